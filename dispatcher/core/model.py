@@ -1,0 +1,380 @@
+"""The words of the dispatcher: events in, changes to persist and effects to perform out (DESIGN §2, §4).
+
+Everything here speaks of one window: one (group, topic, partition). Records come in columns (equally long lists),
+never one object per record, so that the loops over them stay in compiled leaf functions. Offsets are Kafka's; a range
+is inclusive on both ends; times are milliseconds of the shell's clock (`now_ms`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
+from typing import NewType
+
+Offset = NewType("Offset", int)
+MemberId = NewType("MemberId", str)
+# One share session of one member. Never reused, also not across restarts: a late acknowledgement of an earlier
+# session of the same member must never be credited to a later one (STYLE §4, seed 1306).
+SessionId = NewType("SessionId", str)
+# One Acquire of one member: the unit in which leases are stored. Never reused within a window.
+LeaseId = NewType("LeaseId", int)
+
+Key = bytes | None  # None is no key: each such record is its own order unit.
+
+
+class AckType(IntEnum):
+    """Acknowledge types of KIP-932, as on the wire."""
+
+    GAP = 0
+    ACCEPT = 1
+    RELEASE = 2
+    REJECT = 3
+    RENEW = 4
+
+
+class PoisonPolicy(Enum):
+    DROP = "drop"
+    DEAD_LETTER = "dead_letter"
+    BLOCK = "block"
+
+
+class EvictPolicy(Enum):
+    REDELIVER = "redeliver"
+    ACK = "ack"  # at most once
+
+
+class AckError(Enum):
+    """Why one acknowledged batch was refused; nothing changed for any of its offsets."""
+
+    INVALID_RECORD_STATE = "invalid_record_state"  # not leased to this (member, session), or a late attempt
+    INVALID_REQUEST = "invalid_request"  # types neither one nor one per offset, descending range, unknown type
+
+
+class Reason(Enum):
+    """Why a record was given back or went to the poison policy; also the word operators and DLQ headers see."""
+
+    RELEASED = "released"
+    REJECTED = "rejected"
+    LOCK_TIMEOUT = "lock_timeout"
+    SESSION_CLOSED = "session_closed"
+    MEMBER_LEFT = "member_left"
+    MEMBER_EVICTED = "member_evicted"
+    GAP_ACK = "gap_ack"  # a GAP acknowledgement of an offset that exists: a release and an alarm
+    OPERATOR = "operator"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Dispatch policy of a group; defaults are DESIGN §4's and KIP-932's."""
+
+    span_max: int = 16_384  # offsets from cursor to the last one read; its bitmap fits commit metadata
+    in_flight_per_member_max: int = 1_000  # records, per window
+    prefetch_per_key: int = 1  # records of one key in flight; > 1 falls under the PIP-493 nack rule
+    lock_duration_ms: int = 30_000
+    deliveries_max: int = 5  # the last permitted attempt; 5 = five deliveries (KIP-932 share.delivery.count.limit)
+    backoff_base_ms: int = 1_000
+    backoff_max_ms: int = 60_000
+    poison: PoisonPolicy = PoisonPolicy.BLOCK
+    on_evict: EvictPolicy = EvictPolicy.REDELIVER
+    disconnect_grace_ms: int = 3_000  # six watchdog ticks of 500 ms
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member of the group that subscribes to this topic. `filters` are key globs; none accepts every key."""
+
+    member_id: MemberId
+    filters: tuple[bytes, ...] = ()
+
+
+# ---------------------------------------------------------------------------------------------------- events
+
+
+@dataclass(frozen=True, slots=True)
+class MembersChanged:
+    """The whole membership, in join order. Members that are gone lose their leases (`reason` says how they went)."""
+
+    members: tuple[Member, ...]
+    now_ms: int
+    reason: Reason = Reason.MEMBER_LEFT
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsRead:
+    """Records read from Kafka in offset order, from `start` (== the window's `read_position`) up to, not including, `end`.
+
+    `offsets` ascending, each in [start, end); `keys` equally long. An offset of [start, end) that is not in `offsets`
+    does not exist for consumers (compacted, control, aborted): the window settles it.
+    """
+
+    start: int
+    end: int
+    offsets: list[int]
+    keys: list[Key]
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogTruncated:
+    """The log now starts at `log_start` (retention, DeleteRecords): everything below it is settled, holes pruned."""
+
+    log_start: int
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Acquire:
+    member_id: MemberId
+    session_id: SessionId
+    records_max: int
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledge:
+    """Acknowledgement batches as on the wire: (first offset, last offset, types of length 1 or last-first+1)."""
+
+    member_id: MemberId
+    session_id: SessionId
+    batches: list[tuple[int, int, bytes]]
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SessionClosed:
+    """The member closed its share session (epoch -1): what it holds is given back at once."""
+
+    member_id: MemberId
+    session_id: SessionId
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLost:
+    """Connection lost, or the session reopened at epoch 0: leases end after `disconnect_grace_ms` unless acknowledged."""
+
+    member_id: MemberId
+    session_id: SessionId
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLettered:
+    """The DLQ answered for these offsets. Not `durable`: they stay held and are tried again with back-off."""
+
+    offsets: list[int]
+    durable: bool
+    now_ms: int
+
+
+class OperatorVerb(Enum):
+    RETRY = "retry"
+    SKIP = "skip"
+    DEAD_LETTER = "dead_letter"
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorAct:
+    """An operator decides over parked records (policy `block`)."""
+
+    verb: OperatorVerb
+    offsets: list[int]
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ticked:
+    """The watchdog, every 500 ms: lock timeouts, retries that are due."""
+
+    now_ms: int
+
+
+Event = (
+    MembersChanged
+    | RecordsRead
+    | LogTruncated
+    | Acquire
+    | Acknowledge
+    | SessionClosed
+    | SessionLost
+    | DeadLettered
+    | OperatorAct
+    | Ticked
+)
+
+# --------------------------------------------------------------------------------------------------- changes
+
+
+@dataclass(frozen=True, slots=True)
+class CursorMoved:
+    """The next offset that is not settled; settled bits below it are dropped by the store."""
+
+    cursor: int
+
+
+@dataclass(frozen=True, slots=True)
+class BitsSet:
+    """Bytes of the settled bitmap. Bit b of byte i of chunk c stands for offset c·65,536 + 8·i + b (b=0 lowest bit)."""
+
+    chunk: int
+    byte_at: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseTaken:
+    """Offsets handed to one member by one Acquire. In flight = lease offsets, less settled, less those in `Retries`
+    of a later step (a `RetryNoted` for an offset takes it out of its lease)."""
+
+    lease_id: LeaseId
+    member_id: MemberId
+    session_id: SessionId
+    deadline_ms: int
+    offsets: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseExtended:
+    lease_id: LeaseId
+    deadline_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseEnded:
+    """Nothing of this lease is in flight any more."""
+
+    lease_id: LeaseId
+
+
+class RetryState(Enum):
+    WAITING = "waiting"  # redelivered at due_ms
+    IN_FLIGHT = "in_flight"  # leased again; kept for its attempt count
+    PARKED = "parked"  # policy block: an operator decides
+    DEAD_LETTER = "dead_letter"  # being written to the DLQ; the key is held until that is durable
+
+
+@dataclass(frozen=True, slots=True)
+class RetryNoted:
+    """`deliveries` this offset has had so far (>= 1), and where it stands."""
+
+    offset: int
+    deliveries: int
+    due_ms: int
+    state: RetryState
+    reason: Reason
+    member_id: MemberId  # of the last delivery
+
+
+@dataclass(frozen=True, slots=True)
+class RetriesForgotten:
+    """Settled: their attempt counts are dropped."""
+
+    offsets: list[int]
+
+
+Change = (
+    CursorMoved | BitsSet | LeaseTaken | LeaseExtended | LeaseEnded | RetryNoted | RetriesForgotten
+)
+
+# --------------------------------------------------------------------------------------------------- effects
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """The answer to Acquire: send these records to the member. Ascending offsets, attempts >= 1, equally long."""
+
+    member_id: MemberId
+    session_id: SessionId
+    offsets: list[int]
+    attempts: list[int]
+    deadline_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class AckResult:
+    """The answer to Acknowledge: one entry per batch of the event, None = taken."""
+
+    errors: list[AckError | None]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteDeadLetters:
+    """Write these records to the DLQ, then report `DeadLettered`. Equally long columns."""
+
+    offsets: list[int]
+    deliveries: list[int]
+    reasons: list[Reason]
+    members: list[MemberId]
+
+
+@dataclass(frozen=True, slots=True)
+class MembersReady:
+    """These members have records they could acquire now and had none before: wake their parked fetches."""
+
+    members: list[MemberId]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOn:
+    """The window has room and somebody to read for: read from `position`, at most `offsets_max` offsets ahead."""
+
+    position: int
+    offsets_max: int
+
+
+class Notice(Enum):
+    """Facts the shell logs and counts (one place for metrics)."""
+
+    ACCEPTED = "accepted"
+    RELEASED = "released"
+    REJECTED = "rejected"
+    SKIPPED = "skipped"  # no member's filters accept the key
+    DROPPED = "dropped"
+    PARKED = "parked"
+    DEAD_LETTERED = "dead_lettered"
+    REDELIVERED = "redelivered"
+    TIMED_OUT = "timed_out"
+    LATE_ACK = "late_ack"
+    GAP_ACK = "gap_ack"
+    SPAN_FULL = "span_full"  # detail: offset at the cursor and its key's hash
+
+
+@dataclass(frozen=True, slots=True)
+class Noticed:
+    notice: Notice
+    count: int
+    detail: str = ""
+
+
+Effect = Delivered | AckResult | WriteDeadLetters | MembersReady | ReadOn | Noticed
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    changes: list[Change] = field(default_factory=list)
+    effects: list[Effect] = field(default_factory=list)
+
+
+# -------------------------------------------------------------------------------------------------- restoring
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseState:
+    lease_id: LeaseId
+    member_id: MemberId
+    session_id: SessionId
+    deadline_ms: int
+    offsets: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A window as the store, or Kafka's commit metadata alone (no leases, no retries), has it.
+
+    `settled` are the offsets >= cursor that are settled, as ascending, disjoint, non-adjacent inclusive ranges.
+    """
+
+    cursor: int
+    settled: list[tuple[int, int]] = field(default_factory=list)
+    leases: list[LeaseState] = field(default_factory=list)
+    retries: list[RetryNoted] = field(default_factory=list)

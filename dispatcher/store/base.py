@@ -1,0 +1,65 @@
+"""What a window store promises (DESIGN §4, State): one round trip per step, one owner per window, nothing half-written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NewType, Protocol
+
+from dispatcher.core.model import Change, Snapshot
+
+Fence = NewType("Fence", int)  # grows with every claim of a window; writes under an older one are refused
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class WindowKey:
+    """One window. The topic's id, not its name: a topic recreated under the same name is another window."""
+
+    group: str
+    topic_id: str  # 22 characters, Kafka's URL-safe base64 without padding
+    partition: int
+
+
+class StoreError(Exception):
+    """The store could not be reached or answered with an error; nothing is known to be applied. Retriable."""
+
+
+class FencedError(StoreError):
+    """Another owner has claimed the window: throw the core away and do not retry."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    fence: Fence
+    snapshot: Snapshot | None  # None: the store knows nothing of this window
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    key: WindowKey
+    fence: Fence
+    changes: Sequence[Change]
+
+
+class WindowStore(Protocol):
+    async def claim(self, key: WindowKey, owner: str) -> Claimed:
+        """Takes the window over from whoever had it and reads it. Raises StoreError."""
+        ...
+
+    async def create(self, key: WindowKey, fence: Fence, snapshot: Snapshot) -> None:
+        """Replaces the window by `snapshot` (first use, or rebuilt from Kafka). Raises StoreError, FencedError."""
+        ...
+
+    async def apply(self, writes: Sequence[Write]) -> list[StoreError | None]:
+        """Applies each write whole or not at all, all of them in one round trip, in order; one result per write.
+
+        Never raises for the world's failures: an unreachable store is a StoreError in every place. A window the store
+        no longer has (flushed) is a StoreError too: the caller claims again and rebuilds it from Kafka.
+        """
+        ...
+
+    async def delete(self, key: WindowKey) -> None:
+        """Forgets the window (topic or group deleted). Raises StoreError."""
+        ...
+
+    async def close(self) -> None: ...
