@@ -1,0 +1,43 @@
+"""What the upstream cluster looks like at one moment: brokers, topics, partition leaders. Replaced whole, never changed.
+
+The upstream client (gateway/upstream.py) builds one from Metadata responses and hands it to the server, the handlers
+and the reader; each of them keeps no second copy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """One upstream broker, at its upstream address: never to be shown to a client."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionInfo:
+    leader: int  # broker id; -1 = no leader now
+    leader_epoch: int  # -1 = not known
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    name: str
+    topic_id: bytes  # 16 bytes; all zero = the upstream has no topic ids
+    partitions: dict[int, PartitionInfo]
+    internal: bool = False
+    error: int = 0  # Kafka error code; partitions is empty when the topic could not be described
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    cluster_id: str | None = None
+    controller_id: int = -1
+    brokers: dict[int, Broker] = field(default_factory=dict)
+    topics: dict[str, Topic] = field(default_factory=dict)  # the watched ones, by name
+    names: dict[bytes, str] = field(default_factory=dict)  # topic id -> name
