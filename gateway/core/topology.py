@@ -7,6 +7,15 @@ and the reader; each of them keeps no second copy.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class TopicPartition(NamedTuple):
+    """One upstream partition. With the topic's id: a topic recreated under the same name is another one."""
+
+    topic: str
+    topic_id: bytes  # 16 bytes
+    partition: int
 
 
 @dataclass(frozen=True, slots=True)
