@@ -1,7 +1,8 @@
-"""What the upstream cluster looks like at one moment: brokers, topics, partition leaders. Replaced whole, never changed.
+"""What the upstream cluster looks like at one moment: brokers, topics, partition leaders.
 
-The upstream client (gateway/upstream.py) builds one from Metadata responses and hands it to the server, the handlers
-and the reader; each of them keeps no second copy.
+The upstream client (gateway/upstream.py) builds one from Metadata responses and hands it to the
+server, the handlers and the reader. It is replaced whole, never changed, and nobody keeps a second
+copy.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import NamedTuple
 
 
 class TopicPartition(NamedTuple):
-    """One upstream partition. With the topic's id: a topic recreated under the same name is another one."""
+    """With the topic's id: a topic recreated under the same name is another one."""
 
     topic: str
     topic_id: bytes  # 16 bytes
