@@ -1,0 +1,122 @@
+"""Which member owns a key: a consistent-hash ring, and key filters in front of it.
+
+Every member has 100 points on a circle of 2^32, at the hashes of "{member id}-{i}". The owner of a
+key is the member of the first point at or behind the key's hash. The ring depends on the set of
+member ids alone, never on who joined first: two points on the same spot are put in order of
+member id. No two points share a label: the number behind the last "-" has none itself, so a label
+reads back as one member id and one i, whatever dashes and digits the id has ("a-1" has "a-1-0",
+"a" has "a-0" to "a-99").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from dispatcher.core.glob import accepts
+from dispatcher.core.hashes import key_hash32, offset_hash32
+from dispatcher.core.model import Member
+
+POINTS_PER_MEMBER: Final = 100  # the largest share of 3 members is then 1.05 times the mean
+
+NOBODY: Final = -1
+
+
+@final
+class Ring:
+    """The points of some members in order. Members are meant by their index in `member_ids`."""
+
+    def __init__(self, member_ids: Sequence[str]) -> None:
+        assert len(set(member_ids)) == len(member_ids), f"a member twice: {member_ids}"
+        points: list[tuple[int, str, int]] = [
+            (key_hash32(f"{member_id}-{i}".encode()), member_id, index)
+            for index, member_id in enumerate(member_ids)
+            for i in range(POINTS_PER_MEMBER)
+        ]
+        points.sort()
+        self.hashes: Final[list[int]] = [point[0] for point in points]
+        self.owners: Final[list[int]] = [point[2] for point in points]
+
+    def owner(self, key_hash: i64) -> i64:
+        """Index of the member that owns keys of this hash; NOBODY without members."""
+        if len(self.owners) == 0:
+            return NOBODY
+        return self.owners[self.point(key_hash)]
+
+    def point(self, key_hash: i64) -> i64:
+        """Index of the first point at or behind `key_hash`; behind the last comes the first."""
+        hashes = self.hashes
+        low: i64 = 0
+        high: i64 = len(hashes)
+        while low < high:
+            middle: i64 = (low + high) >> 1
+            if i64(hashes[middle]) < key_hash:
+                low = middle + 1
+            else:
+                high = middle
+        return low if low < len(hashes) else 0
+
+
+@final
+class Router:
+    """Owners among members with filters: the ring of those that accept the key.
+
+    A key's ring is not built: from the key's place on the full ring it takes the first point of a
+    member that accepts the key, which is the same member. Members with the same filters are asked
+    once. A record without a key is a unit of its own: its offset's hash picks one of the members
+    that take such records (those without filters, or with `*`), evenly.
+    """
+
+    def __init__(self, members: tuple[Member, ...]) -> None:
+        self.members: Final = members
+        self.ring: Final = Ring([member.member_id for member in members])
+        # The distinct filters, and for each member which of them are its own.
+        self._filters: Final[list[tuple[bytes, ...]]] = []
+        self._filters_of: Final[list[int]] = []
+        known: dict[tuple[bytes, ...], int] = {}
+        for member in members:
+            if member.filters not in known:
+                known[member.filters] = len(self._filters)
+                self._filters.append(member.filters)
+            self._filters_of.append(known[member.filters])
+        self._unfiltered: Final[bool] = all(not filters for filters in self._filters)
+        in_order = sorted([(member.member_id, at) for at, member in enumerate(members)])
+        self._keyless: Final[list[int]] = [
+            at for _, at in in_order if accepts(members[at].filters, None)
+        ]
+
+    def owner_of(self, key: bytes | None, offset: i64) -> i64:
+        """Index into `members` of the owner; NOBODY if no member accepts the record.
+
+        `offset` counts for records without a key only.
+        """
+        if key is None:
+            takers: i64 = len(self._keyless)
+            if takers == 0:
+                return NOBODY
+            return self._keyless[(offset_hash32(offset) * takers) >> 32]
+        key_hash = key_hash32(key)
+        if self._unfiltered:
+            return self.ring.owner(key_hash)
+        return self._first_taker(key, self.ring.point(key_hash))
+
+    def _first_taker(self, key: bytes, point: i64) -> i64:
+        owners = self.ring.owners
+        filters_of = self._filters_of
+        refused = [False] * len(self._filters)
+        unasked: i64 = len(refused)
+        size: i64 = len(owners)
+        while unasked > 0:
+            owner: i64 = owners[point]
+            group: i64 = filters_of[owner]
+            if not refused[group]:
+                if accepts(self._filters[group], key):
+                    return owner
+                refused[group] = True
+                unasked -= 1
+            point += 1
+            if point == size:
+                point = 0
+        return NOBODY
