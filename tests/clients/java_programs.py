@@ -1,0 +1,69 @@
+"""The tests' own Java programs: compiled once per run, run with the class path of the Kafka jars."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+SOURCES = Path(__file__).parent / "java"
+COMPILE_SECONDS_MAX = 120
+
+# One JVM must not take both cores of a small machine for its compiler and collector threads.
+JVM_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m", "-Xshare:auto")
+
+
+@dataclass(frozen=True, slots=True)
+class JavaPrograms:
+    """Where the compiled programs and the Kafka jars are."""
+
+    classes: Path
+    libs: Path
+
+    def command(
+        self,
+        main_class: str,
+        *arguments: str,
+        options: Sequence[str] = JVM_OPTIONS,
+    ) -> list[str]:
+        """The command line of one of our programs, or of a main class in the jars."""
+        class_path = os.pathsep.join((str(self.classes), str(self.libs / "*")))
+        return ["java", *options, "-cp", class_path, main_class, *arguments]
+
+    def run(self, main_class: str, *arguments: str, seconds_max: float, stdin: str = "") -> str:
+        """Runs a main class to its end and returns its standard output.
+
+        Raises AssertionError with both outputs if it fails, subprocess.TimeoutExpired if it hangs.
+        """
+        finished = subprocess.run(
+            self.command(main_class, *arguments),
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=seconds_max,
+            check=False,
+        )
+        assert finished.returncode == 0, (
+            f"{main_class} ended with {finished.returncode}:\n{finished.stdout}\n{finished.stderr}"
+        )
+        return finished.stdout
+
+
+def compile_programs(libs: Path, classes: Path) -> JavaPrograms:
+    """Compiles every program under java/. Raises AssertionError with javac's own words."""
+    javac = shutil.which("javac")
+    assert javac is not None, "javac not found: install a JDK >= 17 (Debian: openjdk-17-jdk-headless)"
+    classes.mkdir(parents=True, exist_ok=True)
+    sources = [str(path) for path in sorted(SOURCES.glob("*.java"))]
+    finished = subprocess.run(
+        [javac, "-nowarn", "-d", str(classes), "-cp", str(libs / "*"), *sources],
+        capture_output=True,
+        text=True,
+        timeout=COMPILE_SECONDS_MAX,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stderr
+    return JavaPrograms(classes, libs)
