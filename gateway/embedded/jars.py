@@ -1,0 +1,140 @@
+"""Java, and Kafka's jars: found on this machine, or fetched once through the Ivy that pyspark
+brings along.
+
+The jars live in build/kafka/libs (or KEYWAY_KAFKA_LIBS). They are fetched into a sibling folder
+that is renamed when it is whole, so that a stopped download is never taken for a finished one; a
+file lock makes concurrent callers wait.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from gateway.embedded.process import SetupError
+
+KAFKA_VERSION = "4.3.1"
+JAVA_MIN = 17  # what Kafka 4 brokers need
+DOWNLOAD_S_MAX = 300.0
+_DONE = ".complete"
+
+# kafka-tools brings the perf and console tools (which need nothing of Connect, half of the
+# download); log4j-slf4j-impl makes the broker's own log readable.
+_IVY = f"""<ivy-module version="2.0">
+  <info organisation="keyway" module="kafka-libs"/>
+  <configurations><conf name="default"/></configurations>
+  <dependencies>
+    <dependency org="org.apache.kafka" name="kafka_2.13" rev="{KAFKA_VERSION}" conf="default"/>
+    <dependency org="org.apache.kafka" name="kafka-tools" rev="{KAFKA_VERSION}" conf="default">
+      <exclude org="org.apache.kafka" module="connect-runtime"/>
+    </dependency>
+    <dependency org="org.apache.logging.log4j" name="log4j-slf4j-impl" rev="2.25.4" conf="default"/>
+  </dependencies>
+</ivy-module>
+"""
+
+
+def build_dir() -> Path:
+    """Where this checkout keeps what it downloads and generates: `build` beside the packages."""
+    return Path(__file__).resolve().parents[2] / "build"
+
+
+def java() -> str:
+    """The java command: JAVA_HOME's, else the one on PATH. Raises SetupError if there is none, or
+    it is too old.
+    """
+    home = os.environ.get("JAVA_HOME", "")
+    in_home = Path(home, "bin", "java")
+    command = str(in_home) if home and in_home.exists() else shutil.which("java")
+    fix = f"install a Java runtime >= {JAVA_MIN} (Debian: apt install openjdk-17-jre-headless)"
+    if command is None:
+        raise SetupError(f"no java on PATH and no JAVA_HOME: {fix}")
+    try:
+        said = subprocess.run([command, "-version"], capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SetupError(f"{command} does not run ({error}): {fix}") from error
+    version = java_major(said.stderr + said.stdout)
+    if version is None or version < JAVA_MIN:
+        raise SetupError(f"{command} is Java {version or 'of an unknown version'}: {fix}")
+    return command
+
+
+def java_major(said: str) -> int | None:
+    """The major version in the text of `java -version` (1.8.0_292 is 8); None if there is none in
+    it.
+    """
+    found = re.search(r'version "(?:1\.)?(\d+)', said)
+    return int(found.group(1)) if found else None
+
+
+def kafka_libs() -> Path:
+    """The folder with Kafka's jars, fetched on first use. Raises SetupError if Java or the download
+    fails.
+    """
+    override = os.environ.get("KEYWAY_KAFKA_LIBS")
+    libs = Path(override) if override else build_dir() / "kafka" / "libs"
+    if _complete(libs):
+        return libs
+    if override and any(libs.glob("kafka_2.13-*.jar")):
+        return libs  # the caller's own folder of jars
+    libs.parent.mkdir(parents=True, exist_ok=True)
+    with (libs.parent / f"{libs.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not _complete(libs):
+            _fetch(libs)
+    return libs
+
+
+def kafka_classpath() -> str:
+    """The value of `java -cp` for Kafka's tools, clients and broker. Raises SetupError as
+    `kafka_libs`.
+    """
+    return f"{kafka_libs()}/*"
+
+
+def _complete(libs: Path) -> bool:
+    marker = libs / _DONE
+    return marker.exists() and marker.read_text() == _IVY
+
+
+def _fetch(libs: Path) -> None:
+    part = libs.parent / f"{libs.name}.part"
+    ivy_xml = libs.parent / f"{libs.name}.ivy.xml"
+    ivy_xml.write_text(_IVY)
+    command = [java(), "-jar", str(_ivy_jar()), "-cache", str(build_dir() / "ivy"), "-ivy"]
+    command += [str(ivy_xml), "-confs", "default", "-types", "jar", "bundle", "-retrieve"]
+    command += [f"{part}/[artifact]-[revision].[ext]"]
+    said = ""
+    for _ in range(2):  # A repository that hiccups once is no reason to fail the whole set-up.
+        shutil.rmtree(part, ignore_errors=True)
+        try:
+            run = subprocess.run(command, capture_output=True, text=True, timeout=DOWNLOAD_S_MAX)
+        except subprocess.TimeoutExpired:
+            said = f"no end after {DOWNLOAD_S_MAX:.0f} s"
+            continue
+        said = run.stdout + run.stderr
+        if run.returncode == 0 and (part / f"kafka_2.13-{KAFKA_VERSION}.jar").exists():
+            (part / _DONE).write_text(_IVY)
+            shutil.rmtree(libs, ignore_errors=True)
+            part.rename(libs)
+            return
+    log = libs.parent / "ivy.log"
+    log.write_text(said)
+    raise SetupError(
+        f"Kafka's jars could not be fetched from Maven Central (see {log}): check the network,"
+        " or point KEYWAY_KAFKA_LIBS at a folder that has them"
+    )
+
+
+def _ivy_jar() -> Path:
+    spec = importlib.util.find_spec("pyspark")
+    if spec is not None and spec.origin is not None:
+        found = sorted((Path(spec.origin).parent / "jars").glob("ivy-*.jar"))
+        if found:
+            return found[-1]
+    raise SetupError("pyspark is not installed (its Ivy fetches Kafka's jars): run `make setup`")

@@ -1,0 +1,298 @@
+"""A real Kafka from its jars: KRaft brokers on loopback, for the demo, the tests and the benchmarks
+(DESIGN §10).
+
+`KafkaCluster(1)` is one process that is broker and controller. With an odd number of three or more
+brokers every one is a controller too; with two, only the first is, so that the second can be killed
+and the cluster goes on. Data lives in a folder of its own and is removed at `stop()`, unless the
+caller named the folder.
+"""
+
+from __future__ import annotations
+
+import base64
+import shutil
+import socket
+import struct
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+from gateway.embedded.jars import build_dir, java, kafka_classpath, kafka_libs
+from gateway.embedded.process import (
+    SetupError,
+    free_ports,
+    kill_child,
+    require_free,
+    start_child,
+    stop_child,
+    wait_until,
+)
+
+__all__ = ["KafkaBroker", "KafkaCluster", "java", "kafka_classpath", "kafka_libs"]
+
+READY_S_MAX = 60.0
+# A quick start matters more than peak speed: no C2, shared class data. Benchmarks pass TUNED_JVM
+# instead.
+QUICK_JVM = ("-XX:TieredStopAtLevel=1", "-Xshare:auto", "-XX:+UseSerialGC")
+TUNED_JVM = ("-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
+HEAP = ("-Xms128m", "-Xmx512m")
+
+_LOG4J = """\
+Configuration:
+  status: "OFF"
+  Appenders:
+    File:
+      name: "file"
+      fileName: "{path}"
+      PatternLayout: {{pattern: "%d %p %c: %m%n"}}
+  Loggers:
+    Root:
+      level: "{level}"
+      AppenderRef: {{ref: "file"}}
+"""
+
+
+@dataclass(slots=True)
+class KafkaBroker:
+    """One broker process. `start` returns at once; `KafkaCluster.wait_ready` waits for it."""
+
+    node_id: int
+    port: int
+    directory: Path  # server.properties, data/, server.log and stdout.log
+    jvm: tuple[str, ...] = QUICK_JVM
+    child: subprocess.Popen[bytes] | None = field(default=None, init=False)
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def running(self) -> bool:
+        return self.child is not None and self.child.poll() is None
+
+    def start(self) -> None:
+        """Raises SetupError if the port is taken."""
+        assert not self.running, f"broker {self.node_id} runs already"
+        require_free(self.port, f"Kafka broker {self.node_id}", "choose another port")
+        log4j = f"-Dlog4j2.configurationFile={self.directory / 'log4j2.yaml'}"
+        command = [java(), *HEAP, *self.jvm, log4j, "-Djava.awt.headless=true"]
+        command += ["-cp", kafka_classpath(), "kafka.Kafka"]
+        command += [str(self.directory / "server.properties")]
+        self.child = start_child(command, log=self.directory / "stdout.log")
+
+    def stop(self) -> None:
+        """SIGTERM: a controlled shutdown; SIGKILL if that takes longer than 15 s."""
+        if self.child is not None:
+            stop_child(self.child, grace_s=15)
+
+    def kill(self) -> None:
+        """SIGKILL, as a crash. Data stays."""
+        if self.child is not None:
+            kill_child(self.child)
+
+    def last_words(self) -> str:
+        """The end of what the process printed or logged: the reason when it did not come up."""
+        lines: list[str] = []
+        for name in ("server.log", "stdout.log"):
+            path = self.directory / name
+            if path.exists():
+                lines += path.read_text(errors="replace").splitlines()
+        bad = [line for line in lines if "ERROR" in line or "Exception" in line or "FATAL" in line]
+        return " | ".join((bad or lines)[-3:])
+
+
+class KafkaCluster:
+    """`brokers` KRaft brokers with ids 1, 2, …, replication factor of internal topics = their
+    number.
+
+    `properties` go into every server.properties and win over what is written there; `share_groups`
+    formats with Kafka's own share groups on or off; `ports` fixes the client ports (one per
+    broker), else free ones are taken.
+    """
+
+    def __init__(
+        self,
+        brokers: int = 1,
+        *,
+        share_groups: bool = True,
+        properties: Mapping[str, str] | None = None,
+        ports: tuple[int, ...] = (),
+        directory: Path | None = None,
+        jvm: tuple[str, ...] = QUICK_JVM,
+    ) -> None:
+        assert brokers >= 1
+        assert len(ports) in (0, brokers)
+        self.share_groups = share_groups
+        self._keep = directory is not None
+        self.directory = directory or _new_directory()
+        self._cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        taken = free_ports(2 * brokers)
+        client_ports = ports or tuple(range(taken, taken + brokers))
+        self._controller_ports = tuple(range(taken + brokers, taken + 2 * brokers))
+        self._controllers = brokers if brokers % 2 and brokers > 1 else 1
+        self._properties = dict(properties or {})
+        self._formatted = False
+        self.brokers = [
+            KafkaBroker(at + 1, client_ports[at], self.directory / f"broker-{at + 1}", jvm)
+            for at in range(brokers)
+        ]
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(broker.address for broker in self.brokers)
+
+    def start(self) -> KafkaCluster:
+        """Formats the data folders (once), starts every broker and waits until all of them see each
+        other.
+
+        Raises SetupError with the broker's last words if one ends, or is not ready within 60 s.
+        """
+        try:
+            if not self._formatted:
+                self._format()
+            for broker in self.brokers:
+                if not broker.running:
+                    broker.start()
+            self.wait_ready()
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def wait_ready(self) -> None:
+        """Until every running broker answers Metadata with all running brokers in it. Raises
+        SetupError.
+        """
+        up = [broker for broker in self.brokers if broker.running]
+
+        def ready() -> bool:
+            for broker in up:
+                if not broker.running:
+                    raise SetupError(
+                        f"Kafka broker {broker.node_id} ended while starting: {broker.last_words()}"
+                    )
+            return all(_brokers_seen(broker.port) >= len(up) for broker in up)
+
+        try:
+            wait_until(ready, what="Kafka ready", deadline_s=READY_S_MAX)
+        except TimeoutError as error:
+            words = "; ".join(broker.last_words() for broker in up)
+            raise SetupError(f"Kafka did not answer within {READY_S_MAX:.0f} s: {words}") from error
+
+    def restart(self, broker: KafkaBroker | None = None) -> None:
+        """Stops (unless killed already) and starts one broker, or all; same ports and data."""
+        chosen = [broker] if broker is not None else self.brokers
+        for one in chosen:
+            one.stop()
+        for one in chosen:
+            one.start()
+        self.wait_ready()
+
+    def stop(self) -> None:
+        """Ends every process by its id and removes the data, unless the caller named the folder."""
+        for broker in reversed(
+            self.brokers
+        ):  # The controller last: the others tell it that they leave.
+            broker.stop()
+        self._remove()
+
+    def kill(self) -> None:
+        """SIGKILL to every broker; data is removed as by `stop`."""
+        for broker in self.brokers:
+            broker.kill()
+        self._remove()
+
+    def _remove(self) -> None:
+        if not self._keep:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    def __enter__(self) -> KafkaCluster:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _format(self) -> None:
+        tools = []
+        for broker in self.brokers:
+            broker.directory.mkdir(parents=True, exist_ok=True)
+            lines = [f"{name}={value}" for name, value in self._server_properties(broker).items()]
+            (broker.directory / "server.properties").write_text("\n".join(lines) + "\n")
+            (broker.directory / "log4j2.yaml").write_text(
+                _LOG4J.format(path=broker.directory / "server.log", level="WARN")
+            )
+            command = [java(), "-Xmx128m", *QUICK_JVM, "-cp", kafka_classpath()]
+            command += ["-Dlog4j2.level=OFF", "kafka.tools.StorageTool", "format"]
+            command += ["-t", self._cluster_id, "-c", str(broker.directory / "server.properties")]
+            command += ["--feature", f"share.version={int(self.share_groups)}"]
+            tools.append((broker, start_child(command, log=broker.directory / "stdout.log")))
+        for broker, tool in tools:
+            if tool.wait(READY_S_MAX) != 0:
+                raise SetupError(f"Kafka's storage could not be formatted: {broker.last_words()}")
+        self._formatted = True
+
+    def _server_properties(self, broker: KafkaBroker) -> dict[str, str]:
+        is_controller = broker.node_id <= self._controllers
+        controller_port = self._controller_ports[broker.node_id - 1]
+        listeners = f"CLIENT://127.0.0.1:{broker.port}"
+        voters = ",".join(
+            f"{at + 1}@127.0.0.1:{self._controller_ports[at]}" for at in range(self._controllers)
+        )
+        replicas = str(len(self.brokers))
+        written = {
+            "process.roles": "broker,controller" if is_controller else "broker",
+            "node.id": str(broker.node_id),
+            "controller.quorum.voters": voters,
+            "controller.listener.names": "CONTROLLER",
+            "listeners": listeners
+            + (f",CONTROLLER://127.0.0.1:{controller_port}" if is_controller else ""),
+            "advertised.listeners": listeners,
+            "listener.security.protocol.map": "CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "inter.broker.listener.name": "CLIENT",
+            "log.dirs": str(broker.directory / "data"),
+            "auto.create.topics.enable": "false",
+            "num.partitions": "1",
+            "group.initial.rebalance.delay.ms": "0",
+            "broker.heartbeat.interval.ms": "500",
+            "broker.session.timeout.ms": "3000",
+            "controlled.shutdown.enable": "true",
+            # Fewer partitions than the default 50: each costs time at every start.
+            "offsets.topic.num.partitions": "5",
+            "offsets.topic.replication.factor": replicas,
+            "transaction.state.log.num.partitions": "5",
+            "transaction.state.log.replication.factor": replicas,
+            "transaction.state.log.min.isr": "1",
+            "share.coordinator.state.topic.num.partitions": "5",
+            "share.coordinator.state.topic.replication.factor": replicas,
+            "share.coordinator.state.topic.min.isr": "1",
+            "log.retention.ms": "-1",  # Test records with old timestamps must stay.
+        }
+        return written | self._properties
+
+
+def _new_directory() -> Path:
+    parent = build_dir() / "kafka" / "run"
+    parent.mkdir(parents=True, exist_ok=True)
+    return Path(tempfile.mkdtemp(dir=parent, prefix=time.strftime("%H%M%S-")))
+
+
+def _brokers_seen(port: int) -> int:
+    """How many brokers a broker on `port` lists in Metadata v1; 0 if it does not answer."""
+    body = struct.pack(">hhih6si", 3, 1, 1, 6, b"keyway", 0)  # no topics
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=2) as line:
+            line.sendall(struct.pack(">i", len(body)) + body)
+            answer = line.makefile("rb").read(12)  # size, correlation id, number of brokers
+    except OSError:
+        return 0
+    return int(struct.unpack(">i", answer[8:12])[0]) if len(answer) == 12 else 0

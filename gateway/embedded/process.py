@@ -1,0 +1,119 @@
+"""Child processes that cannot be left behind, and loopback ports for them.
+
+Everything embedded (Kafka, the demo's gateway and consumers) is a child started here. On Linux the
+child asks the kernel to be killed when the thread that started it ends (PR_SET_PDEATHSIG), so that
+also a SIGKILLed parent leaves nothing running: start children from a thread that lives as long as
+they should. Processes are always ended by their own id.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+# Below Linux's ephemeral range (32,768 and up): an outgoing connection can never sit on a port
+# found here.
+FREE_PORT_MIN = 21_000
+FREE_PORT_MAX = 32_000
+
+# Runs in the child between fork and exec of the real command: same pid, and no preexec_fn, which is
+# unsafe with threads.
+_LEASH = """
+import ctypes, os, signal, sys
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+if os.getppid() != int(sys.argv[1]):
+    sys.exit(0)
+os.execvp(sys.argv[2], sys.argv[2:])
+"""
+
+
+class SetupError(Exception):
+    """Something this machine lacks or has taken; the text is one line that says what to do."""
+
+
+def start_child(
+    command: Sequence[str],
+    *,
+    log: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> subprocess.Popen[bytes]:
+    """Starts `command` as a child that dies with this process; stdout and stderr are appended to
+    `log` (None: ours).
+    """
+    leashed = [sys.executable, "-I", "-S", "-c", _LEASH, str(os.getpid()), *command]
+    if log is None:
+        return subprocess.Popen(leashed, stdin=subprocess.DEVNULL, env=env, cwd=cwd)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as out:
+        return subprocess.Popen(
+            leashed, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=env, cwd=cwd
+        )
+
+
+def stop_child(child: subprocess.Popen[bytes], *, grace_s: float = 10.0) -> int:
+    """SIGTERM, SIGKILL after `grace_s`; returns the exit status (negative: the signal that ended
+    it).
+    """
+    if child.poll() is None:
+        child.terminate()
+        try:
+            child.wait(grace_s)
+        except subprocess.TimeoutExpired:
+            child.kill()
+    return child.wait()
+
+
+def kill_child(child: subprocess.Popen[bytes]) -> None:
+    """SIGKILL: the child gets no chance to say goodbye."""
+    if child.poll() is None:
+        child.send_signal(signal.SIGKILL)
+    child.wait()
+
+
+def wait_until(done: Callable[[], bool], *, what: str, deadline_s: float) -> None:
+    """Polls `done` every 20 ms. Raises TimeoutError naming `what` after `deadline_s`."""
+    end = time.monotonic() + deadline_s
+    while not done():
+        if time.monotonic() > end:
+            raise TimeoutError(f"{what}: not within {deadline_s:.0f} s")
+        time.sleep(0.02)
+
+
+def port_is_free(port: int, host: str = "127.0.0.1") -> bool:
+    """True if a server could listen on `port` now."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+            probe.listen(1)  # Linux lets two sockets with SO_REUSEADDR bind; only one may listen.
+        except OSError:
+            return False
+    return True
+
+
+def free_ports(count: int = 1) -> int:
+    """The first of `count` consecutive free loopback ports. Raises SetupError if there are none."""
+    for _ in range(500):
+        first = random.randrange(FREE_PORT_MIN, FREE_PORT_MAX - count)
+        if all(port_is_free(first + at) for at in range(count)):
+            return first
+    raise SetupError(
+        f"no {count} free ports in {FREE_PORT_MIN}-{FREE_PORT_MAX}: stop what uses them"
+    )
+
+
+def require_free(port: int, what: str, how_to_change: str, host: str = "127.0.0.1") -> None:
+    """Raises SetupError naming `what` if `port` is taken."""
+    if not port_is_free(port, host):
+        raise SetupError(
+            f"port {port} ({what}) is taken: stop what listens there, or {how_to_change}"
+        )

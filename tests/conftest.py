@@ -1,0 +1,95 @@
+"""Fixtures all tests share: a real Kafka per session (started on first use), free ports, profiles.
+
+`kafka` is one broker with Kafka's own share groups on, `kafka_pair` two (the second may be killed
+and restarted: the first is the controller). Both are shared by the whole session: take topic and
+group names from `fresh_name`, and leave no broker stopped.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from gateway.embedded.kafka import KafkaCluster
+from gateway.embedded.process import free_ports
+from tests.kafka import create_topic
+
+ROOT = Path(__file__).resolve().parent.parent
+
+settings.register_profile(
+    "fast",
+    derandomize=True,
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile("deep", max_examples=2_000, deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
+
+
+def stale_modules(root: Path) -> list[str]:
+    """Sources that are newer than the extension module compiled from them."""
+    stale = []
+    for package in ("gateway", "dispatcher"):
+        for compiled in sorted((root / package).rglob("*.so")):
+            source = compiled.with_name(compiled.name.split(".", 1)[0] + ".py")
+            if source.exists() and source.stat().st_mtime > compiled.stat().st_mtime:
+                stale.append(str(source.relative_to(root)))
+    return stale
+
+
+def pytest_configure() -> None:
+    stale = stale_modules(ROOT)
+    if stale:
+        raise pytest.UsageError(
+            f"compiled modules are older than their sources ({', '.join(stale)}):"
+            " run `make compile` (or `make clean-compiled` to test interpreted)"
+        )
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[KafkaCluster]:
+    with KafkaCluster(1) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def kafka_pair() -> Iterator[KafkaCluster]:
+    with KafkaCluster(2) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def free_port() -> int:
+    return free_ports(1)
+
+
+_counter = itertools.count(1)
+
+
+@pytest.fixture
+def fresh_name() -> Callable[[str], str]:
+    """Names of topics and groups that no other test of the session has."""
+
+    def name(prefix: str) -> str:
+        return f"{prefix}-{next(_counter)}-{uuid.uuid4().hex[:6]}"
+
+    return name
+
+
+@pytest.fixture
+def topic(kafka: KafkaCluster, fresh_name: Callable[[str], str]) -> Callable[..., str]:
+    """Creates a topic on `kafka` and returns its name: topic(partitions=4, config={...})."""
+
+    def create(partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
+        name = fresh_name("topic")
+        create_topic(kafka.bootstrap_servers, name, partitions=partitions, config=config)
+        return name
+
+    return create

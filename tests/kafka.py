@@ -1,0 +1,116 @@
+"""What tests do with a Kafka directly, through confluent-kafka: topics, group configs, records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+
+ANSWER_S_MAX = 30.0
+
+Sent = tuple[bytes | None, bytes | None]  # key, value
+
+
+def create_topic(
+    bootstrap_servers: str,
+    name: str,
+    *,
+    partitions: int = 1,
+    replicas: int = 1,
+    config: Mapping[str, str] | None = None,
+    assignment: list[list[int]] | None = None,
+) -> None:
+    """Creates `name` and returns when the cluster has accepted it. `assignment`: broker ids per
+    partition.
+    """
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    if assignment is not None:
+        new = NewTopic(
+            name, len(assignment), replica_assignment=assignment, config=dict(config or {})
+        )
+    else:
+        new = NewTopic(name, partitions, replicas, config=dict(config or {}))
+    admin.create_topics([new])[name].result(ANSWER_S_MAX)
+
+
+def set_group_config(bootstrap_servers: str, group: str, config: Mapping[str, str]) -> None:
+    """Sets group configs, such as share.auto.offset.reset."""
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    entries = [
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        for name, value in config.items()
+    ]
+    resource = ConfigResource(ResourceType.GROUP, group, incremental_configs=entries)
+    for answer in admin.incremental_alter_configs([resource]).values():
+        answer.result(ANSWER_S_MAX)
+
+
+def produce(
+    bootstrap_servers: str,
+    topic: str,
+    records: Iterable[Sent],
+    *,
+    partition: int | None = None,
+    config: Mapping[str, str | int] | None = None,
+) -> None:
+    """Sends the records and returns when all are acknowledged. Raises AssertionError for a failed
+    one.
+    """
+    producer = Producer({"bootstrap.servers": bootstrap_servers, **(config or {})})
+    failed: list[str] = []
+
+    def told(error: object, _message: object) -> None:
+        if error is not None:
+            failed.append(str(error))
+
+    where = -1 if partition is None else partition  # -1: by the client's partitioner
+    for key, value in records:
+        while True:
+            try:
+                producer.produce(topic, key=key, value=value, partition=where, on_delivery=told)
+                break
+            except BufferError:
+                producer.poll(0.1)
+        producer.poll(0)
+    assert producer.flush(60) == 0, "records still unsent after 60 s"
+    assert not failed, failed[:3]
+
+
+def read_partition(
+    bootstrap_servers: str, topic: str, partition: int
+) -> list[tuple[int, bytes | None, bytes | None]]:
+    """(offset, key, value) of every record of a partition, up to its end now (read_committed)."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": "tests-direct-read",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "enable.partition.eof": True,
+        }
+    )
+    found: list[tuple[int, bytes | None, bytes | None]] = []
+    try:
+        consumer.assign([TopicPartition(topic, partition, 0)])
+        while True:
+            message = consumer.poll(ANSWER_S_MAX)
+            assert message is not None, f"no answer within {ANSWER_S_MAX} s"
+            error = message.error()
+            if error is None:
+                offset = message.offset()
+                assert offset is not None
+                found.append((offset, message.key(), message.value()))
+            elif error.name() == "_PARTITION_EOF":
+                return found
+            else:
+                raise AssertionError(str(error))
+    finally:
+        consumer.close()
