@@ -1,0 +1,156 @@
+"""The ring against Danube's vectors, and the router's choices that need a word."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from dispatcher.core.hashes import key_hash32
+from dispatcher.core.model import Member, MemberId
+from dispatcher.core.ring import NOBODY, Ring, Router
+
+
+def owner(ids: list[str], key: str) -> str:
+    return ids[Ring(ids).owner(key_hash32(key.encode()))]
+
+
+def arcs(ids: list[str]) -> list[float]:
+    """The share of the circle that each member owns, in percent."""
+    ring = Ring(ids)
+    owned = [0] * len(ids)
+    for at, point in enumerate(ring.hashes):
+        owned[ring.owners[at]] += (point - ring.hashes[at - 1]) % 2**32
+    return [round(100 * part / 2**32, 2) for part in owned]
+
+
+def router(*members: tuple[str, tuple[bytes, ...]]) -> Router:
+    return Router(tuple(Member(MemberId(name), filters) for name, filters in members))
+
+
+def test_points_of_two() -> None:
+    ids = ["1", "2"]
+    ring = Ring(ids)
+    points = [(point, ids[member]) for point, member in zip(ring.hashes, ring.owners, strict=True)]
+    assert len(points) == 200
+    assert points[:3] == [(0x002F7EAD, "1"), (0x0098D200, "2"), (0x01770C1A, "2")]
+    assert points[-1] == (0xFD56AEAA, "2")
+    assert ring.hashes == sorted(ring.hashes)
+
+
+def test_points_of_three_digit_ids() -> None:
+    ids = ["100", "101", "102"]
+    ring = Ring(ids)
+    assert len(ring.hashes) == 300
+    assert (ring.hashes[0], ids[ring.owners[0]]) == (0x02759CC8, "100")
+    assert owner(ids, "order-123") == "100"
+    assert owner(ids, "key-alpha") == "101"
+
+
+def test_arcs() -> None:
+    assert arcs(["1", "2"]) == [48.24, 51.76]
+    assert arcs(["1", "2", "3"]) == [35.12, 33.53, 31.35]
+
+
+@pytest.mark.parametrize(
+    ("key", "of_two", "of_three"),
+    [
+        ("key-0", "2", "2"),
+        ("key-1", "2", "3"),
+        ("key-2", "1", "1"),
+        ("key-3", "2", "2"),
+        ("key-4", "1", "1"),
+        ("key-5", "2", "3"),
+        ("payment", "2", "2"),
+        ("shipping", "1", "1"),
+        ("order-123", "1", "1"),
+    ],
+)
+def test_owners(key: str, of_two: str, of_three: str) -> None:
+    assert owner(["1", "2"], key) == of_two
+    assert owner(["1", "2", "3"], key) == of_three
+
+
+def test_a_third_member_takes_313_of_1000_keys() -> None:
+    keys = [f"key-{i}" for i in range(1_000)]
+    before = [owner(["1", "2"], key) for key in keys]
+    after = [owner(["1", "2", "3"], key) for key in keys]
+    moved = [new for old, new in zip(before, after, strict=True) if old != new]
+    assert moved == ["3"] * 313
+    assert Counter(before) == {"1": 478, "2": 522}
+    assert Counter(after) == {"1": 348, "2": 339, "3": 313}
+
+
+def test_behind_the_last_point_comes_the_first() -> None:
+    ring = Ring(["1", "2"])
+    assert ring.owner(ring.hashes[-1]) == 1
+    assert ring.owner(ring.hashes[-1] + 1) == ring.owners[0]
+    assert ring.owner(2**32 - 1) == ring.owners[0]
+    assert ring.owner(0) == ring.owners[0]
+
+
+def test_nobody_on_an_empty_ring() -> None:
+    assert Ring([]).owner(5) == NOBODY
+    assert router().owner_of(b"key", 0) == NOBODY
+    assert router().owner_of(None, 0) == NOBODY
+
+
+def test_a_member_twice_is_a_bug() -> None:
+    with pytest.raises(AssertionError):
+        Ring(["1", "1"])
+
+
+def test_names_that_end_in_digits_have_their_own_points() -> None:
+    """ "c1" with point 11 and "c11" with point 1 would share a label if ids and numbers ran
+    together.
+    """
+    ids = ["c", "c1", "c11", "c-1", "c-1-1", "c1-1", "1", "-1", "1-", "", "-"]
+    ring = Ring(ids)
+    assert Counter(ring.owners) == dict.fromkeys(range(len(ids)), 100)
+    by_hash = Counter(ring.hashes)
+    assert max(by_hash.values()) == 1
+
+
+def test_points_on_the_same_spot_go_by_member_id() -> None:
+    """The labels below have the same hash. Whoever joined first, the lower id owns the spot."""
+    first, second = colliding_members()
+    low, high = sorted([first, second])
+    (spot,) = set(Ring([low]).hashes) & set(Ring([high]).hashes)
+    assert [low, high][Ring([low, high]).owner(spot)] == low
+    assert [high, low][Ring([high, low]).owner(spot)] == low
+
+
+def colliding_members() -> tuple[str, str]:
+    """Among some 100,000 points in 2^32 places a pair on one spot is all but certain."""
+    seen: dict[int, str] = {}
+    for number in range(4_000):
+        member = f"m{number}"
+        for point in Ring([member]).hashes:
+            other = seen.setdefault(point, member)
+            if other != member:
+                return other, member
+    raise AssertionError("no two points on one spot")
+
+
+def test_filters_choose_among_those_who_accept() -> None:
+    both = router(("1", (b"key-*",)), ("2", ()), ("3", (b"other-*",)))
+    for i in range(200):
+        key = f"key-{i}"
+        index = both.owner_of(key.encode(), 0)
+        assert both.members[index].member_id == owner(["1", "2"], key)
+    assert router(("1", (b"a*",)), ("2", (b"b*",))).owner_of(b"cee", 0) == NOBODY
+    assert router(("1", (b"a*",)), ("2", (b"b*",))).owner_of(b"bee", 0) == 1
+    assert router(("1", (b"a*",)), ("2", (b"",))).owner_of(b"", 0) == 1
+
+
+def test_records_without_a_key_are_spread_evenly() -> None:
+    three = router(("1", ()), ("2", (b"key-*", b"*")), ("3", (b"key-*",)), ("4", ()))
+    counts = Counter(int(three.owner_of(None, offset)) for offset in range(0, 30_000, 3))
+    assert sorted(counts) == [0, 1, 3]
+    assert min(counts.values()) > 3_150
+    assert router(("3", (b"key-*",))).owner_of(None, 7) == NOBODY
+
+
+def test_an_empty_key_is_a_key() -> None:
+    two = router(("1", ()), ("2", ()))
+    assert len({int(two.owner_of(b"", offset)) for offset in range(100)}) == 1
