@@ -1,0 +1,59 @@
+"""Bodies of requests and responses, to and from messages. What a message holds: ARCHITECTURE.md."""
+
+from __future__ import annotations
+
+from gateway.core.wire.apis import APIS
+from gateway.core.wire.decode import decode
+from gateway.core.wire.encode import encode
+from gateway.core.wire.errors import EncodeError, UnknownApi, WireError
+from gateway.core.wire.schema import Message, Schema
+
+
+def decode_request(key: int, version: int, data: bytes, at: int = 0) -> Message:
+    """The body that starts at `at` and fills the rest of `data`. Raises WireError."""
+    return _decode(_request(key), version, data, at)
+
+
+def decode_response(key: int, version: int, data: bytes, at: int = 0) -> Message:
+    """The body that starts at `at` and fills the rest of `data`. Raises WireError."""
+    return _decode(_response(key), version, data, at)
+
+
+def encode_request(key: int, version: int, message: Message) -> bytes:
+    """Raises EncodeError; UnknownApi or UnsupportedVersion where we have no table."""
+    return _encode(_request(key), version, message)
+
+
+def encode_response(key: int, version: int, message: Message) -> bytes:
+    """Raises EncodeError; UnknownApi or UnsupportedVersion where we have no table."""
+    return _encode(_response(key), version, message)
+
+
+def _request(key: int) -> Schema:
+    api = APIS.get(key)
+    if api is None:
+        raise UnknownApi(f"no table for API key {key}")
+    return api.request
+
+
+def _response(key: int) -> Schema:
+    api = APIS.get(key)
+    if api is None:
+        raise UnknownApi(f"no table for API key {key}")
+    return api.response
+
+
+def _decode(schema: Schema, version: int, data: bytes, at: int) -> Message:
+    plan = schema.plan(version)
+    try:
+        return decode(plan, data, at)
+    except WireError as error:
+        raise type(error)(f"{schema.name} v{version}: {error}") from None
+
+
+def _encode(schema: Schema, version: int, message: Message) -> bytes:
+    plan = schema.plan(version)
+    try:
+        return encode(plan, message)
+    except EncodeError as error:
+        raise EncodeError(f"{schema.name} v{version}: {error}") from error

@@ -1,0 +1,113 @@
+"""Frames: a four byte size, a header, a body.
+
+Every request header starts with API key, version and correlation id, whatever the API, so those can
+be read of a frame nobody can decode otherwise. The client id stays a string with a two byte length
+also in header version 2, where tagged fields follow it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from librt.strings import (
+    BytesWriter,
+    read_i16_be,
+    read_i32_be,
+    write_i16_be,
+    write_i32_be,
+)
+
+from gateway.core.wire.apis import request_header_version, response_header_version
+from gateway.core.wire.decode import STRING_MAX, Reader
+from gateway.core.wire.errors import BadLength, EncodeError
+
+SIZE_BYTES: Final = 4  # of the size in front of a frame
+_FIXED: Final = 8  # API key, version, correlation id
+
+
+@dataclass(frozen=True)
+class RequestHeader:
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    body_at: int  # index of the body in the frame
+
+
+@dataclass(frozen=True)
+class ResponseHeader:
+    correlation_id: int
+    body_at: int  # index of the body in the frame
+
+
+def parse_request_header(frame: bytes) -> RequestHeader:
+    """Of a frame without its size. Raises WireError; UnknownApi for a key Kafka 4.3.1 has not.
+
+    A client id that is not UTF-8 is read with replacement characters: it names a client in logs,
+    and Kafka takes it.
+    """
+    reader = Reader(frame, 0)
+    reader.skip(_FIXED)
+    api_key = read_i16_be(frame, 0)
+    api_version = read_i16_be(frame, 2)
+    header_version = request_header_version(api_key, api_version)
+    size = reader.i16()
+    if size < -1:
+        raise BadLength(f"client id: length {size}")
+    client_id: str | None = None
+    if size >= 0:
+        at = reader.skip(size)
+        client_id = frame[at : at + size].decode("utf-8", "replace")
+    if header_version == 2:
+        _skip_tags(reader)
+    return RequestHeader(api_key, api_version, read_i32_be(frame, 4), client_id, reader.at)
+
+
+def parse_response_header(key: int, version: int, frame: bytes) -> ResponseHeader:
+    """Of a frame without its size, answering that API and version. Raises WireError."""
+    reader = Reader(frame, 0)
+    correlation_id = reader.i32()
+    if response_header_version(key, version) == 1:
+        _skip_tags(reader)
+    return ResponseHeader(correlation_id, reader.at)
+
+
+def request_frame(
+    key: int, version: int, correlation_id: int, client_id: str | None, body: bytes
+) -> bytes:
+    """With its size. Raises UnknownApi, EncodeError."""
+    header = BytesWriter()
+    write_i16_be(header, key)
+    write_i16_be(header, version)
+    write_i32_be(header, correlation_id)
+    if client_id is None:
+        write_i16_be(header, -1)
+    else:
+        name = client_id.encode("utf-8")
+        if len(name) > STRING_MAX:
+            raise EncodeError(f"client id of {len(name)} bytes")
+        write_i16_be(header, len(name))
+        header.write(name)
+    if request_header_version(key, version) == 2:
+        header.append(0)
+    return _frame(header.getvalue(), body)
+
+
+def response_frame(key: int, version: int, correlation_id: int, body: bytes) -> bytes:
+    """With its size. Raises UnknownApi."""
+    header = BytesWriter()
+    write_i32_be(header, correlation_id)
+    if response_header_version(key, version) == 1:
+        header.append(0)
+    return _frame(header.getvalue(), body)
+
+
+def _frame(header: bytes, body: bytes) -> bytes:
+    return (len(header) + len(body)).to_bytes(SIZE_BYTES, "big") + header + body
+
+
+def _skip_tags(reader: Reader) -> None:
+    for _ in range(reader.uvarint()):
+        reader.uvarint()
+        reader.skip(reader.uvarint())
