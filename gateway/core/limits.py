@@ -38,3 +38,35 @@ INJECTED_REQUESTS_MAX = 64
 CONNECT_TIMEOUT_S = 5.0  # to one upstream address; TCP's own first retry comes after 1 s
 CLOSE_FLUSH_S = 5.0  # what was received may still go out after the other side has closed
 LISTEN_BACKLOG_CONNECTIONS = 512
+
+# --- reading from upstream (gateway/reader.py, gateway/core/cache.py, gateway/core/fetching.py)
+
+# Decompressed batches of the whole gateway: 4 partitions of 16,384 offsets of 1 KiB are half of it.
+CACHE_BYTES_MAX = 128 * 1024 * 1024
+
+FETCH_BYTES_MAX = 8 * 1024 * 1024  # one response: decoded in a few ms, so the loop stays responsive
+FETCH_PARTITION_BYTES_MAX = 1024 * 1024  # Kafka's own default; some 8,000 records of 100 bytes
+
+# A broker answers the requests of a connection one after the other, so each outstanding Fetch has
+# a connection. All but one may wait for records; the last is kept short for partitions that
+# become wanted while the others wait.
+FETCH_LANES = 4
+LONG_POLL_MS = 500  # Kafka's own default; a restart of ours waits for no longer poll
+SHORT_POLL_MS = 20  # the longest that a newly wanted partition waits when all lanes are taken
+
+RETRY_BASE_MS = 100  # after an error of a partition or a broker: doubles ...
+RETRY_MAX_MS = 2_000  # ... to here
+# A topic that stays unknown this long was deleted; a new one takes Kafka well under a second to
+# show everywhere.
+UNKNOWN_TOPIC_MS = 5_000
+
+# ------------------------------------------------------------------------------------------- share groups
+
+TICK_MS = 500  # the watchdog; six ticks make the disconnect grace
+GROUP_MEMBERS_MAX = 1_000  # per group; the ring holds 100 points for each
+SHARE_SESSIONS_MAX = 2_000  # per node; Kafka's own group.share.max.share.sessions
+SHARE_FETCH_WAIT_MS_MAX = 60_000  # a client asks for 500 ms; more than a minute is no long poll any more
+WINDOW_RETRY_MS_MIN = 100  # loading a window again: doubles from here ...
+WINDOW_RETRY_MS_MAX = 5_000  # ... to here, while the store or upstream is away
+WINDOW_IDLE_MS_MAX = 60_000  # without members and with everything committed, a window leaves memory
+AUTHORISATION_MS_MAX = 30_000  # an upstream ACL verdict is trusted this long per connection

@@ -1,0 +1,91 @@
+"""What a client may do is what the upstream's own ACLs say of its connection (DESIGN §1, security).
+
+The share APIs are answered by the gateway, so it asks upstream first, on the client's own upstream connection and thus
+under the client's own identity: DescribeGroups and Metadata return the operations the caller is authorised for. An
+answer is kept for AUTHORISATION_MS_MAX; a revoked ACL takes effect after that at the latest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from gateway.core.limits import AUTHORISATION_MS_MAX
+from gateway.core.wire.apis import ApiKey
+from gateway.core.wire.errors import ErrorCode
+from gateway.server import ClientConnection
+
+_READ = 3  # org.apache.kafka.common.acl.AclOperation codes
+_DESCRIBE = 8
+_DESCRIBE_GROUPS_VERSION = 5  # v6 answers GROUP_ID_NOT_FOUND for a group upstream does not hold
+_METADATA_VERSION = 9
+
+_Verdict = tuple[int, int]  # operations as Kafka's bit field, when it was asked (now_ms)
+
+
+@dataclass(slots=True)
+class Authoriser:
+    now_ms: Callable[[], int]
+    _verdicts: dict[int, dict[tuple[str, str], _Verdict]] = field(default_factory=dict)
+
+    async def may_read_group(self, connection: ClientConnection, group: str) -> bool:
+        return bool(await self.group_operations(connection, group) & (1 << _READ))
+
+    async def may_describe_group(self, connection: ClientConnection, group: str) -> bool:
+        operations = await self.group_operations(connection, group)
+        return bool(operations & (1 << _DESCRIBE | 1 << _READ))
+
+    async def group_operations(self, connection: ClientConnection, group: str) -> int:
+        known = self._known(connection, "group", group)
+        if known is not None:
+            return known
+        answer = await connection.ask_upstream(
+            ApiKey.DESCRIBE_GROUPS,
+            _DESCRIBE_GROUPS_VERSION,
+            {"Groups": [group], "IncludeAuthorizedOperations": True},
+        )
+        described = answer["Groups"][0]
+        denied = described["ErrorCode"] == ErrorCode.GROUP_AUTHORIZATION_FAILED
+        return self._learn(
+            connection, "group", group, 0 if denied else described["AuthorizedOperations"]
+        )
+
+    async def denied_topics(self, connection: ClientConnection, topics: Iterable[str]) -> set[str]:
+        """Those of `topics` this client may not read. A topic that does not exist is not denied: there is nothing."""
+        operations = {name: self._known(connection, "topic", name) for name in topics}
+        unknown = [name for name, known in operations.items() if known is None]
+        if unknown:
+            answer = await connection.ask_upstream(
+                ApiKey.METADATA,
+                _METADATA_VERSION,
+                {
+                    "Topics": [{"Name": name} for name in unknown],
+                    "AllowAutoTopicCreation": False,
+                    "IncludeTopicAuthorizedOperations": True,
+                },
+            )
+            for topic in answer["Topics"]:
+                if topic["ErrorCode"] in (ErrorCode.NONE, ErrorCode.TOPIC_AUTHORIZATION_FAILED):
+                    allowed = topic["TopicAuthorizedOperations"] if topic["ErrorCode"] == 0 else 0
+                    operations[topic["Name"]] = self._learn(
+                        connection, "topic", topic["Name"], allowed
+                    )
+        return {
+            name
+            for name, known in operations.items()
+            if known is not None and not known & (1 << _READ)
+        }
+
+    def _known(self, connection: ClientConnection, kind: str, name: str) -> int | None:
+        verdict = self._verdicts.get(connection.id, {}).get((kind, name))
+        if verdict is None or self.now_ms() - verdict[1] >= AUTHORISATION_MS_MAX:
+            return None
+        return verdict[0]
+
+    def _learn(self, connection: ClientConnection, kind: str, name: str, operations: int) -> int:
+        verdicts = self._verdicts.setdefault(connection.id, {})
+        verdicts[(kind, name)] = (operations, self.now_ms())
+        return operations
+
+    def connection_lost(self, connection: int) -> None:
+        self._verdicts.pop(connection, None)

@@ -1,0 +1,174 @@
+"""keyway.yaml: parsed once into frozen, validated objects. Unknown fields are errors that name the field.
+
+Every option has a default, so that `keyway serve --upstream host:9092` alone works. Units are in the names.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+
+from dispatcher.core.model import EvictPolicy, PoisonPolicy, Policy
+from gateway.core.limits import FRAME_BYTES_MAX
+
+Port = Annotated[int, Field(ge=1, le=65_535)]
+Millis = Annotated[int, Field(ge=1)]
+
+
+class ConfigError(Exception):
+    """One line that says which field of which file is wrong; the CLI prints it and exits with 2."""
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Sasl(_Section):
+    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "PLAIN"
+    username: str
+    password: SecretStr
+
+
+class Tls(_Section):
+    """TLS towards upstream. Without `ca_file` the system's trust store is used."""
+
+    ca_file: Path | None = None
+    cert_file: Path | None = None
+    key_file: Path | None = None
+    verify_hostname: bool = True
+
+
+class UpstreamSection(_Section):
+    bootstrap_servers: str = "127.0.0.1:9092"
+    sasl: Sasl | None = None  # the gateway's own identity; clients bring their own
+    tls: Tls | None = None
+    request_timeout_ms: Millis = 30_000
+
+
+class ListenSection(_Section):
+    """Where clients connect. Virtual broker n listens on port_base + n."""
+
+    host: str = "127.0.0.1"
+    advertised_host: str | None = None  # default: host
+    bootstrap_port: Port = 9192
+    port_base: Port = 9200
+    frame_bytes_max: Annotated[int, Field(ge=1024, le=2_000_000_000)] = FRAME_BYTES_MAX
+
+
+class AdminSection(_Section):
+    host: str = "127.0.0.1"
+    port: Port = 9180
+
+
+class StateSection(_Section):
+    """Window state. Without `redis_url` an embedded Redis keeps its file in `directory`."""
+
+    redis_url: SecretStr | None = None
+    directory: Path = Path("keyway-data")
+    commit_interval_ms: Millis = 5_000
+
+
+class FilterRule(_Section):
+    """Members whose client id matches `client_id` (glob) take only keys that match one of `keys` (globs)."""
+
+    client_id: str
+    keys: tuple[str, ...] = Field(min_length=1)
+
+
+class GroupSection(_Section):
+    """Key-Shared policy of the groups whose name matches; the first match in file order wins."""
+
+    match: str = "*"
+    auto_offset_reset: Literal["earliest", "latest"] = "latest"
+    isolation_level: Literal["read_committed", "read_uncommitted"] = "read_committed"
+    span_max: Annotated[int, Field(ge=1, le=1_048_576)] = Policy().span_max
+    in_flight_per_member_max: Annotated[int, Field(ge=1, le=100_000)] = 1_000
+    prefetch_per_key: Annotated[int, Field(ge=1, le=1_000)] = 1
+    lock_duration_ms: Annotated[int, Field(ge=100, le=3_600_000)] = 30_000
+    deliveries_max: Annotated[int, Field(ge=1, le=1_000)] = 5
+    backoff_base_ms: Annotated[int, Field(ge=0, le=3_600_000)] = 1_000
+    backoff_max_ms: Annotated[int, Field(ge=0, le=3_600_000)] = 60_000
+    poison: PoisonPolicy = PoisonPolicy.BLOCK
+    dead_letter_topic: str | None = None
+    on_evict: EvictPolicy = EvictPolicy.REDELIVER
+    disconnect_grace_ms: Annotated[int, Field(ge=0, le=600_000)] = 3_000
+    heartbeat_interval_ms: Annotated[int, Field(ge=100, le=60_000)] = 5_000
+    session_timeout_ms: Annotated[int, Field(ge=500, le=600_000)] = 45_000
+    filters: tuple[FilterRule, ...] = ()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> GroupSection:
+        if self.poison is PoisonPolicy.DEAD_LETTER and not (self.dead_letter_topic or "").strip():
+            raise ValueError("poison: dead_letter needs a dead_letter_topic")
+        if self.session_timeout_ms <= self.heartbeat_interval_ms:
+            raise ValueError("session_timeout_ms must exceed heartbeat_interval_ms")
+        return self
+
+    def policy(self) -> Policy:
+        return Policy(
+            span_max=self.span_max,
+            in_flight_per_member_max=self.in_flight_per_member_max,
+            prefetch_per_key=self.prefetch_per_key,
+            lock_duration_ms=self.lock_duration_ms,
+            deliveries_max=self.deliveries_max,
+            backoff_base_ms=self.backoff_base_ms,
+            backoff_max_ms=self.backoff_max_ms,
+            poison=self.poison,
+            on_evict=self.on_evict,
+            disconnect_grace_ms=self.disconnect_grace_ms,
+        )
+
+    def key_filters(self, client_id: str) -> tuple[bytes, ...]:
+        for rule in self.filters:
+            if fnmatch.fnmatchcase(client_id, rule.client_id):
+                return tuple(glob.encode() for glob in rule.keys)
+        return ()
+
+
+class Config(_Section):
+    upstream: UpstreamSection = UpstreamSection()
+    listen: ListenSection = ListenSection()
+    admin: AdminSection = AdminSection()
+    state: StateSection = StateSection()
+    groups: tuple[GroupSection, ...] = ()
+
+    def group(self, name: str) -> GroupSection:
+        for section in self.groups:
+            if fnmatch.fnmatchcase(name, section.match):
+                return section
+        return GroupSection()
+
+
+def load(path: Path | None, *, upstream: str | None = None) -> Config:
+    """Reads `path` (none: all defaults); `upstream` replaces upstream.bootstrap_servers. Raises ConfigError."""
+    raw: Any = {}
+    if path is not None:
+        try:
+            raw = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+        except OSError as error:
+            raise ConfigError(f"{path}: {error.strerror}") from error
+        except yaml.YAMLError as error:
+            raise ConfigError(f"{path}: {' '.join(str(error).split())}") from error
+        if not isinstance(raw, dict):
+            raise ConfigError(f"{path}: a mapping is expected at the top")
+    if upstream is not None:
+        section = raw.setdefault("upstream", {})
+        if isinstance(section, dict):
+            section["bootstrap_servers"] = upstream
+    try:
+        return Config.model_validate(raw)
+    except ValidationError as error:
+        raise ConfigError(f"{path or 'options'}: {_first_fault(error)}") from error
+
+
+def _first_fault(error: ValidationError) -> str:
+    # Only the field and what is wrong with it: pydantic's own text repeats the input, which may be a secret.
+    fault = error.errors(include_input=False, include_url=False)[0]
+    where = ".".join(str(part) for part in fault["loc"]) or "file"
+    what = "unknown field" if fault["type"] == "extra_forbidden" else fault["msg"]
+    more = error.error_count() - 1
+    return f"{where}: {what}" + (f" (and {more} more)" if more else "")

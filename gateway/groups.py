@@ -1,0 +1,140 @@
+"""The share groups this node coordinates: the shell around gateway/core/group.
+
+Membership lives here and moves the dispatchers: each change of a group's members becomes one MembersChanged event for
+every window of the topics it touches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import structlog
+
+from dispatcher.core.model import Member, MemberId, Reason
+from gateway.config import Config
+from gateway.core.group.membership import (
+    Heartbeat,
+    HeartbeatAnswer,
+    ShareGroup,
+    ShareMember,
+    TopicByName,
+    UnknownMember,
+)
+from gateway.core.group.sessions import ShareSession, ShareSessions
+from gateway.core.limits import GROUP_MEMBERS_MAX
+
+log = structlog.get_logger("keyway.groups")
+
+
+@dataclass(frozen=True, slots=True)
+class MembershipMoved:
+    """The members of one topic of one group, in join order, and why the ones that are gone went."""
+
+    group: str
+    topic: str
+    members: tuple[Member, ...]
+    reason: Reason
+
+
+@dataclass(slots=True)
+class Groups:
+    config: Config
+    sessions: ShareSessions
+    on_moved: Callable[[MembershipMoved], None]
+    on_session_lost: Callable[[ShareSession], None]
+    _groups: dict[str, ShareGroup] = field(default_factory=dict)
+
+    def heartbeat(
+        self, group_name: str, beat: Heartbeat, topic_by_name: TopicByName, now_ms: int
+    ) -> HeartbeatAnswer:
+        """Raises GroupError."""
+        group = self._groups.get(group_name)
+        if group is None:
+            if beat.member_epoch != 0:
+                raise UnknownMember(f"Member {beat.member_id} is not known: rejoin.")
+            group = self._create(group_name)
+        before = group.topics()
+        known = beat.member_id in group.members
+        answer = group.heartbeat(beat, topic_by_name, now_ms)
+        if answer.members_changed:
+            log.info(
+                "member_left"
+                if beat.member_epoch < 0
+                else "member_changed"
+                if known
+                else "member_joined",
+                group=group_name,
+                member=beat.member_id,
+                client_id=beat.client_id,
+                members=len(group.members),
+            )
+            self._moved(group, {*before, *group.topics()}, Reason.MEMBER_LEFT)
+        return answer
+
+    def _create(self, name: str) -> ShareGroup:
+        section = self.config.group(name)
+        group = ShareGroup(
+            name=name,
+            session_timeout_ms=section.session_timeout_ms,
+            disconnect_grace_ms=section.disconnect_grace_ms,
+            members_max=GROUP_MEMBERS_MAX,
+        )
+        self._groups[name] = group
+        return group
+
+    def tick(self, now_ms: int) -> None:
+        """The watchdog: evicts members that are silent or gone, and forgets groups that stayed empty."""
+        for group in list(self._groups.values()):
+            topics = group.topics()
+            evicted = group.evict_due(now_ms)
+            for member in evicted:
+                log.warning(
+                    "member_evicted",
+                    group=group.name,
+                    member=member.member_id,
+                    client_id=member.client_id,
+                    silent_ms=now_ms - member.last_heartbeat_ms,
+                    connected=bool(member.connections),
+                )
+                for session in self.sessions.member_gone(group.name, member.member_id):
+                    self.on_session_lost(session)
+            if evicted:
+                self._moved(group, topics, Reason.MEMBER_EVICTED)
+
+    def connection_lost(self, connection: int, now_ms: int) -> None:
+        for group in self._groups.values():
+            group.connection_lost(connection, now_ms)
+        for session in self.sessions.connection_lost(connection):
+            self.on_session_lost(session)
+
+    def connected(self, group_name: str, member_id: str, connection: int) -> None:
+        group = self._groups.get(group_name)
+        if group is not None:
+            group.connected(member_id, connection)
+
+    def _moved(self, group: ShareGroup, topics: Iterable[str], reason: Reason) -> None:
+        for topic in sorted(topics):
+            self.on_moved(
+                MembershipMoved(group.name, topic, self.members(group.name, topic), reason)
+            )
+
+    def members(self, group_name: str, topic: str) -> tuple[Member, ...]:
+        group = self._groups.get(group_name)
+        if group is None:
+            return ()
+        section = self.config.group(group_name)
+        return tuple(
+            Member(MemberId(member.member_id), section.key_filters(member.client_id))
+            for member in group.subscribers(topic)
+        )
+
+    def get(self, name: str) -> ShareGroup | None:
+        return self._groups.get(name)
+
+    def all(self) -> list[ShareGroup]:
+        return [self._groups[name] for name in sorted(self._groups)]
+
+    def member(self, group_name: str, member_id: str) -> ShareMember | None:
+        group = self._groups.get(group_name)
+        return None if group is None else group.members.get(member_id)

@@ -1,0 +1,87 @@
+"""ShareAcknowledge (79) v1-2: acknowledgements without a fetch; epoch -1 closes the session and gives back the rest.
+
+v2 RENEW (KIP-1222) extends the acquisition lock of what it names.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gateway.core.group.membership import GroupError
+from gateway.core.group.sessions import CLOSE_EPOCH, OPEN_EPOCH, InvalidSessionEpoch
+from gateway.core.group.share import Row, acknowledge_row, by_topic, node_endpoints
+from gateway.core.wire.codec import decode_request, encode_response
+from gateway.core.wire.errors import ErrorCode
+from gateway.server import Request
+from gateway.share import (
+    ShareServices,
+    ack_batches,
+    acknowledge,
+    authorise_group,
+    denied_topics,
+    locate,
+)
+
+
+async def share_acknowledge(services: ShareServices, request: Request) -> bytes:
+    header = request.header
+    body = decode_request(header.api_key, header.api_version, request.frame, header.body_at)
+    try:
+        answer = await _acknowledge(services, request, body)
+    except GroupError as error:
+        answer = {"ErrorCode": int(error.code), "ErrorMessage": str(error)}
+    return encode_response(header.api_key, header.api_version, answer)
+
+
+async def _acknowledge(
+    services: ShareServices, request: Request, body: dict[str, Any]
+) -> dict[str, Any]:
+    connection = request.connection
+    group, member_id = await authorise_group(services, connection, body)
+    key = (-1 if connection.broker_id is None else connection.broker_id, group, member_id)
+    epoch = body["ShareSessionEpoch"]
+    if epoch == OPEN_EPOCH:
+        raise InvalidSessionEpoch("A share session is opened by a fetch.")
+    closing = epoch == CLOSE_EPOCH
+    sessions = services.groups.sessions
+    session = (
+        sessions.close(key, connection.id)
+        if closing
+        else sessions.resume(key, epoch, connection.id)
+    )
+    services.groups.connected(group, member_id, connection.id)
+    batches = ack_batches(body["Topics"])
+    denied = await denied_topics(services, connection, list(batches))
+    rows: list[tuple[bytes, Row]] = []
+    misled = False
+    allowed = {}
+    for partition, acks in batches.items():
+        located = locate(services, connection, group, partition)
+        if located.topic in denied:
+            rows.append(
+                (
+                    partition[0],
+                    acknowledge_row(partition[1], error=ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+                )
+            )
+        else:
+            allowed[partition] = acks
+    answers = await acknowledge(services, connection, session, allowed)
+    for partition, (error, message) in answers.items():
+        leader = locate(services, connection, group, partition).leader
+        misled = misled or leader is not None
+        rows.append(
+            (
+                partition[0],
+                acknowledge_row(partition[1], error=error, message=message, leader=leader),
+            )
+        )
+    if closing:
+        services.windows.session_closed(session)
+    return {
+        "AcquisitionLockTimeoutMs": services.config.group(group).lock_duration_ms,
+        "Responses": by_topic(rows),
+        "NodeEndpoints": node_endpoints(services.topology().brokers, services.advertised())
+        if misled
+        else [],
+    }

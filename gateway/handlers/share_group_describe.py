@@ -1,0 +1,79 @@
+"""ShareGroupDescribe (77) v1: state, epochs, members and their assignments of the groups this node coordinates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gateway.core.group.membership import Assignment, ShareGroup
+from gateway.core.topology import Topology
+from gateway.core.wire.codec import decode_request, encode_response
+from gateway.core.wire.errors import ErrorCode
+from gateway.server import ClientConnection, Request
+from gateway.share import ShareServices
+
+OPERATIONS_NOT_ASKED = -(2**31)
+
+
+async def share_group_describe(services: ShareServices, request: Request) -> bytes:
+    header = request.header
+    body = decode_request(header.api_key, header.api_version, request.frame, header.body_at)
+    groups = [
+        await _describe(
+            services, request.connection, name, operations=body["IncludeAuthorizedOperations"]
+        )
+        for name in body["GroupIds"]
+    ]
+    return encode_response(header.api_key, header.api_version, {"Groups": groups})
+
+
+async def _describe(
+    services: ShareServices, connection: ClientConnection, name: str, *, operations: bool
+) -> dict[str, Any]:
+    allowed = await services.authoriser.may_describe_group(connection, name)
+    if not allowed:
+        return {"GroupId": name, "ErrorCode": int(ErrorCode.GROUP_AUTHORIZATION_FAILED)}
+    group = services.groups.get(name)
+    if group is None:
+        return {
+            "GroupId": name,
+            "ErrorCode": int(ErrorCode.GROUP_ID_NOT_FOUND),
+            "ErrorMessage": f"Group {name} not found.",
+            "GroupState": "Dead",
+        }
+    bits = await services.authoriser.group_operations(connection, name) if operations else None
+    return {
+        "GroupId": name,
+        "ErrorCode": 0,
+        "GroupState": group.state,
+        "GroupEpoch": group.epoch,
+        "AssignmentEpoch": group.epoch,
+        "AssignorName": "key-shared",
+        "Members": _members(group, services.topology()),
+        "AuthorizedOperations": OPERATIONS_NOT_ASKED if bits is None else bits,
+    }
+
+
+def _members(group: ShareGroup, topology: Topology) -> list[dict[str, Any]]:
+    return [
+        {
+            "MemberId": member.member_id,
+            "RackId": member.rack_id,
+            "MemberEpoch": member.epoch,
+            "ClientId": member.client_id,
+            "ClientHost": member.client_host,
+            "SubscribedTopicNames": list(member.topics),
+            "Assignment": {"TopicPartitions": _assignment(member.assignment, topology)},
+        }
+        for member in group.members.values()
+    ]
+
+
+def _assignment(assignment: Assignment, topology: Topology) -> list[dict[str, Any]]:
+    return [
+        {
+            "TopicId": topic_id,
+            "TopicName": topology.names.get(topic_id, ""),
+            "Partitions": list(partitions),
+        }
+        for topic_id, partitions in assignment.items()
+    ]

@@ -1,0 +1,78 @@
+"""ShareGroupHeartbeat (76) v1: join, leave, epochs, assignment of all partitions of the subscribed topics.
+
+Not implemented: rack-aware assignment (RackId is kept for describe only).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gateway.core.group.membership import Assignment, GroupError, Heartbeat
+from gateway.core.group.membership import InvalidRequest as InvalidHeartbeat
+from gateway.core.wire.codec import decode_request, encode_response
+from gateway.core.wire.errors import ErrorCode
+from gateway.server import Request
+from gateway.share import ShareServices, authorise_group
+
+
+class TopicDenied(GroupError):
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+async def share_group_heartbeat(services: ShareServices, request: Request) -> bytes:
+    header = request.header
+    body = decode_request(header.api_key, header.api_version, request.frame, header.body_at)
+    try:
+        answer = await _heartbeat(services, request, body)
+    except GroupError as error:
+        answer = {
+            "ErrorCode": int(error.code),
+            "ErrorMessage": str(error),
+            "MemberId": body["MemberId"],
+        }
+    return encode_response(header.api_key, header.api_version, answer)
+
+
+async def _heartbeat(
+    services: ShareServices, request: Request, body: dict[str, Any]
+) -> dict[str, Any]:
+    group, member_id = await authorise_group(services, request.connection, body)
+    topics = body["SubscribedTopicNames"]
+    if topics is not None:
+        if any(not name for name in topics):
+            raise InvalidHeartbeat("SubscribedTopicNames holds an empty name.")
+        denied = await services.authoriser.denied_topics(request.connection, topics)
+        if denied:
+            raise TopicDenied(f"Not authorized to access topics: {sorted(denied)}")
+        known = services.topology().topics
+        missing = [name for name in topics if name not in known or not known[name].partitions]
+        if missing:
+            await services.refresh(missing)
+    connection = request.connection
+    beat = Heartbeat(
+        member_id=member_id,
+        member_epoch=body["MemberEpoch"],
+        rack_id=body["RackId"],
+        topics=None if topics is None else tuple(topics),
+        client_id=request.header.client_id or "",
+        client_host=connection.peer,
+        connection=connection.id,
+    )
+    answer = services.groups.heartbeat(
+        group, beat, lambda name: services.topology().topics.get(name), services.now_ms()
+    )
+    return {
+        "MemberId": member_id,
+        "MemberEpoch": answer.member_epoch,
+        "HeartbeatIntervalMs": services.config.group(group).heartbeat_interval_ms,
+        "Assignment": None if answer.assignment is None else assignment_row(answer.assignment),
+    }
+
+
+def assignment_row(assignment: Assignment) -> dict[str, Any]:
+    return {
+        "TopicPartitions": [
+            {"TopicId": topic_id, "Partitions": list(partitions)}
+            for topic_id, partitions in assignment.items()
+        ]
+    }

@@ -1,0 +1,93 @@
+"""Every figure the node exports, in one place: what dispatchers notice, what connections carry, how far groups lag."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from dispatcher.core.model import Notice, Noticed
+from dispatcher.store.base import WindowKey
+from gateway.window import Window
+
+log = structlog.get_logger("keyway.dispatch")
+
+# What an operator must hear of, beside its counter.
+_LOGGED = {
+    Notice.PARKED,
+    Notice.DEAD_LETTERED,
+    Notice.DROPPED,
+    Notice.GAP_ACK,
+    Notice.SPAN_FULL,
+    Notice.TIMED_OUT,
+}
+
+
+@dataclass(slots=True)
+class Metrics:
+    registry: CollectorRegistry = field(default_factory=CollectorRegistry)
+    _records: Counter = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._records = Counter(
+            "keyway_group_records",
+            "Records of key-shared groups by what became of them",
+            ["group", "outcome"],
+            registry=self.registry,
+        )
+
+    def noticed(self, key: WindowKey, noticed: Noticed) -> None:
+        self._records.labels(key.group, noticed.notice.value).inc(noticed.count)
+        if noticed.notice in _LOGGED:
+            log.warning(
+                noticed.notice.value,
+                group=key.group,
+                topic_id=key.topic_id,
+                partition=key.partition,
+                count=noticed.count,
+                detail=noticed.detail,
+            )
+
+    def watch_windows(self, windows: Callable[[], Iterable[Window]]) -> None:
+        self.registry.register(_WindowCollector(windows))
+
+    def watch_server(self, figures: Callable[[], dict[str, float]]) -> None:
+        self.registry.register(_ServerCollector(figures))
+
+
+@dataclass(slots=True)
+class _WindowCollector(Collector):
+    """Read at scrape time: a stopped group's lag must go on growing."""
+
+    windows: Callable[[], Iterable[Window]]
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        labels = ["group", "topic", "partition"]
+        cursor = GaugeMetricFamily("keyway_window_cursor", "Next offset not settled", labels=labels)
+        span = GaugeMetricFamily(
+            "keyway_window_span", "Offsets between the cursor and the last one read", labels=labels
+        )
+        for window in self.windows():
+            core = window.dispatcher
+            if core is None:
+                continue
+            values = [window.key.group, window.partition.topic, str(window.key.partition)]
+            cursor.add_metric(values, core.cursor)
+            span.add_metric(values, core.read_position - core.cursor)
+        yield cursor
+        yield span
+
+
+@dataclass(slots=True)
+class _ServerCollector(Collector):
+    figures: Callable[[], dict[str, float]]
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        for name, value in sorted(self.figures().items()):
+            family = GaugeMetricFamily(f"keyway_server_{name}", name.replace("_", " "))
+            family.add_metric([], value)
+            yield family

@@ -1,0 +1,170 @@
+"""What the share handlers have in common: who asks, in which session, and what becomes of acknowledgements."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from dispatcher.core.model import AckError, Acknowledge, AckResult, Effect
+from gateway.authoriser import Authoriser
+from gateway.config import Config
+from gateway.core.group.membership import GroupError
+from gateway.core.group.sessions import PartitionKey, ShareSession
+from gateway.core.topology import PartitionInfo, Topology
+from gateway.core.wire.errors import ErrorCode
+from gateway.groups import Groups
+from gateway.reader import Reader
+from gateway.server import ClientConnection
+from gateway.window import Window, WindowUnavailable
+from gateway.windows import Windows
+
+AckBatches = list[tuple[int, int, bytes]]
+
+
+class GroupDenied(GroupError):
+    code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+
+
+class InvalidGroupRequest(GroupError):
+    code = ErrorCode.INVALID_REQUEST
+
+
+@dataclass(slots=True)
+class ReadySignals:
+    """Wakes the parked fetches of a member when a dispatcher has records for it."""
+
+    _events: dict[tuple[str, str], asyncio.Event] = field(default_factory=dict)
+
+    def of(self, group: str, member_id: str) -> asyncio.Event:
+        return self._events.setdefault((group, member_id), asyncio.Event())
+
+    def wake(self, group: str, members: list[str]) -> None:
+        for member_id in members:
+            event = self._events.get((group, member_id))
+            if event is not None:
+                event.set()
+
+    def forget(self, group: str, member_id: str) -> None:
+        self._events.pop((group, member_id), None)
+
+
+@dataclass(frozen=True, slots=True)
+class ShareServices:
+    config: Config
+    topology: Callable[[], Topology]
+    advertised: Callable[[], dict[int, tuple[str, int]]]
+    refresh: Callable[[list[str]], Awaitable[Topology]]
+    groups: Groups
+    windows: Windows
+    reader: Reader
+    authoriser: Authoriser
+    ready: ReadySignals
+    now_ms: Callable[[], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """Where a partition of a share request leads: a window of this node, or the error the client is to see."""
+
+    error: ErrorCode = ErrorCode.NONE
+    topic: str | None = None
+    window: Window | None = (
+        None  # None with no error: no member of the group subscribes to the topic (yet)
+    )
+    leader: PartitionInfo | None = None  # set when the client should go there
+
+
+async def authorise_group(
+    services: ShareServices, connection: ClientConnection, body: dict[str, Any]
+) -> tuple[str, str]:
+    """The group and member of a share request, once the client may read the group. Raises GroupError."""
+    group, member_id = body["GroupId"], body["MemberId"]
+    if not group or not member_id:
+        raise InvalidGroupRequest("GroupId and MemberId must be set.")
+    if not await services.authoriser.may_read_group(connection, group):
+        raise GroupDenied(f"Not authorized to access group: {group}")
+    return group, member_id
+
+
+def locate(
+    services: ShareServices, connection: ClientConnection, group: str, key: PartitionKey
+) -> Located:
+    topology = services.topology()
+    name = topology.names.get(key[0])
+    topic = None if name is None else topology.topics.get(name)
+    if topic is None or topic.topic_id != key[0]:
+        return Located(error=ErrorCode.UNKNOWN_TOPIC_ID)
+    info = topic.partitions.get(key[1])
+    if info is None:
+        return Located(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic=name)
+    if info.leader != connection.broker_id:
+        return Located(error=ErrorCode.NOT_LEADER_OR_FOLLOWER, topic=name, leader=info)
+    return Located(topic=name, window=services.windows.get(group, key[0], key[1]))
+
+
+async def denied_topics(
+    services: ShareServices, connection: ClientConnection, keys: list[PartitionKey]
+) -> set[str]:
+    names = services.topology().names
+    return await services.authoriser.denied_topics(
+        connection, {names[key[0]] for key in keys if key[0] in names}
+    )
+
+
+async def acknowledge(
+    services: ShareServices,
+    connection: ClientConnection,
+    session: ShareSession,
+    batches: dict[PartitionKey, AckBatches],
+) -> dict[PartitionKey, tuple[ErrorCode, str | None]]:
+    """Applies acknowledgements; answered once they are in the store. Every partition gets an answer."""
+    now_ms = services.now_ms()
+    asked: list[tuple[PartitionKey, asyncio.Future[list[Effect]]]] = []
+    answers: dict[PartitionKey, tuple[ErrorCode, str | None]] = {}
+    for key, acks in batches.items():
+        located = locate(services, connection, session.group, key)
+        if located.error:
+            answers[key] = (located.error, None)
+        elif located.window is None:
+            answers[key] = (ErrorCode.INVALID_RECORD_STATE, "The records are not acquired.")
+        else:
+            event = Acknowledge(session.member_id, session.session_id, acks, now_ms)
+            asked.append((key, located.window.ask(event)))
+    for key, future in asked:
+        answers[key] = await _ack_answer(future)
+    return {key: answers[key] for key in batches}
+
+
+async def _ack_answer(future: asyncio.Future[list[Effect]]) -> tuple[ErrorCode, str | None]:
+    try:
+        effects = await future
+    except WindowUnavailable as unavailable:
+        # What Kafka's own broker answers when its share-state persister is away; clients retry it.
+        return (
+            ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            f"The group's state is not available: {unavailable}",
+        )
+    for effect in effects:
+        if isinstance(effect, AckResult):
+            for error in effect.errors:
+                if error is AckError.INVALID_REQUEST:
+                    return ErrorCode.INVALID_REQUEST, "The acknowledgement batch is invalid."
+                if error is not None:
+                    return (
+                        ErrorCode.INVALID_RECORD_STATE,
+                        "The record is not acquired by this member.",
+                    )
+    return ErrorCode.NONE, None
+
+
+def ack_batches(topics: list[dict[str, Any]]) -> dict[PartitionKey, AckBatches]:
+    """The acknowledgements in the Topics of a ShareFetch or ShareAcknowledge request."""
+    found: dict[PartitionKey, AckBatches] = {}
+    for topic in topics:
+        for partition in topic["Partitions"]:
+            if partition["AcknowledgementBatches"]:
+                key = (topic["TopicId"], partition["PartitionIndex"])
+                found.setdefault(key, []).extend(partition["AcknowledgementBatches"])
+    return found

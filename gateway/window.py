@@ -1,0 +1,418 @@
+"""The shell around one dispatcher: one (group, topic, partition) window.
+
+An event is handled at once, in memory; the changes of all events since the last round trip are persisted together, and
+only then are their effects performed. After a failed persist the core is thrown away and rebuilt from the store, or,
+when the store has lost the window, from the offset and bitmap committed to Kafka: the crash path is the only path.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+import structlog
+
+from dispatcher.core.commit import decode as decode_commit
+from dispatcher.core.dispatcher import Dispatcher
+from dispatcher.core.model import (
+    Acknowledge,
+    AckResult,
+    AckType,
+    Acquire,
+    Change,
+    DeadLettered,
+    Delivered,
+    Effect,
+    Event,
+    LogTruncated,
+    Member,
+    MembersChanged,
+    MemberId,
+    MembersReady,
+    Noticed,
+    ReadOn,
+    Reason,
+    RecordsRead,
+    SessionId,
+    Snapshot,
+    Step,
+    WriteDeadLetters,
+)
+from dispatcher.store.base import Fence, FencedError, StoreError, WindowKey, WindowStore, Write
+from gateway.commits import Commits
+from gateway.config import GroupSection
+from gateway.core.fetching import ReadResult
+from gateway.core.limits import WINDOW_RETRY_MS_MAX, WINDOW_RETRY_MS_MIN
+from gateway.core.topology import TopicPartition
+from gateway.core.wire.errors import ErrorCode
+from gateway.dead_letters import DeadLetters
+from gateway.reader import Reader
+from gateway.starting import start_position
+from gateway.upstream import Upstream, UpstreamError
+
+log = structlog.get_logger("keyway.window")
+
+
+class WindowUnavailable(Exception):
+    """The window has no store, no upstream or no owner right now; nothing of the event was kept. Retriable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What every window of the node shares."""
+
+    store: WindowStore
+    reader: Reader
+    commits: Commits
+    upstream: Upstream
+    dead_letters: DeadLetters
+    owner: str
+    now_ms: Callable[[], int]
+    dirty: Callable[[Window], None]
+    members_ready: Callable[[str, list[str]], None]
+    noticed: Callable[[WindowKey, Noticed], None]
+    spawn: Callable[[Coroutine[Any, Any, None]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class CommitState:
+    """What may be committed to Kafka: it is in the store, under a fence that was still ours."""
+
+    cursor: int
+    settled: list[tuple[int, int]]
+
+
+_Waiting = asyncio.Future[list[Effect]] | None
+
+
+class Window:
+    def __init__(
+        self,
+        key: WindowKey,
+        partition: TopicPartition,
+        section: GroupSection,
+        members: Callable[[], tuple[Member, ...]],
+        around: Surroundings,
+    ) -> None:
+        self.key = key
+        self.partition = partition
+        self.section = section
+        self.idle_since_ms: int | None = None
+        self.commit_wanted = False
+        self.committed: CommitState | None = None
+        self.committable: CommitState | None = None
+        self._members = members
+        self._around = around
+        self._dispatcher: Dispatcher | None = None
+        self._fence = Fence(0)
+        self._steps: list[tuple[Step, _Waiting]] = []
+        self._persisting: list[tuple[Step, _Waiting]] = []
+        self._capture: CommitState | None = None
+        self._write: Write | None = None
+        self._reset_to: int | None = None
+        self._broken = asyncio.Event()
+        self._closed = asyncio.Event()
+        self._trouble = ""
+
+    def __repr__(self) -> str:
+        return f"Window({self.key.group} {self.partition.topic}-{self.key.partition})"
+
+    # ------------------------------------------------------------------------------------------ events in
+
+    @property
+    def dispatcher(self) -> Dispatcher | None:
+        """The core, None while the window is being rebuilt."""
+        return self._dispatcher
+
+    def ask(self, event: Event) -> asyncio.Future[list[Effect]]:
+        """Handles `event` now; the effects come when its changes are persisted. The future may hold WindowUnavailable."""
+        future: asyncio.Future[list[Effect]] = asyncio.get_running_loop().create_future()
+        if self._dispatcher is None:
+            future.set_exception(WindowUnavailable(self._trouble or "loading"))
+            return future
+        self._handle(event, future)
+        future.add_done_callback(_retrieved)
+        return future
+
+    def acquire(self, event: Acquire) -> tuple[int, asyncio.Future[list[Effect]] | None]:
+        """How many records the core hands out, known at once, and their Delivered effect once it is persisted."""
+        if self._dispatcher is None:
+            return 0, None
+        future: asyncio.Future[list[Effect]] = asyncio.get_running_loop().create_future()
+        step = self._handle(event, future)
+        if step is None:
+            return 0, None
+        count = sum(len(e.offsets) for e in step.effects if isinstance(e, Delivered))
+        if count == 0:
+            future.cancel()
+            return 0, None
+        future.add_done_callback(_retrieved)
+        return count, future
+
+    def give_back(
+        self, member_id: MemberId, session_id: SessionId, offsets: list[int], now_ms: int
+    ) -> None:
+        """Releases what was acquired but cannot be sent."""
+        batches = [(offset, offset, bytes([AckType.RELEASE])) for offset in offsets]
+        self.post(Acknowledge(member_id, session_id, batches, now_ms))
+
+    def post(self, event: Event) -> None:
+        """Handles `event` if the window is up. One that is not will learn the same when it is rebuilt."""
+        if self._dispatcher is not None:
+            self._handle(event, None)
+
+    def _handle(self, event: Event, future: _Waiting) -> Step | None:
+        assert self._dispatcher is not None
+        try:
+            step = self._dispatcher.handle(event)
+        except Exception as bug:  # noqa: BLE001 - a bug in a core costs its own window a rebuild, never the node
+            log.exception("dispatcher_bug", window=repr(self), event_type=type(event).__name__)
+            if future is not None:
+                future.set_exception(WindowUnavailable("internal error"))
+            self.fail(bug)
+            return None
+        if not step.changes and not self._steps and not self._persisting:
+            self._settle(step, future)
+            return step
+        self._steps.append((step, future))
+        self._around.dirty(self)
+        return step
+
+    # ------------------------------------------------------------------------------------- persist, then effects
+
+    def take_write(self) -> Write | None:
+        """The changes since the last write; `persisted` or `not_persisted` must follow before the next."""
+        if self._dispatcher is None or self._write is not None:
+            return None
+        if self.commit_wanted:
+            self._capture = CommitState(self._dispatcher.cursor, self._dispatcher.settled_ranges())
+            self.commit_wanted = False
+        elif not self._steps:
+            return None
+        self._persisting, self._steps = self._steps, []
+        changes: list[Change] = []
+        for step, _ in self._persisting:
+            changes.extend(step.changes)
+        self._write = Write(self.key, self._fence, changes)
+        return self._write
+
+    def persisted(self, write: Write) -> None:
+        if write is not self._write:
+            return  # of a core that was thrown away meanwhile
+        self._write = None
+        done, self._persisting = self._persisting, []
+        if self._capture is not None:
+            self.committable, self._capture = self._capture, None
+        for step, future in done:
+            self._settle(step, future)
+        if self._steps or self.commit_wanted:
+            self._around.dirty(self)
+
+    def not_persisted(self, write: Write, error: StoreError) -> None:
+        if write is self._write:
+            self.fail(error)
+
+    def _settle(self, step: Step, future: _Waiting) -> None:
+        if future is not None and not future.done():
+            future.set_result(step.effects)
+        for effect in step.effects:
+            self._perform(effect)
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case Delivered() | AckResult():
+                pass  # answered through the future of the event
+            case MembersReady(members=members):
+                self._around.members_ready(self.key.group, [str(member) for member in members])
+            case ReadOn(position=position, offsets_max=offsets_max):
+                self._around.reader.read_on(self.partition, position, offsets_max, self.on_read)
+            case WriteDeadLetters():
+                self._around.spawn(self._write_dead_letters(effect))
+            case Noticed():
+                self._around.noticed(self.key, effect)
+            case _:
+                assert_never(effect)
+
+    @property
+    def busy(self) -> bool:
+        """There are steps that are not persisted yet."""
+        return self._write is not None or bool(self._steps) or self.commit_wanted
+
+    def want_commit(self) -> None:
+        """The next round trip captures what may be committed, into `committable`."""
+        if self._dispatcher is not None:
+            self.commit_wanted = True
+            self._around.dirty(self)
+
+    @property
+    def uncommitted(self) -> bool:
+        core = self._dispatcher
+        return core is not None and self.committed != CommitState(
+            core.cursor, core.settled_ranges()
+        )
+
+    # ------------------------------------------------------------------------------------------- the log
+
+    def on_read(self, read: ReadResult) -> None:
+        """The reader's sink."""
+        core = self._dispatcher
+        if core is None or read.start != core.read_position:
+            return  # the window was rebuilt or moved on meanwhile and has asked again
+        now_ms = self._around.now_ms()
+        if read.error == ErrorCode.NONE:
+            if read.log_start > core.cursor:
+                self.post(LogTruncated(read.log_start, now_ms))
+                core = self._dispatcher
+                if core is None or read.start != core.read_position:
+                    return
+            self.post(RecordsRead(read.start, read.end, read.offsets, read.keys, now_ms))
+        elif read.error == ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._out_of_range(read, core, now_ms)
+        else:
+            log.warning("read_failed", window=repr(self), error=read.error)
+
+    def _out_of_range(self, read: ReadResult, core: Dispatcher, now_ms: int) -> None:
+        if read.log_start > core.read_position:
+            log.warning(
+                "retention_passed_cursor",
+                window=repr(self),
+                cursor=core.cursor,
+                log_start=read.log_start,
+            )
+            self.post(LogTruncated(read.log_start, now_ms))
+            return
+        # The log ends below what was read before: an unclean election, or offsets set beyond the end.
+        earliest = self.section.auto_offset_reset == "earliest"
+        self._reset_to = read.log_start if earliest else read.high_watermark
+        log.error(
+            "position_beyond_log_end",
+            window=repr(self),
+            position=core.read_position,
+            log_end=read.high_watermark,
+            reset_to=self._reset_to,
+        )
+        self.fail(WindowUnavailable("reset"))
+
+    async def _write_dead_letters(self, effect: WriteDeadLetters) -> None:
+        durable = await self._around.dead_letters.write_offsets(
+            self.key.group, self.partition, self.section.dead_letter_topic or "", effect
+        )
+        now_ms = self._around.now_ms()
+        for wanted in (True, False):
+            offsets = [o for o, ok in zip(effect.offsets, durable, strict=True) if ok is wanted]
+            if offsets:
+                self.post(DeadLettered(offsets, durable=wanted, now_ms=now_ms))
+
+    # ----------------------------------------------------------------------------------------- life and death
+
+    async def run(self) -> None:
+        """Loads the window and loads it again whenever it breaks, until `close`."""
+        wait_ms = WINDOW_RETRY_MS_MIN
+        while not self._closed.is_set():
+            try:
+                await self._load()
+            except (StoreError, UpstreamError) as error:
+                self._note_trouble(error)
+                await self._pause(wait_ms)
+                wait_ms = min(2 * wait_ms, WINDOW_RETRY_MS_MAX)
+                continue
+            if self._trouble:
+                log.info("window_recovered", window=repr(self), after=self._trouble)
+                self._trouble = ""
+            wait_ms = WINDOW_RETRY_MS_MIN
+            await self._broken.wait()
+            if not self._closed.is_set():
+                await self._pause(WINDOW_RETRY_MS_MIN)
+
+    def _note_trouble(self, error: Exception) -> None:
+        text = f"{type(error).__name__}: {error}"
+        if text != self._trouble:
+            log.warning("window_waits", window=repr(self), reason=text)
+        self._trouble = text
+
+    async def _pause(self, wait_ms: int) -> None:
+        try:
+            async with asyncio.timeout(wait_ms / 1000):
+                await self._closed.wait()
+        except TimeoutError:
+            pass
+
+    async def _load(self) -> None:
+        claimed = await self._around.store.claim(self.key, self._around.owner)
+        snapshot = claimed.snapshot
+        if snapshot is None or self._reset_to is not None:
+            snapshot = (
+                Snapshot(cursor=self._reset_to)
+                if self._reset_to is not None
+                else await self._from_kafka()
+            )
+            await self._around.store.create(self.key, claimed.fence, snapshot)
+            self._reset_to = None
+        if self._closed.is_set():
+            return
+        self._fence = claimed.fence
+        self._broken.clear()
+        self._dispatcher = Dispatcher(self.section.policy(), snapshot)
+        log.info(
+            "window_loaded",
+            window=repr(self),
+            cursor=snapshot.cursor,
+            settled=sum(last - first + 1 for first, last in snapshot.settled),
+            leases=len(snapshot.leases),
+            retries=len(snapshot.retries),
+        )
+        self.post(MembersChanged(self._members(), self._around.now_ms()))
+
+    async def _from_kafka(self) -> Snapshot:
+        """The window from Kafka alone: first use, or the store lost it."""
+        committed = await self._around.commits.fetch(self.key.group, self.partition)
+        if committed is None:
+            cursor = await start_position(
+                self._around.upstream, self.section, self.key.group, self.partition
+            )
+            return Snapshot(cursor=cursor)
+        settled = decode_commit(committed.offset, committed.metadata)
+        if settled is None:
+            if committed.metadata:
+                log.warning(
+                    "commit_metadata_unreadable", window=repr(self), offset=committed.offset
+                )
+            settled = []  # replay from the committed offset, inclusive
+        return Snapshot(cursor=committed.offset, settled=settled)
+
+    def members_changed(self, members: tuple[Member, ...], reason: Reason) -> None:
+        self.post(MembersChanged(members, self._around.now_ms(), reason))
+
+    def fail(self, error: Exception) -> None:
+        """Throws the core away; every event that is not persisted is told so."""
+        if self._dispatcher is None:
+            return
+        if not isinstance(error, WindowUnavailable):
+            self._note_trouble(error)
+        if isinstance(error, FencedError):
+            log.error("window_fenced", window=repr(self))
+        self._drop_core(str(error))
+
+    def _drop_core(self, why: str) -> None:
+        self._dispatcher = None
+        self._around.reader.stop(self.partition, self.on_read)
+        waiting = [*self._persisting, *self._steps]
+        self._persisting, self._steps, self._capture, self._write = [], [], None, None
+        self.commit_wanted, self.committable = False, None
+        for _, future in waiting:
+            if future is not None and not future.done():
+                future.set_exception(WindowUnavailable(why))
+        self._broken.set()
+
+    def close(self) -> None:
+        """Stops serving; what is in the store stays. Persist what is pending first."""
+        self._closed.set()
+        self._drop_core("closed")
+
+
+def _retrieved(future: asyncio.Future[list[Effect]]) -> None:
+    # A client that hangs up leaves futures nobody awaits; their failure was logged by the window.
+    if not future.cancelled():
+        future.exception()

@@ -1,0 +1,47 @@
+"""Acquired ranges and rows of share responses (protocol.md §1.4, §1.5)."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.core.group.share import acquired_ranges, by_topic, fetch_row, node_endpoints
+from gateway.core.topology import Broker
+
+
+def test_contiguous_offsets_of_one_attempt_become_one_range() -> None:
+    assert acquired_ranges([3, 4, 5, 9], [1, 1, 1, 1]) == [(3, 5, 1), (9, 9, 1)]
+
+
+def test_another_attempt_starts_another_range() -> None:
+    assert acquired_ranges([3, 4, 5], [1, 2, 2]) == [(3, 3, 1), (4, 5, 2)]
+
+
+@given(st.dictionaries(st.integers(0, 300), st.integers(1, 3), max_size=60))
+def test_ranges_ascend_are_disjoint_and_cover_exactly_the_offsets(attempts: dict[int, int]) -> None:
+    offsets = sorted(attempts)
+    ranges = acquired_ranges(offsets, [attempts[offset] for offset in offsets])
+    covered = [offset for first, last, _ in ranges for offset in range(first, last + 1)]
+    assert covered == offsets
+    assert all(
+        attempts[o] == count for first, last, count in ranges for o in range(first, last + 1)
+    )
+
+
+def test_records_are_empty_bytes_never_null() -> None:
+    assert fetch_row(0)["Records"] == b""
+
+
+def test_rows_are_grouped_by_topic_in_the_order_they_came() -> None:
+    rows = [
+        (b"b", {"PartitionIndex": 0}),
+        (b"a", {"PartitionIndex": 0}),
+        (b"b", {"PartitionIndex": 1}),
+    ]
+    assert [(t["TopicId"], len(t["Partitions"])) for t in by_topic(rows)] == [(b"b", 2), (b"a", 1)]
+
+
+def test_a_broker_without_listener_is_left_out_not_leaked() -> None:
+    brokers = {1: Broker(1, "kafka-1.internal", 9092), 2: Broker(2, "kafka-2.internal", 9092)}
+    endpoints = node_endpoints(brokers, {1: ("gateway", 9201)})
+    assert endpoints == [{"NodeId": 1, "Host": "gateway", "Port": 9201}]
