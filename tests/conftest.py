@@ -49,7 +49,7 @@ def pytest_configure() -> None:
     if stale:
         raise pytest.UsageError(
             f"compiled modules are older than their sources ({', '.join(stale)}):"
-            " run `make compile` (or `make clean-compiled` to test interpreted)"
+            " run `make compile` (or `make interpreted` to remove them)"
         )
 
 

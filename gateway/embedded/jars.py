@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 from gateway.embedded.process import SetupError
@@ -138,3 +139,22 @@ def _ivy_jar() -> Path:
         if found:
             return found[-1]
     raise SetupError("pyspark is not installed (its Ivy fetches Kafka's jars): run `make setup`")
+
+
+def main() -> int:
+    """`python -m gateway.embedded.jars`: fetches what is missing; the exit status says if it
+    worked.
+    """
+    try:
+        java()
+        if not _complete(build_dir() / "kafka" / "libs"):
+            sys.stderr.write("keyway: fetching Kafka's jars\n")
+        kafka_libs()
+    except SetupError as error:
+        sys.stderr.write(f"keyway: {error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,85 @@
+# Every target does its own set-up. Needs Python >= 3.11 and Java >= 17; everything else is fetched.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
+	  $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+STAMPS := build/stamps
+HOT := $(if $(PYTHON),$(shell $(PYTHON) gateway/compiled.py))
+ARGS ?=
+SEED ?=
+KEEP ?=
+
+.PHONY: help
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: $(STAMPS)/venv $(STAMPS)/jars ## virtual environment, packages, Kafka's jars (instant when done)
+	@:
+
+$(STAMPS)/venv: pyproject.toml setup.py
+	@test -n "$(PYTHON)" || { echo "keyway: no Python >= 3.11 found: install one, or make PYTHON=/path/to/python3"; exit 1; }
+	@echo "keyway: installing packages into $(VENV)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "keyway: $(PYTHON) -m venv failed (Debian: apt install python3-venv)"; exit 1; }
+	@KEYWAY_COMPILE=0 $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/jars: gateway/embedded/jars.py $(STAMPS)/venv
+	@$(BIN)/python -m gateway.embedded.jars
+	@touch $@
+
+.PHONY: compile
+compile: $(STAMPS)/compiled ## the hot modules, in place, with mypyc
+	@:
+
+# All of them anew: a module of another version beside the rest would be worse than the seconds it takes.
+$(STAMPS)/compiled: $(HOT) gateway/compiled.py setup.py $(STAMPS)/venv
+	@echo "keyway: compiling the hot modules"
+	@find gateway dispatcher -name '*.so' -delete; rm -f keyway__mypyc*.so
+	@$(BIN)/python setup.py --quiet build_ext --inplace > build/compile.log 2>&1 || { tail -20 build/compile.log; exit 1; }
+	@grep -h '^keyway:' build/compile.log || true
+	@touch $@
+
+.PHONY: interpreted
+interpreted: ## removes the compiled modules
+	@find gateway dispatcher -name '*.so' -delete; rm -f keyway__mypyc*.so $(STAMPS)/compiled
+
+.PHONY: fmt
+fmt: $(STAMPS)/venv ## format and fix what ruff can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+.PHONY: check
+check: $(STAMPS)/venv ## ruff, mypy --strict, import rules
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+.PHONY: test
+test: setup compile ## all tests: unit, property, simulation, integration, Spark (ARGS=pytest's)
+	$(BIN)/pytest $(ARGS)
+
+.PHONY: sim
+sim: $(STAMPS)/venv ## the simulation: hunt on, or replay SEED=n with its trace
+	$(BIN)/python -m tests.sim $(SEED)
+
+.PHONY: integration
+integration: setup compile ## only the tests with a real Kafka and Spark
+	$(BIN)/pytest -m "integration or spark" $(ARGS)
+
+.PHONY: bench
+bench: setup compile ## side by side with Kafka direct; writes build/bench.json
+	$(BIN)/python -m tests.bench $(ARGS)
+
+.PHONY: demo
+demo: setup compile ## the main job on real data, everything embedded (KEEP=1 keeps it up)
+	@$(BIN)/python -m gateway.demo $(if $(KEEP),--keep)
+
+.PHONY: clean
+clean: interpreted ## removes build/ and caches; the virtual environment stays
+	rm -rf build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache spark-warehouse

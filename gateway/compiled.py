@@ -1,0 +1,58 @@
+"""Which modules are compiled: the one list, for setup.py, the Makefile and `keyway --version`.
+
+They are typed Python that runs the same, slower, when no C compiler was there (DESIGN §9). This
+file imports nothing of Keyway: setup.py runs it before anything is installed, and
+`python gateway/compiled.py` prints the list.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+
+HOT_MODULES = (
+    "gateway/core/wire/*.py",
+    "gateway/core/session.py",
+    "dispatcher/core/*.py",
+)
+# Plain data that loops only at import, or what mypyc cannot take: compiling it would gain nothing.
+LEFT_OUT: tuple[str, ...] = ()
+
+
+def hot_sources(root: Path) -> list[str]:
+    """The files to compile, relative to the checkout `root`, sorted. Folders' __init__.py never."""
+    found = {
+        str(path.relative_to(root))
+        for pattern in HOT_MODULES
+        for path in root.glob(pattern)
+        if path.name != "__init__.py"
+    }
+    return sorted(found - set(LEFT_OUT))
+
+
+def compiled_modules() -> dict[str, bool]:
+    """For each hot module by its dotted name: is what would be imported the compiled one?"""
+    root = Path(__file__).resolve().parent.parent
+    answer = {}
+    for source in hot_sources(root):
+        name = source.removesuffix(".py").replace("/", ".")
+        spec = importlib.util.find_spec(name)
+        origin = spec.origin if spec is not None else None
+        answer[name] = origin is not None and origin.endswith(tuple(EXTENSION_SUFFIXES))
+    return answer
+
+
+def describe() -> str:
+    """`compiled`, `interpreted`, or what is missing, for people."""
+    modules = compiled_modules()
+    missing = [name for name, is_compiled in modules.items() if not is_compiled]
+    if not missing:
+        return "compiled"
+    if len(missing) == len(modules):
+        return "interpreted (no compiled modules: slower, same answers)"
+    return f"partly compiled (interpreted: {', '.join(missing)})"
+
+
+if __name__ == "__main__":
+    print(*hot_sources(Path(__file__).resolve().parent.parent))  # noqa: T201
