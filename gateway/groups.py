@@ -22,7 +22,7 @@ from gateway.core.group.membership import (
     UnknownMember,
 )
 from gateway.core.group.sessions import ShareSession, ShareSessions
-from gateway.core.limits import GROUP_MEMBERS_MAX
+from gateway.core.limits import GROUP_MEMBERS_MAX, RESTART_GRACE_MS
 
 log = structlog.get_logger("keyway.groups")
 
@@ -43,6 +43,7 @@ class Groups:
     sessions: ShareSessions
     on_moved: Callable[[MembershipMoved], None]
     on_session_lost: Callable[[ShareSession], None]
+    on_changed: Callable[[ShareGroup], None]
     _groups: dict[str, ShareGroup] = field(default_factory=dict)
 
     def heartbeat(
@@ -83,6 +84,17 @@ class Groups:
         self._groups[name] = group
         return group
 
+    def restore(
+        self, stored: dict[str, tuple[int, list[ShareMember]]], now_ms: int
+    ) -> list[str]:
+        """Members of the run before, evicted unless they show themselves soon. Returns the topics they subscribe to."""
+        topics: dict[str, None] = {}
+        for name, (epoch, members) in stored.items():
+            group = self._create(name)
+            group.restore(epoch, members, now_ms, RESTART_GRACE_MS)
+            topics.update(dict.fromkeys(group.topics()))
+        return list(topics)
+
     def tick(self, now_ms: int) -> None:
         """The watchdog: evicts members that are silent or gone, and forgets groups that stayed empty."""
         for group in list(self._groups.values()):
@@ -114,6 +126,7 @@ class Groups:
             group.connected(member_id, connection)
 
     def _moved(self, group: ShareGroup, topics: Iterable[str], reason: Reason) -> None:
+        self.on_changed(group)
         for topic in sorted(topics):
             self.on_moved(
                 MembershipMoved(group.name, topic, self.members(group.name, topic), reason)

@@ -70,3 +70,5 @@ WINDOW_RETRY_MS_MIN = 100  # loading a window again: doubles from here ...
 WINDOW_RETRY_MS_MAX = 5_000  # ... to here, while the store or upstream is away
 WINDOW_IDLE_MS_MAX = 60_000  # without members and with everything committed, a window leaves memory
 AUTHORISATION_MS_MAX = 30_000  # an upstream ACL verdict is trusted this long per connection
+MEMBERSHIP_RETRY_MS = 500  # between attempts to write memberships behind
+RESTART_GRACE_MS = 10_000  # after a restart a member has two heartbeat intervals to show itself

@@ -200,6 +200,16 @@ class ShareGroup:
         gone = member.gone_since_ms
         return gone is not None and now_ms - gone >= self.disconnect_grace_ms
 
+    def restore(
+        self, epoch: int, members: Iterable[ShareMember], now_ms: int, grace_ms: int
+    ) -> None:
+        """Members as they were before a restart; one that is not heard of within `grace_ms` is evicted."""
+        self.epoch = epoch
+        for member in members:
+            member.last_heartbeat_ms = now_ms
+            member.gone_since_ms = now_ms + grace_ms - self.disconnect_grace_ms
+            self.members[member.member_id] = member
+
     def subscribers(self, topic: str) -> list[ShareMember]:
         """Members that subscribe to `topic`, in join order."""
         return [member for member in self.members.values() if topic in member.topics]

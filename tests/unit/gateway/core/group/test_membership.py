@@ -148,3 +148,15 @@ def test_subscribers_come_in_join_order() -> None:
         g.heartbeat(beat(member), TOPICS.get, 0)
     assert [m.member_id for m in g.subscribers("orders")] == ["m3", "m1", "m2"]
     assert g.subscribers("other") == []
+
+
+def test_restored_members_go_on_with_their_epoch_or_are_evicted() -> None:
+    before = group()
+    before.heartbeat(beat("m1"), TOPICS.get, 0)
+    before.heartbeat(beat("m2"), TOPICS.get, 0)
+    after = group()
+    after.restore(before.epoch, before.members.values(), 100_000, grace_ms=10_000)
+    answer = after.heartbeat(beat("m1", epoch=1, connection=5), TOPICS.get, 101_000)
+    assert not answer.members_changed
+    assert after.evict_due(109_999) == []
+    assert [member.member_id for member in after.evict_due(110_000)] == ["m2"]
