@@ -23,7 +23,7 @@ def ranges_of(bits: bytes, first: int) -> list[tuple[int, int]]:
 
 
 def _next(bits: bytes, start: i64, skip: i64) -> i64:
-    """The first bit from `start` on that is not like those of `skip` (0: all clear, 255: all set)."""
+    """The first bit from `start` on that is not as in `skip` (0: all clear, 255: all set)."""
     size: i64 = len(bits)
     at: i64 = start >> 3
     if at >= size:

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from dispatcher.core.bitmap import bits_of, joined, ranges_of
+from dispatcher.core.limits import CHUNK_OFFSETS
 from dispatcher.core.model import (
     BitsSet,
     Change,
@@ -29,9 +30,6 @@ from dispatcher.core.model import (
     RetryState,
     Snapshot,
 )
-
-CHUNK_OFFSETS = 65_536
-CHUNK_BYTES = CHUNK_OFFSETS // 8
 
 
 class WindowState:
