@@ -1,0 +1,148 @@
+"""The words of the forwarding core: what is served, what goes out, why a connection ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from gateway.core.limits import FRAME_BYTES_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Which requests are served, and how. Version ranges are inclusive."""
+
+    passed: frozenset[int]  # forwarded at any version; their responses show no address
+    rewritten: dict[int, tuple[int, int]]  # forwarded; their responses show addresses
+    local: dict[int, tuple[int, int]]  # answered by the gateway
+    frame_bytes_max: int = FRAME_BYTES_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class ToUpstream:
+    data: bytes | memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class ToClient:
+    data: bytes | memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class Intercepted:
+    """A whole request for a handler. `Session.answered` takes the answer."""
+
+    payload: bytes  # without the size prefix
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """A whole response that shows addresses: it goes to the client in this place, rewritten."""
+
+    api_key: int
+    version: int
+    payload: bytes  # without the size prefix
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The response to a request that `Session.inject` put in; not for the client."""
+
+    correlation_id: int
+    payload: bytes  # without the size prefix
+
+
+class Side(Enum):
+    """Whose bytes."""
+
+    CLIENT = "client"
+    UPSTREAM = "upstream"
+
+
+class Fault(Enum):
+    """Why a connection is closed; the shell logs it."""
+
+    TLS = "TLS bytes on a plain port"
+    HTTP = "HTTP on the Kafka port"
+    FRAME_SIZE = "frame size out of range"
+    HEADER = "malformed request header"
+    UNKNOWN_API = "API key that is not served"
+    UNSUPPORTED_VERSION = "API version that is not served"
+    TRUNCATED = "closed in the middle of a frame"
+    OUT_OF_STEP = "response that matches no request"
+    MALFORMED_RESPONSE = "malformed response"
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The connection cannot go on. What was put out before still counts; nothing comes after."""
+
+    fault: Fault
+    side: Side  # whose bytes these were
+    detail: str
+
+
+Effect = ToUpstream | ToClient | Intercepted | Rewrite | Answered | Failed
+
+
+class Stop(Exception):
+    """Inside the core: ends the reading of a stream for good."""
+
+    def __init__(self, failed: Failed) -> None:
+        super().__init__(failed.detail)
+        self.failed = failed
+
+
+class Kind(Enum):
+    """What becomes of the response to a forwarded request."""
+
+    PASS = 0
+    WALK = 1  # passes, but node endpoints may end it
+    REWRITE = 2
+    INJECTED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request that upstream has not answered in full."""
+
+    kind: Kind
+    api_key: int
+    version: int
+    correlation_id: int
+
+
+class Chunk:
+    """What was read at once. data[start:at] passes and is not yet an effect."""
+
+    def __init__(self, data: bytes, effects: list[Effect], *, side: Side) -> None:
+        self.data = data
+        self.effects = effects
+        self.start = 0
+        self.at = 0
+        self.end = len(data)
+        self._from_client = side is Side.CLIENT
+
+    def flush(self) -> None:
+        if self.at == self.start:
+            return
+        data: bytes | memoryview = self.data
+        if self.start != 0 or self.at != self.end:
+            data = memoryview(self.data)[self.start : self.at]
+        self.effects.append(ToUpstream(data) if self._from_client else ToClient(data))
+        self.start = self.at
+
+    def take(self, count: int) -> memoryview:
+        """The next bytes; they do not pass."""
+        self.flush()
+        taken = memoryview(self.data)[self.at : self.at + count]
+        self.at += count
+        self.start = self.at
+        return taken
+
+    def rest(self) -> bytes:
+        """All that is left; it does not pass."""
+        self.flush()
+        rest = self.data[self.at :]
+        self.at = self.start = self.end
+        return rest
