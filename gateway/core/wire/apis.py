@@ -276,6 +276,9 @@ KNOWN: Final[dict[int, KnownApi]] = {
 APIS: Final[dict[int, Api]] = _apis()
 
 
+_API_VERSIONS: Final = 18  # as a plain number: this is asked for every frame
+
+
 def _is_flexible(key: int, version: int) -> bool:
     known = KNOWN.get(key)
     if known is None:
@@ -294,4 +297,4 @@ def response_header_version(key: int, version: int) -> int:
     Always 0 for ApiVersions: a client must be able to read the answer of a broker that does not
     know the version it asked with (KIP-511).
     """
-    return 1 if _is_flexible(key, version) and key != ApiKey.API_VERSIONS else 0
+    return 1 if _is_flexible(key, version) and key != _API_VERSIONS else 0

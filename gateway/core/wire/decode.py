@@ -57,6 +57,8 @@ LENGTH_MAX: Final = 0x7FFF_FFFF
 STRING_MAX: Final = 0x7FFF  # bytes; Kafka's limit also where the length is a varint
 UUID_SIZE: Final = 16
 _ACK_SIZE_MIN: Final = 18  # two offsets, the length of the types, the number of tags
+_ACK_SIZE_ONE_TYPE: Final = 19
+_ONE_TYPE: Final = 2  # length 1 as a compact array writes it
 _ACQUIRED_SIZE_MIN: Final = 19  # two offsets, the delivery count, the number of tags
 _VARINT_SHIFT_MAX: Final = 28  # five bytes
 
@@ -314,7 +316,17 @@ def _ack_batches(reader: Reader, op: Op, tags: dict[int, Tags]) -> list[tuple[in
     count = reader.count(op, _ACK_SIZE_MIN, flexible=True)
     data = reader.data
     for index in range(count):
-        at = reader.skip(_ACK_SIZE_MIN - 2)
+        at = reader.at
+        if (
+            at + _ACK_SIZE_ONE_TYPE <= reader.end
+            and data[at + 16] == _ONE_TYPE
+            and data[at + 18] == 0
+        ):  # One type, no tags: what clients send nearly always.
+            types = data[at + 17 : at + 18]
+            batches.append((read_i64_be(data, at), read_i64_be(data, at + 8), types))
+            reader.at = at + _ACK_SIZE_ONE_TYPE
+            continue
+        reader.skip(_ACK_SIZE_MIN - 2)
         size = reader.uvarint() - 1
         if size < 0:
             raise UnexpectedNull("AcknowledgeTypes")
@@ -336,7 +348,8 @@ def _acquired(reader: Reader, op: Op, tags: dict[int, Tags]) -> list[tuple[int, 
         ranges.append(
             (read_i64_be(data, at), read_i64_be(data, at + 8), read_i16_be(data, at + 16))
         )
-        tag_count = reader.uvarint()
-        if tag_count:
-            tags[index] = _unknown_tags(reader, tag_count)
+        if reader.at < reader.end and data[reader.at] == 0:
+            reader.at += 1
+            continue
+        tags[index] = _unknown_tags(reader, reader.uvarint())
     return ranges
