@@ -1,0 +1,399 @@
+"""The gateway's own view of, and connections to, the upstream cluster, under the gateway's own
+identity.
+
+`topology` is replaced whole; who wants to know registers with `on_topology` and is called only
+when the content changed. Clients' traffic does not come through here: each client connection has
+its own upstream connection (gateway/server.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Any, Self
+
+import structlog
+
+from gateway.core.discovery import metadata_request, topology_from
+from gateway.core.topology import TopicPartition, Topology
+from gateway.core.wire.apis import ApiKey
+from gateway.core.wire.errors import ErrorCode
+from gateway.upstream_connection import BrokerConnection
+from gateway.upstream_errors import Refused, TimedOut, Unreachable, UpstreamError
+from gateway.upstream_settings import Address, UpstreamSettings
+
+__all__ = ["Refused", "TimedOut", "Unreachable", "Upstream", "UpstreamError", "UpstreamSettings"]
+
+Message = dict[str, Any]
+
+log = structlog.get_logger("keyway.upstream")
+
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+LATEST, EARLIEST = -1, -2  # timestamps of ListOffsets with a meaning of their own
+CONTROL_LANE = 0  # short requests; other lanes are other connections to the same broker
+RESOURCE_BROKER, RESOURCE_GROUP = 4, 32  # ConfigResource.Type
+DEFAULT_CONFIG = 5  # DescribeConfigsResponse.ConfigSource
+COORDINATOR_KEY_GROUP = 0
+RETRY_PAUSE_MS = 100  # between attempts at something the cluster is about to settle
+STALE_PAUSE_MS = 50  # requests for a fresh view are gathered this long
+
+_COORDINATOR_SETTLING = (
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+)
+_LEADER_SETTLING = (
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.OFFSET_NOT_AVAILABLE,
+    ErrorCode.REPLICA_NOT_AVAILABLE,
+)
+
+
+class Upstream:
+    """`async with Upstream(settings) as upstream: await upstream.start(...)`, and `run()` in a task
+    group.
+    """
+
+    def __init__(self, settings: UpstreamSettings) -> None:
+        self.settings = settings
+        self.topology = Topology()
+        self._bootstrap = settings.bootstrap()
+        self._watched: dict[str, None] = {}  # in the order they were asked for
+        self._callbacks: list[Callable[[Topology], None]] = []
+        self._connections: dict[tuple[Address, int], BrokerConnection] = {}
+        self._coordinators: dict[str, int] = {}
+        self._refreshing = asyncio.Lock()
+        self._refresh_asked = 0
+        self._refresh_done = 0
+        self._refresh_error: UpstreamError | None = None
+        self._stale = asyncio.Event()
+        self._silent: dict[
+            str, str
+        ] = {}  # brokers that do not answer, and why: logged once per change
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+
+    # ------------------------------------------------------------------------------------- topology
+
+    def on_topology(self, callback: Callable[[Topology], None]) -> None:
+        """`callback` is called from the event loop after each change of content, never for a mere
+        refresh.
+        """
+        self._callbacks.append(callback)
+
+    async def start(self, *, timeout_ms: int | None = None) -> Topology:
+        """Waits until a broker answers, saying so in the log when the reason changes. Raises
+        UpstreamError at the end.
+        """
+        deadline = None if timeout_ms is None else _loop_time() + timeout_ms / 1000
+        reason = ""
+        failures = 0
+        while True:
+            try:
+                topology = await self.refresh()
+            except UpstreamError as error:
+                if str(error) != reason:
+                    reason = str(error)
+                    servers = self.settings.bootstrap_servers
+                    log.warning("waiting_for_upstream", servers=servers, reason=reason)
+                if deadline is not None and _loop_time() >= deadline:
+                    raise
+                failures += 1
+                await asyncio.sleep(self.settings.backoff_ms(failures) / 1000)
+            else:
+                log.info(
+                    "upstream_found", cluster=topology.cluster_id, brokers=len(topology.brokers)
+                )
+                return topology
+
+    async def run(self) -> None:
+        """Refreshes the topology now and then, and at once after `stale()`, until cancelled."""
+        while True:
+            try:
+                async with asyncio.timeout(self.settings.refresh_interval_ms / 1000):
+                    await self._stale.wait()
+                await asyncio.sleep(STALE_PAUSE_MS / 1000)
+            except TimeoutError:
+                pass
+            self._stale.clear()
+            try:
+                await self.refresh()
+            except UpstreamError:
+                # Already logged for the brokers it concerns; somebody still wants a fresh view.
+                await asyncio.sleep(RETRY_PAUSE_MS / 1000)
+                self._stale.set()
+
+    def stale(self) -> None:
+        """A broker said that our view is out of date: `run()` refreshes it soon."""
+        self._stale.set()
+
+    async def refresh(self, topics: Iterable[str] = ()) -> Topology:
+        """The view as of now; `topics` become watched. One request serves all who wait. Raises
+        UpstreamError.
+        """
+        self._watched.update(dict.fromkeys(topics))
+        self._refresh_asked += 1
+        ticket = self._refresh_asked
+        async with self._refreshing:
+            if self._refresh_done < ticket:
+                serves = self._refresh_asked
+                self._refresh_error = None
+                try:
+                    await self._refresh()
+                except UpstreamError as error:
+                    self._refresh_error = error
+                self._refresh_done = serves
+            if self._refresh_error is not None:
+                raise self._refresh_error
+        return self.topology
+
+    def unwatch(self, topics: Iterable[str]) -> None:
+        for topic in topics:
+            self._watched.pop(topic, None)
+
+    async def _refresh(self) -> None:
+        response = await self.call(ApiKey.METADATA, metadata_request(self._watched))
+        if response["ErrorCode"] != 0:
+            raise Refused(response["ErrorCode"], "Metadata")
+        topology = topology_from(self.topology, response)
+        if not topology.brokers:
+            raise Unreachable("the upstream knows no live broker yet")
+        if topology == self.topology:
+            return
+        self.topology = topology
+        self._close_stray_connections()
+        for callback in self._callbacks:
+            callback(topology)
+
+    def _close_stray_connections(self) -> None:
+        """A broker moved: who still waits for an answer from its old address asks again."""
+        addresses = {Address(broker.host, broker.port) for broker in self.topology.brokers.values()}
+        addresses.update(self._bootstrap)
+        for place in [place for place in self._connections if place[0] not in addresses]:
+            self._connections.pop(place).close()
+
+    # --------------------------------------------------------------------------------------- asking
+
+    async def call(
+        self,
+        api_key: int,
+        body: Message,
+        *,
+        broker_id: int | None = None,
+        version: int | None = None,
+        lane: int = CONTROL_LANE,
+        timeout_ms: int | None = None,
+    ) -> Message:
+        """Asks a broker (None: any) with the highest version both know, at most `version`. Raises
+        UpstreamError.
+
+        Each lane is a connection of its own: a long poll must not share one with anything else.
+        """
+        timeout_ms = timeout_ms or self.settings.request_timeout_ms
+        failure: UpstreamError = Unreachable("no upstream broker is known")
+        for address in self._addresses(broker_id):
+            connection = self._connection(address, lane)
+            try:
+                response = await connection.call(
+                    api_key, body, version=version, timeout_ms=timeout_ms
+                )
+            except (Unreachable, TimedOut) as error:
+                self._note_silent(address, error)
+                failure = error
+            else:
+                self._note_answer(address)
+                return response
+        raise failure
+
+    def _addresses(self, broker_id: int | None) -> list[Address]:
+        brokers = self.topology.brokers
+        if broker_id is not None:
+            broker = brokers.get(broker_id)
+            if broker is None:
+                raise Unreachable(f"broker {broker_id} is not in the upstream's metadata")
+            return [Address(broker.host, broker.port)]
+        known = [Address(broker.host, broker.port) for broker in brokers.values()]
+        known += [address for address in self._bootstrap if address not in known]
+        # Those that answer first, then those not tried yet; a broker known to be silent is the last
+        # resort.
+        return sorted(known, key=self._reluctance)
+
+    def _reluctance(self, address: Address) -> int:
+        connection = self._connections.get((address, CONTROL_LANE))
+        if connection is not None and connection.connected:
+            return 0
+        return 2 if str(address) in self._silent else 1
+
+    def _connection(self, address: Address, lane: int) -> BrokerConnection:
+        connection = self._connections.get((address, lane))
+        if connection is None:
+            connection = BrokerConnection(address, self.settings)
+            self._connections[address, lane] = connection
+        return connection
+
+    def _note_silent(self, address: Address, error: UpstreamError) -> None:
+        if str(address) not in self._silent:
+            log.warning("upstream_broker_silent", broker=str(address), reason=str(error))
+        self._silent[str(address)] = str(error)
+        self._stale.set()
+
+    def _note_answer(self, address: Address) -> None:
+        if self._silent and self._silent.pop(str(address), None) is not None:
+            log.info("upstream_broker_answers_again", broker=str(address))
+
+    # --------------------------------------------------------------------------------- coordinators
+
+    async def coordinator(self, group: str) -> int:
+        """The broker that coordinates `group` (remembered). Raises UpstreamError."""
+        known = self._coordinators.get(group)
+        if known is not None and known in self.topology.brokers:
+            return known
+        deadline = _loop_time() + self.settings.request_timeout_ms / 1000
+        while True:
+            code, broker_id = await self._find_coordinator(group)
+            if code == 0 and broker_id not in self.topology.brokers:
+                await self.refresh()
+                code = 0 if broker_id in self.topology.brokers else _COORDINATOR_SETTLING[0]
+            if code == 0:
+                self._coordinators[group] = broker_id
+                return broker_id
+            # The first group ever makes the cluster create __consumer_offsets, which takes a second
+            # or two.
+            if code not in _COORDINATOR_SETTLING or _loop_time() >= deadline:
+                raise Refused(code, f"coordinator of group {group!r}")
+            await asyncio.sleep(RETRY_PAUSE_MS / 1000)
+
+    async def _find_coordinator(self, group: str) -> tuple[int, int]:
+        body = {"Key": group, "KeyType": COORDINATOR_KEY_GROUP, "CoordinatorKeys": [group]}
+        response = await self.call(ApiKey.FIND_COORDINATOR, body)
+        answer = response["Coordinators"][0] if response["Coordinators"] else response
+        return answer["ErrorCode"], answer["NodeId"]
+
+    def forget_coordinator(self, group: str) -> None:
+        """It answered NOT_COORDINATOR, or not at all."""
+        self._coordinators.pop(group, None)
+
+    # ------------------------------------------------------------------------------ typed questions
+
+    async def group_config(self, group: str) -> dict[str, str]:
+        """What was set for the group, without Kafka's defaults; {} also when the upstream has no
+        group configs. Raises UpstreamError.
+        """
+        try:
+            entries = await self._configs(RESOURCE_GROUP, group, None)
+        except Refused as refused:
+            if refused.error_code in (ErrorCode.INVALID_REQUEST, ErrorCode.UNSUPPORTED_VERSION):
+                return {}
+            raise
+        return _values(entry for entry in entries if entry["ConfigSource"] != DEFAULT_CONFIG)
+
+    async def broker_config(self, broker_id: int, names: list[str]) -> dict[str, str]:
+        """Raises UpstreamError."""
+        return _values(await self._configs(RESOURCE_BROKER, str(broker_id), names, broker_id))
+
+    async def _configs(
+        self, kind: int, name: str, names: list[str] | None, broker_id: int | None = None
+    ) -> list[Message]:
+        resource = {"ResourceType": kind, "ResourceName": name, "ConfigurationKeys": names}
+        response = await self.call(
+            ApiKey.DESCRIBE_CONFIGS, {"Resources": [resource]}, broker_id=broker_id
+        )
+        result = response["Results"][0]
+        if result["ErrorCode"] != 0:
+            raise Refused(result["ErrorCode"], f"configuration of {name!r}")
+        entries: list[Message] = result["Configs"]
+        return entries
+
+    async def list_offset(
+        self, tp: TopicPartition, timestamp: int, isolation: int = READ_COMMITTED
+    ) -> int:
+        """As `list_offsets`, of one partition. Raises UpstreamError."""
+        found = await self.list_offsets(tp.topic, [tp.partition], timestamp, isolation)
+        return found[tp.partition]
+
+    async def list_offsets(
+        self,
+        topic: str,
+        partitions: Iterable[int],
+        timestamp: int,
+        isolation: int = READ_COMMITTED,
+    ) -> dict[int, int]:
+        """Offset at `timestamp` (ms, or EARLIEST, LATEST) by partition; -1 = none so late. Raises
+        UpstreamError.
+        """
+        missing = sorted(partitions)
+        found: dict[int, int] = {}
+        deadline = _loop_time() + self.settings.request_timeout_ms / 1000
+        while missing:
+            code = await self._list_offsets_once(topic, missing, timestamp, isolation, found)
+            missing = [partition for partition in missing if partition not in found]
+            if missing and (code not in _LEADER_SETTLING or _loop_time() >= deadline):
+                raise Refused(code, f"offsets of {topic}-{missing[0]}")
+            if missing:
+                await asyncio.sleep(RETRY_PAUSE_MS / 1000)
+                await self.refresh([topic])
+        return found
+
+    async def _list_offsets_once(
+        self,
+        topic: str,
+        partitions: list[int],
+        timestamp: int,
+        isolation: int,
+        found: dict[int, int],
+    ) -> int:
+        """Fills `found` and returns the error of those it could not ask about: an unrepairable one,
+        if any.
+        """
+        if topic not in self.topology.topics:
+            await self.refresh([topic])
+        known = self.topology.topics.get(topic)
+        by_leader: dict[int, list[int]] = {}
+        worst = 0
+        for partition in partitions:
+            info = None if known is None else known.partitions.get(partition)
+            if info is None:
+                worst = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif info.leader not in self.topology.brokers:
+                worst = worst or ErrorCode.LEADER_NOT_AVAILABLE
+            else:
+                by_leader.setdefault(info.leader, []).append(partition)
+        for leader, led in by_leader.items():
+            entries = [{"PartitionIndex": partition, "Timestamp": timestamp} for partition in led]
+            body = {
+                "ReplicaId": -1,
+                "IsolationLevel": isolation,
+                "Topics": [{"Name": topic, "Partitions": entries}],
+            }
+            response = await self.call(ApiKey.LIST_OFFSETS, body, broker_id=leader)
+            for answer in response["Topics"][0]["Partitions"]:
+                code = answer["ErrorCode"]
+                if code == 0:
+                    found[answer["PartitionIndex"]] = answer["Offset"]
+                elif worst in (0, *_LEADER_SETTLING):
+                    worst = code
+        return worst
+
+
+def _values(entries: Iterable[Message]) -> dict[str, str]:
+    return {entry["Name"]: entry["Value"] for entry in entries if entry["Value"] is not None}
+
+
+def _loop_time() -> float:
+    return asyncio.get_running_loop().time()

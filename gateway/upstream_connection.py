@@ -1,0 +1,297 @@
+"""One connection of the gateway itself to one upstream broker: ApiVersions, SASL, pipelined
+requests, time limits.
+
+A broker answers the requests of a connection one after the other, so a long poll keeps everything
+behind it waiting: who wants to poll opens another connection (`Upstream.call(lane=...)`). There is
+no reader task: the protocol object cuts frames and completes futures as bytes arrive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import struct
+from collections import deque
+from typing import Any, cast
+
+from gateway.core.scram import ScramClient, ScramError, check_server_final
+from gateway.core.wire.apis import APIS, ApiKey
+from gateway.core.wire.codec import decode_response, encode_request
+from gateway.core.wire.errors import ErrorCode, WireError
+from gateway.core.wire.frames import parse_response_header, request_frame
+from gateway.upstream_errors import Refused, TimedOut, Unreachable, UpstreamError
+from gateway.upstream_settings import Address, SaslSettings, UpstreamSettings
+
+Message = dict[str, Any]
+
+FRAME_BYTES_MAX = 128 * 1024 * 1024  # more than any answer to what the gateway asks for
+API_VERSIONS_VERSION = 3  # every broker since 2.4 knows it; older ones say so in v0
+REAUTHENTICATE_AT = (
+    0.85  # of the session lifetime the broker grants (KIP-368); Java uses 85 to 95 %
+)
+
+_INT = struct.Struct(">i")
+_SHORT = struct.Struct(">h")
+
+
+class _Frames(asyncio.Protocol):
+    """Cuts the byte stream into responses, each for the oldest request that has none yet."""
+
+    def __init__(self) -> None:
+        self.transport: asyncio.Transport | None = None
+        self._buffer = bytearray()
+        self._waiting: deque[tuple[int, asyncio.Future[bytes]]] = deque()
+        self._next_id = 0
+        self._closing = False
+
+    @property
+    def usable(self) -> bool:
+        return self.transport is not None and not self._closing and not self.transport.is_closing()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        buffer = self._buffer
+        buffer += data
+        while len(buffer) >= 4:
+            size = _INT.unpack_from(buffer)[0]
+            if not 4 <= size <= FRAME_BYTES_MAX:
+                return self.abort(Unreachable(f"frame of {size} bytes: this is not a Kafka broker"))
+            if len(buffer) < 4 + size:
+                return None
+            frame = bytes(memoryview(buffer)[4 : 4 + size])
+            del buffer[: 4 + size]
+            if not self._completed(frame):
+                return None
+        return None
+
+    def _completed(self, frame: bytes) -> bool:
+        if not self._waiting or _INT.unpack_from(frame)[0] != self._waiting[0][0]:
+            self.abort(Unreachable("answer to a request that was not asked: this is not Kafka"))
+            return False
+        _, answer = self._waiting.popleft()
+        if not answer.done():  # else its caller gave up
+            answer.set_result(frame)
+        if self._closing and not self._waiting:
+            self.abort(Unreachable("connection closed"))
+            return False
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.abort(Unreachable(f"connection lost: {exc or 'closed by the broker'}"))
+
+    def ask(self, key: int, version: int, client_id: str, body: bytes) -> asyncio.Future[bytes]:
+        assert self.transport is not None
+        correlation_id = self._next_id
+        self._next_id = (correlation_id + 1) & 0x7FFFFFFF
+        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._waiting.append((correlation_id, answer))
+        self.transport.write(request_frame(key, version, correlation_id, client_id, body))
+        return answer
+
+    def abort(self, error: UpstreamError) -> None:
+        """Closes at once; everything that still waits fails with `error`."""
+        self._closing = True
+        if self.transport is not None:
+            self.transport.abort()
+        waiting, self._waiting = self._waiting, deque()
+        for _, answer in waiting:
+            if not answer.done():
+                answer.set_exception(error)
+
+    def retire(self) -> None:
+        """Takes no more requests and closes when the last one is answered."""
+        self._closing = True
+        if not self._waiting:
+            self.abort(Unreachable("connection closed"))
+
+
+class BrokerConnection:
+    """Connects when first asked and after it broke; waits longer after each failure."""
+
+    def __init__(self, address: Address, settings: UpstreamSettings) -> None:
+        self.address = address
+        self._settings = settings
+        self._frames: _Frames | None = None
+        self._versions: dict[int, tuple[int, int]] = {}
+        self._expires_at: float | None = None  # loop time at which the SASL session is renewed
+        self._connecting = asyncio.Lock()
+        self._attempts = 0
+        self._failures = 0  # in a row
+        self._failed: UpstreamError | None = None
+        self._not_before = 0.0  # loop time
+        self._closed = False
+
+    @property
+    def connected(self) -> bool:
+        return self._frames is not None and self._frames.usable
+
+    async def call(
+        self, key: int, body: Message, *, version: int | None = None, timeout_ms: int
+    ) -> Message:
+        """Asks with the highest version both know (at most `version`). Raises UpstreamError."""
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                frames = await self._ready()
+                return await self._ask(frames, key, self._version(key, version), body)
+        except TimeoutError:
+            # Answers come in order: whatever is stuck here sticks for everybody behind it.
+            what = f"{self.address} did not answer {ApiKey(key).name} in {timeout_ms} ms"
+            if self._frames is not None:
+                self._frames.abort(Unreachable(what))
+            raise TimedOut(what) from None
+
+    async def _ask(self, frames: _Frames, key: int, version: int, body: Message) -> Message:
+        encoded = encode_request(key, version, body)
+        frame = await frames.ask(key, version, self._settings.client_id, encoded)
+        try:
+            return decode_response(
+                key, version, frame, parse_response_header(key, version, frame).body_at
+            )
+        except WireError as error:
+            broken = Unreachable(f"{self.address}: unreadable {ApiKey(key).name}: {error}")
+            frames.abort(broken)
+            raise broken from error
+
+    def _version(self, key: int, version_max: int | None) -> int:
+        api = APIS[key]
+        theirs = self._versions.get(key, (0, -1))
+        best = min(api.max_version, theirs[1])
+        if version_max is not None:
+            best = min(best, version_max)
+        if best < max(api.min_version, theirs[0]):
+            raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"{ApiKey(key).name} at {self.address}")
+        return best
+
+    async def _ready(self) -> _Frames:
+        if self._frames is not None and self._frames.usable and not self._expired():
+            return self._frames
+        attempts = self._attempts
+        async with self._connecting:
+            if self._frames is not None and self._frames.usable and not self._expired():
+                return self._frames
+            if attempts != self._attempts and self._failed is not None:
+                # it failed while we waited for the lock: that was our attempt too
+                raise self._failed
+            if self._closed:
+                raise Unreachable(f"{self.address}: the gateway is stopping")
+            return await self._connect()
+
+    def _expired(self) -> bool:
+        return self._expires_at is not None and _loop_time() >= self._expires_at
+
+    async def _connect(self) -> _Frames:
+        if self._frames is not None:
+            self._frames.retire()
+        await asyncio.sleep(max(0.0, self._not_before - _loop_time()))
+        self._attempts += 1
+        try:
+            self._frames = await self._open()
+        except UpstreamError as error:
+            self._failed = error
+            self._failures += 1
+            self._not_before = _loop_time() + self._settings.backoff_ms(self._failures) / 1000
+            raise
+        self._failed = None
+        self._failures = 0
+        return self._frames
+
+    async def _open(self) -> _Frames:
+        frames = _Frames()
+        timeout_ms = self._settings.connect_timeout_ms
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self._open_socket(frames)
+                self._versions = await self._negotiate(frames)
+                if self._settings.sasl is not None:
+                    await self._authenticate(frames, self._settings.sasl)
+        except TimeoutError:
+            frames.abort(Unreachable("connection closed"))
+            raise TimedOut(f"{self.address}: no connection in {timeout_ms} ms") from None
+        except OSError as error:  # ssl.SSLError and gaierror are OSErrors
+            frames.abort(Unreachable("connection closed"))
+            raise Unreachable(f"{self.address}: {error}") from error
+        except BaseException:
+            frames.abort(Unreachable("connection closed"))
+            raise
+        return frames
+
+    async def _open_socket(self, frames: _Frames) -> None:
+        tls = self._settings.tls
+        await asyncio.get_running_loop().create_connection(
+            lambda: frames,
+            self.address.host,
+            self.address.port,
+            ssl=None if tls is None else tls.context(),
+        )
+
+    async def _negotiate(self, frames: _Frames) -> dict[int, tuple[int, int]]:
+        key, client_id = ApiKey.API_VERSIONS, self._settings.client_id
+        body = {"ClientSoftwareName": "keyway", "ClientSoftwareVersion": "0"}
+        version = API_VERSIONS_VERSION
+        encoded = encode_request(key, version, body)
+        frame = await frames.ask(key, version, client_id, encoded)
+        if _SHORT.unpack_from(frame, 4)[0] == ErrorCode.UNSUPPORTED_VERSION:
+            version = 0  # KIP-511: an older broker answers in v0
+            frame = await frames.ask(key, version, client_id, encode_request(key, version, {}))
+        try:
+            response = decode_response(
+                key, version, frame, parse_response_header(key, version, frame).body_at
+            )
+        except WireError as error:
+            raise Unreachable(f"{self.address}: unreadable ApiVersions: {error}") from error
+        if response["ErrorCode"] != 0:
+            raise Refused(response["ErrorCode"], f"ApiVersions at {self.address}")
+        return {
+            entry["ApiKey"]: (entry["MinVersion"], entry["MaxVersion"])
+            for entry in response["ApiKeys"]
+        }
+
+    async def _authenticate(self, frames: _Frames, sasl: SaslSettings) -> None:
+        key = ApiKey.SASL_HANDSHAKE
+        version = self._version(key, None)
+        response = await self._ask(frames, key, version, {"Mechanism": sasl.mechanism})
+        if response["ErrorCode"] != 0:
+            offered = ", ".join(response["Mechanisms"])
+            what = f"SASL {sasl.mechanism} at {self.address} (it offers: {offered})"
+            raise Refused(response["ErrorCode"], what)
+        if sasl.mechanism == "PLAIN":
+            token = f"\0{sasl.username}\0{sasl.password}".encode()
+            response = await self._sasl_step(frames, sasl, token)
+        else:
+            response = await self._scram(frames, sasl)
+        lifetime_ms = response["SessionLifetimeMs"]
+        self._expires_at = None
+        if lifetime_ms > 0:
+            self._expires_at = _loop_time() + lifetime_ms / 1000 * REAUTHENTICATE_AT
+
+    async def _scram(self, frames: _Frames, sasl: SaslSettings) -> Message:
+        hash_name = sasl.mechanism.removeprefix("SCRAM-").replace("SHA-", "sha")
+        scram = ScramClient(hash_name, sasl.username, sasl.password, secrets.token_hex(16))
+        challenge = await self._sasl_step(frames, sasl, scram.first())
+        try:
+            answer, signature = scram.final(challenge["AuthBytes"])
+            response = await self._sasl_step(frames, sasl, answer)
+            check_server_final(response["AuthBytes"], signature)
+        except ScramError as error:
+            what = f"SASL {sasl.mechanism} at {self.address}: {error}"
+            raise Refused(ErrorCode.SASL_AUTHENTICATION_FAILED, what) from error
+        return response
+
+    async def _sasl_step(self, frames: _Frames, sasl: SaslSettings, token: bytes) -> Message:
+        key = ApiKey.SASL_AUTHENTICATE
+        response = await self._ask(frames, key, self._version(key, None), {"AuthBytes": token})
+        if response["ErrorCode"] != 0:
+            what = f"SASL {sasl.mechanism} as {sasl.username!r} at {self.address}"
+            raise Refused(response["ErrorCode"], what)
+        return response
+
+    def close(self) -> None:
+        self._closed = True
+        if self._frames is not None:
+            self._frames.abort(Unreachable(f"{self.address}: the gateway is stopping"))
+
+
+def _loop_time() -> float:
+    return asyncio.get_running_loop().time()

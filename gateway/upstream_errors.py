@@ -1,0 +1,25 @@
+"""What can go wrong with the upstream, made at the border (sockets, timers, codec) and nowhere
+else.
+"""
+
+from __future__ import annotations
+
+
+class UpstreamError(Exception):
+    """The upstream did not do what was asked; nothing says that asking again would be wrong."""
+
+
+class Unreachable(UpstreamError):
+    """No connection, or the connection broke, or what came over it was not Kafka."""
+
+
+class TimedOut(UpstreamError):
+    """No answer in time. Whether the upstream did what was asked is not known."""
+
+
+class Refused(UpstreamError):
+    """The upstream answered with a Kafka error code."""
+
+    def __init__(self, error_code: int, what: str) -> None:
+        super().__init__(f"{what}: Kafka error {error_code}")
+        self.error_code = error_code

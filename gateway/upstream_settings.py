@@ -1,0 +1,79 @@
+"""How the gateway itself reaches the upstream: addresses, its own identity, time limits. Secrets
+never show in a repr.
+"""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+
+
+class Address(NamedTuple):
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class SaslSettings:
+    mechanism: SaslMechanism
+    username: str
+    password: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TlsSettings:
+    """Without `ca_file` the system's trust store is used; `cert_file` and `key_file` are the
+    gateway's own.
+    """
+
+    ca_file: Path | None = None
+    cert_file: Path | None = None
+    key_file: Path | None = None
+    key_password: str | None = field(default=None, repr=False)
+    verify_hostname: bool = True
+
+    def context(self) -> ssl.SSLContext:
+        """Raises OSError (also ssl.SSLError) when a file cannot be read or is no certificate."""
+        context = ssl.create_default_context(
+            cafile=None if self.ca_file is None else str(self.ca_file)
+        )
+        context.check_hostname = self.verify_hostname
+        if self.cert_file is not None:
+            context.load_cert_chain(self.cert_file, self.key_file, self.key_password)
+        return context
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamSettings:
+    bootstrap_servers: str  # "host:port,host:port"; an IPv6 host stands in brackets
+    client_id: str = "keyway"
+    sasl: SaslSettings | None = None
+    tls: TlsSettings | None = None
+    connect_timeout_ms: int = 10_000  # TCP, TLS and SASL together
+    request_timeout_ms: int = 30_000
+    refresh_interval_ms: int = 30_000  # metadata nobody asked to refresh
+    backoff_base_ms: int = 50  # reconnecting: doubles from here ...
+    backoff_max_ms: int = 2_000  # ... to here
+
+    def bootstrap(self) -> list[Address]:
+        """Raises ValueError, naming the entry, for one that is not host:port."""
+        entries = [entry.strip() for entry in self.bootstrap_servers.split(",")]
+        return [_address(entry) for entry in entries if entry]
+
+    def backoff_ms(self, failures: int) -> int:
+        return min(self.backoff_max_ms, self.backoff_base_ms << min(failures - 1, 16))
+
+
+def _address(entry: str) -> Address:
+    host, colon, port = entry.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65_536:
+        raise ValueError(f"bootstrap server {entry!r} is not host:port")
+    return Address(host, int(port))
