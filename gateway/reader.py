@@ -1,0 +1,482 @@
+"""Reading records for windows: a pool of fetches per upstream broker, and the cache they fill.
+
+`read_on` is a wish for one result. It is met from the cache, or else by a Fetch; what one Fetch
+brings serves every wish it can, and what they do not take yet stays in the cache. A wish is never
+dropped: whatever goes wrong is tried again, until the topic has been unknown for a while, which
+the result then says. Sinks are called from this module's task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from gateway.core.cache import BatchCache, RecordsGone, Source, cut
+from gateway.core.fetch_messages import answers_by_partition, fetch_request, why_unplaced
+from gateway.core.fetching import Fetch, FetchSchedule, Place, ReadResult, leader_of
+from gateway.core.limits import (
+    CACHE_BYTES_MAX,
+    FETCH_LANES,
+    RETRY_BASE_MS,
+    RETRY_MAX_MS,
+    UNKNOWN_TOPIC_MS,
+)
+from gateway.core.topology import TopicPartition, Topology
+from gateway.core.wire.apis import ApiKey
+from gateway.core.wire.errors import ErrorCode
+from gateway.core.wire.records import Batch, CorruptBatch, drop_aborted, scan
+from gateway.upstream import EARLIEST, LATEST, READ_COMMITTED, Upstream
+from gateway.upstream_errors import Refused, UpstreamError
+
+__all__ = ["ReadResult", "Reader", "ReaderCounts", "RecordsGone"]
+
+log = structlog.get_logger("keyway.reader")
+
+# Lane 0 of a broker belongs to short requests (gateway/upstream.py).
+FIRST_FETCH_LANE = 1
+OFFSET_MAX = 2**63 - 1
+REREAD_MS_MAX = 5_000  # a share client gives its fetch up after 30 s; it may ask again
+MEAN_RECORD_BYTES = 1_024  # a guess until a partition was read
+REREAD_LANE = FIRST_FETCH_LANE + FETCH_LANES
+
+# Errors that a sink hears of when they last: nothing here will mend them.
+_LASTING = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.INCONSISTENT_TOPIC_ID,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+)
+
+
+Sink = Callable[[ReadResult], None]
+
+
+@dataclass(slots=True)
+class ReaderCounts:
+    """Since the start of the gateway."""
+
+    fetches: int = 0
+    fetched_bytes: int = 0
+    rereads: int = 0  # fetches for records that had left the cache
+    evicted: int = 0  # batches that made room for others
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    place: Place
+    offsets_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    log_start: int
+    end: int
+
+
+class Reader:
+    """`run()` belongs in a task group, and must run for anything to be read."""
+
+    def __init__(self, upstream: Upstream, *, cache_bytes_max: int = CACHE_BYTES_MAX) -> None:
+        self.counts = ReaderCounts()
+        self._upstream = upstream
+        self._cache = BatchCache(cache_bytes_max)
+        self._schedule = FetchSchedule()
+        self._wishes: dict[tuple[Source, Sink], _Wish] = {}
+        self._sinks_at: dict[Place, dict[Sink, None]] = {}
+        self._floors: dict[Source, dict[Sink, int]] = {}
+        self._bounds: dict[Source, _Bounds] = {}
+        self._mean_bytes: dict[Source, int] = {}
+        self._due: dict[tuple[Source, Sink], None] = {}  # wishes the cache may be able to meet now
+        self._due_event = asyncio.Event()
+        self._work: dict[
+            int, asyncio.Event
+        ] = {}  # by broker: its lanes look for something to fetch
+        self._unplaced_event = asyncio.Event()
+        self._reread_locks: dict[Source, asyncio.Lock] = {}
+        self._tasks: asyncio.TaskGroup | None = None
+        self._failing: set[Source] = set()  # logged once when it starts and once when it ends
+        upstream.on_topology(self._topology_changed)
+
+    # --------------------------------------------------------------------------------------- wishes
+
+    def read_on(
+        self,
+        tp: TopicPartition,
+        position: int,
+        offsets_max: int,
+        sink: Sink,
+        *,
+        isolation: int = READ_COMMITTED,
+    ) -> None:
+        """One result with something in it for `sink`, from `position`, at most `offsets_max`
+        offsets; later, never at once.
+
+        A second wish of the sink for this partition replaces the first.
+        """
+        assert offsets_max > 0
+        source = Source(tp, isolation)
+        place = Place(source, position)
+        self._withdraw(source, sink)
+        self._wishes[source, sink] = _Wish(place, offsets_max)
+        self._sinks_at.setdefault(place, {})[sink] = None
+        self._floors.setdefault(source, {}).setdefault(sink, position)
+        self._serve_soon(source, sink)
+
+    def stop(self, tp: TopicPartition, sink: Sink, *, isolation: int = READ_COMMITTED) -> None:
+        """The sink hears nothing more of this partition."""
+        source = Source(tp, isolation)
+        self._withdraw(source, sink)
+        floors = self._floors.get(source, {})
+        floors.pop(sink, None)
+        if not floors:
+            self._floors.pop(source, None)
+            self._bounds.pop(source, None)
+            self._mean_bytes.pop(source, None)
+            self._reread_locks.pop(source, None)
+            self._cache.forget(source)
+
+    def forget_below(
+        self, tp: TopicPartition, offset: int, sink: Sink, *, isolation: int = READ_COMMITTED
+    ) -> None:
+        """The sink's cursor: once no sink of the partition needs a batch it leaves the cache."""
+        source = Source(tp, isolation)
+        floors = self._floors.get(source)
+        if floors is not None and sink in floors:
+            floors[sink] = offset
+            self._cache.forget_below(source, min(floors.values()))
+
+    def mean_record_bytes(self, tp: TopicPartition, *, isolation: int = READ_COMMITTED) -> int:
+        """Of the records read last, uncompressed; at least 1."""
+        return self._mean_bytes.get(Source(tp, isolation), MEAN_RECORD_BYTES)
+
+    def _withdraw(self, source: Source, sink: Sink) -> None:
+        wish = self._wishes.pop((source, sink), None)
+        if wish is None:
+            return
+        sinks = self._sinks_at[wish.place]
+        del sinks[sink]
+        if not sinks:
+            del self._sinks_at[wish.place]
+            self._schedule.drop(wish.place)
+
+    def _serve_soon(self, source: Source, sink: Sink) -> None:
+        self._due[source, sink] = None
+        self._due_event.set()
+
+    # ---------------------------------------------------------------------------------------- bytes
+
+    def cached_bytes_for(
+        self,
+        tp: TopicPartition,
+        offsets: list[int],
+        *,
+        records_max: int,
+        isolation: int = READ_COMMITTED,
+    ) -> bytes | None:
+        """Batches with exactly these records (ascending), each of at most `records_max`; None = ask
+        `bytes_for`.
+
+        Raises RecordsGone.
+        """
+        return self._cache.slices(Source(tp, isolation), offsets, records_max)
+
+    async def bytes_for(
+        self,
+        tp: TopicPartition,
+        offsets: list[int],
+        *,
+        records_max: int,
+        isolation: int = READ_COMMITTED,
+    ) -> bytes:
+        """As `cached_bytes_for`, reading again what has left the cache. Raises RecordsGone,
+        UpstreamError.
+        """
+        source = Source(tp, isolation)
+        ready = self._cache.slices(source, offsets, records_max)
+        if ready is not None:
+            return ready
+        held: list[tuple[int, Batch | None]] = []
+        at = 0
+        while at < len(offsets):
+            piece = self._cache.piece(source, offsets[at])
+            end, batch = (
+                (piece.end, piece.batch) if piece else await self._reread(source, offsets[at])
+            )
+            held.append((end, batch))
+            at = bisect_left(offsets, end, at)
+        return cut(held, offsets, records_max)
+
+    async def _reread(self, source: Source, offset: int) -> tuple[int, Batch | None]:
+        """The end and the batch (None: nothing is there any more) of what covers `offset`."""
+        lock = self._reread_locks.setdefault(source, asyncio.Lock())
+        deadline_ms = _now_ms() + REREAD_MS_MAX
+        pause_ms = RETRY_BASE_MS
+        async with lock:
+            while True:
+                piece = self._cache.piece(source, offset)  # who held the lock may have brought it
+                if piece is not None:
+                    return piece.end, piece.batch
+                try:
+                    found = await self._reread_once(source, offset)
+                except UpstreamError:
+                    if _now_ms() + pause_ms >= deadline_ms:
+                        raise
+                else:
+                    # Out of the cache at once if need be, but not before we have its batch.
+                    self.counts.evicted += self._cache.shrink()
+                    return found
+                self._upstream.stale()
+                await asyncio.sleep(pause_ms / 1000)
+                pause_ms = min(pause_ms * 2, RETRY_MAX_MS)
+
+    async def _reread_once(self, source: Source, offset: int) -> tuple[int, Batch | None]:
+        broker = leader_of(self._upstream.topology, source.tp)
+        if broker is None:
+            await self._upstream.refresh([source.tp.topic])
+            broker = leader_of(self._upstream.topology, source.tp)
+        if broker is None:
+            what = f"leader of {source.tp.topic}-{source.tp.partition}"
+            raise Refused(ErrorCode.LEADER_NOT_AVAILABLE, what)
+        self.counts.rereads += 1
+        fetch = Fetch(source.isolation, 0, (Place(source, offset),))
+        answers = await self._ask(broker, REREAD_LANE, fetch)
+        answer = answers[source.tp]
+        code = answer["ErrorCode"]
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            log_start = await self._upstream.list_offset(source.tp, EARLIEST)
+            return (log_start if log_start > offset else OFFSET_MAX), None
+        if code != 0:
+            raise Refused(code, f"fetch of {source.tp.topic}-{source.tp.partition}")
+        try:
+            self._keep(Place(source, offset), answer)
+        except CorruptBatch as error:
+            what = f"fetch of {source.tp.topic}-{source.tp.partition}: {error}"
+            raise Refused(error.code, what) from error
+        piece = self._cache.piece(source, offset)
+        if piece is None:  # the log ends before it: it was cut off
+            return OFFSET_MAX, None
+        return piece.end, piece.batch
+
+    # ---------------------------------------------------------------------------------------- tasks
+
+    async def run(self) -> None:
+        """Serves wishes until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            self._topology_changed(self._upstream.topology)
+            tasks.create_task(self._serve_due())
+            tasks.create_task(self._find_leaders())
+
+    def _topology_changed(self, topology: Topology) -> None:
+        self._schedule.hurry()
+        for broker in topology.brokers:
+            if broker not in self._work and self._tasks is not None:
+                self._work[broker] = asyncio.Event()
+                for lane in range(FETCH_LANES):
+                    self._tasks.create_task(self._fetch_on(broker, lane))
+        for event in self._work.values():
+            event.set()
+        self._unplaced_event.set()
+
+    async def _serve_due(self) -> None:
+        while True:
+            await self._due_event.wait()
+            self._due_event.clear()
+            due, self._due = self._due, {}
+            for source, sink in due:
+                self._serve(source, sink)
+            # Only now: what was just read has been looked at by everyone who waited for it.
+            self.counts.evicted += self._cache.shrink()
+
+    def _serve(self, source: Source, sink: Sink) -> None:
+        wish = self._wishes.get((source, sink))
+        if wish is None:
+            return
+        columns = self._cache.columns(source, wish.place.position, wish.offsets_max)
+        bounds = self._bounds.get(source, _Bounds(-1, -1))
+        if columns is None:
+            at_end = wish.place.position == bounds.end
+            self._schedule.want(wish.place, at_end=at_end)
+            self._wake(source.tp)
+            return
+        self._withdraw(source, sink)
+        sink(
+            ReadResult(
+                columns.start,
+                columns.end,
+                columns.offsets,
+                columns.keys,
+                bounds.log_start,
+                bounds.end,
+            )
+        )
+
+    def _leader(self, tp: TopicPartition) -> int | None:
+        return leader_of(self._upstream.topology, tp)
+
+    def _wake(self, tp: TopicPartition) -> None:
+        broker = self._leader(tp)
+        event = self._unplaced_event if broker is None else self._work.get(broker)
+        if event is not None:
+            event.set()
+
+    async def _fetch_on(self, broker: int, lane: int) -> None:
+        work = self._work[broker]
+        while True:
+            work.clear()
+            fetch = self._schedule.next_fetch(broker, lane, self._leader, _now_ms())
+            if fetch is None:
+                await work.wait()
+                continue
+            work.set()  # what is left is for the other lanes
+            try:
+                await self._fetch(broker, lane, fetch)
+            finally:
+                self._schedule.lane_free(broker, lane)
+
+    async def _fetch(self, broker: int, lane: int, fetch: Fetch) -> None:
+        self.counts.fetches += 1
+        try:
+            answers = await self._ask(broker, FIRST_FETCH_LANE + lane, fetch)
+        except UpstreamError as error:
+            code = error.error_code if isinstance(error, Refused) else ErrorCode.NETWORK_EXCEPTION
+            for place in fetch.places:
+                self._failed(place, code, str(error))
+            return
+        for place in fetch.places:
+            await self._fetched(place, answers[place.source.tp])
+
+    async def _ask(
+        self, broker: int, lane: int, fetch: Fetch
+    ) -> dict[TopicPartition, dict[str, Any]]:
+        """One answer for each partition of the fetch. Raises UpstreamError."""
+        timeout_ms = self._upstream.settings.request_timeout_ms + fetch.max_wait_ms
+        response = await self._upstream.call(
+            ApiKey.FETCH, fetch_request(fetch), broker_id=broker, lane=lane, timeout_ms=timeout_ms
+        )
+        if response["ErrorCode"] != 0:
+            raise Refused(response["ErrorCode"], f"fetch from broker {broker}")
+        return answers_by_partition(fetch, response)
+
+    # -------------------------------------------------------------------------------------- answers
+
+    async def _fetched(self, place: Place, answer: dict[str, Any]) -> None:
+        code = answer["ErrorCode"]
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            await self._out_of_range(place)
+        elif code != 0:
+            self._failed(place, code, "answer to a fetch")
+        else:
+            try:
+                end = self._keep(place, answer)
+            except CorruptBatch as error:
+                self._failed(place, error.code, str(error))
+            else:
+                self._moved_on(place, end)
+
+    def _keep(self, place: Place, answer: dict[str, Any]) -> int:
+        """Into the cache; returns the position behind what was read. Raises CorruptBatch."""
+        source = place.source
+        committed = source.isolation == READ_COMMITTED
+        log_end = answer["LastStableOffset"] if committed else answer["HighWatermark"]
+        self._bounds[source] = _Bounds(answer["LogStartOffset"], log_end)
+        data = answer["Records"] or b""
+        self.counts.fetched_bytes += len(data)
+        batches = scan(data)
+        if not batches:
+            return place.position
+        end = batches[-1].last_offset + 1
+        aborted = [
+            (entry["ProducerId"], entry["FirstOffset"])
+            for entry in (answer["AbortedTransactions"] or ())
+            if committed
+        ]
+        visible = [batch for batch in drop_aborted(batches, aborted) if batch.count]
+        if visible:
+            records = sum(batch.count for batch in visible)
+            self._mean_bytes[source] = 1 + sum(len(batch.body) for batch in visible) // records
+        self._cache.add(source, place.position, visible, end)
+        return end
+
+    def _moved_on(self, place: Place, end: int) -> None:
+        if place.source in self._failing:
+            self._failing.discard(place.source)
+            log.info("reading_again", **_named(place.source.tp))
+        if end > place.position:
+            self._schedule.read(place)
+            for sink in self._sinks_at.get(place, ()):
+                self._serve_soon(place.source, sink)
+        else:
+            self._schedule.empty(place, at_end=place.position >= self._bounds[place.source].end)
+
+    async def _out_of_range(self, place: Place) -> None:
+        tp = place.source.tp
+        try:
+            log_start = await self._upstream.list_offset(tp, EARLIEST)
+            log_end = await self._upstream.list_offset(tp, LATEST, place.source.isolation)
+        except UpstreamError as error:
+            self._failed(place, ErrorCode.NETWORK_EXCEPTION, str(error))
+            return
+        bounds = _Bounds(log_start, log_end)
+        self._bounds[place.source] = bounds
+        if bounds.log_start <= place.position <= bounds.end:
+            self._failed(place, ErrorCode.OFFSET_NOT_AVAILABLE, "the leader lags behind")
+        else:
+            self._report(place, ErrorCode.OFFSET_OUT_OF_RANGE)
+
+    def _report(self, place: Place, code: int) -> None:
+        """The final word on a place, to everyone who wants it."""
+        self._schedule.read(place)
+        bounds = self._bounds.get(place.source, _Bounds(-1, -1))
+        sinks = list(self._sinks_at.get(place, ()))
+        position = place.position
+        log.warning("read_refused", error=code, position=position, **_named(place.source.tp))
+        for sink in sinks:
+            self._withdraw(place.source, sink)
+            sink(ReadResult(position, position, [], [], bounds.log_start, bounds.end, code))
+
+    def _failed(self, place: Place, code: int, reason: str) -> None:
+        now_ms = _now_ms()
+        if place.source not in self._failing:
+            self._failing.add(place.source)
+            tp = place.source.tp
+            log.warning("reading_stopped_retrying", error=code, reason=reason, **_named(tp))
+        self._upstream.stale()
+        if code in _LASTING and self._schedule.failing_ms(place, now_ms) >= UNKNOWN_TOPIC_MS:
+            self._failing.discard(place.source)
+            self._report(place, code)
+            return
+        pause_ms = self._schedule.failed(place, now_ms)
+        asyncio.get_running_loop().call_later(pause_ms / 1000 + 0.001, self._wake, place.source.tp)
+
+    async def _find_leaders(self) -> None:
+        """Looks after places that no broker leads: new topics, lost leaders, deleted topics."""
+        while True:
+            self._unplaced_event.clear()
+            places = self._schedule.unplaced(self._leader, _now_ms())
+            if not places:
+                await self._unplaced_event.wait()
+                continue
+            try:
+                await self._upstream.refresh({place.source.tp.topic: None for place in places})
+            except UpstreamError:
+                await asyncio.sleep(RETRY_BASE_MS / 1000)
+                continue
+            for place in self._schedule.unplaced(self._leader, _now_ms()):
+                self._failed(
+                    place, why_unplaced(self._upstream.topology, place.source.tp), "leader"
+                )
+
+
+def _named(tp: TopicPartition) -> dict[str, object]:
+    return {"topic": tp.topic, "partition": tp.partition}
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
