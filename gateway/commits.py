@@ -1,0 +1,206 @@
+"""A group's committed offsets in Kafka, read and written as the gateway itself (a simple consumer:
+no member, no generation). The metadata of a commit carries the settled bitmap, so its limit is the
+broker's `offset.metadata.max.bytes`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from gateway.core.topology import TopicPartition
+from gateway.core.wire.apis import ApiKey
+from gateway.core.wire.errors import ErrorCode
+from gateway.upstream import Upstream
+from gateway.upstream_errors import Refused, UpstreamError
+
+log = structlog.get_logger("keyway.commits")
+
+METADATA_CHARS_MAX = 4_096  # Kafka's default of offset.metadata.max.bytes
+METADATA_CHARS_MIN = 256  # halving stops here: less holds no bitmap worth writing
+METADATA_LIMIT = "offset.metadata.max.bytes"
+NAMED_COMMIT_VERSION = 9  # the last OffsetCommit and OffsetFetch that name topics
+RETRY_PAUSE_MS = 100
+ATTEMPTS_MAX = 5  # at finding the coordinator that really is one: within about a second
+
+_NO_COORDINATOR = (
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """`offset` is the next one to read, as always in Kafka."""
+
+    tp: TopicPartition
+    offset: int
+    metadata: str
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    offset: int
+    leader_epoch: int  # -1 = not known
+    metadata: str
+
+
+class Commits:
+    def __init__(self, upstream: Upstream) -> None:
+        self._upstream = upstream
+        self._metadata_chars_max = METADATA_CHARS_MAX
+
+    @property
+    def metadata_chars_max(self) -> int:
+        """Characters of metadata the brokers take, as far as is known."""
+        return self._metadata_chars_max
+
+    async def probe_metadata_limit(self) -> int:
+        """Asks every broker; the lowest limit counts. One that does not say keeps the default."""
+        limits: list[int] = []
+        for broker in self._upstream.topology.brokers:
+            try:
+                config = await self._upstream.broker_config(broker, [METADATA_LIMIT])
+                limits.append(int(config[METADATA_LIMIT]))
+            except (UpstreamError, KeyError, ValueError) as error:
+                log.warning("commit_metadata_limit_not_known", broker=broker, reason=str(error))
+        if limits:
+            self._metadata_chars_max = min(limits)
+        return self._metadata_chars_max
+
+    # ------------------------------------------------------------------------------- reading
+
+    async def fetch(self, group: str, tp: TopicPartition) -> Committed | None:
+        """Raises UpstreamError."""
+        found = await self.fetch_committed(group, {tp.topic: [tp.partition]})
+        return found[tp.topic, tp.partition]
+
+    async def fetch_committed(
+        self, group: str, partitions: Mapping[str, Sequence[int]]
+    ) -> dict[tuple[str, int], Committed | None]:
+        """By (topic, partition) for all that were asked; None = never committed. Raises
+        UpstreamError.
+        """
+        topics = [
+            {"Name": topic, "PartitionIndexes": list(numbers)}
+            for topic, numbers in partitions.items()
+        ]
+        body = {
+            "GroupId": group,
+            "Topics": topics,
+            "Groups": [{"GroupId": group, "Topics": topics}],
+            "RequireStable": False,
+        }
+        for _ in range(ATTEMPTS_MAX - 1):
+            try:
+                return _committed(partitions, await self._ask(group, ApiKey.OFFSET_FETCH, body))
+            except Refused as refused:
+                if refused.error_code not in _NO_COORDINATOR:
+                    raise
+            self._upstream.forget_coordinator(group)
+            await asyncio.sleep(RETRY_PAUSE_MS / 1000)
+        return _committed(partitions, await self._ask(group, ApiKey.OFFSET_FETCH, body))
+
+    # ------------------------------------------------------------------------------- writing
+
+    async def commit(self, group: str, commits: Sequence[Commit]) -> list[int]:
+        """One Kafka error code per commit, 0 = durable. Never raises for the upstream's failures.
+
+        UNKNOWN_MEMBER_ID: a classic or consumer group of that name is active and owns the offsets.
+        OFFSET_METADATA_TOO_LARGE: `metadata_chars_max` has been halved, to be used next time.
+        """
+        results = dict.fromkeys(range(len(commits)), int(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        for attempt in range(ATTEMPTS_MAX):
+            if attempt:
+                self._upstream.forget_coordinator(group)
+                await asyncio.sleep(RETRY_PAUSE_MS / 1000)
+            left = [at for at, code in results.items() if code in _NO_COORDINATOR]
+            try:
+                results.update(await self._commit_once(group, commits, left))
+            except Refused as refused:
+                results.update(dict.fromkeys(left, refused.error_code))
+            except UpstreamError as error:
+                # The broker is gone: nothing to wait for here, the next commit is a few s away.
+                log.warning("commit_not_sent", group=group, reason=str(error))
+                results.update(dict.fromkeys(left, int(ErrorCode.NETWORK_EXCEPTION)))
+                self._upstream.forget_coordinator(group)
+            if not any(code in _NO_COORDINATOR for code in results.values()):
+                break
+        self._learn(group, commits, results)
+        return list(results.values())
+
+    async def _commit_once(
+        self, group: str, commits: Sequence[Commit], chosen: list[int]
+    ) -> dict[int, int]:
+        by_topic: dict[str, list[dict[str, Any]]] = {}
+        places: dict[tuple[str, int], int] = {}
+        for at in chosen:
+            commit = commits[at]
+            places[commit.tp.topic, commit.tp.partition] = at
+            entry = {
+                "PartitionIndex": commit.tp.partition,
+                "CommittedOffset": commit.offset,
+                "CommittedMetadata": commit.metadata,
+            }
+            by_topic.setdefault(commit.tp.topic, []).append(entry)
+        body = {
+            "GroupId": group,
+            "GenerationIdOrMemberEpoch": -1,
+            "MemberId": "",
+            "Topics": [{"Name": name, "Partitions": parts} for name, parts in by_topic.items()],
+        }
+        response = await self._ask(group, ApiKey.OFFSET_COMMIT, body)
+        codes = dict.fromkeys(chosen, int(ErrorCode.UNKNOWN_SERVER_ERROR))
+        for topic in response["Topics"]:
+            for answer in topic["Partitions"]:
+                at = places[topic["Name"], answer["PartitionIndex"]]
+                codes[at] = answer["ErrorCode"]
+        return codes
+
+    def _learn(self, group: str, commits: Sequence[Commit], results: Mapping[int, int]) -> None:
+        refused = [
+            len(commits[at].metadata)
+            for at, code in results.items()
+            if code == ErrorCode.OFFSET_METADATA_TOO_LARGE
+        ]
+        if refused:
+            halved = max(METADATA_CHARS_MIN, min(refused) // 2)
+            self._metadata_chars_max = min(self._metadata_chars_max, halved)
+            log.warning(
+                "commit_metadata_too_large",
+                group=group,
+                characters=min(refused),
+                limit=self._metadata_chars_max,
+            )
+
+    async def _ask(self, group: str, key: int, body: dict[str, Any]) -> dict[str, Any]:
+        broker_id = await self._upstream.coordinator(group)
+        return await self._upstream.call(
+            key, body, broker_id=broker_id, version=NAMED_COMMIT_VERSION
+        )
+
+
+def _committed(
+    partitions: Mapping[str, Sequence[int]], response: dict[str, Any]
+) -> dict[tuple[str, int], Committed | None]:
+    """Raises Refused."""
+    answer = response["Groups"][0] if response["Groups"] else response
+    if answer["ErrorCode"] != 0:
+        raise Refused(answer["ErrorCode"], "committed offsets")
+    found: dict[tuple[str, int], Committed | None] = {
+        (topic, number): None for topic, numbers in partitions.items() for number in numbers
+    }
+    for topic in answer["Topics"]:
+        for entry in topic["Partitions"]:
+            if entry["ErrorCode"] != 0:
+                raise Refused(entry["ErrorCode"], f"committed offset of {topic['Name']}")
+            if entry["CommittedOffset"] >= 0:
+                found[topic["Name"], entry["PartitionIndex"]] = Committed(
+                    entry["CommittedOffset"], entry["CommittedLeaderEpoch"], entry["Metadata"] or ""
+                )
+    return found
