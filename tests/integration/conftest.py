@@ -1,0 +1,131 @@
+"""Fixtures of the integration tests: one gateway in front of the session's Kafka, and stock clients.
+
+KEYWAY_TESTS_DIRECT=1 hands out the broker instead of the gateway: what a stock client sees there is what it must see
+through the gateway, except for key order (Kafka's own share groups have none) and everything that needs `gateway`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from gateway.embedded.kafka import KafkaCluster, kafka_libs
+from tests.clients.java_programs import JavaPrograms, compile_programs
+from tests.clients.share_members import ShareHost
+from tests.integration.gateway_process import GatewayProcess, Settings
+from tests.kafka import create_topic, set_group_config
+
+DIRECT = os.environ.get("KEYWAY_TESTS_DIRECT") == "1"
+DEAD_LETTERS = "tests-dead-letters"
+QUICK_RETRY: Settings = {"auto_offset_reset": "earliest", "backoff_base_ms": 100, "backoff_max_ms": 400}
+
+# The first match wins. Tests choose a policy by the prefix of their group's name.
+GROUPS: list[Settings] = [
+    {"match": "drop-*", **QUICK_RETRY, "poison": "drop", "deliveries_max": 3},
+    {
+        "match": "dlq-*",
+        **QUICK_RETRY,
+        "poison": "dead_letter",
+        "deliveries_max": 3,
+        "dead_letter_topic": DEAD_LETTERS,
+    },
+    {"match": "block-*", **QUICK_RETRY, "poison": "block", "deliveries_max": 3},
+    {"match": "lock-*", **QUICK_RETRY, "lock_duration_ms": 1_500, "deliveries_max": 10},
+    {"match": "nack-*", "auto_offset_reset": "earliest", "backoff_base_ms": 2_000},
+    {"match": "cap-*", **QUICK_RETRY, "in_flight_per_member_max": 10},
+    {"match": "span-*", **QUICK_RETRY, "span_max": 4_096},
+    {
+        "match": "filter-*",
+        **QUICK_RETRY,
+        "filters": [
+            {"client_id": "eu-*", "keys": ["eu-*"]},
+            {"client_id": "us-*", "keys": ["us-?"]},
+        ],
+    },
+    {"match": "latest-*", "auto_offset_reset": "latest"},
+    {"match": "*", "auto_offset_reset": "earliest"},
+]
+
+
+@pytest.fixture(scope="session")
+def java_programs(tmp_path_factory: pytest.TempPathFactory) -> JavaPrograms:
+    return compile_programs(kafka_libs(), tmp_path_factory.mktemp("classes"))
+
+
+@pytest.fixture(scope="session")
+def gateway(
+    kafka: KafkaCluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[GatewayProcess]:
+    """The session's gateway. Tests that stop or kill one start their own."""
+    if DIRECT:
+        pytest.skip("needs the gateway, and KEYWAY_TESTS_DIRECT=1")
+    create_topic(kafka.bootstrap_servers, DEAD_LETTERS)
+    directory = tmp_path_factory.mktemp("gateway")
+    with GatewayProcess(directory, kafka.bootstrap_servers, groups=GROUPS) as process:
+        yield process
+
+
+@pytest.fixture(scope="session")
+def front(request: pytest.FixtureRequest, kafka: KafkaCluster) -> str:
+    """The address stock clients get: the gateway's."""
+    if DIRECT:
+        return kafka.bootstrap_servers
+    gateway: GatewayProcess = request.getfixturevalue("gateway")
+    return gateway.bootstrap
+
+
+@pytest.fixture
+def share_group(
+    kafka: KafkaCluster, fresh_name: Callable[[str], str]
+) -> Callable[[str], str]:
+    """Names of share groups that start at the earliest offset; the prefix chooses a policy of GROUPS."""
+
+    def name(prefix: str = "group") -> str:
+        group = fresh_name(prefix)
+        if DIRECT:
+            set_group_config(
+                kafka.bootstrap_servers, group, {"share.auto.offset.reset": "earliest"}
+            )
+        return group
+
+    return name
+
+
+@pytest.fixture(scope="session")
+def librdkafka_host() -> Iterator[ShareHost]:
+    with ShareHost.librdkafka() as host:
+        yield host
+
+
+@pytest.fixture(scope="session")
+def java_host(java_programs: JavaPrograms) -> Iterator[ShareHost]:
+    with ShareHost.java(java_programs) as host:
+        yield host
+
+
+@pytest.fixture(params=["librdkafka", "java"])
+def share_host(request: pytest.FixtureRequest) -> ShareHost:
+    """Each stock share client in turn."""
+    host: ShareHost = request.getfixturevalue(f"{request.param}_host")
+    return host
+
+
+@pytest.fixture
+def new_host(
+    request: pytest.FixtureRequest,
+) -> Iterator[Callable[[str], ShareHost]]:
+    """Host processes of this test alone, to be killed: new_host("java" | "librdkafka")."""
+    started: list[ShareHost] = []
+
+    def start(kind: str) -> ShareHost:
+        if kind == "java":
+            started.append(ShareHost.java(request.getfixturevalue("java_programs")))
+        else:
+            started.append(ShareHost.librdkafka())
+        return started[-1]
+
+    yield start
+    for host in started:
+        host.stop()

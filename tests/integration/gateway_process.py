@@ -1,0 +1,136 @@
+"""The gateway as its users run it: a child process with a keyway.yaml of its own."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import yaml
+
+from gateway.embedded.process import free_ports, kill_child, start_child, stop_child, wait_until
+
+REPOSITORY = Path(__file__).parents[2]
+READY_S_MAX = 30.0
+BROKER_IDS_MAX = 4  # ports kept free for virtual brokers 1..4
+
+Settings = dict[str, Any]
+
+
+class GatewayProcess:
+    """One `keyway serve`. Ports, config and state directory stay the same over restarts."""
+
+    def __init__(
+        self,
+        directory: Path,
+        upstream: str,
+        *,
+        groups: Sequence[Settings] = (),
+        redis_url: str | None = None,
+        listen: Mapping[str, Any] | None = None,
+        state: Mapping[str, Any] | None = None,
+    ) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        first = free_ports(BROKER_IDS_MAX + 3)
+        self.bootstrap = f"127.0.0.1:{first}"
+        self.admin = f"127.0.0.1:{first + 1}"
+        self.port_base = first + 2
+        self.log = directory / "gateway.log"
+        self.state_directory = directory / "state"
+        self.config = directory / "keyway.yaml"
+        where: Settings = (
+            {"directory": str(self.state_directory)} if redis_url is None else {"redis_url": redis_url}
+        )
+        settings: Settings = {
+            "upstream": {"bootstrap_servers": upstream},
+            "listen": {
+                "host": "127.0.0.1",
+                "bootstrap_port": first,
+                "port_base": self.port_base,
+                **(listen or {}),
+            },
+            "admin": {"host": "127.0.0.1", "port": first + 1},
+            "state": {**where, **(state or {})},
+            "groups": list(groups),
+        }
+        self.config.write_text(yaml.safe_dump(settings, sort_keys=False))
+        self.child: subprocess.Popen[bytes] | None = None
+
+    @property
+    def running(self) -> bool:
+        return self.child is not None and self.child.poll() is None
+
+    @property
+    def pid(self) -> int:
+        assert self.child is not None, "started"
+        return self.child.pid
+
+    def address_of(self, broker_id: int) -> str:
+        """The virtual broker's address."""
+        return f"127.0.0.1:{self.port_base + broker_id}"
+
+    def start(self) -> Self:
+        """Starts it and waits until the bootstrap port answers ApiVersions. Raises AssertionError with its log."""
+        assert not self.running, "runs already"
+        command = [sys.executable, "-m", "gateway.cli", "serve", "--config", str(self.config)]
+        self.child = start_child(command, log=self.log, cwd=REPOSITORY, env=dict(os.environ))
+
+        def ready() -> bool:
+            assert self.running, f"the gateway ended while starting:\n{self.log_tail()}"
+            return answers_api_versions(self.bootstrap)
+
+        try:
+            wait_until(ready, what="gateway ready", deadline_s=READY_S_MAX)
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def stop(self) -> int:
+        """SIGTERM; returns the exit status."""
+        return 0 if self.child is None else stop_child(self.child, grace_s=20)
+
+    def kill(self) -> None:
+        """SIGKILL, as a crash."""
+        if self.child is not None:
+            kill_child(self.child)
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def log_text(self) -> str:
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+    def log_tail(self, lines: int = 40) -> str:
+        return "\n".join(self.log_text().splitlines()[-lines:])
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+
+def answers_api_versions(address: str) -> bool:
+    """True if a Kafka server answers ApiVersions v0 there, whatever it offers."""
+    host, _, port = address.rpartition(":")
+    body = struct.pack(">hhih6s", 18, 0, 7, 6, b"keyway")
+    try:
+        with socket.create_connection((host, int(port)), timeout=2) as line:
+            line.sendall(struct.pack(">i", len(body)) + body)
+            answer = line.makefile("rb").read(10)
+    except OSError:
+        return False
+    return len(answer) == 10 and struct.unpack(">iih", answer)[1:] == (7, 0)
