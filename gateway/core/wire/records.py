@@ -39,6 +39,7 @@ __all__ = [
     "CONTROL_COMMIT",
     "CONTROL_NONE",
     "HEADER_SIZE",
+    "NO_PRODUCER",
     "Batch",
     "Compression",
     "CorruptBatch",
