@@ -1,8 +1,10 @@
-"""The words of the dispatcher: events in, changes to persist and effects to perform out (DESIGN §2, §4).
+"""The words of the dispatcher: events in, changes to persist and effects to perform out (DESIGN §2,
+§4).
 
-Everything here speaks of one window: one (group, topic, partition). Records come in columns (equally long lists),
-never one object per record, so that the loops over them stay in compiled leaf functions. Offsets are Kafka's; a range
-is inclusive on both ends; times are milliseconds of the shell's clock (`now_ms`).
+Everything here speaks of one window: one (group, topic, partition). Records come in columns
+(equally long lists), never one object per record, so that the loops over them stay in compiled leaf
+functions. Offsets are Kafka's; a range is inclusive on both ends; times are milliseconds of the
+shell's clock (`now_ms`).
 """
 
 from __future__ import annotations
@@ -13,8 +15,8 @@ from typing import NewType
 
 Offset = NewType("Offset", int)
 MemberId = NewType("MemberId", str)
-# One share session of one member. Never reused, also not across restarts: a late acknowledgement of an earlier
-# session of the same member must never be credited to a later one (STYLE §4, seed 1306).
+# One share session of one member. Never reused, also not across restarts: a late acknowledgement of
+# an earlier session of the same member must never be credited to a later one (STYLE §4, seed 1306).
 SessionId = NewType("SessionId", str)
 # One Acquire of one member: the unit in which leases are stored. Never reused within a window.
 LeaseId = NewType("LeaseId", int)
@@ -46,12 +48,14 @@ class EvictPolicy(Enum):
 class AckError(Enum):
     """Why one acknowledged batch was refused; nothing changed for any of its offsets."""
 
-    INVALID_RECORD_STATE = "invalid_record_state"  # not leased to this (member, session), or a late attempt
-    INVALID_REQUEST = "invalid_request"  # types neither one nor one per offset, descending range, unknown type
+    INVALID_RECORD_STATE = "invalid_record_state"  # not leased to this (member, session), or late
+    INVALID_REQUEST = "invalid_request"  # types not one nor one per offset, bad range or type
 
 
 class Reason(Enum):
-    """Why a record was given back or went to the poison policy; also the word operators and DLQ headers see."""
+    """Why a record was given back or went to the poison policy; also the word operators and DLQ
+    headers see.
+    """
 
     RELEASED = "released"
     REJECTED = "rejected"
@@ -67,11 +71,11 @@ class Reason(Enum):
 class Policy:
     """Dispatch policy of a group; defaults are DESIGN §4's and KIP-932's."""
 
-    span_max: int = 16_384  # offsets from cursor to the last one read; its bitmap fits commit metadata
+    span_max: int = 16_384  # offsets, cursor to the last one read; the bitmap fits commit metadata
     in_flight_per_member_max: int = 1_000  # records, per window
     prefetch_per_key: int = 1  # records of one key in flight; > 1 falls under the PIP-493 nack rule
     lock_duration_ms: int = 30_000
-    deliveries_max: int = 5  # the last permitted attempt; 5 = five deliveries (KIP-932 share.delivery.count.limit)
+    deliveries_max: int = 5  # the last permitted attempt (KIP-932's share.delivery.count.limit)
     backoff_base_ms: int = 1_000
     backoff_max_ms: int = 60_000
     poison: PoisonPolicy = PoisonPolicy.BLOCK
@@ -81,18 +85,22 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member of the group that subscribes to this topic. `filters` are key globs; none accepts every key."""
+    """A member of the group that subscribes to this topic. `filters` are key globs; none accepts
+    every key.
+    """
 
     member_id: MemberId
     filters: tuple[bytes, ...] = ()
 
 
-# ---------------------------------------------------------------------------------------------------- events
+# ------------------------------------------------------------------------------------------- events
 
 
 @dataclass(frozen=True, slots=True)
 class MembersChanged:
-    """The whole membership, in join order. Members that are gone lose their leases (`reason` says how they went)."""
+    """The whole membership, in join order. Members that are gone lose their leases (`reason` says
+    how they went).
+    """
 
     members: tuple[Member, ...]
     now_ms: int
@@ -101,10 +109,12 @@ class MembersChanged:
 
 @dataclass(frozen=True, slots=True)
 class RecordsRead:
-    """Records read from Kafka in offset order, from `start` (== the window's `read_position`) up to, not including, `end`.
+    """Records read from Kafka in offset order, from `start` (== the window's `read_position`) up
+    to, not including, `end`.
 
-    `offsets` ascending, each in [start, end); `keys` equally long. An offset of [start, end) that is not in `offsets`
-    does not exist for consumers (compacted, control, aborted): the window settles it.
+    `offsets` ascending, each in [start, end); `keys` equally long. An offset of [start, end) that
+    is not in `offsets` does not exist for consumers (compacted, control, aborted): the window
+    settles it.
     """
 
     start: int
@@ -116,7 +126,9 @@ class RecordsRead:
 
 @dataclass(frozen=True, slots=True)
 class LogTruncated:
-    """The log now starts at `log_start` (retention, DeleteRecords): everything below it is settled, holes pruned."""
+    """The log now starts at `log_start` (retention, DeleteRecords): everything below it is settled,
+    holes pruned.
+    """
 
     log_start: int
     now_ms: int
@@ -132,7 +144,9 @@ class Acquire:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledge:
-    """Acknowledgement batches as on the wire: (first offset, last offset, types of length 1 or last-first+1)."""
+    """Acknowledgement batches as on the wire: (first offset, last offset, types of length 1 or
+    last-first+1).
+    """
 
     member_id: MemberId
     session_id: SessionId
@@ -151,7 +165,9 @@ class SessionClosed:
 
 @dataclass(frozen=True, slots=True)
 class SessionLost:
-    """Connection lost, or the session reopened at epoch 0: leases end after `disconnect_grace_ms` unless acknowledged."""
+    """Connection lost, or the session reopened at epoch 0: leases end after `disconnect_grace_ms`
+    unless acknowledged.
+    """
 
     member_id: MemberId
     session_id: SessionId
@@ -160,7 +176,9 @@ class SessionLost:
 
 @dataclass(frozen=True, slots=True)
 class DeadLettered:
-    """The DLQ answered for these offsets. Not `durable`: they stay held and are tried again with back-off."""
+    """The DLQ answered for these offsets. Not `durable`: they stay held and are tried again with
+    back-off.
+    """
 
     offsets: list[int]
     durable: bool
@@ -202,7 +220,7 @@ Event = (
     | Ticked
 )
 
-# --------------------------------------------------------------------------------------------------- changes
+# ------------------------------------------------------------------------------------------ changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +232,9 @@ class CursorMoved:
 
 @dataclass(frozen=True, slots=True)
 class BitsSet:
-    """Bytes of the settled bitmap. Bit b of byte i of chunk c stands for offset c·65,536 + 8·i + b (b=0 lowest bit)."""
+    """Bytes of the settled bitmap. Bit b of byte i of chunk c stands for offset c·65,536 + 8·i + b
+    (b=0 lowest bit).
+    """
 
     chunk: int
     byte_at: int
@@ -223,8 +243,8 @@ class BitsSet:
 
 @dataclass(frozen=True, slots=True)
 class LeaseTaken:
-    """Offsets handed to one member by one Acquire. In flight = lease offsets, less settled, less those in `Retries`
-    of a later step (a `RetryNoted` for an offset takes it out of its lease)."""
+    """Offsets handed to one member by one Acquire. In flight = lease offsets, less settled, less
+    those in `Retries` of a later step (a `RetryNoted` for an offset takes it out of its lease)."""
 
     lease_id: LeaseId
     member_id: MemberId
@@ -255,7 +275,12 @@ class RetryState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RetryNoted:
-    """`deliveries` this offset has had so far (>= 1), and where it stands."""
+    """Where an offset stands that was delivered before. `deliveries` have ended; one in flight is
+    the next, not counted.
+
+    0 deliveries: only prefetched behind a record of its key that failed, and returned with it
+    (PIP-493).
+    """
 
     offset: int
     deliveries: int
@@ -276,12 +301,14 @@ Change = (
     CursorMoved | BitsSet | LeaseTaken | LeaseExtended | LeaseEnded | RetryNoted | RetriesForgotten
 )
 
-# --------------------------------------------------------------------------------------------------- effects
+# ------------------------------------------------------------------------------------------ effects
 
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """The answer to Acquire: send these records to the member. Ascending offsets, attempts >= 1, equally long."""
+    """The answer to Acquire: send these records to the member. Ascending offsets, attempts >= 1,
+    equally long.
+    """
 
     member_id: MemberId
     session_id: SessionId
@@ -309,14 +336,18 @@ class WriteDeadLetters:
 
 @dataclass(frozen=True, slots=True)
 class MembersReady:
-    """These members have records they could acquire now and had none before: wake their parked fetches."""
+    """These members have records they could acquire now and had none before: wake their parked
+    fetches.
+    """
 
     members: list[MemberId]
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOn:
-    """The window has room and somebody to read for: read from `position`, at most `offsets_max` offsets ahead."""
+    """The window has room and somebody to read for: read from `position`, at most `offsets_max`
+    offsets ahead.
+    """
 
     position: int
     offsets_max: int
@@ -334,9 +365,10 @@ class Notice(Enum):
     DEAD_LETTERED = "dead_lettered"
     REDELIVERED = "redelivered"
     TIMED_OUT = "timed_out"
-    LATE_ACK = "late_ack"
+    LATE_ACK = "late_ack"  # refused batches
     GAP_ACK = "gap_ack"
     SPAN_FULL = "span_full"  # detail: offset at the cursor and its key's hash
+    TRUNCATED = "truncated"  # unsettled records that the log no longer has
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,7 +387,7 @@ class Step:
     effects: list[Effect] = field(default_factory=list)
 
 
-# -------------------------------------------------------------------------------------------------- restoring
+# ---------------------------------------------------------------------------------------- restoring
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,7 +403,8 @@ class LeaseState:
 class Snapshot:
     """A window as the store, or Kafka's commit metadata alone (no leases, no retries), has it.
 
-    `settled` are the offsets >= cursor that are settled, as ascending, disjoint, non-adjacent inclusive ranges.
+    `settled` are the offsets >= cursor that are settled, as ascending, disjoint, non-adjacent
+    inclusive ranges.
     """
 
     cursor: int

@@ -1,0 +1,216 @@
+"""Acknowledgements, fenced by member, session and attempt: each batch is checked whole, then
+applied whole.
+
+A late one (the record was given back, and perhaps delivered again) is refused and changes nothing,
+unlike Danube's D12, where the old consumer's acknowledgement completes the new delivery.
+"""
+
+from __future__ import annotations
+
+from dispatcher.core.flow import Flow
+from dispatcher.core.keys import Session
+from dispatcher.core.leases import Lease
+from dispatcher.core.model import (
+    AckError,
+    Acknowledge,
+    AckResult,
+    AckType,
+    LeaseExtended,
+    LeaseTaken,
+    Notice,
+    Noticed,
+    Reason,
+)
+
+_GAP = int(AckType.GAP)
+_ACCEPT = int(AckType.ACCEPT)
+_RELEASE = int(AckType.RELEASE)
+_REJECT = int(AckType.REJECT)
+_RENEW = int(AckType.RENEW)
+
+
+def acknowledge(flow: Flow, event: Acknowledge) -> None:
+    session = flow.book.sessions.get((event.member_id, event.session_id))
+    errors: list[AckError | None] = []
+    accepted = 0
+    refused = 0
+    for first, last, types in event.batches:
+        error = _check(flow, session, first, last, types)
+        errors.append(error)
+        if error is AckError.INVALID_RECORD_STATE:
+            refused += 1
+        elif error is None:
+            if len(types) == 1 and types[0] == _ACCEPT:
+                accept(flow, first, last)
+                accepted += last - first + 1
+            else:
+                accepted += _apply(flow, first, last, types, event.now_ms)
+    if accepted:
+        flow.count(Notice.ACCEPTED, accepted)
+    if refused:
+        flow.count(Notice.LATE_ACK, refused)
+    flow.effects.append(AckResult(errors=errors))
+
+
+def _check(
+    flow: Flow, session: Session | None, first: int, last: int, types: bytes
+) -> AckError | None:
+    count = last - first + 1
+    if first < 0 or count < 1:
+        return AckError.INVALID_REQUEST
+    if len(types) == 1:
+        if types[0] > _RENEW:
+            return AckError.INVALID_REQUEST
+    elif len(types) != count or max(types) > _RENEW:
+        return AckError.INVALID_REQUEST
+    window = flow.window
+    if first < window.cursor or last >= window.cursor + window.capacity:
+        return _check_outside(flow, session, first, last, types)
+    leases = window.leases
+    mask = window.mask
+    for offset in range(first, last + 1):
+        lease = leases[offset & mask]
+        if lease is None or lease.session is not session:
+            kind = types[0] if len(types) == 1 else types[offset - first]
+            if kind != _GAP or lease is not None or not _nothing_there(flow, offset):
+                return AckError.INVALID_RECORD_STATE
+    return None
+
+
+def _check_outside(
+    flow: Flow, session: Session | None, first: int, last: int, types: bytes
+) -> AckError | None:
+    """A batch that leaves the window: below the cursor only gaps are harmless, behind it nothing
+    is.
+    """
+    window = flow.window
+    if last >= window.cursor + window.capacity:
+        return AckError.INVALID_RECORD_STATE
+    below = min(last + 1, window.cursor) - first
+    if len(types) == 1:
+        if types[0] != _GAP:
+            return AckError.INVALID_RECORD_STATE
+        inside = types
+    else:
+        if types[:below].count(_GAP) != below:
+            return AckError.INVALID_RECORD_STATE
+        inside = types[below:]
+    if last < window.cursor:
+        return None
+    return _check(flow, session, window.cursor, last, inside)
+
+
+def _nothing_there(flow: Flow, offset: int) -> bool:
+    return (
+        offset < flow.window.read_position and flow.window.queues[offset & flow.window.mask] is None
+    )
+
+
+def accept(flow: Flow, first: int, last: int) -> None:
+    """Settles records in flight. The hot path: the leaf operations of flow.py, written out once for
+    a range.
+    """
+    window = flow.window
+    leases = window.leases
+    queues = window.queues
+    nexts = window.nexts
+    bits = window.bits
+    mask = window.mask
+    bits_mask = window.bits_mask
+    dirty = window.dirty
+    retries = flow.retries.by_offset
+    by_key = flow.by_key
+    for offset in range(first, last + 1):
+        at = offset & mask
+        lease = leases[at]
+        assert lease is not None
+        leases[at] = None
+        lease.session.member.in_flight -= 1
+        lease.live -= 1
+        if lease.live == 0:
+            flow.ended.append(lease)
+        byte = offset >> 3
+        bits[byte & bits_mask] |= 1 << (offset & 7)
+        dirty.append(byte)
+        if retries:
+            flow.forget(offset)
+        queue = queues[at]
+        if queue is None:  # Restored, and not read again yet.
+            window.unread.discard(offset)
+            continue
+        queue.in_flight -= 1
+        if queue.head != offset:
+            window.unlink(queue, offset)
+        else:
+            queues[at] = None
+            head = nexts[at]
+            queue.head = head
+            if head < 0:
+                queue.tail = head
+                if queue.key is not None:
+                    del by_key[queue.key]
+                continue
+        flow.offer(queue)
+
+
+def _apply(flow: Flow, first: int, last: int, types: bytes, now_ms: int) -> int:
+    """Everything but a plain accept of a range. Returns how many were accepted."""
+    window = flow.window
+    accepted = 0
+    renewed: list[int] = []
+    for offset in range(max(first, window.cursor), last + 1):
+        kind = types[0] if len(types) == 1 else types[offset - first]
+        if kind == _ACCEPT:
+            accept(flow, offset, offset)
+            accepted += 1
+        elif kind == _RELEASE:
+            flow.count(Notice.RELEASED, 1)
+            flow.take_back(offset, Reason.RELEASED, now_ms)
+        elif kind == _REJECT:
+            flow.count(Notice.REJECTED, 1)
+            flow.take_back(offset, Reason.REJECTED, now_ms)
+        elif kind == _RENEW:
+            renewed.append(offset)
+        elif window.leases[offset & window.mask] is not None:
+            # A GAP for a record that exists: the client did not see it. An alarm, never an archive.
+            flow.effects.append(Noticed(notice=Notice.GAP_ACK, count=1, detail=f"offset {offset}"))
+            flow.take_back(offset, Reason.GAP_ACK, now_ms)
+    if renewed:
+        _renew(flow, renewed, now_ms + flow.policy.lock_duration_ms)
+    return accepted
+
+
+def _renew(flow: Flow, offsets: list[int], deadline_ms: int) -> None:
+    window = flow.window
+    by_lease: dict[int, list[int]] = {}
+    for offset in offsets:
+        lease = window.leases[offset & window.mask]
+        assert lease is not None
+        by_lease.setdefault(lease.lease_id, []).append(offset)
+    for lease_id, renewed in by_lease.items():
+        lease = flow.book.leases[lease_id]
+        if len(renewed) == lease.live:
+            lease.deadline_ms = deadline_ms
+            flow.changes.append(LeaseExtended(lease_id=lease.lease_id, deadline_ms=deadline_ms))
+        else:
+            _split(flow, lease, renewed, deadline_ms)
+
+
+def _split(flow: Flow, lease: Lease, offsets: list[int], deadline_ms: int) -> None:
+    """Part of a lease lives longer than the rest: it becomes a lease of its own, whose higher id
+    wins on restoring.
+    """
+    session = lease.session
+    part = flow.book.open(session, deadline_ms, offsets)
+    for offset in offsets:
+        flow.window.leases[offset & flow.window.mask] = part
+    lease.live -= len(offsets)
+    flow.changes.append(
+        LeaseTaken(
+            lease_id=part.lease_id,
+            member_id=session.member.member_id,
+            session_id=session.session_id,
+            deadline_ms=deadline_ms,
+            offsets=offsets,
+        )
+    )

@@ -1,0 +1,132 @@
+"""Handing records out: the ready keys of one member, oldest first, one record of a key at a time by
+default.
+"""
+
+from __future__ import annotations
+
+from dispatcher.core.flow import Flow
+from dispatcher.core.keys import KeyQueue, MemberQueue, Session
+from dispatcher.core.leases import Lease
+from dispatcher.core.model import (
+    Acquire,
+    Delivered,
+    LeaseTaken,
+    MemberId,
+    Notice,
+    RetryState,
+)
+
+
+def acquire(flow: Flow, event: Acquire) -> None:
+    deadline_ms = event.now_ms + flow.policy.lock_duration_ms
+    member = joined_member(flow, event.member_id)
+    offsets: list[int] = []
+    attempts: list[int] = []
+    if member is not None:
+        room = flow.policy.in_flight_per_member_max - member.in_flight
+        wanted = min(event.records_max, room)
+        if wanted > 0 and member.ready_count() > 0:
+            session = flow.book.session(member, event.session_id)
+            lease = flow.book.open(session, deadline_ms, offsets)
+            _take(flow, member, session, lease, wanted)
+            offsets.sort()
+            lease.live = len(offsets)
+            if offsets:
+                member.in_flight += len(offsets)
+                flow.changes.append(
+                    LeaseTaken(
+                        lease_id=lease.lease_id,
+                        member_id=event.member_id,
+                        session_id=event.session_id,
+                        deadline_ms=deadline_ms,
+                        offsets=offsets,
+                    )
+                )
+                attempts = _attempts(flow, offsets)
+            else:
+                flow.book.close(lease)
+    flow.effects.append(
+        Delivered(
+            member_id=event.member_id,
+            session_id=event.session_id,
+            offsets=offsets,
+            attempts=attempts,
+            deadline_ms=deadline_ms,
+        )
+    )
+
+
+def joined_member(flow: Flow, member_id: MemberId) -> MemberQueue | None:
+    for member in flow.members:
+        if member.member_id == member_id:
+            return member
+    return None
+
+
+def _take(flow: Flow, member: MemberQueue, session: Session, lease: Lease, wanted: int) -> None:
+    """Fills `lease.offsets` with up to `wanted` records, in the order in which their keys became
+    ready.
+    """
+    leases = flow.window.leases
+    mask = flow.window.mask
+    prefetch = flow.prefetch
+    ready = member.ready
+    at = member.ready_at
+    end = len(ready)
+    offsets = lease.offsets
+    taken = 0
+    while taken < wanted and at < end:
+        queue = ready[at]
+        at += 1
+        queue.listed = False
+        if queue.in_flight == 0:
+            offset = queue.head
+            leases[offset & mask] = lease
+            queue.in_flight = 1
+            queue.holder = session
+            offsets.append(offset)
+            taken += 1
+        elif queue.holder is not session:
+            # An earlier session of this member holds the key: it is offered again when that ends.
+            continue
+        if prefetch > 1:
+            taken += _take_run(flow, queue, lease, wanted - taken)
+            flow.offer(queue)
+            end = len(ready)
+    member.ready_at = at
+    member.trim_ready()
+
+
+def _take_run(flow: Flow, queue: KeyQueue, lease: Lease, wanted: int) -> int:
+    """More records of the same key, as far as prefetch permits."""
+    taken = 0
+    while taken < wanted and queue.in_flight < flow.prefetch:
+        offset = flow.next_of(queue)
+        if offset < 0:
+            break
+        flow.window.leases[offset & flow.window.mask] = lease
+        queue.in_flight += 1
+        lease.offsets.append(offset)
+        taken += 1
+    return taken
+
+
+def _attempts(flow: Flow, offsets: list[int]) -> list[int]:
+    """Which delivery each is, and a note for the store that the redelivered ones wait no more."""
+    retries = flow.retries.by_offset
+    if not retries:
+        return [1] * len(offsets)
+    attempts: list[int] = []
+    again = 0
+    for offset in offsets:
+        retry = retries.get(offset)
+        if retry is None:
+            attempts.append(1)
+            continue
+        retry.state = RetryState.IN_FLIGHT
+        flow.changes.append(retry.noted())
+        attempts.append(retry.deliveries + 1)
+        again += 1
+    if again:
+        flow.count(Notice.REDELIVERED, again)
+    return attempts

@@ -1,0 +1,134 @@
+"""The dispatcher of one window: events in, a Step out (DESIGN §2, §4).
+
+Nothing here waits: a read, an acknowledgement, a join, a leave or a release has its consequences in
+its own step; the tick only handles time. The shell persists `changes`, then performs `effects`; if
+it cannot persist, it throws the dispatcher away and builds another from the store.
+
+Decisions where the sources are silent:
+- GAP (0) for an offset below `read_position` that is settled or does not exist is taken and does
+  nothing; for a record that this session holds it is a release and an alarm; anything else is
+  refused.
+- RENEW of all that a lease holds extends the lease, of a part of it makes that part a lease of its
+  own.
+- A batch is checked whole, then applied whole; the batches of one event are judged one after the
+  other.
+- A member that closes its session or leaves is never the record's fault: its records come back at
+  once, with one delivery more, also beyond `deliveries_max`. Eviction (a crash) also redelivers at
+  once, but an exhausted budget goes to the poison policy: the record that kills its consumer is the
+  poison record.
+- An operator's RETRY gives one more delivery; the next failure goes to the poison policy again.
+- The grace of a lost session is not persisted: after a restart its leases last until their
+  deadline, or, if their member does not show up, for the grace.
+- Records read while nobody is there are dropped and read again for the next member.
+- Holes in the log are settled, but not persisted: they are holes when read again.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from dispatcher.core.acknowledge import acknowledge
+from dispatcher.core.acquire import acquire
+from dispatcher.core.invariants import check
+from dispatcher.core.membership import expire, members_changed, session_closed, session_lost
+from dispatcher.core.model import (
+    Acknowledge,
+    Acquire,
+    DeadLettered,
+    Event,
+    LogTruncated,
+    Member,
+    MembersChanged,
+    OperatorAct,
+    Policy,
+    RecordsRead,
+    SessionClosed,
+    SessionLost,
+    Snapshot,
+    Step,
+    Ticked,
+)
+from dispatcher.core.poisoned import dead_lettered, operator_act, retries_due
+from dispatcher.core.reading import log_truncated, records_read
+from dispatcher.core.restore import restore, snapshot_of
+from dispatcher.core.stats import WindowStats, window_stats
+
+
+class Dispatcher:
+    """One (group, topic, partition). Not thread-safe; every call is O(what it is given) but those
+    that say otherwise.
+    """
+
+    def __init__(self, policy: Policy, snapshot: Snapshot) -> None:
+        self.policy = policy
+        self._flow = restore(policy, snapshot)
+
+    def __repr__(self) -> str:
+        return f"<dispatcher {self._flow.window!r} {self._flow.members!r}>"
+
+    def handle(self, event: Event) -> Step:  # noqa: C901 - one case per event
+        flow = self._flow
+        if flow.restored_at_ms < 0:
+            flow.restored_at_ms = event.now_ms
+        if flow.retries.is_due(event.now_ms):
+            retries_due(flow, event.now_ms)
+        match event:
+            case Acquire():
+                acquire(flow, event)
+            case Acknowledge():
+                acknowledge(flow, event)
+            case RecordsRead():
+                records_read(flow, event)
+            case Ticked():
+                expire(flow, event.now_ms)
+                flow.window.shrink()
+            case MembersChanged():
+                members_changed(flow, event)
+            case SessionClosed():
+                session_closed(flow, event)
+            case SessionLost():
+                session_lost(flow, event)
+            case LogTruncated():
+                log_truncated(flow, event)
+            case DeadLettered():
+                dead_lettered(flow, event)
+            case OperatorAct():
+                operator_act(flow, event)
+            case _:
+                assert_never(event)
+        return flow.finish()
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """In join order."""
+        return self._flow.router.members
+
+    @property
+    def cursor(self) -> int:
+        """The next offset that is not settled: the group's committed offset in Kafka."""
+        return self._flow.window.cursor
+
+    @property
+    def read_position(self) -> int:
+        """The next offset to read."""
+        return self._flow.window.read_position
+
+    def settled_ranges(self) -> list[tuple[int, int]]:
+        """Settled offsets behind the cursor: ascending, disjoint, non-adjacent inclusive ranges.
+        O(span).
+        """
+        return self._flow.window.settled_ranges()
+
+    def snapshot(self) -> Snapshot:
+        """The whole window, as a store would give it back. O(span)."""
+        return snapshot_of(self._flow)
+
+    def stats(self) -> WindowStats:
+        """O(span)."""
+        return window_stats(self._flow)
+
+    def check_invariants(self) -> None:
+        """Recounts everything that is kept twice; AssertionError names the difference. O(span): for
+        tests.
+        """
+        check(self._flow)

@@ -1,0 +1,338 @@
+"""The state of one window and the few operations every event is made of.
+
+A record is queued (of its key), in flight (its slot names a lease), held (its retry says for what)
+or settled. `offer` lists a key whose next record may go out, `take_back` ends a delivery without
+settling, `settle` ends the record. What a step changes is collected here; `finish` turns it into
+the Step.
+"""
+
+from __future__ import annotations
+
+from dispatcher.core.hashes import key_hash32
+from dispatcher.core.keys import NO_OFFSET, KeyQueue, MemberQueue
+from dispatcher.core.leases import Lease, LeaseBook
+from dispatcher.core.limits import READ_ROOM_DIVISOR
+from dispatcher.core.model import (
+    Change,
+    CursorMoved,
+    Effect,
+    EvictPolicy,
+    Key,
+    LeaseEnded,
+    MemberId,
+    MembersReady,
+    Notice,
+    Noticed,
+    PoisonPolicy,
+    Policy,
+    ReadOn,
+    Reason,
+    RetriesForgotten,
+    RetryState,
+    Step,
+    WriteDeadLetters,
+)
+from dispatcher.core.retry import AT_ONCE, CLEAN, Retry, RetryBook, backoff_ms, new_retry
+from dispatcher.core.ring import Router
+from dispatcher.core.window import Window
+
+
+class Flow:
+    def __init__(self, policy: Policy, cursor: int) -> None:
+        self.policy = policy
+        self.prefetch = policy.prefetch_per_key
+        self.window = Window(cursor)
+        self.by_key: dict[
+            bytes, KeyQueue
+        ] = {}  # keys with unsettled records; null keys are not in it
+        self.book = LeaseBook()
+        self.retries = RetryBook()
+        self.members: list[MemberQueue] = []  # in join order, as the router's
+        self.absent: dict[MemberId, MemberQueue] = {}  # hold leases and are not in the group
+        self.router = Router(())
+        self.reading = False  # a ReadOn is out and not answered
+        self.span_full = False  # reported, not yet half empty again
+        self.persisted_cursor = cursor
+        self.restored_at_ms = -1
+        self._begin()
+
+    def _begin(self) -> None:
+        self.changes: list[Change] = []
+        self.effects: list[Effect] = []
+        self.forgotten: list[int] = []
+        self.ended: list[Lease] = []
+        self.counts: dict[Notice, int] = {}
+        self.dead_letters: list[Retry] = []
+
+    # -------------------------------------------------------------------------------------- routing
+
+    def owner_of(self, key: Key, offset: int) -> MemberQueue | None:
+        """None: nobody is there, or nobody's filters accept the record."""
+        index = int(self.router.owner_of(key, offset))
+        return None if index < 0 else self.members[index]
+
+    def offer(self, queue: KeyQueue) -> None:
+        """Lists the key for its owner if a record of it may go out now. O(1) but for prefetch."""
+        if queue.listed or queue.head < 0:
+            return
+        owner = queue.owner
+        if owner is None:
+            if self.members:
+                self.skip(queue)
+            return
+        if queue.in_flight == 0:
+            if self.retries.by_offset and self.retries.held(queue.head):
+                return
+            if self.prefetch > 1 and self.window.unread:
+                return  # Somebody may hold a later record of this key, from before the restart.
+        elif (
+            queue.in_flight >= self.prefetch
+            or queue.holder is None
+            or queue.holder.member is not owner
+            or self.next_of(queue) < 0
+        ):
+            return
+        queue.listed = True
+        owner.ready.append(queue)
+
+    def next_of(self, queue: KeyQueue) -> int:
+        """The first record that may go out, NO_OFFSET if none: none behind a record that failed
+        (PIP-493).
+        """
+        window = self.window
+        retries = self.retries.by_offset
+        offset = queue.head
+        while offset >= 0:
+            at = offset & window.mask
+            retry = retries.get(offset) if retries else None
+            if window.leases[at] is None:
+                return offset if retry is None or not retry.held else NO_OFFSET
+            if retry is not None:
+                return NO_OFFSET
+            offset = window.nexts[at]
+        return NO_OFFSET
+
+    def skip(self, queue: KeyQueue) -> None:
+        """No member accepts this key: settles what is not in flight nor held, from the front."""
+        skipped = 0
+        while queue.head >= 0 and queue.in_flight == 0 and not self.retries.held(queue.head):
+            self.settle(queue.head)
+            skipped += 1
+        if skipped:
+            self.count(Notice.SKIPPED, skipped)
+
+    def relist(self) -> None:
+        """Builds all ready lists anew, in the order of the records. O(span)."""
+        for member in self.members:
+            member.clear_ready()
+        window = self.window
+        queues = window.queues
+        mask = window.mask
+        for offset in range(window.cursor, window.read_position):
+            queue = queues[offset & mask]
+            if queue is not None and queue.head == offset:
+                queue.listed = False
+                queue.owner = self.owner_of(queue.key, offset)
+                self.offer(queue)
+
+    # ------------------------------------------------------------------------------ ends of records
+
+    def detach(self, offset: int) -> Lease:
+        """Ends the delivery in flight of `offset`, for whatever comes next."""
+        window = self.window
+        at = offset & window.mask
+        lease = window.leases[at]
+        assert lease is not None, f"{offset} is not in flight"
+        window.leases[at] = None
+        lease.session.member.in_flight -= 1
+        lease.live -= 1
+        if lease.live == 0:
+            self.ended.append(lease)
+        queue = window.queues[at]
+        if queue is not None:
+            queue.in_flight -= 1
+        return lease
+
+    def settle(self, offset: int) -> None:
+        """The end of a record that is not in flight. Its key is not offered: the caller does, when
+        all is done.
+        """
+        window = self.window
+        queue = window.queues[offset & window.mask]
+        window.mark(offset)
+        self.forget(offset)
+        if queue is None:
+            window.unread.discard(offset)
+            return
+        window.unlink(queue, offset)
+        if queue.head < 0 and queue.key is not None:
+            del self.by_key[queue.key]
+
+    def forget(self, offset: int) -> None:
+        if self.retries.by_offset and self.retries.by_offset.pop(offset, None) is not None:
+            self.forgotten.append(offset)
+
+    def offer_key_of(self, queue: KeyQueue | None) -> None:
+        if queue is not None:
+            self.offer(queue)
+
+    def take_back(self, offset: int, reason: Reason, now_ms: int) -> None:
+        """A delivery ended without success: wait and go out again, or the poison policy."""
+        window = self.window
+        queue = window.queues[offset & window.mask]
+        returned = queue is not None and self._returned(queue, offset, reason)
+        lease = self.detach(offset)
+        retry = self.retries.by_offset.get(offset)
+        if retry is None:
+            retry = new_retry(offset)
+            self.retries.by_offset[offset] = retry
+        retry.member_id = lease.session.member.member_id
+        retry.reason = reason
+        if not returned:
+            retry.deliveries += 1
+        exhausted = retry.deliveries >= self.policy.deliveries_max and reason not in CLEAN
+        if not returned and (exhausted or reason is Reason.REJECTED):
+            self.poison(retry, now_ms)
+            return
+        retry.state = RetryState.WAITING
+        if returned or reason in AT_ONCE:
+            retry.due_ms = now_ms
+            retry.held = False
+            self.changes.append(retry.noted())
+            self.offer_key_of(queue)
+        else:
+            self.retries.wait(retry, now_ms + backoff_ms(self.policy, retry.deliveries))
+            self.changes.append(retry.noted())
+
+    def _returned(self, queue: KeyQueue, offset: int, reason: Reason) -> bool:
+        """Whether a prefetched record only comes back because an earlier one of its key failed
+        (PIP-493).
+        """
+        if queue.head == offset or reason is not Reason.RELEASED or not self.retries.by_offset:
+            return False
+        earlier = queue.head
+        while earlier != offset:
+            if earlier in self.retries.by_offset:
+                return True
+            earlier = self.window.nexts[earlier & self.window.mask]
+        return False
+
+    def give_back(self, lease: Lease, reason: Reason, now_ms: int) -> None:
+        """Everything a lease still holds."""
+        window = self.window
+        accept = reason is Reason.MEMBER_EVICTED and self.policy.on_evict is EvictPolicy.ACK
+        for offset in lease.offsets:
+            if window.holds(offset) and window.leases[offset & window.mask] is lease:
+                if accept:
+                    queue = window.queues[offset & window.mask]
+                    self.detach(offset)
+                    self.settle(offset)
+                    self.offer_key_of(queue)
+                    self.count(Notice.DROPPED, 1)
+                else:
+                    self.take_back(offset, reason, now_ms)
+
+    def poison(self, retry: Retry, now_ms: int) -> None:
+        """The policy for a record that is not in flight and shall not be delivered again."""
+        queue = self.window.queues[retry.offset & self.window.mask]
+        if self.policy.poison is PoisonPolicy.DROP:
+            self.settle(retry.offset)
+            self.offer_key_of(queue)
+            self.count(Notice.DROPPED, 1)
+        elif self.policy.poison is PoisonPolicy.DEAD_LETTER:
+            self.dead_letter(retry, now_ms)
+        else:
+            retry.state = RetryState.PARKED
+            retry.held = True
+            retry.due_ms = now_ms
+            self.changes.append(retry.noted())
+            self.count(Notice.PARKED, 1)
+
+    def dead_letter(self, retry: Retry, now_ms: int) -> None:
+        """The key is held until the DLQ has the record durably."""
+        retry.state = RetryState.DEAD_LETTER
+        retry.held = True
+        retry.due_ms = now_ms
+        self.changes.append(retry.noted())
+        self.dead_letters.append(retry)
+
+    # ------------------------------------------------------------------------------------- the step
+
+    def count(self, notice: Notice, count: int) -> None:
+        self.counts[notice] = self.counts.get(notice, 0) + count
+
+    def finish(self) -> Step:
+        self.window.advance()
+        self._close_leases()
+        changes = self.changes
+        changes.extend(self.window.take_dirty())
+        if self.forgotten:
+            changes.append(RetriesForgotten(offsets=self.forgotten))
+        if self.window.cursor != self.persisted_cursor:
+            self.persisted_cursor = self.window.cursor
+            changes.append(CursorMoved(cursor=self.window.cursor))
+        effects = self.effects
+        self._write_dead_letters(effects)
+        self._wake(effects)
+        self._read_on(effects)
+        for notice, count in self.counts.items():
+            effects.append(Noticed(notice=notice, count=count))
+        self._begin()
+        return Step(changes=changes, effects=effects)
+
+    def _close_leases(self) -> None:
+        if not self.ended:
+            return
+        for lease in self.ended:
+            self.book.close(lease)
+            self.changes.append(LeaseEnded(lease_id=lease.lease_id))
+        if self.absent:
+            self.absent = {name: m for name, m in self.absent.items() if m.in_flight > 0}
+
+    def _write_dead_letters(self, effects: list[Effect]) -> None:
+        letters = self.dead_letters
+        if letters:
+            effects.append(
+                WriteDeadLetters(
+                    offsets=[retry.offset for retry in letters],
+                    deliveries=[retry.deliveries for retry in letters],
+                    reasons=[retry.reason for retry in letters],
+                    members=[retry.member_id for retry in letters],
+                )
+            )
+
+    def _wake(self, effects: list[Effect]) -> None:
+        woken: list[MemberId] = []
+        cap = self.policy.in_flight_per_member_max
+        for member in self.members:
+            awake = member.ready_count() > 0 and member.in_flight < cap
+            if awake and not member.awake:
+                woken.append(member.member_id)
+            member.awake = awake
+        if woken:
+            effects.append(MembersReady(members=woken))
+
+    def _read_on(self, effects: list[Effect]) -> None:
+        if not self.members:
+            return
+        window = self.window
+        span = self.policy.span_max
+        room = span - (window.read_position - window.cursor)
+        if room * 2 >= span:
+            self.span_full = False
+        elif room <= 0 and not self.span_full:
+            self.span_full = True
+            effects.append(Noticed(notice=Notice.SPAN_FULL, count=1, detail=self._blocker()))
+        if self.reading or room <= 0:
+            return
+        if room * READ_ROOM_DIVISOR >= span or self._somebody_idle():
+            self.reading = True
+            effects.append(ReadOn(position=window.read_position, offsets_max=room))
+
+    def _somebody_idle(self) -> bool:
+        return any(member.ready_count() == 0 for member in self.members)
+
+    def _blocker(self) -> str:
+        queue = self.window.queues[self.window.cursor & self.window.mask]
+        key = b"" if queue is None or queue.key is None else queue.key
+        return f"offset {self.window.cursor} key hash {int(key_hash32(key)):08x}"

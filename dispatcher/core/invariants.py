@@ -1,0 +1,143 @@
+"""Recounts a window: every index and count that is kept for speed is held against what it stands
+for.
+"""
+
+from __future__ import annotations
+
+from dispatcher.core.flow import Flow
+from dispatcher.core.keys import KeyQueue, MemberQueue
+from dispatcher.core.model import PoisonPolicy, RetryState
+
+
+def check(flow: Flow) -> None:
+    """Raises AssertionError. To be called between two steps."""
+    _check_offsets(flow)
+    queues = _check_queues(flow)
+    _check_ready(flow, queues)
+    _check_leases(flow)
+    _check_retries(flow)
+    assert not flow.changes + flow.effects + flow.ended + flow.window.dirty, "step not finished"
+
+
+def _check_offsets(flow: Flow) -> None:
+    window = flow.window
+    end = max(window.read_position, window.known_end)
+    assert window.cursor <= window.read_position
+    assert window.read_position - window.cursor <= flow.policy.span_max
+    assert max(end - window.cursor, 1) <= window.capacity
+    for offset in range(window.cursor, window.cursor + window.capacity):
+        at = offset & window.mask
+        if offset >= window.read_position:
+            assert window.queues[at] is None, f"{offset} is queued and not read"
+            if window.leases[at] is not None:
+                assert offset in window.unread, f"{offset} is leased and unknown"
+            if offset >= end:
+                assert not window.is_settled(offset), f"{offset} is settled and unknown"
+        else:
+            settled = window.is_settled(offset)
+            assert settled == (window.queues[at] is None), f"{offset}: settled={settled}"
+            assert offset not in window.unread, f"{offset} was read again"
+            if settled:
+                assert window.leases[at] is None, f"{offset} is settled and leased"
+    if window.cursor < window.read_position:
+        assert not window.is_settled(window.cursor), "the cursor lags"
+
+
+def _check_queues(flow: Flow) -> list[KeyQueue]:
+    window = flow.window
+    queues: list[KeyQueue] = []
+    seen = 0
+    for first in range(window.cursor, window.read_position):
+        queue = window.queues[first & window.mask]
+        if queue is None or queue.head != first:
+            continue
+        queues.append(queue)
+        in_flight = 0
+        offset = first
+        last = first
+        while offset >= 0:
+            seen += 1
+            assert window.queues[offset & window.mask] is queue, f"{offset} is of another key"
+            assert offset >= last, f"{offset} out of order"
+            lease = window.leases[offset & window.mask]
+            if lease is not None:
+                in_flight += 1
+                assert queue.holder is lease.session, f"{queue!r} in two hands"
+            last = offset
+            offset = window.nexts[offset & window.mask]
+        assert queue.tail == last
+        assert queue.in_flight == in_flight <= flow.prefetch, f"{queue!r}: {in_flight} in flight"
+        if queue.key is not None:
+            assert flow.by_key[queue.key] is queue
+        assert queue.owner is flow.owner_of(queue.key, first), f"{queue!r} has a stale owner"
+    unsettled = sum(
+        window.queues[offset & window.mask] is not None
+        for offset in range(window.cursor, window.read_position)
+    )
+    assert seen == unsettled, "a queue lost records"
+    assert len(flow.by_key) == sum(queue.key is not None for queue in queues), "empty queues"
+    return queues
+
+
+def _check_ready(flow: Flow, queues: list[KeyQueue]) -> None:
+    listed: dict[int, MemberQueue] = {}
+    for member in flow.members:
+        for queue in member.ready[member.ready_at :]:
+            assert id(queue) not in listed, f"{queue!r} is listed twice"
+            assert queue.listed
+            assert queue.owner is member
+            listed[id(queue)] = member
+    for member in flow.absent.values():
+        assert member.ready_count() == 0
+        assert not member.joined
+    assert len(listed) == sum(queue.listed for queue in queues), "a listed key has no records"
+    for queue in queues:
+        assert queue.listed == (id(queue) in listed)
+        if flow.prefetch == 1:
+            free = queue.in_flight == 0 and not flow.retries.held(queue.head)
+            assert queue.listed == (free and queue.owner is not None), f"{queue!r} forgotten"
+            assert not (free and queue.owner is None and flow.members), f"{queue!r} not skipped"
+        elif queue.listed:
+            assert flow.next_of(queue) >= 0
+
+
+def _check_leases(flow: Flow) -> None:
+    window = flow.window
+    held: dict[int, int] = {}
+    for offset in range(window.cursor, window.cursor + window.capacity):
+        lease = window.leases[offset & window.mask]
+        if lease is not None:
+            held[lease.lease_id] = held.get(lease.lease_id, 0) + 1
+            assert flow.book.leases[lease.lease_id] is lease
+    by_member: dict[int, int] = {}
+    by_session: dict[int, int] = {}
+    for lease in flow.book.leases.values():
+        assert lease.live == held.get(lease.lease_id, 0) > 0, f"{lease!r} holds another count"
+        session = lease.session
+        place = (session.member.member_id, session.session_id)
+        assert flow.book.sessions[place] is session
+        by_member[id(session.member)] = by_member.get(id(session.member), 0) + lease.live
+        by_session[id(session)] = by_session.get(id(session), 0) + 1
+        assert session.member.joined or flow.absent[session.member.member_id] is session.member
+    for session in flow.book.sessions.values():
+        assert session.leases == by_session[id(session)]
+    for member in [*flow.members, *flow.absent.values()]:
+        assert member.in_flight == by_member.get(id(member), 0), f"{member!r} holds another count"
+
+
+def _check_retries(flow: Flow) -> None:
+    window = flow.window
+    timers = set(flow.retries.timers)
+    for offset, retry in flow.retries.by_offset.items():
+        at = offset & window.mask
+        assert window.holds(offset)
+        assert offset in window.unread or window.queues[at] is not None, f"{retry!r} of nothing"
+        leased = window.leases[at] is not None
+        assert leased == (retry.state is RetryState.IN_FLIGHT), f"{retry!r} leased={leased}"
+        if leased:
+            assert not retry.held
+        if retry.state is RetryState.WAITING and retry.held:
+            assert (retry.due_ms, offset) in timers, f"{retry!r} waits for ever"
+        if retry.state in (RetryState.PARKED, RetryState.DEAD_LETTER):
+            assert retry.held
+            assert flow.policy.poison is not PoisonPolicy.DROP or retry.state is RetryState.PARKED

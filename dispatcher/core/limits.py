@@ -1,0 +1,24 @@
+"""Limits of one window that no policy sets, each with its reason (STYLE: a limit on everything)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# Offsets a fresh window's rings hold; they double up to the span. An idle partition stays under 4
+# KiB.
+RING_OFFSETS_MIN: Final = 64
+
+# Clean bytes between two dirty ones of the settled bitmap that are written again rather than made a
+# second change: a change costs some 60 bytes on the way to the store.
+BITMAP_GAP_BYTES_MAX: Final = 32
+
+# Offsets per chunk of the stored bitmap (8 KiB); a BitsSet never crosses from one chunk to the
+# next.
+CHUNK_OFFSETS: Final = 65_536
+
+# Read again once this share of the span is free (or as soon as some member has nothing to do): a
+# fetch for every single offset that the cursor gains would cost more than it brings.
+READ_ROOM_DIVISOR: Final = 8
+
+# Doublings of the back-off that are computed; the cap of the policy ends it long before.
+BACKOFF_DOUBLINGS_MAX: Final = 40

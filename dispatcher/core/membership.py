@@ -1,0 +1,85 @@
+"""Who is there: joins, leaves, evictions, sessions that close or are lost.
+
+Joins follow PIP-379's rule, exact per key: a key with a record in flight stays where that record is
+until it is settled or given back; every other key goes to its new owner at once. Nothing needs to
+be remembered for that: the holder of a key is the session of its lease, the owner is the router's
+answer, and `Flow.offer` looks at both.
+"""
+
+from __future__ import annotations
+
+from dispatcher.core.flow import Flow
+from dispatcher.core.keys import MemberQueue
+from dispatcher.core.model import (
+    MemberId,
+    MembersChanged,
+    Notice,
+    Reason,
+    SessionClosed,
+    SessionLost,
+)
+from dispatcher.core.ring import Router
+
+
+def members_changed(flow: Flow, event: MembersChanged) -> None:
+    if event.members == flow.router.members:
+        return
+    before = {member.member_id: member for member in flow.members}
+    flow.members = [
+        before.pop(member.member_id)
+        if member.member_id in before
+        else _newcomer(flow, member.member_id)
+        for member in event.members
+    ]
+    flow.router = Router(event.members)
+    if not flow.members:
+        flow.reading = False
+    for member in before.values():  # Those that are gone.
+        member.joined = False
+        member.clear_ready()
+        if member.in_flight > 0:
+            flow.absent[member.member_id] = member
+    flow.relist()
+    for member in before.values():
+        give_back_member(flow, member, event.reason, event.now_ms)
+
+
+def _newcomer(flow: Flow, member_id: MemberId) -> MemberQueue:
+    """A new member, or one whose leases outlived a restart."""
+    member = flow.absent.pop(member_id, None)
+    if member is None:
+        member = MemberQueue(member_id)
+    member.joined = True
+    return member
+
+
+def give_back_member(flow: Flow, member: MemberQueue, reason: Reason, now_ms: int) -> None:
+    for lease in flow.book.of_member(member):
+        flow.give_back(lease, reason, now_ms)
+
+
+def session_closed(flow: Flow, event: SessionClosed) -> None:
+    session = flow.book.sessions.get((event.member_id, event.session_id))
+    if session is not None:
+        for lease in flow.book.of_session(session):
+            flow.give_back(lease, Reason.SESSION_CLOSED, event.now_ms)
+
+
+def session_lost(flow: Flow, event: SessionLost) -> None:
+    session = flow.book.sessions.get((event.member_id, event.session_id))
+    if session is not None and session.lost_at_ms < 0:
+        session.lost_at_ms = event.now_ms
+
+
+def expire(flow: Flow, now_ms: int) -> None:
+    """Lock timeouts, lost sessions, and holders from before a restart that never showed up."""
+    for lease in flow.book.overdue(now_ms):
+        flow.count(Notice.TIMED_OUT, lease.live)
+        flow.give_back(lease, Reason.LOCK_TIMEOUT, now_ms)
+    grace_ms = flow.policy.disconnect_grace_ms
+    for session in list(flow.book.sessions.values()):
+        lost = session.lost_at_ms >= 0 and now_ms >= session.lost_at_ms + grace_ms
+        unseen = not session.member.joined and now_ms >= flow.restored_at_ms + grace_ms
+        if lost or unseen:
+            for lease in flow.book.of_session(session):
+                flow.give_back(lease, Reason.MEMBER_EVICTED, now_ms)

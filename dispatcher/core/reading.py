@@ -1,0 +1,128 @@
+"""What comes from the log: records, holes, and a log start that ran past the cursor."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+from dispatcher.core.flow import Flow
+from dispatcher.core.keys import KeyQueue
+from dispatcher.core.model import Key, LogTruncated, Notice, RecordsRead
+
+
+def records_read(flow: Flow, event: RecordsRead) -> None:
+    """Takes what continues the window; what it has already or has no room for, or a gap to it, is
+    read again.
+    """
+    window = flow.window
+    flow.reading = False
+    start = window.read_position
+    if not flow.members or event.start > start or event.end <= start:
+        return
+    offsets = event.offsets
+    keys = event.keys
+    assert len(offsets) == len(keys), "columns of unequal length"
+    if event.start < start:
+        skip = bisect_left(offsets, start)
+        offsets = offsets[skip:]
+        keys = keys[skip:]
+    if window.cursor == start and start >= window.known_end:
+        # Nothing is unsettled: a hole in front, however long (a compacted log), is passed at once.
+        start = offsets[0] if offsets else event.end
+        window.read_position = start
+        window.move_cursor(start)
+    end = min(event.end, window.cursor + flow.policy.span_max)
+    if end < event.end:
+        fitting = bisect_left(offsets, end)
+        offsets = offsets[:fitting]
+        keys = keys[:fitting]
+    window.reserve(end)
+    _append(flow, start, end, offsets, keys)
+    window.read_position = end
+    if window.unread:
+        _reread(flow, end)
+
+
+def _append(flow: Flow, start: int, end: int, offsets: list[int], keys: list[Key]) -> None:
+    window = flow.window
+    by_key = flow.by_key
+    queues = window.queues
+    nexts = window.nexts
+    leases = window.leases
+    bits = window.bits
+    mask = window.mask
+    bits_mask = window.bits_mask
+    expected = start
+    for i in range(len(offsets)):
+        offset = offsets[i]
+        if offset != expected:
+            assert offset > expected, "offsets not ascending"
+            window.mark_hole(expected, offset)
+        expected = offset + 1
+        if (bits[(offset >> 3) & bits_mask] >> (offset & 7)) & 1:
+            continue  # Settled before the restart.
+        key = keys[i]
+        at = offset & mask
+        if key is None:
+            queue: KeyQueue | None = None
+        else:
+            queue = by_key.get(key)
+        if queue is None:
+            queue = KeyQueue(key, flow.owner_of(key, offset))
+            if key is not None:
+                by_key[key] = queue
+            queue.head = offset
+        else:
+            nexts[queue.tail & mask] = offset
+        queue.tail = offset
+        nexts[at] = -1
+        queues[at] = queue
+        lease = leases[at]
+        if lease is not None:  # In flight since before the restart.
+            queue.in_flight += 1
+            queue.holder = lease.session
+        elif not queue.listed:
+            flow.offer(queue)
+    if expected < end:
+        window.mark_hole(expected, end)
+
+
+def _reread(flow: Flow, end: int) -> None:
+    """What the snapshot knew as leased or as a retry is attached to its key by now, or is gone from
+    the log.
+    """
+    window = flow.window
+    for offset in sorted(window.unread):
+        if offset >= end:
+            break
+        window.unread.discard(offset)
+        at = offset & window.mask
+        if window.queues[at] is None:
+            if window.leases[at] is not None:
+                flow.detach(offset)
+            flow.settle(offset)
+    if flow.prefetch > 1 and not window.unread:
+        flow.relist()
+
+
+def log_truncated(flow: Flow, event: LogTruncated) -> None:
+    window = flow.window
+    log_start = event.log_start
+    if log_start <= window.cursor:
+        return
+    lost = 0
+    end = min(log_start, max(window.read_position, window.known_end))
+    for offset in range(window.cursor, end):
+        at = offset & window.mask
+        queue = window.queues[at]
+        if window.leases[at] is not None:
+            flow.detach(offset)
+        if queue is not None or offset in window.unread:
+            flow.settle(offset)
+            lost += 1
+    if log_start > window.read_position:
+        window.read_position = log_start
+        flow.reading = False
+    window.move_cursor(log_start)
+    flow.relist()
+    if lost:
+        flow.count(Notice.TRUNCATED, lost)

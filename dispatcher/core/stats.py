@@ -1,0 +1,105 @@
+"""What an operator sees of one window, and the recount that tests hold it against."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dispatcher.core.flow import Flow
+from dispatcher.core.keys import MemberQueue
+from dispatcher.core.model import Key, MemberId, Reason, RetryState
+
+
+@dataclass(frozen=True, slots=True)
+class MemberStats:
+    member_id: MemberId
+    ready_keys: int
+    in_flight: int
+    draining_keys: int  # held here, owned by another member since a join or a leave
+    draining_blocked: int  # records that wait behind those
+
+
+@dataclass(frozen=True, slots=True)
+class ParkedRecord:
+    """`key` is None also while the record was not read again since a restart."""
+
+    offset: int
+    key: Key
+    deliveries: int
+    reason: Reason
+    member_id: MemberId
+
+
+@dataclass(frozen=True, slots=True)
+class WindowStats:
+    cursor: int
+    read_position: int
+    unsettled: int  # records read and not settled
+    keys: int  # distinct keys with unsettled records; records without a key count one each
+    in_flight: int
+    backing_off: int
+    dead_lettering: int
+    parked: list[ParkedRecord]
+    members: list[MemberStats]
+
+
+def window_stats(flow: Flow) -> WindowStats:
+    """O(span): for scrapes and operators, not for every step."""
+    window = flow.window
+    unsettled = 0
+    keys = 0
+    draining: dict[MemberId, int] = {}
+    blocked: dict[MemberId, int] = {}
+    for offset in range(window.cursor, window.read_position):
+        queue = window.queues[offset & window.mask]
+        if queue is None:
+            continue
+        unsettled += 1
+        if queue.head == offset:
+            keys += 1
+        holder = queue.holder
+        if queue.in_flight > 0 and holder is not None and holder.member is not queue.owner:
+            name = holder.member.member_id
+            if queue.head == offset:
+                draining[name] = draining.get(name, 0) + 1
+            if window.leases[offset & window.mask] is None:
+                blocked[name] = blocked.get(name, 0) + 1
+    members: list[MemberQueue] = [*flow.members, *flow.absent.values()]
+    states = [retry.state for retry in flow.retries.by_offset.values()]
+    return WindowStats(
+        cursor=window.cursor,
+        read_position=window.read_position,
+        unsettled=unsettled,
+        keys=keys,
+        in_flight=sum(member.in_flight for member in members),
+        backing_off=states.count(RetryState.WAITING),
+        dead_lettering=states.count(RetryState.DEAD_LETTER),
+        parked=_parked(flow),
+        members=[
+            MemberStats(
+                member_id=member.member_id,
+                ready_keys=member.ready_count(),
+                in_flight=member.in_flight,
+                draining_keys=draining.get(member.member_id, 0),
+                draining_blocked=blocked.get(member.member_id, 0),
+            )
+            for member in members
+        ],
+    )
+
+
+def _parked(flow: Flow) -> list[ParkedRecord]:
+    parked: list[ParkedRecord] = []
+    for offset in sorted(flow.retries.by_offset):
+        retry = flow.retries.by_offset[offset]
+        if retry.state is RetryState.PARKED:
+            queue = flow.window.queues[offset & flow.window.mask]
+            parked.append(
+                ParkedRecord(
+                    offset=offset,
+                    key=None if queue is None else queue.key,
+                    deliveries=retry.deliveries,
+                    reason=retry.reason,
+                    member_id=retry.member_id,
+                )
+            )
+    return parked

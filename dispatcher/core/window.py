@@ -1,0 +1,227 @@
+"""The offsets of one window: what is settled, in whose hands the rest is, where the cursor stands.
+
+Everything lies in rings indexed by offset, so it costs the same for any mixture of keys. For each
+offset in [cursor, read_position): no queue = settled, or not there for consumers at all (compacted,
+control, aborted), which is the same thing. Offsets from read_position on are known only from a
+restored snapshot: settled bits and leases.
+
+Memory: 24 bytes per offset of the span for the rings, doubling with use up to the span (0.5 MiB at
+16,384), about 32 more for the numbers in them, and some 200 per distinct key; never a record's
+bytes. Rings shrink again when idle.
+"""
+
+from __future__ import annotations
+
+from dispatcher.core.keys import NO_OFFSET, KeyQueue
+from dispatcher.core.leases import Lease
+from dispatcher.core.limits import BITMAP_GAP_BYTES_MAX, CHUNK_OFFSETS, RING_OFFSETS_MIN
+from dispatcher.core.model import BitsSet
+
+_CHUNK_BYTES = CHUNK_OFFSETS // 8
+
+
+class Window:
+    def __init__(self, cursor: int) -> None:
+        self.cursor = cursor  # the next offset that is not settled
+        self.read_position = cursor  # the next offset to read
+        self.known_end = cursor  # behind the last offset that the snapshot knew something of
+        self.unread: set[int] = set()  # restored as leased or as a retry, not read again yet
+        self.dirty: list[int] = []  # numbers of bitmap bytes changed since the last `take_dirty`
+        self._allocate(RING_OFFSETS_MIN)
+
+    def __repr__(self) -> str:
+        return f"<window {self.cursor}..{self.read_position}>"
+
+    def _allocate(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.mask = capacity - 1
+        self.queues: list[KeyQueue | None] = [None] * capacity
+        self.leases: list[Lease | None] = [None] * capacity
+        self.nexts = [NO_OFFSET] * capacity  # the next offset of the same key
+        # One byte of the bitmap per entry. Twice what the offsets need: the cursor may stand inside
+        # a byte.
+        self.bits = [0] * (capacity // 4)
+        self.bits_mask = capacity // 4 - 1
+
+    def reserve(self, end: int) -> None:
+        """Makes room for offsets up to `end`."""
+        if end - self.cursor > self.capacity:
+            capacity = self.capacity
+            while end - self.cursor > capacity:
+                capacity *= 2
+            self._resize(capacity)
+
+    def shrink(self) -> None:
+        """Gives memory back once the window needs an eighth of it or less."""
+        needed = max(self.read_position, self.known_end) - self.cursor
+        capacity = self.capacity
+        while capacity > RING_OFFSETS_MIN and needed * 8 <= capacity:
+            capacity //= 2
+        if capacity < self.capacity:
+            self._resize(capacity)
+
+    def _resize(self, capacity: int) -> None:
+        queues, leases, nexts, mask = self.queues, self.leases, self.nexts, self.mask
+        bits, bits_mask = self.bits, self.bits_mask
+        kept = min(capacity, self.capacity)
+        self._allocate(capacity)
+        for offset in range(self.cursor, self.cursor + kept):
+            old = offset & mask
+            new = offset & self.mask
+            self.queues[new] = queues[old]
+            self.leases[new] = leases[old]
+            self.nexts[new] = nexts[old]
+        for byte in range(self.cursor >> 3, ((self.cursor + kept - 1) >> 3) + 1):
+            self.bits[byte & self.bits_mask] = bits[byte & bits_mask]
+
+    # --------------------------------------------------------------------------------- settled bits
+
+    def holds(self, offset: int) -> bool:
+        """Whether the rings have a place for `offset`."""
+        return self.cursor <= offset < self.cursor + self.capacity
+
+    def is_settled(self, offset: int) -> bool:
+        """For cursor <= offset < cursor + capacity."""
+        return (self.bits[(offset >> 3) & self.bits_mask] >> (offset & 7)) & 1 == 1
+
+    def mark(self, offset: int) -> None:
+        """Settles `offset`; the store hears of it with the next step."""
+        byte = offset >> 3
+        self.bits[byte & self.bits_mask] |= 1 << (offset & 7)
+        self.dirty.append(byte)
+
+    def mark_hole(self, start: int, end: int) -> None:
+        """Settles offsets that do not exist. The store need not know: they will not exist when read
+        again either.
+        """
+        bits = self.bits
+        mask = self.bits_mask
+        for offset in range(start, end):
+            bits[(offset >> 3) & mask] |= 1 << (offset & 7)
+
+    def take_dirty(self) -> list[BitsSet]:
+        """The changed bytes at and behind the cursor, in runs; their whole values, so repeating one
+        changes nothing.
+        """
+        dirty = self.dirty
+        if not dirty:
+            return []
+        self.dirty = []
+        dirty.sort()
+        first_byte = self.cursor >> 3
+        runs: list[BitsSet] = []
+        run_start = -1
+        run_end = -1  # inclusive
+        for byte in dirty:
+            if byte < first_byte or byte == run_end:
+                continue
+            if run_start >= 0 and (
+                byte - run_end > BITMAP_GAP_BYTES_MAX
+                or byte // _CHUNK_BYTES != run_start // _CHUNK_BYTES
+            ):
+                runs.append(self._run(run_start, run_end))
+                run_start = -1
+            if run_start < 0:
+                run_start = byte
+            run_end = byte
+        if run_start >= 0:
+            runs.append(self._run(run_start, run_end))
+        return runs
+
+    def _run(self, first: int, last: int) -> BitsSet:
+        data = bytes([self.bits[byte & self.bits_mask] for byte in range(first, last + 1)])
+        return BitsSet(chunk=first // _CHUNK_BYTES, byte_at=first % _CHUNK_BYTES, data=data)
+
+    def settled_ranges(self) -> list[tuple[int, int]]:
+        """The settled offsets at and behind the cursor: ascending, disjoint, non-adjacent inclusive
+        ranges.
+        """
+        ranges: list[tuple[int, int]] = []
+        end = max(self.read_position, self.known_end)
+        start = NO_OFFSET
+        offset = self.cursor
+        while offset < end:
+            value = self.bits[(offset >> 3) & self.bits_mask]
+            if offset & 7 == 0 and offset + 8 <= end and value == (0 if start < 0 else 255):
+                offset += 8  # a byte that changes nothing
+                continue
+            settled = (value >> (offset & 7)) & 1 == 1
+            if settled and start < 0:
+                start = offset
+            elif not settled and start >= 0:
+                ranges.append((start, offset - 1))
+                start = NO_OFFSET
+            offset += 1
+        if start >= 0:
+            ranges.append((start, end - 1))
+        return ranges
+
+    # --------------------------------------------------------------------------------------- cursor
+
+    def advance(self) -> None:
+        """Moves the cursor over what is settled, contiguously (Kafka's committed-offset
+        convention).
+        """
+        queues = self.queues
+        mask = self.mask
+        end = self.read_position
+        cursor = self.cursor
+        while cursor < end and queues[cursor & mask] is None:
+            cursor += 1
+        if (
+            cursor == end
+        ):  # Nothing unsettled was read: what the snapshot knew to be settled follows.
+            limit = self.known_end
+            while cursor < limit and self.is_settled(cursor):
+                cursor += 1
+            self.read_position = cursor
+        if cursor != self.cursor:
+            self.move_cursor(cursor)
+
+    def move_cursor(self, cursor: int) -> None:
+        """To `cursor` > self.cursor, below which nothing is in the rings any more; its passed bits
+        become free.
+        """
+        first = self.cursor >> 3
+        behind = cursor >> 3
+        bits = self.bits
+        mask = self.bits_mask
+        if behind - first > mask:
+            self.bits = [0] * len(bits)
+        else:
+            for byte in range(first, behind):
+                bits[byte & mask] = 0
+        self.cursor = cursor
+
+    # ---------------------------------------------------------------------------------------- order
+
+    def append(self, queue: KeyQueue, offset: int) -> None:
+        """Puts `offset` at the end of its key."""
+        at = offset & self.mask
+        self.queues[at] = queue
+        self.nexts[at] = NO_OFFSET
+        if queue.head < 0:
+            queue.head = offset
+        else:
+            self.nexts[queue.tail & self.mask] = offset
+        queue.tail = offset
+
+    def unlink(self, queue: KeyQueue, offset: int) -> None:
+        """Takes `offset` out of its key: at the head, or as far behind it as records of a key may
+        be in flight.
+        """
+        nexts = self.nexts
+        mask = self.mask
+        after = nexts[offset & mask]
+        if queue.head == offset:
+            queue.head = after
+            if after < 0:
+                queue.tail = NO_OFFSET
+        else:
+            before = queue.head
+            while nexts[before & mask] != offset:
+                before = nexts[before & mask]
+            nexts[before & mask] = after
+            if after < 0:
+                queue.tail = before
+        self.queues[offset & mask] = None
