@@ -1,4 +1,6 @@
-"""What a window store promises (DESIGN §4, State): one round trip per step, one owner per window, nothing half-written."""
+"""What a window store promises (DESIGN §4, State): one round trip per step, one owner per window,
+nothing half-written.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +10,15 @@ from typing import NewType, Protocol
 
 from dispatcher.core.model import Change, Snapshot
 
-Fence = NewType("Fence", int)  # grows with every claim of a window; writes under an older one are refused
+# grows with every claim of a window; writes under an older one are refused
+Fence = NewType("Fence", int)
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class WindowKey:
-    """One window. The topic's id, not its name: a topic recreated under the same name is another window."""
+    """One window. The topic's id, not its name: a topic recreated under the same name is another
+    window.
+    """
 
     group: str
     topic_id: str  # 22 characters, Kafka's URL-safe base64 without padding
@@ -21,11 +26,19 @@ class WindowKey:
 
 
 class StoreError(Exception):
-    """The store could not be reached or answered with an error; nothing is known to be applied. Retriable."""
+    """The store could not be reached or answered with an error; nothing is known to be applied.
+    Retriable.
+    """
 
 
 class FencedError(StoreError):
     """Another owner has claimed the window: throw the core away and do not retry."""
+
+
+class WindowGone(StoreError):
+    """The store no longer has the window (flushed), or only an older state of it than it has
+    confirmed: do not retry; claim again and rebuild.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +60,18 @@ class WindowStore(Protocol):
         ...
 
     async def create(self, key: WindowKey, fence: Fence, snapshot: Snapshot) -> None:
-        """Replaces the window by `snapshot` (first use, or rebuilt from Kafka). Raises StoreError, FencedError."""
+        """Replaces the window by `snapshot` (first use, or rebuilt from Kafka). Raises StoreError,
+        FencedError.
+        """
         ...
 
     async def apply(self, writes: Sequence[Write]) -> list[StoreError | None]:
-        """Applies each write whole or not at all, all of them in one round trip, in order; one result per write.
+        """Applies each write whole or not at all, all of them in one round trip, in order; one
+        result per write.
 
-        Never raises for the world's failures: an unreachable store is a StoreError in every place. A window the store
-        no longer has (flushed) is a StoreError too: the caller claims again and rebuilds it from Kafka.
+        Never raises for the world's failures: an unreachable store is a StoreError in every place.
+        A window the store no longer has (flushed) is a StoreError too: the caller claims again and
+        rebuilds it from Kafka.
         """
         ...
 

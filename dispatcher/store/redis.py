@@ -1,0 +1,231 @@
+"""Windows in Redis (5 or newer, also the embedded one): one round trip per step of many windows.
+
+What a window looks like there and what a step does to it is written in window.lua, which Redis runs
+as one script: whole or not at all, and only under the newest fence. All keys of a window share a
+hash tag. Only a single Redis is spoken to (a primary with replicas is one); windows would spread
+over a Redis Cluster as they are named, but this client does not follow its redirections.
+
+A Redis that was restarted from an append-only file without its last second (a crash of the
+machine), or whose lagging replica took over, has an older state than it confirmed. Every step
+therefore carries the number of the last step that was confirmed; if Redis has not come that far,
+the window is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import structlog
+from redis.asyncio import ConnectionPool, Redis
+from redis.asyncio.connection import parse_url
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import NoScriptError, RedisError
+
+from dispatcher.core.model import LeaseId, Snapshot
+from dispatcher.core.packing import Unreadable, unpack_lease, unpack_retry
+from dispatcher.core.snapshot import WindowState, changes_of
+from dispatcher.store.base import (
+    Claimed,
+    Fence,
+    FencedError,
+    StoreError,
+    WindowGone,
+    WindowKey,
+    Write,
+)
+from dispatcher.store.operations import Argument, operations
+
+TIMEOUT_S = 5.0  # of a whole call, connecting included
+PREFIX = "keyway:"
+FORMAT = b"1"  # of what window.lua and dispatcher.core.packing write
+
+SCRIPT = files("dispatcher.store").joinpath("window.lua").read_text()
+GONE, FENCED = -1, -2
+
+T = TypeVar("T")
+log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class _Claim:
+    fence: Fence
+    seq: int  # of the last step that Redis confirmed; 0 after a claim of an unknown window
+
+
+class RedisStore:
+    """A `WindowStore` on redis://, rediss:// or unix://; it connects when called, again if need be.
+
+    `healthy`: did the last call reach a Redis that did its work? False before the first.
+    """
+
+    def __init__(self, url: str, *, timeout_s: float = TIMEOUT_S, prefix: str = PREFIX) -> None:
+        """Raises ValueError for a URL that is none (without showing it: it may hold a password)."""
+        try:
+            options: dict[str, Any] = dict(parse_url(url))
+        except ValueError:
+            raise ValueError("not a Redis URL: redis://, rediss:// or unix://") from None
+        self._secrets = [str(v) for name, v in options.items() if v and "password" in name]
+        self._where = options.get("path") or f"{options.get('host')}:{options.get('port', 6379)}"
+        options |= {
+            "socket_timeout": timeout_s,
+            "socket_connect_timeout": timeout_s,
+            "retry": Retry(NoBackoff(), 0),  # bounded retries are the caller's
+            "decode_responses": False,
+            "protocol": 2,
+        }
+        self._redis: Redis = Redis.from_pool(ConnectionPool(**options))
+        self._timeout_s = timeout_s
+        self._prefix = prefix
+        self._sha = ""  # known once the script is loaded
+        self._claims: dict[WindowKey, _Claim] = {}
+        self.healthy = False
+
+    def __repr__(self) -> str:
+        return f"RedisStore({self._where}, {'healthy' if self.healthy else 'not healthy'})"
+
+    async def claim(self, key: WindowKey, owner: str) -> Claimed:
+        answer = await self._ask(lambda: self._evaluate(key, b"claim", owner.encode()))
+        assert isinstance(answer, list)
+        fence = Fence(int(answer[0]))
+        self._claims[key] = _Claim(fence, seq=int(answer[2] or 0))
+        return Claimed(fence, _read_snapshot(key, answer))
+
+    async def create(self, key: WindowKey, fence: Fence, snapshot: Snapshot) -> None:
+        changes = operations(changes_of(snapshot))
+        answer = await self._ask(lambda: self._evaluate(key, b"create", fence, FORMAT, *changes))
+        error = self._noted(key, fence, answer)
+        if error is not None:
+            raise error
+
+    async def apply(self, writes: Sequence[Write]) -> list[StoreError | None]:
+        if not writes:
+            return []
+        commands = self._commands(writes)
+        try:
+            answers = await self._ask(lambda: self._evaluate_all(commands))
+        except StoreError as error:
+            return [error] * len(writes)
+        return [
+            self._noted(write.key, write.fence, answer)
+            for write, answer in zip(writes, answers, strict=True)
+        ]
+
+    async def delete(self, key: WindowKey) -> None:
+        await self._ask(lambda: self._evaluate(key, b"delete"))
+        self._claims.pop(key, None)
+
+    async def ping(self) -> None:
+        """Raises StoreError."""
+        await self._ask(lambda: self._redis.ping())
+
+    async def close(self) -> None:
+        await self._redis.aclose()
+
+    # Several writes to one window in one call: each expects the one before it, so that none is
+    # applied over a gap, whatever becomes of the others.
+    def _commands(self, writes: Sequence[Write]) -> list[list[Argument]]:
+        earlier: dict[WindowKey, int] = {}
+        commands: list[list[Argument]] = []
+        for write in writes:
+            claim = self._claims.get(write.key)
+            seen = claim.seq if claim is not None and claim.fence == write.fence else 0
+            nth = earlier.get(write.key, 0)
+            earlier[write.key] = nth + 1
+            command: list[Argument] = [self._name(write.key), b"apply", write.fence, seen + nth]
+            command += operations(write.changes)
+            commands.append(command)
+        return commands
+
+    async def _evaluate(self, key: WindowKey, *arguments: Argument) -> object:
+        (answer,) = await self._evaluate_all([[self._name(key), *arguments]])
+        if isinstance(answer, RedisError):
+            raise answer
+        return answer
+
+    async def _evaluate_all(self, commands: list[list[Argument]]) -> list[Any]:
+        """One answer per command: a RedisError if Redis refused that one. Raises RedisError."""
+        if not self._sha:
+            self._sha = await self._redis.script_load(SCRIPT)
+        answers = await self._send(commands)
+        unknown = [at for at, answer in enumerate(answers) if isinstance(answer, NoScriptError)]
+        if unknown:  # Redis was restarted or its scripts flushed; they did nothing.
+            self._sha = await self._redis.script_load(SCRIPT)
+            again = await self._send([commands[at] for at in unknown])
+            for at, answer in zip(unknown, again, strict=True):
+                answers[at] = answer
+        return answers
+
+    async def _send(self, commands: list[list[Argument]]) -> list[Any]:
+        pipeline = self._redis.pipeline(transaction=False)
+        for command in commands:
+            pipeline.execute_command("EVALSHA", self._sha, 1, *command)
+        return await pipeline.execute(raise_on_error=False)
+
+    async def _ask(self, call: Callable[[], Awaitable[T]]) -> T:
+        """The border: every failure of the world becomes a StoreError without secrets in it."""
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                answer = await call()
+        except (RedisError, OSError, EOFError) as error:
+            raise self._failure(error) from None
+        self.healthy = True
+        return answer
+
+    def _failure(self, error: Exception) -> StoreError:
+        # The cause is left out on purpose: a server may repeat the arguments of AUTH in its error.
+        self.healthy = False
+        text = str(error) or f"no answer within {self._timeout_s:g} s"
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        return StoreError(f"Redis at {self._where}: {type(error).__name__}: {text}")
+
+    def _noted(self, key: WindowKey, fence: Fence, answer: object) -> StoreError | None:
+        claim = self._claims.get(key)
+        ours = (
+            claim is not None and claim.fence == fence
+        )  # else: an owner before ours, still writing
+        if isinstance(answer, RedisError):
+            return self._failure(answer)
+        assert isinstance(answer, int)
+        if answer == GONE:
+            return WindowGone(f"{key}: flushed or set back to an older state")
+        if answer == FENCED:
+            if ours:
+                del self._claims[key]
+            return FencedError(f"{key}: claimed by another owner after fence {fence}")
+        if claim is not None and ours:
+            claim.seq = answer
+        return None
+
+    def _name(self, key: WindowKey) -> bytes:
+        # Quoted: no "}" or "|" of a group's name may end the hash tag or make two windows one.
+        group = quote(key.group, safe="")
+        return f"{self._prefix}{{{group}|{key.topic_id}|{key.partition}}}".encode()
+
+
+def _read_snapshot(key: WindowKey, answer: list[Any]) -> Snapshot | None:
+    _fence, layout, _seq, cursor, chunks, leases, retries = answer
+    if cursor is None:
+        return None
+    try:
+        if layout != FORMAT:
+            raise Unreadable(f"format {layout!r}")
+        state = WindowState(int(cursor))
+        for number, data in zip(chunks[::2], chunks[1::2], strict=True):
+            state.chunks[int(number)] = bytearray(data)
+        for lease_id, data in zip(leases[::2], leases[1::2], strict=True):
+            lease = unpack_lease(LeaseId(int(lease_id)), data)
+            state.leases[lease.lease_id] = lease
+        for offset, data in zip(retries[::2], retries[1::2], strict=True):
+            state.retries[int(offset)] = unpack_retry(int(offset), data)
+    except (Unreadable, ValueError) as error:
+        # As good as lost, and losing Redis loses no record: the caller rebuilds it from Kafka.
+        log.warning("store.window_unreadable", window=str(key), error=str(error))
+        return None
+    return state.snapshot()

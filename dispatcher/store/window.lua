@@ -1,0 +1,137 @@
+-- One window in Redis: every verb of the store, atomic because a script is.
+--
+-- KEYS[1]  the window: a hash of format, fence, owner, seq, cursor, chunk (the cursor's), high (the
+--          highest chunk written). Its other keys are named after it and share its hash tag, hence its
+--          slot: <window>:leases, <window>:retries (hashes), <window>:bits:<chunk> (strings).
+-- ARGV     verb and its arguments; apply and create then take operations:
+--            C cursor chunk        the cursor and its chunk; chunks below it are deleted
+--            B chunk at bytes      bytes of the settled bitmap
+--            L n (id lease)*       leases taken
+--            D id deadline         the first 8 bytes of a lease, if there still is one
+--            E n id*               leases ended
+--            R n (offset retry)*   retries noted
+--            F n offset*           retries forgotten
+-- Answers  apply, create: the window's seq (>= 1), or GONE, or FENCED. seq counts applied steps. A Redis
+--          that restarted from an older file, or a replica that took over and lags, shows a lower one
+--          than the writer has seen: to the writer that is GONE too.
+
+local GONE, FENCED = -1, -2
+local window, verb = KEYS[1], ARGV[1]
+local leases, retries, bits = window .. ':leases', window .. ':retries', window .. ':bits:'
+
+local function chunk_name(number)
+  return bits .. string.format('%.0f', number)
+end
+
+local function drop_chunks(first, last)
+  for number = first, last do
+    redis.call('DEL', chunk_name(number))
+  end
+end
+
+local function drop_all()
+  local chunk, high = unpack(redis.call('HMGET', window, 'chunk', 'high'))
+  if chunk then
+    drop_chunks(tonumber(chunk), tonumber(high))
+  end
+  redis.call('DEL', leases, retries)
+end
+
+-- Performs the operations from ARGV[at] on; returns the new cursor, its chunk and the highest chunk.
+local function perform(at, cursor, chunk, high)
+  while ARGV[at] do
+    local op = ARGV[at]
+    if op == 'C' then
+      local moved = tonumber(ARGV[at + 2])
+      drop_chunks(chunk, math.min(moved - 1, high))
+      cursor, chunk = ARGV[at + 1], moved
+      high = math.max(high, moved - 1)
+      at = at + 3
+    elseif op == 'B' then
+      local number = tonumber(ARGV[at + 1])
+      if number >= chunk then
+        redis.call('SETRANGE', chunk_name(number), ARGV[at + 2], ARGV[at + 3])
+        high = math.max(high, number)
+      end
+      at = at + 4
+    elseif op == 'D' then
+      local lease = redis.call('HGET', leases, ARGV[at + 1])
+      if lease then
+        redis.call('HSET', leases, ARGV[at + 1], ARGV[at + 2] .. string.sub(lease, 9))
+      end
+      at = at + 3
+    else
+      local count = tonumber(ARGV[at + 1])
+      if op == 'L' then
+        redis.call('HSET', leases, unpack(ARGV, at + 2, at + 1 + 2 * count))
+        at = at + 2 + 2 * count
+      elseif op == 'R' then
+        redis.call('HSET', retries, unpack(ARGV, at + 2, at + 1 + 2 * count))
+        at = at + 2 + 2 * count
+      else
+        redis.call('HDEL', op == 'E' and leases or retries, unpack(ARGV, at + 2, at + 1 + count))
+        at = at + 2 + count
+      end
+    end
+  end
+  return cursor, chunk, high
+end
+
+local function keep(seq, cursor, chunk, high)
+  redis.call('HSET', window, 'seq', string.format('%.0f', seq), 'cursor', cursor,
+    'chunk', string.format('%.0f', chunk), 'high', string.format('%.0f', high))
+  return seq
+end
+
+-- apply fence seq operations...
+if verb == 'apply' then
+  local fence, seq, cursor, chunk, high =
+    unpack(redis.call('HMGET', window, 'fence', 'seq', 'cursor', 'chunk', 'high'))
+  if not fence then
+    return GONE
+  elseif fence ~= ARGV[2] then
+    return FENCED
+  elseif not cursor or tonumber(seq) < tonumber(ARGV[3]) then
+    return GONE
+  end
+  return keep(tonumber(seq) + 1, perform(4, cursor, tonumber(chunk), tonumber(high)))
+end
+
+-- create fence format operations...
+if verb == 'create' then
+  local fence, seq = unpack(redis.call('HMGET', window, 'fence', 'seq'))
+  if not fence then
+    return GONE
+  elseif fence ~= ARGV[2] then
+    return FENCED
+  end
+  drop_all()
+  redis.call('HSET', window, 'format', ARGV[3])
+  return keep(tonumber(seq or 0) + 1, perform(4, '0', 0, -1))
+end
+
+-- claim owner: the fence, and everything else as it is. A fence is at least the clock in microseconds, so
+-- that one handed out after a flush differs from every one handed out before it.
+if verb == 'claim' then
+  local now = redis.call('TIME')
+  local fence = tonumber(now[1]) * 1000000 + tonumber(now[2])
+  fence = math.max(fence, tonumber(redis.call('HGET', window, 'fence') or 0) + 1)
+  fence = string.format('%.0f', fence)
+  redis.call('HSET', window, 'fence', fence, 'owner', ARGV[2])
+  local format, seq, cursor, chunk, high =
+    unpack(redis.call('HMGET', window, 'format', 'seq', 'cursor', 'chunk', 'high'))
+  local chunks = {}
+  for number = tonumber(chunk or 0), tonumber(high or -1) do
+    local bytes = redis.call('GET', chunk_name(number))
+    if bytes then
+      chunks[#chunks + 1] = string.format('%.0f', number)
+      chunks[#chunks + 1] = bytes
+    end
+  end
+  return { fence, format, seq, cursor, chunks, redis.call('HGETALL', leases), redis.call('HGETALL', retries) }
+end
+
+-- delete
+drop_all()
+redis.call('DEL', window)
+return 0
