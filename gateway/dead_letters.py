@@ -1,0 +1,249 @@
+"""Dead letters: records that ran out of attempts, written to the group's dead letter topic.
+
+The record goes as it was: key, value, headers (all, in order, repeated names too), timestamp. Where
+it came from and why stands in headers of its own behind them. A key is released only after its dead
+letter is durable, so every record gets an answer of its own: written by all in-sync replicas, or
+not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import (
+    InvalidTopicError,
+    KafkaError,
+    MessageSizeTooLargeError,
+    PolicyViolationError,
+    RecordListTooLargeError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+)
+
+from dispatcher.core.model import WriteDeadLetters
+from gateway.core.cache import Source
+from gateway.core.topology import TopicPartition
+from gateway.core.wire.records import Header, Record, read_records
+from gateway.reader import Reader, RecordsGone
+from gateway.upstream import READ_COMMITTED, Upstream
+from gateway.upstream_errors import UpstreamError
+from gateway.upstream_settings import UpstreamSettings
+
+log = structlog.get_logger("keyway.dead_letters")
+
+WRITE_TIMEOUT_MS = 15_000  # then the window keeps the key and tries again with back-off
+STOP_TIMEOUT_S = 5.0
+REQUEST_BYTES_MAX = 100 * 1024 * 1024  # the broker decides what is too large, not we
+RECORDS_AT_ONCE = 500  # read, sent and awaited together; bounds what is held in memory
+
+# The broker's word on one record: the producer itself is fine.
+_REFUSED = (
+    InvalidTopicError,
+    MessageSizeTooLargeError,
+    PolicyViolationError,
+    RecordListTooLargeError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """One record and why it ends here. `attempts` counts deliveries; `member` had the last one."""
+
+    record: Record
+    tp: TopicPartition
+    group: str
+    attempts: int
+    reason: str
+    member: str
+
+    def headers(self) -> list[Header]:
+        origin = {
+            "keyway.dlq.topic": self.tp.topic,
+            "keyway.dlq.partition": str(self.tp.partition),
+            "keyway.dlq.offset": str(self.record.offset),
+            "keyway.dlq.group": self.group,
+            "keyway.dlq.attempts": str(self.attempts),
+            "keyway.dlq.reason": self.reason,
+            "keyway.dlq.member": self.member,
+        }
+        if self.record.key is None and self.record.value is None:
+            # The producer library sends no record that has neither; it goes with an empty value.
+            origin["keyway.dlq.null_value"] = "true"
+        return [*self.record.headers, *((name, text.encode()) for name, text in origin.items())]
+
+
+class DeadLetters:
+    """The producer starts with the first dead letter; `close` stops it."""
+
+    def __init__(self, upstream: Upstream, reader: Reader) -> None:
+        self._upstream = upstream
+        self._reader = reader
+        self._producer: AIOKafkaProducer | None = None
+        self._changing = asyncio.Lock()
+
+    async def write_offsets(
+        self,
+        group: str,
+        tp: TopicPartition,
+        topic: str,
+        effect: WriteDeadLetters,
+        *,
+        isolation: int = READ_COMMITTED,
+    ) -> list[bool]:
+        """Reads these records and writes them to `topic`: one answer per offset, true = durable.
+
+        A record that is no longer in the log counts as durable: there is nothing left to keep.
+        """
+        durable: list[bool] = []
+        for at in range(0, len(effect.offsets), RECORDS_AT_ONCE):
+            stop = at + RECORDS_AT_ONCE
+            part = WriteDeadLetters(
+                effect.offsets[at:stop],
+                effect.deliveries[at:stop],
+                effect.reasons[at:stop],
+                effect.members[at:stop],
+            )
+            durable += await self._write_part(group, Source(tp, isolation), topic, part)
+        return durable
+
+    async def _write_part(
+        self, group: str, source: Source, topic: str, part: WriteDeadLetters
+    ) -> list[bool]:
+        try:
+            records = await self._records(source, part.offsets)
+        except UpstreamError as error:
+            _not_written(topic, len(part.offsets), str(error))
+            return [False] * len(part.offsets)
+        letters = [
+            DeadLetter(records[offset], source.tp, group, attempts, reason.value, member)
+            for offset, attempts, reason, member in zip(
+                part.offsets, part.deliveries, part.reasons, part.members, strict=True
+            )
+            if offset in records
+        ]
+        results = await self.write(topic, letters)
+        written = {letter.record.offset: ok for letter, ok in zip(letters, results, strict=True)}
+        return [written.get(offset, True) for offset in part.offsets]
+
+    async def _records(self, source: Source, offsets: list[int]) -> dict[int, Record]:
+        """Those that still exist, by offset. Raises UpstreamError."""
+        wanted = offsets
+        while wanted:
+            try:
+                data = await self._reader.bytes_for(
+                    source.tp, wanted, records_max=len(wanted), isolation=source.isolation
+                )
+            except RecordsGone as gone:
+                log.warning(
+                    "dead_letters_gone",
+                    topic=tp.topic,
+                    partition=tp.partition,
+                    offsets=gone.offsets,
+                )
+                lost = set(gone.offsets)
+                wanted = [offset for offset in wanted if offset not in lost]
+            else:
+                return {record.offset: record for record in read_records(data)}
+        return {}
+
+    async def write(self, topic: str, letters: Sequence[DeadLetter]) -> list[bool]:
+        """One answer per letter, true = on all in-sync replicas. Raises nothing of Kafka's."""
+        if not letters:
+            return []
+        try:
+            known = (await self._upstream.refresh([topic])).topics[topic]
+            if known.error:
+                _not_written(topic, len(letters), f"Kafka error {known.error} for the topic")
+                return [False] * len(letters)
+            producer = await self._started()
+        except (UpstreamError, KafkaError) as error:
+            _not_written(topic, len(letters), str(error))
+            return [False] * len(letters)
+        outcomes = await asyncio.gather(*(_send(producer, topic, letter) for letter in letters))
+        failures = [error for error in outcomes if error is not None]
+        if failures:
+            _not_written(topic, len(failures), str(failures[0]))
+        if any(not isinstance(error, _REFUSED) for error in failures):
+            # It may be fenced, or still hold letters that would be written a second time later.
+            await self._drop(producer)
+        return [error is None for error in outcomes]
+
+    async def _started(self) -> AIOKafkaProducer:
+        """Raises KafkaError."""
+        async with self._changing:
+            if self._producer is None:
+                producer = AIOKafkaProducer(**producer_options(self._upstream.settings))
+                try:
+                    await producer.start()
+                except BaseException:
+                    await _stop(producer)
+                    raise
+                self._producer = producer
+            return self._producer
+
+    async def _drop(self, producer: AIOKafkaProducer) -> None:
+        async with self._changing:
+            if self._producer is producer:
+                self._producer = None
+                await _stop(producer)
+
+    async def close(self) -> None:
+        if self._producer is not None:
+            await self._drop(self._producer)
+
+
+async def _send(producer: AIOKafkaProducer, topic: str, letter: DeadLetter) -> KafkaError | None:
+    record = letter.record
+    value = b"" if record.key is None and record.value is None else record.value
+    try:
+        sent = await producer.send(
+            topic,
+            key=record.key,
+            value=value,
+            timestamp_ms=record.timestamp if record.timestamp >= 0 else None,
+            headers=letter.headers(),
+        )
+        await sent
+    except KafkaError as error:
+        return error
+    return None
+
+
+async def _stop(producer: AIOKafkaProducer) -> None:
+    try:
+        async with asyncio.timeout(STOP_TIMEOUT_S):
+            await producer.stop()
+    except (TimeoutError, KafkaError) as error:
+        log.warning("dead_letter_producer_stop", reason=str(error) or type(error).__name__)
+
+
+def _not_written(topic: str, count: int, reason: str) -> None:
+    log.error("dead_letters_not_written", topic=topic, records=count, reason=reason)
+
+
+def producer_options(settings: UpstreamSettings) -> dict[str, Any]:
+    """The gateway's own identity, as aiokafka wants it. Raises OSError for a bad TLS file."""
+    options: dict[str, Any] = {
+        "bootstrap_servers": [str(address) for address in settings.bootstrap()],
+        "client_id": f"{settings.client_id}-dead-letters",
+        "acks": "all",
+        "enable_idempotence": True,
+        "request_timeout_ms": WRITE_TIMEOUT_MS,
+        "max_request_size": REQUEST_BYTES_MAX,
+    }
+    protocol = "SSL" if settings.tls is not None else "PLAINTEXT"
+    if settings.tls is not None:
+        options["ssl_context"] = settings.tls.context()
+    if settings.sasl is not None:
+        protocol = f"SASL_{protocol}"
+        options["sasl_mechanism"] = settings.sasl.mechanism
+        options["sasl_plain_username"] = settings.sasl.username
+        options["sasl_plain_password"] = settings.sasl.password
+    return options | {"security_protocol": protocol}
