@@ -143,8 +143,8 @@ class DeadLetters:
             except RecordsGone as gone:
                 log.warning(
                     "dead_letters_gone",
-                    topic=tp.topic,
-                    partition=tp.partition,
+                    topic=source.tp.topic,
+                    partition=source.tp.partition,
                     offsets=gone.offsets,
                 )
                 lost = set(gone.offsets)
