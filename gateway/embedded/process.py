@@ -45,17 +45,26 @@ def start_child(
     log: Path | None = None,
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
+    pass_fds: tuple[int, ...] = (),
 ) -> subprocess.Popen[bytes]:
     """Starts `command` as a child that dies with this process; stdout and stderr are appended to
-    `log` (None: ours).
+    `log` (None: ours); the child inherits `pass_fds`.
     """
     leashed = [sys.executable, "-I", "-S", "-c", _LEASH, str(os.getpid()), *command]
     if log is None:
-        return subprocess.Popen(leashed, stdin=subprocess.DEVNULL, env=env, cwd=cwd)
+        return subprocess.Popen(
+            leashed, stdin=subprocess.DEVNULL, env=env, cwd=cwd, pass_fds=pass_fds
+        )
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as out:
         return subprocess.Popen(
-            leashed, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=env, cwd=cwd
+            leashed,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            env=env,
+            cwd=cwd,
+            pass_fds=pass_fds,
         )
 
 
