@@ -37,6 +37,7 @@ INJECTED_REQUESTS_MAX = 64
 
 CONNECT_TIMEOUT_S = 5.0  # to one upstream address; TCP's own first retry comes after 1 s
 CLOSE_FLUSH_S = 5.0  # what was received may still go out after the other side has closed
+ABORT_S = 1.0  # for the event loop to see that aborted connections are gone
 LISTEN_BACKLOG_CONNECTIONS = 512
 
 # --- reading from upstream (gateway/reader.py, gateway/core/cache.py, gateway/core/fetching.py)
@@ -72,3 +73,4 @@ WINDOW_IDLE_MS_MAX = 60_000  # without members and with everything committed, a 
 AUTHORISATION_MS_MAX = 30_000  # an upstream ACL verdict is trusted this long per connection
 MEMBERSHIP_RETRY_MS = 500  # between attempts to write memberships behind
 RESTART_GRACE_MS = 10_000  # after a restart a member has two heartbeat intervals to show itself
+STOP_S_MAX = 10.0  # to persist and commit at stop; what is not committed is in the store

@@ -78,8 +78,10 @@ class Requests:
 
     @property
     def held_bytes(self) -> int:
-        """What waits for its turn, without a local request that is being collected."""
-        return len(self._head) + sum(len(data) for data in self._waiting)
+        """What waits for its turn; not what needs more bytes to go on: a cut-off head, a local
+        request that is being collected.
+        """
+        return sum(len(data) for data in self._waiting)
 
     @property
     def idle(self) -> bool:

@@ -1,0 +1,443 @@
+"""The shell around one Session: two sockets, the effects between them (DESIGN §3).
+
+The upstream connection is made when the first request is known to be one, so that a port scan or a
+TLS client does not reach upstream. Bytes go on as the objects that were read. When a socket does
+not take them, the other one is not read: at most HELD_BYTES_MAX are kept in each direction.
+
+When the client goes, upstream still gets what the client sent: it is closed for writing, and cut
+off only if upstream does not close in time. When upstream goes, the client still gets what upstream
+sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import NewType, Protocol, assert_never, cast
+
+import structlog
+
+from gateway.core.flow import (
+    Answered,
+    Effect,
+    Failed,
+    Intercepted,
+    Rewrite,
+    Rules,
+    ToClient,
+    ToUpstream,
+)
+from gateway.core.limits import CLOSE_FLUSH_S, INJECTED_REQUESTS_MAX, PAUSE_ABOVE_BYTES
+from gateway.core.rewrite import Addresses, read, write
+from gateway.core.session import Session
+from gateway.core.topology import Broker
+from gateway.core.wire.codec import decode_response, encode_request
+from gateway.core.wire.errors import WireError
+from gateway.core.wire.frames import (
+    RequestHeader,
+    parse_request_header,
+    parse_response_header,
+    request_frame,
+    response_frame,
+)
+from gateway.core.wire.schema import Message
+from gateway.upstream_errors import Unreachable, UpstreamError
+
+log = structlog.get_logger("keyway.connection")
+
+ConnectionId = NewType("ConnectionId", int)  # never reused within a process
+
+_CORRELATION_IDS_FROM = 0x4B00_0000  # of requests put in by the gateway: tells them apart in a dump
+_CORRELATION_IDS = 0x00FF_FFFF
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A client's request that the gateway answers.
+
+    Its body is `decode_request(header.api_key, header.api_version, frame, header.body_at)`.
+    """
+
+    header: RequestHeader
+    frame: bytes  # without the size prefix
+    connection: ClientConnection
+
+
+Handler = Callable[[Request], Awaitable[bytes]]  # the response body, encoded
+
+
+@dataclass(slots=True)
+class Counters:
+    """Figures of a server since its start; plain numbers for whoever exports them."""
+
+    connections_opened: int = 0
+    connections_failed: int = 0  # ended for a fault, or no upstream
+    bytes_from_clients: int = 0
+    bytes_to_clients: int = 0
+    frames: dict[int, int] = field(default_factory=dict)  # requests by API key
+
+
+class Node(Protocol):
+    """What a connection needs of the server it belongs to."""
+
+    @property
+    def rules(self) -> Rules: ...
+    @property
+    def handlers(self) -> Mapping[int, Handler]: ...
+    @property
+    def counters(self) -> Counters: ...
+    @property
+    def tasks(self) -> asyncio.TaskGroup: ...
+
+    async def connect(self, broker_id: int | None, protocol: asyncio.Protocol) -> None:
+        """Raises UpstreamError."""
+
+    def show(self, brokers: tuple[Broker, ...]) -> Addresses:
+        """Where clients reach virtual brokers, these included wherever that is possible."""
+
+    def opened(self, connection: ClientConnection) -> None: ...
+
+    def disconnected(self, connection: ClientConnection) -> None:
+        """The client is gone."""
+
+    def gone(self, connection: ClientConnection) -> None:
+        """Its upstream connection as well."""
+
+
+class ClientConnection:
+    """`broker_id` is the virtual broker the client connected to, None on the bootstrap port."""
+
+    def __init__(self, connection_id: ConnectionId, broker_id: int | None, node: Node) -> None:
+        self.id = connection_id
+        self.broker_id = broker_id
+        self.peer = ""  # the client's host
+        self._node = node
+        self._session = Session(node.rules, node.counters.frames)
+        self._client: asyncio.Transport | None = None
+        self._upstream: asyncio.Transport | None = None
+        self._connecting = False
+        self._early: list[bytes | memoryview] = []  # for upstream, while it is being connected
+        self._client_takes = True  # its socket buffer is not full
+        self._upstream_takes = True
+        self._client_read = True
+        self._over = False  # the client is gone or being let go
+        self._draining = False
+        self._deadline: asyncio.TimerHandle | None = None
+        self._work: set[asyncio.Task[None]] = set()
+        self._asked: dict[int, asyncio.Future[bytes]] = {}
+        self._asking = asyncio.Semaphore(INJECTED_REQUESTS_MAX)
+        self._next_correlation = 0
+        self._client_id: str | None = None
+        self._log = log
+
+    def __repr__(self) -> str:
+        return f"ClientConnection(id={self.id}, broker={self.broker_id}, peer={self.peer!r})"
+
+    async def ask_upstream(self, api_key: int, api_version: int, body: Message) -> Message:
+        """Asks on this client's own upstream connection, so in its name; it does not see it.
+
+        Raises UpstreamError when the connection ends first. The broker works on one request of a
+        connection at a time: this waits for what the client has asked before.
+        """
+        async with self._asking:
+            if self._over:
+                raise Unreachable("the client's connection has ended")
+            self._next_correlation = (self._next_correlation + 1) & _CORRELATION_IDS
+            correlation_id = _CORRELATION_IDS_FROM + self._next_correlation
+            encoded = encode_request(api_key, api_version, body)
+            frame = request_frame(api_key, api_version, correlation_id, self._client_id, encoded)
+            future = asyncio.get_running_loop().create_future()
+            self._asked[correlation_id] = future
+            self._perform(self._session.inject(frame, correlation_id))
+            payload = await future
+        try:
+            header = parse_response_header(api_key, api_version, payload)
+            return decode_response(api_key, api_version, payload, header.body_at)
+        except WireError as error:
+            raise Unreachable(f"unreadable answer: {error}") from error
+
+    # ------------------------------------------------------------------------------ for the server
+
+    def drain(self) -> None:
+        """Ends as soon as everything asked is answered."""
+        self._draining = True
+        self._end_if_drained()
+
+    def abort(self) -> None:
+        for transport in (self._client, self._upstream):
+            if transport is not None:
+                transport.abort()
+
+    # ------------------------------------------------------------------------------- client's side
+
+    def client_made(self, transport: asyncio.Transport) -> None:
+        self._client = transport
+        host, port = transport.get_extra_info("peername", ("", 0))[:2]
+        self.peer = host
+        self._log = log.bind(connection=self.id, client=f"{host}:{port}", broker=self.broker_id)
+        transport.set_write_buffer_limits(high=PAUSE_ABOVE_BYTES, low=0)
+        self._node.counters.connections_opened += 1
+        self._node.opened(self)
+        self._log.debug("connected")
+
+    def from_client(self, data: bytes) -> None:
+        self._node.counters.bytes_from_clients += len(data)
+        self._perform(self._session.from_client(data))
+        self._balance()
+
+    def client_ended(self) -> None:
+        self._perform(self._session.client_ended())
+
+    def client_takes(self, takes: bool) -> None:
+        self._client_takes = takes
+        self._balance()
+
+    def client_lost(self) -> None:
+        self._client = None
+        self._finish()
+        self._node.disconnected(self)
+        self._log.debug("disconnected")
+        if self._upstream is not None:
+            self._let_go(self._upstream)
+        self._gone_if_both()
+
+    # ----------------------------------------------------------------------------- upstream's side
+
+    def upstream_made(self, transport: asyncio.Transport) -> None:
+        self._upstream = transport
+        self._connecting = False
+        transport.set_write_buffer_limits(high=PAUSE_ABOVE_BYTES, low=0)
+        if self._early:
+            transport.writelines(self._early)
+            self._early.clear()
+        if self._client is None:
+            self._let_go(transport)
+        self._balance()
+
+    def from_upstream(self, data: bytes) -> None:
+        if self._client is None:
+            return  # The client is gone: its answers are read only so that upstream can end.
+        self._node.counters.bytes_to_clients += len(data)
+        self._perform(self._session.from_upstream(data))
+        if self._draining:
+            self._end_if_drained()
+        self._balance()
+
+    def upstream_ended(self) -> None:
+        if not self._over:
+            calls = self._session.calls_open
+            if calls:
+                self._log.info("upstream closed the connection", unanswered=calls)
+            self._perform(self._session.upstream_ended())
+            self._end()
+
+    def upstream_takes(self, takes: bool) -> None:
+        self._upstream_takes = takes
+        self._balance()
+
+    def upstream_lost(self) -> None:
+        self._upstream = None
+        self.upstream_ended()
+        self._gone_if_both()
+
+    # ------------------------------------------------------------------------------------- effects
+
+    def _perform(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case ToUpstream(data=data):
+                    self._to_upstream(data)
+                case ToClient(data=data):
+                    self._to_client(data)
+                case Rewrite():
+                    self._rewrite(effect)
+                case Intercepted(payload=payload):
+                    self._start(self._answer(payload))
+                case Answered(correlation_id=correlation_id, payload=payload):
+                    future = self._asked.pop(correlation_id)
+                    if not future.done():  # The handler may have given up.
+                        future.set_result(payload)
+                case Failed(fault=fault, side=side, detail=detail):
+                    self._fail(fault.value, side=side.value, detail=detail)
+                case _:
+                    assert_never(effect)
+
+    def _to_client(self, data: bytes | memoryview) -> None:
+        if self._client is not None and not self._over:
+            self._client.write(data)
+
+    def _to_upstream(self, data: bytes | memoryview) -> None:
+        if self._upstream is not None:
+            self._upstream.write(data)
+            return
+        self._early.append(data)
+        if not self._connecting:
+            self._connecting = True
+            # Not one of `_work`: what the client has sent goes upstream even if it has left.
+            self._node.tasks.create_task(self._connect())
+
+    async def _connect(self) -> None:
+        try:
+            await self._node.connect(self.broker_id, UpstreamSide(self))
+        except UpstreamError as error:
+            self._connecting = False
+            self._early.clear()
+            self._fail("no upstream", detail=str(error))
+            self._gone_if_both()
+
+    def _rewrite(self, response: Rewrite) -> None:
+        try:
+            shown = read(response)
+        except WireError as error:
+            self._fail("unreadable response", api_key=response.api_key, detail=str(error))
+            return
+        addresses = self._node.show(shown.brokers)
+        self._to_client(write(shown, addresses, self._node.rules))
+
+    async def _answer(self, payload: bytes) -> None:
+        header = None
+        try:
+            header = parse_request_header(payload)
+            self._client_id = header.client_id
+            handler = self._node.handlers[header.api_key]
+            body = await handler(Request(header, payload, self))
+            frame = response_frame(header.api_key, header.api_version, header.correlation_id, body)
+        except WireError as error:
+            api_key = header.api_key if header else None
+            self._fail("malformed request", api_key=api_key, detail=str(error))
+            return
+        except Exception:  # noqa: BLE001  A bug of one handler must not end other connections.
+            self._log.exception("handler failed", api_key=header.api_key if header else None)
+            self._fail("no answer", api_key=header.api_key if header else None)
+            return
+        self._perform(self._session.answered(frame))
+        if self._draining:
+            self._end_if_drained()
+        self._balance()
+
+    def _start(self, work: Coroutine[None, None, None]) -> None:
+        task = self._node.tasks.create_task(work)
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+
+    def _balance(self) -> None:
+        """Reads each side only while the other one takes what comes."""
+        upstream, client = self._upstream, self._client
+        if upstream is not None and not upstream.is_closing():
+            if self._client_takes or client is None:
+                if not upstream.is_reading():
+                    upstream.resume_reading()
+            elif upstream.is_reading():
+                upstream.pause_reading()
+        if client is None or client.is_closing():
+            return
+        takes = self._upstream_takes and not (self._connecting and self._early)
+        if takes and self._session.held_bytes <= PAUSE_ABOVE_BYTES:
+            if not client.is_reading():
+                client.resume_reading()
+        elif client.is_reading():
+            client.pause_reading()
+
+    # --------------------------------------------------------------------------------------- ending
+
+    def _fail(self, event: str, **facts: object) -> None:
+        if self._over:
+            return
+        self._node.counters.connections_failed += 1
+        self._log.warning(event, **facts)
+        self._end()
+
+    def _end_if_drained(self) -> None:
+        if self._session.idle and not self._over:
+            self._end()
+
+    def _end(self) -> None:
+        """Lets the client go after what was written to it."""
+        self._finish()
+        if self._client is not None and not self._client.is_closing():
+            self._client.close()
+            self._abort_later(self._client)
+
+    def _finish(self) -> None:
+        """Nothing more is done for this client."""
+        self._over = True
+        for task in self._work:
+            task.cancel()
+        for future in self._asked.values():
+            if not future.done():
+                future.set_exception(Unreachable("the connection has ended"))
+        self._asked.clear()
+
+    def _let_go(self, upstream: asyncio.Transport) -> None:
+        if upstream.is_closing():
+            return
+        if upstream.can_write_eof():
+            upstream.write_eof()
+            if not upstream.is_reading():
+                upstream.resume_reading()
+        else:
+            upstream.close()
+        self._abort_later(upstream)
+
+    def _abort_later(self, transport: asyncio.Transport) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = asyncio.get_running_loop().call_later(CLOSE_FLUSH_S, transport.abort)
+
+    def _gone_if_both(self) -> None:
+        if self._client is None and self._upstream is None and not self._connecting:
+            if self._deadline is not None:
+                self._deadline.cancel()
+                self._deadline = None
+            self._node.gone(self)
+
+
+class ClientSide(asyncio.Protocol):
+    """The socket a client connected to."""
+
+    def __init__(self, connection: ClientConnection) -> None:
+        self._connection = connection
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._connection.client_made(cast(asyncio.Transport, transport))
+
+    def data_received(self, data: bytes) -> None:
+        self._connection.from_client(data)
+
+    def eof_received(self) -> None:
+        self._connection.client_ended()
+
+    def pause_writing(self) -> None:
+        self._connection.client_takes(False)
+
+    def resume_writing(self) -> None:
+        self._connection.client_takes(True)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        self._connection.client_lost()
+
+
+class UpstreamSide(asyncio.Protocol):
+    """The socket to the broker behind it."""
+
+    def __init__(self, connection: ClientConnection) -> None:
+        self._connection = connection
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._connection.upstream_made(cast(asyncio.Transport, transport))
+
+    def data_received(self, data: bytes) -> None:
+        self._connection.from_upstream(data)
+
+    def eof_received(self) -> None:
+        self._connection.upstream_ended()
+
+    def pause_writing(self) -> None:
+        self._connection.upstream_takes(False)
+
+    def resume_writing(self) -> None:
+        self._connection.upstream_takes(True)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        self._connection.upstream_lost()

@@ -1,0 +1,121 @@
+"""The ports clients connect to: one for first contact, one per virtual broker.
+
+A port takes connections from the moment `open` returns: binding and listening do not wait, only
+accepting does. So a response may show a broker that was unknown a moment ago.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import Callable
+
+import structlog
+
+from gateway.core.limits import LISTEN_BACKLOG_CONNECTIONS
+from gateway.core.rewrite import Address
+
+log = structlog.get_logger("keyway.listeners")
+
+_PORT_MAX = 65_535
+
+# Makes the protocol of one accepted connection; the argument is the virtual broker, None = first
+# contact.
+Accept = Callable[[int | None], asyncio.Protocol]
+
+
+class PortTaken(Exception):
+    """One line that says which address is taken."""
+
+
+class Listeners:
+    """`host` is what they bind to, `advertised_host` what clients are told.
+
+    With a `port_base` of 0 every virtual broker gets any free port.
+    """
+
+    def __init__(
+        self,
+        *,
+        host: str,
+        advertised_host: str,
+        port_base: int,
+        accept: Accept,
+        tasks: asyncio.TaskGroup,
+    ) -> None:
+        self.addresses: dict[int, Address] = {}  # of virtual brokers, as clients are told
+        self._host = host
+        self._advertised_host = advertised_host
+        self._port_base = port_base
+        self._accept = accept
+        self._tasks = tasks
+        self._sockets: dict[int | None, socket.socket] = {}
+        self._servers: dict[int | None, asyncio.Server] = {}
+
+    def open_bootstrap(self, port: int) -> Address:
+        """Raises PortTaken, OSError."""
+        return Address(self._advertised_host, self._open(None, port))
+
+    def open_broker(self, broker_id: int) -> Address:
+        """Raises PortTaken, OSError."""
+        port = self._port_base + broker_id if self._port_base else 0
+        address = Address(self._advertised_host, self._open(broker_id, port))
+        self.addresses[broker_id] = address
+        log.info("virtual broker", broker=broker_id, host=address.host, port=address.port)
+        return address
+
+    def close(self, broker_id: int | None) -> None:
+        """Takes no new connections; those that are open stay."""
+        if broker_id is not None:
+            self.addresses.pop(broker_id, None)
+        self._sockets.pop(broker_id).close()
+        server = self._servers.pop(broker_id, None)
+        if server is not None:
+            server.close()
+        log.info("listener closed", broker=broker_id)
+
+    def close_all(self) -> None:
+        for broker_id in list(self._sockets):
+            self.close(broker_id)
+
+    def _open(self, broker_id: int | None, port: int) -> int:
+        assert broker_id not in self._sockets, broker_id
+        if port > _PORT_MAX:
+            raise OSError(errno.EADDRNOTAVAIL, f"port {port} is beyond {_PORT_MAX}")
+        listening = _listening_socket(self._host, port)
+        self._sockets[broker_id] = listening
+        self._tasks.create_task(self._accept_from(broker_id, listening))
+        taken: int = listening.getsockname()[1]
+        return taken
+
+    async def _accept_from(self, broker_id: int | None, listening: socket.socket) -> None:
+        if self._sockets.get(broker_id) is not listening:
+            return  # Closed before it began.
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(
+            lambda: self._accept(broker_id), sock=listening, backlog=LISTEN_BACKLOG_CONNECTIONS
+        )
+        if self._sockets.get(broker_id) is listening:
+            self._servers[broker_id] = server
+        else:
+            server.close()
+
+
+def _listening_socket(host: str, port: int) -> socket.socket:
+    """Raises PortTaken, OSError. A host name is resolved here, which may take its time."""
+    family, kind, protocol, _, address = socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    listening = socket.socket(family, kind, protocol)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.setblocking(False)
+        listening.bind(address)
+        listening.listen(LISTEN_BACKLOG_CONNECTIONS)
+    except OSError as error:
+        listening.close()
+        if error.errno == errno.EADDRINUSE:
+            raise PortTaken(f"{host}:{port} is taken by another process") from error
+        raise
+    return listening

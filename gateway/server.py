@@ -1,0 +1,222 @@
+"""The client side of a node: the bootstrap port, a port per virtual broker, their connections.
+
+A connection to a virtual broker is one connection to that upstream broker. The bootstrap port leads
+to any broker that answers: the bootstrap servers in turn, then the brokers known by now.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import ssl
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import structlog
+
+from gateway.connection import (
+    ClientConnection,
+    ClientSide,
+    ConnectionId,
+    Counters,
+    Handler,
+    Request,
+)
+from gateway.core.limits import ABORT_S, CONNECT_TIMEOUT_S, FRAME_BYTES_MAX
+from gateway.core.rewrite import Address, Addresses
+from gateway.core.served import rules
+from gateway.core.topology import Broker, Topology
+from gateway.listeners import Listeners, PortTaken
+from gateway.upstream_errors import Unreachable
+
+__all__ = [
+    "ClientConnection",
+    "ConnectionId",
+    "Counters",
+    "Handler",
+    "PortTaken",
+    "Request",
+    "Server",
+    "ServerSettings",
+]
+
+log = structlog.get_logger("keyway.server")
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """`bootstrap_servers` are upstream's. Port 0 means any free one; port_base 0 likewise."""
+
+    bootstrap_servers: tuple[Address, ...]
+    host: str = "127.0.0.1"
+    advertised_host: str | None = None  # None: host
+    bootstrap_port: int = 9192
+    port_base: int = 9200  # virtual broker n listens on port_base + n
+    frame_bytes_max: int = FRAME_BYTES_MAX
+    drain_s: float = 5.0  # at stop, for requests that are not answered yet
+    upstream_ssl: ssl.SSLContext | None = None
+
+
+class Server:
+    """`handlers` answer their API keys here; `on_disconnect` hears of every connection's end."""
+
+    def __init__(
+        self,
+        settings: ServerSettings,
+        topology: Topology,
+        handlers: Mapping[int, Handler],
+        on_disconnect: Callable[[ConnectionId], None],
+    ) -> None:
+        self.settings = settings
+        self.handlers = handlers
+        self.rules = rules(handlers, frame_bytes_max=settings.frame_bytes_max)
+        self.counters = Counters()
+        self.connections: dict[ConnectionId, ClientConnection] = {}
+        self.bootstrap: Address | None = None  # once it runs
+        self._brokers: dict[int, Broker] = dict(topology.brokers)
+        self._on_disconnect = on_disconnect
+        self._ids: Iterator[int] = itertools.count(1)
+        self._turn = 0  # of the bootstrap servers
+        self._empty = asyncio.Event()  # no connection is left
+        self._empty.set()
+        self._unheard: set[int] = set()  # brokers whose port is taken
+        self._tasks: asyncio.TaskGroup | None = None
+        self._listeners: Listeners | None = None
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Server]:
+        """Serves inside the block; at its end requests under way get `drain_s` to be answered.
+
+        Raises PortTaken, OSError.
+        """
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            self._listeners = self._open_listeners(tasks)
+            try:
+                yield self
+            finally:
+                self._listeners.close_all()
+                await self._drain()
+
+    @property
+    def tasks(self) -> asyncio.TaskGroup:
+        assert self._tasks is not None, "the server does not run"
+        return self._tasks
+
+    @property
+    def addresses(self) -> Addresses:
+        """Where clients reach the virtual brokers."""
+        return {} if self._listeners is None else self._listeners.addresses
+
+    def on_topology(self, topology: Topology) -> None:
+        """Listeners follow the brokers; connections to one that is gone end when it does."""
+        self._brokers = dict(topology.brokers)
+        if self._listeners is None:
+            return
+        for broker_id in [known for known in self.addresses if known not in self._brokers]:
+            self._listeners.close(broker_id)
+        self._listen_to_all()
+
+    # ------------------------------------------------------------------------- for its connections
+
+    def show(self, brokers: tuple[Broker, ...]) -> Addresses:
+        """A response may know a broker before the topology does: it gets its listener now."""
+        for broker in brokers:
+            if self._brokers.get(broker.id) != broker:
+                self._brokers[broker.id] = broker
+        if len(self._brokers) != len(self.addresses):
+            self._listen_to_all()
+        return self.addresses
+
+    async def connect(self, broker_id: int | None, protocol: asyncio.Protocol) -> None:
+        """Raises Unreachable."""
+        loop = asyncio.get_running_loop()
+        faults = []
+        for host, port in self._upstream_addresses(broker_id):
+            secure = self.settings.upstream_ssl
+            try:
+                async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                    await loop.create_connection(lambda: protocol, host, port, ssl=secure)
+            except (OSError, TimeoutError) as error:
+                faults.append(f"{host}:{port}: {str(error) or type(error).__name__}")
+            else:
+                return
+        raise Unreachable("; ".join(faults) or f"broker {broker_id} is gone")
+
+    def opened(self, connection: ClientConnection) -> None:
+        self.connections[connection.id] = connection
+        self._empty.clear()
+
+    def disconnected(self, connection: ClientConnection) -> None:
+        self._on_disconnect(connection.id)
+
+    def gone(self, connection: ClientConnection) -> None:
+        del self.connections[connection.id]
+        if not self.connections:
+            self._empty.set()
+
+    # --------------------------------------------------------------------------------------- inside
+
+    def _open_listeners(self, tasks: asyncio.TaskGroup) -> Listeners:
+        settings = self.settings
+        listeners = Listeners(
+            host=settings.host,
+            advertised_host=settings.advertised_host or settings.host,
+            port_base=settings.port_base,
+            accept=self._accept,
+            tasks=tasks,
+        )
+        try:
+            self.bootstrap = listeners.open_bootstrap(settings.bootstrap_port)
+            for broker_id in self._brokers:
+                listeners.open_broker(broker_id)
+        except (PortTaken, OSError):
+            listeners.close_all()
+            raise
+        log.info("listening", host=self.bootstrap.host, port=self.bootstrap.port)
+        return listeners
+
+    def _listen_to_all(self) -> None:
+        assert self._listeners is not None
+        for broker_id in self._brokers:
+            if broker_id in self.addresses:
+                continue
+            try:
+                self._listeners.open_broker(broker_id)
+                self._unheard.discard(broker_id)
+            except (PortTaken, OSError) as error:
+                # Clients do not hear of this broker until its port is free.
+                if broker_id not in self._unheard:
+                    log.error("no listener for a broker", broker=broker_id, detail=str(error))
+                self._unheard.add(broker_id)
+
+    def _accept(self, broker_id: int | None) -> asyncio.Protocol:
+        return ClientSide(ClientConnection(ConnectionId(next(self._ids)), broker_id, self))
+
+    def _upstream_addresses(self, broker_id: int | None) -> list[Address]:
+        if broker_id is not None:
+            broker = self._brokers.get(broker_id)
+            return [] if broker is None else [Address(broker.host, broker.port)]
+        first = self.settings.bootstrap_servers
+        self._turn = (self._turn + 1) % len(first) if first else 0
+        known = [Address(broker.host, broker.port) for broker in self._brokers.values()]
+        return list(dict.fromkeys([*first[self._turn :], *first[: self._turn], *known]))
+
+    async def _drain(self) -> None:
+        for connection in list(self.connections.values()):
+            connection.drain()
+        if await self._emptied(self.settings.drain_s):
+            return
+        log.warning("stopped with requests not answered", connections=len(self.connections))
+        for connection in list(self.connections.values()):
+            connection.abort()
+        await self._emptied(ABORT_S)
+
+    async def _emptied(self, within_s: float) -> bool:
+        try:
+            async with asyncio.timeout(within_s):
+                await self._empty.wait()
+        except TimeoutError:
+            return False
+        return True
