@@ -75,12 +75,10 @@ class WindowState:
             lease = self.leases[lease_id]
             offsets = [o for o in lease.offsets if o not in taken and self._in_flight(o)]
             taken.update(lease.offsets)
-            if offsets:
-                leases.append(
-                    LeaseState(
-                        lease_id, lease.member_id, lease.session_id, lease.deadline_ms, offsets
-                    )
-                )
+            # Also without offsets: while it is not ended its id must not be taken by a newer one.
+            leases.append(
+                LeaseState(lease_id, lease.member_id, lease.session_id, lease.deadline_ms, offsets)
+            )
         leases.reverse()
         retries = [self.retries[o] for o in sorted(self.retries) if not self.is_settled(o)]
         return Snapshot(self.cursor, self._settled_ranges(), leases, retries)
