@@ -15,7 +15,7 @@ Source: Kafka's message format documentation and DefaultRecordBatch of kafka-cli
 
 from __future__ import annotations
 
-from typing import Final, final
+from typing import ClassVar, Final, final
 
 from crc32c import crc32c
 from librt.strings import (
@@ -30,12 +30,13 @@ from librt.strings import (
 from mypy_extensions import i16, i32, i64
 
 from gateway.core.wire.compress import CannotDecompress, Compression, decompress
+from gateway.core.wire.errors import ErrorCode, WireError
 
 
-class CorruptBatch(Exception):
+class CorruptBatch(WireError):
     """Bytes that are no record batch, or one that was damaged."""
 
-    code = 2  # CORRUPT_MESSAGE
+    code: ClassVar[ErrorCode] = ErrorCode.CORRUPT_MESSAGE
 
 
 class UnsupportedMagic(CorruptBatch):
@@ -43,7 +44,7 @@ class UnsupportedMagic(CorruptBatch):
     of a later one.
     """
 
-    code = 43  # UNSUPPORTED_FOR_MESSAGE_FORMAT
+    code: ClassVar[ErrorCode] = ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
 
 
 HEADER_SIZE: Final = 61

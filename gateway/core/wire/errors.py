@@ -11,6 +11,7 @@ message of ours cannot be written: a bug here, so it is no `WireError`.
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import ClassVar
 
 
 class ErrorCode(IntEnum):
@@ -162,7 +163,8 @@ class EncodeError(Exception):
 class WireError(Exception):
     """Bytes of a peer that break the protocol."""
 
-    code: ErrorCode = ErrorCode.INVALID_REQUEST
+    # ClassVar, here and below: mypyc would make it an attribute that only __init__ could set.
+    code: ClassVar[ErrorCode] = ErrorCode.INVALID_REQUEST
 
 
 class Truncated(WireError):
@@ -196,10 +198,10 @@ class TooManyElements(WireError):
 class UnknownApi(WireError):
     """An API key that Kafka 4.3.1 does not have, or one this codec has no tables for."""
 
-    code = ErrorCode.UNSUPPORTED_VERSION
+    code: ClassVar[ErrorCode] = ErrorCode.UNSUPPORTED_VERSION
 
 
 class UnsupportedVersion(WireError):
     """A version of a known API that the tables do not cover."""
 
-    code = ErrorCode.UNSUPPORTED_VERSION
+    code: ClassVar[ErrorCode] = ErrorCode.UNSUPPORTED_VERSION

@@ -108,7 +108,7 @@ def read_batch(batch: Batch) -> list[Record]:
         fields = _Fields(batch.body[batch.starts[at] : batch.ends[at]])
         fields.varint()  # the record's length
         fields.take(1)  # its attributes, unused by Kafka
-        timestamp = base_timestamp + fields.varint()
+        timestamp = _wrap64(base_timestamp + fields.varint())
         fields.varint()  # the offset delta
         key = fields.sized()
         value = fields.sized()
@@ -121,6 +121,11 @@ def read_batch(batch: Batch) -> list[Record]:
             timestamp = batch.max_timestamp
         records.append(Record(offset, timestamp, key, value, headers))
     return records
+
+
+def _wrap64(number: int) -> int:
+    """As Java's long overflows: a timestamp may be that far from its batch's base."""
+    return (number + 2**63) % 2**64 - 2**63
 
 
 class _Fields:
@@ -224,7 +229,7 @@ def marker(offset: int, producer: Producer, *, commit: bool, timestamp: int = 0)
 def _record(record: Record, base_offset: int, base_timestamp: int) -> bytes:
     parts = [
         b"\x00",
-        _varint(record.timestamp - base_timestamp),
+        _varint(_wrap64(record.timestamp - base_timestamp)),
         _varint(record.offset - base_offset),
         _sized(record.key),
         _sized(record.value),

@@ -1,0 +1,110 @@
+"""Record batches: any records survive, any bytes are either batches or refused as corrupt."""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+
+from crc32c import crc32c
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.core.wire.records import (
+    HEADER_SIZE,
+    Compression,
+    CorruptBatch,
+    Record,
+    build,
+    drop_aborted,
+    filtered,
+    read_batch,
+    read_records,
+    scan,
+    select,
+)
+
+some_bytes = st.none() | st.binary(max_size=150)
+headers = st.lists(st.tuples(st.text(max_size=4), st.none() | st.binary(max_size=4)), max_size=3)
+codecs = st.sampled_from(list(Compression))
+
+
+@st.composite
+def batches_of(draw: st.DrawFn) -> tuple[int, list[Record]]:
+    """A base offset and records behind it, with gaps."""
+    base = draw(st.integers(0, 2**62))
+    deltas = sorted(draw(st.sets(st.integers(0, 2**31 - 1) | st.integers(0, 300), max_size=20)))
+    records = [
+        Record(
+            base + delta,
+            draw(st.integers(-(2**61), 2**61)),
+            draw(some_bytes),
+            draw(some_bytes),
+            draw(headers),
+        )
+        for delta in deltas
+    ]
+    return base, records
+
+
+@given(batches_of(), codecs)
+def test_what_is_built_is_read(drawn: tuple[int, list[Record]], codec: Compression) -> None:
+    base, records = drawn
+    data = build(records, base_offset=base, compression=codec)
+    assert read_records(data) == records
+    (batch,) = scan(data)
+    assert batch.keys == [record.key for record in records]
+    assert batch.offsets == [record.offset for record in records]
+
+
+@given(batches_of(), codecs, st.integers(1, 8), st.data())
+def test_any_selection(
+    drawn: tuple[int, list[Record]], codec: Compression, records_max: int, data: st.DataObject
+) -> None:
+    base, records = drawn
+    (batch,) = scan(build(records, base_offset=base, compression=codec))
+    wanted = [record for record in records if data.draw(st.booleans())]
+    offsets = [record.offset for record in wanted]
+    parts = scan(select(batch, offsets, records_max=records_max))
+    assert [record for part in parts for record in read_batch(part)] == wanted
+    assert [part.count for part in parts[:-1]] == [records_max] * (len(parts) - 1)
+    assert all(part.last_offset == part.offsets[-1] for part in parts)
+    (kept,) = scan(filtered(batch, offsets))
+    assert read_batch(kept) == wanted
+    assert kept.last_offset == batch.last_offset
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes(data: bytes) -> None:
+    with contextlib.suppress(CorruptBatch):
+        for batch in scan(data, check_crc=False):
+            read_batch(batch)
+
+
+@given(batches_of(), codecs, st.data())
+def test_any_damage(
+    drawn: tuple[int, list[Record]], codec: Compression, data: st.DataObject
+) -> None:
+    """Under a right CRC, as a broken producer would send it: batches, or CorruptBatch, never
+    else.
+    """
+    base, records = drawn
+    damaged = bytearray(build(records, base_offset=base, compression=codec))
+    for _ in range(data.draw(st.integers(1, 3))):
+        damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    del damaged[data.draw(st.integers(HEADER_SIZE, len(damaged))) :]
+    struct.pack_into(">i", damaged, 8, len(damaged) - 12)
+    struct.pack_into(">I", damaged, 17, crc32c(bytes(damaged[21:])))
+    with contextlib.suppress(CorruptBatch):
+        for batch in drop_aborted(scan(bytes(damaged), body_max=1 << 20), []):
+            read_batch(batch)
+            sent = select(batch, batch.offsets, records_max=3)
+            assert [at for part in scan(sent) for at in part.offsets] == batch.offsets
+
+
+@given(batches_of(), st.data())
+def test_chunks_of_a_log(drawn: tuple[int, list[Record]], data: st.DataObject) -> None:
+    """Cut anywhere, a run of batches gives its whole ones."""
+    base, records = drawn
+    one = build(records, base_offset=base)
+    cut = data.draw(st.integers(0, 3 * len(one)))
+    assert len(scan((one * 3)[:cut])) == cut // len(one)
