@@ -128,24 +128,29 @@ def group_describe(
         )
     console.print(members)
     windows = Table(
-        "TOPIC", "PARTITION", "STATE", "CURSOR", "READ", "IN-FLIGHT", "RETRYING", "PARKED", box=None
+        "TOPIC",
+        "PARTITION",
+        "STATE",
+        "CURSOR",
+        "READ",
+        "UNSETTLED",
+        "IN-FLIGHT",
+        "BACKING-OFF",
+        "PARKED",
+        box=None,
+    )
+    figures = (
+        "partition",
+        "state",
+        "cursor",
+        "read_position",
+        "unsettled",
+        "in_flight",
+        "backing_off",
     )
     for row in answer["partitions"]:
-        windows.add_row(
-            row["topic"],
-            *(
-                str(row.get(name, "-"))
-                for name in (
-                    "partition",
-                    "state",
-                    "cursor",
-                    "read_position",
-                    "in_flight",
-                    "retrying",
-                    "parked",
-                )
-            ),
-        )
+        shown = [str(row.get(name, "-")) for name in figures]
+        windows.add_row(row["topic"], *shown, str(len(row.get("parked", ()))))
     console.print(windows)
 
 

@@ -84,9 +84,7 @@ class Groups:
         self._groups[name] = group
         return group
 
-    def restore(
-        self, stored: dict[str, tuple[int, list[ShareMember]]], now_ms: int
-    ) -> list[str]:
+    def restore(self, stored: dict[str, tuple[int, list[ShareMember]]], now_ms: int) -> list[str]:
         """Members of the run before, evicted unless they show themselves soon. Returns the topics they subscribe to."""
         topics: dict[str, None] = {}
         for name, (epoch, members) in stored.items():

@@ -35,7 +35,7 @@ class Memberships:
     async def load(self) -> dict[str, tuple[int, list[ShareMember]]]:
         """Group epoch and members by group name, as of the last write; {} when there is nothing or no Redis."""
         try:
-            stored: dict[bytes, bytes] = await self._redis.hgetall(_KEY)
+            stored: dict[Any, Any] = await self._redis.hgetall(_KEY)
         except (RedisError, OSError) as error:
             log.warning("memberships_not_loaded", reason=str(error))
             return {}
@@ -64,7 +64,9 @@ class Memberships:
                 self._wake.set()
 
     async def _write(self, groups: dict[str, ShareGroup]) -> None:
-        rows = {name: _text(group) for name, group in groups.items() if group.members}
+        rows: dict[Any, Any] = {
+            name: _text(group) for name, group in groups.items() if group.members
+        }
         empty = [name for name, group in groups.items() if not group.members]
         if rows:
             await self._redis.hset(_KEY, mapping=rows)

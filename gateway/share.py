@@ -15,7 +15,6 @@ from gateway.core.group.sessions import PartitionKey, ShareSession
 from gateway.core.topology import PartitionInfo, Topology
 from gateway.core.wire.errors import ErrorCode
 from gateway.groups import Groups
-from gateway.reader import Reader
 from gateway.server import ClientConnection
 from gateway.window import Window, WindowUnavailable
 from gateway.windows import Windows
@@ -58,7 +57,6 @@ class ShareServices:
     refresh: Callable[[list[str]], Awaitable[Topology]]
     groups: Groups
     windows: Windows
-    reader: Reader
     authoriser: Authoriser
     ready: ReadySignals
     now_ms: Callable[[], int]

@@ -6,12 +6,13 @@ import structlog
 
 from gateway.config import GroupSection
 from gateway.core.topology import TopicPartition
-from gateway.upstream import Upstream
+from gateway.upstream import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, Upstream
 
 log = structlog.get_logger("keyway.window")
 
-EARLIEST_TIMESTAMP = -2
-LATEST_TIMESTAMP = -1
+
+def isolation_of(section: GroupSection) -> int:
+    return READ_COMMITTED if section.isolation_level == "read_committed" else READ_UNCOMMITTED
 
 
 async def start_position(
@@ -20,8 +21,8 @@ async def start_position(
     """The group's own config in Kafka wins over keyway.yaml. Raises UpstreamError."""
     config = await upstream.group_config(group)
     reset = config.get("share.auto.offset.reset", section.auto_offset_reset)
-    timestamp = EARLIEST_TIMESTAMP if reset == "earliest" else LATEST_TIMESTAMP
-    position = await upstream.list_offset(partition, timestamp)
+    timestamp = EARLIEST if reset == "earliest" else LATEST
+    position = await upstream.list_offset(partition, timestamp, isolation_of(section))
     log.info(
         "window_starts",
         group=group,

@@ -49,8 +49,9 @@ from gateway.core.topology import TopicPartition
 from gateway.core.wire.errors import ErrorCode
 from gateway.dead_letters import DeadLetters
 from gateway.reader import Reader
-from gateway.starting import start_position
-from gateway.upstream import Upstream, UpstreamError
+from gateway.starting import isolation_of, start_position
+from gateway.upstream import Upstream
+from gateway.upstream_errors import UpstreamError
 
 log = structlog.get_logger("keyway.window")
 
@@ -107,6 +108,8 @@ class Window:
         self._around = around
         self._dispatcher: Dispatcher | None = None
         self._fence = Fence(0)
+        self._forgotten_below = -1
+        self._isolation = isolation_of(section)
         self._steps: list[tuple[Step, _Waiting]] = []
         self._persisting: list[tuple[Step, _Waiting]] = []
         self._capture: CommitState | None = None
@@ -150,6 +153,16 @@ class Window:
             return 0, None
         future.add_done_callback(_retrieved)
         return count, future
+
+    async def bytes_for(self, offsets: list[int], records_max: int) -> bytes:
+        """Batches with exactly these records. Raises RecordsGone, UpstreamError."""
+        return await self._around.reader.bytes_for(
+            self.partition, offsets, records_max=records_max, isolation=self._isolation
+        )
+
+    @property
+    def mean_record_bytes(self) -> int:
+        return self._around.reader.mean_record_bytes(self.partition, isolation=self._isolation)
 
     def give_back(
         self, member_id: MemberId, session_id: SessionId, offsets: list[int], now_ms: int
@@ -207,6 +220,7 @@ class Window:
             self.committable, self._capture = self._capture, None
         for step, future in done:
             self._settle(step, future)
+        self._forget_settled()
         if self._steps or self.commit_wanted:
             self._around.dirty(self)
 
@@ -227,13 +241,24 @@ class Window:
             case MembersReady(members=members):
                 self._around.members_ready(self.key.group, [str(member) for member in members])
             case ReadOn(position=position, offsets_max=offsets_max):
-                self._around.reader.read_on(self.partition, position, offsets_max, self.on_read)
+                self._around.reader.read_on(
+                    self.partition, position, offsets_max, self.on_read, isolation=self._isolation
+                )
             case WriteDeadLetters():
                 self._around.spawn(self._write_dead_letters(effect))
             case Noticed():
                 self._around.noticed(self.key, effect)
             case _:
                 assert_never(effect)
+
+    def _forget_settled(self) -> None:
+        """Batches below the cursor need no room in the cache any more."""
+        core = self._dispatcher
+        if core is not None and core.cursor != self._forgotten_below:
+            self._forgotten_below = core.cursor
+            self._around.reader.forget_below(
+                self.partition, core.cursor, self.on_read, isolation=self._isolation
+            )
 
     @property
     def busy(self) -> bool:
@@ -271,7 +296,8 @@ class Window:
         elif read.error == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._out_of_range(read, core, now_ms)
         else:
-            log.warning("read_failed", window=repr(self), error=read.error)
+            # The reader has tried long enough: claim and try again from the start, with back-off.
+            self.fail(WindowUnavailable(f"reading failed with Kafka error {read.error}"))
 
     def _out_of_range(self, read: ReadResult, core: Dispatcher, now_ms: int) -> None:
         if read.log_start > core.read_position:
@@ -397,7 +423,7 @@ class Window:
 
     def _drop_core(self, why: str) -> None:
         self._dispatcher = None
-        self._around.reader.stop(self.partition, self.on_read)
+        self._around.reader.stop(self.partition, self.on_read, isolation=self._isolation)
         waiting = [*self._persisting, *self._steps]
         self._persisting, self._steps, self._capture, self._write = [], [], None, None
         self.commit_wanted, self.committable = False, None

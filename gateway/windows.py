@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from dispatcher.core.commit import encode as encode_commit
-from dispatcher.core.model import Event, SessionClosed, SessionLost, Ticked
+from dispatcher.core.model import Event, SessionClosed, SessionLost, SessionOpened, Ticked
 from dispatcher.store.base import WindowKey, Write
 from gateway.commits import Commit
 from gateway.config import Config
@@ -112,6 +112,16 @@ class Windows:
     def session_lost(self, session: ShareSession) -> None:
         now_ms = self.around.now_ms()
         self._tell(session, SessionLost(session.member_id, session.session_id, now_ms))
+
+    def session_opened(self, session: ShareSession) -> None:
+        """In the windows its broker leads, nothing else of this member can be alive."""
+        opened = SessionOpened(session.member_id, session.session_id, self.around.now_ms())
+        topics = self.topology().topics
+        for window in self.of_group(session.group):
+            topic = topics.get(window.partition.topic)
+            info = None if topic is None else topic.partitions.get(window.partition.partition)
+            if info is not None and info.leader == session.key[0]:
+                window.post(opened)
 
     def session_closed(self, session: ShareSession) -> None:
         now_ms = self.around.now_ms()

@@ -17,6 +17,7 @@ from dispatcher.core.model import (
     AckType,
     LeaseExtended,
     LeaseTaken,
+    MemberId,
     Notice,
     Noticed,
     Reason,
@@ -35,7 +36,7 @@ def acknowledge(flow: Flow, event: Acknowledge) -> None:
     accepted = 0
     refused = 0
     for first, last, types in event.batches:
-        error = _check(flow, session, first, last, types)
+        error = _check(flow, session, event.member_id, first, last, types)
         errors.append(error)
         if error is AckError.INVALID_RECORD_STATE:
             refused += 1
@@ -53,7 +54,7 @@ def acknowledge(flow: Flow, event: Acknowledge) -> None:
 
 
 def _check(
-    flow: Flow, session: Session | None, first: int, last: int, types: bytes
+    flow: Flow, session: Session | None, member_id: MemberId, first: int, last: int, types: bytes
 ) -> AckError | None:
     count = last - first + 1
     if first < 0 or count < 1:
@@ -65,20 +66,29 @@ def _check(
         return AckError.INVALID_REQUEST
     window = flow.window
     if first < window.cursor or last >= window.cursor + window.capacity:
-        return _check_outside(flow, session, first, last, types)
+        return _check_outside(flow, session, member_id, first, last, types)
     leases = window.leases
     mask = window.mask
     for offset in range(first, last + 1):
         lease = leases[offset & mask]
-        if lease is None or lease.session is not session:
+        if lease is None or (
+            lease.session is not session and not _left_behind(lease.session, member_id)
+        ):
             kind = types[0] if len(types) == 1 else types[offset - first]
             if kind != _GAP or lease is not None or not _nothing_there(flow, offset):
                 return AckError.INVALID_RECORD_STATE
     return None
 
 
+def _left_behind(session: Session, member_id: MemberId) -> bool:
+    """A lost session of the same member: what it held may be acknowledged in the next one while its
+    grace lasts. Nothing of it was delivered again, so the acknowledgement can mean no other attempt.
+    """
+    return session.lost_at_ms >= 0 and session.member.member_id == member_id
+
+
 def _check_outside(
-    flow: Flow, session: Session | None, first: int, last: int, types: bytes
+    flow: Flow, session: Session | None, member_id: MemberId, first: int, last: int, types: bytes
 ) -> AckError | None:
     """A batch that leaves the window: below the cursor only gaps are harmless, behind it nothing
     is.
@@ -97,7 +107,7 @@ def _check_outside(
         inside = types[below:]
     if last < window.cursor:
         return None
-    return _check(flow, session, window.cursor, last, inside)
+    return _check(flow, session, member_id, window.cursor, last, inside)
 
 
 def _nothing_there(flow: Flow, offset: int) -> bool:

@@ -30,7 +30,13 @@ from typing import assert_never
 from dispatcher.core.acknowledge import acknowledge
 from dispatcher.core.acquire import acquire
 from dispatcher.core.invariants import check
-from dispatcher.core.membership import expire, members_changed, session_closed, session_lost
+from dispatcher.core.membership import (
+    expire,
+    members_changed,
+    session_closed,
+    session_lost,
+    session_opened,
+)
 from dispatcher.core.model import (
     Acknowledge,
     Acquire,
@@ -44,6 +50,7 @@ from dispatcher.core.model import (
     RecordsRead,
     SessionClosed,
     SessionLost,
+    SessionOpened,
     Snapshot,
     Step,
     Ticked,
@@ -88,6 +95,8 @@ class Dispatcher:
                 session_closed(flow, event)
             case SessionLost():
                 session_lost(flow, event)
+            case SessionOpened():
+                session_opened(flow, event)
             case LogTruncated():
                 log_truncated(flow, event)
             case DeadLettered():

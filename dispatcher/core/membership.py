@@ -17,6 +17,7 @@ from dispatcher.core.model import (
     Reason,
     SessionClosed,
     SessionLost,
+    SessionOpened,
 )
 from dispatcher.core.ring import Router
 
@@ -69,6 +70,13 @@ def session_lost(flow: Flow, event: SessionLost) -> None:
     session = flow.book.sessions.get((event.member_id, event.session_id))
     if session is not None and session.lost_at_ms < 0:
         session.lost_at_ms = event.now_ms
+
+
+def session_opened(flow: Flow, event: SessionOpened) -> None:
+    for session in flow.book.sessions.values():
+        mine = session.member.member_id == event.member_id
+        if mine and session.session_id != event.session_id and session.lost_at_ms < 0:
+            session.lost_at_ms = event.now_ms
 
 
 def expire(flow: Flow, now_ms: int) -> None:

@@ -175,6 +175,16 @@ class SessionLost:
 
 
 @dataclass(frozen=True, slots=True)
+class SessionOpened:
+    """The member opened this session: every other session of it is lost (also one of before a restart, of which the
+    shell knows nothing any more)."""
+
+    member_id: MemberId
+    session_id: SessionId
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class DeadLettered:
     """The DLQ answered for these offsets. Not `durable`: they stay held and are tried again with
     back-off.
@@ -215,6 +225,7 @@ Event = (
     | Acknowledge
     | SessionClosed
     | SessionLost
+    | SessionOpened
     | DeadLettered
     | OperatorAct
     | Ticked

@@ -15,6 +15,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from dispatcher.core.hashes import key_hash32
+from dispatcher.core.stats import WindowStats
 from gateway.core.group.membership import ShareGroup
 from gateway.groups import Groups
 from gateway.metrics import Metrics
@@ -39,8 +41,7 @@ def rest_app(
         return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
     async def show_health(_: Request) -> Response:
-        state = health()
-        return JSONResponse(state, status_code=200 if state["status"] == "up" else 503)
+        return JSONResponse(health())
 
     return Starlette(
         routes=[
@@ -99,5 +100,36 @@ def _window(window: Window) -> dict[str, Any]:
     if window.dispatcher is not None:
         row["cursor"] = window.dispatcher.cursor
         row["read_position"] = window.dispatcher.read_position
-        row.update(window.dispatcher.stats().as_dict())
+        row.update(_stats(window.dispatcher.stats()))
     return row
+
+
+def _stats(stats: WindowStats) -> dict[str, Any]:
+    """Keys are shown as a hash: a key may be personal data, and this surface has no roles yet."""
+    return {
+        "unsettled": stats.unsettled,
+        "keys": stats.keys,
+        "in_flight": stats.in_flight,
+        "backing_off": stats.backing_off,
+        "dead_lettering": stats.dead_lettering,
+        "parked": [
+            {
+                "offset": record.offset,
+                "key_hash": None if record.key is None else f"{key_hash32(record.key):08x}",
+                "deliveries": record.deliveries,
+                "reason": record.reason.value,
+                "member_id": record.member_id,
+            }
+            for record in stats.parked
+        ],
+        "members": [
+            {
+                "member_id": member.member_id,
+                "ready_keys": member.ready_keys,
+                "in_flight": member.in_flight,
+                "draining_keys": member.draining_keys,
+                "draining_blocked": member.draining_blocked,
+            }
+            for member in stats.members
+        ],
+    }

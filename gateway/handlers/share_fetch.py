@@ -31,7 +31,7 @@ from gateway.share import (
     denied_topics,
     locate,
 )
-from gateway.upstream import UpstreamError
+from gateway.upstream_errors import UpstreamError
 from gateway.window import Window, WindowUnavailable
 
 
@@ -119,9 +119,8 @@ def _session(
     key = (-1 if connection.broker_id is None else connection.broker_id, group, member_id)
     epoch = body["ShareSessionEpoch"]
     if epoch == OPEN_EPOCH:
-        session, lost = sessions.open(key, connection.id, acknowledges=acknowledges)
-        if lost is not None:
-            services.windows.session_lost(lost)
+        session = sessions.open(key, connection.id, acknowledges=acknowledges)
+        services.windows.session_opened(session)
     elif epoch == CLOSE_EPOCH:
         return sessions.close(key, connection.id)
     else:
@@ -202,7 +201,7 @@ async def _acquire_once(
         window = services.windows.get(session.group, key[0], key[1])
         if window is None or records_left <= 0 or bytes_left <= 0:
             continue
-        mean_bytes = services.reader.mean_record_bytes(window.partition)
+        mean_bytes = window.mean_record_bytes
         records_max = max(1, min(records_left, bytes_left // mean_bytes))
         acquire = Acquire(session.member_id, session.session_id, records_max, now_ms)
         count, future = window.acquire(acquire)
@@ -232,7 +231,7 @@ async def _add_records(
 ) -> None:
     offsets, attempts = delivered.offsets, delivered.attempts
     try:
-        records = await services.reader.bytes_for(window.partition, offsets, records_max=batch_size)
+        records = await window.bytes_for(offsets, batch_size)
     except RecordsGone as gone:
         # Retention or compaction took them after they were read: there is nothing left to deliver or to wait for.
         lost = set(gone.offsets)
@@ -243,7 +242,7 @@ async def _add_records(
         if not kept:
             return
         offsets, attempts = [o for o, _ in kept], [a for _, a in kept]
-        records = await services.reader.bytes_for(window.partition, offsets, records_max=batch_size)
+        records = await window.bytes_for(offsets, batch_size)
     except UpstreamError:
         window.give_back(session.member_id, session.session_id, offsets, services.now_ms())
         return

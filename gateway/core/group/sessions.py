@@ -75,19 +75,17 @@ class ShareSessions:
     def __len__(self) -> int:
         return len(self._by_key)
 
-    def open(
-        self, key: SessionKey, connection: int, *, acknowledges: bool
-    ) -> tuple[ShareSession, ShareSession | None]:
-        """Epoch 0. Returns the new session and the one it replaces, which is lost."""
+    def open(self, key: SessionKey, connection: int, *, acknowledges: bool) -> ShareSession:
+        """Epoch 0. One that was open under the same key is lost."""
         if acknowledges:
             raise InvalidSessionRequest("Acknowledgements are not allowed in the initial epoch.")
-        lost = self._by_key.pop(key, None)
+        self._by_key.pop(key, None)
         if len(self._by_key) >= self.sessions_max:
             raise SessionLimitReached("The limit of share sessions has been reached.")
         self._opened += 1
         session = ShareSession(SessionId(f"{self.boot}-{self._opened}"), key, connection)
         self._by_key[key] = session
-        return session, lost
+        return session
 
     def resume(self, key: SessionKey, epoch: int, connection: int) -> ShareSession:
         """The next request of an open session (epoch > 0)."""

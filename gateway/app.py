@@ -1,0 +1,276 @@
+"""The composition root: configuration in, a running node out. Wired by hand, in reading order."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import signal
+import socket
+import time
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import structlog
+import uvicorn
+import uvloop
+from redis.asyncio import Redis
+
+from dispatcher.store.redis import RedisStore
+from gateway.admin.rest import rest_app
+from gateway.authoriser import Authoriser
+from gateway.commits import Commits
+from gateway.compiled import version_line
+from gateway.config import Config
+from gateway.core.group.sessions import ShareSessions
+from gateway.core.limits import SHARE_SESSIONS_MAX, STOP_S_MAX
+from gateway.core.wire.apis import ApiKey
+from gateway.dead_letters import DeadLetters
+from gateway.embedded.redis import EmbeddedRedis
+from gateway.groups import Groups
+from gateway.handlers.share_acknowledge import share_acknowledge
+from gateway.handlers.share_fetch import share_fetch
+from gateway.handlers.share_group_describe import share_group_describe
+from gateway.handlers.share_group_heartbeat import share_group_heartbeat
+from gateway.memberships import Memberships
+from gateway.metrics import Metrics
+from gateway.reader import Reader
+from gateway.server import ConnectionId, PortTaken, Server
+from gateway.settings import server_settings, upstream_settings
+from gateway.share import ReadySignals, ShareServices
+from gateway.upstream import Upstream
+from gateway.window import Surroundings
+from gateway.windows import Windows
+
+log = structlog.get_logger("keyway.app")
+
+
+class StartError(Exception):
+    """The node cannot start; one line that says what to do about it."""
+
+
+def run(config: Config) -> None:
+    """Serves until SIGTERM or SIGINT. Raises StartError, ConfigError."""
+    try:
+        with _redis_url(config) as redis_url:
+            uvloop.run(_Node(config, redis_url).serve())
+    except PortTaken as error:
+        raise StartError(str(error)) from error
+    except ExceptionGroup as group:
+        taken, _ = group.split((PortTaken, StartError))
+        if taken is None:
+            raise
+        raise StartError(str(_first(taken))) from group
+
+
+def _first(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+@contextmanager
+def _redis_url(config: Config) -> Iterator[str]:
+    """The configured Redis, or an embedded one for as long as the node runs."""
+    if config.state.redis_url is not None:
+        yield config.state.redis_url.get_secret_value()
+        return
+    with EmbeddedRedis(config.state.directory) as embedded:
+        yield embedded.url
+
+
+def now_ms() -> int:
+    """The node's clock. Wall time: deadlines of leases must mean the same after a restart."""
+    return time.time_ns() // 1_000_000
+
+
+class _Node:
+    def __init__(self, config: Config, redis_url: str) -> None:
+        self.config = config
+        settings = upstream_settings(config)
+        self.upstream = Upstream(settings)
+        self.store = RedisStore(redis_url)
+        self.redis = Redis.from_url(redis_url, socket_timeout=5, socket_connect_timeout=5)
+        self.memberships = Memberships(self.redis)
+        self.reader = Reader(self.upstream)
+        self.commits = Commits(self.upstream)
+        self.metrics = Metrics()
+        self.ready = ReadySignals()
+        self.authoriser = Authoriser(now_ms)
+        self.tasks = asyncio.TaskGroup()
+        self.dead_letters = DeadLetters(self.upstream, self.reader)
+        self.groups = Groups(
+            config=config,
+            sessions=ShareSessions(secrets.token_hex(4), SHARE_SESSIONS_MAX),
+            on_moved=lambda moved: self.windows.membership_moved(moved),
+            on_session_lost=lambda session: self.windows.session_lost(session),
+            on_changed=self.memberships.changed,
+        )
+        self.windows = Windows(
+            config=config,
+            topology=lambda: self.upstream.topology,
+            groups=self.groups,
+            tasks=self.tasks,
+            around=Surroundings(
+                store=self.store,
+                reader=self.reader,
+                commits=self.commits,
+                upstream=self.upstream,
+                dead_letters=self.dead_letters,
+                owner=f"{socket.gethostname()}:{os.getpid()}",
+                now_ms=now_ms,
+                dirty=lambda window: self.windows.dirty(window),
+                members_ready=self.ready.wake,
+                noticed=self.metrics.noticed,
+                spawn=self._spawn,
+            ),
+        )
+        self.server_settings = server_settings(config, settings)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        self.tasks.create_task(work)
+
+    async def serve(self) -> None:
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        log.info(
+            "starting", version=version_line(), upstream=self.config.upstream.bootstrap_servers
+        )
+        async with self.upstream, self.tasks:
+            started = self.tasks.create_task(self.upstream.start())
+            stopped = self.tasks.create_task(stop.wait())
+            await asyncio.wait((started, stopped), return_when=asyncio.FIRST_COMPLETED)
+            if started.done():
+                await self._serve_until(stop)
+            started.cancel()
+            stopped.cancel()
+        await self.store.close()
+        await self.redis.aclose()
+        log.info("stopped")
+
+    async def _serve_until(self, stop: asyncio.Event) -> None:
+        server = self._server()
+        self.upstream.on_topology(server.on_topology)
+        self.upstream.on_topology(self.windows.topology_changed)
+        await self.commits.probe_metadata_limit()
+        background = [
+            self.tasks.create_task(work)
+            for work in (
+                self.upstream.run(),
+                self.reader.run(),
+                self.windows.watch_forever(),
+                self.windows.commit_forever(),
+                self.memberships.write_forever(),
+            )
+        ]
+        persisting = self.tasks.create_task(self.windows.persist_forever())
+        topics = self.groups.restore(await self.memberships.load(), now_ms())
+        admin = self._admin(server)
+        async with server.running():
+            if topics:
+                self.windows.topology_changed(await self.upstream.refresh(topics))
+            background.append(self.tasks.create_task(_serve_admin(admin)))
+            log.info("ready", groups=len(self.groups.all()))
+            await stop.wait()
+            log.info("stopping")
+        persisting.cancel()
+        try:
+            async with asyncio.timeout(STOP_S_MAX):
+                await self.windows.stop()
+                await self.dead_letters.close()
+        except TimeoutError:
+            log.warning("stopped_without_commit", seconds=STOP_S_MAX)
+        admin.should_exit = True
+        for task in background:
+            task.cancel()
+
+    def _server(self) -> Server:
+        services = ShareServices(
+            config=self.config,
+            topology=lambda: self.upstream.topology,
+            advertised=lambda: dict(server.addresses),
+            refresh=self.upstream.refresh,
+            groups=self.groups,
+            windows=self.windows,
+            authoriser=self.authoriser,
+            ready=self.ready,
+            now_ms=now_ms,
+        )
+        handlers = {
+            int(ApiKey.SHARE_GROUP_HEARTBEAT): partial(share_group_heartbeat, services),
+            int(ApiKey.SHARE_GROUP_DESCRIBE): partial(share_group_describe, services),
+            int(ApiKey.SHARE_FETCH): partial(share_fetch, services),
+            int(ApiKey.SHARE_ACKNOWLEDGE): partial(share_acknowledge, services),
+        }
+        server = Server(
+            self.server_settings, self.upstream.topology, handlers, self._connection_lost
+        )
+        self.metrics.watch_windows(self.windows.all)
+        self.metrics.watch_server(lambda: _figures(server))
+        return server
+
+    def _connection_lost(self, connection: ConnectionId) -> None:
+        self.groups.connection_lost(connection, now_ms())
+        self.authoriser.connection_lost(connection)
+
+    def _admin(self, server: Server) -> uvicorn.Server:
+        section = self.config.admin
+        app = rest_app(self.groups, self.windows, self.metrics, partial(self._health, server))
+        admin = uvicorn.Server(
+            uvicorn.Config(
+                app,
+                host=section.host,
+                port=section.port,
+                log_config=None,
+                access_log=False,
+                lifespan="off",
+            )
+        )
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((section.host, section.port))
+            except OSError as error:
+                raise StartError(
+                    f"admin port {section.host}:{section.port}: {error.strerror}; set admin.port"
+                ) from error
+        return admin
+
+    def _health(self, server: Server) -> dict[str, Any]:
+        waiting = sum(window.dispatcher is None for window in self.windows.all())
+        return {
+            "status": "up" if waiting == 0 else "degraded",
+            "cluster_id": self.upstream.topology.cluster_id,
+            "brokers": len(self.upstream.topology.brokers),
+            "windows": len(self.windows.all()),
+            "windows_waiting": waiting,
+            "connections": len(server.connections),
+            "version": version_line(),
+        }
+
+
+async def _serve_admin(admin: uvicorn.Server) -> None:
+    # Not `serve()`: that installs signal handlers of its own.
+    if not admin.config.loaded:
+        admin.config.load()
+    admin.lifespan = admin.config.lifespan_class(admin.config)
+    await admin.startup()
+    if not admin.should_exit:
+        await admin.main_loop()
+    await admin.shutdown()
+
+
+def _figures(server: Server) -> dict[str, float]:
+    counters = server.counters
+    return {
+        "connections": len(server.connections),
+        "connections_opened": counters.connections_opened,
+        "connections_failed": counters.connections_failed,
+        "bytes_from_clients": counters.bytes_from_clients,
+        "bytes_to_clients": counters.bytes_to_clients,
+        "requests": sum(counters.frames.values()),
+    }

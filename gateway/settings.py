@@ -1,0 +1,56 @@
+"""keyway.yaml's sections as the settings of the parts: one place knows both."""
+
+from __future__ import annotations
+
+from gateway.config import Config, ConfigError
+from gateway.core.rewrite import Address as ShownAddress
+from gateway.server import ServerSettings
+from gateway.upstream_settings import SaslSettings, TlsSettings, UpstreamSettings
+
+
+def upstream_settings(config: Config) -> UpstreamSettings:
+    """Raises ConfigError for a bootstrap server that is not host:port."""
+    section = config.upstream
+    settings = UpstreamSettings(
+        bootstrap_servers=section.bootstrap_servers,
+        sasl=None
+        if section.sasl is None
+        else SaslSettings(
+            mechanism=section.sasl.mechanism,
+            username=section.sasl.username,
+            password=section.sasl.password.get_secret_value(),
+        ),
+        tls=None
+        if section.tls is None
+        else TlsSettings(
+            ca_file=section.tls.ca_file,
+            cert_file=section.tls.cert_file,
+            key_file=section.tls.key_file,
+            verify_hostname=section.tls.verify_hostname,
+        ),
+        request_timeout_ms=section.request_timeout_ms,
+    )
+    try:
+        if not settings.bootstrap():
+            raise ConfigError("upstream.bootstrap_servers: empty")
+    except ValueError as error:
+        raise ConfigError(f"upstream.bootstrap_servers: {error}") from error
+    return settings
+
+
+def server_settings(config: Config, upstream: UpstreamSettings) -> ServerSettings:
+    """Raises ConfigError for TLS files that cannot be read."""
+    listen = config.listen
+    try:
+        upstream_ssl = None if upstream.tls is None else upstream.tls.context()
+    except OSError as error:
+        raise ConfigError(f"upstream.tls: {error}") from error
+    return ServerSettings(
+        bootstrap_servers=tuple(ShownAddress(a.host, a.port) for a in upstream.bootstrap()),
+        host=listen.host,
+        advertised_host=listen.advertised_host,
+        bootstrap_port=listen.bootstrap_port,
+        port_base=listen.port_base,
+        frame_bytes_max=listen.frame_bytes_max,
+        upstream_ssl=upstream_ssl,
+    )
