@@ -1,4 +1,5 @@
-"""The tests' own Java programs: compiled once per run, run with the class path of the Kafka jars."""
+"""The tests' own Java programs: compiled once per run, run with the class path of the Kafka jars.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +56,9 @@ class JavaPrograms:
 def compile_programs(libs: Path, classes: Path) -> JavaPrograms:
     """Compiles every program under java/. Raises AssertionError with javac's own words."""
     javac = shutil.which("javac")
-    assert javac is not None, "javac not found: install a JDK >= 17 (Debian: openjdk-17-jdk-headless)"
+    assert javac is not None, (
+        "javac not found: install a JDK >= 17 (Debian: openjdk-17-jdk-headless)"
+    )
     classes.mkdir(parents=True, exist_ok=True)
     sources = [str(path) for path in sorted(SOURCES.glob("*.java"))]
     finished = subprocess.run(

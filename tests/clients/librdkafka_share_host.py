@@ -1,6 +1,7 @@
 """Hosts confluent-kafka ShareConsumers for a test: `python -m tests.clients.librdkafka_share_host`.
 
-The protocol is in share_lines.py. Each member lives on its own thread, since a ShareConsumer belongs to one thread.
+The protocol is in share_lines.py. Each member lives on its own thread, since a ShareConsumer
+belongs to one thread.
 """
 
 from __future__ import annotations

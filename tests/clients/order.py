@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 from tests.clients.share_lines import Delivery, TopicPartitionOffset
 
@@ -10,7 +11,9 @@ KeyPlace = tuple[str, int, bytes]
 
 
 def by_key(deliveries: Iterable[Delivery]) -> dict[KeyPlace, list[Delivery]]:
-    """Deliveries per (topic, partition, key) in order of time. Null keys have no order and are left out."""
+    """Deliveries per (topic, partition, key) in order of time. Null keys have no order and are left
+    out.
+    """
     found: dict[KeyPlace, list[Delivery]] = {}
     for delivery in sorted(deliveries, key=lambda it: it.at_ns):
         if delivery.key is not None:
@@ -20,7 +23,9 @@ def by_key(deliveries: Iterable[Delivery]) -> dict[KeyPlace, list[Delivery]]:
 
 
 def assert_first_deliveries_in_order(deliveries: Iterable[Delivery]) -> None:
-    """Per key, offsets appear for the first time in ascending order (redeliveries may repeat earlier ones)."""
+    """Per key, offsets appear for the first time in ascending order (redeliveries may repeat
+    earlier ones).
+    """
     for place, sequence in by_key(deliveries).items():
         highest = -1
         seen: set[int] = set()
@@ -35,9 +40,11 @@ def assert_first_deliveries_in_order(deliveries: Iterable[Delivery]) -> None:
 
 
 def assert_never_backwards(deliveries: Iterable[Delivery]) -> None:
-    """Per key, no delivery of a lower offset after a higher one: a record comes only when those before it are done."""
+    """Per key, no delivery of a lower offset after a higher one: a record comes only when those
+    before it are done.
+    """
     for place, sequence in by_key(deliveries).items():
-        for before, after in zip(sequence, sequence[1:], strict=False):
+        for before, after in pairwise(sequence):
             assert after.offset >= before.offset, (
                 f"{place}: {after.offset} after {before.offset}: {_trail(sequence)}"
             )
@@ -46,7 +53,9 @@ def assert_never_backwards(deliveries: Iterable[Delivery]) -> None:
 def assert_one_of_a_key(batch: Sequence[Delivery]) -> None:
     """No two records of one key in one poll: at most one record of a key is in flight."""
     keys = [(it.topic, it.partition, it.key) for it in batch if it.key is not None]
-    twice = sorted({key for key in keys if keys.count(key) > 1}) if len(set(keys)) < len(keys) else []
+    twice = (
+        sorted({key for key in keys if keys.count(key) > 1}) if len(set(keys)) < len(keys) else []
+    )
     assert not twice, f"keys more than once in flight: {twice[:5]}"
 
 

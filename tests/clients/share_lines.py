@@ -1,19 +1,20 @@
-"""The line protocol between a test and a process that hosts stock share consumers (librdkafka or Java).
+"""The line protocol between a test and a process that hosts stock share consumers.
 
 Tab-separated fields, one command or report a line, the member's name first. Commands:
 
-    NAME open GROUP TOPIC[,TOPIC] PROPERTY=VALUE...   the client's own configuration, bootstrap.servers included
-    NAME poll TIMEOUT_MS                              one poll() call
-    NAME ack TYPE TOPIC PARTITION OFFSET[,OFFSET]     acknowledge(), ACCEPT | RELEASE | REJECT | RENEW
-    NAME commit TIMEOUT_MS                            commitSync()
-    NAME consume TOTAL_MS                             poll and accept until `stop`, at most this long, then commitSync()
-    NAME stop                                         ends a running consume
-    NAME close                                        close(): acknowledge, leave
+    NAME open GROUP TOPIC[,TOPIC] PROPERTY=VALUE...  the client's own configuration
+    NAME poll TIMEOUT_MS                             one poll() call
+    NAME ack TYPE TOPIC PARTITION OFFSET[,OFFSET]    ACCEPT, RELEASE, REJECT or RENEW
+    NAME commit TIMEOUT_MS                           commitSync()
+    NAME consume TOTAL_MS                            poll and accept until `stop` or this long
+    NAME stop                                        ends a running consume
+    NAME close                                       close(): acknowledge, leave
 
-Reports: `record`, `acked` (from the client's acknowledgement callback), `committed`, `note` (an error event that does not
-end the command), and at the end of every command `done` or `failed TEXT`. Bytes are hex, `-` is null. The first number
-of a report is the monotonic clock in ns: one clock for every process of one machine, Java's System.nanoTime() included,
-so that reports of different processes can be ordered.
+Reports: `record`, `acked` (from the client's acknowledgement callback), `committed`, `note` (an
+error event that does not end the command), and at the end of every command `done` or `failed TEXT`.
+Bytes are hex, `-` is null. The first number of a report is the monotonic clock in ns: one clock for
+every process of one machine, Java's System.nanoTime() included, so that reports of different
+processes can be ordered.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ TopicPartitionOffset = tuple[str, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """One record as a member's application saw it. `at_ns`: monotonic clock when poll() returned it."""
+    """One record as a member's application saw it. `at_ns`: monotonic clock when poll() returned
+    it.
+    """
 
     member: str
     at_ns: int
@@ -45,7 +48,9 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Acked:
-    """The cluster's answer to the acknowledgement of one record. `error` is None or the client's error text."""
+    """The cluster's answer to the acknowledgement of one record. `error` is None or the client's
+    error text.
+    """
 
     member: str
     at_ns: int

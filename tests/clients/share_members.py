@@ -1,4 +1,6 @@
-"""Stock share consumers as a test drives them: a host process per client library, members inside it."""
+"""Stock share consumers as a test drives them: a host process per client library, members inside
+it.
+"""
 
 from __future__ import annotations
 
@@ -151,6 +153,8 @@ class ShareMember:
                 self._ends.put(None)
             case "failed":
                 self._ends.put(fields[2])
+            case unknown:
+                self._ends.put(f"a report nobody knows: {unknown}")
 
     def command(self, *fields: object, seconds_max: float = ANSWER_SECONDS_MAX) -> None:
         """Sends one command and waits for its end. Raises MemberFailed."""
@@ -192,15 +196,17 @@ class ShareMember:
         return self.deliveries[seen:]
 
     def acknowledge(self, verdict: str, deliveries: Iterable[Delivery]) -> None:
-        """acknowledge() of each; sent with the next poll or commit. `verdict`: ACCEPT, RELEASE, REJECT, RENEW."""
+        """acknowledge() of each; sent with the next poll or commit."""
         by_partition: dict[tuple[str, int], list[int]] = {}
         for delivery in deliveries:
-            by_partition.setdefault((delivery.topic, delivery.partition), []).append(delivery.offset)
+            by_partition.setdefault((delivery.topic, delivery.partition), []).append(
+                delivery.offset
+            )
         for (topic, partition), offsets in by_partition.items():
             self.command("ack", verdict, topic, partition, ",".join(map(str, offsets)))
 
     def commit(self, timeout_s: float = 15.0) -> list[str]:
-        """commitSync(): the errors per partition, "OK" where taken, and for Java those of the callback."""
+        """commitSync(): the error of each partition, "OK" where taken."""
         seen = len(self.committed)
         self.command("commit", int(timeout_s * 1000))
         return [error for _, _, error in self.committed[seen:]]
@@ -241,7 +247,9 @@ def consume_all(
     *,
     within_s: float = 60.0,
 ) -> None:
-    """All members consume at once until every wanted record has been acknowledged, or fails at the deadline."""
+    """All members consume at once until every wanted record has been acknowledged, or fails at the
+    deadline.
+    """
     for member in members:
         member.begin_consume(within_s + ANSWER_SECONDS_MAX)
     deadline = time.monotonic() + within_s

@@ -1,7 +1,8 @@
 """Raw connections to a Kafka port, for what no stock client would send.
 
-WireClient speaks any API in any version through the project's codec (which the conformance tests check against Kafka's
-own serializer). ShareSession is a share group member by hand: it decides its epochs itself.
+WireClient speaks any API in any version through the project's codec (which the conformance tests
+check against Kafka's own serializer). ShareSession is a share group member by hand: it decides its
+epochs itself.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ CLIENT_ID = "wire-client"
 
 
 class WireClient:
-    """One TCP connection. Raises ConnectionError when the peer closes in the middle of an answer."""
+    """One TCP connection. Raises ConnectionError when the peer closes in the middle of an answer.
+    """
 
     def __init__(self, address: str, *, timeout_s: float = ANSWER_SECONDS_MAX) -> None:
         host, _, port = address.rpartition(":")
@@ -61,7 +63,8 @@ class WireClient:
         return self._exactly(int.from_bytes(self._exactly(4), "big"))
 
     def closed_within(self, seconds: float) -> bool:
-        """True if the peer closes (or resets) the connection within that time without sending more."""
+        """True if the peer closes (or resets) the connection within that time without sending more.
+        """
         self._line.settimeout(seconds)
         try:
             return self._line.recv(65_536) == b""
@@ -104,7 +107,9 @@ def fresh_member_id() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """One partition of a ShareFetch answer. `records`: what was sent; `acquired`: (offset, delivery count) of each."""
+    """One partition of a ShareFetch answer. `records`: what was sent; `acquired`: (offset, delivery
+    count) of each.
+    """
 
     error: int
     acknowledge_error: int
@@ -140,7 +145,9 @@ class ShareSession:
     def __post_init__(self) -> None:
         with WireClient(self.bootstrap) as first:
             found = first.call(ApiKey.METADATA, 12, {"Topics": [{"Name": self.topic}]})
-            brokers = {node["NodeId"]: f"{node['Host']}:{node['Port']}" for node in found["Brokers"]}
+            brokers = {
+                node["NodeId"]: f"{node['Host']}:{node['Port']}" for node in found["Brokers"]
+            }
             topic = found["Topics"][0]
             assert topic["ErrorCode"] == 0, topic
             self.topic_id = topic["TopicId"]
@@ -197,7 +204,9 @@ class ShareSession:
         max_wait_ms: int = 500,
         topic_id: bytes | None = None,
     ) -> Message:
-        """One ShareFetch; the answer as it is. `epoch` None: the session's next one, which then advances."""
+        """One ShareFetch; the answer as it is. `epoch` None: the session's next one, which then
+        advances.
+        """
         sent = self.epoch if epoch is None else epoch
         listed = partitions if partitions is not None else (self.partitions if sent == 0 else [])
         body: Message = {
@@ -224,7 +233,8 @@ class ShareSession:
         max_records: int = 500,
         max_wait_ms: int = 500,
     ) -> dict[int, Fetched]:
-        """One ShareFetch at the next epoch; every answered partition. Fails on a top-level error."""
+        """One ShareFetch at the next epoch; every answered partition. Fails on a top-level error.
+        """
         answer = self.fetch_message(acks=acks, max_records=max_records, max_wait_ms=max_wait_ms)
         assert answer["ErrorCode"] == 0, answer
         return fetched_partitions(answer)
@@ -243,7 +253,8 @@ class ShareSession:
     def acknowledge(
         self, acks: dict[int, list[AckBatch]], *, epoch: int | None = None
     ) -> dict[int, int]:
-        """One ShareAcknowledge; the error code per partition, or {-1: code} for a top-level error."""
+        """One ShareAcknowledge; the error code per partition, or {-1: code} for a top-level error.
+        """
         sent = self.epoch if epoch is None else epoch
         body: Message = {
             "GroupId": self.group,

@@ -1,7 +1,8 @@
-"""Fixtures of the integration tests: one gateway in front of the session's Kafka, and stock clients.
+"""Fixtures of the integration tests: one gateway in front of the session's Kafka, stock clients.
 
-KEYWAY_TESTS_DIRECT=1 hands out the broker instead of the gateway: what a stock client sees there is what it must see
-through the gateway, except for key order (Kafka's own share groups have none) and everything that needs `gateway`.
+KEYWAY_TESTS_DIRECT=1 hands out the broker instead of the gateway: what a stock client sees there is
+what it must see through the gateway, except for key order (Kafka's own share groups have none) and
+everything that needs `gateway`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,11 @@ from tests.kafka import create_topic, set_group_config
 
 DIRECT = os.environ.get("KEYWAY_TESTS_DIRECT") == "1"
 DEAD_LETTERS = "tests-dead-letters"
-QUICK_RETRY: Settings = {"auto_offset_reset": "earliest", "backoff_base_ms": 100, "backoff_max_ms": 400}
+QUICK_RETRY: Settings = {
+    "auto_offset_reset": "earliest",
+    "backoff_base_ms": 100,
+    "backoff_max_ms": 400,
+}
 
 # The first match wins. Tests choose a policy by the prefix of their group's name.
 GROUPS: list[Settings] = [
@@ -77,10 +82,10 @@ def front(request: pytest.FixtureRequest, kafka: KafkaCluster) -> str:
 
 
 @pytest.fixture
-def share_group(
-    kafka: KafkaCluster, fresh_name: Callable[[str], str]
-) -> Callable[[str], str]:
-    """Names of share groups that start at the earliest offset; the prefix chooses a policy of GROUPS."""
+def share_group(kafka: KafkaCluster, fresh_name: Callable[[str], str]) -> Callable[[str], str]:
+    """Names of share groups that start at the earliest offset; the prefix chooses a policy of
+    GROUPS.
+    """
 
     def name(prefix: str = "group") -> str:
         group = fresh_name(prefix)

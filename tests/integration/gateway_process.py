@@ -45,7 +45,9 @@ class GatewayProcess:
         self.state_directory = directory / "state"
         self.config = directory / "keyway.yaml"
         where: Settings = (
-            {"directory": str(self.state_directory)} if redis_url is None else {"redis_url": redis_url}
+            {"directory": str(self.state_directory)}
+            if redis_url is None
+            else {"redis_url": redis_url}
         )
         settings: Settings = {
             "upstream": {"bootstrap_servers": upstream},
@@ -76,7 +78,9 @@ class GatewayProcess:
         return f"127.0.0.1:{self.port_base + broker_id}"
 
     def start(self) -> Self:
-        """Starts it and waits until the bootstrap port answers ApiVersions. Raises AssertionError with its log."""
+        """Starts it and waits until the bootstrap port answers ApiVersions. Raises AssertionError
+        with its log.
+        """
         assert not self.running, "runs already"
         command = [sys.executable, "-m", "gateway.cli", "serve", "--config", str(self.config)]
         self.child = start_child(command, log=self.log, cwd=REPOSITORY, env=dict(os.environ))

@@ -1,4 +1,6 @@
-"""Key-Shared groups with stock share consumers: every key in order, whatever the number and kind of members."""
+"""Key-Shared groups with stock share consumers: every key in order, whatever the number and kind of
+members.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +20,7 @@ from tests.clients.order import (
 )
 from tests.clients.share_lines import Delivery, TopicPartitionOffset
 from tests.clients.share_members import ShareHost, ShareMember, consume_all, deliveries_of
+from tests.integration.committed import wait_for_committed
 from tests.integration.gateway_process import GatewayProcess
 from tests.kafka import Sent, produce, read_partition
 
@@ -48,7 +51,9 @@ def close_all(members: Iterable[ShareMember]) -> None:
 
 
 def consume_until_all_joined(front: str, topic: str, members: list[ShareMember]) -> int:
-    """Starts all members and produces records of many keys until each member has had one; how many were produced."""
+    """Starts all members and produces records of many keys until each member has had one; how many
+    were produced.
+    """
     for member in members:
         member.begin_consume()
     deadline = time.monotonic() + 30
@@ -64,7 +69,9 @@ def consume_until_all_joined(front: str, topic: str, members: list[ShareMember])
 def test_affinity_and_order(
     front: str, topic: Topic, share_group: Group, request: pytest.FixtureRequest, kinds: list[str]
 ) -> None:
-    """Scenario 1, and one group of clients of different kinds: every key at one member, in offset order."""
+    """Scenario 1, and one group of clients of different kinds: every key at one member, in offset
+    order.
+    """
     name = topic(partitions=1)
     group = share_group()
     hosts = [request.getfixturevalue(f"{kind}_host") for kind in kinds]
@@ -157,7 +164,9 @@ def test_one_member_reads_two_topics(
 def test_members_come_and_go_without_disorder(
     front: str, kafka: KafkaCluster, topic: Topic, share_group: Group, share_host: ShareHost
 ) -> None:
-    """Joins and clean leaves in the middle of traffic (scenario 4's heart): nothing lost, nothing backwards."""
+    """Joins and clean leaves in the middle of traffic (scenario 4's heart): nothing lost, nothing
+    backwards.
+    """
     name = topic(partitions=2)
     group = share_group()
     members = [share_host.member(front, group, [name]) for _ in range(2)]
@@ -192,7 +201,8 @@ def test_members_come_and_go_without_disorder(
 def test_null_keys_are_not_ordered_and_not_lost(
     front: str, topic: Topic, share_group: Group, share_host: ShareHost
 ) -> None:
-    """A null key is no key: many such records may be in flight at once, and an empty key is a key."""
+    """A null key is no key: many such records may be in flight at once, and an empty key is a key.
+    """
     name = topic(partitions=1)
     produce(front, name, [(None, b"%d" % at) for at in range(100)])
     produce(front, name, [(b"", b"empty-%d" % at) for at in range(3)])
@@ -246,33 +256,11 @@ def test_key_filters_route_and_skip(
     close_all([europe, america])
 
 
-def wait_for_committed(
-    kafka: KafkaCluster, group: str, topic: str, partition: int, offset: int
-) -> None:
-    """Waits until the group's committed offset, as any Kafka tool sees it, is `offset`."""
-    from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
-    from confluent_kafka.admin import AdminClient
-
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    asked = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, partition)])
-    seen = -1
-
-    def reached() -> bool:
-        nonlocal seen
-        answer = admin.list_consumer_group_offsets([asked])[group].result(10)
-        seen = answer.topic_partitions[0].offset
-        return bool(seen == offset)
-
-    try:
-        wait_until(reached, what=f"committed offset {offset}", deadline_s=20)
-    except TimeoutError as error:
-        raise AssertionError(f"{error}; it is {seen}") from None
-
-
 def test_hot_key_does_not_stop_the_others(
     front: str, topic: Topic, share_group: Group, librdkafka_host: ShareHost
 ) -> None:
-    """Scenario 10 in small: 3,000 records of one key ahead of 300 others, their first record held."""
+    """Scenario 10 in small: 3,000 records of one key ahead of 300 others, their first record held.
+    """
     name = topic(partitions=1)
     produce(front, name, [(b"hot", b"%d" % at) for at in range(3_000)])
     produce(front, name, [(b"cold-%d" % at, b"x") for at in range(300)])
@@ -295,7 +283,9 @@ def test_hot_key_does_not_stop_the_others(
 def test_slow_member_delays_only_its_own_keys(
     front: str, kafka: KafkaCluster, topic: Topic, share_group: Group, share_host: ShareHost
 ) -> None:
-    """Scenarios 8 and 9: a member that holds records and polls no more does not stop the other's keys."""
+    """Scenarios 8 and 9: a member that holds records and polls no more does not stop the other's
+    keys.
+    """
     name = topic(partitions=1)
     group = share_group("cap")
     slow = share_host.member(front, group, [name], explicit=True)
@@ -305,7 +295,8 @@ def test_slow_member_delays_only_its_own_keys(
     quick = share_host.member(front, group, [name])
     produce(front, name, keyed(200, 10, seed=2))
     quick.begin_consume()
-    # The ring gives the newcomer its share; at least a fifth of the keys is far below any real split.
+    # The ring gives the newcomer its share; at least a fifth of the keys is far below any real
+    # split.
     wait_until(
         lambda: len({delivery.key for delivery in quick.deliveries}) >= 40,
         what="the quick member's keys",
@@ -332,7 +323,9 @@ def test_nothing_is_read_without_consumers(
     share_group: Group,
     librdkafka_host: ShareHost,
 ) -> None:
-    """After the last member left, megabytes that arrive upstream are not fetched; a new member then gets them."""
+    """After the last member left, megabytes that arrive upstream are not fetched; a new member then
+    gets them.
+    """
     name = topic(partitions=1)
     group = share_group()
     member = librdkafka_host.member(gateway.bootstrap, group, [name])

@@ -1,0 +1,359 @@
+"""Members that die, leave, refuse or stall: redelivery in key order, poison policies, fenced
+acknowledgements.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+import pytest
+from confluent_kafka import Message
+
+from gateway.embedded.kafka import KafkaCluster
+from gateway.embedded.process import wait_until
+from tests.clients.order import assert_first_deliveries_in_order, assert_never_backwards
+from tests.clients.share_lines import Delivery
+from tests.clients.share_members import ShareHost, ShareMember, consume_all, deliveries_of
+from tests.integration.committed import wait_for_committed
+from tests.integration.conftest import DEAD_LETTERS
+from tests.integration.gateway_process import GatewayProcess
+from tests.integration.topic_contents import headers_of, read_messages
+from tests.kafka import produce, read_partition
+
+pytestmark = pytest.mark.integration
+
+Topic = Callable[..., str]
+Group = Callable[..., str]
+# A member whose connection is gone keeps its leases for 6 watchdog ticks (3 s); the rest is room
+# for a busy machine.
+EVICTION_S_MAX = 20.0
+
+
+def rounds_of(front: str, topic: str, keys: int, each: int) -> int:
+    """`each` rounds over the keys, so that offset = round * keys + key; returns the number of
+    records.
+    """
+    produce(
+        front, topic, [(b"key-%d" % key, b"%d" % at) for at in range(each) for key in range(keys)]
+    )
+    return keys * each
+
+
+def accept_rest(member: ShareMember, count: int) -> list[Delivery]:
+    """Polls and accepts until `count` records were accepted."""
+    got: list[Delivery] = []
+    while len(got) < count:
+        batch = member.poll_some()
+        assert batch, f"stuck after {len(got)} of {count}"
+        member.settle("ACCEPT", batch)
+        got += batch
+    return got
+
+
+def offsets(deliveries: Iterable[Delivery]) -> list[int]:
+    return [delivery.offset for delivery in deliveries]
+
+
+@pytest.mark.parametrize(("victim", "heir"), [("librdkafka", "java"), ("java", "librdkafka")])
+def test_killed_member_loses_nothing(
+    front: str,
+    topic: Topic,
+    share_group: Group,
+    new_host: Callable[[str], ShareHost],
+    request: pytest.FixtureRequest,
+    victim: str,
+    heir: str,
+) -> None:
+    """Scenario 14: SIGKILL with 100 keys in hand; another member gets them, in key order, delivery
+    count + 1.
+    """
+    name, group = topic(partitions=1), share_group()
+    total = rounds_of(front, name, 100, 5)
+    host = new_host(victim)
+    dying = host.member(front, group, [name], explicit=True)
+    held = dying.poll_some()
+    assert held
+    host.kill()
+    survivor_host: ShareHost = request.getfixturevalue(f"{heir}_host")
+    survivor = survivor_host.member(front, group, [name])
+    started = time.monotonic()
+    consume_all([survivor], {(name, 0, at) for at in range(total)})
+    assert time.monotonic() - started < EVICTION_S_MAX
+    assert_never_backwards(survivor.deliveries)
+    counts = {delivery.offset: delivery.delivery_count for delivery in survivor.deliveries}
+    assert {offset for offset, count in counts.items() if count == 2} == set(offsets(held))
+    assert set(counts.values()) <= {1, 2}
+    survivor.close()
+
+
+def test_clean_leave_gives_back_at_once(
+    front: str, topic: Topic, share_group: Group, share_host: ShareHost
+) -> None:
+    """Scenario 15: close() with unacknowledged records; they come to the other member without a
+    timeout.
+    """
+    name, group = topic(partitions=1), share_group()
+    rounds_of(front, name, 20, 2)
+    leaving = share_host.member(front, group, [name], explicit=True)
+    held = leaving.poll_some()
+    staying = share_host.member(front, group, [name])
+    staying.poll()  # joined, and waits
+    leaving.acknowledge("RELEASE", held[1:])
+    leaving.close()
+    closed_at = time.monotonic()
+    consume_all([staying], {(name, 0, at) for at in range(40)})
+    # Far below the 30 s lock and the 45 s session: nothing waited for either.
+    assert time.monotonic() - closed_at < 12
+    assert_first_deliveries_in_order(deliveries_of([leaving, staying]))
+    assert held[0].offset in offsets(staying.deliveries), "also what was never acknowledged"
+    staying.close()
+
+
+def test_release_keeps_the_order_of_its_key(
+    gateway: GatewayProcess, topic: Topic, share_group: Group, share_host: ShareHost
+) -> None:
+    """Scenario 16: x: 0..4, 0 released once with 2 s back-off: then 0,1,2,3,4; key y flows
+    meanwhile.
+    """
+    name = topic(partitions=1)
+    records = [(key, b"%d" % at) for at in range(5) for key in (b"x", b"y")]
+    produce(gateway.bootstrap, name, records)
+    member = share_host.member(gateway.bootstrap, share_group("nack"), [name], explicit=True)
+    first = member.poll_some()
+    x0 = [delivery for delivery in first if delivery.key == b"x"]
+    member.acknowledge("RELEASE", x0)
+    member.acknowledge("ACCEPT", [delivery for delivery in first if delivery.key == b"y"])
+    member.commit()
+    released_ns = time.monotonic_ns()
+    accept_rest(member, 10 - (len(first) - len(x0)))
+    xs = [delivery for delivery in member.deliveries if delivery.key == b"x"]
+    assert [delivery.value for delivery in xs] == [b"0", b"0", b"1", b"2", b"3", b"4"]
+    assert [delivery.delivery_count for delivery in xs] == [1, 2, 1, 1, 1, 1]
+    # The clock of the gateway starts when the release arrives, a little before this test's.
+    assert xs[1].at_ns - released_ns > 1_500_000_000, "the back-off of 2 s"
+    ys = [delivery for delivery in member.deliveries if delivery.key == b"y"]
+    assert [delivery.value for delivery in ys] == [b"0", b"1", b"2", b"3", b"4"]
+    assert ys[-1].at_ns < xs[1].at_ns, "y did not wait for x"
+    member.close()
+
+
+def test_release_keeps_its_order_when_the_member_leaves(
+    gateway: GatewayProcess, topic: Topic, share_group: Group, share_host: ShareHost
+) -> None:
+    """Scenario 16: the same when the member that released goes during the back-off."""
+    name, group = topic(partitions=1), share_group("nack")
+    produce(gateway.bootstrap, name, [(b"x", b"%d" % at) for at in range(5)])
+    refusing = share_host.member(gateway.bootstrap, group, [name], explicit=True)
+    refusing.settle("RELEASE", refusing.poll_some())
+    refusing.close()
+    heir = share_host.member(gateway.bootstrap, group, [name], explicit=True)
+    accept_rest(heir, 5)
+    assert offsets(heir.deliveries) == [0, 1, 2, 3, 4]
+    assert heir.deliveries[0].delivery_count == 2
+    heir.close()
+
+
+def test_reject_drops(
+    gateway: GatewayProcess,
+    kafka: KafkaCluster,
+    topic: Topic,
+    share_group: Group,
+    share_host: ShareHost,
+) -> None:
+    name, group = topic(partitions=1), share_group("drop")
+    rounds_of(gateway.bootstrap, name, 4, 3)
+    member = share_host.member(gateway.bootstrap, group, [name], explicit=True)
+    first = member.poll_some()
+    poison = [delivery for delivery in first if delivery.offset == 0]
+    member.acknowledge("REJECT", poison)
+    member.acknowledge("ACCEPT", [delivery for delivery in first if delivery.offset != 0])
+    member.commit()
+    accept_rest(member, 12 - len(first))
+    assert offsets(member.deliveries).count(0) == 1, "a rejected record never comes back"
+    assert sorted(offsets(member.deliveries)) == list(range(12)), "the rest of its key does"
+    assert_never_backwards(member.deliveries)
+    wait_for_committed(kafka, group, name, 0, 12)
+    member.close()
+
+
+def test_attempts_are_limited(
+    gateway: GatewayProcess,
+    kafka: KafkaCluster,
+    topic: Topic,
+    share_group: Group,
+    share_host: ShareHost,
+) -> None:
+    """deliveries_max 3: three deliveries, numbered 1, 2, 3; then the policy (drop) and the key goes
+    on.
+    """
+    name, group = topic(partitions=1), share_group("drop")
+    produce(gateway.bootstrap, name, [(b"k", b"poison"), (b"k", b"after")])
+    member = share_host.member(gateway.bootstrap, group, [name], explicit=True)
+    for attempt in (1, 2, 3):
+        batch = member.poll_some()
+        assert [(it.value, it.delivery_count) for it in batch] == [(b"poison", attempt)]
+        member.settle("RELEASE", batch)
+    after = member.poll_some()
+    assert [(it.value, it.delivery_count) for it in after] == [(b"after", 1)]
+    member.settle("ACCEPT", after)
+    wait_for_committed(kafka, group, name, 0, 2)
+    member.close()
+
+
+def test_reject_dead_letters(
+    gateway: GatewayProcess,
+    kafka: KafkaCluster,
+    topic: Topic,
+    share_group: Group,
+    share_host: ShareHost,
+) -> None:
+    """Scenario 19: the record stands in the DLQ with its origin when the next one of its key comes.
+    """
+    name, group = topic(partitions=1), share_group("dlq")
+    produce(gateway.bootstrap, name, [(b"k", b"poison"), (b"k", b"after"), (b"other", b"fine")])
+    member = share_host.member(gateway.bootstrap, group, [name], explicit=True)
+    first = member.poll_some()
+    member.acknowledge("REJECT", [delivery for delivery in first if delivery.value == b"poison"])
+    member.acknowledge("ACCEPT", [delivery for delivery in first if delivery.value != b"poison"])
+    member.commit()
+    rest = accept_rest(member, 3 - len(first))
+    assert rest[-1].value == b"after"
+    letters = dead_letters_of(kafka, name)
+    assert [(letter.key(), letter.value()) for letter in letters] == [(b"k", b"poison")]
+    said = [value for _, value in headers_of(letters[0])]
+    for word in (name, group, "0", "rejected"):  # topic, group, partition or offset, reason
+        assert word.encode() in said, f"{word} in {headers_of(letters[0])}"
+    wait_for_committed(kafka, group, name, 0, 3)
+    member.close()
+
+
+def dead_letters_of(kafka: KafkaCluster, topic: str) -> list[Message]:
+    """What stands in the dead letter topic now and names `topic` in a header."""
+    return [
+        letter
+        for letter in read_messages(kafka, DEAD_LETTERS)
+        if any(value == topic.encode() for _, value in headers_of(letter))
+    ]
+
+
+def test_reject_blocks_the_key_alone(
+    gateway: GatewayProcess,
+    kafka: KafkaCluster,
+    topic: Topic,
+    share_group: Group,
+    share_host: ShareHost,
+) -> None:
+    """Scenario 20: the key is held, other keys flow, the committed offset does not pass the blocked
+    record.
+    """
+    name, group = topic(partitions=1), share_group("block")
+    rounds_of(gateway.bootstrap, name, 3, 4)
+    member = share_host.member(gateway.bootstrap, group, [name], explicit=True)
+    first = member.poll_some()
+    poison = [delivery for delivery in first if delivery.offset == 1]
+    assert poison
+    member.acknowledge("REJECT", poison)
+    member.acknowledge("ACCEPT", [delivery for delivery in first if delivery.offset != 1])
+    member.commit()
+    accept_rest(member, 8 - (len(first) - 1))
+    assert member.poll_empty(2.0) == [], "key-1 is held"
+    assert [it.offset for it in member.deliveries if it.key == b"key-1"] == [1]
+    assert_never_backwards(member.deliveries)
+    wait_for_committed(kafka, group, name, 0, 1)
+    member.close()
+
+
+def test_lock_timeout_redelivers_and_refuses_the_late_acknowledgement(
+    gateway: GatewayProcess, topic: Topic, share_group: Group, share_host: ShareHost
+) -> None:
+    """Scenario 23: the lock of 1.5 s expires, others get the records, the late ack changes nothing.
+    """
+    name, group = topic(partitions=1), share_group("lock")
+    rounds_of(gateway.bootstrap, name, 20, 2)
+    stalling = share_host.member(gateway.bootstrap, group, [name], explicit=True)
+    held = stalling.poll_some()
+    assert offsets(held)
+    other = share_host.member(gateway.bootstrap, group, [name], explicit=True)
+    # The ring gives the newcomer some of 20 keys; the stalling one keeps its share, and its claim.
+    batch = other.poll_some()
+    while batch and not set(offsets(batch)) & set(offsets(held)):
+        other.settle("ACCEPT", batch)
+        batch = other.poll_some()
+    again = [delivery for delivery in batch if delivery.offset in offsets(held)]
+    assert {delivery.delivery_count for delivery in again} == {2}
+    stalling.acknowledge("ACCEPT", held)
+    assert stalling.commit() == ["INVALID_RECORD_STATE"]
+    assert not [acked for acked in stalling.acked if acked.error is None]
+    stalling.close()
+    while batch:
+        other.settle("ACCEPT", batch)
+        batch = other.poll_some(4.0)
+    assert {delivery.offset for delivery in other.deliveries} == set(range(40))
+    assert_never_backwards(other.deliveries)
+    other.close()
+
+
+def test_explicit_mode_without_acknowledgement_of_all(
+    front: str, topic: Topic, share_group: Group, share_host: ShareHost
+) -> None:
+    """The client's own rule reaches the application through the gateway: every record must be
+    acknowledged.
+    """
+    name = topic(partitions=1)
+    rounds_of(front, name, 5, 1)
+    member = share_host.member(front, share_group(), [name], explicit=True)
+    held = member.poll_some()
+    with pytest.raises(AssertionError, match=r"(?i)acknowledge|state"):
+        member.poll()
+    member.settle("ACCEPT", held)
+    member.close()
+
+
+def test_no_wake_up_is_lost(
+    front: str, topic: Topic, share_group: Group, share_host: ShareHost
+) -> None:
+    """Scenario 24: with nothing produced any more, the next record of a key comes right after the
+    acknowledgement.
+    """
+    name = topic(partitions=1)
+    rounds_of(front, name, 1, 20)
+    member = share_host.member(front, share_group(), [name], explicit=True)
+    got = accept_rest(member, 20)
+    assert offsets(got) == list(range(20))
+    # 19 turns of acknowledge and fetch; a watchdog tick of 500 ms for each would take 9.5 s.
+    assert got[-1].at_ns - got[0].at_ns < 6_000_000_000
+    member.close()
+
+
+def test_pending_records_reach_the_heir_without_new_traffic(
+    front: str, topic: Topic, share_group: Group, librdkafka_host: ShareHost
+) -> None:
+    """Scenario 7: a member leaves a backlog behind; the idle one gets all of it though nothing is
+    produced.
+    """
+    name, group = topic(partitions=1), share_group()
+    rounds_of(front, name, 200, 5)
+    leaving = librdkafka_host.member(front, group, [name], explicit=True)
+    held = leaving.poll_some()
+    assert held
+    idle = librdkafka_host.member(front, group, [name])
+    idle.begin_consume()
+    leaving.close()
+    wait_until(
+        lambda: len({it.offset for it in idle.deliveries}) == 1_000,
+        what="the whole backlog",
+        deadline_s=20,
+    )
+    idle.end_consume()
+    assert_first_deliveries_in_order(deliveries_of([leaving, idle]))
+    idle.close()
+
+
+def test_dead_letter_topic_holds_only_what_failed(
+    kafka: KafkaCluster, gateway: GatewayProcess
+) -> None:
+    """No ordinary record of the tests above ended there."""
+    assert gateway.running
+    values = {value for _, _, value in read_partition(kafka.bootstrap_servers, DEAD_LETTERS, 0)}
+    assert values <= {b"poison"}

@@ -1,0 +1,44 @@
+"""What stands in a topic upstream, with headers and timestamps: the truth that deliveries are
+compared with.
+"""
+
+from __future__ import annotations
+
+from confluent_kafka import Consumer, Message, TopicPartition
+
+from gateway.embedded.kafka import KafkaCluster
+
+ANSWER_S_MAX = 20.0
+
+
+def read_messages(kafka: KafkaCluster, topic: str, partition: int = 0) -> list[Message]:
+    """Every record of a partition up to its end now, read_committed, from the broker itself."""
+    reader = Consumer(
+        {
+            "bootstrap.servers": kafka.bootstrap_servers,
+            "group.id": "tests-topic-contents",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+        }
+    )
+    found: list[Message] = []
+    try:
+        reader.assign([TopicPartition(topic, partition, 0)])
+        while True:
+            message = reader.poll(ANSWER_S_MAX)
+            assert message is not None, f"no answer within {ANSWER_S_MAX} s"
+            error = message.error()
+            if error is None:
+                found.append(message)
+            elif error.name() == "_PARTITION_EOF":
+                return found
+            else:
+                raise AssertionError(str(error))
+    finally:
+        reader.close()
+
+
+def headers_of(message: Message) -> list[tuple[str, bytes | None]]:
+    headers = message.headers() or []
+    pairs = headers.items() if isinstance(headers, dict) else headers
+    return [(name, value.encode() if isinstance(value, str) else value) for name, value in pairs]
