@@ -7,7 +7,9 @@ file imports nothing of Keyway: setup.py runs it before anything is installed, a
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
+import platform
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
@@ -52,6 +54,15 @@ def describe() -> str:
     if len(missing) == len(modules):
         return "interpreted (no compiled modules: slower, same answers)"
     return f"partly compiled (interpreted: {', '.join(missing)})"
+
+
+def version_line() -> str:
+    """What `keyway --version` prints."""
+    try:
+        version = importlib.metadata.version("keyway")
+    except importlib.metadata.PackageNotFoundError:
+        version = "(not installed)"
+    return f"keyway {version}, {describe()}, Python {platform.python_version()}"
 
 
 if __name__ == "__main__":

@@ -41,8 +41,11 @@ _IVY = f"""<ivy-module version="2.0">
 
 
 def build_dir() -> Path:
-    """Where this checkout keeps what it downloads and generates: `build` beside the packages."""
-    return Path(__file__).resolve().parents[2] / "build"
+    """Where downloads and generated files go: `build` of a checkout, else ~/.cache/keyway."""
+    root = Path(__file__).resolve().parents[2]
+    if (root / "pyproject.toml").exists():
+        return root / "build"
+    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "keyway"
 
 
 def java() -> str:

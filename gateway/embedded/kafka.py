@@ -176,7 +176,7 @@ class KafkaCluster:
                     raise SetupError(
                         f"Kafka broker {broker.node_id} ended while starting: {broker.last_words()}"
                     )
-            return all(_brokers_seen(broker.port) >= len(up) for broker in up)
+            return all(brokers_seen(broker.port) >= len(up) for broker in up)
 
         try:
             wait_until(ready, what="Kafka ready", deadline_s=READY_S_MAX)
@@ -286,7 +286,7 @@ def _new_directory() -> Path:
     return Path(tempfile.mkdtemp(dir=parent, prefix=time.strftime("%H%M%S-")))
 
 
-def _brokers_seen(port: int) -> int:
+def brokers_seen(port: int) -> int:
     """How many brokers a broker on `port` lists in Metadata v1; 0 if it does not answer."""
     body = struct.pack(">hhih6si", 3, 1, 1, 6, b"keyway", 0)  # no topics
     try:

@@ -3,7 +3,8 @@
 Everything embedded (Kafka, the demo's gateway and consumers) is a child started here. On Linux the
 child asks the kernel to be killed when the thread that started it ends (PR_SET_PDEATHSIG), so that
 also a SIGKILLed parent leaves nothing running: start children from a thread that lives as long as
-they should. Processes are always ended by their own id.
+they should. Each has a session of its own: Ctrl-C reaches only the parent, which then ends them in
+order. Processes are always ended by their own id.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 # Below Linux's ephemeral range (32,768 and up): an outgoing connection can never sit on a port
@@ -51,12 +53,10 @@ def start_child(
     `log` (None: ours); the child inherits `pass_fds`.
     """
     leashed = [sys.executable, "-I", "-S", "-c", _LEASH, str(os.getpid()), *command]
-    if log is None:
-        return subprocess.Popen(
-            leashed, stdin=subprocess.DEVNULL, env=env, cwd=cwd, pass_fds=pass_fds
-        )
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as out:
+    if log is not None:
+        log.parent.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as files:
+        out = files.enter_context(log.open("ab")) if log is not None else None
         return subprocess.Popen(
             leashed,
             stdin=subprocess.DEVNULL,
@@ -65,6 +65,7 @@ def start_child(
             env=env,
             cwd=cwd,
             pass_fds=pass_fds,
+            start_new_session=True,
         )
 
 

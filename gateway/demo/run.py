@@ -1,0 +1,277 @@
+"""`keyway demo`: the whole thing on one machine, on real data, and then judged from outside.
+
+A real Kafka, the gateway as a child process, 336,776 real flights through it, three stock share
+consumers of which one is killed, an audit of their own logs against the topic, and Spark's Kafka
+source reading the same topic through the gateway. Everything started here is ended here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+import yaml
+from confluent_kafka import KafkaException
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from gateway import compiled
+from gateway.demo.audit import Report, audit
+from gateway.demo.consumers import CONSUMERS, Outcome, consume
+from gateway.demo.flights import create_topic, load, per_carrier, read_flights, read_topic
+from gateway.embedded.jars import KAFKA_VERSION, build_dir, java
+from gateway.embedded.kafka import KafkaCluster, brokers_seen
+from gateway.embedded.process import (
+    SetupError,
+    require_free,
+    start_child,
+    stop_child,
+    wait_until,
+)
+
+TOPIC = "flights"
+PARTITIONS = 4
+GROUP = "flight-trackers"
+GATEWAY_READY_S_MAX = 30.0
+SPARK_S_MAX = 300.0  # the first run fetches the connector
+PORT_VARIABLE = "KEYWAY_DEMO_PORT"
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """All from the gateway's bootstrap port: KEYWAY_DEMO_PORT moves them together."""
+
+    bootstrap: int = 9192
+
+    @property
+    def admin(self) -> int:
+        return self.bootstrap - 12
+
+    @property
+    def virtual_base(self) -> int:
+        return self.bootstrap + 8
+
+    @property
+    def kafka(self) -> int:
+        return self.bootstrap + 9_900
+
+    def require_all_free(self) -> None:
+        """Raises SetupError for the first one that is taken."""
+        for port, what in (
+            (self.kafka, "the demo's Kafka"),
+            (self.bootstrap, "the gateway's bootstrap port"),
+            (self.virtual_base + 1, "the gateway's virtual broker 1"),
+            (self.admin, "the gateway's REST"),
+        ):
+            require_free(port, what, f"set {PORT_VARIABLE} to another than {self.bootstrap}")
+
+
+def ports_from_environment() -> Ports:
+    """Raises SetupError if KEYWAY_DEMO_PORT is no usable number."""
+    text = os.environ.get(PORT_VARIABLE, str(Ports().bootstrap))
+    if not text.isdecimal() or not 1_100 <= int(text) <= 55_000:
+        raise SetupError(f"{PORT_VARIABLE}={text}: a port from 1100 to 55000 is expected")
+    return Ports(int(text))
+
+
+def run_demo(keep: bool, *, flights_max: int | None = None, directory: Path | None = None) -> int:
+    """The exit status: 0 if every check held, 1 if one failed, 2 if it could not run, 130 if
+    interrupted. `flights_max` takes only the first flights (tests).
+    """
+    console = Console(highlight=False)
+    where = directory or build_dir() / "demo"
+    former = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        with ExitStack() as running:
+            return _story(console, running, where, flights_max, keep=keep)
+    except (SetupError, KafkaException, TimeoutError) as error:
+        console.print(f"keyway: {error}", style="red", soft_wrap=True)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    finally:
+        signal.signal(signal.SIGTERM, former)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _story(
+    console: Console, running: ExitStack, where: Path, flights_max: int | None, *, keep: bool
+) -> int:
+    started = time.monotonic()
+    java()
+    ports = ports_from_environment()
+    ports.require_all_free()
+    shutil.rmtree(where, ignore_errors=True)
+    where.mkdir(parents=True)
+
+    with _step(console, f"Kafka {KAFKA_VERSION} on 127.0.0.1:{ports.kafka}"):
+        kafka = KafkaCluster(1, ports=(ports.kafka,)).start()
+        running.callback(kafka.stop)
+    with _step(console, f"Keyway on 127.0.0.1:{ports.bootstrap}, {compiled.describe()}"):
+        check = _start_gateway(running, ports, where)
+    through = f"127.0.0.1:{ports.bootstrap}"
+
+    with _step(console, "the data set"):
+        flights = read_flights(flights_max=flights_max)
+    with _progress(console, "loading through Keyway", len(flights)) as advance:
+        create_topic(through, TOPIC, PARTITIONS)
+        load(through, TOPIC, flights, advance)
+    with _progress(console, f"{CONSUMERS} share consumers", len(flights)) as advance:
+        outcome = consume(through, GROUP, TOPIC, len(flights), where, advance=advance, check=check)
+    report = audit(read_topic(kafka.bootstrap_servers, TOPIC), outcome.deliveries)
+    whole = report.records == len(flights)
+    console.print(_table(report, outcome))
+    if not whole:
+        console.print(f"the topic has {report.records} records, not {len(flights)}", style="red")
+    if report.first_fault:
+        console.print(f"first fault: {report.first_fault}", style="red")
+
+    with _step(console, "Spark's Kafka source, through Keyway"):
+        by_spark = _flights_by_spark(through, where)
+    expected = per_carrier(flights)
+    console.print(_carriers(by_spark, expected))
+    passed = report.passed and whole and bool(outcome.killed) and by_spark == expected
+    console.print(
+        f"{'All checks held' if passed else 'A CHECK FAILED'}, {time.monotonic() - started:.0f} s."
+        f" The consumers' logs and keyway.yaml: {where}",
+        style="green" if passed else "red",
+        soft_wrap=True,
+    )
+    if keep:
+        _stay(console, ports)
+    return 0 if passed else 1
+
+
+def _start_gateway(running: ExitStack, ports: Ports, where: Path) -> Callable[[], None]:
+    """Starts `keyway serve` and waits for it; returns a check that raises once it has ended."""
+    config = {
+        "upstream": {"bootstrap_servers": f"127.0.0.1:{ports.kafka}"},
+        "listen": {
+            "host": "127.0.0.1",
+            "bootstrap_port": ports.bootstrap,
+            "port_base": ports.virtual_base,
+        },
+        "admin": {"host": "127.0.0.1", "port": ports.admin},
+        "state": {"directory": str(where / "state")},
+        "groups": [{"match": "*", "auto_offset_reset": "earliest"}],
+    }
+    config_file = where / "keyway.yaml"
+    config_file.write_text(yaml.safe_dump(config, sort_keys=False))
+    log = where / "gateway.log"
+    command = [sys.executable, "-m", "gateway.cli", "serve", "--config", str(config_file)]
+    child = start_child(command, log=log)
+    running.callback(stop_child, child)
+
+    def check() -> None:
+        if child.poll() is not None:
+            words = log.read_text(errors="replace").strip().splitlines()[-1:]
+            raise SetupError(f"the gateway ended ({child.returncode}): {' '.join(words)}")
+
+    def ready() -> bool:
+        check()
+        return all(brokers_seen(port) == 1 for port in (ports.bootstrap, ports.virtual_base + 1))
+
+    wait_until(ready, what=f"the gateway ready (see {log})", deadline_s=GATEWAY_READY_S_MAX)
+    return check
+
+
+def _flights_by_spark(bootstrap_servers: str, where: Path) -> dict[str, int]:
+    """Runs the Spark job as a process of its own. Raises SetupError with its last words."""
+    out, log = where / "carriers.json", where / "spark.log"
+    command = [sys.executable, "-m", "spark.flights", bootstrap_servers, TOPIC, str(out)]
+    child = start_child(command, log=log)
+    try:
+        status = child.wait(SPARK_S_MAX)
+    except subprocess.TimeoutExpired:
+        status = -1
+    finally:
+        stop_child(child)
+    if status != 0 or not out.exists():
+        words = log.read_text(errors="replace").strip().splitlines()[-1:]
+        raise SetupError(f"the Spark job failed (see {log}): {' '.join(words)}")
+    found: dict[str, int] = json.loads(out.read_text())
+    return found
+
+
+def _table(report: Report, outcome: Outcome) -> Table:
+    table = Table(title="the consumers' own logs against the topic", show_header=False)
+    table.add_column()
+    table.add_column(justify="right")
+    rate = report.delivered / outcome.seconds
+    zero = "[green]0[/]"
+    rows = [
+        ("records", f"{report.records:,}"),
+        ("keys (tail numbers)", f"{report.keys:,}"),
+        ("records without a key", f"{report.unkeyed:,}"),
+        ("consumers", f"{report.consumers} ({outcome.killed or 'none'} killed with SIGKILL)"),
+        ("delivered", f"{report.delivered:,} ({rate:,.0f}/s)"),
+        ("redelivered", f"{report.redelivered:,} ({report.repeated:,} processed before)"),
+        ("lost", f"[red]{report.lost:,}[/]" if report.lost else zero),
+        ("altered or unknown", f"{report.altered + report.unknown:,}"),
+        (
+            "keys out of order",
+            f"[red]{report.keys_out_of_order:,}[/]" if report.keys_out_of_order else zero,
+        ),
+    ]
+    for name, figure in rows:
+        table.add_row(name, figure)
+    return table
+
+
+def _carriers(by_spark: dict[str, int], expected: dict[str, int]) -> Table:
+    equal = by_spark == expected
+    verdict = "equal to the data set" if equal else "[red]NOT equal to the data set[/]"
+    table = Table(title=f"flights per carrier by Spark: {verdict}", title_justify="left")
+    for heading in ("carrier", "by Spark", "in the data set"):
+        table.add_column(heading, justify="left" if heading == "carrier" else "right")
+    for carrier in sorted(by_spark.keys() | expected.keys()):
+        found, right = by_spark.get(carrier, 0), expected.get(carrier, 0)
+        style = "" if found == right else "red"
+        table.add_row(carrier, f"{found:,}", f"{right:,}", style=style)
+    return table
+
+
+def _stay(console: Console, ports: Ports) -> None:
+    console.print(
+        f"Still up: Keyway 127.0.0.1:{ports.bootstrap}, its REST"
+        f" http://127.0.0.1:{ports.admin}, Kafka itself 127.0.0.1:{ports.kafka}; topic {TOPIC},"
+        f" group {GROUP}. Ctrl-C ends it all.",
+        soft_wrap=True,
+    )
+    while True:
+        signal.pause()
+
+
+@contextmanager
+def _step(console: Console, what: str) -> Iterator[None]:
+    started = time.monotonic()
+    with console.status(what):
+        yield
+    console.print(f"[green]✓[/] {what}  [dim]{time.monotonic() - started:.1f} s[/]")
+
+
+@contextmanager
+def _progress(console: Console, what: str, total: int) -> Iterator[Callable[[int], None]]:
+    columns = (
+        TextColumn("  {task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task(what, total=total)
+        yield lambda count: progress.advance(task, count)

@@ -1,0 +1,55 @@
+"""A SparkSession with Kafka's source, in the versions Keyway is tested with (DESIGN §10).
+
+The connector comes from Maven Central on first use, into build/ivy of a checkout or ~/.ivy2.5.2.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"  # of pyspark 4.0.0, and no other
+# pyspark's own jars have both.
+EXCLUDES = (
+    "com.google.code.findbugs:jsr305",
+    "org.scala-lang.modules:scala-parallel-collections_2.13",
+)
+
+
+def kafka_session(
+    name: str, *, master: str = "local[2]", settings: Mapping[str, str] | None = None
+) -> SparkSession:
+    """Builds (or returns the running) session; `settings` win over what is set here.
+
+    Raises what pyspark raises: no Java, or the connector cannot be fetched.
+    """
+    # Workers must be of the same Python, whatever `python3` is on PATH.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(name).master(master)
+    for setting, value in {**_defaults(), **(settings or {})}.items():
+        builder = builder.config(setting, value)
+    session: SparkSession = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def _defaults() -> dict[str, str]:
+    defaults = {
+        "spark.jars.packages": CONNECTOR,
+        "spark.jars.excludes": ",".join(EXCLUDES),
+        "spark.sql.shuffle.partitions": "4",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    checkout = Path(__file__).resolve().parent.parent
+    if (checkout / "pyproject.toml").exists():
+        defaults["spark.jars.ivy"] = str(checkout / "build" / "ivy-spark")
+        defaults["spark.sql.warehouse.dir"] = str(checkout / "build" / "spark-warehouse")
+    return defaults
