@@ -90,9 +90,8 @@ class Values:
     def _number(self, bits: int) -> int:
         if self.plain:
             return self.random.randint(0, 100)
-        return self.random.choice(
-            [0, 1, -1, 2**bits - 1, -(2**bits), self.random.randrange(2**bits)]
-        )
+        highest = int(2**bits - 1)
+        return self.random.choice([0, 1, -1, highest, -highest - 1, self.random.randrange(highest)])
 
     def _text(self) -> str:
         return self.random.choice(_TEXTS[:4] if self.plain else _TEXTS)
