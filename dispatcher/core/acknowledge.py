@@ -7,8 +7,10 @@ unlike Danube's D12, where the old consumer's acknowledgement completes the new 
 
 from __future__ import annotations
 
+from mypy_extensions import i64
+
 from dispatcher.core.flow import Flow
-from dispatcher.core.keys import Session
+from dispatcher.core.keys import NO_OFFSET, Session
 from dispatcher.core.leases import Lease
 from dispatcher.core.model import (
     AckError,
@@ -33,21 +35,23 @@ _RENEW = int(AckType.RENEW)
 def acknowledge(flow: Flow, event: Acknowledge) -> None:
     session = flow.book.sessions.get((event.member_id, event.session_id))
     errors: list[AckError | None] = []
-    accepted = 0
     refused = 0
+    accepting: list[tuple[int, int]] = []  # checked, ascending and disjoint; not applied yet
+    accepting_end = -1
     for first, last, types in event.batches:
+        if accepting and first < accepting_end:
+            accept(flow, accepting)
+            accepting = []
         error = _check(flow, session, event.member_id, first, last, types)
         errors.append(error)
-        if error is AckError.INVALID_RECORD_STATE:
-            refused += 1
-        elif error is None:
-            if len(types) == 1 and types[0] == _ACCEPT:
-                accept(flow, first, last)
-                accepted += last - first + 1
-            else:
-                accepted += _apply(flow, first, last, types, event.now_ms)
-    if accepted:
-        flow.count(Notice.ACCEPTED, accepted)
+        if error is not None:
+            refused += error is AckError.INVALID_RECORD_STATE
+        elif len(types) == 1 and types[0] == _ACCEPT:
+            accepting.append((first, last))
+            accepting_end = last + 1
+        else:
+            _apply(flow, first, last, types, event.now_ms)
+    accept(flow, accepting)
     if refused:
         flow.count(Notice.LATE_ACK, refused)
     flow.effects.append(AckResult(errors=errors))
@@ -82,7 +86,8 @@ def _check(
 
 def _left_behind(session: Session, member_id: MemberId) -> bool:
     """A lost session of the same member: what it held may be acknowledged in the next one while its
-    grace lasts. Nothing of it was delivered again, so the acknowledgement can mean no other attempt.
+    grace lasts. Nothing of it was delivered again, so the acknowledgement can mean no other
+    attempt.
     """
     return session.lost_at_ms >= 0 and session.member.member_id == member_id
 
@@ -116,63 +121,64 @@ def _nothing_there(flow: Flow, offset: int) -> bool:
     )
 
 
-def accept(flow: Flow, first: int, last: int) -> None:
-    """Settles records in flight. The hot path: the leaf operations of flow.py, written out once for
-    a range.
-    """
+def accept(flow: Flow, ranges: list[tuple[int, int]]) -> None:
+    """Settles records in flight. The hot path: flow.py's leaf operations in one loop."""
     window = flow.window
     leases = window.leases
     queues = window.queues
     nexts = window.nexts
     bits = window.bits
-    mask = window.mask
-    bits_mask = window.bits_mask
+    mask: i64 = window.mask
+    bits_mask: i64 = window.bits_mask
     dirty = window.dirty
     retries = flow.retries.by_offset
-    by_key = flow.by_key
-    for offset in range(first, last + 1):
-        at = offset & mask
-        lease = leases[at]
-        assert lease is not None
-        leases[at] = None
-        lease.session.member.in_flight -= 1
-        lease.live -= 1
-        if lease.live == 0:
-            flow.ended.append(lease)
-        byte = offset >> 3
-        bits[byte & bits_mask] |= 1 << (offset & 7)
-        dirty.append(byte)
-        if retries:
-            flow.forget(offset)
-        queue = queues[at]
-        if queue is None:  # Restored, and not read again yet.
-            window.unread.discard(offset)
-            continue
-        queue.in_flight -= 1
-        if queue.head != offset:
-            window.unlink(queue, offset)
-        else:
-            queues[at] = None
-            head = nexts[at]
-            queue.head = head
-            if head < 0:
-                queue.tail = head
-                if queue.key is not None:
-                    del by_key[queue.key]
-                continue
-        flow.offer(queue)
+    accepted: i64 = 0
+    for first, last in ranges:
+        offset: i64 = first
+        end: i64 = last + 1
+        accepted += end - offset
+        while offset < end:
+            at = offset & mask
+            byte = offset >> 3
+            bits[byte & bits_mask] |= 1 << (offset & 7)
+            dirty.append(byte)
+            if retries:
+                flow.forget(offset)
+            lease = leases[at]
+            assert lease is not None
+            leases[at] = None
+            lease.session.member.in_flight -= 1
+            lease.live -= 1
+            if lease.live == 0:
+                flow.ended.append(lease)
+            queue = queues[at]
+            if queue is None:  # Restored, and not read again yet.
+                window.unread.discard(offset)
+            else:
+                queue.in_flight -= 1
+                if queue.head != offset:
+                    window.unlink(queue, offset)
+                else:
+                    queues[at] = None
+                    queue.head = nexts[at]
+                if queue.head >= 0:
+                    flow.offer(queue)
+                else:
+                    queue.tail = NO_OFFSET
+                    flow.idle_keys += queue.key is not None
+            offset += 1
+    if accepted:
+        flow.count(Notice.ACCEPTED, accepted)
 
 
-def _apply(flow: Flow, first: int, last: int, types: bytes, now_ms: int) -> int:
-    """Everything but a plain accept of a range. Returns how many were accepted."""
+def _apply(flow: Flow, first: int, last: int, types: bytes, now_ms: int) -> None:
+    """Everything but a plain accept of a range."""
     window = flow.window
-    accepted = 0
     renewed: list[int] = []
     for offset in range(max(first, window.cursor), last + 1):
         kind = types[0] if len(types) == 1 else types[offset - first]
         if kind == _ACCEPT:
-            accept(flow, offset, offset)
-            accepted += 1
+            accept(flow, [(offset, offset)])
         elif kind == _RELEASE:
             flow.count(Notice.RELEASED, 1)
             flow.take_back(offset, Reason.RELEASED, now_ms)
@@ -182,12 +188,11 @@ def _apply(flow: Flow, first: int, last: int, types: bytes, now_ms: int) -> int:
         elif kind == _RENEW:
             renewed.append(offset)
         elif window.leases[offset & window.mask] is not None:
-            # A GAP for a record that exists: the client did not see it. An alarm, never an archive.
+            # A GAP for a record that exists: the client did not see it. An alarm, not an archive.
             flow.effects.append(Noticed(notice=Notice.GAP_ACK, count=1, detail=f"offset {offset}"))
             flow.take_back(offset, Reason.GAP_ACK, now_ms)
     if renewed:
         _renew(flow, renewed, now_ms + flow.policy.lock_duration_ms)
-    return accepted
 
 
 def _renew(flow: Flow, offsets: list[int], deadline_ms: int) -> None:

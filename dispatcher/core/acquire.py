@@ -4,6 +4,8 @@ default.
 
 from __future__ import annotations
 
+from mypy_extensions import i64
+
 from dispatcher.core.flow import Flow
 from dispatcher.core.keys import KeyQueue, MemberQueue, Session
 from dispatcher.core.leases import Lease
@@ -68,7 +70,7 @@ def _take(flow: Flow, member: MemberQueue, session: Session, lease: Lease, wante
     ready.
     """
     leases = flow.window.leases
-    mask = flow.window.mask
+    mask: i64 = flow.window.mask
     prefetch = flow.prefetch
     ready = member.ready
     at = member.ready_at
@@ -80,7 +82,7 @@ def _take(flow: Flow, member: MemberQueue, session: Session, lease: Lease, wante
         at += 1
         queue.listed = False
         if queue.in_flight == 0:
-            offset = queue.head
+            offset: i64 = queue.head
             leases[offset & mask] = lease
             queue.in_flight = 1
             queue.holder = session

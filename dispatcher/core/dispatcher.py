@@ -88,7 +88,7 @@ class Dispatcher:
                 records_read(flow, event)
             case Ticked():
                 expire(flow, event.now_ms)
-                flow.window.shrink()
+                flow.rest()
             case MembersChanged():
                 members_changed(flow, event)
             case SessionClosed():

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dispatcher.core.hashes import key_hash32
 from dispatcher.core.keys import NO_OFFSET, KeyQueue, MemberQueue
 from dispatcher.core.leases import Lease, LeaseBook
-from dispatcher.core.limits import READ_ROOM_DIVISOR
+from dispatcher.core.limits import IDLE_KEYS_MAX, READ_ROOM_DIVISOR
 from dispatcher.core.model import (
     Change,
     CursorMoved,
@@ -42,9 +42,8 @@ class Flow:
         self.policy = policy
         self.prefetch = policy.prefetch_per_key
         self.window = Window(cursor)
-        self.by_key: dict[
-            bytes, KeyQueue
-        ] = {}  # keys with unsettled records; null keys are not in it
+        self.by_key: dict[bytes, KeyQueue] = {}  # without null keys
+        self.idle_keys = 0  # those of them that have no unsettled records
         self.book = LeaseBook()
         self.retries = RetryBook()
         self.members: list[MemberQueue] = []  # in join order, as the router's
@@ -122,7 +121,8 @@ class Flow:
             self.count(Notice.SKIPPED, skipped)
 
     def relist(self) -> None:
-        """Builds all ready lists anew, in the order of the records. O(span)."""
+        """Routes all keys and builds all ready lists anew, in the order of the records. O(span)."""
+        self.drop_idle_keys()
         for member in self.members:
             member.clear_ready()
         window = self.window
@@ -134,6 +134,12 @@ class Flow:
                 queue.listed = False
                 queue.owner = self.owner_of(queue.key, offset)
                 self.offer(queue)
+
+    def rest(self) -> None:
+        """Gives memory back that a window with little to do no longer needs."""
+        self.window.shrink()
+        if self.idle_keys * 2 > len(self.by_key):
+            self.drop_idle_keys()
 
     # ------------------------------------------------------------------------------ ends of records
 
@@ -166,7 +172,12 @@ class Flow:
             return
         window.unlink(queue, offset)
         if queue.head < 0 and queue.key is not None:
-            del self.by_key[queue.key]
+            self.idle_keys += 1
+
+    def drop_idle_keys(self) -> None:
+        if self.idle_keys:
+            self.by_key = {key: queue for key, queue in self.by_key.items() if queue.head >= 0}
+            self.idle_keys = 0
 
     def forget(self, offset: int) -> None:
         if self.retries.by_offset and self.retries.by_offset.pop(offset, None) is not None:
@@ -264,6 +275,8 @@ class Flow:
     def finish(self) -> Step:
         self.window.advance()
         self._close_leases()
+        if self.idle_keys > IDLE_KEYS_MAX:
+            self.drop_idle_keys()
         changes = self.changes
         changes.extend(self.window.take_dirty())
         if self.forgotten:

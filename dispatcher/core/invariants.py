@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dispatcher.core.flow import Flow
 from dispatcher.core.keys import KeyQueue, MemberQueue
+from dispatcher.core.limits import IDLE_KEYS_MAX
 from dispatcher.core.model import PoisonPolicy, RetryState
 
 
@@ -75,7 +76,11 @@ def _check_queues(flow: Flow) -> list[KeyQueue]:
         for offset in range(window.cursor, window.read_position)
     )
     assert seen == unsettled, "a queue lost records"
-    assert len(flow.by_key) == sum(queue.key is not None for queue in queues), "empty queues"
+    idle = sum(queue.head < 0 for queue in flow.by_key.values())
+    assert flow.idle_keys == idle <= IDLE_KEYS_MAX
+    assert len(flow.by_key) - idle == sum(queue.key is not None for queue in queues), "lost keys"
+    for queue in flow.by_key.values():
+        assert queue.head >= 0 or (queue.in_flight == 0 and not queue.listed), f"{queue!r} is empty"
     return queues
 
 

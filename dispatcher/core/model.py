@@ -176,8 +176,8 @@ class SessionLost:
 
 @dataclass(frozen=True, slots=True)
 class SessionOpened:
-    """The member opened this session: every other session of it is lost (also one of before a restart, of which the
-    shell knows nothing any more)."""
+    """The member opened this session: every other session of it is lost (also one of before a
+    restart, of which the shell knows nothing any more)."""
 
     member_id: MemberId
     session_id: SessionId

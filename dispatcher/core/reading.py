@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
+from mypy_extensions import i64
+
 from dispatcher.core.flow import Flow
-from dispatcher.core.keys import KeyQueue
+from dispatcher.core.keys import NO_OFFSET, KeyQueue
 from dispatcher.core.model import Key, LogTruncated, Notice, RecordsRead
 
 
@@ -42,18 +44,20 @@ def records_read(flow: Flow, event: RecordsRead) -> None:
         _reread(flow, end)
 
 
-def _append(flow: Flow, start: int, end: int, offsets: list[int], keys: list[Key]) -> None:
+def _append(  # noqa: C901 - the hot loop, kept in one piece
+    flow: Flow, start: int, end: int, offsets: list[int], keys: list[Key]
+) -> None:
     window = flow.window
     by_key = flow.by_key
     queues = window.queues
     nexts = window.nexts
     leases = window.leases
     bits = window.bits
-    mask = window.mask
-    bits_mask = window.bits_mask
-    expected = start
+    mask: i64 = window.mask
+    bits_mask: i64 = window.bits_mask
+    expected: i64 = start
     for i in range(len(offsets)):
-        offset = offsets[i]
+        offset: i64 = offsets[i]
         if offset != expected:
             assert offset > expected, "offsets not ascending"
             window.mark_hole(expected, offset)
@@ -71,10 +75,13 @@ def _append(flow: Flow, start: int, end: int, offsets: list[int], keys: list[Key
             if key is not None:
                 by_key[key] = queue
             queue.head = offset
+        elif queue.head < 0:
+            flow.idle_keys -= 1
+            queue.head = offset
         else:
-            nexts[queue.tail & mask] = offset
+            nexts[i64(queue.tail) & mask] = offset
         queue.tail = offset
-        nexts[at] = -1
+        nexts[at] = NO_OFFSET
         queues[at] = queue
         lease = leases[at]
         if lease is not None:  # In flight since before the restart.

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dispatcher.core.flow import Flow
 from dispatcher.core.keys import MemberQueue
-from dispatcher.core.model import LeaseState, Policy, RetryState, Snapshot
+from dispatcher.core.model import LeaseEnded, LeaseState, Policy, RetryState, Snapshot
 from dispatcher.core.retry import Retry
 
 
@@ -54,6 +54,7 @@ def _leases(flow: Flow, snapshot: Snapshot) -> None:
         flow.book.next_id = max(flow.book.next_id, state.lease_id + 1)
         live = [offset for offset in state.offsets if _in_flight(flow, offset, taken)]
         if not live:
+            flow.changes.append(LeaseEnded(lease_id=state.lease_id))
             continue
         taken.update(live)
         member = flow.absent.get(state.member_id)
