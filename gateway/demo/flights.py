@@ -94,6 +94,7 @@ def load(
             "partitioner": "murmur2_random",  # as the Java client does
             "compression.type": "lz4",
             "linger.ms": 20,
+            "log_level": 3,  # errors only: it retries by itself
         }
     )
     refused: list[object] = []

@@ -1,0 +1,62 @@
+"""Finding Java and the jars, without the network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gateway.embedded import jars
+from gateway.embedded.process import SetupError
+
+
+@pytest.mark.parametrize(
+    ("said", "major"),
+    [
+        ('openjdk version "17.0.15" 2025-04-15', 17),
+        ('openjdk version "21" 2023-09-19', 21),
+        ('java version "1.8.0_292"', 8),
+        ('openjdk version "25-ea" 2025-09-16', 25),
+        ("bash: java: nonsense", None),
+    ],
+)
+def test_java_major(said: str, major: int | None) -> None:
+    assert jars.java_major(said) == major
+
+
+def fake_java(folder: Path, said: str) -> Path:
+    command = folder / "bin" / "java"
+    command.parent.mkdir()
+    command.write_text(f"#!/bin/sh\necho '{said}' >&2\n")
+    command.chmod(0o755)
+    return command
+
+
+def test_java_home_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    command = fake_java(tmp_path, 'openjdk version "23.0.1"')
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert jars.java() == str(command)
+
+
+def test_old_java_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    fake_java(tmp_path, 'openjdk version "11.0.2"')
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(SetupError, match="is Java 11: install a Java runtime >= 17") as raised:
+        jars.java()
+    assert "\n" not in str(raised.value)
+
+
+def test_missing_java_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SetupError, match="no java on PATH and no JAVA_HOME: install"):
+        jars.java()
+
+
+def test_own_folder_of_jars_is_taken_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "kafka_2.13-4.3.1.jar").touch()
+    monkeypatch.setenv("KEYWAY_KAFKA_LIBS", str(tmp_path))
+    assert jars.kafka_libs() == tmp_path
+    assert jars.kafka_classpath() == f"{tmp_path}/*"
