@@ -17,9 +17,9 @@ BITMAP_GAP_BYTES_MAX: Final = 32
 CHUNK_OFFSETS: Final = 65_536
 
 # Keys without unsettled records that are kept, for the next record of theirs to find its owner
-# known: hashing and ring search cost more than all else in reading. Some 0.8 MiB per busy window;
+# known: hashing and ring search cost more than all else in reading. Some 2 MiB per busy window;
 # the tick drops those of an idle one.
-IDLE_KEYS_MAX: Final = 4_096
+IDLE_KEYS_MAX: Final = 8_192
 
 # Read again once this share of the span is free (or as soon as some member has nothing to do): a
 # fetch for every single offset that the cursor gains would cost more than it brings.

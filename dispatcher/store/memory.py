@@ -1,0 +1,89 @@
+"""The window store in memory: what tests and the simulation persist into, a model of the Redis one.
+
+What changes add up to is `WindowState`'s business, which knows nothing of the dispatcher: a
+restored window is judged by what was really written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dispatcher.core.model import Snapshot
+from dispatcher.core.snapshot import WindowState, state_of
+from dispatcher.store.base import (
+    Claimed,
+    Fence,
+    FencedError,
+    StoreError,
+    WindowGone,
+    WindowKey,
+    Write,
+)
+
+
+class MemoryStore:
+    """Implements `WindowStore`. `down` makes every call fail; `flush` is FLUSHALL."""
+
+    def __init__(self) -> None:
+        self.windows: dict[WindowKey, WindowState] = {}
+        self.fences: dict[WindowKey, Fence] = {}
+        self.last_fence = 0
+        self.down = False
+
+    async def claim(self, key: WindowKey, owner: str) -> Claimed:
+        return self.claim_now(key, owner)
+
+    async def create(self, key: WindowKey, fence: Fence, snapshot: Snapshot) -> None:
+        self.create_now(key, fence, snapshot)
+
+    async def apply(self, writes: Sequence[Write]) -> list[StoreError | None]:
+        return self.apply_now(writes)
+
+    async def delete(self, key: WindowKey) -> None:
+        self._reach()
+        self.windows.pop(key, None)
+        self.fences.pop(key, None)
+
+    async def close(self) -> None:
+        self.down = True
+
+    def claim_now(self, key: WindowKey, owner: str) -> Claimed:
+        """`claim` for callers without an event loop."""
+        assert owner, "an owner has a name"
+        self._reach()
+        self.last_fence += 1
+        fence = Fence(self.last_fence)
+        self.fences[key] = fence
+        window = self.windows.get(key)
+        return Claimed(fence=fence, snapshot=None if window is None else window.snapshot())
+
+    def create_now(self, key: WindowKey, fence: Fence, snapshot: Snapshot) -> None:
+        """`create` for callers without an event loop."""
+        self._reach()
+        if self.fences.get(key) != fence:
+            raise FencedError(f"{key} has another owner")
+        self.windows[key] = state_of(snapshot)
+
+    def apply_now(self, writes: Sequence[Write]) -> list[StoreError | None]:
+        """`apply` for callers without an event loop."""
+        return [self._apply(write) for write in writes]
+
+    def flush(self) -> None:
+        """Everything is gone, fences too: as after FLUSHALL, or a Redis that lost its file."""
+        self.windows.clear()
+        self.fences.clear()
+
+    def _apply(self, write: Write) -> StoreError | None:
+        if self.down:
+            return StoreError("the store is down")
+        window = self.windows.get(write.key)
+        if window is None or write.key not in self.fences:
+            return WindowGone(f"{write.key} is not in the store")
+        if self.fences[write.key] != write.fence:
+            return FencedError(f"{write.key} has another owner")
+        window.apply(write.changes)
+        return None
+
+    def _reach(self) -> None:
+        if self.down:
+            raise StoreError("the store is down")
