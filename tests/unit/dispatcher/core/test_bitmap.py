@@ -1,0 +1,29 @@
+import pytest
+
+from dispatcher.core.bitmap import bits_of, joined, ranges_of
+
+
+@pytest.mark.parametrize(
+    ("bits", "ranges"),
+    [
+        (b"", []),
+        (b"\x00\x00", []),
+        (b"\x01", [(100, 100)]),
+        (b"\x80", [(107, 107)]),
+        (b"\x80\x01", [(107, 108)]),
+        (b"\xff\xff\xff", [(100, 123)]),
+        (b"\x00\xfe\xff\x03\x00", [(109, 125)]),
+        (b"\x55", [(100, 100), (102, 102), (104, 104), (106, 106)]),
+    ],
+)
+def test_bits_and_ranges_are_the_same_thing(bits: bytes, ranges: list[tuple[int, int]]) -> None:
+    assert ranges_of(bits, 100) == ranges
+    assert bits_of(ranges, 100, len(bits)) == bits
+
+
+def test_what_lies_outside_of_the_bitmap_is_left_out() -> None:
+    assert bits_of([(0, 99), (105, 111), (115, 10_000)], 100, 2) == b"\xe0\x8f"
+
+
+def test_adjacent_ranges_become_one() -> None:
+    assert joined([(1, 2), (3, 3), (5, 6), (7, 9)]) == [(1, 3), (5, 9)]
