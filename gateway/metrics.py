@@ -59,7 +59,7 @@ class Metrics:
         self.registry.register(_ServerCollector(figures))
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _WindowCollector(Collector):
     """Read at scrape time: a stopped group's lag must go on growing."""
 
@@ -82,7 +82,7 @@ class _WindowCollector(Collector):
         yield span
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _ServerCollector(Collector):
     figures: Callable[[], dict[str, float]]
 
