@@ -1,0 +1,241 @@
+"""What every window store must do; the tests of a store derive from `StoreContract`.
+
+Nothing here runs on its own: a subclass has the fixtures `stores`, a function that opens one more
+client of the same, at first empty store, and `flush`, a function that empties it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable, Coroutine
+from typing import Any, ParamSpec
+
+import pytest
+
+from dispatcher.core.model import (
+    BitsSet,
+    Change,
+    CursorMoved,
+    LeaseEnded,
+    LeaseExtended,
+    LeaseId,
+    LeaseState,
+    LeaseTaken,
+    MemberId,
+    Reason,
+    RetriesForgotten,
+    RetryNoted,
+    RetryState,
+    SessionId,
+    Snapshot,
+)
+from dispatcher.core.snapshot import apply_changes
+from dispatcher.store.base import (
+    Fence,
+    FencedError,
+    StoreError,
+    WindowGone,
+    WindowKey,
+    WindowStore,
+    Write,
+)
+
+P = ParamSpec("P")
+Stores = Callable[[], WindowStore]
+
+KEY = WindowKey("group", "AAAAAAAAAAAAAAAAAAAAAA", 0)
+M1, S1 = MemberId("m1"), SessionId("s1")
+FULL = Snapshot(
+    65_000,
+    [(65_002, 65_002), (65_400, 65_700), (131_072, 131_080)],
+    [
+        LeaseState(LeaseId(3), M1, S1, 9_000, [65_000, 65_001]),
+        LeaseState(LeaseId(4), M1, S1, 8, []),
+    ],
+    [RetryNoted(65_003, 2, 700, RetryState.PARKED, Reason.REJECTED, M1)],
+)
+STEP: list[Change] = [
+    LeaseTaken(LeaseId(5), M1, SessionId("s2"), 10_000, [65_010, 65_020]),
+    LeaseExtended(LeaseId(3), 12_000),
+    LeaseEnded(LeaseId(4)),
+    BitsSet(0, 8_125, b"\x05"),
+    RetryNoted(65_001, 1, 800, RetryState.WAITING, Reason.RELEASED, M1),
+    RetriesForgotten([65_003]),
+    CursorMoved(65_001),
+]
+
+
+def in_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """Runs an async test in an event loop of its own."""
+
+    @functools.wraps(test)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        asyncio.run(asyncio.wait_for(test(*args, **kwargs), 60))
+
+    return run
+
+
+async def opened(store: WindowStore, key: WindowKey = KEY, owner: str = "one") -> Fence:
+    """Claims a new window and creates it as FULL."""
+    claimed = await store.claim(key, owner)
+    assert claimed.snapshot is None
+    await store.create(key, claimed.fence, FULL)
+    return claimed.fence
+
+
+class StoreContract:
+    @in_loop
+    async def test_an_unknown_window_is_claimed_without_a_snapshot(self, stores: Stores) -> None:
+        claimed = await stores().claim(KEY, "one")
+        assert claimed.snapshot is None
+
+    @in_loop
+    async def test_what_was_created_is_read_by_the_next_claim(self, stores: Stores) -> None:
+        store = stores()
+        await opened(store)
+        assert (await store.claim(KEY, "one")).snapshot == FULL
+
+    @in_loop
+    async def test_create_replaces_everything(self, stores: Stores) -> None:
+        store = stores()
+        fence = await opened(store)
+        await store.apply([Write(KEY, fence, STEP)])
+        await store.create(KEY, fence, Snapshot(7, [(9, 9)]))
+        assert (await store.claim(KEY, "one")).snapshot == Snapshot(7, [(9, 9)])
+
+    @in_loop
+    async def test_a_step_adds_up_as_the_pure_function_says(self, stores: Stores) -> None:
+        store = stores()
+        fence = await opened(store)
+        assert await store.apply([Write(KEY, fence, STEP)]) == [None]
+        assert (await store.claim(KEY, "one")).snapshot == apply_changes(FULL, STEP)
+
+    @in_loop
+    async def test_steps_of_one_call_are_applied_in_order(self, stores: Stores) -> None:
+        store = stores()
+        fence = await opened(store)
+        steps: list[list[Change]] = [
+            STEP,
+            [BitsSet(0, 8_125, b"\xff"), LeaseEnded(LeaseId(5))],
+            [BitsSet(0, 8_125, b"\x0f"), LeaseTaken(LeaseId(6), M1, S1, 1, [65_011])],
+            [CursorMoved(65_006)],
+        ]
+        results = await store.apply([Write(KEY, fence, step) for step in steps])
+        assert results == [None] * 4
+        expected = FULL
+        for step in steps:
+            expected = apply_changes(expected, step)
+        assert (await store.claim(KEY, "one")).snapshot == expected
+
+    @in_loop
+    async def test_writing_a_step_again_changes_nothing(self, stores: Stores) -> None:
+        store = stores()
+        fence = await opened(store)
+        for _ in range(3):
+            assert await store.apply([Write(KEY, fence, STEP)]) == [None]
+        assert (await store.claim(KEY, "one")).snapshot == apply_changes(FULL, STEP)
+
+    @in_loop
+    async def test_nothing_to_write_is_nothing_written(self, stores: Stores) -> None:
+        store = stores()
+        fence = await opened(store)
+        assert await store.apply([]) == []
+        assert await store.apply([Write(KEY, fence, [])]) == [None]
+        assert (await store.claim(KEY, "one")).snapshot == FULL
+
+    @in_loop
+    async def test_windows_know_nothing_of_each_other(self, stores: Stores) -> None:
+        store = stores()
+        keys = [
+            KEY,
+            WindowKey("group", KEY.topic_id, 1),
+            WindowKey("group", "BAAAAAAAAAAAAAAAAAAAAA", 0),
+            WindowKey("group|AAAAAAAAAAAAAAAAAAAAAA", KEY.topic_id, 0),
+            WindowKey("}{ gruppe: ü * %7D", KEY.topic_id, 0),
+            WindowKey("}{ gruppe: ü * }", KEY.topic_id, 0),
+        ]
+        fences = [await opened(store, key) for key in keys]
+        writes = [Write(key, fence, STEP) for key, fence in zip(keys, fences, strict=True)]
+        assert await store.apply(writes[::2]) == [None] * 3
+        after = apply_changes(FULL, STEP)
+        for at, key in enumerate(keys):
+            assert (await store.claim(key, "one")).snapshot == (FULL if at % 2 else after), key
+
+    @in_loop
+    async def test_a_new_owner_ends_the_old_one(self, stores: Stores) -> None:
+        one, two = stores(), stores()
+        old = await opened(one)
+        claimed = await two.claim(KEY, "two")
+        assert claimed.snapshot == FULL
+        assert claimed.fence > old
+
+        assert isinstance((await one.apply([Write(KEY, old, STEP)]))[0], FencedError)
+        with pytest.raises(FencedError):
+            await one.create(KEY, old, Snapshot(0))
+        assert await two.apply([Write(KEY, claimed.fence, [CursorMoved(65_001)])]) == [None]
+        snapshot = (await two.claim(KEY, "two")).snapshot
+        assert snapshot == apply_changes(FULL, [CursorMoved(65_001)])
+
+    @in_loop
+    async def test_the_same_owner_is_fenced_by_its_own_later_claim(self, stores: Stores) -> None:
+        store = stores()
+        old = await opened(store)
+        new = (await store.claim(KEY, "one")).fence
+        results = await store.apply([Write(KEY, old, STEP), Write(KEY, new, STEP)])
+        assert isinstance(results[0], FencedError)
+        assert results[1] is None
+
+    @in_loop
+    async def test_one_refused_window_stops_no_other(self, stores: Stores) -> None:
+        store = stores()
+        other = WindowKey("group", KEY.topic_id, 1)
+        fence, other_fence = await opened(store), await opened(store, other)
+        await stores().claim(KEY, "two")
+        results = await store.apply(
+            [Write(KEY, fence, STEP), Write(other, other_fence, STEP), Write(KEY, fence, STEP)]
+        )
+        assert [type(result) for result in results] == [FencedError, type(None), FencedError]
+
+    @in_loop
+    async def test_a_window_that_was_only_claimed_takes_no_steps(self, stores: Stores) -> None:
+        store = stores()
+        fence = (await store.claim(KEY, "one")).fence
+        assert isinstance((await store.apply([Write(KEY, fence, STEP)]))[0], WindowGone)
+        assert (await store.claim(KEY, "one")).snapshot is None
+
+    @in_loop
+    async def test_a_deleted_window_is_gone(self, stores: Stores) -> None:
+        store = stores()
+        fence = await opened(store)
+        await store.delete(KEY)
+        await store.delete(KEY)
+        assert isinstance((await store.apply([Write(KEY, fence, STEP)]))[0], WindowGone)
+        claimed = await store.claim(KEY, "one")
+        assert claimed.snapshot is None
+        assert claimed.fence > fence
+
+    @in_loop
+    async def test_a_flushed_window_is_gone_until_it_is_rebuilt(
+        self, stores: Stores, flush: Callable[[], None]
+    ) -> None:
+        store = stores()
+        fence = await opened(store)
+        flush()
+        assert isinstance((await store.apply([Write(KEY, fence, STEP)]))[0], WindowGone)
+        with pytest.raises(WindowGone):
+            await store.create(KEY, fence, FULL)
+        again = await opened(store)
+        assert again > fence
+        assert await store.apply([Write(KEY, again, STEP)]) == [None]
+
+    @in_loop
+    async def test_a_fence_of_before_a_flush_is_worth_nothing_after_it(
+        self, stores: Stores, flush: Callable[[], None]
+    ) -> None:
+        one, two = stores(), stores()
+        old = await opened(one)
+        flush()
+        await opened(two, owner="two")
+        assert isinstance((await one.apply([Write(KEY, old, STEP)]))[0], StoreError)
+        assert (await two.claim(KEY, "two")).snapshot == FULL
