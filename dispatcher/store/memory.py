@@ -60,7 +60,9 @@ class MemoryStore:
     def create_now(self, key: WindowKey, fence: Fence, snapshot: Snapshot) -> None:
         """`create` for callers without an event loop."""
         self._reach()
-        if self.fences.get(key) != fence:
+        if key not in self.fences:
+            raise WindowGone(f"{key} was flushed since the claim")
+        if self.fences[key] != fence:
             raise FencedError(f"{key} has another owner")
         self.windows[key] = state_of(snapshot)
 
