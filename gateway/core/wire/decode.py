@@ -49,9 +49,9 @@ from gateway.core.wire.schema import (
     Value,
 )
 
-# Structs and column elements of one message. An empty struct takes two bytes on the wire and some
-# 300 here, so without this a frame of 100 MiB could take 15 GB. The metadata of a million
-# partitions still fits.
+# Structs, strings of arrays, column elements and tags of one message. An empty struct takes two
+# bytes on the wire and some 300 here, so without this a frame of 100 MiB could take 15 GB. The
+# metadata of a million partitions still fits.
 ELEMENTS_MAX: Final = 2_000_000
 LENGTH_MAX: Final = 0x7FFF_FFFF
 STRING_MAX: Final = 0x7FFF  # bytes; Kafka's limit also where the length is a varint
@@ -121,10 +121,14 @@ class Reader:
         count = self.size(op, flexible=flexible)
         if count > (self.end - self.at) // size_min:
             raise Truncated(f"{op.name}: {count} elements at {self.at}, {self.end - self.at} bytes")
-        self.elements_left -= count
+        if count > 0:  # Null is -1: it must not give elements back.
+            self.charge(count)
+        return count
+
+    def charge(self, elements: i64) -> None:
+        self.elements_left -= elements
         if self.elements_left < 0:
             raise TooManyElements(f"more than {ELEMENTS_MAX} elements")
-        return count
 
 
 def decode(plan: Plan, data: bytes, at: int) -> Message:
@@ -260,6 +264,7 @@ def _strings(reader: Reader, op: Op, flexible: bool) -> list[str] | None:
 def _tagged(reader: Reader, plan: Plan, count: i64, message: Message) -> None:
     unknown: Tags = {}
     seen: set[int] = set()
+    reader.charge(count)
     for _ in range(count):
         tag = reader.uvarint()
         size = reader.uvarint()
@@ -291,6 +296,7 @@ def _op_of_tag(plan: Plan, tag: i64) -> Op | None:
 
 def _unknown_tags(reader: Reader, count: i64) -> Tags:
     tags: Tags = {}
+    reader.charge(count)
     for _ in range(count):
         tag = reader.uvarint()
         size = reader.uvarint()
@@ -351,5 +357,7 @@ def _acquired(reader: Reader, op: Op, tags: dict[int, Tags]) -> list[tuple[int, 
         if reader.at < reader.end and data[reader.at] == 0:
             reader.at += 1
             continue
-        tags[index] = _unknown_tags(reader, reader.uvarint())
+        tag_count = reader.uvarint()
+        if tag_count:
+            tags[index] = _unknown_tags(reader, tag_count)
     return ranges

@@ -139,7 +139,9 @@ class Field:
             return {field.name: field.default_value() for field in self.fields}
         if self.default is None:
             return _ZEROS.get(self.kind, 0)
-        return self.default == "true" if self.kind == BOOL else int(self.default)
+        if self.kind == BOOL:  # No conditional expression: compiled, its two types would be one.
+            return self.default == "true"
+        return int(self.default)
 
 
 class Op:

@@ -10,8 +10,8 @@ from zlib import crc32
 
 import pytest
 from kio.index import load_payload_module
-from kio.serial import entity_reader, entity_writer
 from kio.schema.index import PayloadEntityType
+from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
 from gateway.core.wire.apis import APIS
