@@ -42,6 +42,7 @@ log = structlog.get_logger("keyway.reader")
 FIRST_FETCH_LANE = 1
 OFFSET_MAX = 2**63 - 1
 REREAD_MS_MAX = 5_000  # a share client gives its fetch up after 30 s; it may ask again
+WORTH_A_LINE_MS = 1_000  # a new topic, or a moved leader, is found well within this
 MEAN_RECORD_BYTES = 1_024  # a guess until a partition was read
 REREAD_LANE = FIRST_FETCH_LANE + FETCH_LANES
 
@@ -100,7 +101,9 @@ class Reader:
         self._unplaced_event = asyncio.Event()
         self._reread_locks: dict[Source, asyncio.Lock] = {}
         self._tasks: asyncio.TaskGroup | None = None
-        self._failing: set[Source] = set()  # logged once when it starts and once when it ends
+        self._failing: dict[
+            str, set[Source]
+        ] = {}  # by topic; logged when it starts and when it ends
         upstream.on_topology(self._topology_changed)
 
     # --------------------------------------------------------------------------------------- wishes
@@ -140,6 +143,7 @@ class Reader:
             self._mean_bytes.pop(source, None)
             self._reread_locks.pop(source, None)
             self._cache.forget(source)
+            self._mended(source)
 
     def forget_below(
         self, tp: TopicPartition, offset: int, sink: Sink, *, isolation: int = READ_COMMITTED
@@ -405,9 +409,7 @@ class Reader:
         return end
 
     def _moved_on(self, place: Place, end: int) -> None:
-        if place.source in self._failing:
-            self._failing.discard(place.source)
-            log.info("reading_again", **_named(place.source.tp))
+        self._mended(place.source)
         if end > place.position:
             self._schedule.read(place)
             for sink in self._sinks_at.get(place, ()):
@@ -433,27 +435,45 @@ class Reader:
     def _report(self, place: Place, code: int) -> None:
         """The final word on a place, to everyone who wants it."""
         self._schedule.read(place)
+        self._mended(place.source)
         bounds = self._bounds.get(place.source, _Bounds(-1, -1))
         sinks = list(self._sinks_at.get(place, ()))
         position = place.position
-        log.warning("read_refused", error=code, position=position, **_named(place.source.tp))
+        tp = place.source.tp
+        log.warning(
+            "read_refused", topic=tp.topic, partition=tp.partition, error=code, position=position
+        )
         for sink in sinks:
             self._withdraw(place.source, sink)
             sink(ReadResult(position, position, [], [], bounds.log_start, bounds.end, code))
 
     def _failed(self, place: Place, code: int, reason: str) -> None:
         now_ms = _now_ms()
-        if place.source not in self._failing:
-            self._failing.add(place.source)
-            tp = place.source.tp
-            log.warning("reading_stopped_retrying", error=code, reason=reason, **_named(tp))
         self._upstream.stale()
-        if code in _LASTING and self._schedule.failing_ms(place, now_ms) >= UNKNOWN_TOPIC_MS:
-            self._failing.discard(place.source)
+        failing_ms = self._schedule.failing_ms(place, now_ms)
+        if failing_ms >= WORTH_A_LINE_MS:
+            self._note_failing(place.source, code, reason)
+        if code in _LASTING and failing_ms >= UNKNOWN_TOPIC_MS:
             self._report(place, code)
             return
         pause_ms = self._schedule.failed(place, now_ms)
         asyncio.get_running_loop().call_later(pause_ms / 1000 + 0.001, self._wake, place.source.tp)
+
+    def _note_failing(self, source: Source, code: int, reason: str) -> None:
+        """One line per topic, not per partition: a broker that is down leads many."""
+        topic = source.tp.topic
+        if topic not in self._failing:
+            log.warning("reading_stopped", topic=topic, error=code, reason=reason)
+        self._failing.setdefault(topic, set()).add(source)
+
+    def _mended(self, source: Source) -> None:
+        failing = self._failing.get(source.tp.topic)
+        if failing is None:
+            return
+        failing.discard(source)
+        if not failing:
+            del self._failing[source.tp.topic]
+            log.info("reading_again", topic=source.tp.topic)
 
     async def _find_leaders(self) -> None:
         """Looks after places that no broker leads: new topics, lost leaders, deleted topics."""
@@ -472,10 +492,6 @@ class Reader:
                 self._failed(
                     place, why_unplaced(self._upstream.topology, place.source.tp), "leader"
                 )
-
-
-def _named(tp: TopicPartition) -> dict[str, object]:
-    return {"topic": tp.topic, "partition": tp.partition}
 
 
 def _now_ms() -> int:

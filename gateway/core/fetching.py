@@ -140,8 +140,9 @@ class FetchSchedule:
         self._busy[broker].discard(lane)
 
     def read(self, place: Place) -> None:
-        """The fetch brought something, or the final word: the place is done with."""
+        """The fetch brought something, or the final word was said: the place is done with."""
         del self._wants[place]
+        self._idle.pop(place, None)
 
     def empty(self, place: Place, *, at_end: bool) -> None:
         """The fetch brought nothing. It is tried again, first in its next fetch, unless nobody
