@@ -116,6 +116,16 @@ def test_failures_pause_longer_and_longer_but_never_end() -> None:
     assert schedule.failing_ms(place(0), now_ms) == 0
 
 
+def test_the_final_word_on_a_place_that_is_not_being_fetched() -> None:
+    schedule = FetchSchedule()
+    schedule.want(place(0), at_end=False)
+    assert schedule.unplaced(lambda _: None, 0) == [place(0)]
+    schedule.read(place(0))
+    schedule.check_invariants()
+    assert schedule.unplaced(lambda _: None, 0) == []
+    assert next_fetch(schedule, 0) is None
+
+
 def test_a_place_dropped_while_it_is_fetched_is_not_fetched_again() -> None:
     schedule = FetchSchedule()
     schedule.want(place(0), at_end=True)

@@ -1,0 +1,386 @@
+"""The reader against a real Kafka: codecs, transactions, compaction, DeleteRecords, restarts,
+latency.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka import TopicPartition as Place
+from confluent_kafka.admin import AdminClient
+
+from gateway.core.wire.errors import ErrorCode
+from gateway.core.wire.records import read_records, scan
+from gateway.embedded.kafka import KafkaCluster
+from gateway.reader import RecordsGone
+from gateway.upstream import EARLIEST, LATEST, READ_UNCOMMITTED
+from gateway.upstream_settings import UpstreamSettings
+from tests.integration.upstream_side import DEADLINE_S, Collector, run, running
+from tests.kafka import create_topic, produce, read_partition
+
+pytestmark = pytest.mark.integration
+
+MakeTopic = Callable[..., str]
+
+
+def settings(kafka: KafkaCluster) -> UpstreamSettings:
+    return UpstreamSettings(kafka.bootstrap_servers, request_timeout_ms=10_000)
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_every_codec_gives_the_same_records(
+    kafka: KafkaCluster, topic: MakeTopic, codec: str
+) -> None:
+    name = topic()
+    sent = [(b"key-%d" % (i % 7), b"value-%d" % i * 20) for i in range(500)]
+    produce(
+        kafka.bootstrap_servers, name, sent, config={"compression.type": codec, "linger.ms": 50}
+    )
+
+    async def read() -> None:
+        async with running(settings(kafka)) as side:
+            tp = await side.partition(name)
+            collector = Collector(side.reader, tp, offsets_max=130).start()
+            await collector.reached(500)
+            assert collector.offsets == list(range(500))
+            assert collector.keys == [key for key, _ in sent]
+            data = await side.reader.bytes_for(tp, list(range(0, 500, 3)), records_max=10)
+            assert side.reader.counts.rereads == 0
+            records = read_records(data)
+            assert [(r.offset, r.key, r.value) for r in records] == [
+                (i, *sent[i]) for i in range(0, 500, 3)
+            ]
+            assert max(batch.count for batch in scan(data)) == 10
+
+    run(read())
+
+
+def transaction(kafka: KafkaCluster, name: str, values: list[bytes], *, commit: bool) -> None:
+    producer = Producer(
+        {
+            "bootstrap.servers": kafka.bootstrap_servers,
+            "transactional.id": f"{name}-{values[0].decode()}",
+        }
+    )
+    producer.init_transactions(DEADLINE_S)
+    producer.begin_transaction()
+    for value in values:
+        producer.produce(name, key=value, value=value, partition=0)
+    producer.flush(DEADLINE_S)
+    if commit:
+        producer.commit_transaction(DEADLINE_S)
+    else:
+        producer.abort_transaction(DEADLINE_S)
+
+
+def test_aborted_records_and_control_batches_are_holes(
+    kafka: KafkaCluster, topic: MakeTopic
+) -> None:
+    name = topic()
+    transaction(kafka, name, [b"a1", b"a2"], commit=True)  # 0, 1, commit marker 2
+    transaction(kafka, name, [b"b1", b"b2"], commit=False)  # 3, 4, abort marker 5
+    produce(kafka.bootstrap_servers, name, [(b"c", b"c")])  # 6
+    transaction(kafka, name, [b"d1"], commit=False)  # 7, abort marker 8
+
+    async def read() -> None:
+        async with running(settings(kafka)) as side:
+            tp = await side.partition(name)
+            collector = Collector(side.reader, tp, offsets_max=2).start()
+            await collector.reached(9)
+            assert collector.keys == [b"a1", b"a2", b"c"]
+            assert collector.offsets == [0, 1, 6]
+            assert collector.results[-1].high_watermark == 9
+            with pytest.raises(RecordsGone) as gone:
+                await side.reader.bytes_for(tp, [1, 3, 4, 6], records_max=10)
+            assert gone.value.offsets == [3, 4]
+
+            everything = Collector(side.reader, tp, isolation=READ_UNCOMMITTED).start()
+            await everything.reached(9)
+            assert everything.keys == [b"a1", b"a2", b"b1", b"b2", b"c", b"d1"]
+
+    run(read())
+
+
+def test_an_open_transaction_holds_back_what_follows(kafka: KafkaCluster, topic: MakeTopic) -> None:
+    name = topic()
+    producer = Producer(
+        {"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": f"{name}-open"}
+    )
+    producer.init_transactions(DEADLINE_S)
+    producer.begin_transaction()
+    producer.produce(name, key=b"t", value=b"t", partition=0)
+    producer.flush(DEADLINE_S)
+    produce(kafka.bootstrap_servers, name, [(b"plain", b"plain")])
+
+    async def read() -> None:
+        async with running(settings(kafka)) as side:
+            tp = await side.partition(name)
+            committed = Collector(side.reader, tp).start()
+            uncommitted = Collector(side.reader, tp, isolation=READ_UNCOMMITTED).start()
+            await uncommitted.reached(2)
+            assert committed.results == []
+            await asyncio.to_thread(producer.commit_transaction, DEADLINE_S)
+            await committed.reached(3)
+            assert committed.keys == [b"t", b"plain"]
+
+    run(read())
+
+
+def test_a_compacted_topic_is_read_to_its_end(kafka: KafkaCluster, topic: MakeTopic) -> None:
+    name = topic(
+        config={
+            "cleanup.policy": "compact",
+            "segment.ms": "100",
+            "min.cleanable.dirty.ratio": "0.001",
+            "min.compaction.lag.ms": "0",
+            "max.compaction.lag.ms": "100",
+        }
+    )
+    bootstrap = kafka.bootstrap_servers
+    sent = 0
+    deadline = time.monotonic() + 120
+    direct: list[tuple[int, bytes | None, bytes | None]] = []
+    # The cleaner runs every 15 s by default: records are sent until it has taken some.
+    while not direct or len(direct) == sent:
+        assert time.monotonic() < deadline, "Kafka compacted nothing"
+        produce(bootstrap, name, [(b"k%d" % (i % 5), b"v%d" % i) for i in range(sent, sent + 50)])
+        sent += 50
+        time.sleep(0.5)
+        direct = read_partition(bootstrap, name, 0)
+
+    async def read() -> None:
+        async with running(settings(kafka)) as side:
+            tp = await side.partition(name)
+            end = await side.upstream.list_offset(tp, LATEST)
+            collector = Collector(side.reader, tp, offsets_max=37).start()
+            await collector.reached(end)
+            # Compaction may have gone on between the two reads, but only ever takes away.
+            assert set(collector.offsets) <= {offset for offset, _, _ in direct}
+            assert len(collector.offsets) < sent
+            assert {b"k%d" % i for i in range(5)} <= set(collector.keys)
+
+    run(read())
+
+
+def delete_before(kafka: KafkaCluster, name: str, offset: int) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    place = Place(name, 0, offset)
+    admin.delete_records([place])[place].result(DEADLINE_S)
+
+
+def test_delete_records_past_the_position_is_reported(
+    kafka: KafkaCluster, topic: MakeTopic
+) -> None:
+    name = topic()
+    produce(kafka.bootstrap_servers, name, [(b"k", b"%d" % i) for i in range(100)])
+
+    async def read() -> None:
+        async with running(settings(kafka), cache_bytes_max=1) as side:
+            tp = await side.partition(name)
+            first = Collector(side.reader, tp, offsets_max=10).start()
+            await first.reached(20)
+            first.stop()
+            await asyncio.to_thread(delete_before, kafka, name, 60)
+
+            late = Collector(side.reader, tp, position=20).start()
+            await late.until(lambda late: bool(late.results))
+            result = late.results[0]
+            assert (result.error, result.start, result.end) == (1, 20, 20)
+            assert (result.log_start, result.high_watermark) == (60, 100)
+
+            on = Collector(side.reader, tp, position=60).start()
+            await on.reached(100)
+            assert on.results[0].log_start == 60
+            with pytest.raises(RecordsGone) as gone:
+                await side.reader.bytes_for(tp, [5, 59, 60, 61], records_max=10)
+            assert gone.value.offsets == [5, 59]
+
+            beyond = Collector(side.reader, tp, position=500).start()
+            await beyond.until(lambda beyond: bool(beyond.results))
+            assert beyond.results[0].error == ErrorCode.OFFSET_OUT_OF_RANGE
+            assert beyond.results[0].high_watermark == 100
+
+    run(read())
+
+
+def test_records_that_left_the_cache_are_read_again(kafka: KafkaCluster, topic: MakeTopic) -> None:
+    name = topic()
+    sent = [(b"k%d" % i, b"v" * 1_000) for i in range(2_000)]
+    produce(kafka.bootstrap_servers, name, sent, config={"batch.size": 20_000})
+
+    async def read() -> None:
+        async with running(settings(kafka), cache_bytes_max=200_000) as side:
+            tp = await side.partition(name)
+            collector = Collector(side.reader, tp, offsets_max=500).start()
+            await collector.reached(2_000)
+            assert side.reader.counts.evicted > 0
+            wanted = [3, 700, 701, 1_500, 1_999]
+            assert side.reader.cached_bytes_for(tp, wanted, records_max=10) is None
+            reads = [side.reader.bytes_for(tp, wanted, records_max=10) for _ in range(5)]
+            for data in await asyncio.gather(*reads):
+                assert [(r.offset, r.key, r.value) for r in read_records(data)] == [
+                    (i, *sent[i]) for i in wanted
+                ]
+            assert side.reader.counts.rereads < 5 * len(wanted)
+
+    run(read())
+
+
+def test_three_sinks_at_one_place_share_the_fetches(kafka: KafkaCluster, topic: MakeTopic) -> None:
+    name = topic()
+    produce(kafka.bootstrap_servers, name, [(b"k", b"v" * 100) for _ in range(20_000)])
+
+    async def fetched_bytes(sinks: int) -> int:
+        async with running(settings(kafka)) as side:
+            tp = await side.partition(name)
+            collectors = [Collector(side.reader, tp).start() for _ in range(sinks)]
+            for collector in collectors:
+                await collector.reached(20_000)
+                assert collector.offsets == list(range(20_000))
+            return side.reader.counts.fetched_bytes
+
+    assert run(fetched_bytes(3)) == run(fetched_bytes(1))
+
+
+def test_a_group_that_is_behind_does_not_wait_for_one_at_the_end(
+    kafka: KafkaCluster, topic: MakeTopic
+) -> None:
+    name = topic()
+    produce(kafka.bootstrap_servers, name, [(b"k", b"%d" % i) for i in range(100)])
+
+    async def read() -> None:
+        async with running(settings(kafka)) as side:
+            tp = await side.partition(name)
+            at_end = Collector(side.reader, tp, position=100).start()
+            waits = []
+            for _ in range(10):
+                side.reader.forget_below(tp, 100, at_end.sink)
+                started = time.perf_counter()
+                behind = Collector(side.reader, tp).start()
+                await behind.reached(100)
+                waits.append(time.perf_counter() - started)
+                behind.stop()
+            assert statistics.median(waits) < 0.1, waits  # a long poll would be 0.5 s
+            at_end.stop()
+
+    run(read())
+
+
+def test_a_tail_of_many_partitions_is_read_at_once(kafka: KafkaCluster, topic: MakeTopic) -> None:
+    """Twelve partitions on one broker, four lanes: whichever gets a record, it is read quickly."""
+    name = topic(partitions=12)
+
+    async def read() -> list[float]:
+        producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 0})
+        took = []
+        async with running(settings(kafka)) as side:
+            tails = [
+                Collector(side.reader, await side.partition(name, number)).start()
+                for number in range(12)
+            ]
+            for turn in range(60):
+                tail = tails[turn * 5 % 12]
+                position = tail.position
+                await asyncio.sleep(0.02)
+                started = time.perf_counter()
+                producer.produce(name, value=b"v", partition=tail.tp.partition)
+                producer.poll(0)
+                await tail.reached(position + 1)
+                took.append(time.perf_counter() - started)
+        assert producer.flush(DEADLINE_S) == 0
+        return took
+
+    took = sorted(run(read()))
+    assert statistics.median(took) < 0.05, took
+    assert took[57] < 0.3, took  # 95 %
+
+
+def test_a_broker_restart_in_mid_tail(fresh_name: Callable[[str], str]) -> None:
+    with KafkaCluster(1) as cluster:
+        name = fresh_name("restart")
+        create_topic(cluster.bootstrap_servers, name, partitions=2)
+
+        async def read() -> None:
+            async with running(settings(cluster)) as side:
+                tails = [
+                    Collector(side.reader, await side.partition(name, number)).start()
+                    for number in range(2)
+                ]
+                bootstrap = cluster.bootstrap_servers
+                for number in range(2):
+                    records = [(b"k", b"before")]
+                    await asyncio.to_thread(produce, bootstrap, name, records, partition=number)
+                    await tails[number].reached(1)
+                await asyncio.to_thread(cluster.brokers[0].kill)
+                await asyncio.to_thread(cluster.restart)
+                for number in range(2):
+                    records = [(b"k", b"after")]
+                    await asyncio.to_thread(produce, bootstrap, name, records, partition=number)
+                    await tails[number].reached(2)
+                    assert tails[number].offsets == [0, 1]
+                    assert not any(result.error for result in tails[number].results)
+
+        run(read())
+
+
+def test_a_leader_that_moves_is_followed(
+    kafka_pair: KafkaCluster, fresh_name: Callable[[str], str]
+) -> None:
+    name = fresh_name("moves")
+    bootstrap = kafka_pair.bootstrap_servers
+    create_topic(bootstrap, name, assignment=[[2, 1]])
+    produce(bootstrap, name, [(b"k", b"1")])
+
+    async def read() -> None:
+        async with running(settings(kafka_pair)) as side:
+            tp = await side.partition(name)
+            tail = Collector(side.reader, tp).start()
+            await tail.reached(1)
+            assert side.upstream.topology.topics[name].partitions[0].leader == 2
+            await asyncio.to_thread(kafka_pair.brokers[1].kill)
+            try:
+                await asyncio.to_thread(
+                    produce, kafka_pair.brokers[0].address, name, [(b"k", b"2")]
+                )
+                await tail.reached(2)
+                assert side.upstream.topology.topics[name].partitions[0].leader == 1
+            finally:
+                await asyncio.to_thread(kafka_pair.restart, kafka_pair.brokers[1])
+
+    run(read())
+
+
+def test_a_deleted_topic_is_reported_and_a_new_one_of_its_name_is_another(
+    kafka: KafkaCluster, topic: MakeTopic
+) -> None:
+    name = topic()
+    produce(kafka.bootstrap_servers, name, [(b"k", b"old")])
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+
+    async def read() -> None:
+        async with running(settings(kafka)) as side:
+            tp = await side.partition(name)
+            tail = Collector(side.reader, tp).start()
+            await tail.reached(1)
+            await asyncio.to_thread(admin.delete_topics([name])[name].result, DEADLINE_S)
+            await asyncio.to_thread(create_topic, kafka.bootstrap_servers, name)
+            await asyncio.to_thread(
+                produce, kafka.bootstrap_servers, name, [(b"k", b"new"), (b"k", b"new")]
+            )
+            await tail.until(lambda tail: bool(tail.results[-1].error))
+            assert tail.results[-1].error in (
+                ErrorCode.UNKNOWN_TOPIC_ID,
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            )
+            assert tail.offsets == [0]
+            again = Collector(side.reader, await side.partition(name)).start()
+            await again.reached(2)
+            assert again.tp.topic_id != tp.topic_id
+            assert await side.upstream.list_offset(again.tp, EARLIEST) == 0
+
+    run(read())
