@@ -11,6 +11,7 @@ reads back as one member id and one i, whatever dashes and digits the id has ("a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final, final
 
 from mypy_extensions import i64
@@ -30,14 +31,18 @@ class Ring:
 
     def __init__(self, member_ids: Sequence[str]) -> None:
         assert len(set(member_ids)) == len(member_ids), f"a member twice: {member_ids}"
-        points: list[tuple[int, str, int]] = [
-            (key_hash32(f"{member_id}-{i}".encode()), member_id, index)
-            for index, member_id in enumerate(member_ids)
-            for i in range(POINTS_PER_MEMBER)
-        ]
+        in_order = sorted(range(len(member_ids)), key=lambda index: member_ids[index])
+        size = len(in_order)
+        # Hash and rank of the id as one number: these sort several times faster than pairs.
+        points: list[int] = []
+        for rank, index in enumerate(in_order):
+            prefix = member_ids[index].encode() + b"-"
+            points += [
+                key_hash32(prefix + b"%d" % i) * size + rank for i in range(POINTS_PER_MEMBER)
+            ]
         points.sort()
-        self.hashes: Final[list[int]] = [point[0] for point in points]
-        self.owners: Final[list[int]] = [point[2] for point in points]
+        self.hashes: Final[list[int]] = [point // size for point in points]
+        self.owners: Final[list[int]] = [in_order[point % size] for point in points]
 
     def owner(self, key_hash: i64) -> i64:
         """Index of the member that owns keys of this hash; NOBODY without members."""
@@ -59,6 +64,14 @@ class Ring:
         return low if low < len(hashes) else 0
 
 
+@lru_cache(maxsize=16)
+def shared_ring(member_ids: tuple[str, ...]) -> Ring:
+    """The ring of these members. All windows of a group have the same members at nearly all times:
+    a join costs one ring (50 ms compiled for 1,000 members), not one for each partition.
+    """
+    return Ring(member_ids)
+
+
 @final
 class Router:
     """Owners among members with filters: the ring of those that accept the key.
@@ -71,7 +84,7 @@ class Router:
 
     def __init__(self, members: tuple[Member, ...]) -> None:
         self.members: Final = members
-        self.ring: Final = Ring([member.member_id for member in members])
+        self.ring: Final = shared_ring(tuple([member.member_id for member in members]))
         # The distinct filters, and for each member which of them are its own.
         self._filters: Final[list[tuple[bytes, ...]]] = []
         self._filters_of: Final[list[int]] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 
 import pytest
@@ -141,6 +142,27 @@ def test_filters_choose_among_those_who_accept() -> None:
     assert router(("1", (b"a*",)), ("2", (b"b*",))).owner_of(b"cee", 0) == NOBODY
     assert router(("1", (b"a*",)), ("2", (b"b*",))).owner_of(b"bee", 0) == 1
     assert router(("1", (b"a*",)), ("2", (b"",))).owner_of(b"", 0) == 1
+
+
+def test_the_walk_to_a_member_that_accepts_goes_on_at_the_first_point() -> None:
+    """A key before the last point, which belongs to a member that refuses it."""
+    names = (["1", "2", f"x{i}"] for i in itertools.count())
+    ids = next(ids for ids in names if Ring(ids).owners[-1] == 2)
+    full, eligible = Ring(ids), Ring(ids[:2])
+    assert eligible.owners[0] != eligible.owners[1]
+    key = next(
+        key
+        for key in (b"%d" % i for i in itertools.count())
+        if full.hashes[-2] < key_hash32(key) <= full.hashes[-1]
+    )
+    three = router((ids[0], ()), (ids[1], ()), (ids[2], (b"other",)))
+    assert three.owner_of(key, 0) == eligible.owners[0]
+
+
+def test_windows_of_one_group_share_a_ring() -> None:
+    one, other = router(("1", ()), ("2", ())), router(("1", ()), ("2", (b"a*",)))
+    assert one.ring is other.ring
+    assert one.ring is not router(("2", ()), ("1", ())).ring  # owners are indexes
 
 
 def test_records_without_a_key_are_spread_evenly() -> None:

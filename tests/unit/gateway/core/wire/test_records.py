@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from crc32c import crc32c
 
-from gateway.core.wire.batches import BODY_BYTES_MAX
+from gateway.core.wire.batches import BODY_BYTES_MAX, skip_varlong, varint
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.records import (
     CONTROL_ABORT,
@@ -144,6 +144,26 @@ def test_record_bytes_no_record_has(body: bytes) -> None:
 
     with pytest.raises(CorruptBatch):
         scan(resealed(build(records(0), base_offset=0), change))
+
+
+def test_varints_of_32_bits() -> None:
+    """As ByteUtils.readVarint: bits beyond 32 fall off, a sixth byte is refused."""
+    for data, value in (
+        (b"\x00", 0),
+        (b"\x01", -1),
+        (b"\xfe\xff\xff\xff\x0f", 2**31 - 1),
+        (b"\xff\xff\xff\xff\x0f", -(2**31)),
+        (b"\xff\xff\xff\xff\x7f", -(2**31)),
+    ):
+        assert varint(b"?" + data + b"?", 1) == (value, 1 + len(data))
+    with pytest.raises(CorruptBatch, match="5 bytes"):
+        varint(b"\x80\x80\x80\x80\x80\x00", 0)
+
+
+def test_varints_of_64_bits_are_skipped() -> None:
+    assert skip_varlong(b"?" + b"\xff" * 9 + b"\x01", 1) == 11
+    with pytest.raises(CorruptBatch, match="10 bytes"):
+        skip_varlong(b"\x80" * 11, 0)
 
 
 def test_offsets_have_to_ascend() -> None:
