@@ -1,3 +1,5 @@
+"""One JVM with Kafka's record code for all tests of this folder."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
