@@ -7,7 +7,6 @@ everything that needs `gateway`.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -15,10 +14,9 @@ import pytest
 from gateway.embedded.kafka import KafkaCluster, kafka_libs
 from tests.clients.java_programs import JavaPrograms, compile_programs
 from tests.clients.share_members import ShareHost
-from tests.integration.gateway_process import GatewayProcess, Settings
+from tests.integration.gateway_process import DIRECT, GatewayProcess, Settings
 from tests.kafka import create_topic, set_group_config
 
-DIRECT = os.environ.get("KEYWAY_TESTS_DIRECT") == "1"
 DEAD_LETTERS = "tests-dead-letters"
 QUICK_RETRY: Settings = {
     "auto_offset_reset": "earliest",

@@ -20,6 +20,9 @@ REPOSITORY = Path(__file__).parents[2]
 READY_S_MAX = 30.0
 BROKER_IDS_MAX = 4  # ports kept free for virtual brokers 1..4
 
+# See conftest.py: stock clients against the broker itself.
+DIRECT = os.environ.get("KEYWAY_TESTS_DIRECT") == "1"
+
 Settings = dict[str, Any]
 
 

@@ -22,7 +22,8 @@ from tests.clients.share_lines import Delivery, TopicPartitionOffset
 from tests.clients.share_members import ShareHost, ShareMember, consume_all, deliveries_of
 from tests.integration.committed import wait_for_committed
 from tests.integration.gateway_process import GatewayProcess
-from tests.kafka import Sent, produce, read_partition
+from tests.integration.topic_contents import places_upstream
+from tests.kafka import Sent, produce
 
 pytestmark = pytest.mark.integration
 
@@ -35,14 +36,6 @@ def keyed(keys: int, each: int, *, seed: int = 1) -> list[Sent]:
     records = [b"key-%d" % key for key in range(keys) for _ in range(each)]
     random.Random(seed).shuffle(records)
     return [(key, b"%d" % at) for at, key in enumerate(records)]
-
-
-def places_of(kafka: KafkaCluster, topic: str, partitions: int) -> set[TopicPartitionOffset]:
-    return {
-        (topic, partition, offset)
-        for partition in range(partitions)
-        for offset, _, _ in read_partition(kafka.bootstrap_servers, topic, partition)
-    }
 
 
 def close_all(members: Iterable[ShareMember]) -> None:
@@ -108,7 +101,7 @@ def test_four_partitions_and_both_acknowledgement_modes(
         share_host.member(front, group, [name], explicit=True),
         share_host.member(front, group, [name], explicit=False),
     ]
-    consume_all(members, places_of(kafka, name, 4))
+    consume_all(members, places_upstream(kafka, name, 4))
     deliveries = deliveries_of(members)
     assert len(deliveries) == 1_000
     assert all(delivery.delivery_count == 1 for delivery in deliveries)
@@ -138,7 +131,7 @@ def test_two_groups_read_one_topic_independently(
 ) -> None:
     name = topic(partitions=2)
     produce(front, name, keyed(20, 10))
-    wanted = places_of(kafka, name, 2)
+    wanted = places_upstream(kafka, name, 2)
     groups = [share_group(), share_group()]
     members = [librdkafka_host.member(front, group, [name]) for group in groups]
     for member in members:
@@ -155,7 +148,7 @@ def test_one_member_reads_two_topics(
     for name in names:
         produce(front, name, keyed(10, 10))
     member = share_host.member(front, share_group(), names)
-    consume_all([member], places_of(kafka, names[0], 1) | places_of(kafka, names[1], 2))
+    consume_all([member], places_upstream(kafka, names[0], 1) | places_upstream(kafka, names[1], 2))
     assert len(member.deliveries) == 200
     assert_never_backwards(member.deliveries)
     member.close()
@@ -193,7 +186,7 @@ def test_members_come_and_go_without_disorder(
     for member in members:
         member.end_consume()
     deliveries = deliveries_of(everyone)
-    assert {delivery.place for delivery in deliveries} == places_of(kafka, name, 2)
+    assert {delivery.place for delivery in deliveries} == places_upstream(kafka, name, 2)
     assert_never_backwards(deliveries)
     close_all(members)
 
@@ -305,7 +298,7 @@ def test_slow_member_delays_only_its_own_keys(
     assert not {it.place for it in quick.deliveries} & {it.place for it in held}
     slow.settle("ACCEPT", held)
     slow.close()
-    wanted = places_of(kafka, name, 1) - {delivery.place for delivery in held}
+    wanted = places_upstream(kafka, name, 1) - {delivery.place for delivery in held}
     wait_until(
         lambda: wanted <= {delivery.place for delivery in quick.deliveries},
         what="the rest, once the slow member left",
@@ -340,7 +333,7 @@ def test_nothing_is_read_without_consumers(
     other = topic(partitions=1)
     produce(gateway.bootstrap, other, keyed(10, 5))
     busy = late.member(gateway.bootstrap, share_group(), [other])
-    consume_all([busy], places_of(kafka, other, 1))
+    consume_all([busy], places_upstream(kafka, other, 1))
     busy.close()
     read = process.io_counters().read_chars - before
     assert read < size / 8, f"the gateway read {read:,} bytes for a group without members"

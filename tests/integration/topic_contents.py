@@ -42,3 +42,16 @@ def headers_of(message: Message) -> list[tuple[str, bytes | None]]:
     headers = message.headers() or []
     pairs = headers.items() if isinstance(headers, dict) else headers
     return [(name, value.encode() if isinstance(value, str) else value) for name, value in pairs]
+
+
+def places_upstream(
+    kafka: KafkaCluster, topic: str, partitions: int = 1
+) -> set[tuple[str, int, int]]:
+    """(topic, partition, offset) of every committed record there is now."""
+    found = set()
+    for partition in range(partitions):
+        for message in read_messages(kafka, topic, partition):
+            offset = message.offset()
+            assert offset is not None, "a record that was read has an offset"
+            found.add((topic, partition, offset))
+    return found
