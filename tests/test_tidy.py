@@ -1,0 +1,137 @@
+"""House rules that no linter knows: sizes, names, headers, the unit tree, the changelog."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("gateway", "dispatcher", "offsets", "schema_dist", "spark", "tests")
+FILE_LINES_MAX = 500
+FUNCTION_LINES_MAX = 70
+EMPTY_NAMES = {"utils", "util", "helpers", "helper", "manager", "managers", "misc", "common"}
+CHANGE_KINDS = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+
+
+def sources(*packages: str) -> Iterator[Path]:
+    for package in packages:
+        yield from sorted((ROOT / package).rglob("*.py"))
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def long_functions(text: str) -> list[tuple[str, int]]:
+    """(name, lines) of functions above the limit, decorators and docstring not counted."""
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert node.end_lineno is not None
+            lines = node.end_lineno - node.lineno + 1
+            if ast.get_docstring(node) is not None:
+                docstring = node.body[0]
+                assert docstring.end_lineno is not None
+                lines -= docstring.end_lineno - docstring.lineno + 1
+            if lines > FUNCTION_LINES_MAX:
+                found.append((node.name, lines))
+    return found
+
+
+def test_files_are_short() -> None:
+    long = {
+        relative(path): lines
+        for path in sources(*PACKAGES)
+        if (lines := len(path.read_text(encoding="utf-8").splitlines())) > FILE_LINES_MAX
+    }
+    assert not long
+
+
+def test_functions_are_short() -> None:
+    long = {
+        relative(path): found
+        for path in sources(*PACKAGES)
+        if (found := long_functions(path.read_text(encoding="utf-8")))
+    }
+    assert not long
+
+
+def test_a_long_function_is_found() -> None:
+    body = "    x = 1\n" * FUNCTION_LINES_MAX
+    assert long_functions(f"def long():\n{body}") == [("long", FUNCTION_LINES_MAX + 1)]
+    assert long_functions(
+        f"class C:\n    async def long(self):\n{body.replace('    x', '        x')}"
+    )
+    assert not long_functions(f'def short():\n    """One.\n\n    Two."""\n{body[10:]}')
+
+
+def test_names_say_what_is_inside() -> None:
+    empty = [
+        relative(path)
+        for path in sources(*PACKAGES)
+        if EMPTY_NAMES & set(path.stem.split("_")) or EMPTY_NAMES & set(path.parent.name.split("_"))
+    ]
+    assert not empty
+
+
+def test_modules_open_with_what_they_are() -> None:
+    # Tests may speak through their names; the product may not.
+    silent = [
+        relative(path)
+        for path in sources(*PACKAGES[:-1])
+        if path.name != "__init__.py" and not ast.get_docstring(ast.parse(path.read_text("utf-8")))
+    ]
+    assert not silent
+
+
+def test_handlers_open_with_versions_and_what_is_not_implemented() -> None:
+    handlers = [path for path in sources("gateway/handlers") if path.name != "__init__.py"]
+    assert handlers
+    wrong = []
+    for path in handlers:
+        header = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+        if not re.search(r"\bv\d", header) or "implemented" not in header.lower():
+            wrong.append(relative(path))
+    assert not wrong, "the header names the API, its versions (v0-4), and what is not implemented"
+
+
+def has_source(test: Path) -> bool:
+    """Is there a source it may be about? test_window_joins.py may test window.py."""
+    folder = ROOT / test.relative_to(ROOT / "tests" / "unit").parent
+    words = test.stem.removeprefix("test_").split("_")
+    stems = ["_".join(words[:at]) for at in range(len(words), 0, -1)]
+    return any((folder / f"{stem}.py").exists() or (folder / stem).is_dir() for stem in stems)
+
+
+def test_unit_tests_mirror_the_sources() -> None:
+    tests = [
+        path
+        for path in sources("tests/unit")
+        if path.name.startswith("test_") and path.parent != ROOT / "tests" / "unit"
+    ]
+    assert tests
+    assert not [relative(path) for path in tests if not has_source(path)]
+
+
+def test_test_folders_are_packages() -> None:
+    # Two test files of one name in two folders that are no packages would hide each other.
+    folders = {path.parent for path in sources("tests") if path.name.startswith("test_")}
+    assert not [
+        relative(folder) for folder in sorted(folders) if not (folder / "__init__.py").exists()
+    ]
+
+
+def test_changelog_is_in_form() -> None:
+    lines = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").splitlines()
+    assert lines[0] == "# Changelog"
+    releases = [line for line in lines if line.startswith("## ")]
+    assert releases, "at least one release"
+    for line in releases:
+        assert re.fullmatch(r"## (\[?Unreleased\]?|\[?\d+\.\d+\.\d+\]? - \d{4}-\d\d-\d\d)", line), (
+            line
+        )
+    for line in lines:
+        if line.startswith("### "):
+            assert line.removeprefix("### ") in CHANGE_KINDS, line
