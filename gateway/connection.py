@@ -272,7 +272,7 @@ class ClientConnection:
             self._upstream.write(data)
             return
         self._early.append(data)
-        if not self._connecting:
+        if not self._connecting and not self._over:
             self._connecting = True
             # Not one of `_work`: what the client has sent goes upstream even if it has left.
             self._node.tasks.create_task(self._connect())

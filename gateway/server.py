@@ -78,6 +78,7 @@ class Server:
         self._on_disconnect = on_disconnect
         self._ids: Iterator[int] = itertools.count(1)
         self._turn = 0  # of the bootstrap servers
+        self._stopping = False
         self._empty = asyncio.Event()  # no connection is left
         self._empty.set()
         self._unheard: set[int] = set()  # brokers whose port is taken
@@ -147,6 +148,8 @@ class Server:
     def opened(self, connection: ClientConnection) -> None:
         self.connections[connection.id] = connection
         self._empty.clear()
+        if self._stopping:
+            connection.drain()  # It was accepted before its listener closed.
 
     def disconnected(self, connection: ClientConnection) -> None:
         self._on_disconnect(connection.id)
@@ -204,6 +207,7 @@ class Server:
         return list(dict.fromkeys([*first[self._turn :], *first[: self._turn], *known]))
 
     async def _drain(self) -> None:
+        self._stopping = True
         for connection in list(self.connections.values()):
             connection.drain()
         if await self._emptied(self.settings.drain_s):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 from gateway.core.wire.codec import encode_response
@@ -67,6 +67,8 @@ class FakeKafka:
             server.close()
             for connection in self.connections:
                 connection.writer.close()
+                with suppress(ConnectionError):
+                    await connection.writer.wait_closed()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = Connection(reader, writer)

@@ -1,0 +1,112 @@
+"""A Server between a scripted upstream and bare client sockets, all in one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import uvloop
+
+from gateway.core.rewrite import Address
+from gateway.core.topology import Broker, Topology
+from gateway.server import ConnectionId, Handler, Server, ServerSettings
+from tests.fake_kafka import Answer, Asked, FakeKafka
+
+WITHIN_S = 10.0
+
+
+def run(main: Coroutine[Any, Any, None]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(3 * WITHIN_S):
+            await main
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(bounded())
+
+
+async def until(met: Callable[[], bool], *, within_s: float = WITHIN_S) -> None:
+    """Polls; raises TimeoutError."""
+    async with asyncio.timeout(within_s):
+        while not met():  # noqa: ASYNC110  what is polled has no event
+            await asyncio.sleep(0.002)
+
+
+def answers(message: Mapping[str, Any]) -> Answer:
+    async def answer(asked: Asked) -> bytes:
+        return asked.response(dict(message))
+
+    return answer
+
+
+@dataclass(slots=True)
+class Rig:
+    upstream: FakeKafka
+    server: Server
+    gone: list[ConnectionId] = field(default_factory=list)
+    clients: list[Client] = field(default_factory=list)
+
+    async def client(self, broker_id: int | None = 1) -> Client:
+        address = self.server.bootstrap if broker_id is None else self.server.addresses[broker_id]
+        assert address is not None
+        client = Client(*await asyncio.open_connection(*address))
+        self.clients.append(client)
+        return client
+
+    async def close(self) -> None:
+        for client in self.clients:
+            client.writer.close()
+            with suppress(ConnectionError):
+                await client.writer.wait_closed()
+
+
+@dataclass(slots=True)
+class Client:
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    async def ask(self, data: bytes) -> bytes:
+        """The next response frame, with its size prefix."""
+        self.writer.write(data)
+        return await self.frame()
+
+    async def frame(self) -> bytes:
+        async with asyncio.timeout(WITHIN_S):
+            size = await self.reader.readexactly(4)
+            return size + await self.reader.readexactly(int.from_bytes(size, "big"))
+
+    async def ended(self) -> bytes:
+        """What still came before the end."""
+        async with asyncio.timeout(WITHIN_S):
+            return await self.reader.read()
+
+
+@asynccontextmanager
+async def rig(handlers: Mapping[int, Handler] | None = None, **settings: Any) -> AsyncIterator[Rig]:
+    """One upstream broker, number 1."""
+    async with FakeKafka().running() as upstream:
+        gone: list[ConnectionId] = []
+        broker = Broker(1, upstream.host, upstream.port)
+        address = Address(upstream.host, upstream.port)
+        server = Server(
+            ServerSettings(
+                **{
+                    "bootstrap_servers": (address,),
+                    "bootstrap_port": 0,
+                    "port_base": 0,
+                    "drain_s": 1.0,
+                    **settings,
+                }
+            ),
+            Topology(brokers={1: broker}),
+            handlers or {},
+            gone.append,
+        )
+        it = Rig(upstream, server, gone)
+        try:
+            async with server.running():
+                yield it
+        finally:
+            await it.close()
