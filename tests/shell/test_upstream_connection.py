@@ -1,0 +1,276 @@
+"""Connections to brokers that are old, slow, broken or no brokers at all."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from gateway.core.topology import Topology
+from gateway.core.wire.apis import ApiKey
+from gateway.core.wire.errors import ErrorCode
+from gateway.core.wire.frames import RequestHeader
+from gateway.upstream import Upstream
+from gateway.upstream_connection import BrokerConnection
+from gateway.upstream_errors import Refused, TimedOut, Unreachable, UpstreamError
+from gateway.upstream_settings import Address, UpstreamSettings
+from tests.shell.fake_broker import FakeBroker, all_versions, listening
+
+Message = dict[str, Any]
+FIND = ApiKey.FIND_COORDINATOR
+
+
+def settings(port: int, **changes: Any) -> UpstreamSettings:
+    quick = {"connect_timeout_ms": 2_000, "request_timeout_ms": 2_000, "backoff_base_ms": 10}
+    return UpstreamSettings(f"127.0.0.1:{port}", **(quick | changes))
+
+
+def connection(broker: FakeBroker) -> BrokerConnection:
+    return BrokerConnection(Address("127.0.0.1", broker.port), settings(broker.port))
+
+
+async def echo(
+    broker: FakeBroker, header: RequestHeader, body: Message, writer: asyncio.StreamWriter
+) -> None:
+    """FindCoordinator: says the group's name back as the host."""
+    groups = body["CoordinatorKeys"] or [body["Key"]]
+    found = [{"Key": group, "Host": group, "NodeId": 1} for group in groups]
+    broker.reply(header, {"Coordinators": found, "Host": groups[0], "NodeId": 1}, writer)
+
+
+async def silent(
+    _broker: FakeBroker, _header: RequestHeader, _body: Message, _writer: asyncio.StreamWriter
+) -> None:
+    pass
+
+
+def asking(group: str) -> Message:
+    return {"Key": group, "CoordinatorKeys": [group]}
+
+
+@pytest.mark.parametrize(
+    ("theirs", "used"), [((0, 6), 6), ((0, 99), 6), ((1, 3), 3), ((0, 0), 0), ((4, 4), 4)]
+)
+def test_the_highest_common_version_is_used(theirs: tuple[int, int], used: int) -> None:
+    async def work() -> None:
+        async with listening(FakeBroker(echo, all_versions() | {FIND: theirs})) as broker:
+            line = connection(broker)
+            answer = await line.call(FIND, asking("g"), timeout_ms=2_000)
+            assert broker.seen[-1] == (FIND, used)
+            host = answer["Coordinators"][0]["Host"] if used >= 4 else answer["Host"]
+            assert host == "g"
+            if theirs[0] <= 3 <= theirs[1]:
+                await line.call(FIND, asking("g"), version=3, timeout_ms=2_000)
+                assert broker.seen[-1] == (FIND, 3)
+            line.close()
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("theirs", [None, (7, 9)])
+def test_no_common_version_is_refused_and_nothing_sent(theirs: tuple[int, int] | None) -> None:
+    async def work() -> None:
+        versions = all_versions()
+        del versions[FIND]
+        if theirs is not None:
+            versions[FIND] = theirs
+        async with listening(FakeBroker(echo, versions)) as broker:
+            line = connection(broker)
+            with pytest.raises(Refused) as refused:
+                await line.call(FIND, asking("g"), timeout_ms=2_000)
+            assert refused.value.error_code == ErrorCode.UNSUPPORTED_VERSION
+            assert [key for key, _ in broker.seen] == [ApiKey.API_VERSIONS]
+            line.close()
+
+    asyncio.run(work())
+
+
+def test_a_broker_that_knows_only_old_api_versions() -> None:
+    async def work() -> None:
+        async with listening(FakeBroker(echo, all_versions(), knows_api_versions=0)) as broker:
+            line = connection(broker)
+            await line.call(FIND, asking("g"), timeout_ms=2_000)
+            assert [version for key, version in broker.seen if key == ApiKey.API_VERSIONS] == [3, 0]
+            line.close()
+
+    asyncio.run(work())
+
+
+def test_requests_are_pipelined_and_connect_once() -> None:
+    async def work() -> None:
+        held: list[tuple[RequestHeader, Message, asyncio.StreamWriter]] = []
+
+        async def hold(
+            broker: FakeBroker, header: RequestHeader, body: Message, writer: asyncio.StreamWriter
+        ) -> None:
+            held.append((header, body, writer))
+            if len(held) == 50:  # nobody gets an answer before all have asked
+                for one in held:
+                    await echo(broker, *one)
+
+        async with listening(FakeBroker(hold, all_versions())) as broker:
+            line = connection(broker)
+            names = [f"g{i}" for i in range(50)]
+            answers = await asyncio.gather(
+                *(line.call(FIND, asking(name), timeout_ms=5_000) for name in names)
+            )
+            assert [answer["Coordinators"][0]["Host"] for answer in answers] == names
+            assert broker.connections == 1
+            line.close()
+
+    asyncio.run(work())
+
+
+def test_a_caller_that_gives_up_does_not_shift_the_answers_of_others() -> None:
+    async def work() -> None:
+        asked, go = asyncio.Event(), asyncio.Event()
+
+        async def late(
+            broker: FakeBroker, header: RequestHeader, body: Message, writer: asyncio.StreamWriter
+        ) -> None:
+            asked.set()
+            await go.wait()
+            await echo(broker, header, body, writer)
+
+        async with listening(FakeBroker(late, all_versions())) as broker, asyncio.TaskGroup() as t:
+            line = connection(broker)
+            first = t.create_task(line.call(FIND, asking("first"), timeout_ms=5_000))
+            second = t.create_task(line.call(FIND, asking("second"), timeout_ms=5_000))
+            await asked.wait()
+            first.cancel()
+            go.set()
+            assert (await second)["Coordinators"][0]["Host"] == "second"
+            line.close()
+
+    asyncio.run(work())
+
+
+def test_silence_is_a_time_out_and_the_connection_is_not_used_again() -> None:
+    async def work() -> None:
+        async with listening(FakeBroker(silent, all_versions())) as broker:
+            line = connection(broker)
+            patient = line.call(FIND, asking("slow"), timeout_ms=5_000)
+            hasty = line.call(FIND, asking("g"), timeout_ms=100)
+            outcomes = await asyncio.gather(patient, hasty, return_exceptions=True)
+            assert [type(outcome) for outcome in outcomes] == [Unreachable, TimedOut]
+            broker.answer = echo
+            await line.call(FIND, asking("g"), timeout_ms=2_000)
+            assert broker.connections == 2
+            line.close()
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        b"HTTP/1.1 400 Bad Request\r\n\r\n",
+        b"\x15\x03\x03\x00\x02\x02\x16",  # a TLS alert
+        b"\0\0\0\0",
+        b"\0\0\0\2ab",
+        b"\x7f\xff\xff\xff",
+        b"\0\0\0\x08\0\0\x30\x39abcd",  # a correlation id nobody sent
+        b"\0\0\0\x06\0\0\0\1\xff\xff",  # the right one, and no FindCoordinator response
+        b"",  # closes
+    ],
+)
+def test_what_is_not_kafka_is_unreachable(noise: bytes) -> None:
+    async def work() -> None:
+        async def babble(
+            _broker: FakeBroker, _h: RequestHeader, _b: Message, writer: asyncio.StreamWriter
+        ) -> None:
+            writer.write(noise)
+            await writer.drain()
+            writer.close()
+
+        async with listening(FakeBroker(babble, all_versions())) as broker:
+            line = connection(broker)
+            with pytest.raises(Unreachable):
+                await line.call(FIND, asking("g"), timeout_ms=2_000)
+            broker.answer = echo
+            await line.call(FIND, asking("g"), timeout_ms=2_000)  # a fresh connection works
+            line.close()
+
+    asyncio.run(work())
+
+
+def test_a_refused_connection_fails_everybody_who_waits_for_it_at_once(free_port: int) -> None:
+    async def work() -> None:
+        line = BrokerConnection(Address("127.0.0.1", free_port), settings(free_port))
+        calls = [line.call(FIND, asking("g"), timeout_ms=2_000) for _ in range(100)]
+        async with asyncio.timeout(1):
+            errors = await asyncio.gather(*calls, return_exceptions=True)
+        assert all(isinstance(error, Unreachable) for error in errors)
+        line.close()
+
+    asyncio.run(work())
+
+
+async def one_broker(
+    broker: FakeBroker, header: RequestHeader, body: Message, writer: asyncio.StreamWriter
+) -> None:
+    if header.api_key == ApiKey.METADATA:
+        topics = [{"Name": entry["Name"], "ErrorCode": 3} for entry in body["Topics"]]
+        broker.reply(header, broker.metadata() | {"Topics": topics}, writer)
+    else:
+        await echo(broker, header, body, writer)
+
+
+def test_start_waits_for_the_upstream_and_then_gives_up(free_port: int) -> None:
+    async def work() -> None:
+        async with Upstream(settings(free_port)) as upstream:
+            with pytest.raises(UpstreamError):
+                await upstream.start(timeout_ms=200)
+            async with asyncio.TaskGroup() as tasks:
+                started = tasks.create_task(upstream.start(timeout_ms=5_000))
+                await asyncio.sleep(0.1)
+                assert not started.done()
+                async with listening(FakeBroker(one_broker, all_versions(), port=free_port)):
+                    assert (await started).cluster_id == "fake"
+
+    asyncio.run(work())
+
+
+def test_refreshes_are_coalesced_and_callbacks_hear_of_changes_only() -> None:
+    async def work() -> None:
+        async with (
+            listening(FakeBroker(one_broker, all_versions())) as broker,
+            Upstream(settings(broker.port)) as upstream,
+        ):
+            changes: list[Topology] = []
+            upstream.on_topology(changes.append)
+            await upstream.start()
+            asked = len([key for key, _ in broker.seen if key == ApiKey.METADATA])
+            await asyncio.gather(*(upstream.refresh([f"t{i % 3}"]) for i in range(30)))
+            now = len([key for key, _ in broker.seen if key == ApiKey.METADATA])
+            assert now - asked <= 2
+            assert set(upstream.topology.topics) == {"t0", "t1", "t2"}
+            seen = len(changes)
+            for _ in range(5):
+                await upstream.refresh()
+            assert len(changes) == seen
+
+    asyncio.run(work())
+
+
+def test_a_failed_refresh_fails_all_who_wait_for_it(free_port: int) -> None:
+    async def work() -> None:
+        async with Upstream(settings(free_port)) as upstream:
+            async with asyncio.timeout(1):
+                outcomes = await asyncio.gather(
+                    *(upstream.refresh() for _ in range(50)), return_exceptions=True
+                )
+            assert all(isinstance(outcome, UpstreamError) for outcome in outcomes)
+
+    asyncio.run(work())
+
+
+def test_an_unlucky_bootstrap_server_is_passed_over(free_port: int) -> None:
+    async def work() -> None:
+        async with listening(FakeBroker(one_broker, all_versions())) as broker:
+            servers = f"127.0.0.1:{free_port},127.0.0.1:{broker.port}"
+            async with Upstream(UpstreamSettings(servers)) as upstream:
+                assert (await upstream.start(timeout_ms=2_000)).cluster_id == "fake"
+
+    asyncio.run(work())
