@@ -28,6 +28,7 @@ def dead_lettered(flow: Flow, event: DeadLettered) -> None:
             retry.dead_letter_failures += 1
             due_ms = event.now_ms + backoff_ms(flow.policy, retry.dead_letter_failures)
             flow.retries.wait(retry, due_ms)
+            flow.changes.append(retry.noted())
 
 
 def operator_act(flow: Flow, event: OperatorAct) -> None:

@@ -109,6 +109,8 @@ class Window:
         self.dirty = []
         dirty.sort()
         first_byte = self.cursor >> 3
+        if self.bits[first_byte & self.bits_mask] >> (self.cursor & 7) == 0:
+            first_byte += 1  # The cursor's own byte has nothing set behind the cursor.
         runs: list[BitsSet] = []
         run_start = -1
         run_end = -1  # inclusive

@@ -1,0 +1,160 @@
+"""Acknowledgements: fencing, wire forms, gaps, renewals."""
+
+from __future__ import annotations
+
+import pytest
+
+from dispatcher.core.model import (
+    AckError,
+    AckType,
+    LeaseExtended,
+    LeaseId,
+    LeaseTaken,
+    MemberId,
+    Notice,
+    Noticed,
+    Policy,
+    Reason,
+    RetryNoted,
+    RetryState,
+    SessionId,
+    Snapshot,
+)
+from tests.playbook import Playbook
+
+REFUSED = [AckError.INVALID_RECORD_STATE]
+
+
+def held(count: int = 3) -> Playbook:
+    play = Playbook().join("c1").produce(*[b"k%d" % i for i in range(count)])
+    assert play.acquire("c1") == list(range(count))
+    return play
+
+
+def test_another_member_is_refused() -> None:
+    play = held().join("c2")
+    assert play.ack("c2", 0) == REFUSED
+    assert play.step.changes == []
+    play.expect(Noticed(Notice.LATE_ACK, 1))
+    assert play.ack("c1", 0) == [None]
+
+
+def test_another_session_of_the_same_member_is_refused() -> None:
+    play = held()
+    assert play.ack("c1", 0, session="s2") == REFUSED
+    assert play.ack("c1", 0, session="s1") == [None]
+
+
+def test_a_second_acknowledgement_is_refused() -> None:
+    play = held()
+    assert play.ack("c1", 1) == [None]
+    assert play.ack("c1", 1) == REFUSED
+    assert play.core.stats().in_flight == 2
+
+
+def test_a_batch_is_taken_whole_or_not_at_all() -> None:
+    play = held()
+    play.ack("c1", 1)
+    assert play.acks("c1", [(0, 2, b"\1")]) == REFUSED
+    assert play.core.cursor == 0
+    assert play.acks("c1", [(0, 0, b"\1"), (0, 0, b"\1"), (2, 2, b"\1")]) == [None, *REFUSED, None]
+    assert play.core.cursor == 3
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [(0, 2, b""), (0, 2, b"\1\1"), (2, 0, b"\1"), (0, 0, b"\5"), (0, 1, b"\1\x09"), (-1, 0, b"\1")],
+)
+def test_malformed_batches(batch: tuple[int, int, bytes]) -> None:
+    play = held()
+    assert play.acks("c1", [batch]) == [AckError.INVALID_REQUEST]
+    assert play.step.changes == []
+
+
+def test_enormous_ranges_are_refused_at_once() -> None:
+    play = held()
+    huge = 2**62
+    batches = [(0, huge, b"\1"), (0, huge, b"\0"), (huge, huge + 5, b"\1"), (huge, huge, b"\0")]
+    assert play.acks("c1", batches) == REFUSED * 4
+
+
+def test_one_type_per_offset() -> None:
+    play = held(4)
+    assert play.acks("c1", [(0, 3, bytes([1, 2, 1, 3]))]) == [None]
+    assert play.notices() == {
+        Notice.ACCEPTED: 2,
+        Notice.RELEASED: 1,
+        Notice.REJECTED: 1,
+        Notice.PARKED: 1,
+    }
+    assert play.core.cursor == 1
+
+
+def test_gap_for_what_is_not_there_is_harmless() -> None:
+    play = Playbook().join("c1").produce(b"a").hole(2).produce(b"b")
+    assert play.acquire("c1") == [0, 3]
+    assert play.acks("c1", [(0, 3, bytes([1, 0, 0, 1]))]) == [None]
+    assert play.core.cursor == 4
+    assert play.acks("c1", [(1, 2, b"\0")]) == [None], "also once the cursor has passed it"
+    assert play.acks("c1", [(3, 4, b"\0")]) == REFUSED, "nobody knows yet what 4 is"
+
+
+def test_gap_for_a_record_that_exists_is_a_release_and_an_alarm() -> None:
+    play = held(2)
+    assert play.acks("c1", [(1, 1, b"\0")]) == [None]
+    play.expect(Noticed(Notice.GAP_ACK, 1, "offset 1"))
+    play.persists(RetryNoted(1, 1, 2_000, RetryState.WAITING, Reason.GAP_ACK, MemberId("c1")))
+    assert play.wait(1_000).acquire("c1") == [1]
+
+
+def test_gap_for_a_record_of_another_is_refused() -> None:
+    play = held(1).produce(b"waiting")
+    assert play.acks("c2", [(0, 0, b"\0")]) == REFUSED
+    assert play.acks("c1", [(1, 1, b"\0")]) == REFUSED, "read, but not delivered"
+
+
+def test_range_that_straddles_the_cursor() -> None:
+    play = Playbook(snapshot=Snapshot(cursor=10)).join("c1").produce(b"a", b"b")
+    play.acquire("c1")
+    assert play.acks("c1", [(9, 11, bytes([1, 1, 1]))]) == REFUSED
+    assert play.acks("c1", [(9, 11, bytes([0, 1, 1]))]) == [None]
+    assert play.core.cursor == 12
+
+
+def test_renewing_everything_extends_the_lease() -> None:
+    play = held(2)
+    play.now_ms += 20_000
+    assert play.acks("c1", [(0, 1, b"\4")]) == [None]
+    play.persists(LeaseExtended(LeaseId(1), play.now_ms + 30_000))
+    assert play.wait(29_000).notices() == {}
+    assert play.ack("c1", [0, 1]) == [None, None]
+
+
+def test_renewing_a_part_makes_it_a_lease_of_its_own() -> None:
+    play = held(3)
+    play.now_ms += 20_000
+    assert play.acks("c1", [(0, 2, bytes([4, 1, 4]))]) == [None]
+    assert play.ack("c1", 2, AckType.RENEW) == [None]
+    play.now_ms += 10_000
+    assert play.wait(0).notices() == {}, "0 and 2 were renewed, 1 accepted"
+    assert play.wait(20_000).notices() == {Notice.TIMED_OUT: 2}
+
+
+def test_a_renewed_part_survives_a_restart() -> None:
+    play = held(3)
+    play.now_ms += 20_000
+    play.ack("c1", 1, AckType.RENEW)
+    play.persists(
+        LeaseTaken(LeaseId(2), MemberId("c1"), SessionId("s1"), play.now_ms + 30_000, [1])
+    )
+    play.restart().join("c1").read()
+    play.now_ms += 10_000
+    assert play.wait(0).notices() == {Notice.TIMED_OUT: 2}
+    assert play.ack("c1", 1) == [None]
+
+
+def test_release_beyond_the_budget_parks() -> None:
+    play = Playbook(Policy(deliveries_max=1)).join("c1").produce(b"k", b"k", b"other")
+    play.acquire("c1")
+    play.ack("c1", 0, AckType.RELEASE)
+    assert play.notices() == {Notice.RELEASED: 1, Notice.PARKED: 1}

@@ -1,0 +1,187 @@
+"""What the events of a window bring about, effect by effect."""
+
+from __future__ import annotations
+
+import pytest
+
+from dispatcher.core.model import (
+    AckType,
+    Acquire,
+    CursorMoved,
+    Delivered,
+    LeaseEnded,
+    LeaseId,
+    LeaseTaken,
+    Member,
+    MemberId,
+    MembersChanged,
+    MembersReady,
+    Notice,
+    Noticed,
+    Policy,
+    ReadOn,
+    Reason,
+    RecordsRead,
+    RetriesForgotten,
+    RetryNoted,
+    RetryState,
+    SessionId,
+    Snapshot,
+    Ticked,
+)
+from tests.playbook import Playbook
+
+C1 = MemberId("c1")
+S1 = SessionId("s1")
+
+
+def test_nothing_is_read_for_nobody() -> None:
+    play = Playbook()
+    assert play.on(Ticked(0)).step.effects == []
+    play.join("c1").expect(ReadOn(position=0, offsets_max=16_384))
+    play.leave("c1")
+    # A read that was under way when the last member left.
+    play.on(RecordsRead(0, 1, [0], [b"k"], 0))
+    assert play.core.read_position == 0
+    play.join("c2").expect(ReadOn(position=0, offsets_max=16_384))
+
+
+def test_one_read_is_asked_for_at_a_time() -> None:
+    play = Playbook().join("c1")
+    assert play.wait(500).read_on() == []
+    assert play.produce(b"a").read_on() == [(1, 16_383)]
+    assert play.wait(500).read_on() == []
+    play.acquire("c1")
+    play.ack("c1", 0)
+    assert play.read_on() == []
+
+
+def test_a_nearly_full_span_is_read_on_only_for_the_idle() -> None:
+    play = Playbook(Policy(span_max=16)).join("c1").produce(*[b"%d" % i for i in range(16)])
+    play.acquire("c1", 2)
+    assert play.ack("c1", 0) == [None]
+    assert play.read_on() == [], "one offset is free, and c1 has fourteen records to take"
+    play.ack("c1", 1)
+    assert play.read_on() == [(16, 2)], "an eighth of the span is free"
+
+
+def test_acquire_answers_and_persists_one_lease() -> None:
+    play = Playbook().join("c1").produce(b"a", b"b").expect(MembersReady([C1]))
+    play.on(Acquire(C1, S1, 10, now_ms=5_000))
+    play.expect(Delivered(C1, S1, offsets=[0, 1], attempts=[1, 1], deadline_ms=35_000))
+    assert play.step.changes == [LeaseTaken(LeaseId(1), C1, S1, deadline_ms=35_000, offsets=[0, 1])]
+
+
+def test_an_empty_acquire_persists_nothing() -> None:
+    play = Playbook().join("c1")
+    assert play.acquire("c1") == []
+    assert play.step.changes == []
+
+
+def test_a_stranger_acquires_nothing() -> None:
+    play = Playbook().join("c1").produce(b"a")
+    assert play.acquire("c2") == []
+
+
+def test_acknowledging_all_ends_the_lease_and_moves_the_cursor() -> None:
+    play = Playbook().join("c1").produce(b"a", b"b")
+    play.acquire("c1")
+    assert play.acks("c1", [(0, 1, b"\1")]) == [None]
+    assert play.step.changes == [LeaseEnded(LeaseId(1)), CursorMoved(2)]
+    play.expect(Noticed(Notice.ACCEPTED, 2))
+
+
+def test_members_are_woken_once() -> None:
+    play = Playbook().join("c1").produce(b"a")
+    assert play.effects(MembersReady) == [MembersReady([C1])]
+    assert play.produce(b"b").effects(MembersReady) == []
+    play.acquire("c1")
+    assert play.produce(b"c").effects(MembersReady) == [MembersReady([C1])]
+
+
+def test_a_full_member_is_woken_when_it_has_room() -> None:
+    play = Playbook(Policy(in_flight_per_member_max=2)).join("c1").produce(b"a", b"b", b"c")
+    assert play.acquire("c1") == [0, 1]
+    assert play.acquire("c1") == []
+    play.ack("c1", 1)
+    play.expect(MembersReady([C1]))
+    assert play.acquire("c1") == [2]
+
+
+def test_a_released_record_waits_and_goes_out_again_first_of_its_key() -> None:
+    play = Playbook().join("c1").produce(b"k", b"k")
+    play.acquire("c1")
+    play.ack("c1", 0, AckType.RELEASE)
+    play.persists(RetryNoted(0, 1, 2_000, RetryState.WAITING, Reason.RELEASED, C1))
+    assert play.acquire("c1") == []
+    assert play.wait(999).acquire("c1") == []
+    play.wait(1).expect(MembersReady([C1]))
+    assert play.acquire("c1") == [0]
+    assert play.delivered().attempts == [2]
+    play.persists(RetryNoted(0, 1, 2_000, RetryState.IN_FLIGHT, Reason.RELEASED, C1))
+    play.ack("c1", 0).append(None)
+    play.persists(RetriesForgotten([0]))
+    assert play.acquire("c1") == [1]
+
+
+def test_back_off_doubles_up_to_its_cap() -> None:
+    policy = Policy(deliveries_max=10, backoff_base_ms=1_000, backoff_max_ms=6_000)
+    play = Playbook(policy).join("c1").produce(b"k")
+    waits = []
+    for _ in range(5):
+        play.acquire("c1")
+        play.ack("c1", 0, AckType.RELEASE)
+        (noted,) = [c for c in play.step.changes if isinstance(c, RetryNoted)]
+        waits.append(noted.due_ms - play.now_ms)
+        play.wait(waits[-1])
+    assert waits == [1_000, 2_000, 4_000, 6_000, 6_000]
+
+
+def test_a_retry_is_due_with_any_event() -> None:
+    play = Playbook().join("c1").produce(b"k")
+    play.acquire("c1")
+    play.ack("c1", 0, AckType.RELEASE)
+    play.now_ms += 1_000
+    assert play.acquire("c1") == [0]
+
+
+def test_lock_timeout_gives_back_and_counts() -> None:
+    play = Playbook().join("c1").produce(b"a", b"b")
+    play.acquire("c1")
+    assert play.wait(29_999).step.changes == []
+    play.wait(1).expect(Noticed(Notice.TIMED_OUT, 2))
+    play.persists(RetryNoted(0, 1, 32_000, RetryState.WAITING, Reason.LOCK_TIMEOUT, C1))
+    play.persists(LeaseEnded(LeaseId(1)))
+    assert play.wait(1_000).acquire("c1") == [0, 1]
+    play.expect(Noticed(Notice.REDELIVERED, 2))
+
+
+def test_span_full_is_said_once_with_what_blocks() -> None:
+    play = Playbook(Policy(span_max=4)).join("c1")
+    play.produce(b"order-123", b"a", b"b", b"c", b"d")
+    play.expect(Noticed(Notice.SPAN_FULL, 1, "offset 0 key hash cc728681"))
+    play.acquire("c1")
+    play.ack("c1", [1, 2, 3])
+    assert Notice.SPAN_FULL not in play.notices()
+
+
+def test_members_and_positions() -> None:
+    play = Playbook(snapshot=Snapshot(cursor=7)).join("c1", "c2").produce(b"a", b"b")
+    assert [m.member_id for m in play.core.members] == ["c1", "c2"]
+    assert (play.core.cursor, play.core.read_position) == (7, 9)
+    assert "7..9" in repr(play.core)
+
+
+def test_the_same_membership_again_changes_nothing() -> None:
+    play = Playbook().join("c1").produce(b"a")
+    play.acquire("c1")
+    play.on(MembersChanged((Member(C1),), play.now_ms))
+    assert play.step.changes == []
+    assert play.ack("c1", 0) == [None]
+
+
+def test_invariants_are_checked() -> None:
+    play = Playbook().join("c1").produce(b"a")
+    play.core._flow.members[0].in_flight = 1
+    with pytest.raises(AssertionError, match="another count"):
+        play.core.check_invariants()

@@ -1,0 +1,124 @@
+"""Joins, leaves, evictions, sessions."""
+
+from __future__ import annotations
+
+from dispatcher.core.model import (
+    EvictPolicy,
+    Member,
+    MemberId,
+    MembersChanged,
+    MembersReady,
+    Notice,
+    Policy,
+    Reason,
+    RetryNoted,
+    SessionId,
+    SessionOpened,
+)
+from tests.playbook import Playbook
+
+
+def test_an_unbothered_key_moves_at_once_and_a_held_one_drains() -> None:
+    play = Playbook().join("c1", "c2")
+    moving = play.keys_of("c2", 2)
+    play.leave("c2").produce(moving[0], moving[0], moving[1])
+    assert play.acquire("c1", 1) == [0]
+    play.join("c2").expect(MembersReady([MemberId("c2")]))
+    stats = {m.member_id: m for m in play.core.stats().members}
+    assert (stats["c1"].draining_keys, stats["c1"].draining_blocked) == (1, 1)
+    assert play.acquire("c2") == [2]
+    play.ack("c1", 0)
+    play.expect(MembersReady([MemberId("c2")]))
+    assert play.acquire("c2") == [1]
+    assert [m.draining_keys for m in play.core.stats().members] == [0, 0]
+
+
+def test_leaving_gives_back_at_once_and_counts() -> None:
+    play = Playbook().join("c1", "c2")
+    key = play.keys_of("c1")[0]
+    play.produce(key, key)
+    play.acquire("c1")
+    play.leave("c1").expect(MembersReady([MemberId("c2")]))
+    assert play.acquire("c2") == [0]
+    assert play.delivered().attempts == [2]
+
+
+def test_an_evicted_member_s_records_count_as_taken_if_the_policy_says_so() -> None:
+    play = Playbook(Policy(on_evict=EvictPolicy.ACK)).join("c1").produce(b"k", b"k")
+    play.acquire("c1")
+    play.leave("c1", Reason.MEMBER_EVICTED)
+    assert (play.core.cursor, play.notices()) == (1, {Notice.DROPPED: 1})
+    assert play.join("c2").acquire("c2") == [1]
+
+
+def test_a_clean_leave_never_takes_records_for_done() -> None:
+    play = Playbook(Policy(on_evict=EvictPolicy.ACK)).join("c1").produce(b"k")
+    play.acquire("c1")
+    assert play.leave("c1").core.cursor == 0
+
+
+def test_crashes_exhaust_the_budget_and_goodbyes_do_not() -> None:
+    for reason, parked in ((Reason.MEMBER_EVICTED, 1), (Reason.MEMBER_LEFT, 0)):
+        play = Playbook(Policy(deliveries_max=2)).produce()
+        for name in ("c1", "c2", "c3"):
+            play.join(name)
+            if name == "c1":
+                play.produce(b"k")
+            play.acquire(name)
+            play.leave(name, reason)
+        assert len(play.core.stats().parked) == parked
+
+
+def test_closing_a_session_gives_back_what_it_holds_and_no_more() -> None:
+    play = Playbook().join("c1").produce(b"a", b"b")
+    assert play.acquire("c1", 1, session="s1") == [0]
+    assert play.acquire("c1", 1, session="s2") == [1]
+    play.close("c1", "s1")
+    assert play.acquire("c1", session="s2") == [0]
+    assert play.ack("c1", [0, 1], session="s2") == [None, None]
+    assert play.close("c1", "s1").step.changes == []
+
+
+def test_a_lost_session_keeps_its_leases_for_the_grace() -> None:
+    play = Playbook().join("c1").produce(b"a", b"b")
+    play.acquire("c1")
+    play.lose("c1").wait(2_999)
+    assert play.ack("c1", 0) == [None]
+    play.lose("c1")  # said twice: the first time counts
+    play.wait(1)
+    (noted,) = [c for c in play.step.changes if isinstance(c, RetryNoted)]
+    assert (noted.offset, noted.reason, noted.due_ms) == (1, Reason.MEMBER_EVICTED, play.now_ms)
+    assert play.acquire("c1", session="s2") == [1]
+
+
+def test_the_reopened_session_may_settle_what_the_lost_one_holds() -> None:
+    play = Playbook().join("c1").produce(b"a", b"b")
+    play.acquire("c1", session="s1")
+    play.on(SessionOpened(MemberId("c1"), SessionId("s2"), play.now_ms))
+    assert play.ack("c1", 0, session="s2") == [None]
+    assert play.wait(3_000).acquire("c1", session="s2") == [1]
+    assert play.ack("c1", 1, session="s1") != [None]
+
+
+def test_changed_filters_route_anew() -> None:
+    play = Playbook().join("c1").produce(b"a", b"b", b"b")
+    play.acquire("c1")
+    narrowed = (Member(MemberId("c1"), (b"a*",)),)
+    play.on(MembersChanged(narrowed, play.now_ms))
+    assert play.core.settled_ranges() == [], "b is in flight; what waits behind it is not skipped"
+    play.ack("c1", 1)
+    assert play.core.settled_ranges() == [(1, 2)]
+    assert play.notices() == {Notice.ACCEPTED: 1, Notice.SKIPPED: 1}
+
+
+def test_records_without_a_key_are_units_of_their_own() -> None:
+    play = Playbook().join("c1", "c2").produce(*[None] * 40)
+    one = play.acquire("c1")
+    two = play.acquire("c2")
+    assert sorted(one + two) == list(range(40))
+    assert len(one) > 5 < len(two)
+
+
+def test_records_without_a_key_are_skipped_by_narrow_filters() -> None:
+    play = Playbook().join("c1", filters=(b"order-*",)).produce(None, b"order-1")
+    assert play.core.cursor == 1

@@ -1,0 +1,107 @@
+"""What comes from the log: overlaps, gaps, holes, truncation."""
+
+from __future__ import annotations
+
+import pytest
+
+from dispatcher.core.model import (
+    AckError,
+    AckType,
+    CursorMoved,
+    LogTruncated,
+    Notice,
+    Policy,
+    ReadOn,
+    RecordsRead,
+    Snapshot,
+)
+from tests.playbook import Playbook
+
+
+def test_what_is_known_already_is_cut_off() -> None:
+    play = Playbook().join("c1").produce(b"a", b"b")
+    play.on(RecordsRead(0, 3, [0, 1, 2], [b"a", b"b", b"c"], 0))
+    assert play.core.read_position == 3
+    assert play.acquire("c1") == [0, 1, 2]
+
+
+@pytest.mark.parametrize(("start", "end"), [(5, 7), (0, 2), (1, 1)])
+def test_what_does_not_continue_the_window_is_asked_for_again(start: int, end: int) -> None:
+    play = Playbook().join("c1").produce(b"a", b"b")
+    play.on(RecordsRead(start, end, [], [], 0)).expect(ReadOn(2, 16_382))
+    assert play.core.read_position == 2
+
+
+def test_what_has_no_room_is_asked_for_again() -> None:
+    play = Playbook(Policy(span_max=3)).join("c1")
+    play.log = {i: b"%d" % i for i in range(5)}
+    play.on(RecordsRead(0, 5, list(play.log), list(play.log.values()), 0))
+    assert play.core.read_position == 3
+    play.acquire("c1")
+    play.acks("c1", [(0, 2, b"\1")])
+    play.expect(ReadOn(3, 3))
+
+
+def test_holes_are_settled_and_not_persisted() -> None:
+    play = Playbook().join("c1").produce(b"a").hole(3).produce(b"b").hole(2)
+    assert play.step.changes == []
+    assert play.core.settled_ranges() == [(1, 3), (5, 6)]
+    play.acquire("c1")
+    play.ack("c1", 4)
+    play.ack("c1", 0)
+    play.persists(CursorMoved(7))
+
+
+def test_a_long_hole_in_front_is_passed_at_once() -> None:
+    play = Playbook(Policy(span_max=16)).join("c1")
+    play.log = {10_000_000: b"a"}
+    play.on(RecordsRead(0, 10_000_001, [10_000_000], [b"a"], 0))
+    assert (play.core.cursor, play.core.read_position) == (10_000_000, 10_000_001)
+    assert play.acquire("c1") == [10_000_000]
+
+
+def test_an_empty_read_to_the_end_of_a_hole() -> None:
+    play = Playbook(Policy(span_max=16)).join("c1")
+    play.on(RecordsRead(0, 500, [], [], 0))
+    assert play.core.cursor == 500
+
+
+def test_truncation_ends_everything_below_the_log_start() -> None:
+    play = Playbook().join("c1").produce(b"a", b"b", b"a", b"c", b"a")
+    assert play.acquire("c1") == [0, 1, 3]
+    play.ack("c1", 3, AckType.RELEASE)
+    play.on(LogTruncated(4, play.now_ms))
+    assert (play.core.cursor, play.notices()) == (4, {Notice.TRUNCATED: 4})
+    assert play.ack("c1", 0) == [AckError.INVALID_RECORD_STATE]
+    assert play.acquire("c1") == [4]
+    assert play.stored.leases[0].offsets == [4]
+    assert play.stored.retries == []
+
+
+def test_truncation_beyond_what_was_read() -> None:
+    play = Playbook().join("c1").produce(b"a")
+    play.on(LogTruncated(1_000_000, play.now_ms)).expect(ReadOn(1_000_000, 16_384))
+    assert play.core.read_position == 1_000_000
+    assert play.on(LogTruncated(5, play.now_ms)).step.changes == []
+
+
+def test_truncation_of_what_a_restart_has_not_read_again() -> None:
+    play = Playbook().join("c1").produce(b"a", b"b", b"c")
+    play.acquire("c1")
+    play.ack("c1", 1, AckType.RELEASE)
+    play.restart().on(LogTruncated(2, play.now_ms))
+    assert play.notices() == {Notice.TRUNCATED: 2}
+    assert [lease.offsets for lease in play.stored.leases] == [[2]]
+    play.join("c1").read()
+    assert play.ack("c1", 2) == [None]
+
+
+def test_a_leased_record_that_compaction_took_is_settled_when_read_again() -> None:
+    play = Playbook(snapshot=Snapshot(cursor=0)).join("c1").produce(b"a", b"b")
+    play.acquire("c1")
+    play.restart()
+    del play.log[0]
+    play.join("c1").read()
+    assert play.core.cursor == 1
+    assert play.ack("c1", 0) == [AckError.INVALID_RECORD_STATE]
+    assert play.ack("c1", 1) == [None]

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import pytest
+
+from dispatcher.core.model import Policy, RetryState
+from dispatcher.core.retry import RetryBook, backoff_ms, new_retry
+
+
+@pytest.mark.parametrize(
+    ("failures", "expected"), [(1, 100), (2, 200), (4, 800), (5, 1_000), (10_000, 1_000)]
+)
+def test_backoff(failures: int, expected: int) -> None:
+    policy = Policy(backoff_base_ms=100, backoff_max_ms=1_000)
+    assert backoff_ms(policy, failures) == expected
+
+
+def test_due_in_order_of_time_and_offset() -> None:
+    book = RetryBook()
+    for offset, due_ms in ((5, 20), (3, 10), (9, 10), (1, 30)):
+        book.by_offset[offset] = new_retry(offset)
+        book.wait(book.by_offset[offset], due_ms)
+    assert not book.is_due(9)
+    assert [retry.offset for retry in book.take_due(20)] == [3, 9, 5]
+    assert [retry.offset for retry in book.take_due(30)] == [1]
+
+
+def test_a_timer_of_the_past_wakes_nobody() -> None:
+    book = RetryBook()
+    retry = new_retry(1)
+    book.by_offset[1] = retry
+    book.wait(retry, 10)
+    book.wait(retry, 50)
+    assert book.take_due(20) == []
+    retry.state = RetryState.PARKED
+    assert book.take_due(60) == []
+    assert book.timers == []
+
+
+def test_held() -> None:
+    book = RetryBook()
+    assert not book.held(1)
+    assert book.deliveries(1) == 0
+    book.by_offset[1] = new_retry(1)
+    assert not book.held(1)
+    book.wait(book.by_offset[1], 5)
+    assert book.held(1)

@@ -1,0 +1,128 @@
+"""The offsets of a window: Danube's InFlightWindow cases (B5), bitmap bytes, rings that grow."""
+
+from __future__ import annotations
+
+from dispatcher.core.model import BitsSet, CursorMoved, Policy, Snapshot
+from dispatcher.core.window import Window
+from tests.playbook import Playbook
+
+
+def test_block_same_key() -> None:
+    play = Playbook().join("c1").produce(b"k", b"k")
+    assert play.acquire("c1") == [0]
+    assert play.acquire("c1") == []
+
+
+def test_ack_unblocks() -> None:
+    play = Playbook().join("c1").produce(b"k", b"k")
+    play.acquire("c1")
+    assert play.ack("c1", 0) == [None]
+    assert play.acquire("c1") == [1]
+
+
+def test_cursor_follows_contiguous_acks() -> None:
+    play = Playbook(snapshot=Snapshot(cursor=1)).join("c1").produce(b"a", b"b", b"c")
+    assert play.acquire("c1") == [1, 2, 3]
+    for offset in (1, 2, 3):
+        play.ack("c1", offset)
+        play.persists(CursorMoved(offset + 1))
+
+
+def test_cursor_waits_for_the_gap() -> None:
+    play = Playbook(snapshot=Snapshot(cursor=1)).join("c1").produce(b"a", b"b", b"c")
+    play.acquire("c1")
+    cursors = []
+    for offset in (3, 1, 2):
+        play.ack("c1", offset)
+        cursors.append(play.core.cursor)
+    assert cursors == [1, 2, 4]
+
+
+def test_doc_example_10_to_13() -> None:
+    play = Playbook(snapshot=Snapshot(cursor=10)).join("c1").produce(b"a", b"b", b"c", b"d")
+    play.acquire("c1")
+    play.ack("c1", [10, 12, 13])
+    assert (play.core.cursor, play.core.settled_ranges()) == (11, [(12, 13)])
+    play.ack("c1", 11)
+    assert (play.core.cursor, play.core.settled_ranges()) == (14, [])
+
+
+def test_unblocked_keys_come_first_in_first_out() -> None:
+    play = Playbook().join("c1").produce(b"a", b"b", b"c", b"a", b"c", b"b")
+    assert play.acquire("c1") == [0, 1, 2]
+    play.ack("c1", [2, 0, 1])
+    assert [play.acquire("c1", 1) for _ in range(3)] == [[4], [3], [5]]
+
+
+def test_skipped_offsets_move_the_cursor() -> None:
+    play = Playbook(snapshot=Snapshot(cursor=1)).join("c1", filters=(b"mine-*",))
+    play.produce(b"other", b"other", b"mine-1", b"other")
+    assert play.core.cursor == 3
+    assert play.core.settled_ranges() == [(4, 4)]
+    assert play.acquire("c1") == [3]
+    play.ack("c1", 3)
+    assert play.core.cursor == 5
+
+
+def test_capacity_is_the_span_of_offsets() -> None:
+    play = Playbook(Policy(span_max=2)).join("c1").produce(b"a", b"b", b"c")
+    assert play.core.read_position == 2
+    assert play.acquire("c1") == [0, 1]
+    play.ack("c1", 1)
+    assert play.read().core.read_position == 2, "offset 0 still holds the span"
+    play.ack("c1", 0)
+    assert play.read_on() == [(2, 2)]
+    assert play.read().acquire("c1") == [2]
+
+
+def test_changed_bytes_are_sent_in_runs() -> None:
+    window = Window(0)
+    window.reserve(1_000)
+    for offset in (700, 3, 9, 700):
+        window.mark(offset)
+    assert window.take_dirty() == [
+        BitsSet(chunk=0, byte_at=0, data=bytes([0b1000, 0b10])),
+        BitsSet(chunk=0, byte_at=87, data=bytes([0b10000])),
+    ]
+    assert window.take_dirty() == []
+
+
+def test_runs_end_at_their_chunk() -> None:
+    window = Window(65_530)
+    window.mark(65_535)
+    window.mark(65_536)
+    assert window.take_dirty() == [
+        BitsSet(chunk=0, byte_at=8_191, data=b"\x80"),
+        BitsSet(chunk=1, byte_at=0, data=b"\x01"),
+    ]
+
+
+def test_bytes_behind_the_cursor_are_not_sent() -> None:
+    play = Playbook().join("c1").produce(*[b"%d" % i for i in range(40)])
+    play.acquire("c1")
+    play.ack("c1", range(40))
+    assert [change for change in play.step.changes if isinstance(change, BitsSet)] == []
+
+
+def test_settled_ranges_over_byte_borders() -> None:
+    window = Window(5)
+    window.reserve(200)
+    window.known_end = 105
+    settled = [*range(6, 40), 41, *range(56, 64), 100, 104]
+    for offset in settled:
+        window.mark(offset)
+    assert window.settled_ranges() == [(6, 39), (41, 41), (56, 63), (100, 100), (104, 104)]
+
+
+def test_rings_grow_with_their_contents_and_shrink_when_idle() -> None:
+    play = Playbook(Policy(span_max=4_096)).join("c1")
+    play.produce(b"held", *[b"%d" % (i % 50) for i in range(63)])
+    assert play.acquire("c1", 1) == [0]
+    small = play.core._flow.window.capacity
+    play.produce(*[b"%d" % (i % 50) for i in range(3_000)])
+    assert play.core._flow.window.capacity >= 3_064 > small
+    while offsets := play.acquire("c1"):
+        assert play.acks("c1", [(o, o, b"\1") for o in offsets]) == [None] * len(offsets)
+    assert play.core.settled_ranges() == [(1, 3_063)]
+    play.ack("c1", 0)
+    assert play.wait(500).core._flow.window.capacity == small
