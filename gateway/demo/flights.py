@@ -12,6 +12,7 @@ import csv
 import importlib.util
 import io
 import json
+import sys
 import time
 import zipfile
 import zlib
@@ -26,6 +27,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from gateway.demo.audit import TopicRecord
 from gateway.embedded.process import SetupError
 
+PARTITIONS = 4
 ANSWER_S_MAX = 30.0
 TEXTS = frozenset({"carrier", "tailnum", "origin", "dest", "time_hour"})  # the rest is numbers
 
@@ -161,3 +163,15 @@ def _until_the_end(consumer: Consumer, partitions: int) -> Iterator[tuple[int, T
                 ended.add(partition)
             elif not error.retriable():
                 raise KafkaException(error)
+
+
+def main(bootstrap_servers: str, topic: str) -> None:
+    """`python -m gateway.demo.flights BOOTSTRAP TOPIC`: creates the topic, loads all flights."""
+    flights = read_flights()
+    create_topic(bootstrap_servers, topic, PARTITIONS)
+    load(bootstrap_servers, topic, flights, lambda _count: None)
+    sys.stdout.write(f"{len(flights)} flights in {topic}\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2])

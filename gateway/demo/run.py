@@ -29,7 +29,14 @@ from rich.table import Table
 from gateway import compiled
 from gateway.demo.audit import Report, audit
 from gateway.demo.consumers import CONSUMERS, Outcome, consume
-from gateway.demo.flights import create_topic, load, per_carrier, read_flights, read_topic
+from gateway.demo.flights import (
+    PARTITIONS,
+    create_topic,
+    load,
+    per_carrier,
+    read_flights,
+    read_topic,
+)
 from gateway.embedded.jars import KAFKA_VERSION, build_dir, java
 from gateway.embedded.kafka import KafkaCluster, brokers_seen
 from gateway.embedded.process import (
@@ -41,7 +48,6 @@ from gateway.embedded.process import (
 )
 
 TOPIC = "flights"
-PARTITIONS = 4
 GROUP = "flight-trackers"
 GATEWAY_READY_S_MAX = 30.0
 SPARK_S_MAX = 300.0  # the first run fetches the connector
