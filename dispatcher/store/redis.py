@@ -130,13 +130,13 @@ class RedisStore:
     # Several writes to one window in one call: each expects the one before it, so that none is
     # applied over a gap, whatever becomes of the others.
     def _commands(self, writes: Sequence[Write]) -> list[list[Argument]]:
-        earlier: dict[WindowKey, int] = {}
+        earlier: dict[tuple[WindowKey, Fence], int] = {}
         commands: list[list[Argument]] = []
         for write in writes:
             claim = self._claims.get(write.key)
             seen = claim.seq if claim is not None and claim.fence == write.fence else 0
-            nth = earlier.get(write.key, 0)
-            earlier[write.key] = nth + 1
+            nth = earlier.get((write.key, write.fence), 0)
+            earlier[write.key, write.fence] = nth + 1
             command: list[Argument] = [self._name(write.key), b"apply", write.fence, seen + nth]
             command += operations(write.changes)
             commands.append(command)

@@ -42,7 +42,6 @@ from dispatcher.store.base import (
 )
 
 P = ParamSpec("P")
-Stores = Callable[[], WindowStore]
 
 KEY = WindowKey("group", "AAAAAAAAAAAAAAAAAAAAAA", 0)
 M1, S1 = MemberId("m1"), SessionId("s1")
@@ -66,12 +65,37 @@ STEP: list[Change] = [
 ]
 
 
+class Stores:
+    """Opens clients of one store and closes them at the end of the test."""
+
+    def __init__(self, new: Callable[[], WindowStore]) -> None:
+        self._new = new
+        self._opened: list[WindowStore] = []
+
+    def __call__(self) -> WindowStore:
+        self._opened.append(self._new())
+        return self._opened[-1]
+
+    async def close(self) -> None:
+        for store in self._opened:
+            await store.close()
+
+
 def in_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
-    """Runs an async test in an event loop of its own."""
+    """Runs an async test in an event loop of its own, in which its `Stores` are closed too."""
+
+    async def whole(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            async with asyncio.timeout(60):
+                await test(*args, **kwargs)
+        finally:
+            for value in kwargs.values():
+                if isinstance(value, Stores):
+                    await value.close()
 
     @functools.wraps(test)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        asyncio.run(asyncio.wait_for(test(*args, **kwargs), 60))
+        asyncio.run(whole(*args, **kwargs))
 
     return run
 

@@ -22,7 +22,7 @@ class TestMemoryStore(StoreContract):
 
     @pytest.fixture
     def stores(self, store: MemoryStore) -> Stores:
-        return lambda: store
+        return Stores(lambda: store)
 
     @pytest.fixture
     def flush(self, store: MemoryStore) -> Callable[[], None]:

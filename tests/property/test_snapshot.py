@@ -1,0 +1,30 @@
+from hypothesis import given
+
+from dispatcher.core.model import Change, Snapshot
+from dispatcher.core.snapshot import WindowState, apply_changes, state_of
+from tests.property.changes import histories
+
+
+@given(histories)
+def test_a_snapshot_that_is_stored_again_is_the_same(steps: list[list[Change]]) -> None:
+    state = WindowState(0)
+    for step in steps:
+        state.apply(step)
+        snapshot = state.snapshot()
+        assert state_of(snapshot).snapshot() == snapshot
+
+
+@given(histories)
+def test_a_snapshot_keeps_its_form(steps: list[list[Change]]) -> None:
+    snapshot = Snapshot(0)
+    for step in steps:
+        snapshot = apply_changes(snapshot, step)
+        edges = [edge for low, high in snapshot.settled for edge in (low, high + 1)]
+        assert edges == sorted(set(edges))
+        assert not edges or edges[0] >= snapshot.cursor
+        settled = [range(low, high + 1) for low, high in snapshot.settled]
+        in_flight = [offset for lease in snapshot.leases for offset in lease.offsets]
+        assert len(in_flight) == len(set(in_flight))
+        for offset in [*in_flight, *(retry.offset for retry in snapshot.retries)]:
+            assert offset >= snapshot.cursor
+            assert not any(offset in run for run in settled)
