@@ -47,7 +47,7 @@ unixsocket "{socket}"
 unixsocketperm 700
 bind 127.0.0.1
 port {port}
-pidfile "{directory}/redis.pid"
+pidfile "{pid_file}"
 logfile "{directory}/redis.log"
 loglevel notice
 daemonize no
@@ -75,6 +75,7 @@ class EmbeddedRedis:
         self.directory = directory.absolute()
         self.port = port
         self.socket_path = _socket_path(self.directory)
+        self._pid_file = self.directory / "redis.pid"
         self._child: subprocess.Popen[bytes] | None = None
         self._owner_lock: int | None = None
 
@@ -99,7 +100,10 @@ class EmbeddedRedis:
         return self._child.pid if self._child is not None and self.running else None
 
     def start(self) -> EmbeddedRedis:
-        """Returns when it answers. Raises SetupError: folder or port in use, bad data, no binary."""
+        """Returns when it answers.
+
+        Raises SetupError: folder or port in use, data that cannot be read, no binary.
+        """
         assert not self.running, f"{self!r} runs already"
         binary = _binary()
         try:
@@ -152,7 +156,12 @@ class EmbeddedRedis:
         self.socket_path.unlink(missing_ok=True)
         config = self.directory / "redis.conf"
         config.write_text(
-            _CONFIG.format(directory=self.directory, socket=self.socket_path, port=self.port)
+            _CONFIG.format(
+                directory=self.directory,
+                socket=self.socket_path,
+                port=self.port,
+                pid_file=self._pid_file,
+            )
         )
         log = self.directory / "redis.log"
         said = log.stat().st_size if log.exists() else 0
@@ -198,10 +207,9 @@ class EmbeddedRedis:
         except BaseException as error:
             os.close(file)
             if isinstance(error, TimeoutError):
-                pid = (self.directory / "redis.pid").read_text().strip()
                 raise SetupError(
-                    f"a redis-server left behind (process {pid}) still uses {self.directory} "
-                    "and does not answer: end it"
+                    f"a redis-server left behind (its process id is in {self._pid_file}) "
+                    f"still uses {self.directory} and does not end: end it"
                 ) from error
             raise
         return file
