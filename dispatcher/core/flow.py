@@ -273,7 +273,10 @@ class Flow:
         self.counts[notice] = self.counts.get(notice, 0) + count
 
     def finish(self) -> Step:
+        expected = self.window.read_position
         self.window.advance()
+        if self.window.read_position != expected:
+            self.reading = False  # The read under way starts too early now.
         self._close_leases()
         if self.idle_keys > IDLE_KEYS_MAX:
             self.drop_idle_keys()

@@ -24,7 +24,7 @@ def test_an_unbothered_key_moves_at_once_and_a_held_one_drains() -> None:
     play.leave("c2").produce(moving[0], moving[0], moving[1])
     assert play.acquire("c1", 1) == [0]
     play.join("c2").expect(MembersReady([MemberId("c2")]))
-    stats = {m.member_id: m for m in play.core.stats().members}
+    stats = {str(m.member_id): m for m in play.core.stats().members}
     assert (stats["c1"].draining_keys, stats["c1"].draining_blocked) == (1, 1)
     assert play.acquire("c2") == [2]
     play.ack("c1", 0)

@@ -11,6 +11,7 @@ from dispatcher.core.model import (
     LeaseState,
     MemberId,
     Policy,
+    ReadOn,
     Reason,
     RetryNoted,
     RetryState,
@@ -35,6 +36,15 @@ def test_acknowledgements_are_taken_before_the_records_are_read_again() -> None:
     assert play.core.settled_ranges() == [(1, 1), (4, 4)]
     play.join("c1").read()
     assert play.acquire("c1") == [3], "0 is still held, 1 and 4 are settled"
+
+
+def test_the_cursor_overtakes_a_read_under_way_and_another_is_asked_for() -> None:
+    play = Playbook().join("c1").produce(b"a", b"b", b"c")
+    play.acquire("c1")
+    play.ack("c1", [1, 2])
+    play.restart().join("c1").expect(ReadOn(0, 16_384))
+    play.ack("c1", 0)
+    play.expect(ReadOn(3, 16_384))
 
 
 def test_a_release_before_the_record_is_read_again() -> None:
