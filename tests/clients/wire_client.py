@@ -302,7 +302,7 @@ class ShareSession:
             {
                 "PartitionIndex": index,
                 "AcknowledgementBatches": [
-                    {"FirstOffset": first, "LastOffset": last, "AcknowledgeTypes": types}
+                    (first, last, bytes(kind & 0xFF for kind in types))
                     for first, last, types in acks.get(index, [])
                 ],
             }
@@ -317,10 +317,7 @@ def fetched_partitions(answer: Message) -> dict[int, Fetched]:
     for topic in answer["Responses"]:
         for part in topic["Partitions"]:
             data = part["Records"]
-            ranges = [
-                (it["FirstOffset"], it["LastOffset"], it["DeliveryCount"])
-                for it in part["AcquiredRecords"]
-            ]
+            ranges = list(part["AcquiredRecords"])
             found[part["PartitionIndex"]] = Fetched(
                 part["ErrorCode"],
                 part["AcknowledgeErrorCode"],
