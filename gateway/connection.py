@@ -184,7 +184,8 @@ class ClientConnection:
     def from_client(self, data: bytes) -> None:
         self._node.counters.bytes_from_clients += len(data)
         self._perform(self._session.from_client(data))
-        self._balance()
+        if self._connecting or self._session.held_bytes:
+            self._balance()
 
     def client_ended(self) -> None:
         self._perform(self._session.client_ended())
@@ -222,7 +223,8 @@ class ClientConnection:
         self._perform(self._session.from_upstream(data))
         if self._draining:
             self._end_if_drained()
-        self._balance()
+        if not self._client_read:
+            self._balance()
 
     def upstream_ended(self) -> None:
         if not self._over:
@@ -245,23 +247,28 @@ class ClientConnection:
 
     def _perform(self, effects: list[Effect]) -> None:
         for effect in effects:
-            match effect:
-                case ToUpstream(data=data):
-                    self._to_upstream(data)
-                case ToClient(data=data):
-                    self._to_client(data)
-                case Rewrite():
-                    self._rewrite(effect)
-                case Intercepted(payload=payload):
-                    self._start(self._answer(payload))
-                case Answered(correlation_id=correlation_id, payload=payload):
-                    future = self._asked.pop(correlation_id)
-                    if not future.done():  # The handler may have given up.
-                        future.set_result(payload)
-                case Failed(fault=fault, side=side, detail=detail):
-                    self._fail(fault.value, side=side.value, detail=detail)
-                case _:
-                    assert_never(effect)
+            # The two that carry the traffic first; a match would try every class on the way.
+            if isinstance(effect, ToClient):
+                self._to_client(effect.data)
+            elif isinstance(effect, ToUpstream):
+                self._to_upstream(effect.data)
+            else:
+                self._act(effect)
+
+    def _act(self, effect: Rewrite | Intercepted | Answered | Failed) -> None:
+        match effect:
+            case Rewrite():
+                self._rewrite(effect)
+            case Intercepted(payload=payload):
+                self._start(self._answer(payload))
+            case Answered(correlation_id=correlation_id, payload=payload):
+                future = self._asked.pop(correlation_id)
+                if not future.done():  # The handler may have given up.
+                    future.set_result(payload)
+            case Failed(fault=fault, side=side, detail=detail):
+                self._fail(fault.value, side=side.value, detail=detail)
+            case _:
+                assert_never(effect)
 
     def _to_client(self, data: bytes | memoryview) -> None:
         if self._client is not None and not self._over:
@@ -324,20 +331,12 @@ class ClientConnection:
     def _balance(self) -> None:
         """Reads each side only while the other one takes what comes."""
         upstream, client = self._upstream, self._client
-        if upstream is not None and not upstream.is_closing():
-            if self._client_takes or client is None:
-                if not upstream.is_reading():
-                    upstream.resume_reading()
-            elif upstream.is_reading():
-                upstream.pause_reading()
-        if client is None or client.is_closing():
-            return
-        takes = self._upstream_takes and not (self._connecting and self._early)
-        if takes and self._session.held_bytes <= PAUSE_ABOVE_BYTES:
-            if not client.is_reading():
-                client.resume_reading()
-        elif client.is_reading():
-            client.pause_reading()
+        if upstream is not None:
+            _read(upstream, on=self._client_takes or client is None)
+        if client is not None:
+            takes = self._upstream_takes and not (self._connecting and self._early)
+            self._client_read = takes and self._session.held_bytes <= PAUSE_ABOVE_BYTES
+            _read(client, on=self._client_read)
 
     # --------------------------------------------------------------------------------------- ending
 
@@ -391,6 +390,15 @@ class ClientConnection:
                 self._deadline.cancel()
                 self._deadline = None
             self._node.gone(self)
+
+
+def _read(transport: asyncio.Transport, *, on: bool) -> None:
+    if transport.is_closing() or transport.is_reading() == on:
+        return
+    if on:
+        transport.resume_reading()
+    else:
+        transport.pause_reading()
 
 
 class ClientSide(asyncio.Protocol):
