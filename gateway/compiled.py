@@ -15,7 +15,11 @@ from pathlib import Path
 
 HOT_MODULES = (
     "gateway/core/wire/*.py",
+    "gateway/core/flow.py",
+    "gateway/core/requests.py",
+    "gateway/core/responses.py",
     "gateway/core/session.py",
+    "gateway/core/walk.py",
     "dispatcher/core/*.py",
 )
 # Plain data that loops only at import, or what mypyc cannot take: compiling it would gain nothing.
