@@ -1,7 +1,9 @@
 """What a client may do is what the upstream's own ACLs say of its connection (DESIGN §1, security).
 
 The share APIs are answered by the gateway, so it asks upstream first, on the client's own upstream connection and thus
-under the client's own identity: DescribeGroups and Metadata return the operations the caller is authorised for. An
+under the client's own identity. Metadata returns the operations the caller is authorised for on topics. DescribeGroups
+would for a group, but only on its coordinator and once that has loaded; READ is therefore asked by a Heartbeat of a
+member that does not exist: every broker checks READ on the group before anything else, and it changes nothing. An
 answer is kept for AUTHORISATION_MS_MAX; a revoked ACL takes effect after that at the latest.
 """
 
@@ -17,6 +19,7 @@ from gateway.server import ClientConnection
 
 _READ = 3  # org.apache.kafka.common.acl.AclOperation codes
 _DESCRIBE = 8
+_HEARTBEAT_VERSION = 3
 _DESCRIBE_GROUPS_VERSION = 5  # v6 answers GROUP_ID_NOT_FOUND for a group upstream does not hold
 _METADATA_VERSION = 9
 
@@ -29,7 +32,16 @@ class Authoriser:
     _verdicts: dict[int, dict[tuple[str, str], _Verdict]] = field(default_factory=dict)
 
     async def may_read_group(self, connection: ClientConnection, group: str) -> bool:
-        return bool(await self.group_operations(connection, group) & (1 << _READ))
+        known = self._known(connection, "read", group)
+        if known is not None:
+            return bool(known)
+        answer = await connection.ask_upstream(
+            ApiKey.HEARTBEAT,
+            _HEARTBEAT_VERSION,
+            {"GroupId": group, "GenerationId": -1, "MemberId": ""},
+        )
+        denied = answer["ErrorCode"] == ErrorCode.GROUP_AUTHORIZATION_FAILED
+        return bool(self._learn(connection, "read", group, 0 if denied else 1))
 
     async def may_describe_group(self, connection: ClientConnection, group: str) -> bool:
         operations = await self.group_operations(connection, group)
@@ -45,10 +57,12 @@ class Authoriser:
             {"Groups": [group], "IncludeAuthorizedOperations": True},
         )
         described = answer["Groups"][0]
-        denied = described["ErrorCode"] == ErrorCode.GROUP_AUTHORIZATION_FAILED
-        return self._learn(
-            connection, "group", group, 0 if denied else described["AuthorizedOperations"]
-        )
+        error = described["ErrorCode"]
+        if error not in (ErrorCode.NONE, ErrorCode.GROUP_AUTHORIZATION_FAILED):
+            # Not (yet) the coordinator: DESCRIBE was checked first, the operations are not told.
+            return 1 << _DESCRIBE
+        allowed = described["AuthorizedOperations"] if error == ErrorCode.NONE else 0
+        return self._learn(connection, "group", group, allowed)
 
     async def denied_topics(self, connection: ClientConnection, topics: Iterable[str]) -> set[str]:
         """Those of `topics` this client may not read. A topic that does not exist is not denied: there is nothing."""
