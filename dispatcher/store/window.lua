@@ -1,7 +1,7 @@
 -- One window in Redis: every verb of the store, atomic because a script is.
 --
 -- KEYS[1]  the window: a hash of format, fence, owner, seq, cursor, chunk (the cursor's), high (the
---          highest chunk written). Its other keys are named after it and share its hash tag, hence its
+--          highest chunk written, perhaps below that). Its other keys are named after it and share its hash tag, hence its
 --          slot: <window>:leases, <window>:retries (hashes), <window>:bits:<chunk> (strings).
 -- ARGV     verb and its arguments; apply and create then take operations:
 --            C cursor chunk        the cursor and its chunk; chunks below it are deleted
@@ -45,7 +45,6 @@ local function perform(at, cursor, chunk, high)
       local moved = tonumber(ARGV[at + 2])
       drop_chunks(chunk, math.min(moved - 1, high))
       cursor, chunk = ARGV[at + 1], moved
-      high = math.max(high, moved - 1)
       at = at + 3
     elseif op == 'B' then
       local number = tonumber(ARGV[at + 1])
@@ -78,8 +77,7 @@ local function perform(at, cursor, chunk, high)
 end
 
 local function keep(seq, cursor, chunk, high)
-  redis.call('HSET', window, 'seq', string.format('%.0f', seq), 'cursor', cursor,
-    'chunk', string.format('%.0f', chunk), 'high', string.format('%.0f', high))
+  redis.call('HSET', window, 'seq', seq, 'cursor', cursor, 'chunk', chunk, 'high', high)
   return seq
 end
 

@@ -76,6 +76,7 @@ def is_gone(pid: int) -> bool:
 
 
 def test_only_its_user_gets_in_and_only_by_the_socket(server: EmbeddedRedis) -> None:
+    server.directory.mkdir(mode=0o755)
     server.start()
     assert stat.S_IMODE(server.directory.stat().st_mode) == 0o700
     assert stat.S_IMODE(server.socket_path.stat().st_mode) & 0o077 == 0
@@ -125,6 +126,15 @@ def test_a_killed_gateway_leaves_no_redis_and_all_data(
     assert got(server) == "one"
     assert server.pid != pid
     wait_until(lambda: is_gone(pid), what="the old redis-server gone", deadline_s=10)
+
+
+def test_a_running_server_holds_the_lock_of_the_folder_itself(server: EmbeddedRedis) -> None:
+    server.start()
+    lock = os.open(server.directory / "server.lock", os.O_RDWR)
+    assert not embedded._try_lock(lock)
+    server.stop()
+    assert embedded._try_lock(lock)
+    os.close(lock)
 
 
 @pytest.fixture

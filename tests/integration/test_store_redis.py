@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import statistics
@@ -176,6 +177,31 @@ class TestRedisStore(StoreContract):
         assert await store.apply([Write(KEY, claimed.fence, STEP)]) == [None]
 
     @in_loop
+    async def test_a_window_set_back_to_before_it_was_rebuilt_is_gone(
+        self, stores: Stores, admin: redis.Redis
+    ) -> None:
+        store = stores()
+        fence = await opened(store)
+        assert await store.apply([Write(KEY, fence, STEP)] * 5) == [None] * 5
+        before = {name: admin.dump(name) or b"" for name in admin.scan_iter()}
+        await store.create(KEY, fence, Snapshot(70_000))
+        admin.flushall()
+        for name, data in before.items():
+            admin.restore(name, 0, data)
+        assert isinstance((await store.apply([Write(KEY, fence, STEP)]))[0], WindowGone)
+
+    @in_loop
+    async def test_a_fence_grows_also_when_the_clock_was_set_back(
+        self, stores: Stores, admin: redis.Redis
+    ) -> None:
+        store = stores()
+        fence = await opened(store)
+        (window,) = [name for name in admin.scan_iter() if name.endswith(b"}")]
+        later = fence + 86_400_000_000
+        admin.hset(window, "fence", str(later))
+        assert (await store.claim(KEY, "one")).fence == later + 1
+
+    @in_loop
     async def test_a_write_is_not_applied_over_a_gap(
         self, stores: Stores, admin: redis.Redis
     ) -> None:
@@ -337,6 +363,31 @@ class TestFailures:
         assert results[0] is None
         assert isinstance(results[1], StoreError)
         await store.close()
+
+    @in_loop
+    async def test_an_answer_that_never_ends_is_given_up(self, tmp_path: Path) -> None:
+        ended = asyncio.Event()
+
+        async def drip(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    writer.write(b"+")  # Bytes keep coming: no single read takes too long.
+                    await writer.drain()
+                    await asyncio.sleep(0.05)
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+            ended.set()
+
+        async with await asyncio.start_unix_server(drip, tmp_path / "drip") as server:
+            store = RedisStore(f"unix://{tmp_path}/drip", timeout_s=0.3)
+            begin = time.monotonic()
+            with pytest.raises(StoreError, match=r"no answer within 0\.3 s"):
+                await store.ping()
+            assert time.monotonic() - begin < 3
+            await store.close()
+            await ended.wait()
+            server.close()
 
     @in_loop
     @pytest.mark.parametrize("user", ["", "ada"])
