@@ -12,6 +12,8 @@ import uvloop
 
 from gateway.core.rewrite import Address
 from gateway.core.topology import Broker, Topology
+from gateway.core.wire.codec import decode_response
+from gateway.core.wire.frames import parse_response_header
 from gateway.server import ConnectionId, Handler, Server, ServerSettings
 from tests.fake_kafka import Answer, Asked, FakeKafka
 
@@ -110,3 +112,13 @@ async def rig(handlers: Mapping[int, Handler] | None = None, **settings: Any) ->
                 yield it
         finally:
             await it.close()
+
+
+def body_of(frame: bytes, key: int, version: int) -> dict[str, Any]:
+    header = parse_response_header(key, version, frame[4:])
+    return decode_response(key, version, frame[4:], header.body_at)
+
+
+def warnings(logs: list[Any]) -> list[str]:
+    """The events of warnings and errors among captured log lines."""
+    return [line["event"] for line in logs if line["log_level"] in ("warning", "error")]

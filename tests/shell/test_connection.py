@@ -1,0 +1,393 @@
+"""One connection on real sockets: order, back-pressure, bad input, how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from typing import Any
+
+import pytest
+import structlog
+from structlog.testing import capture_logs
+
+from gateway.core.limits import HELD_BYTES_MAX
+from gateway.core.wire.apis import ApiKey
+from gateway.core.wire.codec import encode_response
+from gateway.server import Request
+from gateway.upstream_errors import UpstreamError
+from tests.fake_kafka import Asked
+from tests.shell.loopback import answers, body_of, rig, run, until, warnings
+from tests.wire_frames import request, response
+
+HEARTBEAT = int(ApiKey.HEARTBEAT)
+FETCH = int(ApiKey.FETCH)
+METADATA = int(ApiKey.METADATA)
+PRODUCE = int(ApiKey.PRODUCE)
+SHARE_FETCH = int(ApiKey.SHARE_FETCH)
+
+
+@pytest.fixture(autouse=True)
+def _logs_can_be_captured() -> None:
+    structlog.reset_defaults()
+
+
+def test_pipelined_requests_are_answered_in_order() -> None:
+    async def main() -> None:
+        async with rig() as it:
+            it.upstream.on_api(HEARTBEAT, answers({"ThrottleTimeMs": 3}))
+            client = await it.client()
+            asked = [request(HEARTBEAT, correlation_id=n) for n in range(50)]
+            client.writer.write(b"".join(asked))
+            for n in range(50):
+                expected = response(HEARTBEAT, message={"ThrottleTimeMs": 3}, correlation_id=n)
+                assert await client.frame() == expected
+            assert [each.frame for each in it.upstream.requests] == [each[4:] for each in asked]
+            assert it.server.counters.frames == {HEARTBEAT: 50}
+            assert it.server.counters.bytes_from_clients == sum(len(each) for each in asked)
+
+    run(main())
+
+
+def test_produce_without_acks_gets_no_answer_and_holds_nothing_up() -> None:
+    async def main() -> None:
+        async with rig() as it:
+
+            async def swallow(_asked: Asked) -> None:
+                return None
+
+            it.upstream.on_api(PRODUCE, swallow)
+            it.upstream.on_api(HEARTBEAT, answers({}))
+            client = await it.client()
+            client.writer.write(request(PRODUCE, message={"Acks": 0}) * 3)
+            got = await client.ask(request(HEARTBEAT, correlation_id=4))
+            assert got == response(HEARTBEAT, correlation_id=4)
+            assert len(it.upstream.requests) == 4
+
+    run(main())
+
+
+def test_what_a_client_sent_before_it_left_reaches_upstream() -> None:
+    async def main() -> None:
+        async with rig() as it:
+
+            async def swallow(_asked: Asked) -> None:
+                return None
+
+            it.upstream.on_api(PRODUCE, swallow)
+            client = await it.client()
+            client.writer.write(request(PRODUCE, message={"Acks": 0}) * 500)
+            client.writer.close()
+            await until(lambda: len(it.upstream.requests) == 500)
+            await until(lambda: it.upstream.connections[0].ended_by_peer)
+            await until(lambda: len(it.gone) == 1)
+
+    run(main())
+
+
+def test_upstream_is_not_bothered_before_a_valid_request() -> None:
+    async def main() -> None:
+        async with rig() as it:
+            client = await it.client()
+            await until(lambda: len(it.server.connections) == 1)
+            client.writer.write(request(HEARTBEAT)[:11])
+            await client.writer.drain()
+            client.writer.close()
+            await until(lambda: not it.server.connections)
+            assert it.upstream.connections == []
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("data", "event"),
+    [
+        (b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03", "TLS bytes on a plain port"),
+        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP on the Kafka port"),
+        (b"\x7f\xff\xff\xff" + bytes(20), "frame size out of range"),
+        (b"\xff\xff\xff\xff" + bytes(20), "frame size out of range"),
+        (b"\0\0\0\x0c\x7f\x77\0\1\0\0\0\1\xff\xff\0\0", "API key that is not served"),
+        (b"\0\0\0\x0c\0\3\0\x63\0\0\0\1\xff\xff\0\0", "API version that is not served"),
+    ],
+)
+def test_bad_input_is_one_log_line_and_a_clean_close(data: bytes, event: str) -> None:
+    async def main() -> None:
+        async with rig() as it:
+            it.upstream.on_api(HEARTBEAT, answers({}))
+            neighbour = await it.client()
+            await neighbour.ask(request(HEARTBEAT))
+            with capture_logs() as logs:
+                client = await it.client()
+                client.writer.write(data)
+                assert await client.ended() == b""
+            assert warnings(logs) == [event]
+            (line,) = [line for line in logs if line["event"] == event]
+            assert line["client"].startswith("127.0.0.1:")
+            assert line["broker"] == 1
+            again = await neighbour.ask(request(HEARTBEAT, correlation_id=2))
+            assert again == response(HEARTBEAT, correlation_id=2)
+            assert len(it.upstream.connections) == 1
+
+    run(main())
+
+
+def test_a_truncated_request_is_one_log_line() -> None:
+    async def main() -> None:
+        async with rig() as it:
+            client = await it.client()
+            with capture_logs() as logs:
+                client.writer.write(request(HEARTBEAT)[:-1])
+                await until(lambda: len(it.upstream.connections) == 1)
+                client.writer.close()
+                await until(lambda: not it.server.connections)
+            assert warnings(logs) == ["closed in the middle of a frame"]
+
+    run(main())
+
+
+def test_a_slow_reader_holds_little_and_loses_nothing() -> None:
+    """Upstream offers 40 MB, the client reads none of it at first."""
+    records = bytes(range(256)) * 40_000
+    sent = response(FETCH, message={"Responses": [{"Partitions": [{"Records": records}]}]})
+
+    async def main() -> None:
+        async with rig() as it:
+
+            async def fetch(asked: Asked) -> bytes:
+                return sent[:4] + asked.header.correlation_id.to_bytes(4, "big") + sent[8:]
+
+            it.upstream.on_api(FETCH, fetch)
+            client = await slow_client(it.server.addresses[1])
+            loop = asyncio.get_running_loop()
+            await loop.sock_sendall(
+                client, b"".join(request(FETCH, correlation_id=n) for n in range(4))
+            )
+            connection = await stalled(it)
+            assert connection._client.get_write_buffer_size() <= HELD_BYTES_MAX
+            assert connection._session.held_bytes == 0
+            assert not connection._upstream.is_reading()
+            got = await read_exactly(client, 4 * len(sent))
+            for n in range(4):
+                frame = got[n * len(sent) : (n + 1) * len(sent)]
+                assert frame == sent[:4] + n.to_bytes(4, "big") + sent[8:]
+            client.close()
+
+    run(main())
+
+
+def test_a_slow_broker_holds_little_and_loses_nothing() -> None:
+    """The client offers 40 MB, the broker reads nothing at first."""
+    record = {"Index": 0, "Records": bytes(range(256)) * 40_000}
+    topics = [{"TopicId": b"t" * 16, "PartitionData": [record]}]
+    sent = request(PRODUCE, message={"Acks": -1, "TopicData": topics})
+
+    async def main() -> None:
+        go_on = asyncio.Event()
+        async with rig() as it:
+
+            async def wait(asked: Asked) -> bytes:
+                await go_on.wait()
+                return asked.response({})
+
+            it.upstream.on_api(HEARTBEAT, wait)
+            it.upstream.on_api(PRODUCE, answers({}))
+            client = await it.client()
+            client.writer.write(request(HEARTBEAT) + sent * 4)
+            await until(lambda: bool(it.server.connections))
+            (connection,) = it.server.connections.values()
+            inner: Any = connection
+            await until(lambda: inner._upstream is not None and not inner._client.is_reading())
+            held = inner._upstream.get_write_buffer_size() + inner._session.held_bytes
+            assert 0 < held <= HELD_BYTES_MAX
+            go_on.set()
+            for _ in range(5):
+                await client.frame()
+            assert [each.frame for each in it.upstream.requests[1:]] == [sent[4:]] * 4
+
+    run(main())
+
+
+def test_a_local_request_does_not_hide_that_its_client_left() -> None:
+    async def main() -> None:
+        began, cancelled = asyncio.Event(), asyncio.Event()
+
+        async def never(_request: Request) -> bytes:
+            began.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                cancelled.set()
+            raise AssertionError
+
+        async with rig({SHARE_FETCH: never}) as it:
+            client = await it.client()
+            client.writer.write(request(SHARE_FETCH) + request(HEARTBEAT) * 20)
+            await began.wait()
+            (connection_id,) = it.server.connections
+            client.writer.close()
+            await cancelled.wait()
+            await until(lambda: it.gone == [connection_id])
+
+    run(main())
+
+
+def test_a_handler_answers_and_may_ask_upstream() -> None:
+    async def main() -> None:
+        async def share_fetch(asked: Request) -> bytes:
+            got = await asked.connection.ask_upstream(METADATA, 12, {"Topics": None})
+            message = {"ErrorMessage": got["ClusterId"], "ErrorCode": asked.connection.broker_id}
+            return encode_response(SHARE_FETCH, asked.header.api_version, message)
+
+        async with rig({SHARE_FETCH: share_fetch}) as it:
+            it.upstream.on_api(METADATA, answers({"ClusterId": "abc"}))
+            it.upstream.on_api(HEARTBEAT, answers({}))
+            client = await it.client()
+            asked = request(SHARE_FETCH, correlation_id=5, client_id="me")
+            got = await client.ask(request(HEARTBEAT) + asked + request(HEARTBEAT))
+            assert got == response(HEARTBEAT)
+            share = body_of(await client.frame(), SHARE_FETCH, 2)
+            assert (share["ErrorMessage"], share["ErrorCode"]) == ("abc", 1)
+            assert await client.frame() == response(HEARTBEAT)
+            keys = [each.header.api_key for each in it.upstream.requests]
+            assert keys == [HEARTBEAT, METADATA, HEARTBEAT]
+            assert it.upstream.requests[1].header.client_id == "me"
+            assert len(it.upstream.connections) == 1
+
+    run(main())
+
+
+def test_asking_upstream_fails_when_upstream_closes() -> None:
+    async def main() -> None:
+        failures: list[UpstreamError] = []
+
+        async def share_fetch(asked: Request) -> bytes:
+            try:
+                await asked.connection.ask_upstream(METADATA, 12, {})
+            except UpstreamError as error:
+                failures.append(error)
+                raise
+            raise AssertionError
+
+        async def close(asked: Asked) -> None:
+            asked.connection.writer.close()
+
+        async with rig({SHARE_FETCH: share_fetch}) as it:
+            it.upstream.on_api(METADATA, close)
+            client = await it.client()
+            client.writer.write(request(SHARE_FETCH))
+            assert await client.ended() == b""
+            await until(lambda: len(it.gone) == 1)
+
+    run(main())
+
+
+def test_a_handler_that_fails_ends_its_connection_only() -> None:
+    async def main() -> None:
+        async def broken(_request: Request) -> bytes:
+            raise ZeroDivisionError
+
+        async with rig({SHARE_FETCH: broken}) as it:
+            it.upstream.on_api(HEARTBEAT, answers({}))
+            neighbour = await it.client()
+            await neighbour.ask(request(HEARTBEAT))
+            with capture_logs() as logs:
+                client = await it.client()
+                client.writer.write(request(SHARE_FETCH))
+                assert await client.ended() == b""
+            assert "handler failed" in warnings(logs)
+            assert await neighbour.ask(request(HEARTBEAT)) == response(HEARTBEAT)
+
+    run(main())
+
+
+def test_a_request_that_a_handler_cannot_decode_ends_its_connection() -> None:
+    async def main() -> None:
+        async def unused(_request: Request) -> bytes:
+            raise AssertionError
+
+        async with rig({SHARE_FETCH: unused}) as it:
+            client = await it.client()
+            with capture_logs() as logs:
+                frame = struct.pack(">hhih", SHARE_FETCH, 1, 1, 99)  # a client id that is cut off
+                client.writer.write(len(frame).to_bytes(4, "big") + frame)
+                assert await client.ended() == b""
+            assert warnings(logs) == ["malformed request"]
+
+    run(main())
+
+
+def test_what_upstream_sent_before_it_closed_reaches_the_client() -> None:
+    async def main() -> None:
+        async with rig() as it:
+
+            async def answer_and_close(asked: Asked) -> None:
+                asked.connection.writer.write(asked.response({}))
+                asked.connection.writer.close()
+
+            it.upstream.on_api(HEARTBEAT, answer_and_close)
+            client = await it.client()
+            client.writer.write(request(HEARTBEAT))
+            assert await client.ended() == response(HEARTBEAT)
+
+    run(main())
+
+
+def test_a_response_that_matches_no_request_ends_the_connection() -> None:
+    async def main() -> None:
+        async with rig() as it:
+
+            async def out_of_step(asked: Asked) -> bytes:
+                return response(HEARTBEAT, correlation_id=asked.header.correlation_id + 1)
+
+            it.upstream.on_api(HEARTBEAT, out_of_step)
+            client = await it.client()
+            with capture_logs() as logs:
+                client.writer.write(request(HEARTBEAT))
+                assert await client.ended() == b""
+            assert warnings(logs) == ["response that matches no request"]
+
+    run(main())
+
+
+def test_an_unreadable_response_with_addresses_never_reaches_the_client() -> None:
+    async def main() -> None:
+        async with rig() as it:
+
+            async def unreadable(asked: Asked) -> bytes:
+                frame = asked.header.correlation_id.to_bytes(4, "big") + b"\0\0\0\0\0\xffupstream"
+                return len(frame).to_bytes(4, "big") + frame
+
+            it.upstream.on_api(METADATA, unreadable)
+            client = await it.client()
+            with capture_logs() as logs:
+                client.writer.write(request(METADATA))
+                assert await client.ended() == b""
+            assert warnings(logs) == ["unreadable response"]
+
+    run(main())
+
+
+async def slow_client(address: tuple[str, int]) -> socket.socket:
+    """A socket with a small window that is read by hand only."""
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32_768)
+    client.setblocking(False)
+    await asyncio.get_running_loop().sock_connect(client, address)
+    return client
+
+
+async def stalled(it: Any) -> Any:
+    """The one connection, once it has stopped to read upstream."""
+    await until(lambda: bool(it.server.connections))
+    (connection,) = it.server.connections.values()
+    await until(lambda: connection._upstream is not None and not connection._upstream.is_reading())
+    return connection
+
+
+async def read_exactly(client: socket.socket, count: int) -> bytes:
+    got = bytearray()
+    while len(got) < count:
+        data = await asyncio.get_running_loop().sock_recv(client, 1_000_000)
+        assert data, "the connection ended early"
+        got += data
+    return bytes(got)
