@@ -7,7 +7,7 @@ error codes.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -25,11 +25,12 @@ ACCEPT, RELEASE = 1, 2
 
 
 @pytest.fixture
-def session(front: str, topic: Topic, share_group: Group) -> ShareSession:
+def session(front: str, topic: Topic, share_group: Group) -> Iterator[ShareSession]:
     """A joined member; its topic holds ten records of ten keys."""
     name = topic(partitions=1)
     produce(front, name, [(b"k%d" % at, b"%d" % at) for at in range(10)])
-    return ShareSession(front, share_group(), name).join()
+    with ShareSession(front, share_group(), name) as member:
+        yield member.join()
 
 
 def test_records_are_acquired_and_accepted(session: ShareSession) -> None:
@@ -114,7 +115,7 @@ def test_fetch_with_acknowledgements_at_epoch_0(session: ShareSession) -> None:
 
 
 def test_acknowledgement_of_records_another_member_holds(session: ShareSession) -> None:
-    with session, ShareSession(session.bootstrap, session.group, session.topic) as thief:
+    with ShareSession(session.bootstrap, session.group, session.topic) as thief:
         thief.join()
         held = session.fetch_some()
         first, last, _ = held.ranges[0]
@@ -188,7 +189,7 @@ def test_unknown_topic_id_and_partition(gateway: GatewayProcess, session: ShareS
 
 
 def test_closing_the_session_gives_everything_back_at_once(session: ShareSession) -> None:
-    with session, ShareSession(session.bootstrap, session.group, session.topic) as heir:
+    with ShareSession(session.bootstrap, session.group, session.topic) as heir:
         held = session.fetch_some()
         heir.join()
         heir.fetch(max_wait_ms=100)
@@ -204,7 +205,7 @@ def test_closing_the_session_gives_everything_back_at_once(session: ShareSession
 
 
 def test_acknowledgements_with_the_closing_request_count(session: ShareSession) -> None:
-    with session, ShareSession(session.bootstrap, session.group, session.topic) as heir:
+    with ShareSession(session.bootstrap, session.group, session.topic) as heir:
         held = session.fetch_some()
         first = held.offsets[0]
         assert session.acknowledge({0: [(first, first, [ACCEPT])]}, epoch=-1) == {0: 0}
@@ -263,7 +264,9 @@ def test_the_second_version_is_spoken(
 
 def test_api_versions_offers_the_share_apis(gateway: GatewayProcess) -> None:
     with WireClient(gateway.bootstrap) as client:
-        answer = client.call(ApiKey.API_VERSIONS, 3, {"ClientSoftwareName": "t"})
+        answer = client.call(
+            ApiKey.API_VERSIONS, 3, {"ClientSoftwareName": "t", "ClientSoftwareVersion": "1"}
+        )
     offered = {it["ApiKey"]: (it["MinVersion"], it["MaxVersion"]) for it in answer["ApiKeys"]}
     assert offered[ApiKey.SHARE_GROUP_HEARTBEAT] == (1, 1)
     assert offered[ApiKey.SHARE_GROUP_DESCRIBE] == (1, 1)
