@@ -33,7 +33,7 @@ READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 LATEST, EARLIEST = -1, -2  # timestamps of ListOffsets with a meaning of their own
 CONTROL_LANE = 0  # short requests; other lanes are other connections to the same broker
 RESOURCE_BROKER, RESOURCE_GROUP = 4, 32  # ConfigResource.Type
-DEFAULT_CONFIG = 5  # DescribeConfigsResponse.ConfigSource
+GROUP_CONFIG = 8  # DescribeConfigsResponse.ConfigSource: set for this very group
 COORDINATOR_KEY_GROUP = 0
 RETRY_PAUSE_MS = 100  # between attempts at something the cluster is about to settle
 STALE_PAUSE_MS = 50  # requests for a fresh view are gathered this long
@@ -292,8 +292,8 @@ class Upstream:
     # ------------------------------------------------------------------------------ typed questions
 
     async def group_config(self, group: str) -> dict[str, str]:
-        """What was set for the group, without Kafka's defaults; {} also when the upstream has no
-        group configs. Raises UpstreamError.
+        """What was set for this very group, no defaults; {} also when the upstream has no group
+        configs. Raises UpstreamError.
         """
         try:
             entries = await self._configs(RESOURCE_GROUP, group, None)
@@ -301,7 +301,7 @@ class Upstream:
             if refused.error_code in (ErrorCode.INVALID_REQUEST, ErrorCode.UNSUPPORTED_VERSION):
                 return {}
             raise
-        return _values(entry for entry in entries if entry["ConfigSource"] != DEFAULT_CONFIG)
+        return _values(entry for entry in entries if entry["ConfigSource"] == GROUP_CONFIG)
 
     async def broker_config(self, broker_id: int, names: list[str]) -> dict[str, str]:
         """Raises UpstreamError."""

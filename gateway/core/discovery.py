@@ -19,17 +19,20 @@ def metadata_request(watched: Iterable[str]) -> dict[str, Any]:
 
 
 def topology_from(known: Topology, response: dict[str, Any]) -> Topology:
-    """The new view. `known` only matters for leader epochs: a broker that lags behind must not take
-    us back in time.
+    """The new view. Of `known` two things are kept, so that only news is a change: leader epochs
+    that the answering broker lags behind, and the controller: under KRaft a broker names any live
+    one.
     """
     topics = [_topic(entry, known) for entry in response["Topics"] if entry["Name"] is not None]
+    brokers = {
+        entry["NodeId"]: Broker(entry["NodeId"], entry["Host"], entry["Port"], entry["Rack"])
+        for entry in sorted(response["Brokers"], key=_node_id)
+    }
+    alive = known.controller_id in brokers
     return Topology(
         cluster_id=response["ClusterId"],
-        controller_id=response["ControllerId"],
-        brokers={
-            entry["NodeId"]: Broker(entry["NodeId"], entry["Host"], entry["Port"], entry["Rack"])
-            for entry in sorted(response["Brokers"], key=_node_id)
-        },
+        controller_id=known.controller_id if alive else response["ControllerId"],
+        brokers=brokers,
         topics={topic.name: topic for topic in topics},
         names={topic.topic_id: topic.name for topic in topics if topic.topic_id != NO_TOPIC_ID},
     )

@@ -81,6 +81,15 @@ def test_the_order_of_brokers_in_an_answer_is_no_change() -> None:
     )
 
 
+def test_the_controller_changes_only_when_it_is_gone() -> None:
+    now = topology_from(Topology(), response())
+    assert now.controller_id == 2
+    assert topology_from(now, response() | {"ControllerId": 1}) == now
+    left = [broker for broker in response()["Brokers"] if broker["NodeId"] == 1]
+    later = topology_from(now, response() | {"ControllerId": 1, "Brokers": left})
+    assert later.controller_id == 1
+
+
 def test_nothing_is_created_by_asking() -> None:
     assert metadata_request(["t"]) == {
         "Topics": [{"TopicId": NO_TOPIC_ID, "Name": "t"}],
