@@ -15,15 +15,7 @@ from typing import Any
 
 import structlog
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import (
-    InvalidTopicError,
-    KafkaError,
-    MessageSizeTooLargeError,
-    PolicyViolationError,
-    RecordListTooLargeError,
-    TopicAuthorizationFailedError,
-    UnknownTopicOrPartitionError,
-)
+from aiokafka.errors import KafkaError
 
 from dispatcher.core.model import WriteDeadLetters
 from gateway.core.cache import Source
@@ -40,16 +32,6 @@ WRITE_TIMEOUT_MS = 15_000  # then the window keeps the key and tries again with 
 STOP_TIMEOUT_S = 5.0
 REQUEST_BYTES_MAX = 100 * 1024 * 1024  # the broker decides what is too large, not we
 RECORDS_AT_ONCE = 500  # read, sent and awaited together; bounds what is held in memory
-
-# The broker's word on one record: the producer itself is fine.
-_REFUSED = (
-    InvalidTopicError,
-    MessageSizeTooLargeError,
-    PolicyViolationError,
-    RecordListTooLargeError,
-    TopicAuthorizationFailedError,
-    UnknownTopicOrPartitionError,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +152,9 @@ class DeadLetters:
         failures = [error for error in outcomes if error is not None]
         if failures:
             _not_written(topic, len(failures), str(failures[0]))
-        if any(not isinstance(error, _REFUSED) for error in failures):
-            # It may be fenced, or still hold letters that would be written a second time later.
+            # It may be fenced, hold letters that would be written a second time later, or have
+            # lost its place: aiokafka counts a record that was refused as too large as sent, and
+            # every later one of that partition is out of order.
             await self._drop(producer)
         return [error is None for error in outcomes]
 
