@@ -8,6 +8,7 @@ import asyncio
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from confluent_kafka import Producer
@@ -20,7 +21,7 @@ from gateway.embedded.kafka import KafkaCluster
 from gateway.reader import RecordsGone
 from gateway.upstream import EARLIEST, LATEST, READ_UNCOMMITTED
 from gateway.upstream_settings import UpstreamSettings
-from tests.integration.upstream_side import DEADLINE_S, Collector, run, running
+from tests.integration.upstream_side import DEADLINE_S, Collector, blocking, run, running
 from tests.kafka import create_topic, produce, read_partition
 
 pytestmark = pytest.mark.integration
@@ -300,34 +301,6 @@ def test_a_tail_of_many_partitions_is_read_at_once(kafka: KafkaCluster, topic: M
     assert took[57] < 0.3, took  # 95 %
 
 
-def test_a_broker_restart_in_mid_tail(fresh_name: Callable[[str], str]) -> None:
-    with KafkaCluster(1) as cluster:
-        name = fresh_name("restart")
-        create_topic(cluster.bootstrap_servers, name, partitions=2)
-
-        async def read() -> None:
-            async with running(settings(cluster)) as side:
-                tails = [
-                    Collector(side.reader, await side.partition(name, number)).start()
-                    for number in range(2)
-                ]
-                bootstrap = cluster.bootstrap_servers
-                for number in range(2):
-                    records = [(b"k", b"before")]
-                    await asyncio.to_thread(produce, bootstrap, name, records, partition=number)
-                    await tails[number].reached(1)
-                await asyncio.to_thread(cluster.brokers[0].kill)
-                await asyncio.to_thread(cluster.restart)
-                for number in range(2):
-                    records = [(b"k", b"after")]
-                    await asyncio.to_thread(produce, bootstrap, name, records, partition=number)
-                    await tails[number].reached(2)
-                    assert tails[number].offsets == [0, 1]
-                    assert not any(result.error for result in tails[number].results)
-
-        run(read())
-
-
 def test_a_leader_that_moves_is_followed(
     kafka_pair: KafkaCluster, fresh_name: Callable[[str], str]
 ) -> None:
@@ -342,7 +315,7 @@ def test_a_leader_that_moves_is_followed(
             tail = Collector(side.reader, tp).start()
             await tail.reached(1)
             assert side.upstream.topology.topics[name].partitions[0].leader == 2
-            await asyncio.to_thread(kafka_pair.brokers[1].kill)
+            await blocking(kafka_pair.brokers[1].kill)
             try:
                 await asyncio.to_thread(
                     produce, kafka_pair.brokers[0].address, name, [(b"k", b"2")]
@@ -350,7 +323,7 @@ def test_a_leader_that_moves_is_followed(
                 await tail.reached(2)
                 assert side.upstream.topology.topics[name].partitions[0].leader == 1
             finally:
-                await asyncio.to_thread(kafka_pair.restart, kafka_pair.brokers[1])
+                await blocking(partial(kafka_pair.restart, kafka_pair.brokers[1]))
 
     run(read())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -21,11 +22,29 @@ DEADLINE_S = 30.0
 
 T = TypeVar("T")
 
+# Brokers end with the thread that started them (gateway/embedded/process.py), so it must outlive
+# the event loop of one test.
+_KEEPER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="broker-keeper")
+
+
+async def blocking(work: Callable[[], object]) -> None:
+    """Runs `work`, which may start brokers, while the event loop goes on."""
+    await asyncio.get_running_loop().run_in_executor(_KEEPER, work)
+
 
 def run(work: Coroutine[object, object, T]) -> T:
     """On uvloop, as the gateway does."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(work)
+
+
+async def until(true: Callable[[], Coroutine[object, object, bool]]) -> None:
+    """Asks again and again, for at most DEADLINE_S."""
+    async with asyncio.timeout(DEADLINE_S):
+        while True:
+            if await true():
+                return
+            await asyncio.sleep(0.05)
 
 
 @dataclass

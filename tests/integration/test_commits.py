@@ -1,0 +1,131 @@
+"""Committing cursors to a real Kafka, and what other tools and groups do with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as Place
+
+from gateway.commits import METADATA_CHARS_MAX, Commit, Commits
+from gateway.core.topology import TopicPartition
+from gateway.core.wire.errors import ErrorCode
+from gateway.embedded.kafka import KafkaCluster
+from gateway.upstream_settings import UpstreamSettings
+from tests.integration.upstream_side import DEADLINE_S, run, running
+
+pytestmark = pytest.mark.integration
+
+FreshName = Callable[[str], str]
+
+
+def settings(cluster: KafkaCluster) -> UpstreamSettings:
+    return UpstreamSettings(cluster.bootstrap_servers, request_timeout_ms=5_000)
+
+
+def test_what_was_committed_is_read_back(
+    kafka: KafkaCluster, topic: Callable[..., str], fresh_name: FreshName
+) -> None:
+    name, group = topic(partitions=3), fresh_name("commits")
+
+    async def work() -> None:
+        async with running(settings(kafka)) as side:
+            commits = Commits(side.upstream)
+            tps = [await side.partition(name, number) for number in range(3)]
+            assert await commits.fetch(group, tps[0]) is None
+            done = await commits.commit(
+                group, [Commit(tps[0], 0, ""), Commit(tps[2], 2**40, "bits:äöü")]
+            )
+            assert done == [0, 0]
+            found = await commits.fetch_committed(group, {name: [0, 1, 2]})
+            first, second, third = (found[name, number] for number in range(3))
+            assert first is not None
+            assert (first.offset, first.metadata) == (0, "")
+            assert second is None
+            assert third is not None
+            assert (third.offset, third.metadata) == (2**40, "bits:äöü")
+
+    run(work())
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": group})
+    try:
+        seen = consumer.committed([Place(name, 2)], timeout=DEADLINE_S)
+        assert (seen[0].offset, seen[0].metadata) == (2**40, "bits:äöü")
+    finally:
+        consumer.close()
+
+
+def test_an_error_belongs_to_its_partition(
+    kafka: KafkaCluster, topic: Callable[..., str], fresh_name: FreshName
+) -> None:
+    name, group = topic(), fresh_name("commits")
+
+    async def work() -> None:
+        async with running(settings(kafka)) as side:
+            commits = Commits(side.upstream)
+            tp = await side.partition(name)
+            missing = TopicPartition(fresh_name("missing"), b"\1" * 16, 0)
+            done = await commits.commit(group, [Commit(missing, 1, ""), Commit(tp, 1, "")])
+            assert done == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0]
+
+    run(work())
+
+
+def test_metadata_may_be_as_long_as_the_broker_says_and_halves_when_it_lied(
+    kafka: KafkaCluster, topic: Callable[..., str], fresh_name: FreshName
+) -> None:
+    name, group = topic(), fresh_name("commits")
+
+    async def work() -> None:
+        async with running(settings(kafka)) as side:
+            commits = Commits(side.upstream)
+            tp = await side.partition(name)
+            assert await commits.probe_metadata_limit() == METADATA_CHARS_MAX
+            longest = "x" * METADATA_CHARS_MAX
+            assert await commits.commit(group, [Commit(tp, 1, longest)]) == [0]
+            found = await commits.fetch(group, tp)
+            assert found is not None
+            assert found.metadata == longest
+            done = await commits.commit(group, [Commit(tp, 2, longest + "x")])
+            assert done == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
+            assert commits.metadata_chars_max == (METADATA_CHARS_MAX + 1) // 2
+            found = await commits.fetch(group, tp)
+            assert found is not None
+            assert found.offset == 1
+
+    run(work())
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_an_active_group_of_that_name_keeps_its_offsets(
+    kafka: KafkaCluster, topic: Callable[..., str], fresh_name: FreshName, protocol: str
+) -> None:
+    name, group = topic(), fresh_name("taken")
+    consumer = Consumer(
+        {
+            "bootstrap.servers": kafka.bootstrap_servers,
+            "group.id": group,
+            "group.protocol": protocol,
+            "enable.auto.commit": False,
+        }
+    )
+    assigned: list[Place] = []
+    consumer.subscribe([name], on_assign=lambda _, places: assigned.extend(places))
+    try:
+        for _ in range(300):
+            consumer.poll(0.1)
+            if assigned:
+                break
+        assert assigned
+
+        async def work() -> list[int]:
+            async with running(settings(kafka)) as side:
+                commits = Commits(side.upstream)
+                tp = await side.partition(name)
+                return await commits.commit(group, [Commit(tp, 5, "")])
+
+        assert run(work()) == [ErrorCode.UNKNOWN_MEMBER_ID]
+        places = consumer.committed([Place(name, 0)], timeout=DEADLINE_S)
+        assert places[0].offset < 0
+    finally:
+        consumer.close()

@@ -1,0 +1,205 @@
+"""The gateway's own client against a real Kafka: topology, coordinators, configs, SASL and TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from gateway.core.topology import Topology
+from gateway.core.wire.apis import ApiKey
+from gateway.core.wire.errors import ErrorCode
+from gateway.embedded.kafka import KafkaCluster
+from gateway.upstream import EARLIEST, LATEST, Upstream
+from gateway.upstream_errors import Refused, Unreachable, UpstreamError
+from gateway.upstream_settings import (
+    SaslMechanism,
+    SaslSettings,
+    TlsSettings,
+    UpstreamSettings,
+)
+from tests.integration.secure_kafka import PASSWORD, USER, SecureKafka, secure_kafka
+from tests.integration.upstream_side import DEADLINE_S, Collector, blocking, run, running, until
+from tests.kafka import create_topic, produce, set_group_config
+
+pytestmark = pytest.mark.integration
+
+FreshName = Callable[[str], str]
+
+
+def test_topology_of_two_brokers_and_who_hears_of_changes(
+    kafka_pair: KafkaCluster, fresh_name: FreshName
+) -> None:
+    name = fresh_name("spread")
+    bootstrap = kafka_pair.bootstrap_servers
+    create_topic(bootstrap, name, assignment=[[1, 2], [2, 1]])
+
+    async def work() -> None:
+        async with running(UpstreamSettings(bootstrap)) as side:
+            changes: list[Topology] = []
+            side.upstream.on_topology(changes.append)
+            tp = await side.partition(name, 1)
+            topology = side.upstream.topology
+            assert {b.id: b.port for b in topology.brokers.values()} == {
+                b.node_id: b.port for b in kafka_pair.brokers
+            }
+            assert [part.leader for part in topology.topics[name].partitions.values()] == [1, 2]
+            assert topology.names[tp.topic_id] == name
+            seen = len(changes)
+            assert seen >= 1
+            await side.upstream.refresh()
+            assert len(changes) == seen
+
+            await blocking(kafka_pair.brokers[1].kill)
+            try:
+                async with asyncio.timeout(DEADLINE_S):
+                    while 2 in side.upstream.topology.brokers:
+                        side.upstream.stale()
+                        await asyncio.sleep(0.1)
+                assert changes[-1] == side.upstream.topology
+                with pytest.raises(Unreachable):
+                    await side.upstream.call(ApiKey.METADATA, {"Topics": []}, broker_id=2)
+            finally:
+                await blocking(partial(kafka_pair.restart, kafka_pair.brokers[1]))
+
+    run(work())
+
+
+def test_offsets_are_asked_of_each_leader(kafka_pair: KafkaCluster, fresh_name: FreshName) -> None:
+    name = fresh_name("offsets")
+    bootstrap = kafka_pair.bootstrap_servers
+    create_topic(bootstrap, name, assignment=[[1], [2]])
+    produce(bootstrap, name, [(b"k", b"v")] * 3, partition=0)
+    produce(bootstrap, name, [(b"k", b"v")] * 5, partition=1)
+
+    async def work() -> None:
+        async with running(UpstreamSettings(bootstrap)) as side:
+            upstream = side.upstream
+            assert await upstream.list_offsets(name, [0, 1], LATEST) == {0: 3, 1: 5}
+            assert await upstream.list_offsets(name, [0, 1], EARLIEST) == {0: 0, 1: 0}
+            in_an_hour = int(time.time_ns() // 1_000_000) + 3_600_000
+            assert await upstream.list_offsets(name, [0], in_an_hour) == {0: -1}
+            for topic, partition in ((name, 2), (fresh_name("missing"), 0)):
+                with pytest.raises(Refused) as refused:
+                    await upstream.list_offsets(topic, [0, partition], LATEST)
+                assert refused.value.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    run(work())
+
+
+def test_group_config_is_what_was_set_for_the_group(
+    kafka: KafkaCluster, fresh_name: FreshName
+) -> None:
+    group, other = fresh_name("configured"), fresh_name("plain")
+    set_group_config(kafka.bootstrap_servers, group, {"share.auto.offset.reset": "earliest"})
+
+    async def work() -> None:
+        async with running(UpstreamSettings(kafka.bootstrap_servers)) as side:
+
+            async def configured() -> bool:
+                found = await side.upstream.group_config(group)
+                return found == {"share.auto.offset.reset": "earliest"}
+
+            await until(configured)
+            assert await side.upstream.group_config(other) == {}
+
+    run(work())
+
+
+def test_coordinators_are_remembered_until_forgotten(
+    kafka_pair: KafkaCluster, fresh_name: FreshName
+) -> None:
+    async def work() -> None:
+        async with running(UpstreamSettings(kafka_pair.bootstrap_servers)) as side:
+            groups = [fresh_name("coordinated") for _ in range(30)]
+            found = {group: await side.upstream.coordinator(group) for group in groups}
+            assert set(found.values()) == {1, 2}
+            started = time.perf_counter()
+            for group in groups:
+                assert await side.upstream.coordinator(group) == found[group]
+            assert time.perf_counter() - started < 0.01
+            side.upstream.forget_coordinator(groups[0])
+            assert await side.upstream.coordinator(groups[0]) == found[groups[0]]
+
+    run(work())
+
+
+@pytest.fixture(scope="module")
+def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
+    with secure_kafka(tmp_path_factory.mktemp("secure")) as secure:
+        yield secure
+
+
+def secure_settings(secure: SecureKafka, mechanism: SaslMechanism) -> UpstreamSettings:
+    return UpstreamSettings(
+        secure.secure_servers,
+        sasl=SaslSettings(mechanism, USER, PASSWORD),
+        tls=TlsSettings(ca_file=secure.certificate),
+        request_timeout_ms=5_000,
+    )
+
+
+@pytest.mark.parametrize("mechanism", get_args(SaslMechanism))
+def test_sasl_over_tls_reads_records(
+    secure: SecureKafka, fresh_name: FreshName, mechanism: SaslMechanism
+) -> None:
+    name = fresh_name("secret")
+    create_topic(secure.cluster.bootstrap_servers, name)
+    produce(secure.cluster.bootstrap_servers, name, [(b"k", b"v")] * 10)
+
+    async def work() -> None:
+        async with running(secure_settings(secure, mechanism)) as side:
+            assert {b.port for b in side.upstream.topology.brokers.values()} == {
+                int(secure.secure_servers.rpartition(":")[2])
+            }
+            tail = Collector(side.reader, await side.partition(name)).start()
+            await tail.reached(10)
+            # The broker closes connections that do not authenticate again within 2 s.
+            for count in range(11, 15):
+                await asyncio.sleep(0.8)
+                await asyncio.to_thread(
+                    produce, secure.cluster.bootstrap_servers, name, [(b"k", b"v")]
+                )
+                await tail.reached(count)
+
+    run(work())
+
+
+async def start(settings: UpstreamSettings) -> None:
+    async with Upstream(settings) as upstream:
+        await upstream.start(timeout_ms=1)
+
+
+@pytest.mark.parametrize("mechanism", get_args(SaslMechanism))
+def test_a_wrong_password_is_refused_and_not_told(
+    secure: SecureKafka, mechanism: SaslMechanism
+) -> None:
+    sasl = SaslSettings(mechanism, USER, "swordfish")
+    with pytest.raises(Refused) as refused:
+        run(start(replace(secure_settings(secure, mechanism), sasl=sasl)))
+    assert refused.value.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert USER in str(refused.value)
+    assert "swordfish" not in str(refused.value)
+
+
+def test_an_unknown_authority_and_plain_bytes_are_unreachable(secure: SecureKafka) -> None:
+    settings = secure_settings(secure, "PLAIN")
+    with pytest.raises(Unreachable, match="certificate verify failed"):
+        run(start(replace(settings, tls=TlsSettings())))
+    with pytest.raises(UpstreamError):
+        run(start(replace(settings, tls=None, connect_timeout_ms=2_000)))
+
+
+def test_a_certificate_for_another_host_is_unreachable(secure: SecureKafka, tmp_path: Path) -> None:
+    port = secure.secure_servers.rpartition(":")[2]
+    tls = TlsSettings(ca_file=secure.certificate)
+    other = replace(secure_settings(secure, "PLAIN"), bootstrap_servers=f"localhost:{port}")
+    with pytest.raises(Unreachable, match="Hostname mismatch"):
+        run(start(replace(other, tls=tls)))
+    assert not list(tmp_path.iterdir())
