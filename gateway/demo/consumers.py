@@ -1,7 +1,12 @@
-"""Three stock share consumers as child processes, one of them killed on the way."""
+"""Three stock share consumers as child processes, one of them killed on the way.
+
+It is frozen (SIGSTOP) a moment before it is killed (SIGKILL): what reaches it then is surely in its
+hands and surely unacknowledged, so that every run shows records of a dead consumer coming back.
+"""
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import time
@@ -13,7 +18,8 @@ from gateway.demo.audit import Delivery, parse_log
 from gateway.embedded.process import SetupError, kill_child, start_child, stop_child
 
 CONSUMERS = 3
-KILL_AT = 1 / 3  # of the records processed; the other two finish
+FREEZE_AT = 1 / 3  # of the records processed; the other two consumers finish
+FROZEN_S = 0.5
 STALL_S_MAX = 60.0  # longer than any lock or session timeout: what has not come by then never will
 POLL_S = 0.05
 
@@ -100,9 +106,10 @@ def _follow(
     check: Callable[[], None],
 ) -> str:
     victim = consumers[1]
+    frozen_at: float | None = None
+    killed = ""
     seen: set[tuple[int, int]] = set()
     moved_at = time.monotonic()
-    killed = ""
     while len(seen) < records and time.monotonic() - moved_at < STALL_S_MAX:
         check()
         before = len(seen)
@@ -114,8 +121,11 @@ def _follow(
         if len(seen) > before:
             advance(len(seen) - before)
             moved_at = time.monotonic()
-        # Not before it has work in hand: its unacknowledged records are the point of the kill.
-        if not killed and len(seen) >= records * KILL_AT and victim.deliveries:
+        if frozen_at is None:
+            if len(seen) >= records * FREEZE_AT and victim.deliveries:
+                victim.child.send_signal(signal.SIGSTOP)
+                frozen_at = time.monotonic()
+        elif not killed and time.monotonic() - frozen_at >= FROZEN_S:
             kill_child(victim.child)
             killed = victim.name
         time.sleep(POLL_S)
