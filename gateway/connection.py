@@ -28,7 +28,12 @@ from gateway.core.flow import (
     ToClient,
     ToUpstream,
 )
-from gateway.core.limits import CLOSE_FLUSH_S, INJECTED_REQUESTS_MAX, PAUSE_ABOVE_BYTES
+from gateway.core.limits import (
+    CLOSE_FLUSH_S,
+    FIRST_REQUEST_S,
+    INJECTED_REQUESTS_MAX,
+    PAUSE_ABOVE_BYTES,
+)
 from gateway.core.rewrite import Addresses, read, write
 from gateway.core.session import Session
 from gateway.core.topology import Broker
@@ -124,6 +129,7 @@ class ClientConnection:
         self._over = False  # the client is gone or being let go
         self._draining = False
         self._deadline: asyncio.TimerHandle | None = None
+        self._patience: asyncio.TimerHandle | None = None
         self._work: set[asyncio.Task[None]] = set()
         self._asked: dict[int, asyncio.Future[bytes]] = {}
         self._asking = asyncio.Semaphore(INJECTED_REQUESTS_MAX)
@@ -177,6 +183,8 @@ class ClientConnection:
         self.peer = host
         self._log = log.bind(connection=self.id, client=f"{host}:{port}", broker=self.broker_id)
         transport.set_write_buffer_limits(high=PAUSE_ABOVE_BYTES, low=0)
+        loop = asyncio.get_running_loop()
+        self._patience = loop.call_later(FIRST_REQUEST_S, self._end_if_silent)
         self._node.counters.connections_opened += 1
         self._node.opened(self)
         self._log.debug("connected")
@@ -347,6 +355,10 @@ class ClientConnection:
         self._log.warning(event, **facts)
         self._end()
 
+    def _end_if_silent(self) -> None:
+        if self._upstream is None and not self._connecting and not self._work:
+            self._fail("no request came", seconds=FIRST_REQUEST_S)
+
     def _end_if_drained(self) -> None:
         if self._session.idle and not self._over:
             self._end()
@@ -361,6 +373,9 @@ class ClientConnection:
     def _finish(self) -> None:
         """Nothing more is done for this client."""
         self._over = True
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
         for task in self._work:
             task.cancel()
         for future in self._asked.values():

@@ -69,10 +69,11 @@ class Listeners:
         """Takes no new connections; those that are open stay."""
         if broker_id is not None:
             self.addresses.pop(broker_id, None)
-        self._sockets.pop(broker_id).close()
+        listening = self._sockets.pop(broker_id)
         server = self._servers.pop(broker_id, None)
         if server is not None:
             server.close()
+        listening.close()
         log.info("listener closed", broker=broker_id)
 
     def close_all(self) -> None:

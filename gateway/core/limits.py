@@ -36,6 +36,7 @@ PIPELINED_REQUESTS_MAX = 1_024
 INJECTED_REQUESTS_MAX = 64
 
 CONNECT_TIMEOUT_S = 5.0  # to one upstream address; TCP's own first retry comes after 1 s
+FIRST_REQUEST_S = 60.0  # a connection without one has no upstream to close it when it idles
 CLOSE_FLUSH_S = 5.0  # what was received may still go out after the other side has closed
 ABORT_S = 1.0  # for the event loop to see that aborted connections are gone
 LISTEN_BACKLOG_CONNECTIONS = 512

@@ -131,6 +131,38 @@ def test_bad_input_is_one_log_line_and_a_clean_close(data: bytes, event: str) ->
     run(main())
 
 
+def test_a_connection_that_says_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with rig() as it:
+            it.upstream.on_api(HEARTBEAT, answers({}))
+            busy = await it.client()
+            await busy.ask(request(HEARTBEAT))
+            monkeypatch.setattr("gateway.connection.FIRST_REQUEST_S", 0.05)
+            with capture_logs() as logs:
+                silent = await it.client()
+                silent.writer.write(b"\0\0")
+                assert await silent.ended() == b""
+            assert warnings(logs) == ["no request came"]
+            assert await busy.ask(request(HEARTBEAT)) == response(HEARTBEAT)
+
+    run(main())
+
+
+def test_sockets_send_at_once() -> None:
+    async def main() -> None:
+        async with rig() as it:
+            it.upstream.on_api(HEARTBEAT, answers({}))
+            client = await it.client()
+            await client.ask(request(HEARTBEAT))
+            (connection,) = it.server.connections.values()
+            inner: Any = connection
+            for transport in (inner._client, inner._upstream):
+                plain = transport.get_extra_info("socket")
+                assert plain.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+    run(main())
+
+
 def test_a_truncated_request_is_one_log_line() -> None:
     async def main() -> None:
         async with rig() as it:
