@@ -81,35 +81,37 @@ def _take(flow: Flow, member: MemberQueue, session: Session, lease: Lease, wante
         queue = ready[at]
         at += 1
         queue.listed = False
-        if queue.in_flight == 0:
+        if prefetch > 1:
+            taken += _take_run(flow, queue, session, lease, wanted - taken)
+        elif queue.in_flight == 0:
             offset: i64 = queue.head
             leases[offset & mask] = lease
             queue.in_flight = 1
             queue.holder = session
             offsets.append(offset)
             taken += 1
-        elif queue.holder is not session:
-            # An earlier session of this member holds the key: it is offered again when that ends.
-            continue
-        if prefetch > 1:
-            taken += _take_run(flow, queue, lease, wanted - taken)
-            flow.offer(queue)
-            end = len(ready)
     member.ready_at = at
     member.trim_ready()
 
 
-def _take_run(flow: Flow, queue: KeyQueue, lease: Lease, wanted: int) -> int:
-    """More records of the same key, as far as prefetch permits."""
+def _take_run(flow: Flow, queue: KeyQueue, session: Session, lease: Lease, wanted: int) -> int:
+    """As many records of one key as prefetch permits: none if an earlier session of this member
+    holds the key, or if a record failed since the key was listed.
+    """
     taken = 0
+    if queue.in_flight > 0 and (queue.holder is not session or session.restored):
+        return 0  # The key is offered again when that ends.
     while taken < wanted and queue.in_flight < flow.prefetch:
         offset = flow.next_of(queue)
         if offset < 0:
             break
         flow.window.leases[offset & flow.window.mask] = lease
         queue.in_flight += 1
+        queue.holder = session
         lease.offsets.append(offset)
         taken += 1
+    if taken == wanted:
+        flow.offer(queue)  # More of it for the next acquire.
     return taken
 
 

@@ -78,21 +78,21 @@ class Flow:
         if owner is None:
             if self.members:
                 self.skip(queue)
-            return
+        elif self.may_go_out(queue, owner):
+            queue.listed = True
+            owner.ready.append(queue)
+
+    def may_go_out(self, queue: KeyQueue, owner: MemberQueue) -> bool:
+        """Whether some record of a key with unsettled records may be delivered to its owner."""
         if queue.in_flight == 0:
             if self.retries.by_offset and self.retries.held(queue.head):
-                return
-            if self.prefetch > 1 and self.window.unread:
-                return  # Somebody may hold a later record of this key, from before the restart.
-        elif (
-            queue.in_flight >= self.prefetch
-            or queue.holder is None
-            or queue.holder.member is not owner
-            or self.next_of(queue) < 0
-        ):
-            return
-        queue.listed = True
-        owner.ready.append(queue)
+                return False
+            # With prefetch somebody may hold a later record of this key, from before a restart.
+            return self.prefetch == 1 or not self.window.unread
+        holder = queue.holder
+        if queue.in_flight >= self.prefetch or holder is None or holder.restored:
+            return False
+        return holder.member is owner and self.next_of(queue) >= 0
 
     def next_of(self, queue: KeyQueue) -> int:
         """The first record that may go out, NO_OFFSET if none: none behind a record that failed

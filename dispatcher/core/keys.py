@@ -58,6 +58,7 @@ class Session:
         self.member = member
         self.session_id = session_id
         self.leases = 0
+        self.restored = False  # since before a restart: what it was sent may never have reached it
         self.lost_at_ms = -1  # >= 0: its connection is gone since then
 
     def __repr__(self) -> str:

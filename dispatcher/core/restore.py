@@ -63,6 +63,7 @@ def _leases(flow: Flow, snapshot: Snapshot) -> None:
             flow.absent[state.member_id] = member
         member.in_flight += len(live)
         session = flow.book.session(member, state.session_id)
+        session.restored = True
         lease = flow.book.adopt(state.lease_id, session, state.deadline_ms, live)
         for offset in live:
             window.leases[offset & window.mask] = lease

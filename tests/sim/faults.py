@@ -1,0 +1,113 @@
+"""What may go wrong in one run, drawn from its seed: swarm testing, each fault is off in half of
+the runs.
+
+Probabilities are per occasion (per persist, per delivered record, per second and member …).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from random import Random
+
+from dispatcher.core.model import EvictPolicy, PoisonPolicy, Policy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Faults:
+    crash_before_persist: float = 0.0  # per persist
+    crash_after_persist: float = 0.0
+    store_error: float = 0.0  # per persist; nothing applied
+    store_error_applied: float = 0.0  # the answer was lost, the write was not
+    store_down: float = 0.0  # per second; for 0.1 to 3 seconds
+    store_flush: float = 0.0  # per second
+    truncate: float = 0.0  # per second
+    compact: float = 0.0  # per second: takes a record away
+    stale_read: float = 0.0  # per read: an earlier one is answered once more
+    leave: float = 0.0  # per consumer and second
+    die: float = 0.0  # silently
+    disconnect: float = 0.0  # the connection breaks, the consumer comes back with another session
+    close_session: float = 0.0
+    stall: float = 0.0  # per delivery: acknowledged after the lock is gone, or never
+    release: float = 0.0  # per record
+    reject: float = 0.0
+    gap: float = 0.0
+    renew: float = 0.0
+    forget: float = 0.0  # never acknowledged
+    foreign_ack: float = 0.0  # per delivery: acknowledges what it does not hold
+    dead_letter_failure: float = 0.0  # per write
+    operator: float = 0.0  # per second
+
+
+_STRONGEST = {
+    "crash_before_persist": 0.03,
+    "crash_after_persist": 0.03,
+    "store_error": 0.03,
+    "store_error_applied": 0.02,
+    "store_down": 0.1,
+    "store_flush": 0.1,
+    "truncate": 0.1,
+    "compact": 0.3,
+    "stale_read": 0.3,
+    "leave": 0.15,
+    "die": 0.1,
+    "disconnect": 0.2,
+    "close_session": 0.2,
+    "stall": 0.1,
+    "release": 0.15,
+    "reject": 0.05,
+    "gap": 0.03,
+    "renew": 0.1,
+    "forget": 0.03,
+    "foreign_ack": 0.2,
+    "dead_letter_failure": 0.5,
+    "operator": 1.0,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    policy: Policy
+    faults: Faults
+    consumers: int
+    records: int
+    keys: int
+    null_keys: float
+    holes: float
+    hot: float  # share of records that have the one hot key
+    filtered: float  # share of consumers with a key filter
+    calm_after_ms: int
+    persist_ms_max: int
+    commit_every_ms: int
+
+
+def draw(rng: Random) -> Options:
+    assert set(_STRONGEST) == {field.name for field in fields(Faults)}
+    faults = {
+        name: round(rng.random() * strongest, 4) if rng.random() < 0.5 else 0.0
+        for name, strongest in _STRONGEST.items()
+    }
+    policy = Policy(
+        span_max=rng.choice((4, 16, 64, 64, 128)),
+        in_flight_per_member_max=rng.choice((1, 3, 10, 1_000)),
+        prefetch_per_key=rng.choice((1, 1, 1, 1, 2, 4)),
+        lock_duration_ms=rng.choice((1_500, 5_000, 30_000)),
+        deliveries_max=rng.choice((1, 2, 5, 10)),
+        backoff_base_ms=rng.choice((10, 200, 1_000)),
+        backoff_max_ms=5_000,
+        poison=rng.choice(tuple(PoisonPolicy)),
+        on_evict=rng.choice((EvictPolicy.REDELIVER, EvictPolicy.REDELIVER, EvictPolicy.ACK)),
+    )
+    return Options(
+        policy=policy,
+        faults=Faults(**faults),
+        consumers=rng.choice((1, 2, 3, 5)),
+        records=rng.choice((20, 60, 120, 200)),
+        keys=rng.choice((1, 3, 10, 40)),
+        null_keys=rng.choice((0.0, 0.0, 0.1)),
+        holes=rng.choice((0.0, 0.0, 0.1, 0.6)),
+        hot=rng.choice((0.0, 0.0, 0.5)),
+        filtered=rng.choice((0.0, 0.0, 0.0, 0.4)),
+        calm_after_ms=rng.choice((3_000, 10_000, 20_000)),
+        persist_ms_max=rng.choice((0, 1, 20)),
+        commit_every_ms=rng.choice((300, 2_000, 5_000)),
+    )
