@@ -1,9 +1,13 @@
 """What a client may do is what the upstream's own ACLs say of its connection (DESIGN §1, security).
 
-The share APIs are answered by the gateway, so it asks upstream first, on the client's own upstream connection and thus
-under the client's own identity. Metadata returns the operations the caller is authorised for on topics. DescribeGroups
-would for a group, but only on its coordinator and once that has loaded; READ is therefore asked by a Heartbeat of a
-member that does not exist: every broker checks READ on the group before anything else, and it changes nothing. An
+The share APIs are answered by the gateway, so it asks upstream first, on the client's own upstream
+connection and thus
+under the client's own identity. Metadata returns the operations the caller is authorised for on
+topics. DescribeGroups
+would for a group, but only on its coordinator and once that has loaded; READ is therefore asked by
+a Heartbeat of a
+member that does not exist: every broker checks READ on the group before anything else, and it
+changes nothing. An
 answer is kept for AUTHORISATION_MS_MAX; a revoked ACL takes effect after that at the latest.
 """
 
@@ -65,7 +69,9 @@ class Authoriser:
         return self._learn(connection, "group", group, allowed)
 
     async def denied_topics(self, connection: ClientConnection, topics: Iterable[str]) -> set[str]:
-        """Those of `topics` this client may not read. A topic that does not exist is not denied: there is nothing."""
+        """Those of `topics` this client may not read. A topic that does not exist is not denied:
+        there is nothing.
+        """
         operations = {name: self._known(connection, "topic", name) for name in topics}
         unknown = [name for name, known in operations.items() if known is None]
         if unknown:

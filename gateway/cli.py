@@ -81,7 +81,9 @@ def serve(
 def demo(
     keep: Annotated[bool, typer.Option(help="Leave it running and print the addresses.")] = False,
 ) -> None:
-    """Run the whole thing on this machine: a real Kafka, 336,776 flights, three share consumers, Spark."""
+    """Run the whole thing on this machine: a real Kafka, 336,776 flights, three share consumers,
+    Spark.
+    """
     from gateway.demo.run import run_demo
 
     raise typer.Exit(run_demo(keep=keep))
@@ -156,7 +158,8 @@ def group_describe(
 
 def _get(admin: str, path: str) -> Any:  # noqa: ANN401 - whatever JSON the node answers
     try:
-        with urllib.request.urlopen(admin.rstrip("/") + path, timeout=10) as response:  # noqa: S310 - the operator's own address
+        # The operator's own address, whatever its scheme.
+        with urllib.request.urlopen(admin.rstrip("/") + path, timeout=10) as response:  # noqa: S310
             return json.load(response)
     except urllib.error.HTTPError as error:
         problem = json.loads(error.read() or b"{}")

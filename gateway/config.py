@@ -1,6 +1,8 @@
-"""keyway.yaml: parsed once into frozen, validated objects. Unknown fields are errors that name the field.
+"""keyway.yaml: parsed once into frozen, validated objects. Unknown fields are errors that name the
+field.
 
-Every option has a default, so that `keyway serve --upstream host:9092` alone works. Units are in the names.
+Every option has a default, so that `keyway serve --upstream host:9092` alone works. Units are in
+the names.
 """
 
 from __future__ import annotations
@@ -73,7 +75,9 @@ class StateSection(_Section):
 
 
 class FilterRule(_Section):
-    """Members whose client id matches `client_id` (glob) take only keys that match one of `keys` (globs)."""
+    """Members whose client id matches `client_id` (glob) take only keys that match one of `keys`
+    (globs).
+    """
 
     client_id: str
     keys: tuple[str, ...] = Field(min_length=1)
@@ -144,7 +148,9 @@ class Config(_Section):
 
 
 def load(path: Path | None, *, upstream: str | None = None) -> Config:
-    """Reads `path` (none: all defaults); `upstream` replaces upstream.bootstrap_servers. Raises ConfigError."""
+    """Reads `path` (none: all defaults); `upstream` replaces upstream.bootstrap_servers. Raises
+    ConfigError.
+    """
     raw: Any = {}
     if path is not None:
         try:
@@ -166,7 +172,8 @@ def load(path: Path | None, *, upstream: str | None = None) -> Config:
 
 
 def _first_fault(error: ValidationError) -> str:
-    # Only the field and what is wrong with it: pydantic's own text repeats the input, which may be a secret.
+    # Only the field and what is wrong with it: pydantic's own text repeats the input, which may be
+    # a secret.
     fault = error.errors(include_input=False, include_url=False)[0]
     where = ".".join(str(part) for part in fault["loc"]) or "file"
     what = "unknown field" if fault["type"] == "extra_forbidden" else fault["msg"]

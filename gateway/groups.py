@@ -1,6 +1,7 @@
 """The share groups this node coordinates: the shell around gateway/core/group.
 
-Membership lives here and moves the dispatchers: each change of a group's members becomes one MembersChanged event for
+Membership lives here and moves the dispatchers: each change of a group's members becomes one
+MembersChanged event for
 every window of the topics it touches.
 """
 
@@ -85,7 +86,9 @@ class Groups:
         return group
 
     def restore(self, stored: dict[str, tuple[int, list[ShareMember]]], now_ms: int) -> list[str]:
-        """Members of the run before, evicted unless they show themselves soon. Returns the topics they subscribe to."""
+        """Members of the run before, evicted unless they show themselves soon. Returns the topics
+        they subscribe to.
+        """
         topics: dict[str, None] = {}
         for name, (epoch, members) in stored.items():
             group = self._create(name)
@@ -94,7 +97,9 @@ class Groups:
         return list(topics)
 
     def tick(self, now_ms: int) -> None:
-        """The watchdog: evicts members that are silent or gone, and forgets groups that stayed empty."""
+        """The watchdog: evicts members that are silent or gone, and forgets groups that stayed
+        empty.
+        """
         for group in list(self._groups.values()):
             topics = group.topics()
             evicted = group.evict_due(now_ms)

@@ -1,7 +1,9 @@
 """Share group memberships kept in Redis, so that a restarted node goes on with the members it had.
 
-One JSON text per group, written behind: a heartbeat never waits for it. What a crash loses is a join or a leave of the
-last moments; the member it concerns rejoins on its next heartbeat, or is evicted as one that never came back.
+One JSON text per group, written behind: a heartbeat never waits for it. What a crash loses is a
+join or a leave of the
+last moments; the member it concerns rejoins on its next heartbeat, or is evicted as one that never
+came back.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ class Memberships:
         self._wake.set()
 
     async def load(self) -> dict[str, tuple[int, list[ShareMember]]]:
-        """Group epoch and members by group name, as of the last write; {} when there is nothing or no Redis."""
+        """Group epoch and members by group name, as of the last write; {} when there is nothing or
+        no Redis.
+        """
         try:
             stored: dict[Any, Any] = await self._redis.hgetall(_KEY)
         except (RedisError, OSError) as error:
@@ -57,7 +61,8 @@ class Memberships:
             try:
                 await self._write(groups)
             except (RedisError, OSError):
-                # The window store says in the log that Redis is away; here it only has to come back.
+                # The window store says in the log that Redis is away; here it only has to come
+                # back.
                 for name, group in groups.items():
                     self._dirty.setdefault(name, group)
                 await asyncio.sleep(MEMBERSHIP_RETRY_MS / 1000)

@@ -1,4 +1,6 @@
-"""Every figure the node exports, in one place: what dispatchers notice, what connections carry, how far groups lag."""
+"""Every figure the node exports, in one place: what dispatchers notice, what connections carry, how
+far groups lag.
+"""
 
 from __future__ import annotations
 

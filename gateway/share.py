@@ -1,4 +1,6 @@
-"""What the share handlers have in common: who asks, in which session, and what becomes of acknowledgements."""
+"""What the share handlers have in common: who asks, in which session, and what becomes of
+acknowledgements.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,9 @@ class ShareServices:
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """Where a partition of a share request leads: a window of this node, or the error the client is to see."""
+    """Where a partition of a share request leads: a window of this node, or the error the client is
+    to see.
+    """
 
     error: ErrorCode = ErrorCode.NONE
     topic: str | None = None
@@ -77,7 +81,9 @@ class Located:
 async def authorise_group(
     services: ShareServices, connection: ClientConnection, body: dict[str, Any]
 ) -> tuple[str, str]:
-    """The group and member of a share request, once the client may read the group. Raises GroupError."""
+    """The group and member of a share request, once the client may read the group. Raises
+    GroupError.
+    """
     group, member_id = body["GroupId"], body["MemberId"]
     if not group or not member_id:
         raise InvalidGroupRequest("GroupId and MemberId must be set.")
@@ -111,28 +117,37 @@ async def denied_topics(
     )
 
 
-async def acknowledge(
-    services: ShareServices,
-    connection: ClientConnection,
-    session: ShareSession,
-    batches: dict[PartitionKey, AckBatches],
-) -> dict[PartitionKey, tuple[ErrorCode, str | None]]:
-    """Applies acknowledgements; answered once they are in the store. Every partition gets an answer."""
-    now_ms = services.now_ms()
-    asked: list[tuple[PartitionKey, asyncio.Future[list[Effect]]]] = []
-    answers: dict[PartitionKey, tuple[ErrorCode, str | None]] = {}
-    for key, acks in batches.items():
-        located = locate(services, connection, session.group, key)
-        if located.error:
-            answers[key] = (located.error, None)
-        elif located.window is None:
-            answers[key] = (ErrorCode.INVALID_RECORD_STATE, "The records are not acquired.")
-        else:
-            event = Acknowledge(session.member_id, session.session_id, acks, now_ms)
-            asked.append((key, located.window.ask(event)))
-    for key, future in asked:
-        answers[key] = await _ack_answer(future)
-    return {key: answers[key] for key in batches}
+AckAnswer = tuple[ErrorCode, str | None]
+
+
+@dataclass(slots=True)
+class Acknowledgements:
+    """The acknowledgements of one request: handled at once, answered when they are in the store."""
+
+    services: ShareServices
+    connection: ClientConnection
+    session: ShareSession
+    _answers: dict[PartitionKey, AckAnswer] = field(default_factory=dict)
+    _asked: dict[PartitionKey, asyncio.Future[list[Effect]]] = field(default_factory=dict)
+
+    def ask(self, batches: dict[PartitionKey, AckBatches]) -> None:
+        now_ms = self.services.now_ms()
+        session = self.session
+        for key, acks in batches.items():
+            located = locate(self.services, self.connection, session.group, key)
+            if located.error:
+                self._answers[key] = (located.error, None)
+            elif located.window is None:
+                self._answers[key] = (ErrorCode.INVALID_RECORD_STATE, "Nothing is acquired.")
+            else:
+                event = Acknowledge(session.member_id, session.session_id, acks, now_ms)
+                self._asked[key] = located.window.ask(event)
+
+    async def answers(self) -> dict[PartitionKey, AckAnswer]:
+        """One for every partition that was acknowledged."""
+        for key, future in self._asked.items():
+            self._answers[key] = await _ack_answer(future)
+        return self._answers
 
 
 async def _ack_answer(future: asyncio.Future[list[Effect]]) -> tuple[ErrorCode, str | None]:

@@ -1,4 +1,6 @@
-"""Where a group starts on a partition it has never read (`share.auto.offset.reset`, KIP-932; default latest)."""
+"""Where a group starts on a partition it has never read (`share.auto.offset.reset`, KIP-932;
+default latest).
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,11 @@
 """The shell around one dispatcher: one (group, topic, partition) window.
 
-An event is handled at once, in memory; the changes of all events since the last round trip are persisted together, and
-only then are their effects performed. After a failed persist the core is thrown away and rebuilt from the store, or,
-when the store has lost the window, from the offset and bitmap committed to Kafka: the crash path is the only path.
+An event is handled at once, in memory; the changes of all events since the last round trip are
+persisted together, and
+only then are their effects performed. After a failed persist the core is thrown away and rebuilt
+from the store, or,
+when the store has lost the window, from the offset and bitmap committed to Kafka: the crash path is
+the only path.
 """
 
 from __future__ import annotations
@@ -17,9 +20,7 @@ import structlog
 from dispatcher.core.commit import decode as decode_commit
 from dispatcher.core.dispatcher import Dispatcher
 from dispatcher.core.model import (
-    Acknowledge,
     AckResult,
-    AckType,
     Acquire,
     Change,
     DeadLettered,
@@ -29,13 +30,11 @@ from dispatcher.core.model import (
     LogTruncated,
     Member,
     MembersChanged,
-    MemberId,
     MembersReady,
     Noticed,
     ReadOn,
     Reason,
     RecordsRead,
-    SessionId,
     Snapshot,
     Step,
     WriteDeadLetters,
@@ -57,7 +56,9 @@ log = structlog.get_logger("keyway.window")
 
 
 class WindowUnavailable(Exception):
-    """The window has no store, no upstream or no owner right now; nothing of the event was kept. Retriable."""
+    """The window has no store, no upstream or no owner right now; nothing of the event was kept.
+    Retriable.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,15 @@ class CommitState:
 
     cursor: int
     settled: list[tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Acquired:
+    """Equally long columns. `persisted` may hold WindowUnavailable: then nothing was handed out."""
+
+    offsets: list[int]
+    attempts: list[int]
+    persisted: asyncio.Future[list[Effect]]
 
 
 _Waiting = asyncio.Future[list[Effect]] | None
@@ -122,7 +132,7 @@ class Window:
     def __repr__(self) -> str:
         return f"Window({self.key.group} {self.partition.topic}-{self.key.partition})"
 
-    # ------------------------------------------------------------------------------------------ events in
+    # ------------------------------------------------------------------------------------ events in
 
     @property
     def dispatcher(self) -> Dispatcher | None:
@@ -130,7 +140,9 @@ class Window:
         return self._dispatcher
 
     def ask(self, event: Event) -> asyncio.Future[list[Effect]]:
-        """Handles `event` now; the effects come when its changes are persisted. The future may hold WindowUnavailable."""
+        """Handles `event` now; the effects come when its changes are persisted. The future may hold
+        WindowUnavailable.
+        """
         future: asyncio.Future[list[Effect]] = asyncio.get_running_loop().create_future()
         if self._dispatcher is None:
             future.set_exception(WindowUnavailable(self._trouble or "loading"))
@@ -139,20 +151,18 @@ class Window:
         future.add_done_callback(_retrieved)
         return future
 
-    def acquire(self, event: Acquire) -> tuple[int, asyncio.Future[list[Effect]] | None]:
-        """How many records the core hands out, known at once, and their Delivered effect once it is persisted."""
+    def acquire(self, event: Acquire) -> Acquired | None:
+        """What the core hands out, known at once; it may be sent when it is persisted."""
         if self._dispatcher is None:
-            return 0, None
-        future: asyncio.Future[list[Effect]] = asyncio.get_running_loop().create_future()
-        step = self._handle(event, future)
-        if step is None:
-            return 0, None
-        count = sum(len(e.offsets) for e in step.effects if isinstance(e, Delivered))
-        if count == 0:
-            future.cancel()
-            return 0, None
-        future.add_done_callback(_retrieved)
-        return count, future
+            return None
+        persisted: asyncio.Future[list[Effect]] = asyncio.get_running_loop().create_future()
+        step = self._handle(event, persisted)
+        for effect in step.effects if step is not None else ():
+            if isinstance(effect, Delivered) and effect.offsets:
+                persisted.add_done_callback(_retrieved)
+                return Acquired(effect.offsets, effect.attempts, persisted)
+        persisted.cancel()
+        return None
 
     async def bytes_for(self, offsets: list[int], records_max: int) -> bytes:
         """Batches with exactly these records. Raises RecordsGone, UpstreamError."""
@@ -164,15 +174,10 @@ class Window:
     def mean_record_bytes(self) -> int:
         return self._around.reader.mean_record_bytes(self.partition, isolation=self._isolation)
 
-    def give_back(
-        self, member_id: MemberId, session_id: SessionId, offsets: list[int], now_ms: int
-    ) -> None:
-        """Releases what was acquired but cannot be sent."""
-        batches = [(offset, offset, bytes([AckType.RELEASE])) for offset in offsets]
-        self.post(Acknowledge(member_id, session_id, batches, now_ms))
-
     def post(self, event: Event) -> None:
-        """Handles `event` if the window is up. One that is not will learn the same when it is rebuilt."""
+        """Handles `event` if the window is up. One that is not will learn the same when it is
+        rebuilt.
+        """
         if self._dispatcher is not None:
             self._handle(event, None)
 
@@ -180,7 +185,8 @@ class Window:
         assert self._dispatcher is not None
         try:
             step = self._dispatcher.handle(event)
-        except Exception as bug:  # noqa: BLE001 - a bug in a core costs its own window a rebuild, never the node
+        # A bug in a core costs its own window a rebuild, never the node.
+        except Exception as bug:
             log.exception("dispatcher_bug", window=repr(self), event_type=type(event).__name__)
             if future is not None:
                 future.set_exception(WindowUnavailable("internal error"))
@@ -193,10 +199,12 @@ class Window:
         self._around.dirty(self)
         return step
 
-    # ------------------------------------------------------------------------------------- persist, then effects
+    # ------------------------------------------------------------------------ persist, then effects
 
     def take_write(self) -> Write | None:
-        """The changes since the last write; `persisted` or `not_persisted` must follow before the next."""
+        """The changes since the last write; `persisted` or `not_persisted` must follow before the
+        next.
+        """
         if self._dispatcher is None or self._write is not None:
             return None
         if self.commit_wanted:
@@ -278,7 +286,7 @@ class Window:
             core.cursor, core.settled_ranges()
         )
 
-    # ------------------------------------------------------------------------------------------- the log
+    # -------------------------------------------------------------------------------------- the log
 
     def on_read(self, read: ReadResult) -> None:
         """The reader's sink."""
@@ -309,7 +317,8 @@ class Window:
             )
             self.post(LogTruncated(read.log_start, now_ms))
             return
-        # The log ends below what was read before: an unclean election, or offsets set beyond the end.
+        # The log ends below what was read before: an unclean election, or offsets set beyond the
+        # end.
         earliest = self.section.auto_offset_reset == "earliest"
         self._reset_to = read.log_start if earliest else read.high_watermark
         log.error(
@@ -331,7 +340,7 @@ class Window:
             if offsets:
                 self.post(DeadLettered(offsets, durable=wanted, now_ms=now_ms))
 
-    # ----------------------------------------------------------------------------------------- life and death
+    # ------------------------------------------------------------------------------- life and death
 
     async def run(self) -> None:
         """Loads the window and loads it again whenever it breaks, until `close`."""

@@ -1,4 +1,6 @@
-"""All windows of the node: which there are, the round trips of their steps, the watchdog, the commits to Kafka."""
+"""All windows of the node: which there are, the round trips of their steps, the watchdog, the
+commits to Kafka.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ class Windows:
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
     _stopping: bool = False
 
-    # -------------------------------------------------------------------------------------- which there are
+    # ------------------------------------------------------------------------------ which there are
 
     def get(self, group: str, topic_id: bytes, partition: int) -> Window | None:
         return self._windows.get(WindowKey(group, topic_id_text(topic_id), partition))
@@ -107,7 +109,7 @@ class Windows:
         self._windows.pop(window.key, None)
         self._dirty.pop(window, None)
 
-    # ------------------------------------------------------------------------------------- share sessions
+    # ------------------------------------------------------------------------------- share sessions
 
     def session_lost(self, session: ShareSession) -> None:
         now_ms = self.around.now_ms()
@@ -132,7 +134,7 @@ class Windows:
         for window in self.of_group(session.group):
             window.post(event)
 
-    # --------------------------------------------------------------------------------------- round trips
+    # ---------------------------------------------------------------------------------- round trips
 
     def dirty(self, window: Window) -> None:
         self._dirty[window] = None
@@ -161,7 +163,7 @@ class Windows:
             else:
                 window.not_persisted(write, error)
 
-    # ------------------------------------------------------------------------------------------- watchdog
+    # ------------------------------------------------------------------------------------- watchdog
 
     async def watch_forever(self) -> None:
         while True:
@@ -181,7 +183,7 @@ class Windows:
             log.info("window_closed_idle", window=repr(window))
             self._close(window)
 
-    # ------------------------------------------------------------------------------------------- commits
+    # -------------------------------------------------------------------------------------- commits
 
     async def commit_forever(self) -> None:
         while True:
@@ -189,7 +191,9 @@ class Windows:
             await self.commit()
 
     async def commit(self) -> None:
-        """Commits what became settled since the last time: cursor as offset, bitmap as metadata, per group."""
+        """Commits what became settled since the last time: cursor as offset, bitmap as metadata,
+        per group.
+        """
         for window in self.all():
             window.want_commit()
         await self.persist()
@@ -221,7 +225,9 @@ class Windows:
             window.committable = None
 
     async def stop(self) -> None:
-        """Persists and commits everything, then closes all windows. Leases stay in the store for the next start."""
+        """Persists and commits everything, then closes all windows. Leases stay in the store for
+        the next start.
+        """
         self._stopping = True
         while any(window.busy for window in self.all()):
             await self.persist()

@@ -1,6 +1,8 @@
-"""The operator's REST: groups and their windows, metrics, health. Errors are problem+json (RFC 9457).
+"""The operator's REST: groups and their windows, metrics, health. Errors are problem+json (RFC
+9457).
 
-Read-only. It listens on loopback unless configured otherwise and has no authentication of its own yet.
+Read-only. It listens on loopback unless configured otherwise and has no authentication of its own
+yet.
 """
 
 from __future__ import annotations

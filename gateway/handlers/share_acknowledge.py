@@ -1,4 +1,5 @@
-"""ShareAcknowledge (79) v1-2: acknowledgements without a fetch; epoch -1 closes the session and gives back the rest.
+"""ShareAcknowledge (79) v1-2: acknowledgements without a fetch; epoch -1 closes the session and
+gives back the rest.
 
 v2 RENEW (KIP-1222) extends the acquisition lock of what it names.
 """
@@ -14,9 +15,9 @@ from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
 from gateway.server import Request
 from gateway.share import (
+    Acknowledgements,
     ShareServices,
     ack_batches,
-    acknowledge,
     authorise_group,
     denied_topics,
     locate,
@@ -66,8 +67,11 @@ async def _acknowledge(
             )
         else:
             allowed[partition] = acks
-    answers = await acknowledge(services, connection, session, allowed)
-    for partition, (error, message) in answers.items():
+    acknowledgements = Acknowledgements(services, connection, session)
+    acknowledgements.ask(allowed)
+    if closing:
+        services.windows.session_closed(session)
+    for partition, (error, message) in (await acknowledgements.answers()).items():
         leader = locate(services, connection, group, partition).leader
         misled = misled or leader is not None
         rows.append(
@@ -76,8 +80,6 @@ async def _acknowledge(
                 acknowledge_row(partition[1], error=error, message=message, leader=leader),
             )
         )
-    if closing:
-        services.windows.session_closed(session)
     return {
         "AcquisitionLockTimeoutMs": services.config.group(group).lock_duration_ms,
         "Responses": by_topic(rows),

@@ -1,4 +1,6 @@
-"""ShareGroupDescribe (77) v1: state, epochs, members and their assignments of the groups this node coordinates."""
+"""ShareGroupDescribe (77) v1: state, epochs, members and their assignments of the groups this node
+coordinates.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""ShareGroupHeartbeat (76) v1: join, leave, epochs, assignment of all partitions of the subscribed topics.
+"""ShareGroupHeartbeat (76) v1: join, leave, epochs, assignment of all partitions of the subscribed
+topics.
 
 Not implemented: rack-aware assignment (RackId is kept for describe only).
 """

@@ -1,10 +1,14 @@
-"""Membership of one share group: joins, epochs, assignments, evictions (KIP-932, ShareGroupHeartbeat).
+"""Membership of one share group: joins, epochs, assignments, evictions (KIP-932,
+ShareGroupHeartbeat).
 
-Every member is assigned all partitions of its subscribed topics; which keys of them it gets is the dispatcher's
-business. A member's epoch grows when its own assignment does: nothing else a member must learn of ever changes.
+Every member is assigned all partitions of its subscribed topics; which keys of them it gets is the
+dispatcher's
+business. A member's epoch grows when its own assignment does: nothing else a member must learn of
+ever changes.
 Member ids are UUIDs that clients choose, one per client instance.
 
-A member is evicted when its heartbeats stop for the session timeout, or when none of its connections is left for the
+A member is evicted when its heartbeats stop for the session timeout, or when none of its
+connections is left for the
 disconnect grace: a killed process frees its keys long before its session times out.
 """
 
@@ -90,7 +94,7 @@ class ShareGroup:
     def heartbeat(
         self, beat: Heartbeat, topic_by_name: TopicByName, now_ms: int
     ) -> HeartbeatAnswer:
-        """Raises GroupError. The answer carries the assignment on a join and whenever it changed."""
+        """Raises GroupError. The answer has the assignment on a join and whenever it changed."""
         if not beat.member_id:
             raise InvalidRequest("MemberId can't be empty.")
         if beat.member_epoch == LEAVE_EPOCH:
@@ -186,7 +190,9 @@ class ShareGroup:
                     member.gone_since_ms = now_ms
 
     def evict_due(self, now_ms: int) -> list[ShareMember]:
-        """Takes out the members whose session timed out or whose connections are gone for the grace."""
+        """Takes out the members whose session timed out or whose connections are gone for the
+        grace.
+        """
         due = [member for member in self.members.values() if self._is_due(member, now_ms)]
         for member in due:
             del self.members[member.member_id]
@@ -203,7 +209,9 @@ class ShareGroup:
     def restore(
         self, epoch: int, members: Iterable[ShareMember], now_ms: int, grace_ms: int
     ) -> None:
-        """Members as they were before a restart; one that is not heard of within `grace_ms` is evicted."""
+        """Members as they were before a restart; one that is not heard of within `grace_ms` is
+        evicted.
+        """
         self.epoch = epoch
         for member in members:
             member.last_heartbeat_ms = now_ms

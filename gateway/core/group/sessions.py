@@ -1,7 +1,9 @@
 """Share sessions of one node: epochs and the partitions each covers (KIP-932; protocol.md §1.3).
 
-Epoch 0 opens, then 1, 2, 3 … per request, fetches and acknowledgements sharing the counter; -1 closes. A session
-belongs to one (virtual broker, group, member) and to the connection it was opened on: it ends with that connection.
+Epoch 0 opens, then 1, 2, 3 … per request, fetches and acknowledgements sharing the counter; -1
+closes. A session
+belongs to one (virtual broker, group, member) and to the connection it was opened on: it ends with
+that connection.
 """
 
 from __future__ import annotations
@@ -90,7 +92,8 @@ class ShareSessions:
     def resume(self, key: SessionKey, epoch: int, connection: int) -> ShareSession:
         """The next request of an open session (epoch > 0)."""
         session = self._by_key.get(key)
-        # A session dies with its connection, also when the request on the new one overtakes the news of the loss.
+        # A session dies with its connection, also when the request on the new one overtakes the
+        # news of the loss.
         if session is None or session.connection != connection:
             raise SessionNotFound("The share session is not found.")
         if epoch != session.next_epoch:
@@ -101,7 +104,9 @@ class ShareSessions:
         return session
 
     def close(self, key: SessionKey, connection: int) -> ShareSession:
-        """Epoch -1. The caller gives back what the session holds after its acknowledgements are applied."""
+        """Epoch -1. The caller gives back what the session holds after its acknowledgements are
+        applied.
+        """
         session = self._by_key.get(key)
         if session is None or session.connection != connection:
             raise SessionNotFound("The share session is not found.")

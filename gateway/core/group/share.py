@@ -1,4 +1,6 @@
-"""What goes into ShareFetch and ShareAcknowledge answers: acquired ranges and partition rows (KIP-932; protocol.md §1)."""
+"""What goes into ShareFetch and ShareAcknowledge answers: acquired ranges and partition rows
+(KIP-932; protocol.md §1).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ Row = dict[str, Any]
 def acquired_ranges(offsets: list[int], attempts: list[int]) -> list[tuple[int, int, int]]:
     """(first offset, last offset, delivery count): ascending, disjoint, covering exactly `offsets`.
 
-    A range that is wider than the records sent makes clients acknowledge what they never saw, a descending one makes
+    A range that is wider than the records sent makes clients acknowledge what they never saw, a
+    descending one makes
     the Java client lose records (protocol.md §1.4).
     """
     ranges: list[tuple[int, int, int]] = []
@@ -43,7 +46,9 @@ def fetch_row(
     records: bytes = b"",
     acquired: list[tuple[int, int, int]] | None = None,
 ) -> Row:
-    """One partition of a ShareFetch response. Records are empty bytes when there are none, never null."""
+    """One partition of a ShareFetch response. Records are empty bytes when there are none, never
+    null.
+    """
     return {
         "PartitionIndex": partition,
         "ErrorCode": int(error),
@@ -86,7 +91,9 @@ def by_topic(rows: list[tuple[bytes, Row]]) -> list[Row]:
 
 
 def node_endpoints(brokers: dict[int, Broker], advertised: dict[int, tuple[str, int]]) -> list[Row]:
-    """Where the virtual brokers are; a broker without a listener is left out rather than shown as it is upstream."""
+    """Where the virtual brokers are; a broker without a listener is left out rather than shown as
+    it is upstream.
+    """
     return [
         {"NodeId": broker_id, "Host": advertised[broker_id][0], "Port": advertised[broker_id][1]}
         for broker_id in sorted(brokers)
