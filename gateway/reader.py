@@ -355,6 +355,7 @@ class Reader:
             return
         for place in fetch.places:
             await self._fetched(place, answers[place.source.tp])
+            await asyncio.sleep(0)  # a full response takes long to scan: others go in between
 
     async def _ask(
         self, broker: int, lane: int, fetch: Fetch
