@@ -138,12 +138,15 @@ class Reader:
         floors = self._floors.get(source, {})
         floors.pop(sink, None)
         if not floors:
-            self._floors.pop(source, None)
-            self._bounds.pop(source, None)
-            self._mean_bytes.pop(source, None)
-            self._reread_locks.pop(source, None)
-            self._cache.forget(source)
-            self._mended(source)
+            self._forget(source)
+
+    def _forget(self, source: Source) -> None:
+        self._floors.pop(source, None)
+        self._bounds.pop(source, None)
+        self._mean_bytes.pop(source, None)
+        self._reread_locks.pop(source, None)
+        self._cache.forget(source)
+        self._mended(source)
 
     def forget_below(
         self, tp: TopicPartition, offset: int, sink: Sink, *, isolation: int = READ_COMMITTED
@@ -310,16 +313,8 @@ class Reader:
             self._wake(source.tp)
             return
         self._withdraw(source, sink)
-        sink(
-            ReadResult(
-                columns.start,
-                columns.end,
-                columns.offsets,
-                columns.keys,
-                bounds.log_start,
-                bounds.end,
-            )
-        )
+        found = (columns.start, columns.end, columns.offsets, columns.keys)
+        sink(ReadResult(*found, bounds.log_start, bounds.end))
 
     def _leader(self, tp: TopicPartition) -> int | None:
         return leader_of(self._upstream.topology, tp)
@@ -417,6 +412,8 @@ class Reader:
                 self._serve_soon(place.source, sink)
         else:
             self._schedule.empty(place, at_end=place.position >= self._bounds[place.source].end)
+        if place.source not in self._floors:  # everybody stopped meanwhile
+            self._forget(place.source)
 
     async def _out_of_range(self, place: Place) -> None:
         tp = place.source.tp
