@@ -51,6 +51,7 @@ class Flow:
         self.router = Router(())
         self.reading = False  # a ReadOn is out and not answered
         self.span_full = False  # reported, not yet half empty again
+        self.waiting_for_reread = False  # keys wait until all that is leased was read again
         self.persisted_cursor = cursor
         self.restored_at_ms = -1
         self._begin()
@@ -204,16 +205,16 @@ class Flow:
         exhausted = retry.deliveries >= self.policy.deliveries_max and reason not in CLEAN
         if not returned and (exhausted or reason is Reason.REJECTED):
             self.poison(retry, now_ms)
-            return
-        retry.state = RetryState.WAITING
-        if returned or reason in AT_ONCE:
-            retry.due_ms = now_ms
-            retry.held = False
-            self.changes.append(retry.noted())
-            self.offer_key_of(queue)
         else:
-            self.retries.wait(retry, now_ms + backoff_ms(self.policy, retry.deliveries))
+            retry.state = RetryState.WAITING
+            if returned or reason in AT_ONCE:
+                retry.due_ms = now_ms
+                retry.held = False
+            else:
+                self.retries.wait(retry, now_ms + backoff_ms(self.policy, retry.deliveries))
             self.changes.append(retry.noted())
+        # Also if this record waits: with prefetch an earlier one may have waited for its end.
+        self.offer_key_of(queue)
 
     def _returned(self, queue: KeyQueue, offset: int, reason: Reason) -> bool:
         """Whether a prefetched record only comes back because an earlier one of its key failed
@@ -244,11 +245,11 @@ class Flow:
                     self.take_back(offset, reason, now_ms)
 
     def poison(self, retry: Retry, now_ms: int) -> None:
-        """The policy for a record that is not in flight and shall not be delivered again."""
-        queue = self.window.queues[retry.offset & self.window.mask]
+        """The policy for a record not in flight that shall not be delivered again. Its key is
+        not offered.
+        """
         if self.policy.poison is PoisonPolicy.DROP:
             self.settle(retry.offset)
-            self.offer_key_of(queue)
             self.count(Notice.DROPPED, 1)
         elif self.policy.poison is PoisonPolicy.DEAD_LETTER:
             self.dead_letter(retry, now_ms)
@@ -273,6 +274,9 @@ class Flow:
         self.counts[notice] = self.counts.get(notice, 0) + count
 
     def finish(self) -> Step:
+        if self.waiting_for_reread and not self.window.unread:
+            self.waiting_for_reread = False
+            self.relist()
         expected = self.window.read_position
         self.window.advance()
         if self.window.read_position != expected:

@@ -107,8 +107,6 @@ def _reread(flow: Flow, end: int) -> None:
             if window.leases[at] is not None:
                 flow.detach(offset)
             flow.settle(offset)
-    if flow.prefetch > 1 and not window.unread:
-        flow.relist()
 
 
 def log_truncated(flow: Flow, event: LogTruncated) -> None:

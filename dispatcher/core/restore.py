@@ -28,6 +28,7 @@ def restore(policy: Policy, snapshot: Snapshot) -> Flow:
     _retries(flow, snapshot)
     _leases(flow, snapshot)
     window.advance()
+    flow.waiting_for_reread = flow.prefetch > 1 and len(window.unread) > 0
     return flow
 
 

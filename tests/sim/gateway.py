@@ -188,7 +188,8 @@ class Gateway:
                     self.world.ready(members)
                 case ReadOn():
                     self.wish = effect
-                    self.world.after(self.world.rng.randint(0, 5), lambda: self._read(life))
+                    delay_ms = self.world.rng.choice((0, 1, 5, 100))
+                    self.world.after(delay_ms, lambda: self._read(life))
                 case WriteDeadLetters():
                     self._write_dead_letters(effect)
                 case _:

@@ -14,7 +14,10 @@ SEEDS = range(325)
 
 # A lease whose delivery never arrived (the store had it, the answer was lost): with prefetch the
 # next record of the key went to the same session, ahead of the one it never saw.
-TAUGHT = [23]
+# With prefetch keys wait after a restart until every leased record was read again; when the last of
+# them was settled before it was read, nobody listed the waiting keys. And a record whose lock ran
+# out waits itself, but an earlier one of its key may have waited for that: 620.
+TAUGHT = [23, 620, 997]
 
 
 @pytest.mark.parametrize("first", SEEDS[::CHUNK])
