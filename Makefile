@@ -44,6 +44,11 @@ $(STAMPS)/compiled: $(HOT) gateway/compiled.py setup.py $(STAMPS)/venv
 	@grep -h '^keyway:' build/compile.log || true
 	@touch $@
 
+# Jars and compiled modules at the same time: one waits for the network, the other for the compiler.
+.PHONY: ready
+ready:
+	@$(MAKE) --no-print-directory -j2 $(STAMPS)/jars $(STAMPS)/compiled
+
 .PHONY: interpreted
 interpreted: ## removes the compiled modules
 	@find gateway dispatcher -name '*.so' -delete; rm -f keyway__mypyc*.so $(STAMPS)/compiled
@@ -61,7 +66,7 @@ check: $(STAMPS)/venv ## ruff, mypy --strict, import rules
 	$(BIN)/lint-imports
 
 .PHONY: test
-test: setup compile ## all tests: unit, property, simulation, integration, Spark (ARGS=pytest's)
+test: ready ## all tests: unit, property, simulation, integration, Spark (ARGS=pytest's)
 	$(BIN)/pytest $(ARGS)
 
 .PHONY: sim
@@ -69,15 +74,15 @@ sim: $(STAMPS)/venv ## the simulation: hunt on, or replay SEED=n with its trace
 	$(BIN)/python -m tests.sim $(SEED)
 
 .PHONY: integration
-integration: setup compile ## only the tests with a real Kafka and Spark
+integration: ready ## only the tests with a real Kafka and Spark
 	$(BIN)/pytest -m "integration or spark" $(ARGS)
 
 .PHONY: bench
-bench: setup compile ## side by side with Kafka direct; writes build/bench.json
+bench: ready ## side by side with Kafka direct; writes build/bench.json
 	$(BIN)/python -m tests.bench $(ARGS)
 
 .PHONY: demo
-demo: setup compile ## the main job on real data, everything embedded (KEEP=1 keeps it up)
+demo: ready ## the main job on real data, everything embedded (KEEP=1 keeps it up)
 	@$(BIN)/python -m gateway.demo $(if $(KEEP),--keep)
 
 .PHONY: clean
