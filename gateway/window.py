@@ -127,6 +127,7 @@ class Window:
         self._reset_to: int | None = None
         self._broken = asyncio.Event()
         self._closed = asyncio.Event()
+        self._loaded = asyncio.Event()
         self._trouble = ""
 
     def __repr__(self) -> str:
@@ -138,6 +139,10 @@ class Window:
     def dispatcher(self) -> Dispatcher | None:
         """The core, None while the window is being rebuilt."""
         return self._dispatcher
+
+    async def loaded(self) -> None:
+        """Waits until the core is there. The caller sets the deadline."""
+        await self._loaded.wait()
 
     def ask(self, event: Event) -> asyncio.Future[list[Effect]]:
         """Handles `event` now; the effects come when its changes are persisted. The future may hold
@@ -390,6 +395,7 @@ class Window:
         self._fence = claimed.fence
         self._broken.clear()
         self._dispatcher = Dispatcher(self.section.policy(), snapshot)
+        self._loaded.set()
         log.info(
             "window_loaded",
             window=repr(self),
@@ -432,6 +438,7 @@ class Window:
 
     def _drop_core(self, why: str) -> None:
         self._dispatcher = None
+        self._loaded.clear()
         self._around.reader.stop(self.partition, self.on_read, isolation=self._isolation)
         waiting = [*self._persisting, *self._steps]
         self._persisting, self._steps, self._capture, self._write = [], [], None, None

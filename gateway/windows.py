@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import structlog
@@ -41,6 +42,9 @@ class Windows:
     _dirty: dict[Window, None] = field(default_factory=dict)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
     _stopping: bool = False
+    _held: set[str] = field(default_factory=set)  # groups in the hands of an operator
+    # Who sets a position by hand must not be overtaken by a commit of the position before.
+    committing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     # ------------------------------------------------------------------------------ which there are
 
@@ -89,20 +93,41 @@ class Windows:
         return WindowKey(group, topic_id_text(topic.topic_id), partition)
 
     def _open(self, group: str, topic: Topic) -> None:
-        section = self.config.group(group)
         for partition in sorted(topic.partitions):
-            key = self._key(group, topic, partition)
-            if key in self._windows or self._stopping:
-                continue
-            window = Window(
-                key,
-                TopicPartition(topic.name, topic.topic_id, partition),
-                section,
-                lambda: self.groups.members(group, topic.name),
-                self.around,
-            )
-            self._windows[key] = window
-            self.tasks.create_task(window.run(), name=repr(window))
+            self.open(group, topic, partition)
+
+    def open(self, group: str, topic: Topic, partition: int) -> None:
+        """Also without members: the window leaves memory again when it has been idle."""
+        key = self._key(group, topic, partition)
+        if key in self._windows or self._stopping or group in self._held:
+            return
+        window = Window(
+            key,
+            TopicPartition(topic.name, topic.topic_id, partition),
+            self.config.group(group),
+            lambda: self.groups.members(group, topic.name),
+            self.around,
+        )
+        self._windows[key] = window
+        self.tasks.create_task(window.run(), name=repr(window))
+
+    @contextmanager
+    def held(self, group: str) -> Iterator[None]:
+        """No window of the group opens inside the block; members that join meanwhile get theirs
+        after it.
+        """
+        self._held.add(group)
+        try:
+            yield
+        finally:
+            self._held.discard(group)
+            self.topology_changed(self.topology())
+
+    def drop(self, key: WindowKey) -> None:
+        """Out of memory, at once, without persisting; what is in the store stays."""
+        window = self._windows.get(key)
+        if window is not None:
+            self._close(window)
 
     def _close(self, window: Window) -> None:
         window.close()
@@ -194,6 +219,10 @@ class Windows:
         """Commits what became settled since the last time: cursor as offset, bitmap as metadata,
         per group.
         """
+        async with self.committing:
+            await self._commit()
+
+    async def _commit(self) -> None:
         for window in self.all():
             window.want_commit()
         await self.persist()

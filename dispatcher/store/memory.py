@@ -44,6 +44,14 @@ class MemoryStore:
         self.windows.pop(key, None)
         self.fences.pop(key, None)
 
+    async def positions(self, group: str) -> dict[WindowKey, int]:
+        self._reach()
+        return {
+            key: window.snapshot().cursor
+            for key, window in sorted(self.windows.items())
+            if key.group == group
+        }
+
     async def close(self) -> None:
         self.down = True
 

@@ -14,6 +14,7 @@ the window is gone.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -43,6 +44,7 @@ from dispatcher.store.operations import Argument, operations
 
 TIMEOUT_S = 5.0  # of a whole call, connecting included
 PREFIX = "keyway:"
+SCAN_KEYS = 1_000  # looked at per round trip of a scan
 FORMAT = b"1"  # of what window.lua and dispatcher.core.packing write
 
 SCRIPT = files("dispatcher.store").joinpath("window.lua").read_text()
@@ -119,6 +121,27 @@ class RedisStore:
     async def delete(self, key: WindowKey) -> None:
         await self._ask(lambda: self._evaluate(key, b"delete"))
         self._claims.pop(key, None)
+
+    async def positions(self, group: str) -> dict[WindowKey, int]:
+        return await self._ask(lambda: self._positions(group))
+
+    # A scan of the whole Redis: this is asked by operators, not by members.
+    async def _positions(self, group: str) -> dict[WindowKey, int]:
+        start = f"{self._prefix}{{{quote(group, safe='')}|"
+        pattern = re.sub(r"([\\*?\[\]])", r"\\\1", start) + "*}"
+        names: set[bytes] = set()
+        async for name in self._redis.scan_iter(match=pattern, count=SCAN_KEYS):
+            names.add(name)
+        pipeline = self._redis.pipeline(transaction=False)
+        for name in sorted(names):
+            pipeline.hget(name, "cursor")
+        cursors: list[Any] = await pipeline.execute()
+        found: dict[WindowKey, int] = {}
+        for name, cursor in zip(sorted(names), cursors, strict=True):
+            _, topic_id, partition = name.decode()[:-1].rsplit("|", 2)
+            if cursor is not None:  # else: claimed, and never created
+                found[WindowKey(group, topic_id, int(partition))] = int(cursor)
+        return found
 
     async def ping(self) -> None:
         """Raises StoreError."""

@@ -263,3 +263,26 @@ class StoreContract:
         await opened(two, owner="two")
         assert isinstance((await one.apply([Write(KEY, old, STEP)]))[0], StoreError)
         assert (await two.claim(KEY, "two")).snapshot == FULL
+
+    @in_loop
+    async def test_positions_are_those_of_one_group_and_take_nothing_over(
+        self, stores: Stores
+    ) -> None:
+        store = stores()
+        names = ["group", "group|AAAAAAAAAAAAAAAAAAAAAA", "gr*p", "}{ [g] ü %7D", "grou?"]
+        keys = [
+            WindowKey(name, topic_id, partition)
+            for name in names
+            for topic_id in (KEY.topic_id, "BAAAAAAAAAAAAAAAAAAAA_")
+            for partition in (0, 11)
+        ]
+        fences = [await opened(store, key) for key in keys]
+        await store.claim(WindowKey("group", KEY.topic_id, 5), "claimed, never created")
+        assert await store.apply([Write(keys[0], fences[0], [CursorMoved(65_400)])]) == [None]
+        for name in names:
+            cursors = {key: 65_000 for key in keys if key.group == name}
+            if name == "group":
+                cursors[keys[0]] = 65_400
+            assert await stores().positions(name) == cursors
+        assert await store.positions("nobody's") == {}
+        assert await store.apply([Write(keys[0], fences[0], STEP)]) == [None], "still the owner"
