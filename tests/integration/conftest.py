@@ -66,7 +66,8 @@ def gateway(
         pytest.skip("needs the gateway, and KEYWAY_TESTS_DIRECT=1")
     create_topic(kafka.bootstrap_servers, DEAD_LETTERS)
     directory = tmp_path_factory.mktemp("gateway")
-    with GatewayProcess(directory, kafka.bootstrap_servers, groups=GROUPS) as process:
+    quick = {"commit_interval_ms": 500}  # many tests wait for the committed offset
+    with GatewayProcess(directory, kafka.bootstrap_servers, groups=GROUPS, state=quick) as process:
         yield process
 
 

@@ -1,0 +1,328 @@
+"""Crashes under load: the gateway, Redis, Redis' memory, the upstream broker. Nothing lost, keys in
+order.
+
+Each test has a gateway of its own and members that go on polling through the crash, as services do.
+Without loss of state, a record whose acknowledgement was confirmed never comes again.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from redis import Redis
+
+from gateway.embedded.kafka import KafkaCluster
+from gateway.embedded.process import wait_until
+from gateway.embedded.redis import EmbeddedRedis
+from tests.clients.order import assert_first_deliveries_in_order
+from tests.clients.share_lines import TopicPartitionOffset
+from tests.clients.share_members import ShareHost, ShareMember, accepted_places, deliveries_of
+from tests.clients.wire_client import ShareSession
+from tests.integration.committed import committed
+from tests.integration.conftest import GROUPS
+from tests.integration.gateway_process import GatewayProcess
+from tests.kafka import create_topic, produce
+
+pytestmark = pytest.mark.integration
+
+Name = Callable[[str], str]
+Topic = Callable[..., str]
+Group = Callable[..., str]
+KEYS = 40
+RECORDS = 6_000
+SETTLED_S_MAX = 90.0
+ACCEPT, RELEASE = 1, 2
+
+
+@dataclass
+class Site:
+    """A gateway of its own in front of the session's Kafka, and the Redis behind it."""
+
+    gateway: GatewayProcess
+    redis: EmbeddedRedis
+
+    def flush(self) -> None:
+        """FLUSHALL: Redis forgets everything."""
+        client = Redis.from_url(self.redis.url)
+        client.flushall()
+        client.close()
+
+
+@pytest.fixture
+def site(kafka: KafkaCluster, tmp_path: Path) -> Iterator[Site]:
+    with EmbeddedRedis(tmp_path / "redis") as redis:
+        gateway = GatewayProcess(
+            tmp_path / "gateway",
+            kafka.bootstrap_servers,
+            groups=GROUPS,
+            redis_url=redis.url,
+            state={"commit_interval_ms": 500},
+        )
+        with gateway:
+            yield Site(gateway, redis)
+
+
+@dataclass
+class Load:
+    """Records of KEYS keys on two partitions of the session's Kafka, produced past the gateway."""
+
+    kafka: KafkaCluster
+    topic: str
+    wanted: int = 0
+
+    def produce(self, count: int) -> None:
+        keys = [b"k%d" % (at % KEYS) for at in range(self.wanted, self.wanted + count)]
+        produce(self.kafka.bootstrap_servers, self.topic, [(key, b"v") for key in keys])
+        self.wanted += count
+
+
+def delivered(members: list[ShareMember]) -> set[TopicPartitionOffset]:
+    return {it.place for member in members for it in list(member.deliveries)}
+
+
+def wait_for_deliveries(members: list[ShareMember], count: int) -> None:
+    wait_until(
+        lambda: len(delivered(members)) >= count,
+        what=f"{count} records delivered",
+        deadline_s=SETTLED_S_MAX,
+    )
+
+
+def finish(members: list[ShareMember], load: Load) -> None:
+    """Every record delivered and accepted; the first deliveries of each key in order."""
+    wait_for_deliveries(members, load.wanted)
+    assert len(delivered(members)) == load.wanted
+    assert_first_deliveries_in_order(deliveries_of(members))
+    for member in members:
+        member.end_consume()
+        member.close()
+
+
+def assert_confirmed_never_come_again(members: list[ShareMember]) -> None:
+    """No delivery of a record after the cluster confirmed its acknowledgement."""
+    confirmed: dict[TopicPartitionOffset, int] = {}
+    for member in members:
+        for acked in member.acked:
+            if acked.error is None:
+                at = min(acked.at_ns, confirmed.get(acked.place, acked.at_ns))
+                confirmed[acked.place] = at
+    again = [
+        delivery
+        for delivery in deliveries_of(members)
+        if delivery.place in confirmed and delivery.at_ns > confirmed[delivery.place]
+    ]
+    assert confirmed, "members report confirmed acknowledgements"
+    assert not again, f"{len(again)} confirmed records came again, first {again[:2]}"
+
+
+@pytest.fixture
+def load(kafka: KafkaCluster, topic: Topic) -> Load:
+    return Load(kafka, topic(partitions=2))
+
+
+def at_work(site: Site, load: Load, group: str, host: ShareHost) -> list[ShareMember]:
+    """Two members in the middle of RECORDS records."""
+    members = [host.member(site.gateway.bootstrap, group, [load.topic]) for _ in range(2)]
+    for member in members:
+        member.begin_consume(300)
+    load.produce(RECORDS)
+    wait_for_deliveries(members, RECORDS // 4)
+    return members
+
+
+def test_gateway_killed(site: Site, load: Load, share_group: Group, share_host: ShareHost) -> None:
+    members = at_work(site, load, share_group(), share_host)
+    site.gateway.kill()
+    assert len(delivered(members)) < load.wanted, "killed in mid-flight"
+    site.gateway.start()
+    load.produce(200)
+    finish(members, load)
+    assert_confirmed_never_come_again(members)
+
+
+def test_gateway_stopped_and_started(
+    site: Site, load: Load, share_group: Group, librdkafka_host: ShareHost
+) -> None:
+    members = at_work(site, load, share_group(), librdkafka_host)
+    assert site.gateway.stop() == 0, site.gateway.log_tail()
+    site.gateway.start()
+    load.produce(200)
+    finish(members, load)
+    assert_confirmed_never_come_again(members)
+
+
+def test_redis_flushed_and_gateway_restarted(
+    site: Site, load: Load, share_group: Group, librdkafka_host: ShareHost
+) -> None:
+    """Losing Redis loses no record: windows come back from Kafka, at the price of redeliveries."""
+    members = at_work(site, load, share_group(), librdkafka_host)
+    site.gateway.kill()
+    site.flush()
+    site.gateway.start()
+    load.produce(200)
+    finish(members, load)
+
+
+def test_redis_flushed_while_running(
+    site: Site, load: Load, share_group: Group, librdkafka_host: ShareHost
+) -> None:
+    members = at_work(site, load, share_group(), librdkafka_host)
+    site.flush()
+    load.produce(200)
+    finish(members, load)
+    assert site.gateway.running
+
+
+def test_redis_restarted_while_running(
+    site: Site, load: Load, share_group: Group, share_host: ShareHost
+) -> None:
+    """The gateway waits and says so; clients see retriable errors at most; nothing is lost.
+
+    A stock client does not repeat an acknowledgement that failed: those records come again when
+    their locks end.
+    """
+    members = at_work(site, load, share_group("lock"), share_host)  # locks of 1.5 s
+    before = len(site.gateway.log_text())
+    site.redis.kill()
+    wait_until(
+        lambda: (
+            "redis" in site.gateway.log_text()[before:].lower()
+            or "store" in site.gateway.log_text()[before:].lower()
+        ),
+        what="a log line about the store",
+        deadline_s=20,
+    )
+    assert site.gateway.running
+    site.redis.start()
+    load.produce(200)
+    finish(members, load)
+    assert_confirmed_never_come_again(members)
+
+
+def test_upstream_broker_restarted(tmp_path: Path, fresh_name: Name, share_host: ShareHost) -> None:
+    """The only broker goes and returns under load."""
+    with KafkaCluster(1, share_groups=False) as own:
+        gateway = GatewayProcess(tmp_path / "gateway", own.bootstrap_servers, groups=GROUPS)
+        with gateway, EmbeddedRedis(tmp_path / "unused") as redis:
+            name = fresh_name("restart")
+            create_topic(own.bootstrap_servers, name, partitions=2)
+            load = Load(own, name)
+            members = at_work(Site(gateway, redis), load, fresh_name("group"), share_host)
+            own.restart()
+            load.produce(200)
+            finish(members, load)
+            assert_confirmed_never_come_again(members)
+
+
+def test_attempts_survive_a_restart(
+    site: Site, load: Load, share_group: Group, librdkafka_host: ShareHost
+) -> None:
+    """Scenario 18: three deliveries allowed, two before the crash: one more, then the policy."""
+    group = share_group("drop")
+    produce(load.kafka.bootstrap_servers, load.topic, [(b"k", b"poison")], partition=0)
+    first = librdkafka_host.member(site.gateway.bootstrap, group, [load.topic], explicit=True)
+    for attempt in (1, 2):
+        batch = first.poll_some()
+        assert [it.delivery_count for it in batch] == [attempt]
+        first.settle("RELEASE", batch)
+    first.close()
+    site.gateway.kill()
+    site.gateway.start()
+    second = librdkafka_host.member(site.gateway.bootstrap, group, [load.topic], explicit=True)
+    batch = second.poll_some()
+    assert [it.delivery_count for it in batch] == [3]
+    second.settle("RELEASE", batch)
+    assert second.poll_empty(1.5) == [], "dropped"
+    second.close()
+
+
+@pytest.mark.parametrize("flushed", [False, True], ids=["redis-kept", "redis-flushed"])
+def test_holes_survive_a_crash(
+    site: Site, kafka: KafkaCluster, topic: Topic, share_group: Group, *, flushed: bool
+) -> None:
+    """Scenario 21: half of 2,000 records accepted at random; only the others come again.
+
+    Also when Redis forgot everything: the settled bitmap is in the metadata of Kafka's commit.
+    """
+    name, group = topic(partitions=1), share_group()
+    produce(kafka.bootstrap_servers, name, [(b"k%d" % at, b"v") for at in range(2_000)])
+    chosen = set(random.Random(21).sample(range(1, 2_000), 1_000))
+    with ShareSession(site.gateway.bootstrap, group, name).join() as session:
+        held: set[int] = set()
+        # 1,000 in flight per member at most: what is accepted makes room for more.
+        deadline = time.monotonic() + 30
+        while not chosen <= held:
+            assert time.monotonic() < deadline, f"{len(held)} of 2,000 were handed out"
+            got = session.fetch(max_wait_ms=200).get(0)
+            fresh = [] if got is None else got.offsets
+            held |= set(fresh)
+            accepted = [(at, at, [ACCEPT]) for at in fresh if at in chosen]
+            refused = [(at, at, [RELEASE]) for at in fresh if at not in chosen]
+            if fresh:
+                assert session.acknowledge({0: sorted(accepted + refused)}) == {0: 0}
+        session.leave()
+    # Offset 0 stays, so that the cursor stays; what is behind it is in the metadata.
+    settle_commit(kafka, group, name)
+    site.gateway.kill()
+    if flushed:
+        site.flush()
+    site.gateway.start()
+    with ShareSession(site.gateway.bootstrap, group, name).join() as session:
+        again: set[int] = set()
+        deadline = time.monotonic() + 30
+        while len(again) < 1_000:
+            assert time.monotonic() < deadline, f"{len(again)} of 1,000 came again"
+            for part in session.fetch(max_wait_ms=200).values():
+                again |= set(part.offsets)
+                acks = [(at, at, [ACCEPT]) for at in part.offsets]
+                if acks:
+                    assert session.acknowledge({0: acks}) == {0: 0}
+        assert not again & chosen, "no settled record comes again"
+        assert again == set(range(2_000)) - chosen
+        session.leave()
+
+
+def settle_commit(kafka: KafkaCluster, group: str, topic: str) -> None:
+    """Until the bitmap is committed and three commit intervals bring nothing new."""
+    last, since = (-1, ""), time.monotonic()
+    deadline = time.monotonic() + 20
+    while len(last[1]) < 100 or time.monotonic() - since < 1.5:
+        assert time.monotonic() < deadline, f"the commit never comes to rest: {last}"
+        seen = committed(kafka, group, topic, 0)
+        if seen != last:
+            last, since = seen, time.monotonic()
+        time.sleep(0.1)
+    assert last[0] == 0
+
+
+def test_a_member_and_the_gateway_die_together(
+    site: Site,
+    load: Load,
+    share_group: Group,
+    new_host: Callable[[str], ShareHost],
+    librdkafka_host: ShareHost,
+) -> None:
+    """What the dead member held is redelivered after the restart, once its lease ends."""
+    group = share_group("lock")  # leases of 1.5 s
+    load.produce(400)
+    host = new_host("librdkafka")
+    dying = host.member(site.gateway.bootstrap, group, [load.topic], explicit=True)
+    held = dying.poll_some()
+    assert held
+    host.kill()
+    site.gateway.kill()
+    site.gateway.start()
+    heir = librdkafka_host.member(site.gateway.bootstrap, group, [load.topic])
+    heir.begin_consume(120)
+    wait_for_deliveries([heir], 400)
+    wait_until(lambda: len(accepted_places([heir])) == 400, what="all accepted", deadline_s=30)
+    heir.end_consume()
+    heir.close()
+    assert_first_deliveries_in_order(deliveries_of([heir]))
+    counts = {it.place: it.delivery_count for it in heir.deliveries}
+    assert {counts[it.place] for it in held} == {2}
