@@ -1,0 +1,202 @@
+"""Acceptance scenarios of spec/key-shared.md (f): who gets a key, and in which order (1-3, 5-8, 11,
+12, 16, 17)."""
+
+from __future__ import annotations
+
+from random import Random
+
+from dispatcher.core.model import AckType, MemberId, MembersReady, Policy, Reason
+from dispatcher.core.ring import Router
+from tests.playbook import Playbook
+
+
+def test_01_affinity() -> None:
+    play = Playbook().join("c1", "c2", "c3", "c4")
+    rng = Random(1)
+    keys = [b"key-%d" % i for i in range(300)] * 20
+    rng.shuffle(keys)
+    owner: dict[bytes, str] = {}
+    last: dict[bytes, int] = {}
+    play.produce(*keys[:1_500])
+    taken = 1
+    while taken:
+        taken = 0
+        for name in ("c1", "c2", "c3", "c4"):
+            offsets = play.acquire(name)
+            taken += len(offsets)
+            for offset in offsets:
+                key = keys[offset]
+                assert owner.setdefault(key, name) == name
+                assert last.get(key, -1) < offset
+                last[key] = offset
+            if offsets:
+                play.acks(name, [(o, o, b"\1") for o in offsets])
+    assert play.core.cursor == 1_500
+    assert len(set(owner.values())) == 4
+
+
+def test_02_a_newcomer_gets_nothing_of_a_key_that_another_holds() -> None:
+    play = Playbook().join("c1", "c2", "c3")
+    a = play.keys_of("c3")[0]
+    play.leave("c3")
+    first = next(m.member_id for m in play.core.members if a in play.keys_of(m.member_id, 50))
+    play.produce(a, a, a)
+    assert play.acquire(first, 1) == [0]
+    play.join("c3")
+    assert play.acquire("c3") == []
+    play.leave(first, Reason.MEMBER_EVICTED)
+    for offset in (0, 1, 2):
+        assert play.acquire("c3") == [offset]
+        play.ack("c3", offset)
+
+
+def test_03_the_next_record_of_a_held_key_does_not_move_either() -> None:
+    play = Playbook(Policy(in_flight_per_member_max=1)).join("c1", "c3")
+    a = play.keys_of("c3")[0]
+    play.leave("c3").produce(b"pad", a, a)
+    play.acquire("c1")
+    play.ack("c1", 0)
+    assert play.acquire("c1") == [1]
+    play.join("c3")
+    assert play.acquire("c3") == []
+    play.leave("c1")
+    assert play.acquire("c3") == [1]
+    play.ack("c3", 1)
+    assert play.acquire("c3") == [2]
+
+
+def test_05_drain_on_join() -> None:
+    play = Playbook().join("c1", "c2")
+    a, b = play.keys_of("c2", 2)
+    play.leave("c2").produce(a)
+    assert play.acquire("c1") == [0]
+    play.join("c2").produce(a, b)
+    assert play.acquire("c2") == [2], "b is delivered at once"
+    (c1,) = [m for m in play.core.stats().members if m.member_id == "c1"]
+    assert (c1.draining_keys, c1.in_flight, c1.draining_blocked) == (1, 1, 1)
+    play.ack("c1", 0)
+    assert play.acquire("c2") == [1]
+    assert all(m.draining_keys == 0 for m in play.core.stats().members)
+
+
+def test_06_a_key_returns_home() -> None:
+    for by_leaving in (True, False):
+        play = Playbook().join("c1", "c2")
+        a = play.keys_of("c2")[0]
+        play.leave("c2").produce(a, a)
+        play.acquire("c1")
+        play.join("c2").leave("c2")
+        if by_leaving:
+            play.close("c1")
+            assert play.acquire("c1", session="s2") == [0]
+        else:
+            play.ack("c1", 0)
+            play.expect(MembersReady([MemberId("c1")]))
+            assert play.acquire("c1") == [1]
+        assert all(m.draining_keys == 0 for m in play.core.stats().members)
+
+
+def test_07_a_backlog_is_delivered_without_traffic() -> None:
+    play = Playbook().join("c1", "c2").produce(*[b"key-%d" % i for i in range(100)])
+    assert play.acquire("c2") != []
+    held = play.acquire("c1")
+    play.lose("c1").wait(2_500)
+    play.wait(500).expect(MembersReady([MemberId("c1")]))
+    play.leave("c1").expect(MembersReady([MemberId("c2")]))
+    assert play.acquire("c2") == held
+
+
+def test_08_a_newcomer_that_never_fetches() -> None:
+    play = Playbook().join("c1", "c2")
+    mine, other = play.keys_of("c1")[0], play.keys_of("c2")[0]
+    play.produce(*[mine, other] * 5)
+    for offset in range(0, 10, 2):
+        assert play.acquire("c1") == [offset]
+        play.ack("c1", offset)
+    play.leave("c2")
+    for offset in range(1, 10, 2):
+        assert play.acquire("c1") == [offset]
+        play.ack("c1", offset)
+
+
+def test_11_an_owner_at_capacity_is_not_overtaken() -> None:
+    """D1; tests/property/test_window.py takes random steps of the same."""
+    play = Playbook(Policy(in_flight_per_member_max=1)).join("c1").produce(b"k0", b"k1")
+    assert play.acquire("c1") == [0]
+    play.ack("c1", 0)
+    play.produce(b"k1")
+    assert play.acquire("c1") == [1]
+    play.ack("c1", 1)
+    assert play.acquire("c1") == [2]
+
+
+def test_12_no_rotation_when_the_owner_goes_down_at_the_ack() -> None:
+    """D2: k1 unacknowledged, k2 and k3 queued."""
+    play = Playbook().join("c1").produce(b"k", b"k", b"k")
+    assert play.acquire("c1") == [0]
+    play.ack("c1", 0)
+    play.leave("c1", Reason.MEMBER_EVICTED).join("c1")
+    assert play.acquire("c1") == [1]
+    play.ack("c1", 1)
+    assert play.acquire("c1") == [2]
+
+
+def test_16_nack_order() -> None:
+    for event in ("nothing", "consumer dies", "key moves"):
+        play = Playbook(Policy(backoff_base_ms=2_000)).join("c1")
+        seen: list[int] = []
+        play.produce(b"x", b"x", b"y", b"x", b"y")
+        assert play.acquire("c1") == [0, 2]
+        play.ack("c1", 0, AckType.RELEASE)
+        play.ack("c1", 2)
+        assert play.acquire("c1") == [4], "y is unaffected"
+        play.ack("c1", 4)
+        name = "c1"
+        if event == "consumer dies":
+            play.join("c2").leave("c1", Reason.MEMBER_EVICTED)
+            name = "c2"
+        elif event == "key moves":
+            play.join(*[f"d{i}" for i in range(20)])
+            members = play.core.members
+            name = members[Router(members).owner_of(b"x", 0)].member_id
+            assert name != "c1"
+        assert play.acquire(name) == []
+        play.wait(2_000)
+        for _ in range(3):
+            (offset,) = play.acquire(name)
+            seen.append(offset)
+            play.ack(name, offset)
+        assert seen == [0, 1, 3]
+
+
+def test_17_two_nacks_of_a_prefetched_key() -> None:
+    """PIP-493: what was prefetched behind a failed record comes back uncounted, and behind it."""
+    play = Playbook(Policy(prefetch_per_key=3)).join("c1").produce(*[b"a"] * 5)
+    assert play.acquire("c1") == [0, 1, 2]
+    assert play.acquire("c1") == []
+    play.ack("c1", 0, AckType.RELEASE)
+    assert play.acquire("c1") == [], "3 is behind the record that failed"
+    play.ack("c1", [1, 2], AckType.RELEASE)
+    assert play.acquire("c1") == []
+    play.wait(1_000)
+    assert play.acquire("c1") == [0]
+    assert play.delivered().attempts == [2]
+    play.ack("c1", 0)
+    assert play.acquire("c1") == [1]
+    assert play.delivered().attempts == [1], "returned, not redelivered"
+    play.ack("c1", 1)
+    assert play.acquire("c1") == [2]
+    play.ack("c1", 2)
+    assert play.acquire("c1") == [3, 4]
+
+
+def test_17_an_earlier_nack_comes_before_a_later_one() -> None:
+    play = Playbook(Policy(prefetch_per_key=3)).join("c1").produce(*[b"a"] * 3)
+    play.acquire("c1")
+    play.ack("c1", 1, AckType.RELEASE)
+    play.ack("c1", 0, AckType.RELEASE)
+    play.ack("c1", 2)
+    play.wait(1_000)
+    assert play.acquire("c1") == [0]
+    play.ack("c1", 0)
+    assert play.acquire("c1") == [1]
