@@ -62,16 +62,27 @@ RETRY_MAX_MS = 2_000  # ... to here
 # show everywhere.
 UNKNOWN_TOPIC_MS = 5_000
 
-# ------------------------------------------------------------------------------------------- share groups
+# --- share groups
 
 TICK_MS = 500  # the watchdog; six ticks make the disconnect grace
 GROUP_MEMBERS_MAX = 1_000  # per group; the ring holds 100 points for each
 SHARE_SESSIONS_MAX = 2_000  # per node; Kafka's own group.share.max.share.sessions
-SHARE_FETCH_WAIT_MS_MAX = 60_000  # a client asks for 500 ms; more than a minute is no long poll any more
+SHARE_FETCH_WAIT_MS_MAX = 60_000  # a client asks for 500 ms; beyond a minute it is no long poll
 WINDOW_RETRY_MS_MIN = 100  # loading a window again: doubles from here ...
 WINDOW_RETRY_MS_MAX = 5_000  # ... to here, while the store or upstream is away
+STORE_RETRY_MS = 100  # before a failed write is tried again: a Redis starts in about 50 ms
 WINDOW_IDLE_MS_MAX = 60_000  # without members and with everything committed, a window leaves memory
+GROUP_CONFIG_MS = 30_000  # between two looks at what Kafka has set for a group
 AUTHORISATION_MS_MAX = 30_000  # an upstream ACL verdict is trusted this long per connection
 MEMBERSHIP_RETRY_MS = 500  # between attempts to write memberships behind
 RESTART_GRACE_MS = 10_000  # after a restart a member has two heartbeat intervals to show itself
 STOP_S_MAX = 10.0  # to persist and commit at stop; what is not committed is in the store
+
+# ------------------------------------------------------------------------ operators, key filters
+
+FILTER_GLOBS_MAX = 32  # per member: each new key is matched against all of them
+FILTER_GLOB_BYTES_MAX = 256  # a match takes at most this times the key's length
+FILTER_RULES_MAX = 1_000  # per group, set by REST
+ADMIN_BODY_BYTES_MAX = 1024 * 1024  # 16,384 offsets of 19 digits are a third of it
+WINDOW_LOAD_S_MAX = 5.0  # an operator waits this long for a window that is not in memory
+PARKED_KEYS_READ_MAX = 1_000  # keys read again from Kafka to be shown, per window
