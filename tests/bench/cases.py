@@ -1,0 +1,204 @@
+"""The measured cases: stock programs, each with the same settings on both sides.
+
+Pass-through: Kafka's own ProducerPerformance and ConsumerPerformance, 200 B records, 4 partitions,
+acks=all, batch.size 64 KiB, linger.ms 5. The rate of the producer is the tool's own, after its
+warm-up records; that of the consumer is the tool's fetch rate, without the join of its group.
+
+Keyed consumption: records of 100 B values over 5,000 keys on 4 partitions, produced once, read from
+the start by one consumer of a fresh group each time, implicit acknowledgement, from the first batch
+to the last. max.poll.records is the same for every share consumer (and the plain Java one), fetch
+settings are the clients' defaults, the share group's settings Kafka's and Keyway's defaults.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from confluent_kafka import Producer
+
+from gateway.embedded.kafka import KafkaCluster
+from tests.clients.java_programs import JavaPrograms
+from tests.clients.share_members import REPOSITORY
+from tests.integration.gateway_process import GatewayProcess
+from tests.kafka import create_topic, set_group_config
+
+KEYS = 5_000
+PARTITIONS = 4
+KEYED_BYTES = 100
+PLAIN_BYTES = 200
+WARMUP_SHARE = 5  # of the producer's records, one in five is warm-up
+# A JVM as users run it; the tests' quick-start options would hide what C2 does.
+BENCH_JVM = ("-Xms256m", "-Xmx768m", "-XX:+UseG1GC")
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """A broker, a gateway in front of it, and the data."""
+
+    kafka: KafkaCluster
+    gateway: GatewayProcess
+    programs: JavaPrograms
+    records: int
+    max_poll_records: int
+    run_s_max: float
+    keyed_topic: str
+    plain_topic: str
+
+    def bootstrap(self, *, through: bool) -> str:
+        return self.gateway.bootstrap if through else self.kafka.bootstrap_servers
+
+
+Case = Callable[[Bench], float]
+
+
+def load_keyed(kafka: KafkaCluster, topic: str, records: int) -> None:
+    """`records` records over KEYS keys in a seeded order, in batches as a busy producer makes them.
+    """
+    create_topic(kafka.bootstrap_servers, topic, partitions=PARTITIONS)
+    producer = Producer(
+        {
+            "bootstrap.servers": kafka.bootstrap_servers,
+            "linger.ms": 20,
+            "batch.size": 131_072,
+            "partitioner": "murmur2_random",
+            "queue.buffering.max.messages": 500_000,
+        }
+    )
+    keys = [b"key-%05d" % at for at in range(KEYS)]
+    chosen = random.Random(7)
+    value = bytes(KEYED_BYTES)
+    for _ in range(records):
+        key = keys[int(chosen.random() * KEYS)]
+        while True:
+            try:
+                producer.produce(topic, value, key)
+                break
+            except BufferError:
+                producer.poll(0.1)
+    assert producer.flush(120) == 0
+
+
+def load_plain(bench: Bench) -> None:
+    """What consumer-perf reads."""
+    create_topic(bench.kafka.bootstrap_servers, bench.plain_topic, partitions=PARTITIONS)
+    _producer_perf(bench, bench.plain_topic, through=False)
+
+
+def producer_perf(*, through: bool) -> Case:
+    def run(bench: Bench) -> float:
+        topic = f"bench-produced-{next(_numbers)}"
+        create_topic(bench.kafka.bootstrap_servers, topic, partitions=PARTITIONS)
+        return _producer_perf(bench, topic, through=through)
+
+    return run
+
+
+def _producer_perf(bench: Bench, topic: str, *, through: bool) -> float:
+    output = _finish(
+        bench,
+        bench.programs.command(
+            "org.apache.kafka.tools.ProducerPerformance",
+            *("--bootstrap-server", bench.bootstrap(through=through), "--topic", topic),
+            *("--num-records", str(bench.records), "--record-size", str(PLAIN_BYTES)),
+            *("--warmup-records", str(bench.records // WARMUP_SHARE), "--throughput", "-1"),
+            *("--command-property", "acks=all", "batch.size=65536", "linger.ms=5"),
+            options=BENCH_JVM,
+        ),
+    )
+    summary = output.strip().splitlines()[-1]
+    return float(summary.split(" records/sec")[0].split(",")[-1].strip().split()[-1])
+
+
+def consumer_perf(*, through: bool) -> Case:
+    def run(bench: Bench) -> float:
+        output = _finish(
+            bench,
+            bench.programs.command(
+                "org.apache.kafka.tools.ConsumerPerformance",
+                *("--bootstrap-server", bench.bootstrap(through=through)),
+                *("--topic", bench.plain_topic, "--num-records", str(bench.records)),
+                *("--timeout", "30000", "--hide-header"),
+                options=BENCH_JVM,
+            ),
+        )
+        fields = output.strip().splitlines()[-1].split(",")
+        assert int(fields[4]) >= bench.records, output
+        return float(fields[9])  # fetch.nMsg.sec
+
+    return run
+
+
+def keyed(client: str, kind: str, *, through: bool) -> Case:
+    """`client`: librdkafka or java; `kind`: share or plain."""
+
+    def run(bench: Bench) -> float:
+        group = f"bench-{next(_numbers)}-{uuid.uuid4().hex[:6]}"
+        if kind == "share" and not through:
+            earliest = {"share.auto.offset.reset": "earliest"}
+            set_group_config(bench.kafka.bootstrap_servers, group, earliest)
+        arguments = [
+            *(kind, bench.bootstrap(through=through), group, bench.keyed_topic),
+            *(str(bench.records), str(int(bench.run_s_max))),
+            f"max.poll.records={bench.max_poll_records}",
+        ]
+        if client == "java":
+            command = bench.programs.command("ConsumeBench", *arguments, options=BENCH_JVM)
+        else:
+            command = [sys.executable, "-m", "tests.bench.librdkafka_consume", *arguments]
+        words = _finish(bench, command).strip().splitlines()[-1].split()
+        count, seconds = int(words[1]), float(words[3])
+        assert count >= bench.records, f"only {count} of {bench.records} in {seconds:.0f} s"
+        return count / seconds
+
+    return run
+
+
+def _finish(bench: Bench, command: list[str]) -> str:
+    """Runs a client program to its end; its standard output. Raises AssertionError."""
+    done = subprocess.run(
+        command,
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=bench.run_s_max + 60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.strip(), done.stderr
+    return done.stdout
+
+
+PASS_THROUGH: dict[str, Case] = {
+    "producer-perf direct": producer_perf(through=False),
+    "producer-perf through Keyway": producer_perf(through=True),
+    "consumer-perf direct": consumer_perf(through=False),
+    "consumer-perf through Keyway": consumer_perf(through=True),
+}
+KEYED: dict[str, Case] = {
+    f"{client} {name}": keyed(client, kind, through=through)
+    for client in ("librdkafka", "java")
+    for name, kind, through in (
+        ("share consumer, Keyway, keys in order", "share", True),
+        ("share consumer, Kafka's own share group", "share", False),
+        ("plain consumer, direct", "plain", False),
+    )
+}
+# What a case is compared with.
+PAIRS: dict[str, tuple[str, ...]] = {
+    "producer-perf through Keyway": ("producer-perf direct",),
+    "consumer-perf through Keyway": ("consumer-perf direct",),
+    **{
+        f"{client} share consumer, Keyway, keys in order": (
+            f"{client} share consumer, Kafka's own share group",
+            f"{client} plain consumer, direct",
+        )
+        for client in ("librdkafka", "java")
+    },
+}
