@@ -1,0 +1,124 @@
+"""A client's own SASL identity passes to upstream unread, here onto a TLS connection: one client
+connection is one upstream connection, so SCRAM works too. The broker asks for a new authentication
+every two seconds (KIP-368).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import uvloop
+from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka.admin import AdminClient
+
+from gateway.core.rewrite import Address
+from gateway.core.topology import Topology
+from gateway.server import Server, ServerSettings
+from tests.integration.secure_kafka import PASSWORD, USER, SecureKafka, secure_kafka
+from tests.kafka import create_topic
+
+pytestmark = pytest.mark.integration
+
+WAIT_S = 30.0
+REAUTHENTICATED_S = 3.5
+
+
+@pytest.fixture(scope="module")
+def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
+    with secure_kafka(tmp_path_factory.mktemp("secure")) as secure:
+        yield secure
+
+
+@pytest.fixture(scope="module")
+def front(secure: SecureKafka) -> Iterator[str]:
+    """The bootstrap address of a server with TLS to upstream, on a loop of its own."""
+    host, port = secure.secure_servers.split(":")
+    settings = ServerSettings(
+        bootstrap_servers=(Address(host, int(port)),),
+        bootstrap_port=0,
+        port_base=0,
+        drain_s=1.0,
+        upstream_ssl=ssl.create_default_context(cafile=str(secure.certificate)),
+    )
+    ready, started = threading.Event(), list[str]()
+    stop: list[Callable[[], object]] = []
+
+    async def serve() -> None:
+        ended = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        server = Server(settings, Topology(), {}, lambda _connection: None)
+        async with server.running():
+            assert server.bootstrap is not None
+            stop.append(lambda: loop.call_soon_threadsafe(ended.set))
+            started.append(f"{server.bootstrap.host}:{server.bootstrap.port}")
+            ready.set()
+            await ended.wait()
+
+    thread = threading.Thread(target=uvloop.run, args=(serve(),))
+    thread.start()
+    assert ready.wait(WAIT_S)
+    yield started[0]
+    stop[0]()
+    thread.join(WAIT_S)
+    assert not thread.is_alive()
+
+
+def identity(mechanism: str, password: str = PASSWORD) -> dict[str, str]:
+    return {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": mechanism,
+        "sasl.username": USER,
+        "sasl.password": password,
+    }
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_a_client_authenticates_at_upstream_again_and_again(
+    secure: SecureKafka, front: str, fresh_name: Callable[[str], str], mechanism: str
+) -> None:
+    name = fresh_name("sasl")
+    create_topic(secure.cluster.bootstrap_servers, name)
+    producer = Producer({"bootstrap.servers": front, **identity(mechanism)})
+    failed: list[object] = []
+    sent = 0
+    until = time.monotonic() + REAUTHENTICATED_S
+    while time.monotonic() < until:
+        producer.produce(
+            name, b"%d" % sent, on_delivery=lambda error, _: failed.append(error) if error else None
+        )
+        sent += 1
+        producer.flush(WAIT_S)
+    assert not failed
+    consumer = Consumer(
+        {
+            "bootstrap.servers": front,
+            "group.id": name,
+            "auto.offset.reset": "earliest",
+            **identity(mechanism),
+        }
+    )
+    consumer.subscribe([name])
+    got: list[bytes | None] = []
+    deadline = time.monotonic() + WAIT_S
+    while len(got) < sent:
+        assert time.monotonic() < deadline, f"{len(got)} of {sent}"
+        got += [message.value() for message in consumer.consume(1_000, 0.2)]
+    consumer.close()
+    assert got == [b"%d" % number for number in range(sent)]
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+def test_a_wrong_password_is_refused_by_upstream(front: str, mechanism: str) -> None:
+    errors: list[KafkaError] = []
+    config: dict[str, Any] = {"bootstrap.servers": front, **identity(mechanism, "wrong")}
+    admin = AdminClient({**config, "error_cb": errors.append})
+    deadline = time.monotonic() + WAIT_S
+    while not any(error.code() == KafkaError._AUTHENTICATION for error in errors):
+        assert time.monotonic() < deadline, errors
+        admin.poll(0.1)
