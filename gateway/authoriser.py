@@ -21,8 +21,8 @@ from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.server import ClientConnection
 
-_READ = 3  # org.apache.kafka.common.acl.AclOperation codes
-_DESCRIBE = 8
+READ = 3  # org.apache.kafka.common.acl.AclOperation codes
+DESCRIBE = 8
 _HEARTBEAT_VERSION = 3
 _DESCRIBE_GROUPS_VERSION = 5  # v6 answers GROUP_ID_NOT_FOUND for a group upstream does not hold
 _METADATA_VERSION = 9
@@ -49,7 +49,7 @@ class Authoriser:
 
     async def may_describe_group(self, connection: ClientConnection, group: str) -> bool:
         operations = await self.group_operations(connection, group)
-        return bool(operations & (1 << _DESCRIBE | 1 << _READ))
+        return bool(operations & (1 << DESCRIBE | 1 << READ))
 
     async def group_operations(self, connection: ClientConnection, group: str) -> int:
         known = self._known(connection, "group", group)
@@ -64,13 +64,15 @@ class Authoriser:
         error = described["ErrorCode"]
         if error not in (ErrorCode.NONE, ErrorCode.GROUP_AUTHORIZATION_FAILED):
             # Not (yet) the coordinator: DESCRIBE was checked first, the operations are not told.
-            return 1 << _DESCRIBE
+            return 1 << DESCRIBE
         allowed = described["AuthorizedOperations"] if error == ErrorCode.NONE else 0
         return self._learn(connection, "group", group, allowed)
 
-    async def denied_topics(self, connection: ClientConnection, topics: Iterable[str]) -> set[str]:
-        """Those of `topics` this client may not read. A topic that does not exist is not denied:
-        there is nothing.
+    async def denied_topics(
+        self, connection: ClientConnection, topics: Iterable[str], operation: int = READ
+    ) -> set[str]:
+        """Those of `topics` this client may not read (or what `operation` says). A topic that does
+        not exist is not denied: there is nothing.
         """
         operations = {name: self._known(connection, "topic", name) for name in topics}
         unknown = [name for name, known in operations.items() if known is None]
@@ -93,7 +95,7 @@ class Authoriser:
         return {
             name
             for name, known in operations.items()
-            if known is not None and not known & (1 << _READ)
+            if known is not None and not known & (1 << operation)
         }
 
     def _known(self, connection: ClientConnection, kind: str, name: str) -> int | None:

@@ -90,6 +90,16 @@ class Commits:
             {"Name": topic, "PartitionIndexes": list(numbers)}
             for topic, numbers in partitions.items()
         ]
+        places = [(topic, number) for topic, numbers in partitions.items() for number in numbers]
+        return {**dict.fromkeys(places), **await self._fetch(group, topics)}
+
+    async def fetch_all(self, group: str) -> dict[tuple[str, int], Committed]:
+        """Everything the group has committed, by (topic, partition). Raises UpstreamError."""
+        return await self._fetch(group, None)
+
+    async def _fetch(
+        self, group: str, topics: list[dict[str, Any]] | None
+    ) -> dict[tuple[str, int], Committed]:
         body = {
             "GroupId": group,
             "Topics": topics,
@@ -98,13 +108,13 @@ class Commits:
         }
         for _ in range(ATTEMPTS_MAX - 1):
             try:
-                return _committed(partitions, await self._ask(group, ApiKey.OFFSET_FETCH, body))
+                return _committed(await self._ask(group, ApiKey.OFFSET_FETCH, body))
             except Refused as refused:
                 if refused.error_code not in _NO_COORDINATOR:
                     raise
             self._upstream.forget_coordinator(group)
             await asyncio.sleep(RETRY_PAUSE_MS / 1000)
-        return _committed(partitions, await self._ask(group, ApiKey.OFFSET_FETCH, body))
+        return _committed(await self._ask(group, ApiKey.OFFSET_FETCH, body))
 
     # ------------------------------------------------------------------------------- writing
 
@@ -185,16 +195,12 @@ class Commits:
         )
 
 
-def _committed(
-    partitions: Mapping[str, Sequence[int]], response: dict[str, Any]
-) -> dict[tuple[str, int], Committed | None]:
+def _committed(response: dict[str, Any]) -> dict[tuple[str, int], Committed]:
     """Raises Refused."""
     answer = response["Groups"][0] if response["Groups"] else response
     if answer["ErrorCode"] != 0:
         raise Refused(answer["ErrorCode"], "committed offsets")
-    found: dict[tuple[str, int], Committed | None] = {
-        (topic, number): None for topic, numbers in partitions.items() for number in numbers
-    }
+    found: dict[tuple[str, int], Committed] = {}
     for topic in answer["Topics"]:
         for entry in topic["Partitions"]:
             if entry["ErrorCode"] != 0:

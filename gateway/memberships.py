@@ -1,6 +1,7 @@
 """Share group memberships kept in Redis, so that a restarted node goes on with the members it had.
 
-One JSON text per group, written behind: a heartbeat never waits for it. What a crash loses is a
+One JSON text per group, also of an empty one: it lives until it is deleted, as in Kafka. Written
+behind: a heartbeat never waits for it. What a crash loses is a
 join or a leave of the
 last moments; the member it concerns rejoins on its next heartbeat, or is evicted as one that never
 came back.
@@ -69,14 +70,14 @@ class Memberships:
                 self._wake.set()
 
     async def _write(self, groups: dict[str, ShareGroup]) -> None:
-        rows: dict[Any, Any] = {
-            name: _text(group) for name, group in groups.items() if group.members
-        }
-        empty = [name for name, group in groups.items() if not group.members]
+        rows: dict[Any, Any] = {name: _text(group) for name, group in groups.items()}
         if rows:
             await self._redis.hset(_KEY, mapping=rows)
-        if empty:
-            await self._redis.hdel(_KEY, *empty)
+
+    async def forget(self, name: str) -> None:
+        """The group was deleted. Raises RedisError, OSError."""
+        self._dirty.pop(name, None)
+        await self._redis.hdel(_KEY, name)
 
 
 def _text(group: ShareGroup) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from gateway.core.flow import Rewrite, Rules
-from gateway.core.served import offered
+from gateway.core.served import MERGED, offered
 from gateway.core.topology import Broker
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.codec import decode_response, encode_response
@@ -175,6 +175,8 @@ def _clamp(message: Message, rules: Rules) -> None:
             served.append({**api, "MinVersion": versions[0], "MaxVersion": versions[1]})
     if not message["ErrorCode"]:
         for key, (low, high) in rules.local.items():
+            if key in MERGED:
+                continue  # as far as upstream has it, above
             served.append({"ApiKey": key, "MinVersion": low, "MaxVersion": high})
     message["ApiKeys"] = sorted(served, key=_api_key)
 

@@ -38,6 +38,9 @@ REWRITTEN: Final = (
     ApiKey.DESCRIBE_CLUSTER,
 )
 
+# Answered here with upstream's own answer in it, so in no version that upstream lacks.
+MERGED: Final = frozenset({ApiKey.LIST_GROUPS, ApiKey.DELETE_GROUPS})
+
 # Versions before the first one with node endpoints pass unread, however old.
 _PASS_WHEN_OLD: Final = frozenset({ApiKey.PRODUCE, ApiKey.FETCH})
 
@@ -66,11 +69,11 @@ def rules(local: Iterable[int], *, frame_bytes_max: int = FRAME_BYTES_MAX) -> Ru
 def offered(key: int, low: int, high: int, rules: Rules) -> tuple[int, int] | None:
     """The versions a client is told of, where upstream has low..high of `key`; None: none.
 
-    Keys with a handler are not upstream's to offer.
+    Keys with a handler are not upstream's to offer, but for the merged ones.
     """
-    if key in rules.local:
+    if key in rules.local and key not in MERGED:
         return None
-    known = rules.rewritten.get(key)
+    known = rules.local.get(key, rules.rewritten.get(key))
     if known is not None:
         low, high = max(low, known[0]), min(high, known[1])
     elif key in rules.passed:

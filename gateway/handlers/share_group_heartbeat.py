@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gateway.core.group.filters import inline_filters
 from gateway.core.group.membership import Assignment, GroupError, Heartbeat
 from gateway.core.group.membership import InvalidRequest as InvalidHeartbeat
 from gateway.core.wire.codec import decode_request, encode_response
@@ -49,6 +50,7 @@ async def _heartbeat(
         missing = [name for name in topics if name not in known or not known[name].partitions]
         if missing:
             await services.refresh(missing)
+    inline_filters(request.header.client_id or "")
     connection = request.connection
     beat = Heartbeat(
         member_id=member_id,

@@ -109,6 +109,21 @@ DeleteGroups response
     GroupId string
     ErrorCode i16
 
+OffsetDelete request
+  GroupId string
+  Topics []
+    Name string
+    Partitions []
+      PartitionIndex i32
+OffsetDelete response
+  ErrorCode i16
+  ThrottleTimeMs i32
+  Topics []
+    Name string
+    Partitions []
+      PartitionIndex i32
+      ErrorCode i16
+
 JoinGroup request
   GroupId string
   SessionTimeoutMs i32

@@ -26,6 +26,13 @@ def test_a_handler_takes_its_api_from_upstream() -> None:
     assert offered(ApiKey.METADATA, 0, 99, it) is None
 
 
+def test_a_merged_api_is_offered_as_far_as_upstream_has_it() -> None:
+    it = rules([ApiKey.LIST_GROUPS, ApiKey.DELETE_GROUPS])
+    assert offered(ApiKey.LIST_GROUPS, 0, 4, it) == (0, 4)
+    assert offered(ApiKey.LIST_GROUPS, 0, 99, it) == (0, 5)
+    assert offered(ApiKey.DELETE_GROUPS, 3, 4, it) is None
+
+
 @pytest.mark.parametrize(
     ("key", "upstream", "told"),
     [

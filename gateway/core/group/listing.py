@@ -1,0 +1,49 @@
+"""One list of groups out of two: upstream's own and the gateway's Key-Shared groups (ListGroups).
+
+Upstream knows a Key-Shared group as an empty classic one, because its offsets are committed there:
+each is listed once, as the share group it is. Share groups of upstream itself cannot be reached
+through the gateway and are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+Row = dict[str, Any]
+
+SHARE: Final = "share"
+
+
+def share_row(name: str, state: str) -> Row:
+    return {"GroupId": name, "ProtocolType": SHARE, "GroupState": state, "GroupType": SHARE}
+
+
+def merged(
+    upstream: Iterable[Row],
+    ours: dict[str, Row],
+    hidden: frozenset[str],
+    *,
+    states: Iterable[str] = (),
+    types: Iterable[str] = (),
+) -> list[Row]:
+    """`ours`: the ones to list, by name; `hidden`: Key-Shared groups this client may not see or
+    that another broker lists. Filters as in the request; none = all. Case does not matter, as in
+    Kafka.
+    """
+    rows = [
+        row
+        for row in upstream
+        if row["GroupId"] not in ours
+        and row["GroupId"] not in hidden
+        and SHARE not in (row["GroupType"].lower(), row["ProtocolType"].lower())
+    ]
+    states = {state.lower() for state in states}
+    types = {kind.lower() for kind in types}
+    if not types or SHARE in types:
+        rows += [
+            ours[name]
+            for name in sorted(ours)
+            if not states or ours[name]["GroupState"].lower() in states
+        ]
+    return rows

@@ -1,0 +1,152 @@
+"""Which keys a member takes: rules set at run time, rules of keyway.yaml, what its client.id says.
+
+The first rule whose glob matches the client's name decides. Rules set for a group by REST replace
+those of keyway.yaml; they live in Redis beside the memberships. Without a matching rule, what the
+client declares itself counts (gateway/core/group/filters.py), else it takes every key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fnmatch
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from gateway.config import Config, FilterRule
+from gateway.core.group.filters import (
+    InvalidKeyFilters,
+    checked,
+    client_name,
+    inline_filters,
+)
+from gateway.core.limits import FILTER_RULES_MAX, MEMBERSHIP_RETRY_MS
+
+log = structlog.get_logger("keyway.groups")
+
+_KEY = "keyway:filters"  # hash: group name -> JSON
+
+
+class InvalidRules(Exception):
+    """Rules that are not what they should be; the text says what is wrong."""
+
+
+class RulesNotKept(Exception):
+    """Redis did not take them; nothing changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Of one group. `source`: "rest" or "config"."""
+
+    rules: tuple[FilterRule, ...]
+    source: str
+
+
+class Filters:
+    def __init__(self, config: Config, redis: Redis) -> None:
+        self._config = config
+        self._redis = redis
+        self._set: dict[str, tuple[FilterRule, ...]] = {}
+        self._known = False
+
+    def known(self) -> bool:
+        """The rules set before are here. Until then nothing must be handed out: a member would get
+        keys that an operator took from it.
+        """
+        return self._known
+
+    def of(self, group: str, client_id: str) -> tuple[bytes, ...]:
+        """The globs of a member; () = every key."""
+        name = client_name(client_id)
+        for rule in self.rules(group).rules:
+            if fnmatch.fnmatchcase(name, rule.client_id):
+                return tuple(glob.encode() for glob in rule.keys)
+        try:
+            return inline_filters(client_id)
+        except InvalidKeyFilters as invalid:
+            # A join was refused for this; only a membership of an older version can still have it.
+            log.warning("key_filters_ignored", group=group, client_id=client_id, why=str(invalid))
+            return ()
+
+    def rules(self, group: str) -> Rules:
+        found = self._set.get(group)
+        if found is not None:
+            return Rules(found, "rest")
+        return Rules(self._config.group(group).filters, "config")
+
+    async def load(self) -> None:
+        """Takes the rules that were set before from Redis. Raises RulesNotKept."""
+        try:
+            stored: dict[Any, Any] = await self._redis.hgetall(_KEY)
+        except (RedisError, OSError) as error:
+            raise RulesNotKept(str(error)) from error
+        for name, text in stored.items():
+            group = name.decode()
+            try:
+                self._set[group] = parse_rules(json.loads(text))
+            except (ValueError, InvalidRules) as error:
+                log.error("key_filters_unreadable", group=group, reason=str(error))
+        self._known = True
+
+    async def load_until_known(self) -> None:
+        """`load` until Redis answers."""
+        while not self._known:
+            try:
+                await self.load()
+            except RulesNotKept:
+                # The window store says in the log that Redis is away; here it only has to come
+                # back.
+                await asyncio.sleep(MEMBERSHIP_RETRY_MS / 1000)
+
+    async def put(self, group: str, rules: tuple[FilterRule, ...]) -> None:
+        """Raises RulesNotKept. The caller tells the group (`Groups.filters_changed`)."""
+        text = json.dumps(rule_rows(rules), separators=(",", ":"))
+        try:
+            await self._redis.hset(_KEY, group, text)
+        except (RedisError, OSError) as error:
+            raise RulesNotKept(str(error)) from error
+        self._set[group] = rules
+
+    async def remove(self, group: str) -> None:
+        """Back to keyway.yaml. Raises RulesNotKept."""
+        try:
+            await self._redis.hdel(_KEY, group)
+        except (RedisError, OSError) as error:
+            raise RulesNotKept(str(error)) from error
+        self._set.pop(group, None)
+
+
+def rule_rows(rules: Iterable[FilterRule]) -> list[dict[str, Any]]:
+    return [{"client_id": rule.client_id, "keys": list(rule.keys)} for rule in rules]
+
+
+def parse_rules(rows: object) -> tuple[FilterRule, ...]:
+    """[{"client_id": glob, "keys": [glob, ...]}, ...]. Raises InvalidRules."""
+    if not isinstance(rows, list) or len(rows) > FILTER_RULES_MAX:
+        raise InvalidRules(f"rules: a list of at most {FILTER_RULES_MAX} rules is expected")
+    return tuple(_rule(row, at) for at, row in enumerate(rows))
+
+
+def _rule(row: object, at: int) -> FilterRule:
+    if not isinstance(row, dict) or set(row) != {"client_id", "keys"}:
+        raise InvalidRules(f"rules[{at}]: client_id and keys are expected")
+    client_id, keys = row["client_id"], row["keys"]
+    if not isinstance(client_id, str) or not client_id:
+        raise InvalidRules(f"rules[{at}].client_id: a glob is expected")
+    if not isinstance(keys, list) or not keys or not _are_texts(keys):
+        raise InvalidRules(f"rules[{at}].keys: a list of globs is expected")
+    try:
+        checked(tuple(key.encode() for key in keys))
+    except (InvalidKeyFilters, UnicodeEncodeError) as invalid:
+        raise InvalidRules(f"rules[{at}].keys: {invalid}") from invalid
+    return FilterRule(client_id=client_id, keys=tuple(keys))
+
+
+def _are_texts(values: Sequence[object]) -> bool:
+    return all(isinstance(value, str) for value in values)

@@ -1,0 +1,58 @@
+"""Why an act of an operator or an admin client on a Key-Shared group was refused: each knows its
+Kafka error and its HTTP status.
+"""
+
+from __future__ import annotations
+
+from gateway.core.wire.errors import ErrorCode
+
+
+class GroupActError(Exception):
+    """The text is for whoever asked."""
+
+    code = ErrorCode.UNKNOWN_SERVER_ERROR
+    status = 500
+
+
+class BadAct(GroupActError):
+    code = ErrorCode.INVALID_REQUEST
+    status = 400
+
+
+class GroupUnknown(GroupActError):
+    code = ErrorCode.GROUP_ID_NOT_FOUND
+    status = 404
+
+
+class PartitionUnknown(GroupActError):
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    status = 404
+
+
+class GroupInUse(GroupActError):
+    """It has members."""
+
+    code = ErrorCode.NON_EMPTY_GROUP
+    status = 409
+
+
+class NotParked(GroupActError):
+    code = ErrorCode.INVALID_REQUEST
+    status = 409
+
+
+class StateAway(GroupActError):
+    """Redis or upstream does not answer; nothing is known to have happened. Retriable."""
+
+    code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    status = 503
+
+
+class UpstreamRefused(GroupActError):
+    """Upstream's own word, passed on."""
+
+    status = 502
+
+    def __init__(self, code: ErrorCode) -> None:
+        super().__init__(f"upstream: {code.name}")
+        self.code = code

@@ -1,0 +1,257 @@
+"""Where the Key-Shared groups of the node stand, and their positions set or deleted by hand.
+
+A group need not be in memory: its windows are also found in the store, and, when the store was
+lost, in the offsets it has committed to Kafka. Those are told from other groups' by their metadata.
+
+A position is set while nobody is there: committed to Kafka first, which refuses it for a group of
+another kind that is in use, then written to the store under a new fence; whoever loads the window
+afterwards starts there. A crash between the two leaves the old position, and the caller with an
+error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import structlog
+from redis.exceptions import RedisError
+
+from dispatcher.core.commit import decode as decode_commit
+from dispatcher.core.commit import encode as encode_commit
+from dispatcher.core.model import Snapshot
+from dispatcher.store.base import FencedError, StoreError, WindowKey, WindowStore
+from gateway.commits import Commit, Commits
+from gateway.core.group.membership import ShareGroup
+from gateway.core.topology import Topic, TopicPartition
+from gateway.core.wire.apis import ApiKey
+from gateway.core.wire.errors import ErrorCode
+from gateway.filters import Filters, RulesNotKept
+from gateway.group_errors import GroupInUse, GroupUnknown, StateAway
+from gateway.groups import Groups
+from gateway.memberships import Memberships
+from gateway.starting import isolation_of
+from gateway.upstream import LATEST, Upstream
+from gateway.upstream_errors import UpstreamError
+from gateway.windows import Windows, topic_id_bytes, topic_id_text
+
+log = structlog.get_logger("keyway.admin")
+
+CLAIMS_MAX = 3  # a window that was just closed may still be on its way into memory, and claim
+METADATA_BY_ID_VERSION = 12
+
+Place = tuple[str, int]  # topic, partition
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """`settled`: offsets behind `offset` that are settled, as far as is known without loading."""
+
+    offset: int
+    settled: int = 0
+
+
+@dataclass(slots=True)
+class GroupOffsets:
+    upstream: Upstream
+    store: WindowStore
+    commits: Commits
+    groups: Groups
+    windows: Windows
+    memberships: Memberships
+    filters: Filters
+    owner: str
+
+    # --------------------------------------------------------------------------------- what there i
+
+    async def find(self, name: str) -> ShareGroup | None:
+        """The group, also one that only the store or Kafka remembers. Raises StateAway."""
+        known = self.groups.get(name)
+        if known is not None or not name:
+            return known
+        remembered = await self._stored(name)
+        if not remembered and not await self._committed(name, ours_only=True):
+            return None
+        log.info("group_remembered", group=name)
+        return self.groups.ensure(name)
+
+    async def positions(self, name: str) -> dict[Place, Position]:
+        """Of every partition the group has a position in. Raises StateAway."""
+        ours_only = self.groups.get(name) is None
+        committed = await self._committed(name, ours_only=ours_only)
+        found = dict(committed)
+        stored = await self._stored(name)
+        topics = await self.topics_by_id({key.topic_id for key in stored})
+        for key, cursor in stored.items():
+            topic = topics.get(key.topic_id)
+            if topic is not None:
+                place = (topic.name, key.partition)
+                last = committed.get(place)
+                same = last is not None and last.offset == cursor
+                found[place] = Position(cursor, last.settled if same and last is not None else 0)
+        for window in self.windows.of_group(name):
+            core = window.dispatcher
+            if core is not None:
+                settled = _count(core.settled_ranges())
+                place = (window.partition.topic, window.partition.partition)
+                found[place] = Position(core.cursor, settled)
+        return found
+
+    async def log_ends(self, name: str, topic: str, partitions: Iterable[int]) -> dict[int, int]:
+        """Up to where members of the group could read; {} when upstream does not say."""
+        isolation = isolation_of(self.windows.around.settings.of(name))
+        try:
+            return await self.upstream.list_offsets(topic, partitions, LATEST, isolation)
+        except UpstreamError as error:
+            log.info("log_end_not_known", topic=topic, reason=str(error))
+            return {}
+
+    async def topics(self, names: Iterable[str]) -> dict[str, Topic]:
+        """Those that exist now. Raises StateAway."""
+        names = list(names)
+        known = self.upstream.topology.topics
+        if any(name not in known or not known[name].partitions for name in names):
+            try:
+                known = (await self.upstream.refresh(names)).topics
+            except UpstreamError as error:
+                raise StateAway(f"upstream: {error}") from error
+        return {name: known[name] for name in names if name in known and known[name].partitions}
+
+    async def topics_by_id(self, ids: set[str]) -> dict[str, Topic]:
+        """By the text of their ids; topics that are gone are left out. Raises StateAway."""
+        names = dict(self.upstream.topology.names)
+        unknown = [topic_id_bytes(text) for text in ids if topic_id_bytes(text) not in names]
+        if unknown:
+            body = {"Topics": [{"TopicId": topic_id, "Name": None} for topic_id in unknown]}
+            try:
+                answer = await self.upstream.call(
+                    ApiKey.METADATA, body, version=METADATA_BY_ID_VERSION
+                )
+            except UpstreamError as error:
+                raise StateAway(f"upstream: {error}") from error
+            for topic in answer["Topics"]:
+                if topic["ErrorCode"] == 0 and topic["Name"]:
+                    names[topic["TopicId"]] = topic["Name"]
+        wanted = {names[topic_id_bytes(text)] for text in ids if topic_id_bytes(text) in names}
+        found = await self.topics(sorted(wanted))
+        return {
+            topic_id_text(topic.topic_id): topic
+            for topic in found.values()
+            if topic_id_text(topic.topic_id) in ids
+        }
+
+    # ----------------------------------------------------------------------------------- set, delet
+
+    async def set_positions(
+        self, name: str, wanted: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Where the next member starts; an error per partition, NONE = durable. Creates the group
+        if it does not exist. Raises GroupInUse, GroupUnknown (upstream has one of another kind),
+        StateAway.
+        """
+        if await self.find(name) is None and await self._committed(name, ours_only=False):
+            raise GroupUnknown(f"Group {name} is not a share group.")
+        keys = {tp: WindowKey(name, topic_id_text(tp.topic_id), tp.partition) for tp in wanted}
+        chosen = set(keys.values())
+        commits = [Commit(tp, offset, encode_commit(offset, [])) for tp, offset in wanted.items()]
+        async with self.at_rest(name, chosen.__contains__):
+            codes = await self.commits.commit(name, commits)
+            results = {}
+            for tp, code in zip(wanted, codes, strict=True):
+                results[tp] = ErrorCode(code)
+                if code == 0:
+                    results[tp] = await self._create(keys[tp], wanted[tp])
+        self.groups.ensure(name)
+        for tp, error in results.items():
+            log.info(
+                "position_set",
+                group=name,
+                topic=tp.topic,
+                partition=tp.partition,
+                offset=wanted[tp],
+                error=error.name,
+            )
+        return results
+
+    async def _create(self, key: WindowKey, offset: int) -> ErrorCode:
+        for _ in range(CLAIMS_MAX):
+            try:
+                claimed = await self.store.claim(key, self.owner)
+                await self.store.create(key, claimed.fence, Snapshot(cursor=offset))
+            except FencedError:
+                continue
+            except StoreError as error:
+                log.warning("position_not_stored", group=key.group, reason=str(error))
+                return ErrorCode.COORDINATOR_NOT_AVAILABLE
+            return ErrorCode.NONE
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    @asynccontextmanager
+    async def at_rest(self, name: str, chosen: Callable[[WindowKey], bool]) -> AsyncIterator[None]:
+        """Inside the block the chosen windows are out of memory and nothing commits for them;
+        members that join meanwhile get windows after it. Raises GroupInUse.
+        """
+        with self.windows.held(name):
+            async with self.windows.committing:
+                self.check_empty(name)
+                for window in self.windows.of_group(name):
+                    if chosen(window.key):
+                        self.windows.drop(window.key)
+            yield
+
+    async def forget_windows(self, name: str, chosen: Callable[[WindowKey], bool]) -> None:
+        """Deletes them from the store; the committed offsets are the caller's business. To be
+        called at rest. Raises StateAway.
+        """
+        keys = [key for key in sorted(await self._stored(name)) if chosen(key)]
+        try:
+            for key in keys:
+                await self.store.delete(key)
+        except StoreError as error:
+            raise StateAway(str(error)) from error
+        log.info("positions_deleted", group=name, windows=len(keys))
+
+    async def forget_group(self, name: str) -> None:
+        """Deletes all the gateway knows of the group. To be called at rest. Raises StateAway."""
+        await self.forget_windows(name, lambda _: True)
+        group = self.groups.get(name)
+        try:
+            await self.filters.remove(name)
+            # One that somebody has joined meanwhile is a new group of that name.
+            if group is not None and not group.members:
+                self.groups.forget(name)
+                await self.memberships.forget(name)
+        except (RulesNotKept, RedisError, OSError) as error:
+            raise StateAway(f"Redis: {error}") from error
+        log.info("group_deleted", group=name)
+
+    def check_empty(self, name: str) -> None:
+        """Raises GroupInUse."""
+        group = self.groups.get(name)
+        if group is not None and group.members:
+            raise GroupInUse(f"Group {name} is not empty: it has {len(group.members)} members.")
+
+    # ---------------------------------------------------------------------------------------- insid
+
+    async def _stored(self, name: str) -> dict[WindowKey, int]:
+        try:
+            return await self.store.positions(name)
+        except StoreError as error:
+            raise StateAway(str(error)) from error
+
+    async def _committed(self, name: str, *, ours_only: bool) -> dict[Place, Position]:
+        try:
+            committed = await self.commits.fetch_all(name)
+        except UpstreamError as error:
+            raise StateAway(f"upstream: {error}") from error
+        found: dict[Place, Position] = {}
+        for place, commit in committed.items():
+            settled = decode_commit(commit.offset, commit.metadata)
+            if settled is not None or not ours_only:
+                found[place] = Position(commit.offset, _count(settled or []))
+        return found
+
+
+def _count(ranges: list[tuple[int, int]]) -> int:
+    return sum(last - first + 1 for first, last in ranges)

@@ -1,0 +1,73 @@
+"""DeleteGroups (42) v0-2: of any kind; a Key-Shared group goes with its windows, its key filters
+and the offsets it committed.
+
+Upstream is asked on the client's own connection, so its ACLs decide (DELETE on the group), and it
+deletes the committed offsets. A Key-Shared group with members is refused (NON_EMPTY_GROUP) before
+that. Not implemented: nothing undoes upstream's part if Redis fails afterwards; the client is told
+COORDINATOR_NOT_AVAILABLE and deletes again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gateway.authoriser import Authoriser
+from gateway.core.wire.apis import ApiKey
+from gateway.core.wire.codec import decode_request, encode_response
+from gateway.core.wire.errors import ErrorCode
+from gateway.group_errors import GroupActError
+from gateway.group_offsets import GroupOffsets
+from gateway.server import ClientConnection, Request
+from gateway.upstream_errors import UpstreamError
+
+_DELETED_UPSTREAM = (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND)  # the second: never committed
+
+
+async def delete_groups(offsets: GroupOffsets, authoriser: Authoriser, request: Request) -> bytes:
+    header = request.header
+    body = decode_request(header.api_key, header.api_version, request.frame, header.body_at)
+    connection, version = request.connection, header.api_version
+    errors: dict[str, int] = {}
+    others: list[str] = []
+    for name in body["GroupsNames"]:
+        try:
+            # Who may not even describe it is refused by upstream itself.
+            visible = await authoriser.may_describe_group(connection, name)
+            if visible and await offsets.find(name) is not None:
+                errors[name] = await _delete_ours(offsets, connection, version, name)
+            else:
+                others.append(name)
+        except UpstreamError:
+            errors[name] = int(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        except GroupActError as error:
+            errors[name] = int(error.code)
+    if others:
+        errors |= await _delete_upstream(connection, version, others)
+    results = [{"GroupId": name, "ErrorCode": code} for name, code in errors.items()]
+    return encode_response(header.api_key, header.api_version, {"Results": results})
+
+
+async def _delete_ours(
+    offsets: GroupOffsets, connection: ClientConnection, version: int, name: str
+) -> int:
+    """Raises GroupActError."""
+    async with offsets.at_rest(name, lambda _: True):
+        error = (await _delete_upstream(connection, version, [name]))[name]
+        if error not in _DELETED_UPSTREAM:
+            return error
+        await offsets.forget_group(name)
+    return int(ErrorCode.NONE)
+
+
+async def _delete_upstream(
+    connection: ClientConnection, version: int, names: list[str]
+) -> dict[str, int]:
+    from_upstream: dict[str, int] = dict.fromkeys(names, int(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+    body: dict[str, Any] = {"GroupsNames": names}
+    try:
+        answer = await connection.ask_upstream(ApiKey.DELETE_GROUPS, version, body)
+    except UpstreamError:
+        return from_upstream
+    for row in answer["Results"]:
+        from_upstream[row["GroupId"]] = row["ErrorCode"]
+    return from_upstream

@@ -1,0 +1,98 @@
+"""DeleteShareGroupOffsets (92) v0: an empty Key-Shared group forgets topics: their windows and the
+offsets it committed for them.
+
+Upstream deletes the committed offsets first (OffsetDelete on the client's own connection), so it is
+upstream that says whether this client may: DELETE on the group, READ on the topics, as Kafka wants
+it of this API. Not implemented: topics that exist no more are refused, though windows of them may
+be left; they go with the group.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gateway.authoriser import Authoriser
+from gateway.core.topology import Topic
+from gateway.core.wire.apis import ApiKey
+from gateway.core.wire.codec import decode_request, encode_response
+from gateway.core.wire.errors import ErrorCode
+from gateway.group_errors import GroupActError, GroupUnknown, StateAway, UpstreamRefused
+from gateway.group_offsets import GroupOffsets
+from gateway.server import ClientConnection, Request
+from gateway.upstream_errors import UpstreamError
+from gateway.windows import topic_id_text
+
+_NO_ID = bytes(16)
+_OFFSET_DELETE_VERSION = 0
+
+
+async def delete_share_group_offsets(
+    offsets: GroupOffsets, authoriser: Authoriser, request: Request
+) -> bytes:
+    header = request.header
+    body = decode_request(header.api_key, header.api_version, request.frame, header.body_at)
+    try:
+        if await authoriser.may_describe_group(request.connection, body["GroupId"]):
+            answer = await _delete(offsets, request.connection, body)
+        else:
+            answer = {"ErrorCode": int(ErrorCode.GROUP_AUTHORIZATION_FAILED)}
+    except GroupActError as error:
+        answer = {"ErrorCode": int(error.code), "ErrorMessage": str(error)}
+    return encode_response(header.api_key, header.api_version, answer)
+
+
+async def _delete(
+    offsets: GroupOffsets, connection: ClientConnection, body: dict[str, Any]
+) -> dict[str, Any]:
+    group = body["GroupId"]
+    if await offsets.find(group) is None:
+        raise GroupUnknown(f"Group {group} not found.")
+    names = [row["TopicName"] for row in body["Topics"]]
+    topics = await offsets.topics(names)
+    ids = {topic_id_text(topic.topic_id): name for name, topic in topics.items()}
+    errors = dict.fromkeys(names, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    async with offsets.at_rest(group, lambda key: key.topic_id in ids):
+        if topics:
+            errors |= await _delete_committed(connection, group, list(topics.values()))
+        done = {topic_id for topic_id, name in ids.items() if errors[name] is ErrorCode.NONE}
+        await offsets.forget_windows(group, lambda key: key.topic_id in done)
+    return {
+        "ErrorCode": 0,
+        "Responses": [
+            {
+                "TopicName": name,
+                "TopicId": topics[name].topic_id if name in topics else _NO_ID,
+                "ErrorCode": int(error),
+            }
+            for name, error in errors.items()
+        ],
+    }
+
+
+async def _delete_committed(
+    connection: ClientConnection, group: str, topics: list[Topic]
+) -> dict[str, ErrorCode]:
+    """An error by topic. Raises StateAway, GroupActError."""
+    rows = [
+        {
+            "Name": topic.name,
+            "Partitions": [{"PartitionIndex": number} for number in sorted(topic.partitions)],
+        }
+        for topic in topics
+    ]
+    try:
+        answer = await connection.ask_upstream(
+            ApiKey.OFFSET_DELETE, _OFFSET_DELETE_VERSION, {"GroupId": group, "Topics": rows}
+        )
+    except UpstreamError as error:
+        raise StateAway(f"upstream: {error}") from error
+    if answer["ErrorCode"] == ErrorCode.GROUP_ID_NOT_FOUND:
+        return {topic.name: ErrorCode.NONE for topic in topics}  # nothing was committed yet
+    if answer["ErrorCode"]:
+        raise UpstreamRefused(ErrorCode(answer["ErrorCode"]))
+    errors = {topic.name: ErrorCode.NONE for topic in topics}
+    for topic in answer["Topics"]:
+        for entry in topic["Partitions"]:
+            if entry["ErrorCode"]:
+                errors[topic["Name"]] = ErrorCode(entry["ErrorCode"])
+    return errors
