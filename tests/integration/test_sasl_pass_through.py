@@ -117,7 +117,8 @@ def test_a_client_authenticates_at_upstream_again_and_again(
 def test_a_wrong_password_is_refused_by_upstream(front: str, mechanism: str) -> None:
     errors: list[KafkaError] = []
     config: dict[str, Any] = {"bootstrap.servers": front, **identity(mechanism, "wrong")}
-    admin = AdminClient({**config, "error_cb": errors.append})
+    config["error_cb"] = errors.append
+    admin = AdminClient(config)
     deadline = time.monotonic() + WAIT_S
     while not any(error.code() == KafkaError._AUTHENTICATION for error in errors):
         assert time.monotonic() < deadline, errors
