@@ -31,7 +31,7 @@ def create_topic(
     """Creates `name` and returns when the cluster has accepted it. `assignment`: broker ids per
     partition.
     """
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 4})
     if assignment is not None:
         new = NewTopic(
             name, len(assignment), replica_assignment=assignment, config=dict(config or {})
@@ -43,7 +43,7 @@ def create_topic(
 
 def set_group_config(bootstrap_servers: str, group: str, config: Mapping[str, str]) -> None:
     """Sets group configs, such as share.auto.offset.reset."""
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 4})
     entries = [
         ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
         for name, value in config.items()
