@@ -5,9 +5,9 @@ offset in [cursor, read_position): no queue = settled, or not there for consumer
 control, aborted), which is the same thing. Offsets from read_position on are known only from a
 restored snapshot: settled bits and leases.
 
-Memory: 24 bytes per offset of the span for the rings, doubling with use up to the span (0.5 MiB at
-16,384), about 32 more for the numbers in them, and some 200 per distinct key; never a record's
-bytes. Rings shrink again when idle.
+Memory, measured at the default span of 16,384: 26 to 60 bytes per offset if all records have one
+key, 90 with 5,000 keys, 210 if each has a key of its own (3.4 MB per window); never a record's
+bytes. The rings start at 64 offsets, double with use up to the span and shrink again when idle.
 """
 
 from __future__ import annotations

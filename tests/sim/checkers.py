@@ -66,7 +66,7 @@ class Checkers:
         self.failed: dict[int, bool] = {}  # given back and not settled since
         self.members: tuple[Member, ...] = ()
         self.delivered_count = 0
-        self.accepted: set[int] = set()
+        self.not_before_ms: dict[int, int] = {}  # back-off of what was released
         self.lost_sessions: set[str] = set()
 
     # ---------------------------------------------------------------------------- what is persisted
@@ -126,6 +126,7 @@ class Checkers:
         self.causes = {o: cause for o, cause in self.causes.items() if o in known}
         self.deliveries.clear()
         self.failed.clear()
+        self.not_before_ms.clear()
         self.holds.clear()
 
     # ---------------------------------------------------------------------------- what is delivered
@@ -155,6 +156,9 @@ class Checkers:
             raise CheckFailure("Attempts", f"{offset}: {attempt}, not {self.deliveries}")
         if offset in self.holds and not self.holds[offset].expired:
             raise CheckFailure("OneOwnerPerKey", f"{offset} is still with {self.holds[offset]}")
+        not_before_ms = self.not_before_ms.pop(offset, 0)
+        if self.policy.prefetch_per_key == 1 and now_ms < not_before_ms:
+            raise CheckFailure("BackOff", f"{offset} {not_before_ms - now_ms} ms early")
         mine = Hold(
             offset=offset,
             key=key,
@@ -198,13 +202,14 @@ class Checkers:
         session: str,
         batches: list[tuple[int, int, bytes]],
         errors: list[AckError | None],
+        now_ms: int,
     ) -> None:
         for (first, last, types), error in zip(batches, errors, strict=True):
             kinds = types * (last - first + 1) if len(types) == 1 else types
             pairs = list(zip(range(first, last + 1), kinds, strict=True))
             if error is None:
                 for offset, kind in pairs:
-                    self._accepted(offset, AckType(kind), member, session)
+                    self._accepted(offset, AckType(kind), member, session, now_ms)
             elif error is AckError.INVALID_RECORD_STATE and all(
                 self._must_take(offset, member, session) for offset, _ in pairs
             ):
@@ -221,7 +226,7 @@ class Checkers:
             return False
         return hold.session == session or hold.session in self.lost_sessions
 
-    def _accepted(self, offset: int, kind: AckType, member: str, session: str) -> None:
+    def _accepted(self, offset: int, kind: AckType, member: str, session: str, now_ms: int) -> None:
         if not self._may_take(offset, member, session):
             harmless = kind is AckType.GAP and (
                 offset not in self.log.records or offset in self.causes
@@ -235,12 +240,15 @@ class Checkers:
         del self.holds[offset]
         if kind is AckType.ACCEPT:
             self.causes.setdefault(offset, "accepted")
-            self.accepted.add(offset)
             self._check_first(hold)
         elif kind is AckType.REJECT and self.policy.poison is PoisonPolicy.DROP:
             self.causes.setdefault(offset, "rejected")
         else:
             self.failed[offset] = True
+            if kind is not AckType.REJECT:
+                failures = self.deliveries.get(offset, 0)
+                wait_ms = self.policy.backoff_base_ms * 2 ** max(0, failures - 1)
+                self.not_before_ms[offset] = now_ms + min(wait_ms, self.policy.backoff_max_ms)
 
     def _check_first(self, hold: Hold) -> None:
         """Successful work on a key is in order; with prefetch the consumer answers for it."""
@@ -302,6 +310,9 @@ class Checkers:
             self.causes.setdefault(hold.offset, "evicted")
 
     # --------------------------------------------------------------------------------- other causes
+
+    def operator_retries(self, offset: int) -> None:
+        self.not_before_ms.pop(offset, None)
 
     def cause(self, offset: int, why: str) -> None:
         self.causes.setdefault(offset, why)

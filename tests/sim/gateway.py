@@ -28,6 +28,7 @@ from dispatcher.core.model import (
     MembersChanged,
     MembersReady,
     Noticed,
+    NotSent,
     OperatorAct,
     OperatorVerb,
     PoisonPolicy,
@@ -144,7 +145,7 @@ class Gateway:
             case Acknowledge():
                 (result,) = [e for e in step.effects if isinstance(e, AckResult)]
                 checkers.acknowledging(
-                    event.member_id, event.session_id, event.batches, result.errors
+                    event.member_id, event.session_id, event.batches, result.errors, now_ms
                 )
                 for (first, last, types), failed in zip(event.batches, result.errors, strict=True):
                     if types == bytes([AckType.RENEW]) and failed is None:
@@ -163,11 +164,14 @@ class Gateway:
                 for offset in event.offsets if event.durable else ():
                     checkers.cause(offset, "dead-lettered")
             case OperatorAct():
-                for offset in event.offsets if event.verb is OperatorVerb.SKIP else ():
-                    checkers.cause(offset, "skipped by the operator")
+                for offset in event.offsets:
+                    if event.verb is OperatorVerb.SKIP:
+                        checkers.cause(offset, "skipped by the operator")
+                    else:
+                        checkers.operator_retries(offset)
             case Ticked():
                 checkers.expired(now_ms)
-            case Acquire() | RecordsRead() | LogTruncated():
+            case Acquire() | NotSent() | RecordsRead() | LogTruncated():
                 pass
             case _:
                 assert_never(event)

@@ -1,0 +1,102 @@
+"""Handing out: limits of a member and of a request, prefetch."""
+
+from __future__ import annotations
+
+import pytest
+
+from dispatcher.core.model import (
+    AckType,
+    MemberId,
+    MembersReady,
+    Notice,
+    NotSent,
+    Policy,
+    SessionId,
+)
+from tests.playbook import Playbook
+
+
+def test_ascending_whatever_the_keys_became_ready_by() -> None:
+    play = Playbook().join("c1").produce(b"a", b"b", b"c", b"a", b"b")
+    play.acquire("c1")
+    play.ack("c1", [1, 0])
+    play.produce(b"d")
+    assert play.acquire("c1") == [3, 4, 5]
+
+
+@pytest.mark.parametrize(("records_max", "expected"), [(-1, 0), (0, 0), (1, 1), (2, 2), (99, 3)])
+def test_no_more_than_asked_for(records_max: int, expected: int) -> None:
+    play = Playbook().join("c1").produce(b"a", b"b", b"c")
+    assert len(play.acquire("c1", records_max)) == expected
+
+
+def test_what_another_session_of_the_member_holds_counts() -> None:
+    play = Playbook(Policy(in_flight_per_member_max=2)).join("c1").produce(b"a", b"b", b"c")
+    assert play.acquire("c1", session="s1") == [0, 1]
+    assert play.acquire("c1", session="s2") == []
+    play.close("c1", "s1")
+    assert len(play.acquire("c1", session="s2")) == 2
+
+
+def test_redelivered_records_are_counted() -> None:
+    play = Playbook().join("c1").produce(b"a", b"b")
+    play.acquire("c1")
+    play.close("c1")
+    assert play.acquire("c1", session="s2") == [0, 1]
+    assert play.delivered().attempts == [2, 2]
+    assert play.notices() == {Notice.REDELIVERED: 2}
+
+
+def test_a_run_of_one_key_with_prefetch() -> None:
+    play = Playbook(Policy(prefetch_per_key=2)).join("c1").produce(b"a", b"a", b"b", b"a")
+    assert play.acquire("c1", 1) == [0]
+    assert play.acquire("c1") == [1, 2]
+    assert play.acquire("c1") == []
+    play.ack("c1", 1)
+    assert play.acquire("c1") == [3], "one may be done before the other"
+    play.ack("c1", 3, AckType.RELEASE)
+    play.ack("c1", 0)
+    assert play.wait(1_000).acquire("c1") == [3]
+
+
+def test_no_run_across_sessions() -> None:
+    play = Playbook(Policy(prefetch_per_key=3)).join("c1").produce(b"a", b"a", b"a")
+    assert play.acquire("c1", 1, session="s1") == [0]
+    assert play.acquire("c1", session="s2") == []
+    play.ack("c1", 0, session="s1")
+    assert play.acquire("c1", session="s2") == [1, 2]
+
+
+def test_no_run_after_a_restart_until_the_earlier_lease_ends() -> None:
+    """What was leased may never have been sent: the next record must not overtake it."""
+    play = Playbook(Policy(prefetch_per_key=3)).join("c1").produce(b"a", b"a", b"a")
+    assert play.acquire("c1", 1) == [0]
+    play.restart().join("c1").read()
+    assert play.acquire("c1") == []
+    play.ack("c1", 0)
+    assert play.acquire("c1") == [1, 2]
+
+
+def test_records_that_could_not_be_sent_are_ready_again_and_were_no_delivery() -> None:
+    play = Playbook(Policy(deliveries_max=1)).join("c1").produce(b"a", b"a", b"b")
+    for _ in range(3):
+        assert play.acquire("c1") == [0, 2]
+        assert play.delivered().attempts == [1, 1]
+        play.on(NotSent(MemberId("c1"), SessionId("s1"), [0, 2], play.now_ms))
+        play.expect(MembersReady([MemberId("c1")]))
+    assert play.acquire("c1") == [0, 2]
+    play.on(NotSent(MemberId("c1"), SessionId("other"), [0, 2], play.now_ms))
+    play.on(NotSent(MemberId("c1"), SessionId("s1"), [1, 99_999], play.now_ms))
+    assert play.ack("c1", [0, 2]) == [None, None], "what another session holds is not touched"
+
+
+def test_a_run_that_could_not_be_sent_keeps_its_order() -> None:
+    play = Playbook(Policy(prefetch_per_key=3)).join("c1").produce(b"a", b"a", b"a", b"a")
+    assert play.acquire("c1") == [0, 1, 2]
+    play.on(NotSent(MemberId("c1"), SessionId("s1"), [0, 1, 2], play.now_ms))
+    taken = []
+    while offsets := play.acquire("c1"):
+        assert play.delivered().attempts == [1] * len(offsets)
+        taken += offsets
+        play.ack("c1", offsets)
+    assert taken == [0, 1, 2, 3]

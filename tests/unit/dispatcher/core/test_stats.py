@@ -1,0 +1,34 @@
+"""What an operator sees."""
+
+from __future__ import annotations
+
+from dispatcher.core.model import AckType, MemberId, PoisonPolicy, Policy, Reason
+from dispatcher.core.stats import MemberStats, ParkedRecord
+from tests.playbook import Playbook
+
+
+def test_counts() -> None:
+    play = Playbook().join("c1").produce(b"a", b"a", b"b", b"c", None, None)
+    play.acquire("c1", 3)
+    play.ack("c1", 0, AckType.RELEASE)
+    play.ack("c1", 2, AckType.REJECT)
+    stats = play.core.stats()
+    assert (stats.cursor, stats.read_position, stats.unsettled, stats.keys) == (0, 6, 6, 5)
+    assert (stats.in_flight, stats.backing_off, stats.dead_lettering) == (1, 1, 0)
+    assert stats.parked == [ParkedRecord(2, b"b", 1, Reason.REJECTED, MemberId("c1"))]
+    assert stats.members == [MemberStats(MemberId("c1"), 2, 1, 0, 0)]
+
+
+def test_dead_letters_under_way() -> None:
+    play = Playbook(Policy(poison=PoisonPolicy.DEAD_LETTER)).join("c1").produce(b"a")
+    play.acquire("c1")
+    play.ack("c1", 0, AckType.REJECT)
+    assert play.core.stats().dead_lettering == 1
+
+
+def test_holders_that_are_not_there() -> None:
+    play = Playbook().join("c1").produce(b"a", b"b")
+    play.acquire("c1")
+    stats = play.restart().core.stats()
+    assert stats.members == [MemberStats(MemberId("c1"), 0, 2, 0, 0)]
+    assert (stats.unsettled, stats.in_flight) == (0, 2), "nothing was read again yet"
