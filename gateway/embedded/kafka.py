@@ -233,7 +233,12 @@ class KafkaCluster:
             )
             command = [java(), "-Xmx128m", *QUICK_JVM, "-cp", kafka_classpath()]
             command += ["-Dlog4j2.level=OFF", "kafka.tools.StorageTool", "format"]
-            command += ["-t", self._cluster_id, "-c", str(broker.directory / "server.properties")]
+            # One argument: one cluster id in 64 starts with "-".
+            command += [
+                f"--cluster-id={self._cluster_id}",
+                "-c",
+                str(broker.directory / "server.properties"),
+            ]
             command += ["--feature", f"share.version={int(self.share_groups)}"]
             tools.append((broker, start_child(command, log=broker.directory / "stdout.log")))
         for broker, tool in tools:
