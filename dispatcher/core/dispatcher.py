@@ -89,6 +89,7 @@ class Dispatcher:
             case Ticked():
                 expire(flow, event.now_ms)
                 flow.rest()
+                flow.watch_span()
             case MembersChanged():
                 members_changed(flow, event)
             case SessionClosed():

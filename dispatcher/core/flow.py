@@ -50,7 +50,8 @@ class Flow:
         self.absent: dict[MemberId, MemberQueue] = {}  # hold leases and are not in the group
         self.router = Router(())
         self.reading = False  # a ReadOn is out and not answered
-        self.span_full = False  # reported, not yet half empty again
+        self.full_at = NO_OFFSET  # the cursor if the span was full at the last tick
+        self.stuck_at = NO_OFFSET  # the cursor that was last reported to hold a full span
         self.waiting_for_reread = False  # keys wait until all that is leased was read again
         self.persisted_cursor = cursor
         self.restored_at_ms = -1
@@ -141,6 +142,19 @@ class Flow:
         self.window.shrink()
         if self.idle_keys * 2 > len(self.by_key):
             self.drop_idle_keys()
+
+    def watch_span(self) -> None:
+        """At a tick: says once of a cursor that it holds a full span. A span that is full and moves
+        on is what reading ahead is for.
+        """
+        window = self.window
+        room = self.policy.span_max - (window.read_position - window.cursor)
+        full_at = window.cursor if room <= 0 and self.members else NO_OFFSET
+        if full_at >= 0 and full_at == self.full_at and full_at != self.stuck_at:
+            self.stuck_at = full_at
+            notice = Noticed(notice=Notice.SPAN_FULL, count=1, detail=self._blocker())
+            self.effects.append(notice)
+        self.full_at = full_at
 
     # ------------------------------------------------------------------------------ ends of records
 
@@ -338,11 +352,6 @@ class Flow:
         window = self.window
         span = self.policy.span_max
         room = span - (window.read_position - window.cursor)
-        if room * 2 >= span:
-            self.span_full = False
-        elif room <= 0 and not self.span_full:
-            self.span_full = True
-            effects.append(Noticed(notice=Notice.SPAN_FULL, count=1, detail=self._blocker()))
         if self.reading or room <= 0:
             return
         if room * READ_ROOM_DIVISOR >= span or self._somebody_idle():

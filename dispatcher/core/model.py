@@ -378,7 +378,7 @@ class Notice(Enum):
     TIMED_OUT = "timed_out"
     LATE_ACK = "late_ack"  # refused batches
     GAP_ACK = "gap_ack"
-    SPAN_FULL = "span_full"  # detail: offset at the cursor and its key's hash
+    SPAN_FULL = "span_full"  # and stuck; detail: offset at the cursor and its key's hash
     TRUNCATED = "truncated"  # unsettled records that the log no longer has
 
 

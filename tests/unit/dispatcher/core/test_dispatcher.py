@@ -156,13 +156,31 @@ def test_lock_timeout_gives_back_and_counts() -> None:
     play.expect(Noticed(Notice.REDELIVERED, 2))
 
 
-def test_span_full_is_said_once_with_what_blocks() -> None:
+def test_a_full_span_that_is_stuck_is_said_once_with_what_blocks() -> None:
     play = Playbook(Policy(span_max=4)).join("c1")
     play.produce(b"order-123", b"a", b"b", b"c", b"d")
-    play.expect(Noticed(Notice.SPAN_FULL, 1, "offset 0 key hash cc728681"))
+    assert play.notices() == {}, "reading ahead fills the span: nothing is wrong"
     play.acquire("c1")
     play.ack("c1", [1, 2, 3])
-    assert Notice.SPAN_FULL not in play.notices()
+    assert play.wait(500).notices() == {}
+    play.wait(500).expect(Noticed(Notice.SPAN_FULL, 1, "offset 0 key hash cc728681"))
+    assert play.wait(500).notices() == {}, "once per cursor"
+    play.ack("c1", 0)
+    play.read().produce(b"e", b"f", b"g")
+    assert play.core.read_position - play.core.cursor == 4
+    assert play.wait(500).notices() == {}, "the cursor has moved on"
+    assert play.wait(500).notices() == {Notice.SPAN_FULL: 1}
+
+
+def test_another_policy_counts_from_now_on() -> None:
+    play = Playbook(Policy(lock_duration_ms=30_000)).join("c1").produce(b"a", b"b")
+    play.acquire("c1", 1)
+    play.core.retune(Policy(lock_duration_ms=1_000, deliveries_max=1))
+    assert play.acquire("c1") == [1]
+    assert play.delivered().deadline_ms == play.now_ms + 1_000
+    assert play.wait(1_000).notices() == {Notice.TIMED_OUT: 1, Notice.PARKED: 1}, "the second"
+    with pytest.raises(AssertionError, match="span"):
+        play.core.retune(Policy(span_max=1))
 
 
 def test_members_and_positions() -> None:
