@@ -15,6 +15,8 @@ from dispatcher.core.model import (
     LeaseTaken,
     MemberId,
     Notice,
+    NotSent,
+    Reason,
     RetryState,
 )
 
@@ -56,6 +58,15 @@ def acquire(flow: Flow, event: Acquire) -> None:
             deadline_ms=deadline_ms,
         )
     )
+
+
+def not_sent(flow: Flow, event: NotSent) -> None:
+    session = flow.book.sessions.get((event.member_id, event.session_id))
+    window = flow.window
+    for offset in event.offsets:
+        lease = window.leases[offset & window.mask] if window.holds(offset) else None
+        if lease is not None and lease.session is session:
+            flow.take_back(offset, Reason.NOT_SENT, event.now_ms)
 
 
 def joined_member(flow: Flow, member_id: MemberId) -> MemberQueue | None:

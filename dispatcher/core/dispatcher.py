@@ -28,7 +28,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from dispatcher.core.acknowledge import acknowledge
-from dispatcher.core.acquire import acquire
+from dispatcher.core.acquire import acquire, not_sent
 from dispatcher.core.invariants import check
 from dispatcher.core.membership import (
     expire,
@@ -45,6 +45,7 @@ from dispatcher.core.model import (
     LogTruncated,
     Member,
     MembersChanged,
+    NotSent,
     OperatorAct,
     Policy,
     RecordsRead,
@@ -88,8 +89,10 @@ class Dispatcher:
                 records_read(flow, event)
             case Ticked():
                 expire(flow, event.now_ms)
-                flow.rest()
                 flow.watch_span()
+                flow.rest()
+            case NotSent():
+                not_sent(flow, event)
             case MembersChanged():
                 members_changed(flow, event)
             case SessionClosed():
@@ -107,6 +110,15 @@ class Dispatcher:
             case _:
                 assert_never(event)
         return flow.finish()
+
+    def retune(self, policy: Policy) -> None:
+        """Another policy for what comes; leases that are out keep their deadline. Span and prefetch
+        shape the window and need a new one.
+        """
+        assert policy.span_max == self.policy.span_max, "the span shapes the window"
+        assert policy.prefetch_per_key == self.policy.prefetch_per_key, "so does the prefetch"
+        self.policy = policy
+        self._flow.policy = policy
 
     @property
     def members(self) -> tuple[Member, ...]:

@@ -206,7 +206,9 @@ class Flow:
         """A delivery ended without success: wait and go out again, or the poison policy."""
         window = self.window
         queue = window.queues[offset & window.mask]
-        returned = queue is not None and self._returned(queue, offset, reason)
+        returned = reason is Reason.NOT_SENT or (
+            queue is not None and self._returned(queue, offset, reason)
+        )
         lease = self.detach(offset)
         retry = self.retries.by_offset.get(offset)
         if retry is None:

@@ -65,6 +65,7 @@ class Reason(Enum):
     MEMBER_EVICTED = "member_evicted"
     GAP_ACK = "gap_ack"  # a GAP acknowledgement of an offset that exists: a release and an alarm
     OPERATOR = "operator"
+    NOT_SENT = "not_sent"  # acquired, and the shell could not send it: no delivery
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +156,18 @@ class Acknowledge:
 
 
 @dataclass(frozen=True, slots=True)
+class NotSent:
+    """The shell could not send these records that were acquired (Kafka is away): they are ready
+    again at once, and it was no delivery. Offsets the session does not hold are passed over.
+    """
+
+    member_id: MemberId
+    session_id: SessionId
+    offsets: list[int]
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class SessionClosed:
     """The member closed its share session (epoch -1): what it holds is given back at once."""
 
@@ -223,6 +236,7 @@ Event = (
     | LogTruncated
     | Acquire
     | Acknowledge
+    | NotSent
     | SessionClosed
     | SessionLost
     | SessionOpened

@@ -43,6 +43,7 @@ _REASON_CODES = {
     Reason.MEMBER_EVICTED: 6,
     Reason.GAP_ACK: 7,
     Reason.OPERATOR: 8,
+    Reason.NOT_SENT: 9,
 }
 _STATES = {code: state for state, code in _STATE_CODES.items()}
 _REASONS = {code: reason for reason, code in _REASON_CODES.items()}

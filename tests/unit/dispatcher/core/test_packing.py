@@ -82,4 +82,4 @@ def test_stored_bytes_stay_what_they_are() -> None:
     codes = [
         pack_retry(RetryNoted(1, 2, 3, RetryState.PARKED, r, MemberId("")))[13] for r in Reason
     ]
-    assert codes == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert codes == [1, 2, 3, 4, 5, 6, 7, 8, 9]
