@@ -15,17 +15,30 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import psutil
 from rich.console import Console
 
 from gateway.compiled import version_line
 from gateway.embedded.kafka import TUNED_JVM, KafkaCluster, kafka_libs
-from tests.bench.cases import KEYED, PAIRS, PASS_THROUGH, Bench, Case, load_keyed, load_plain
+from tests.bench.cases import (
+    KEYED,
+    PAIRS,
+    PASS_THROUGH,
+    Bench,
+    Case,
+    goes_through,
+    load_keyed,
+    load_plain,
+)
 from tests.bench.rows import rows_of, show, write
 from tests.clients.java_programs import compile_programs
 from tests.integration.gateway_process import REPOSITORY, GatewayProcess
 
 RESULT = REPOSITORY / "build" / "bench.json"
 UNIT = "records/s"
+# User and system time of the gateway's process: the figure that a busy machine does not change.
+CPU_UNIT = "CPU s per million records"
+Samples = tuple[dict[str, list[float]], dict[str, list[float]]]
 console = Console(width=140)
 
 
@@ -70,21 +83,22 @@ def main() -> None:
                     "bench-plain",
                 )
                 samples = run(bench, cases, options)
-    rows = rows_of(samples, PAIRS, unit=UNIT)
+    rates, gateway_cpu = samples
+    rows = rows_of(rates, PAIRS, unit=UNIT) + rows_of(gateway_cpu, {}, unit=CPU_UNIT, digits=2)
     show(rows, f"{options.records:,} records a run, median of {options.rounds} interleaved rounds")
     write(rows, options.output)
     console.print(f"written to {options.output}")
 
 
-def run(
-    bench: Bench, cases: dict[str, Case], options: argparse.Namespace
-) -> dict[str, list[float]]:
-    """The rates of every case, one per round."""
+def run(bench: Bench, cases: dict[str, Case], options: argparse.Namespace) -> Samples:
+    """Every case once per round: its rates, and what each run cost the gateway."""
     if any(name in KEYED for name in cases):
         load_keyed(bench.kafka, bench.keyed_topic, bench.records)
     if any(name.startswith("consumer-perf") for name in cases):
         load_plain(bench)
-    samples: dict[str, list[float]] = {name: [] for name in cases}
+    rates: dict[str, list[float]] = {name: [] for name in cases}
+    gateway_cpu: dict[str, list[float]] = {}
+    gateway = psutil.Process(bench.gateway.pid)
     started = time.monotonic()
     names = list(cases)
     for at in range(options.rounds):
@@ -93,10 +107,15 @@ def run(
             break
         turn = at % len(names)
         for name in names[turn:] + names[:turn]:
-            rate = cases[name](bench)
-            samples[name].append(rate)
-            console.print(f"round {at + 1}  {name:58} {rate:12,.0f} {UNIT}")
-    return samples
+            before = gateway.cpu_times()
+            rates[name].append(cases[name](bench))
+            after = gateway.cpu_times()
+            spent = after.user + after.system - before.user - before.system
+            if goes_through(name):
+                cost = spent * 1_000_000 / bench.records
+                gateway_cpu.setdefault(f"{name}: gateway CPU", []).append(cost)
+            console.print(f"round {at + 1}  {name:36} {rates[name][-1]:12,.0f} {UNIT}")
+    return rates, gateway_cpu
 
 
 if __name__ == "__main__":

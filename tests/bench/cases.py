@@ -176,29 +176,35 @@ def _finish(bench: Bench, command: list[str]) -> str:
 
 
 PASS_THROUGH: dict[str, Case] = {
-    "producer-perf direct": producer_perf(through=False),
-    "producer-perf through Keyway": producer_perf(through=True),
-    "consumer-perf direct": consumer_perf(through=False),
-    "consumer-perf through Keyway": consumer_perf(through=True),
+    "producer-perf: direct": producer_perf(through=False),
+    "producer-perf: Keyway": producer_perf(through=True),
+    "consumer-perf: direct": consumer_perf(through=False),
+    "consumer-perf: Keyway": consumer_perf(through=True),
 }
+CLIENTS = ("librdkafka", "java")
 KEYED: dict[str, Case] = {
-    f"{client} {name}": keyed(client, kind, through=through)
-    for client in ("librdkafka", "java")
+    f"keyed {client}: {name}": keyed(client, kind, through=through)
+    for client in CLIENTS
     for name, kind, through in (
-        ("share consumer, Keyway, keys in order", "share", True),
-        ("share consumer, Kafka's own share group", "share", False),
-        ("plain consumer, direct", "plain", False),
+        ("Keyway", "share", True),
+        ("Kafka share group", "share", False),
+        ("plain consumer", "plain", False),
     )
 }
 # What a case is compared with.
 PAIRS: dict[str, tuple[str, ...]] = {
-    "producer-perf through Keyway": ("producer-perf direct",),
-    "consumer-perf through Keyway": ("consumer-perf direct",),
+    "producer-perf: Keyway": ("producer-perf: direct",),
+    "consumer-perf: Keyway": ("consumer-perf: direct",),
     **{
-        f"{client} share consumer, Keyway, keys in order": (
-            f"{client} share consumer, Kafka's own share group",
-            f"{client} plain consumer, direct",
+        f"keyed {client}: Keyway": (
+            f"keyed {client}: Kafka share group",
+            f"keyed {client}: plain consumer",
         )
-        for client in ("librdkafka", "java")
+        for client in CLIENTS
     },
 }
+
+
+def goes_through(name: str) -> bool:
+    """Whether a case is served by the gateway."""
+    return name.endswith(": Keyway")

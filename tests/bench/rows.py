@@ -25,7 +25,11 @@ class Row:
 
 
 def rows_of(
-    samples: dict[str, list[float]], pairs: dict[str, tuple[str, ...]], *, unit: str
+    samples: dict[str, list[float]],
+    pairs: dict[str, tuple[str, ...]],
+    *,
+    unit: str,
+    digits: int = 0,
 ) -> list[Row]:
     """A row per case; a case that is compared with several others has a row for each."""
     found = []
@@ -36,8 +40,8 @@ def rows_of(
         others: list[str | None] = [other for other in pairs.get(name, ()) if samples.get(other)]
         for other in others or [None]:
             ratio = None if other is None else round(middle / median(samples[other]), 3)
-            low, high = round(min(values)), round(max(values))
-            found.append(Row(name, unit, round(middle), low, high, ratio, other))
+            figures = [round(value, digits) for value in (middle, min(values), max(values))]
+            found.append(Row(name, unit, *figures, ratio=ratio, against=other))
     return found
 
 
@@ -48,7 +52,7 @@ def show(rows: list[Row], title: str) -> None:
         table.add_column(heading, justify="right" if right else "left")
     for row in rows:
         ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
-        figures = [f"{value:,.0f}" for value in (row.median, row.min, row.max)]
+        figures = [f"{value:,.7g}" for value in (row.median, row.min, row.max)]
         table.add_row(row.name, *figures, row.unit, ratio, row.against or "")
     Console(width=140).print(table)
 

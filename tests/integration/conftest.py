@@ -14,6 +14,7 @@ import pytest
 from gateway.embedded.kafka import KafkaCluster, kafka_libs
 from tests.clients.java_programs import JavaPrograms, compile_programs
 from tests.clients.share_members import ShareHost
+from tests.conftest import QUICK_TURNS
 from tests.integration.gateway_process import DIRECT, GatewayProcess, Settings
 from tests.kafka import create_topic, set_group_config
 
@@ -55,6 +56,13 @@ GROUPS: list[Settings] = [
 @pytest.fixture(scope="session")
 def java_programs(tmp_path_factory: pytest.TempPathFactory) -> JavaPrograms:
     return compile_programs(kafka_libs(), tmp_path_factory.mktemp("classes"))
+
+
+@pytest.fixture(scope="session")
+def plain_kafka() -> Iterator[KafkaCluster]:
+    """A broker without share groups of its own, which tests may restart."""
+    with KafkaCluster(1, share_groups=False, properties=QUICK_TURNS) as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="session")

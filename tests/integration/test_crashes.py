@@ -204,16 +204,23 @@ def test_redis_restarted_while_running(
     assert_confirmed_never_come_again(members)
 
 
-def test_upstream_broker_restarted(tmp_path: Path, fresh_name: Name, share_host: ShareHost) -> None:
+def test_upstream_broker_restarted(
+    plain_kafka: KafkaCluster, tmp_path: Path, fresh_name: Name, share_host: ShareHost
+) -> None:
     """The only broker goes and returns under load."""
-    with KafkaCluster(1, share_groups=False) as own:
-        gateway = GatewayProcess(tmp_path / "gateway", own.bootstrap_servers, groups=GROUPS)
-        with gateway, EmbeddedRedis(tmp_path / "unused") as redis:
-            name = fresh_name("restart")
-            create_topic(own.bootstrap_servers, name, partitions=2)
-            load = Load(own, name)
+    name = fresh_name("restart")
+    create_topic(plain_kafka.bootstrap_servers, name, partitions=2)
+    with EmbeddedRedis(tmp_path / "redis") as redis:
+        gateway = GatewayProcess(
+            tmp_path / "gateway",
+            plain_kafka.bootstrap_servers,
+            groups=GROUPS,
+            redis_url=redis.url,
+        )
+        with gateway:
+            load = Load(plain_kafka, name)
             members = at_work(Site(gateway, redis), load, fresh_name("group"), share_host)
-            own.restart()
+            plain_kafka.restart()
             load.produce(200)
             finish(members, load)
             assert_confirmed_never_come_again(members)

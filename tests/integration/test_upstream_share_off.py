@@ -22,12 +22,6 @@ Name = Callable[[str], str]
 
 
 @pytest.fixture(scope="module")
-def plain_kafka() -> Iterator[KafkaCluster]:
-    with KafkaCluster(1, share_groups=False) as cluster:
-        yield cluster
-
-
-@pytest.fixture(scope="module")
 def plain_gateway(
     plain_kafka: KafkaCluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[GatewayProcess]:
