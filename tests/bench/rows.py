@@ -40,8 +40,8 @@ def rows_of(
         others: list[str | None] = [other for other in pairs.get(name, ()) if samples.get(other)]
         for other in others or [None]:
             ratio = None if other is None else round(middle / median(samples[other]), 3)
-            figures = [round(value, digits) for value in (middle, min(values), max(values))]
-            found.append(Row(name, unit, *figures, ratio=ratio, against=other))
+            low, high = round(min(values), digits), round(max(values), digits)
+            found.append(Row(name, unit, round(middle, digits), low, high, ratio, other))
     return found
 
 
