@@ -47,7 +47,7 @@ $(STAMPS)/compiled: $(HOT) gateway/compiled.py setup.py $(STAMPS)/venv
 # Jars and compiled modules at the same time: one waits for the network, the other for the compiler.
 .PHONY: ready
 ready:
-	@$(MAKE) --no-print-directory -j2 $(STAMPS)/jars $(STAMPS)/compiled
+	@$(MAKE) -s --no-print-directory -j2 $(STAMPS)/jars $(STAMPS)/compiled
 
 .PHONY: interpreted
 interpreted: ## removes the compiled modules

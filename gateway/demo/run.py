@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -259,8 +259,9 @@ def _stay(console: Console, ports: Ports) -> None:
         f" group {GROUP}. Ctrl-C ends it all.",
         soft_wrap=True,
     )
-    while True:
-        signal.pause()
+    with suppress(KeyboardInterrupt):
+        while True:
+            signal.pause()
 
 
 @contextmanager
