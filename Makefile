@@ -25,7 +25,8 @@ $(STAMPS)/venv: pyproject.toml setup.py
 	@test -n "$(PYTHON)" || { echo "keyway: no Python >= 3.11 found: install one, or make PYTHON=/path/to/python3"; exit 1; }
 	@echo "keyway: installing packages into $(VENV)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "keyway: $(PYTHON) -m venv failed (Debian: apt install python3-venv)"; exit 1; }
-	@KEYWAY_COMPILE=0 $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@# compat: the checkout itself is on the path, where keyway__mypyc*.so of the compiled modules lies
+	@KEYWAY_COMPILE=0 $(BIN)/python -m pip install --quiet --disable-pip-version-check --config-settings editable_mode=compat -e '.[dev]'
 	@mkdir -p $(STAMPS) && touch $@
 
 $(STAMPS)/jars: gateway/embedded/jars.py $(STAMPS)/venv
