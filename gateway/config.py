@@ -26,7 +26,7 @@ class ConfigError(Exception):
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", regex_engine="python-re")
 
 
 class Sasl(_Section):
@@ -87,7 +87,13 @@ class GroupSection(_Section):
     """Key-Shared policy of the groups whose name matches; the first match in file order wins."""
 
     match: str = "*"
-    auto_offset_reset: Literal["earliest", "latest"] = "latest"
+    # earliest, latest, or by_duration:P1DT12H (that long ago), as share.auto.offset.reset
+    auto_offset_reset: Annotated[
+        str,
+        Field(
+            pattern=r"^(earliest|latest|by_duration:P(?=.)(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+S)?)?)$"
+        ),
+    ] = "latest"
     isolation_level: Literal["read_committed", "read_uncommitted"] = "read_committed"
     span_max: Annotated[int, Field(ge=1, le=1_048_576)] = Policy().span_max
     in_flight_per_member_max: Annotated[int, Field(ge=1, le=100_000)] = 1_000
@@ -125,12 +131,6 @@ class GroupSection(_Section):
             on_evict=self.on_evict,
             disconnect_grace_ms=self.disconnect_grace_ms,
         )
-
-    def key_filters(self, client_id: str) -> tuple[bytes, ...]:
-        for rule in self.filters:
-            if fnmatch.fnmatchcase(client_id, rule.client_id):
-                return tuple(glob.encode() for glob in rule.keys)
-        return ()
 
 
 class Config(_Section):

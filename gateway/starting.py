@@ -4,27 +4,61 @@ default latest).
 
 from __future__ import annotations
 
+import re
+
 import structlog
 
 from gateway.config import GroupSection
 from gateway.core.topology import TopicPartition
-from gateway.upstream import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, Upstream
+from gateway.upstream import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED
+from gateway.window_parts import OffsetsByTime
 
 log = structlog.get_logger("keyway.window")
+
+BY_DURATION = "by_duration:"
+_DURATION = re.compile(  # ISO 8601 as java.time.Duration has it: days and smaller
+    r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.IGNORECASE
+)
+_UNITS_MS = (86_400_000, 3_600_000, 60_000, 1_000)
 
 
 def isolation_of(section: GroupSection) -> int:
     return READ_COMMITTED if section.isolation_level == "read_committed" else READ_UNCOMMITTED
 
 
+def duration_ms(text: str) -> int | None:
+    """None: no duration."""
+    match = _DURATION.fullmatch(text)
+    if match is None or not any(match.groups()):
+        return None
+    numbers = [float(number or 0) for number in match.groups()]
+    return int(sum(n * unit for n, unit in zip(numbers, _UNITS_MS, strict=True)))
+
+
+def _timestamp(reset: str, now_ms: int) -> int:
+    if reset == "earliest":
+        return EARLIEST
+    ago_ms = duration_ms(reset.removeprefix(BY_DURATION)) if reset.startswith(BY_DURATION) else None
+    return LATEST if ago_ms is None else max(0, now_ms - ago_ms)
+
+
 async def start_position(
-    upstream: Upstream, section: GroupSection, group: str, partition: TopicPartition
+    upstream: OffsetsByTime,
+    section: GroupSection,
+    group: str,
+    partition: TopicPartition,
+    now_ms: int,
+    *,
+    grown: bool = False,
 ) -> int:
-    """The group's own config in Kafka wins over keyway.yaml. Raises UpstreamError."""
-    config = await upstream.group_config(group)
-    reset = config.get("share.auto.offset.reset", section.auto_offset_reset)
-    timestamp = EARLIEST if reset == "earliest" else LATEST
-    position = await upstream.list_offset(partition, timestamp, isolation_of(section))
+    """Raises UpstreamError. `grown`: the partition was added while the group was reading the topic,
+    so everything in it came after the group did, and nothing of it may be missed.
+    """
+    reset = "earliest" if grown else section.auto_offset_reset
+    isolation = isolation_of(section)
+    position = await upstream.list_offset(partition, _timestamp(reset, now_ms), isolation)
+    if position < 0:  # no record is so late
+        position = await upstream.list_offset(partition, LATEST, isolation)
     log.info(
         "window_starts",
         group=group,

@@ -1,0 +1,105 @@
+"""A group's settings: keyway.yaml, under what an admin set for this very group in Kafka.
+
+Kafka's group configs (IncrementalAlterConfigs, resource GROUP) that mean something here are taken
+over when they were set for the group itself; a group without any follows keyway.yaml, whatever the
+broker's defaults are. They are asked for before a group's first window opens and every
+GROUP_CONFIG_MS after that; a change reaches windows that are up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+
+from gateway.config import Config, GroupSection
+from gateway.core.limits import GROUP_CONFIG_MS
+from gateway.upstream_errors import Refused, UpstreamError
+
+log = structlog.get_logger("keyway.groups")
+
+# Kafka's names of 4.3 (KIP-932, KIP-1240) and ours.
+TEXTS = {
+    "share.auto.offset.reset": "auto_offset_reset",
+    "share.isolation.level": "isolation_level",
+}
+NUMBERS = {
+    "share.record.lock.duration.ms": "lock_duration_ms",
+    "share.delivery.count.limit": "deliveries_max",
+    "share.heartbeat.interval.ms": "heartbeat_interval_ms",
+    "share.session.timeout.ms": "session_timeout_ms",
+}
+
+
+def overridden(section: GroupSection, set_in_kafka: Mapping[str, str]) -> GroupSection:
+    """`section` with the values Kafka has for the group; Kafka has checked them already."""
+    changes: dict[str, Any] = {
+        ours: set_in_kafka[name].lower() if name == "share.isolation.level" else set_in_kafka[name]
+        for name, ours in TEXTS.items()
+        if name in set_in_kafka
+    }
+    for name, ours in NUMBERS.items():
+        if set_in_kafka.get(name, "").isdecimal():
+            changes[ours] = int(set_in_kafka[name])
+    return section.model_copy(update=changes) if changes else section
+
+
+@dataclass(slots=True)
+class GroupSettings:
+    config: Config
+    ask: Callable[[str], Awaitable[dict[str, str]]]  # what is set for a group; UpstreamError
+    on_changed: Callable[[str, GroupSection], None]
+    _known: dict[str, GroupSection] = field(default_factory=dict)
+    _refused: set[str] = field(default_factory=set)  # groups whose configs we may not see
+
+    def of(self, group: str) -> GroupSection:
+        """As far as is known now."""
+        known = self._known.get(group)
+        return self.config.group(group) if known is None else known
+
+    async def known(self, group: str) -> GroupSection:
+        """Asks only if it never did. Raises UpstreamError."""
+        known = self._known.get(group)
+        return await self.learn(group) if known is None else known
+
+    async def learn(self, group: str) -> GroupSection:
+        """As of now. Raises UpstreamError when upstream does not answer."""
+        section = self.config.group(group)
+        try:
+            section = overridden(section, await self.ask(group))
+            self._refused.discard(group)
+        except Refused as refused:
+            # The gateway's identity needs DESCRIBE_CONFIGS on the group for this, and no more.
+            if group not in self._refused:
+                self._refused.add(group)
+                log.warning("group_config_refused", group=group, error=refused.error_code)
+        before = self.of(group)
+        self._known[group] = section
+        if section != before:
+            log.info("group_config_changed", group=group, **_differences(before, section))
+            self.on_changed(group, section)
+        return section
+
+    async def refresh_forever(self, groups: Callable[[], Iterable[str]]) -> None:
+        while True:
+            await asyncio.sleep(GROUP_CONFIG_MS / 1000)
+            for group in list(groups()):
+                try:
+                    await self.learn(group)
+                except UpstreamError:
+                    break  # logged where it was met; what is known stays good
+
+    def forget(self, group: str) -> None:
+        self._known.pop(group, None)
+        self._refused.discard(group)
+
+
+def _differences(before: GroupSection, after: GroupSection) -> dict[str, Any]:
+    return {
+        name: getattr(after, name)
+        for name in (*TEXTS.values(), *NUMBERS.values())
+        if getattr(after, name) != getattr(before, name)
+    }
