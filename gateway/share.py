@@ -5,17 +5,18 @@ acknowledgements.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from dispatcher.core.model import AckError, Acknowledge, AckResult, Effect
 from gateway.authoriser import Authoriser
-from gateway.config import Config
 from gateway.core.group.membership import GroupError
 from gateway.core.group.sessions import PartitionKey, ShareSession
 from gateway.core.topology import PartitionInfo, Topology
 from gateway.core.wire.errors import ErrorCode
+from gateway.group_settings import GroupSettings
 from gateway.groups import Groups
 from gateway.server import ClientConnection
 from gateway.window import Window, WindowUnavailable
@@ -34,26 +35,39 @@ class InvalidGroupRequest(GroupError):
 
 @dataclass(slots=True)
 class ReadySignals:
-    """Wakes the parked fetches of a member when a dispatcher has records for it."""
+    """Wakes the fetches of a member when a dispatcher has records for it.
 
-    _events: dict[tuple[str, str], asyncio.Event] = field(default_factory=dict)
+    Each fetch has a signal of its own, as long as it lasts: a member asks several virtual brokers
+    at once, and none of its fetches may take the news from another.
+    """
 
-    def of(self, group: str, member_id: str) -> asyncio.Event:
-        return self._events.setdefault((group, member_id), asyncio.Event())
+    _watching: dict[tuple[str, str], list[asyncio.Event]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self._watching)
+
+    @contextmanager
+    def watch(self, group: str, member_id: str) -> Iterator[asyncio.Event]:
+        signal = asyncio.Event()
+        place = (group, member_id)
+        self._watching.setdefault(place, []).append(signal)
+        try:
+            yield signal
+        finally:
+            signals = self._watching[place]
+            signals.remove(signal)
+            if not signals:
+                del self._watching[place]
 
     def wake(self, group: str, members: list[str]) -> None:
         for member_id in members:
-            event = self._events.get((group, member_id))
-            if event is not None:
-                event.set()
-
-    def forget(self, group: str, member_id: str) -> None:
-        self._events.pop((group, member_id), None)
+            for signal in self._watching.get((group, member_id), ()):
+                signal.set()
 
 
 @dataclass(frozen=True, slots=True)
 class ShareServices:
-    config: Config
+    settings: GroupSettings
     topology: Callable[[], Topology]
     advertised: Callable[[], dict[int, tuple[str, int]]]
     refresh: Callable[[list[str]], Awaitable[Topology]]
@@ -109,7 +123,7 @@ def locate(
 
 
 async def denied_topics(
-    services: ShareServices, connection: ClientConnection, keys: list[PartitionKey]
+    services: ShareServices, connection: ClientConnection, keys: Iterable[PartitionKey]
 ) -> set[str]:
     names = services.topology().names
     return await services.authoriser.denied_topics(

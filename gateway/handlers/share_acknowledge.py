@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from gateway.core.group.membership import GroupError
-from gateway.core.group.sessions import CLOSE_EPOCH, OPEN_EPOCH, InvalidSessionEpoch
+from gateway.core.group.sessions import CLOSE_EPOCH, NO_BROKER, OPEN_EPOCH, InvalidSessionEpoch
 from gateway.core.group.share import Row, acknowledge_row, by_topic, node_endpoints
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
@@ -39,7 +39,11 @@ async def _acknowledge(
 ) -> dict[str, Any]:
     connection = request.connection
     group, member_id = await authorise_group(services, connection, body)
-    key = (-1 if connection.broker_id is None else connection.broker_id, group, member_id)
+    batches = ack_batches(body["Topics"])
+    denied = await denied_topics(services, connection, batches)
+    # From here on nothing waits until the dispatchers know everything: a client that hangs up now
+    # must not leave a session closed here and open there.
+    key = (NO_BROKER if connection.broker_id is None else connection.broker_id, group, member_id)
     epoch = body["ShareSessionEpoch"]
     if epoch == OPEN_EPOCH:
         raise InvalidSessionEpoch("A share session is opened by a fetch.")
@@ -51,8 +55,6 @@ async def _acknowledge(
         else sessions.resume(key, epoch, connection.id)
     )
     services.groups.connected(group, member_id, connection.id)
-    batches = ack_batches(body["Topics"])
-    denied = await denied_topics(services, connection, list(batches))
     rows: list[tuple[bytes, Row]] = []
     misled = False
     allowed = {}
@@ -81,7 +83,7 @@ async def _acknowledge(
             )
         )
     return {
-        "AcquisitionLockTimeoutMs": services.config.group(group).lock_duration_ms,
+        "AcquisitionLockTimeoutMs": services.settings.of(group).lock_duration_ms,
         "Responses": by_topic(rows),
         "NodeEndpoints": node_endpoints(services.topology().brokers, services.advertised())
         if misled

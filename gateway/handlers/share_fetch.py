@@ -15,9 +15,16 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
-from dispatcher.core.model import Acknowledge, AckType, Acquire
+from dispatcher.core.model import Acknowledge, AckType, Acquire, NotSent
 from gateway.core.group.membership import GroupError
-from gateway.core.group.sessions import CLOSE_EPOCH, OPEN_EPOCH, PartitionKey, ShareSession
+from gateway.core.group.sessions import (
+    CLOSE_EPOCH,
+    NO_BROKER,
+    OPEN_EPOCH,
+    PartitionKey,
+    SessionKey,
+    ShareSession,
+)
 from gateway.core.group.share import Row, acquired_ranges, by_topic, fetch_row, node_endpoints
 from gateway.core.limits import SHARE_FETCH_WAIT_MS_MAX
 from gateway.core.topology import PartitionInfo
@@ -45,27 +52,42 @@ async def share_fetch(services: ShareServices, request: Request) -> bytes:
     body = decode_request(header.api_key, header.api_version, request.frame, header.body_at)
     try:
         group, member_id = await authorise_group(services, request.connection, body)
-        session = _session(services, request, body, group, member_id)
+        key = (_broker(request), group, member_id)
+        denied = await denied_topics(services, request.connection, _named(services, key, body))
+        # From here on nothing waits until the dispatchers know everything: a client that hangs up
+        # now must not leave a session closed here and open there.
+        session = _session(services, request, body, key)
         services.groups.connected(group, member_id, request.connection.id)
-        answer = await _ShareFetch(services, request, body, session).answer()
+        with services.ready.watch(group, member_id) as signal:
+            answer = await _ShareFetch(services, request, body, session, denied, signal).answer()
     except GroupError as error:
         answer = {"ErrorCode": int(error.code), "ErrorMessage": str(error)}
     return encode_response(header.api_key, header.api_version, answer)
 
 
+def _broker(request: Request) -> int:
+    broker_id = request.connection.broker_id
+    return NO_BROKER if broker_id is None else broker_id
+
+
+def _named(services: ShareServices, key: SessionKey, body: dict[str, Any]) -> list[PartitionKey]:
+    """Every partition the answer may speak of."""
+    asked = [
+        (topic["TopicId"], row["PartitionIndex"])
+        for topic in body["Topics"]
+        for row in topic["Partitions"]
+    ]
+    return [*services.groups.sessions.partitions(key), *asked]
+
+
 def _session(
-    services: ShareServices,
-    request: Request,
-    body: dict[str, Any],
-    group: str,
-    member_id: str,
+    services: ShareServices, request: Request, body: dict[str, Any], key: SessionKey
 ) -> ShareSession:
     """Opens, continues or closes the session and updates the partitions it covers. Raises
     GroupError.
     """
     connection = request.connection
     sessions = services.groups.sessions
-    key = (-1 if connection.broker_id is None else connection.broker_id, group, member_id)
     epoch = body["ShareSessionEpoch"]
     if epoch == OPEN_EPOCH:
         acknowledges = bool(ack_batches(body["Topics"]))
@@ -114,14 +136,14 @@ class _ShareFetch:
     request: Request
     body: dict[str, Any]
     session: ShareSession
+    denied: set[str]  # topics
+    signal: asyncio.Event  # there may be records
     parts: dict[PartitionKey, _Part] = field(default_factory=dict)
     has_records: bool = False
 
     async def answer(self) -> dict[str, Any]:
         batches = ack_batches(self.body["Topics"])
-        keys = await self._locate_all(batches)
-        signal = self.services.ready.of(self.session.group, self.session.member_id)
-        signal.clear()
+        keys = self._locate_all(batches)
         acks = Acknowledgements(self.services, self.request.connection, self.session)
         acks.ask({key: b for key, b in batches.items() if not self._part(key).acknowledged[0]})
         if self.body["ShareSessionEpoch"] == CLOSE_EPOCH:
@@ -133,11 +155,11 @@ class _ShareFetch:
         for key, acknowledged in (await acks.answers()).items():
             self._part(key).acknowledged = acknowledged
         if keys:
-            await self._wait_for_records(keys, signal)
+            await self._wait_for_records(keys)
         misled = any(part.leader is not None for part in self.parts.values())
         services = self.services
         return {
-            "AcquisitionLockTimeoutMs": services.config.group(self.session.group).lock_duration_ms,
+            "AcquisitionLockTimeoutMs": services.settings.of(self.session.group).lock_duration_ms,
             "Responses": by_topic([(k[0], part.row(k[1])) for k, part in self.parts.items()]),
             "NodeEndpoints": node_endpoints(services.topology().brokers, services.advertised())
             if misled
@@ -147,17 +169,16 @@ class _ShareFetch:
     def _part(self, key: PartitionKey) -> _Part:
         return self.parts.setdefault(key, _Part())
 
-    async def _locate_all(self, batches: dict[PartitionKey, AckBatches]) -> list[PartitionKey]:
+    def _locate_all(self, batches: dict[PartitionKey, AckBatches]) -> list[PartitionKey]:
         """The partitions to deliver from; what this client must not or cannot have here becomes an
         error.
         """
         connection = self.request.connection
         keys = self.session.rotated()
-        denied = await denied_topics(self.services, connection, [*keys, *batches])
         found: list[PartitionKey] = []
         for key in dict.fromkeys([*keys, *batches]):
             located = locate(self.services, connection, self.session.group, key)
-            if located.topic in denied:
+            if located.topic in self.denied:
                 located = Located(error=ErrorCode.TOPIC_AUTHORIZATION_FAILED, topic=located.topic)
                 if key in batches:
                     self._part(key).acknowledged = (located.error, None)
@@ -170,7 +191,7 @@ class _ShareFetch:
                 found.append(key)
         return found
 
-    async def _wait_for_records(self, keys: list[PartitionKey], signal: asyncio.Event) -> None:
+    async def _wait_for_records(self, keys: list[PartitionKey]) -> None:
         """With nothing acquired yet, waits for something up to MaxWaitMs."""
         loop = asyncio.get_running_loop()
         wait_ms = min(max(self.body["MaxWaitMs"], 0), SHARE_FETCH_WAIT_MS_MAX)
@@ -180,10 +201,10 @@ class _ShareFetch:
         while not self.has_records and (remaining := deadline - loop.time()) > 0:
             try:
                 async with asyncio.timeout(remaining):
-                    await signal.wait()
+                    await self.signal.wait()
             except TimeoutError:
                 return
-            signal.clear()
+            self.signal.clear()
             await self._acquire(keys)
 
     async def _acquire(self, keys: list[PartitionKey]) -> None:
@@ -192,12 +213,16 @@ class _ShareFetch:
         """
         records_left, bytes_left = self.body["MaxRecords"], self.body["MaxBytes"]
         session = self.session
+        if not self.services.groups.sessions.is_open(session):
+            return  # the member has opened another since, or was evicted: nobody reads this answer
         now_ms = self.services.now_ms()
         taken: list[tuple[PartitionKey, Window, Acquired]] = []
         for key in keys:
             window = self.services.windows.get(session.group, key[0], key[1])
-            if window is None or records_left <= 0 or bytes_left <= 0:
-                continue
+            if window is None or window.leader != session.key[0]:
+                continue  # no window yet, or the leader moved while this waited
+            if records_left <= 0 or bytes_left <= 0:
+                break
             mean_bytes = window.mean_record_bytes
             records_max = max(1, min(records_left, bytes_left // mean_bytes))
             acquired = window.acquire(
@@ -230,9 +255,10 @@ class _ShareFetch:
         except RecordsGone as gone:
             # Retention or compaction took them after they were read: nothing is left to wait for.
             lost = set(gone.offsets)
-            self._acknowledge(window, sorted(lost), AckType.ACCEPT)
+            self._settle(window, sorted(lost))
         except UpstreamError:
-            self._acknowledge(window, offsets, AckType.RELEASE)
+            session, now_ms = self.session, self.services.now_ms()
+            window.post(NotSent(session.member_id, session.session_id, offsets, now_ms))
             return None
         kept = [(o, a) for o, a in zip(offsets, attempts, strict=True) if o not in lost]
         if not kept:
@@ -240,8 +266,8 @@ class _ShareFetch:
         rest = Acquired([o for o, _ in kept], [a for _, a in kept], acquired.persisted)
         return await self._cut_out(window, rest)
 
-    def _acknowledge(self, window: Window, offsets: list[int], kind: AckType) -> None:
-        batches = [(offset, offset, bytes([kind])) for offset in offsets]
+    def _settle(self, window: Window, offsets: list[int]) -> None:
+        batches = [(offset, offset, bytes([AckType.ACCEPT])) for offset in offsets]
         session = self.session
         now_ms = self.services.now_ms()
         window.post(Acknowledge(session.member_id, session.session_id, batches, now_ms))

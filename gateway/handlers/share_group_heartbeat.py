@@ -6,6 +6,7 @@ Not implemented: rack-aware assignment (RackId is kept for describe only).
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from gateway.core.group.filters import inline_filters
@@ -15,6 +16,7 @@ from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
 from gateway.server import Request
 from gateway.share import ShareServices, authorise_group
+from gateway.upstream_errors import UpstreamError
 
 
 class TopicDenied(GroupError):
@@ -49,8 +51,11 @@ async def _heartbeat(
         known = services.topology().topics
         missing = [name for name in topics if name not in known or not known[name].partitions]
         if missing:
-            await services.refresh(missing)
+            await _look_for(services, missing)
     inline_filters(request.header.client_id or "")
+    if services.groups.get(group) is None:
+        with suppress(UpstreamError):  # keyway.yaml until upstream answers
+            await services.settings.learn(group)
     connection = request.connection
     beat = Heartbeat(
         member_id=member_id,
@@ -67,9 +72,17 @@ async def _heartbeat(
     return {
         "MemberId": member_id,
         "MemberEpoch": answer.member_epoch,
-        "HeartbeatIntervalMs": services.config.group(group).heartbeat_interval_ms,
+        "HeartbeatIntervalMs": services.settings.of(group).heartbeat_interval_ms,
         "Assignment": None if answer.assignment is None else assignment_row(answer.assignment),
     }
+
+
+async def _look_for(services: ShareServices, topics: list[str]) -> None:
+    """A member may join before its topics exist, or while upstream is away: a later heartbeat
+    brings it their partitions.
+    """
+    with suppress(UpstreamError):
+        await services.refresh(topics)
 
 
 def assignment_row(assignment: Assignment) -> dict[str, Any]:

@@ -18,6 +18,7 @@ OPEN_EPOCH = 0
 CLOSE_EPOCH = -1
 _EPOCH_MAX = 2**31 - 1
 
+NO_BROKER = -1  # on the bootstrap port
 SessionKey = tuple[int, str, str]  # virtual broker id, group, member id
 PartitionKey = tuple[bytes, int]  # topic id, partition
 
@@ -112,6 +113,25 @@ class ShareSessions:
             raise SessionNotFound("The share session is not found.")
         del self._by_key[key]
         return session
+
+    def partitions(self, key: SessionKey) -> list[PartitionKey]:
+        """What the session open under `key` covers now; nothing without one."""
+        session = self._by_key.get(key)
+        return [] if session is None else list(session.partitions)
+
+    def of_group(self, group: str) -> list[ShareSession]:
+        """The open ones."""
+        return [session for session in self._by_key.values() if session.group == group]
+
+    def is_open(self, session: ShareSession) -> bool:
+        """Not closed, not lost, and not replaced by a later one of its member."""
+        return self._by_key.get(session.key) is session
+
+    def ended(self, session_id: SessionId) -> bool:
+        """It was opened in this run of the node and is open no more."""
+        return session_id.startswith(f"{self.boot}-") and all(
+            session.session_id != session_id for session in self._by_key.values()
+        )
 
     def connection_lost(self, connection: int) -> list[ShareSession]:
         lost = [s for s in self._by_key.values() if s.connection == connection]
