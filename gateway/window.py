@@ -11,9 +11,9 @@ the only path.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, assert_never
+from typing import assert_never
 
 import structlog
 
@@ -39,18 +39,16 @@ from dispatcher.core.model import (
     Step,
     WriteDeadLetters,
 )
-from dispatcher.store.base import Fence, FencedError, StoreError, WindowKey, WindowStore, Write
-from gateway.commits import Commits
+from dispatcher.store.base import Fence, FencedError, StoreError, WindowKey, Write
 from gateway.config import GroupSection
 from gateway.core.fetching import ReadResult
 from gateway.core.limits import WINDOW_RETRY_MS_MAX, WINDOW_RETRY_MS_MIN
 from gateway.core.topology import TopicPartition
 from gateway.core.wire.errors import ErrorCode
-from gateway.dead_letters import DeadLetters
-from gateway.reader import Reader
 from gateway.starting import isolation_of, start_position
-from gateway.upstream import Upstream
+from gateway.store_watch import away
 from gateway.upstream_errors import UpstreamError
+from gateway.window_parts import CommitState, Surroundings
 
 log = structlog.get_logger("keyway.window")
 
@@ -59,31 +57,6 @@ class WindowUnavailable(Exception):
     """The window has no store, no upstream or no owner right now; nothing of the event was kept.
     Retriable.
     """
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What every window of the node shares."""
-
-    store: WindowStore
-    reader: Reader
-    commits: Commits
-    upstream: Upstream
-    dead_letters: DeadLetters
-    owner: str
-    now_ms: Callable[[], int]
-    dirty: Callable[[Window], None]
-    members_ready: Callable[[str, list[str]], None]
-    noticed: Callable[[WindowKey, Noticed], None]
-    spawn: Callable[[Coroutine[Any, Any, None]], None]
-
-
-@dataclass(frozen=True, slots=True)
-class CommitState:
-    """What may be committed to Kafka: it is in the store, under a fence that was still ours."""
-
-    cursor: int
-    settled: list[tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +76,17 @@ class Window:
         self,
         key: WindowKey,
         partition: TopicPartition,
-        section: GroupSection,
         members: Callable[[], tuple[Member, ...]],
         around: Surroundings,
+        *,
+        grown: bool = False,  # the partition was added while the group was reading the topic
     ) -> None:
         self.key = key
         self.partition = partition
-        self.section = section
+        self.section = around.settings.of(key.group)
+        self._grown = grown
         self.idle_since_ms: int | None = None
+        self.leader = -1  # the broker that was last known to lead the partition
         self.commit_wanted = False
         self.committed: CommitState | None = None
         self.committable: CommitState | None = None
@@ -119,7 +95,7 @@ class Window:
         self._dispatcher: Dispatcher | None = None
         self._fence = Fence(0)
         self._forgotten_below = -1
-        self._isolation = isolation_of(section)
+        self._isolation = isolation_of(self.section)
         self._steps: list[tuple[Step, _Waiting]] = []
         self._persisting: list[tuple[Step, _Waiting]] = []
         self._capture: CommitState | None = None
@@ -151,9 +127,10 @@ class Window:
         future: asyncio.Future[list[Effect]] = asyncio.get_running_loop().create_future()
         if self._dispatcher is None:
             future.set_exception(WindowUnavailable(self._trouble or "loading"))
+            future.add_done_callback(_retrieved)
             return future
-        self._handle(event, future)
         future.add_done_callback(_retrieved)
+        self._handle(event, future)
         return future
 
     def acquire(self, event: Acquire) -> Acquired | None:
@@ -161,10 +138,10 @@ class Window:
         if self._dispatcher is None:
             return None
         persisted: asyncio.Future[list[Effect]] = asyncio.get_running_loop().create_future()
+        persisted.add_done_callback(_retrieved)
         step = self._handle(event, persisted)
         for effect in step.effects if step is not None else ():
             if isinstance(effect, Delivered) and effect.offsets:
-                persisted.add_done_callback(_retrieved)
                 return Acquired(effect.offsets, effect.attempts, persisted)
         persisted.cancel()
         return None
@@ -244,8 +221,12 @@ class Window:
     def _settle(self, step: Step, future: _Waiting) -> None:
         if future is not None and not future.done():
             future.set_result(step.effects)
-        for effect in step.effects:
-            self._perform(effect)
+        try:
+            for effect in step.effects:
+                self._perform(effect)
+        except Exception as bug:
+            log.exception("effect_failed", window=repr(self))
+            self.fail(bug)
 
     def _perform(self, effect: Effect) -> None:
         match effect:
@@ -336,9 +317,17 @@ class Window:
         self.fail(WindowUnavailable("reset"))
 
     async def _write_dead_letters(self, effect: WriteDeadLetters) -> None:
-        durable = await self._around.dead_letters.write_offsets(
-            self.key.group, self.partition, self.section.dead_letter_topic or "", effect
-        )
+        try:
+            durable = await self._around.dead_letters.write_offsets(
+                self.key.group,
+                self.partition,
+                self.section.dead_letter_topic or "",
+                effect,
+                isolation=self._isolation,
+            )
+        except Exception:  # The records stay held and are tried again, as after any failure.
+            log.exception("dead_letters_failed", window=repr(self))
+            durable = [False] * len(effect.offsets)
         now_ms = self._around.now_ms()
         for wanted in (True, False):
             offsets = [o for o, ok in zip(effect.offsets, durable, strict=True) if ok is wanted]
@@ -348,27 +337,41 @@ class Window:
     # ------------------------------------------------------------------------------- life and death
 
     async def run(self) -> None:
-        """Loads the window and loads it again whenever it breaks, until `close`."""
+        """Loads the window and loads it again whenever it breaks, until `close`.
+
+        The pause between two attempts doubles unless the window had been up for a while: one that
+        breaks as soon as it is loaded must not claim, log and read ten times a second.
+        """
         wait_ms = WINDOW_RETRY_MS_MIN
         while not self._closed.is_set():
-            try:
-                await self._load()
-            except (StoreError, UpstreamError) as error:
-                self._note_trouble(error)
-                await self._pause(wait_ms)
-                wait_ms = min(2 * wait_ms, WINDOW_RETRY_MS_MAX)
-                continue
-            if self._trouble:
-                log.info("window_recovered", window=repr(self), after=self._trouble)
-                self._trouble = ""
-            wait_ms = WINDOW_RETRY_MS_MIN
-            await self._broken.wait()
-            if not self._closed.is_set():
-                await self._pause(WINDOW_RETRY_MS_MIN)
+            if await self._loads():
+                up_since = asyncio.get_running_loop().time()
+                await self._broken.wait()
+                if asyncio.get_running_loop().time() - up_since >= WINDOW_RETRY_MS_MAX / 1000:
+                    wait_ms = WINDOW_RETRY_MS_MIN
+            await self._pause(wait_ms)
+            wait_ms = min(2 * wait_ms, WINDOW_RETRY_MS_MAX)
+
+    async def _loads(self) -> bool:
+        try:
+            await self._load()
+        except (StoreError, UpstreamError) as error:
+            self._note_trouble(error)
+            return False
+        # As a bug in a core: what it cannot load costs the node this window, not the others.
+        except Exception as bug:
+            log.exception("window_not_loaded", window=repr(self))
+            self._trouble = f"{type(bug).__name__}: {bug}"
+            return False
+        if self._trouble:
+            log.debug("window_recovered", window=repr(self), after=self._trouble)
+            self._trouble = ""
+        return True
 
     def _note_trouble(self, error: Exception) -> None:
         text = f"{type(error).__name__}: {error}"
-        if text != self._trouble:
+        # A store that is away is away for all windows: it says so itself (gateway/store_watch.py).
+        if text != self._trouble and not (isinstance(error, StoreError) and away(error)):
             log.warning("window_waits", window=repr(self), reason=text)
         self._trouble = text
 
@@ -380,6 +383,8 @@ class Window:
             pass
 
     async def _load(self) -> None:
+        self.section = await self._around.settings.known(self.key.group)
+        self._isolation = isolation_of(self.section)
         claimed = await self._around.store.claim(self.key, self._around.owner)
         snapshot = claimed.snapshot
         if snapshot is None or self._reset_to is not None:
@@ -405,13 +410,21 @@ class Window:
             retries=len(snapshot.retries),
         )
         self.post(MembersChanged(self._members(), self._around.now_ms()))
+        self._around.loaded(self, snapshot)
 
     async def _from_kafka(self) -> Snapshot:
         """The window from Kafka alone: first use, or the store lost it."""
         committed = await self._around.commits.fetch(self.key.group, self.partition)
         if committed is None:
+            # Where to start is decided once: by what is set in Kafka now.
+            self.section = await self._around.settings.learn(self.key.group)
             cursor = await start_position(
-                self._around.upstream, self.section, self.key.group, self.partition
+                self._around.upstream,
+                self.section,
+                self.key.group,
+                self.partition,
+                self._around.now_ms(),
+                grown=self._grown,
             )
             return Snapshot(cursor=cursor)
         settled = decode_commit(committed.offset, committed.metadata)
@@ -425,6 +438,16 @@ class Window:
 
     def members_changed(self, members: tuple[Member, ...], reason: Reason) -> None:
         self.post(MembersChanged(members, self._around.now_ms(), reason))
+
+    def retune(self, section: GroupSection) -> None:
+        """The group's settings changed. A window that is not up learns them when it loads."""
+        if self._dispatcher is None:
+            return
+        self.section = section
+        if isolation_of(section) != self._isolation:
+            self.fail(WindowUnavailable("the isolation level has changed"))
+        else:
+            self._dispatcher.retune(section.policy())
 
     def fail(self, error: Exception) -> None:
         """Throws the core away; every event that is not persisted is told so."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,15 +14,24 @@ from dataclasses import dataclass, field
 import structlog
 
 from dispatcher.core.commit import encode as encode_commit
-from dispatcher.core.model import Event, SessionClosed, SessionLost, SessionOpened, Ticked
-from dispatcher.store.base import WindowKey, Write
+from dispatcher.core.model import (
+    Event,
+    SessionClosed,
+    SessionLost,
+    SessionOpened,
+    Snapshot,
+    Ticked,
+)
+from dispatcher.store.base import StoreError, WindowKey, Write
 from gateway.commits import Commit
-from gateway.config import Config
+from gateway.config import Config, GroupSection
 from gateway.core.group.sessions import ShareSession
-from gateway.core.limits import TICK_MS, WINDOW_IDLE_MS_MAX
+from gateway.core.limits import STORE_RETRY_MS, TICK_MS, WINDOW_IDLE_MS_MAX
 from gateway.core.topology import Topic, TopicPartition, Topology
 from gateway.groups import Groups, MembershipMoved
-from gateway.window import Surroundings, Window
+from gateway.store_watch import away
+from gateway.window import Window
+from gateway.window_parts import CommitState, Surroundings
 
 log = structlog.get_logger("keyway.windows")
 
@@ -31,6 +41,11 @@ def topic_id_text(topic_id: bytes) -> str:
     return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
 
 
+def topic_id_bytes(text: str) -> bytes:
+    """The 16 bytes of a topic id from Kafka's text form."""
+    return base64.urlsafe_b64decode(text + "==")
+
+
 @dataclass(slots=True)
 class Windows:
     config: Config
@@ -38,13 +53,17 @@ class Windows:
     groups: Groups
     around: Surroundings
     tasks: asyncio.TaskGroup
+    filters_known: Callable[[], bool]
     _windows: dict[WindowKey, Window] = field(default_factory=dict)
     _dirty: dict[Window, None] = field(default_factory=dict)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
+    _persisting: asyncio.Lock = field(default_factory=asyncio.Lock)  # one round trip at a time
+    _partitions_before: dict[bytes, frozenset[int]] = field(default_factory=dict)  # by topic id
     _stopping: bool = False
-    _held: set[str] = field(default_factory=set)  # groups in the hands of an operator
-    # Who sets a position by hand must not be overtaken by a commit of the position before.
+    _held: Counter[str] = field(default_factory=Counter)  # groups in the hands of operators
+    # Held by a commit: who sets a position by hand must not be overtaken by the old one.
     committing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _commit_errors: dict[str, int] = field(default_factory=dict)  # by group; 0 is left out
 
     # ------------------------------------------------------------------------------ which there are
 
@@ -83,31 +102,55 @@ class Windows:
             if gone or (topic is not None and topic.error in TOPIC_GONE_ERRORS):
                 log.warning("topic_gone", window=repr(window))
                 self._close(window)
+            elif topic is not None:
+                self._tell_leader(window, topic)
         for group in self.groups.all():
             for name in group.topics():
                 topic = topology.topics.get(name)
                 if topic is not None and topic.partitions:
                     self._open(group.name, topic)
+        self._partitions_before = {
+            topic.topic_id: frozenset(topic.partitions)
+            for topic in topology.topics.values()
+            if topic.partitions
+        }
+
+    def _tell_leader(self, window: Window, topic: Topic) -> None:
+        """A leader that moved takes its members to sessions with another virtual broker: what they
+        hold in the old ones is given back after the grace, not only when its locks run out.
+        """
+        info = topic.partitions.get(window.partition.partition)
+        if info is None or info.leader in (-1, window.leader):
+            return  # none for the moment, or the same
+        window.leader = info.leader
+        now_ms = self.around.now_ms()
+        for session in self.groups.sessions.of_group(window.key.group):
+            if session.key[0] != info.leader:
+                window.post(SessionLost(session.member_id, session.session_id, now_ms))
 
     def _key(self, group: str, topic: Topic, partition: int) -> WindowKey:
         return WindowKey(group, topic_id_text(topic.topic_id), partition)
 
     def _open(self, group: str, topic: Topic) -> None:
+        before = self._partitions_before.get(topic.topic_id, topic.partitions)
         for partition in sorted(topic.partitions):
-            self.open(group, topic, partition)
+            self.open(group, topic, partition, grown=partition not in before)
 
-    def open(self, group: str, topic: Topic, partition: int) -> None:
+    def open(self, group: str, topic: Topic, partition: int, *, grown: bool = False) -> None:
         """Also without members: the window leaves memory again when it has been idle."""
         key = self._key(group, topic, partition)
         if key in self._windows or self._stopping or group in self._held:
             return
+        if not self.filters_known():
+            return  # `topology_changed` is called once they are
         window = Window(
             key,
             TopicPartition(topic.name, topic.topic_id, partition),
-            self.config.group(group),
             lambda: self.groups.members(group, topic.name),
             self.around,
+            grown=grown,
         )
+        window.leader = topic.partitions[partition].leader
         self._windows[key] = window
         self.tasks.create_task(window.run(), name=repr(window))
 
@@ -116,11 +159,13 @@ class Windows:
         """No window of the group opens inside the block; members that join meanwhile get theirs
         after it.
         """
-        self._held.add(group)
+        self._held[group] += 1
         try:
             yield
         finally:
-            self._held.discard(group)
+            self._held[group] -= 1
+            if not self._held[group]:
+                del self._held[group]
             self.topology_changed(self.topology())
 
     def drop(self, key: WindowKey) -> None:
@@ -143,12 +188,22 @@ class Windows:
     def session_opened(self, session: ShareSession) -> None:
         """In the windows its broker leads, nothing else of this member can be alive."""
         opened = SessionOpened(session.member_id, session.session_id, self.around.now_ms())
-        topics = self.topology().topics
         for window in self.of_group(session.group):
-            topic = topics.get(window.partition.topic)
-            info = None if topic is None else topic.partitions.get(window.partition.partition)
-            if info is not None and info.leader == session.key[0]:
+            if window.leader == session.key[0]:
                 window.post(opened)
+
+    def loaded(self, window: Window, snapshot: Snapshot) -> None:
+        """What became of the sessions while the window was away. Those of before a restart of the
+        node are not judged: their members may still be on their way back.
+        """
+        sessions = self.groups.sessions
+        now_ms = self.around.now_ms()
+        for lease in snapshot.leases:
+            if sessions.ended(lease.session_id):
+                window.post(SessionLost(lease.member_id, lease.session_id, now_ms))
+        for session in sessions.of_group(window.key.group):
+            kind = SessionOpened if session.key[0] == window.leader else SessionLost
+            window.post(kind(session.member_id, session.session_id, now_ms))
 
     def session_closed(self, session: ShareSession) -> None:
         now_ms = self.around.now_ms()
@@ -165,6 +220,10 @@ class Windows:
         self._dirty[window] = None
         self._wake.set()
 
+    def settings_changed(self, group: str, section: GroupSection) -> None:
+        for window in self.of_group(group):
+            window.retune(section)
+
     async def persist_forever(self) -> None:
         """One round trip at a time, for everything that has gathered since the last one."""
         while True:
@@ -172,21 +231,43 @@ class Windows:
             self._wake.clear()
             await self.persist()
 
-    async def persist(self) -> None:
-        windows, self._dirty = self._dirty, {}
-        writes: list[tuple[Window, Write]] = []
-        for window in windows:
-            write = window.take_write()
-            if write is not None:
-                writes.append((window, write))
-        if not writes:
-            return
-        results = await self.around.store.apply([write for _, write in writes])
-        for (window, write), error in zip(writes, results, strict=True):
-            if error is None:
-                window.persisted(write)
-            else:
-                window.not_persisted(write, error)
+    async def persist(self) -> bool:
+        """One round trip for every window that has something to write; False: none had."""
+        async with self._persisting:
+            windows, self._dirty = self._dirty, {}
+            writes: list[tuple[Window, Write]] = []
+            for window in windows:
+                write = window.take_write()
+                if write is not None:
+                    writes.append((window, write))
+            if not writes:
+                return False
+            try:
+                results = await self._apply([write for _, write in writes])
+            except BaseException as error:
+                # Cancelled: nobody knows what was applied, so the windows are loaded again.
+                for window, write in writes:
+                    window.not_persisted(write, StoreError(f"interrupted: {error!r}"))
+                raise
+            for (window, write), failure in zip(writes, results, strict=True):
+                if failure is None:
+                    window.persisted(write)
+                else:
+                    window.not_persisted(write, failure)
+            return True
+
+    async def _apply(self, writes: list[Write]) -> list[StoreError | None]:
+        """Once more what failed: a Redis that was restarted leaves a dead connection, and to write
+        the same again changes nothing.
+        """
+        results = await self.around.store.apply(writes)
+        failed = [at for at, error in enumerate(results) if away(error)]
+        if failed:
+            await asyncio.sleep(STORE_RETRY_MS / 1000)
+            again = await self.around.store.apply([writes[at] for at in failed])
+            for at, error in zip(failed, again, strict=True):
+                results[at] = error
+        return results
 
     # ------------------------------------------------------------------------------------- watchdog
 
@@ -204,7 +285,11 @@ class Windows:
             window.idle_since_ms = None
         elif window.idle_since_ms is None:
             window.idle_since_ms = now_ms
-        elif now_ms - window.idle_since_ms >= WINDOW_IDLE_MS_MAX and not window.uncommitted:
+        elif (
+            now_ms - window.idle_since_ms >= WINDOW_IDLE_MS_MAX
+            and not window.busy
+            and not window.uncommitted
+        ):
             log.info("window_closed_idle", window=repr(window))
             self._close(window)
 
@@ -235,31 +320,40 @@ class Windows:
 
     async def _commit_group(self, group: str, windows: Iterable[Window]) -> None:
         chars_max = self.around.commits.metadata_chars_max
-        entries: list[tuple[Window, Commit]] = []
+        entries: list[tuple[Window, CommitState, Commit]] = []
         for window in windows:
-            state = window.committable
+            state, window.committable = window.committable, None
             if state is None or state == window.committed:
-                window.committable = None
                 continue
             text = encode_commit(state.cursor, state.settled, chars_max=chars_max)
-            entries.append((window, Commit(window.partition, state.cursor, text)))
+            entries.append((window, state, Commit(window.partition, state.cursor, text)))
         if not entries:
             return
-        errors = await self.around.commits.commit(group, [commit for _, commit in entries])
-        for (window, commit), error in zip(entries, errors, strict=True):
+        commits = [commit for _, _, commit in entries]
+        errors = await self.around.commits.commit(group, commits)
+        for (window, state, _), error in zip(entries, errors, strict=True):
             if error == 0:
-                window.committed = window.committable
-            else:
-                log.warning("commit_failed", window=repr(window), offset=commit.offset, error=error)
-            window.committable = None
+                window.committed = state
+        self._note_commit(group, next((error for error in errors if error != 0), 0))
+
+    def _note_commit(self, group: str, error: int) -> None:
+        """One line when it starts to fail, and one when it works again."""
+        if error == self._commit_errors.get(group, 0):
+            return
+        if error:
+            self._commit_errors[group] = error
+            log.warning("commit_failed", group=group, error=error)
+        else:
+            del self._commit_errors[group]
+            log.info("commit_works_again", group=group)
 
     async def stop(self) -> None:
         """Persists and commits everything, then closes all windows. Leases stay in the store for
         the next start.
         """
         self._stopping = True
-        while any(window.busy for window in self.all()):
-            await self.persist()
+        while await self.persist():
+            pass
         await self.commit()
         for window in self.all():
             self._close(window)

@@ -1,0 +1,79 @@
+"""A window store that says in the log when it is away and when it is back: once per change, however
+many windows wait for it and however often they try.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from dispatcher.core.model import Snapshot
+from dispatcher.store.base import (
+    Claimed,
+    Fence,
+    FencedError,
+    StoreError,
+    WindowGone,
+    WindowKey,
+    WindowStore,
+    Write,
+)
+
+log = structlog.get_logger("keyway.store")
+
+
+def away(error: StoreError | None) -> bool:
+    """The store itself is in trouble, not the caller's right to a window."""
+    return error is not None and not isinstance(error, FencedError | WindowGone)
+
+
+@dataclass(slots=True)
+class StoreWatch:
+    """A `WindowStore` in front of another."""
+
+    store: WindowStore
+    now_ms: Callable[[], int]
+    _away_since_ms: int | None = None
+
+    async def claim(self, key: WindowKey, owner: str) -> Claimed:
+        try:
+            claimed = await self.store.claim(key, owner)
+        except StoreError as error:
+            self._note(error)
+            raise
+        self._note(None)
+        return claimed
+
+    async def create(self, key: WindowKey, fence: Fence, snapshot: Snapshot) -> None:
+        try:
+            await self.store.create(key, fence, snapshot)
+        except StoreError as error:
+            self._note(error)
+            raise
+        self._note(None)
+
+    async def apply(self, writes: Sequence[Write]) -> list[StoreError | None]:
+        results = await self.store.apply(writes)
+        self._note(next((error for error in results if away(error)), None))
+        return results
+
+    async def delete(self, key: WindowKey) -> None:
+        await self.store.delete(key)
+
+    async def positions(self, group: str) -> dict[WindowKey, int]:
+        return await self.store.positions(group)
+
+    async def close(self) -> None:
+        await self.store.close()
+
+    def _note(self, error: StoreError | None) -> None:
+        since_ms = self._away_since_ms
+        if away(error):
+            if since_ms is None:
+                self._away_since_ms = self.now_ms()
+                log.warning("store_away", reason=str(error))
+        elif since_ms is not None:
+            self._away_since_ms = None
+            log.info("store_back", after_ms=self.now_ms() - since_ms)

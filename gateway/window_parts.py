@@ -1,0 +1,117 @@
+"""What a window needs of the parts around it; as protocols, where the real ones reach upstream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from dispatcher.core.model import Noticed, Snapshot, WriteDeadLetters
+from dispatcher.store.base import WindowKey, WindowStore
+from gateway.commits import Commit, Committed
+from gateway.core.fetching import ReadResult
+from gateway.core.topology import TopicPartition
+from gateway.group_settings import GroupSettings
+
+if TYPE_CHECKING:
+    from gateway.window import Window
+
+
+class LogReader(Protocol):
+    """gateway/reader.py."""
+
+    def read_on(
+        self,
+        tp: TopicPartition,
+        position: int,
+        offsets_max: int,
+        sink: Callable[[ReadResult], None],
+        *,
+        isolation: int,
+    ) -> None:
+        """One result for `sink`, later; replaces what it wished before."""
+
+    def stop(
+        self, tp: TopicPartition, sink: Callable[[ReadResult], None], *, isolation: int
+    ) -> None: ...
+
+    def forget_below(
+        self,
+        tp: TopicPartition,
+        offset: int,
+        sink: Callable[[ReadResult], None],
+        *,
+        isolation: int,
+    ) -> None: ...
+
+    def mean_record_bytes(self, tp: TopicPartition, *, isolation: int) -> int: ...
+
+    async def bytes_for(
+        self, tp: TopicPartition, offsets: list[int], *, records_max: int, isolation: int
+    ) -> bytes:
+        """Raises RecordsGone, UpstreamError."""
+        ...
+
+
+class CommittedOffsets(Protocol):
+    """gateway/commits.py."""
+
+    @property
+    def metadata_chars_max(self) -> int: ...
+
+    async def fetch(self, group: str, tp: TopicPartition) -> Committed | None:
+        """Raises UpstreamError."""
+        ...
+
+    async def commit(self, group: str, commits: Sequence[Commit]) -> list[int]:
+        """One Kafka error code each; never raises for the upstream's failures."""
+        ...
+
+
+class DeadLetterWriter(Protocol):
+    """gateway/dead_letters.py."""
+
+    async def write_offsets(
+        self,
+        group: str,
+        tp: TopicPartition,
+        topic: str,
+        effect: WriteDeadLetters,
+        *,
+        isolation: int,
+    ) -> list[bool]: ...
+
+
+class OffsetsByTime(Protocol):
+    """Of gateway/upstream.py."""
+
+    async def list_offset(self, tp: TopicPartition, timestamp: int, isolation: int) -> int:
+        """-1: no record so late. Raises UpstreamError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What every window of the node shares."""
+
+    store: WindowStore
+    reader: LogReader
+    commits: CommittedOffsets
+    upstream: OffsetsByTime
+    dead_letters: DeadLetterWriter
+    settings: GroupSettings
+    owner: str
+    now_ms: Callable[[], int]
+    dirty: Callable[[Window], None]
+    loaded: Callable[[Window, Snapshot], None]
+    members_ready: Callable[[str, list[str]], None]
+    noticed: Callable[[WindowKey, Noticed], None]
+    spawn: Callable[[Coroutine[Any, Any, None]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class CommitState:
+    """What may be committed to Kafka: it is in the store, under a fence that was still ours."""
+
+    cursor: int
+    settled: list[tuple[int, int]]

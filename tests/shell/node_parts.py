@@ -1,0 +1,324 @@
+"""What surrounds windows, groups and share handlers, scripted: a log in memory, the MemoryStore,
+the virtual loop's clock. No part of it decides anything a test does not tell it to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dispatcher.core.model import Noticed, WriteDeadLetters
+from dispatcher.store.base import StoreError, WindowKey, Write
+from dispatcher.store.memory import MemoryStore
+from gateway.commits import Commit, Committed
+from gateway.config import Config, GroupSection
+from gateway.core.cache import RecordsGone
+from gateway.core.fetching import ReadResult
+from gateway.core.group.membership import Heartbeat, ShareGroup
+from gateway.core.group.sessions import ShareSessions
+from gateway.core.topology import Broker, PartitionInfo, Topic, TopicPartition, Topology
+from gateway.group_settings import GroupSettings
+from gateway.groups import Groups
+from gateway.share import ReadySignals
+from gateway.store_watch import StoreWatch
+from gateway.upstream import EARLIEST
+from gateway.upstream_errors import UpstreamError
+from gateway.window import Window
+from gateway.window_parts import Surroundings
+from gateway.windows import Windows
+from tests.shell.virtual_time import now_ms
+
+GROUP = "orders-group"
+TOPIC = "orders"
+TOPIC_ID = bytes(range(16))
+
+Sink = Callable[[ReadResult], None]
+
+
+class ScriptedStore(MemoryStore):
+    """Also fails some of the next calls, or answers late."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failures: list[StoreError] = []  # of the next calls of `apply`
+        self.applied: list[list[Write]] = []
+        self.gate: asyncio.Event | None = None  # `apply` waits for it, after having applied
+
+    async def apply(self, writes: Sequence[Write]) -> list[StoreError | None]:
+        self.applied.append(list(writes))
+        if self.failures:
+            return [self.failures.pop(0)] * len(writes)
+        results = self.apply_now(writes)
+        if self.gate is not None:
+            await self.gate.wait()
+        return results
+
+
+class ScriptedLog:
+    """The reader, over partitions kept in memory: offset -> key, and where each log starts."""
+
+    def __init__(self) -> None:
+        self.records: dict[int, list[bytes | None]] = {}
+        self.starts: dict[int, int] = {}
+        self.wishes: dict[tuple[int, Sink], tuple[int, int]] = {}  # (partition, sink)
+        self.gone: set[int] = set()  # offsets that cannot be read again
+        self.failure: UpstreamError | None = None
+        self.gate: asyncio.Event | None = None  # `bytes_for` waits for it
+        self.asked: list[list[int]] = []
+
+    def produce(self, *keys: bytes | None, partition: int = 0) -> None:
+        self.records.setdefault(partition, []).extend(keys)
+        self.serve()
+
+    def end(self, partition: int = 0) -> int:
+        return len(self.records.get(partition, ()))
+
+    def serve(self) -> None:
+        """Meets every wish that can be met, from the event loop as the reader does."""
+        for (partition, sink), (position, offsets_max) in list(self.wishes.items()):
+            end = min(self.end(partition), position + offsets_max)
+            if end > position:
+                del self.wishes[partition, sink]
+                keys = self.records[partition][position:end]
+                start = self.starts.get(partition, 0)
+                read = ReadResult(position, end, list(range(position, end)), keys, start, end)
+                asyncio.get_running_loop().call_soon(sink, read)
+
+    def refuse(self, error: int, *, partition: int = 0, log_end: int = 0) -> None:
+        """The reader's last word on what is wished of a partition."""
+        for (place, sink), (position, _) in list(self.wishes.items()):
+            if place == partition:
+                del self.wishes[place, sink]
+                start = self.starts.get(partition, 0)
+                sink(ReadResult(position, position, [], [], start, log_end, error))
+
+    def read_on(
+        self, tp: TopicPartition, position: int, offsets_max: int, sink: Sink, *, isolation: int
+    ) -> None:
+        assert offsets_max > 0
+        assert isolation in (0, 1)
+        self.wishes[tp.partition, sink] = (position, offsets_max)
+        asyncio.get_running_loop().call_soon(self.serve)
+
+    def stop(self, tp: TopicPartition, sink: Sink, *, isolation: int) -> None:  # noqa: ARG002
+        self.wishes.pop((tp.partition, sink), None)
+
+    def forget_below(self, tp: TopicPartition, offset: int, sink: Sink, *, isolation: int) -> None:
+        pass
+
+    def mean_record_bytes(self, tp: TopicPartition, *, isolation: int) -> int:  # noqa: ARG002
+        return 10
+
+    async def bytes_for(
+        self, tp: TopicPartition, offsets: list[int], *, records_max: int, isolation: int
+    ) -> bytes:
+        """Not Kafka's bytes: the offsets, for a test to read back."""
+        assert isolation in (0, 1)
+        assert records_max > 0
+        self.asked.append(offsets)
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.failure is not None:
+            raise self.failure
+        if lost := [offset for offset in offsets if offset in self.gone]:
+            raise RecordsGone(lost)
+        return b",".join(b"%d-%d" % (tp.partition, offset) for offset in offsets)
+
+
+@dataclass(slots=True)
+class ScriptedCommits:
+    metadata_chars_max: int = 4_096
+    committed: dict[tuple[str, int], Committed] = field(default_factory=dict)  # group, partition
+    errors: list[int] = field(default_factory=list)  # of the next commits
+    requests: list[list[Commit]] = field(default_factory=list)
+    failure: UpstreamError | None = None
+
+    async def fetch(self, group: str, tp: TopicPartition) -> Committed | None:
+        if self.failure is not None:
+            raise self.failure
+        return self.committed.get((group, tp.partition))
+
+    async def commit(self, group: str, commits: Sequence[Commit]) -> list[int]:
+        self.requests.append(list(commits))
+        if self.errors:
+            return [self.errors.pop(0)] * len(commits)
+        for commit in commits:
+            place = (group, commit.tp.partition)
+            self.committed[place] = Committed(commit.offset, -1, commit.metadata)
+        return [0] * len(commits)
+
+
+@dataclass(slots=True)
+class ScriptedDeadLetters:
+    outcomes: list[bool | Exception] = field(default_factory=list)  # of the next; then durable
+    written: list[list[int]] = field(default_factory=list)
+    isolations: list[int] = field(default_factory=list)
+    gate: asyncio.Event | None = None
+
+    async def write_offsets(
+        self,
+        group: str,  # noqa: ARG002
+        tp: TopicPartition,  # noqa: ARG002
+        topic: str,  # noqa: ARG002
+        effect: WriteDeadLetters,
+        *,
+        isolation: int,
+    ) -> list[bool]:
+        self.written.append(effect.offsets)
+        self.isolations.append(isolation)
+        if self.gate is not None:
+            await self.gate.wait()
+        outcome = self.outcomes.pop(0) if self.outcomes else True
+        if isinstance(outcome, Exception):
+            raise outcome
+        return [outcome] * len(effect.offsets)
+
+
+def topology(
+    partitions: int = 1,
+    *,
+    leader: int = 1,
+    topic_id: bytes = TOPIC_ID,
+    error: int = 0,
+    brokers: tuple[int, ...] = (1, 2),
+) -> Topology:
+    parts = {p: PartitionInfo(leader, 0) for p in range(partitions)} if error == 0 else {}
+    topic = Topic(TOPIC, topic_id, parts, error=error)
+    return Topology(
+        cluster_id="c",
+        brokers={broker: Broker(broker, "upstream", 9000 + broker) for broker in brokers},
+        topics={TOPIC: topic},
+        names={} if error else {topic_id: TOPIC},
+    )
+
+
+class Node:
+    """The runtime of a node without sockets. Inside `async with`, its tasks run."""
+
+    def __init__(
+        self,
+        section: GroupSection | None = None,
+        *,
+        topology: Topology | None = None,
+        store: ScriptedStore | None = None,
+        commits: ScriptedCommits | None = None,
+        boot: str = "boot",
+    ) -> None:
+        chosen = section or GroupSection(auto_offset_reset="earliest")
+        self.config = Config(groups=(chosen,))
+        self.topology = topology or make_topology()
+        self.store = store or ScriptedStore()
+        self.commits = commits or ScriptedCommits()
+        self.log = ScriptedLog()
+        self.dead_letters = ScriptedDeadLetters()
+        self.kafka_config: dict[str, str] = {}
+        self.config_failure: UpstreamError | None = None
+        self.noticed: list[Noticed] = []
+        self.changed: list[ShareGroup] = []
+        self.connections = 0
+        self.ready = ReadySignals()
+        self.tasks = asyncio.TaskGroup()
+        self.settings = GroupSettings(self.config, self.group_config, self._settings_changed)
+        self.groups = Groups(
+            settings=self.settings,
+            sessions=ShareSessions(boot, 100),
+            on_moved=lambda moved: self.windows.membership_moved(moved),
+            on_session_lost=lambda session: self.windows.session_lost(session),
+            on_changed=self.changed.append,
+            key_filters=lambda _group, _client: (),
+        )
+        self.windows = Windows(
+            config=self.config,
+            topology=lambda: self.topology,
+            groups=self.groups,
+            tasks=self.tasks,
+            filters_known=lambda: True,
+            around=Surroundings(
+                store=StoreWatch(self.store, now_ms),
+                reader=self.log,
+                commits=self.commits,
+                upstream=self,
+                dead_letters=self.dead_letters,
+                settings=self.settings,
+                owner="node",
+                now_ms=now_ms,
+                dirty=lambda window: self.windows.dirty(window),
+                loaded=lambda window, snapshot: self.windows.loaded(window, snapshot),
+                members_ready=self.ready.wake,
+                noticed=lambda _key, noticed: self.noticed.append(noticed),
+                spawn=self._spawn,
+            ),
+        )
+        self._background: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Node:
+        await self.tasks.__aenter__()
+        self.windows.topology_changed(self.topology)
+        for work in (self.windows.persist_forever(), self.windows.watch_forever()):
+            self._background.append(self.tasks.create_task(work))
+        return self
+
+    async def __aexit__(self, kind: Any, error: Any, trace: Any) -> None:
+        for task in self._background:
+            task.cancel()
+        for window in self.windows.all():
+            window.close()
+        try:
+            await self.tasks.__aexit__(kind, error, trace)
+        except BaseExceptionGroup as group:
+            if error is None or error not in group.exceptions:
+                raise
+            # What the test itself raised goes on as it is.
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        self.tasks.create_task(work)
+
+    def _settings_changed(self, group: str, section: GroupSection) -> None:
+        self.groups.settings_changed(group, section)
+        self.windows.settings_changed(group, section)
+
+    async def group_config(self, group: str) -> dict[str, str]:  # noqa: ARG002
+        if self.config_failure is not None:
+            raise self.config_failure
+        return self.kafka_config
+
+    async def list_offset(self, tp: TopicPartition, timestamp: int, isolation: int) -> int:
+        assert isolation in (0, 1)
+        if timestamp == EARLIEST:
+            return self.log.starts.get(tp.partition, 0)
+        return self.log.end(tp.partition)
+
+    def change_topology(self, changed: Topology) -> None:
+        self.topology = changed
+        self.windows.topology_changed(changed)
+
+    # ------------------------------------------------------------------------------ what tests say
+
+    def beat(self, member: str = "m1", epoch: int = 0, *topics: str, connection: int = 1) -> int:
+        """A heartbeat; joins with `topics` (default: the topic). Returns the member's epoch."""
+        beat = Heartbeat(
+            member_id=member,
+            member_epoch=epoch,
+            rack_id=None,
+            topics=(topics or (TOPIC,)) if epoch == 0 else None,
+            client_id=f"client-{member}",
+            client_host="127.0.0.1",
+            connection=connection,
+        )
+        answer = self.groups.heartbeat(GROUP, beat, self.topology.topics.get, now_ms())
+        return answer.member_epoch
+
+    def window(self, partition: int = 0) -> Window:
+        window = self.windows.get(GROUP, self.topology.topics[TOPIC].topic_id, partition)
+        assert window is not None
+        return window
+
+    @property
+    def stored(self) -> dict[WindowKey, int]:
+        """Cursors, as the store has them."""
+        return {key: state.snapshot().cursor for key, state in self.store.windows.items()}
+
+
+make_topology = topology
