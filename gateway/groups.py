@@ -13,17 +13,17 @@ from dataclasses import dataclass, field
 import structlog
 
 from dispatcher.core.model import Member, MemberId, Reason
-from gateway.config import Config
+from gateway.config import GroupSection
 from gateway.core.group.membership import (
     Heartbeat,
     HeartbeatAnswer,
     ShareGroup,
     ShareMember,
     TopicByName,
-    UnknownMember,
 )
 from gateway.core.group.sessions import ShareSession, ShareSessions
 from gateway.core.limits import GROUP_MEMBERS_MAX, RESTART_GRACE_MS
+from gateway.group_settings import GroupSettings
 
 log = structlog.get_logger("keyway.groups")
 
@@ -40,25 +40,23 @@ class MembershipMoved:
 
 @dataclass(slots=True)
 class Groups:
-    config: Config
+    settings: GroupSettings
     sessions: ShareSessions
     on_moved: Callable[[MembershipMoved], None]
     on_session_lost: Callable[[ShareSession], None]
     on_changed: Callable[[ShareGroup], None]
+    key_filters: Callable[[str, str], tuple[bytes, ...]]  # of a group's member, by its client.id
     _groups: dict[str, ShareGroup] = field(default_factory=dict)
 
     def heartbeat(
         self, group_name: str, beat: Heartbeat, topic_by_name: TopicByName, now_ms: int
     ) -> HeartbeatAnswer:
         """Raises GroupError."""
-        group = self._groups.get(group_name)
-        if group is None:
-            if beat.member_epoch != 0:
-                raise UnknownMember(f"Member {beat.member_id} is not known: rejoin.")
-            group = self._create(group_name)
+        group = self._groups.get(group_name) or self._new(group_name)
         before = group.topics()
         known = beat.member_id in group.members
         answer = group.heartbeat(beat, topic_by_name, now_ms)
+        self._groups[group_name] = group  # a new one only now: a refused join creates none
         if answer.members_changed:
             log.info(
                 "member_left"
@@ -72,18 +70,27 @@ class Groups:
                 members=len(group.members),
             )
             self._moved(group, {*before, *group.topics()}, Reason.MEMBER_LEFT)
+        elif answer.assignment is not None:
+            self.on_changed(group)  # epochs may have moved
         return answer
 
-    def _create(self, name: str) -> ShareGroup:
-        section = self.config.group(name)
-        group = ShareGroup(
+    def _new(self, name: str) -> ShareGroup:
+        section = self.settings.of(name)
+        return ShareGroup(
             name=name,
             session_timeout_ms=section.session_timeout_ms,
             disconnect_grace_ms=section.disconnect_grace_ms,
             members_max=GROUP_MEMBERS_MAX,
         )
-        self._groups[name] = group
+
+    def _create(self, name: str) -> ShareGroup:
+        group = self._groups[name] = self._new(name)
         return group
+
+    def settings_changed(self, name: str, section: GroupSection) -> None:
+        group = self._groups.get(name)
+        if group is not None:
+            group.session_timeout_ms = section.session_timeout_ms
 
     def restore(self, stored: dict[str, tuple[int, list[ShareMember]]], now_ms: int) -> list[str]:
         """Members of the run before, evicted unless they show themselves soon. Returns the topics
@@ -97,8 +104,8 @@ class Groups:
         return list(topics)
 
     def tick(self, now_ms: int) -> None:
-        """The watchdog: evicts members that are silent or gone, and forgets groups that stayed
-        empty.
+        """The watchdog: evicts members that are silent or gone. An empty group stays until it is
+        deleted, as in Kafka.
         """
         for group in list(self._groups.values()):
             topics = group.topics()
@@ -139,11 +146,31 @@ class Groups:
         group = self._groups.get(group_name)
         if group is None:
             return ()
-        section = self.config.group(group_name)
         return tuple(
-            Member(MemberId(member.member_id), section.key_filters(member.client_id))
+            Member(MemberId(member.member_id), self.key_filters(group_name, member.client_id))
             for member in group.subscribers(topic)
         )
+
+    def ensure(self, name: str) -> ShareGroup:
+        """The group, empty if nobody knew it."""
+        group = self._groups.get(name)
+        if group is None:
+            group = self._create(name)
+            self.on_changed(group)
+        return group
+
+    def forget(self, name: str) -> None:
+        """The group was deleted."""
+        assert not self._groups[name].members, "only an empty group is deleted"
+        del self._groups[name]
+
+    def filters_changed(self, name: str) -> None:
+        """The members are the same, what they accept may not be."""
+        group = self._groups.get(name)
+        if group is not None:
+            for topic in group.topics():
+                members = self.members(name, topic)
+                self.on_moved(MembershipMoved(name, topic, members, Reason.MEMBER_LEFT))
 
     def get(self, name: str) -> ShareGroup | None:
         return self._groups.get(name)
