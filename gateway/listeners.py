@@ -77,8 +77,11 @@ class Listeners:
         log.info("listener closed", broker=broker_id)
 
     def close_all(self) -> None:
+        """The addresses stay: answers that are still under way name the brokers."""
+        addresses = dict(self.addresses)
         for broker_id in list(self._sockets):
             self.close(broker_id)
+        self.addresses.update(addresses)
 
     def _open(self, broker_id: int | None, port: int) -> int:
         assert broker_id not in self._sockets, broker_id

@@ -97,6 +97,7 @@ class Server:
             try:
                 yield self
             finally:
+                self._stopping = True  # No answer and no news of a broker opens a listener again.
                 self._listeners.close_all()
                 await self._drain()
 
@@ -182,6 +183,8 @@ class Server:
 
     def _listen_to_all(self) -> None:
         assert self._listeners is not None
+        if self._stopping:
+            return
         for broker_id in self._brokers:
             if broker_id in self.addresses:
                 continue
@@ -207,7 +210,6 @@ class Server:
         return list(dict.fromkeys([*first[self._turn :], *first[: self._turn], *known]))
 
     async def _drain(self) -> None:
-        self._stopping = True
         for connection in list(self.connections.values()):
             connection.drain()
         if await self._emptied(self.settings.drain_s):
