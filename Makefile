@@ -25,8 +25,7 @@ $(STAMPS)/venv: pyproject.toml setup.py
 	@test -n "$(PYTHON)" || { echo "keyway: no Python >= 3.11 found: install one, or make PYTHON=/path/to/python3"; exit 1; }
 	@echo "keyway: installing packages into $(VENV)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "keyway: $(PYTHON) -m venv failed (Debian: apt install python3-venv)"; exit 1; }
-	@# compat: the checkout itself is on the path, where keyway__mypyc*.so of the compiled modules lies
-	@KEYWAY_COMPILE=0 $(BIN)/python -m pip install --quiet --disable-pip-version-check --config-settings editable_mode=compat -e '.[dev]'
+	@KEYWAY_COMPILE=0 $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@mkdir -p $(STAMPS) && touch $@
 
 $(STAMPS)/jars: gateway/embedded/jars.py $(STAMPS)/venv
@@ -40,7 +39,7 @@ compile: $(STAMPS)/compiled ## the hot modules, in place, with mypyc
 # All of them anew: a module of another version beside the rest would be worse than the seconds it takes.
 $(STAMPS)/compiled: $(HOT) gateway/compiled.py setup.py $(STAMPS)/venv
 	@echo "keyway: compiling the hot modules"
-	@find gateway dispatcher -name '*.so' -delete; rm -f keyway__mypyc*.so
+	@find gateway dispatcher -name '*.so' -delete
 	@$(BIN)/python setup.py --quiet build_ext --inplace > build/compile.log 2>&1 || { tail -20 build/compile.log; exit 1; }
 	@grep -h '^keyway:' build/compile.log || true
 	@touch $@
@@ -52,7 +51,7 @@ ready:
 
 .PHONY: interpreted
 interpreted: ## removes the compiled modules
-	@find gateway dispatcher -name '*.so' -delete; rm -f keyway__mypyc*.so $(STAMPS)/compiled
+	@find gateway dispatcher -name '*.so' -delete; rm -f $(STAMPS)/compiled
 
 .PHONY: fmt
 fmt: $(STAMPS)/venv ## format and fix what ruff can
