@@ -1,4 +1,4 @@
-"""The `keyway` command: serve, demo, group list|describe, --version."""
+"""The `keyway` command: serve, demo, group list|describe|parked|release, --version."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import urllib.error
 import urllib.parse
 import urllib.request
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -156,18 +157,112 @@ def group_describe(
     console.print(windows)
 
 
+@group_app.command("parked")
+def group_parked(
+    group: str, admin: AdminOption = DEFAULT_ADMIN, output: OutputOption = "table"
+) -> None:
+    """List the records that wait for an operator (poison policy `block`)."""
+    answer = _get(admin, f"/v1/parked?{urllib.parse.urlencode({'group': group})}")
+    if output == "json":
+        typer.echo(json.dumps(answer, indent=2))
+        return
+    _print_parked(answer["parked"])
+
+
+def _print_parked(rows: list[dict[str, Any]]) -> None:
+    table = Table(
+        "TOPIC", "PARTITION", "OFFSET", "KEY-HASH", "REASON", "DELIVERIES", "MEMBER-ID", box=None
+    )
+    for row in rows:
+        cells = ("topic", "partition", "offset", "key_hash", "reason", "deliveries", "member_id")
+        table.add_row(*("-" if row[cell] is None else str(row[cell]) for cell in cells))
+    Console().print(table)
+
+
+class ReleaseAction(StrEnum):
+    RETRY = "retry"
+    SKIP = "skip"
+    DEAD_LETTER = "dead_letter"
+
+
+@group_app.command("release")
+def group_release(
+    group: str,
+    topic: Annotated[str, typer.Option(help="Topic of the parked records.")],
+    partition: Annotated[int, typer.Option(min=0, help="Its partition.")],
+    action: Annotated[ReleaseAction, typer.Option(help="What becomes of them.")],
+    offset: Annotated[list[int] | None, typer.Option(min=0, help="May be repeated.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="All parked of the partition.")] = False,
+    execute: Annotated[bool, typer.Option("--execute", help="Act; else only show.")] = False,
+    admin: AdminOption = DEFAULT_ADMIN,
+    output: OutputOption = "table",
+) -> None:
+    """Let parked records go: deliver them once more, skip them or write them to the dead letters.
+
+    Shows what it would do; --execute does it.
+    """
+    if every == bool(offset):
+        raise typer.BadParameter("either --offset or --all")
+    if execute:
+        body = {
+            "group": group,
+            "topic": topic,
+            "partition": partition,
+            "offsets": "all" if every else offset,
+            "action": action.value,
+        }
+        answer = _ask(admin, "/v1/parked/release", body)
+        done = f"{action.value}: {len(answer['offsets'])} records of {topic}-{partition}"
+        typer.echo(json.dumps(answer, indent=2) if output == "json" else done)
+        return
+    shown = _get(admin, f"/v1/parked?{urllib.parse.urlencode({'group': group, 'topic': topic})}")
+    chosen = [
+        row
+        for row in shown["parked"]
+        if row["partition"] == partition and (every or row["offset"] in (offset or ()))
+    ]
+    missing = sorted(set(offset or ()) - {row["offset"] for row in chosen})
+    if missing or not chosen:
+        what = f"offset {missing[0]} is not parked" if missing else "nothing is parked"
+        typer.echo(f"keyway: {topic}-{partition}: {what}", err=True)
+        raise typer.Exit(1)
+    if output == "json":
+        typer.echo(
+            json.dumps({"dry_run": True, "action": action.value, "parked": chosen}, indent=2)
+        )
+        return
+    _print_parked(chosen)
+    typer.echo(f"{action.value}: {len(chosen)} records; nothing done yet, --execute does it")
+
+
 def _get(admin: str, path: str) -> Any:  # noqa: ANN401 - whatever JSON the node answers
+    return _ask(admin, path, None)
+
+
+def _ask(admin: str, path: str, body: dict[str, Any] | None) -> Any:  # noqa: ANN401 - as above
+    """GET, or POST of a body. Ends the command with the node's own words if it refuses."""
+    # The operator's own address, whatever its scheme.
+    request = urllib.request.Request(  # noqa: S310
+        admin.rstrip("/") + path,
+        data=None if body is None else json.dumps(body).encode(),
+        headers={} if body is None else {"Content-Type": "application/json"},
+    )
     try:
-        # The operator's own address, whatever its scheme.
-        with urllib.request.urlopen(admin.rstrip("/") + path, timeout=10) as response:  # noqa: S310
+        with urllib.request.urlopen(request, timeout=30) as response:  # noqa: S310
             return json.load(response)
     except urllib.error.HTTPError as error:
-        problem = json.loads(error.read() or b"{}")
-        typer.echo(f"keyway: {problem.get('title', error.reason)}", err=True)
+        typer.echo(f"keyway: {_title(error)}", err=True)
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", error)
         typer.echo(f"keyway: no node answers at {admin}: {reason}", err=True)
     raise typer.Exit(1)
+
+
+def _title(error: urllib.error.HTTPError) -> str:
+    try:
+        return str(json.loads(error.read())["title"])
+    except (ValueError, KeyError, TypeError):
+        return f"{error.code} {error.reason}"  # not a node of ours
 
 
 def main() -> None:

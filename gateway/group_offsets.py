@@ -70,7 +70,7 @@ class GroupOffsets:
         known = self.groups.get(name)
         if known is not None or not name:
             return known
-        remembered = await self._stored(name)
+        remembered = await self.stored(name)
         if not remembered and not await self._committed(name, ours_only=True):
             return None
         log.info("group_remembered", group=name)
@@ -81,7 +81,7 @@ class GroupOffsets:
         ours_only = self.groups.get(name) is None
         committed = await self._committed(name, ours_only=ours_only)
         found = dict(committed)
-        stored = await self._stored(name)
+        stored = await self.stored(name)
         topics = await self.topics_by_id({key.topic_id for key in stored})
         for key, cursor in stored.items():
             topic = topics.get(key.topic_id)
@@ -204,7 +204,7 @@ class GroupOffsets:
         """Deletes them from the store; the committed offsets are the caller's business. To be
         called at rest. Raises StateAway.
         """
-        keys = [key for key in sorted(await self._stored(name)) if chosen(key)]
+        keys = [key for key in sorted(await self.stored(name)) if chosen(key)]
         try:
             for key in keys:
                 await self.store.delete(key)
@@ -234,7 +234,8 @@ class GroupOffsets:
 
     # ---------------------------------------------------------------------------------------- insid
 
-    async def _stored(self, name: str) -> dict[WindowKey, int]:
+    async def stored(self, name: str) -> dict[WindowKey, int]:
+        """The cursors of the group's windows in the store. Raises StateAway."""
         try:
             return await self.store.positions(name)
         except StoreError as error:

@@ -1,0 +1,63 @@
+"""REST of key filters: GET, PUT and DELETE `/v1/filters?group=`.
+
+PUT replaces all rules of the group, those of keyway.yaml included; DELETE goes back to those. A
+change is kept in Redis before it is answered, and takes effect at once: keys in flight are settled
+where they are, all others go to who accepts them now.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import structlog
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from gateway.admin.problems import json_body, query
+from gateway.filters import Filters, InvalidRules, RulesNotKept, parse_rules, rule_rows
+from gateway.groups import Groups
+
+log = structlog.get_logger("keyway.admin")
+
+
+def filter_routes(filters: Filters, groups: Groups) -> list[Route]:
+    def answer(group: str) -> Response:
+        rules = filters.rules(group)
+        return JSONResponse(
+            {"group": group, "source": rules.source, "rules": rule_rows(rules.rules)}
+        )
+
+    async def show(request: Request) -> Response:
+        return answer(query(request, "group"))
+
+    async def put(request: Request) -> Response:
+        group = query(request, "group")
+        try:
+            rules = parse_rules((await json_body(request, {"rules"}))["rules"])
+            await filters.put(group, rules)
+        except InvalidRules as invalid:
+            raise HTTPException(400, str(invalid)) from invalid
+        except RulesNotKept as error:
+            raise HTTPException(503, f"Redis: {error}") from error
+        return changed(group, rules=rule_rows(rules))
+
+    async def remove(request: Request) -> Response:
+        group = query(request, "group")
+        try:
+            await filters.remove(group)
+        except RulesNotKept as error:
+            raise HTTPException(503, f"Redis: {error}") from error
+        return changed(group, rules=None)
+
+    def changed(group: str, *, rules: list[dict[str, Any]] | None) -> Response:
+        groups.filters_changed(group)
+        log.info("key_filters_set", group=group, rules=rules)
+        return answer(group)
+
+    return [
+        Route("/v1/filters", show, methods=["GET"]),
+        Route("/v1/filters", put, methods=["PUT"]),
+        Route("/v1/filters", remove, methods=["DELETE"]),
+    ]

@@ -1,0 +1,103 @@
+"""What every REST route does alike: errors as problem+json (RFC 9457), bodies read within bounds,
+and who may ask at all.
+
+The REST listens on loopback unless configured otherwise, and has no authentication of its own. A
+web page in the operator's browser must not reach it all the same: on loopback a Host header must
+name loopback (DNS rebinding), and a body must be declared as JSON, which a page of another origin
+may not send unasked.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from typing import Any
+from urllib.parse import urlsplit
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from gateway.core.limits import ADMIN_BODY_BYTES_MAX
+from gateway.group_errors import GroupActError
+
+
+def problem(status: int, title: str) -> JSONResponse:
+    return JSONResponse(
+        {"type": "about:blank", "title": title, "status": status},
+        status_code=status,
+        media_type="application/problem+json",
+    )
+
+
+async def http_problem(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return problem(error.status_code, error.detail)
+
+
+async def group_problem(_: Request, error: Exception) -> Response:
+    assert isinstance(error, GroupActError)
+    return problem(error.status, str(error))
+
+
+async def json_body(request: Request, fields: set[str]) -> dict[str, Any]:
+    """The body, an object with exactly these fields. Raises HTTPException."""
+    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+        raise HTTPException(415, "a body of type application/json is expected")
+    data = bytearray()
+    async for chunk in request.stream():
+        data += chunk
+        if len(data) > ADMIN_BODY_BYTES_MAX:
+            raise HTTPException(413, f"a body of at most {ADMIN_BODY_BYTES_MAX} bytes is expected")
+    try:
+        body = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise HTTPException(400, "the body is not JSON") from error
+    if not isinstance(body, dict):
+        raise HTTPException(400, "an object is expected")
+    for name in sorted(fields - set(body)):
+        raise HTTPException(400, f"{name} is missing")
+    for name in sorted(set(body) - fields):
+        raise HTTPException(400, f"{name} is not known")
+    return body
+
+
+def query(request: Request, name: str) -> str:
+    """A parameter that must be there. Raises HTTPException."""
+    value = request.query_params.get(name)
+    if not value:
+        raise HTTPException(400, f"the parameter {name} is missing")
+    return value
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+class LoopbackHosts:
+    """Middleware of a server that is bound to loopback: 421 for a Host that is elsewhere."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and not names_loopback(Request(scope).headers.getlist("host")):
+            answer = problem(421, "this address serves loopback only")
+            await answer(scope, receive, send)
+            return
+        await self.app(scope, receive, send)
+
+
+def names_loopback(hosts: list[str]) -> bool:
+    """Of the Host headers of a request: exactly one, naming loopback."""
+    if len(hosts) != 1:
+        return False
+    try:
+        name = urlsplit(f"//{hosts[0]}").hostname
+    except ValueError:
+        return False
+    return name is not None and is_loopback(name)

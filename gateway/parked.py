@@ -1,0 +1,169 @@
+"""Parked records (policy `block`): listed, and released by an operator.
+
+A window need not be in memory: those that only the store has are opened for the operator and leave
+memory again when they have been idle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from dispatcher.core.hashes import key_hash32
+from dispatcher.core.model import Key, OperatorAct, OperatorVerb
+from dispatcher.core.stats import ParkedRecord
+from gateway.core.limits import PARKED_KEYS_READ_MAX, WINDOW_LOAD_S_MAX
+from gateway.core.wire.errors import WireError
+from gateway.core.wire.records import read_records
+from gateway.group_errors import (
+    BadAct,
+    GroupUnknown,
+    NotParked,
+    PartitionUnknown,
+    StateAway,
+)
+from gateway.group_offsets import GroupOffsets
+from gateway.reader import RecordsGone
+from gateway.upstream_errors import UpstreamError
+from gateway.window import Window, WindowUnavailable
+
+log = structlog.get_logger("keyway.admin")
+
+
+@dataclass(frozen=True, slots=True)
+class ParkedRow:
+    topic: str
+    partition: int
+    offset: int
+    key_hash: int | None  # None: no key, or the record is gone from the log
+    reason: str
+    deliveries: int
+    member_id: str  # of the last delivery
+
+
+@dataclass(frozen=True, slots=True)
+class ParkedRecords:
+    offsets: GroupOffsets
+    now_ms: Callable[[], int]
+
+    async def rows(self, group: str, *, topic: str | None = None) -> list[ParkedRow]:
+        """Everything parked in the group, by topic, partition and offset. Raises GroupUnknown,
+        StateAway.
+        """
+        rows: list[ParkedRow] = []
+        for window in await self._windows(group):
+            place = window.partition
+            if topic is not None and place.topic != topic:
+                continue
+            parked = await _parked(window)
+            keys = await _keys(window, parked)
+            for record in parked:
+                key = keys.get(record.offset)
+                rows.append(
+                    ParkedRow(
+                        topic=place.topic,
+                        partition=place.partition,
+                        offset=record.offset,
+                        key_hash=None if key is None else key_hash32(key),
+                        reason=record.reason.value,
+                        deliveries=record.deliveries,
+                        member_id=str(record.member_id),
+                    )
+                )
+        return sorted(rows, key=lambda row: (row.topic, row.partition, row.offset))
+
+    async def release(
+        self,
+        group: str,
+        topic: str,
+        partition: int,
+        offsets: Sequence[int] | None,
+        verb: OperatorVerb,
+    ) -> list[int]:
+        """Decides over parked records (None: all of the partition); all of them or none. Returns
+        their offsets once the decision is stored.
+
+        Raises GroupUnknown, PartitionUnknown, NotParked, BadAct, StateAway.
+        """
+        window = await self._window(group, topic, partition)
+        if verb is OperatorVerb.DEAD_LETTER and not window.section.dead_letter_topic:
+            raise BadAct(f"group {group!r} has no dead_letter_topic")
+        # From here to `ask` nothing is awaited: what is parked now is what is decided over.
+        core = window.dispatcher
+        if core is None:
+            raise StateAway(f"{topic}-{partition} is being loaded")
+        parked = [record.offset for record in core.stats().parked]
+        chosen = parked if offsets is None else sorted(set(offsets))
+        missing = sorted(set(chosen) - set(parked))
+        if missing:
+            more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
+            raise NotParked(f"{topic}-{partition}: offset {missing[0]} is not parked{more}")
+        if not chosen:
+            raise NotParked(f"{topic}-{partition}: nothing is parked")
+        try:
+            await window.ask(OperatorAct(verb, chosen, self.now_ms()))
+        except WindowUnavailable as unavailable:
+            raise StateAway(f"{topic}-{partition}: {unavailable}") from unavailable
+        log.info(
+            "parked_released",
+            group=group,
+            topic=topic,
+            partition=partition,
+            action=verb.value,
+            records=len(chosen),
+            first=chosen[0],
+            last=chosen[-1],
+        )
+        return chosen
+
+    async def _windows(self, group: str) -> list[Window]:
+        """All of the group, loaded or being loaded. Raises GroupUnknown, StateAway."""
+        if await self.offsets.find(group) is None:
+            raise GroupUnknown(f"no group {group!r}")
+        windows = self.offsets.windows
+        stored = await self.offsets.stored(group)
+        topics = await self.offsets.topics_by_id({key.topic_id for key in stored})
+        for key in sorted(stored):
+            topic = topics.get(key.topic_id)
+            if topic is not None and key.partition in topic.partitions:
+                windows.open(group, topic, key.partition)
+        return windows.of_group(group)
+
+    async def _window(self, group: str, topic: str, partition: int) -> Window:
+        for window in await self._windows(group):
+            if (window.partition.topic, window.partition.partition) == (topic, partition):
+                await _loaded(window)
+                return window
+        raise PartitionUnknown(f"group {group!r} has nothing of {topic}-{partition}")
+
+
+async def _loaded(window: Window) -> None:
+    """Raises StateAway."""
+    try:
+        async with asyncio.timeout(WINDOW_LOAD_S_MAX):
+            await window.loaded()
+    except TimeoutError:
+        place = f"{window.partition.topic}-{window.partition.partition}"
+        raise StateAway(f"{place} is not loaded: is Redis away, or upstream?") from None
+
+
+async def _parked(window: Window) -> list[ParkedRecord]:
+    await _loaded(window)
+    core = window.dispatcher
+    return [] if core is None else core.stats().parked
+
+
+async def _keys(window: Window, parked: list[ParkedRecord]) -> dict[int, Key]:
+    """Keys by offset. A window without members has not read its records: Kafka is asked."""
+    keys = {record.offset: record.key for record in parked}
+    unknown = [record.offset for record in parked if record.key is None]
+    try:
+        wanted = unknown[:PARKED_KEYS_READ_MAX]
+        data = await window.bytes_for(wanted, len(wanted)) if wanted else b""
+        keys.update({record.offset: record.key for record in read_records(data)})
+    except (RecordsGone, UpstreamError, WireError) as error:
+        log.info("parked_keys_not_read", window=repr(window), reason=str(error))
+    return keys

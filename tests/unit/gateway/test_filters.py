@@ -1,0 +1,71 @@
+"""Which keys a member takes: rules first, then what its client.id declares."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from redis.asyncio import Redis
+
+from gateway.config import Config, FilterRule, GroupSection
+from gateway.core.limits import FILTER_GLOB_BYTES_MAX, FILTER_GLOBS_MAX, FILTER_RULES_MAX
+from gateway.filters import Filters, InvalidRules, parse_rules, rule_rows
+
+CONFIG = Config(
+    groups=(
+        GroupSection(match="ruled", filters=(FilterRule(client_id="eu-*", keys=("eu-*", "at")),)),
+    )
+)
+
+
+def filters() -> Filters:
+    return Filters(CONFIG, Redis())  # it connects when it is asked, and nothing here asks
+
+
+@pytest.mark.parametrize(
+    ("group", "client_id", "globs"),
+    [
+        ("free", "eu-1", ()),
+        ("free", "eu-1;keys=us-*", (b"us-*",)),
+        ("ruled", "eu-1", (b"eu-*", b"at")),
+        ("ruled", "eu-1;keys=us-*", (b"eu-*", b"at")),  # the operator's word goes first
+        ("ruled", "us-1;keys=eu-*", (b"eu-*",)),  # its declaration is not its name
+        ("ruled", "us-1", ()),
+        ("free", "us-1;keys=", ()),  # a join is refused for this
+    ],
+)
+def test_who_takes_what(group: str, client_id: str, globs: tuple[bytes, ...]) -> None:
+    assert filters().of(group, client_id) == globs
+
+
+def test_rules_are_read_as_they_are_written() -> None:
+    rows = [{"client_id": "eu-*", "keys": ["eu-*", "grün?"]}, {"client_id": "*", "keys": ["*"]}]
+    assert rule_rows(parse_rules(rows)) == rows
+    assert parse_rules([]) == ()
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        None,
+        {},
+        "rules",
+        [1],
+        [{}],
+        [{"client_id": "a"}],
+        [{"client_id": "a", "keys": ["k"], "more": 1}],
+        [{"client_id": "", "keys": ["k"]}],
+        [{"client_id": 1, "keys": ["k"]}],
+        [{"client_id": "a", "keys": []}],
+        [{"client_id": "a", "keys": "k"}],
+        [{"client_id": "a", "keys": [1]}],
+        [{"client_id": "a", "keys": [""]}],
+        [{"client_id": "a", "keys": ["\ud800"]}],
+        [{"client_id": "a", "keys": ["k"] * (FILTER_GLOBS_MAX + 1)}],
+        [{"client_id": "a", "keys": ["k" * (FILTER_GLOB_BYTES_MAX + 1)]}],
+        [{"client_id": "a", "keys": ["k"]}] * (FILTER_RULES_MAX + 1),
+    ],
+)
+def test_rules_that_are_refused(rows: Any) -> None:
+    with pytest.raises(InvalidRules):
+        parse_rules(rows)
