@@ -11,6 +11,7 @@ STAMPS := build/stamps
 HOT := $(if $(PYTHON),$(shell $(PYTHON) gateway/compiled.py))
 ARGS ?=
 SEED ?=
+ROUNDS ?= 10
 KEEP ?=
 
 .PHONY: help
@@ -72,6 +73,10 @@ test: ready ## all tests: unit, property, simulation, integration, Spark (ARGS=p
 .PHONY: sim
 sim: $(STAMPS)/venv ## the simulation: hunt on, or replay SEED=n with its trace
 	$(BIN)/python -m tests.sim $(SEED)
+
+.PHONY: chaos
+chaos: ready ## kill -9 of everything under load, ROUNDS=n (10), SEED=n to replay
+	$(BIN)/python -m tests.chaos --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
 
 .PHONY: integration
 integration: ready ## only the tests with a real Kafka and Spark

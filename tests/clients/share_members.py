@@ -48,6 +48,7 @@ class ShareHost:
             bufsize=1,
         )
         self._members: dict[str, ShareMember] = {}
+        self._sending = threading.Lock()  # members may be driven by threads of their own
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -84,8 +85,9 @@ class ShareHost:
 
     def send(self, line: str) -> None:
         pipe = _pipe(self.process.stdin)
-        pipe.write(line + "\n")
-        pipe.flush()
+        with self._sending:
+            pipe.write(line + "\n")
+            pipe.flush()
 
     def kill(self) -> None:
         """SIGKILL, as a crashed consumer: no acknowledgement, no leave."""
@@ -119,6 +121,8 @@ class ShareHost:
 
     def _read(self) -> None:
         for line in _pipe(self.process.stdout):
+            if not line.endswith("\n"):
+                break  # cut off by a kill: does not count
             fields = line.rstrip("\n").split("\t")
             member = self._members.get(fields[0])
             if member is not None:

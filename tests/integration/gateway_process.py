@@ -84,9 +84,18 @@ class GatewayProcess:
         """Starts it and waits until the bootstrap port answers ApiVersions. Raises AssertionError
         with its log.
         """
+        self.spawn()
+        self.wait_ready()
+        return self
+
+    def spawn(self) -> None:
+        """Starts it and returns at once."""
         assert not self.running, "runs already"
         command = [sys.executable, "-m", "gateway.cli", "serve", "--config", str(self.config)]
         self.child = start_child(command, log=self.log, cwd=REPOSITORY, env=dict(os.environ))
+
+    def wait_ready(self) -> None:
+        """Until the bootstrap port answers ApiVersions. Raises AssertionError with its log."""
 
         def ready() -> bool:
             assert self.running, f"the gateway ended while starting:\n{self.log_tail()}"
@@ -97,7 +106,6 @@ class GatewayProcess:
         except BaseException:
             self.kill()
             raise
-        return self
 
     def stop(self) -> int:
         """SIGTERM; returns the exit status."""

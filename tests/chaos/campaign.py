@@ -1,0 +1,85 @@
+"""Rounds one after the other on one site, one line each, and what they add up to."""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from gateway.embedded.kafka import kafka_libs
+from tests.chaos.crew import Crew
+from tests.chaos.judge import Verdict
+from tests.chaos.plan import plan_of
+from tests.chaos.round import Recovery, Round
+from tests.chaos.site import Site
+from tests.clients.java_programs import compile_programs
+
+console = Console(width=160, highlight=False)
+
+
+def run(seeds: Sequence[int], folder: Path, *, seconds_max: float) -> bool:
+    """Runs the rounds on one site, prints them; True if none was violated."""
+    folder.mkdir(parents=True, exist_ok=True)
+    directory = Path(tempfile.mkdtemp(dir=folder, prefix="run-"))
+    site = Site(directory)
+    crew = Crew(compile_programs(kafka_libs(), directory / "classes"))
+    recoveries: list[Recovery] = []
+    failed: list[int] = []
+    done = 0
+    began = time.monotonic()
+    try:
+        with site.running(), crew.running():
+            for seed in seeds:
+                if time.monotonic() - began > seconds_max:
+                    break
+                played = Round(plan_of(seed), site, crew)
+                verdict = _played(played)
+                recoveries += played.recoveries
+                done += 1
+                if not verdict.passed:
+                    failed.append(seed)
+                    played.keep(folder / f"seed-{seed}", verdict)
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    _summary(done, failed, recoveries, folder)
+    return not failed
+
+
+def _played(played: Round) -> Verdict:
+    console.print(f"seed {played.plan.seed}: {played.plan}")
+    began = time.monotonic()
+    verdict = played.run()
+    recovered = ", ".join(
+        "-" if it.seconds is None else f"{it.seconds:.1f} s" for it in played.recoveries
+    )
+    console.print(
+        f"  {verdict.records} records, {verdict.again} again ({verdict.confirmed_again} of them"
+        f" confirmed before), {verdict.lost} lost, {verdict.reordered} reordered;"
+        f" recovery {recovered}; {time.monotonic() - began:.0f} s:"
+        f" {'ok' if verdict.passed else 'VIOLATED'}"
+    )
+    for fault in verdict.faults[:8]:
+        console.print(f"    {fault}", markup=False)
+    return verdict
+
+
+def _summary(done: int, failed: list[int], recoveries: list[Recovery], folder: Path) -> None:
+    kinds: dict[str, list[float]] = {}
+    for it in recoveries:
+        if it.seconds is not None:
+            name = it.strike.victims[0].value if len(it.strike.victims) == 1 else "several at once"
+            kinds.setdefault(name, []).append(it.seconds)
+    for name in sorted(kinds):
+        seconds = kinds[name]
+        console.print(
+            f"recovery after {name}: median {statistics.median(seconds):.1f} s,"
+            f" max {max(seconds):.1f} s, {len(seconds)} strikes"
+        )
+    console.print(f"{done} rounds, {len(failed)} violated")
+    for seed in failed:
+        console.print(f"  seed {seed}: see {folder / f'seed-{seed}'}")

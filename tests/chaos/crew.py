@@ -1,0 +1,169 @@
+"""The stock clients of a run: three processes with two share consumers each, driven like services.
+
+In each process one member acknowledges implicitly (poll, poll, poll ...), the other explicitly:
+poll, work, acknowledge, commit. Both go on after errors, as a service would.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+from tests.chaos.judge import Processed
+from tests.chaos.plan import Victim
+from tests.clients.java_programs import JavaPrograms
+from tests.clients.share_lines import Acked, Delivery, TopicPartitionOffset
+from tests.clients.share_members import MemberFailed, ShareHost, ShareMember
+
+COMMIT_S_MAX = 4.0  # below the locks: what is not committed by then is somebody else's soon
+CONSUME_S_MAX = 300  # longer than any round
+ENDED = "the host process ended"
+KINDS = (Victim.LIBRDKAFKA, Victim.LIBRDKAFKA, Victim.JAVA)
+
+
+class Service:
+    """One member and the thread that drives it until `stop`, or until its process is dead."""
+
+    def __init__(self, member: ShareMember, *, work_ms_max: int | None, seed: int) -> None:
+        self.member = member
+        self.work_ms_max = work_ms_max  # None: implicit acknowledgement
+        self.troubles: list[str] = []
+        self._done: dict[tuple[int, str, int, int], int] = {}
+        self._dice = random.Random(seed)
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True, name=member.name)
+        self._thread.start()
+
+    def processed(self) -> list[Processed]:
+        explicit = self.work_ms_max is not None
+        return [
+            Processed(it, self._done.get(_identity(it)) if explicit else it.at_ns)
+            for it in list(self.member.deliveries)
+        ]
+
+    def begin_stop(self) -> None:
+        self._stopping.set()
+        if self.work_ms_max is None:
+            with suppress(BrokenPipeError):
+                self.member.begin("stop")
+
+    def join(self) -> None:
+        self._thread.join(60)
+        if self._thread.is_alive():
+            self.troubles.append("does not end")
+
+    def _run(self) -> None:
+        turn = self._consume if self.work_ms_max is None else self._work
+        while not self._stopping.is_set():
+            if not self._tried(turn):
+                return
+        self._tried(self.member.close)
+
+    def _tried(self, action: Callable[[], None]) -> bool:
+        """False if the process is dead."""
+        try:
+            action()
+        except BrokenPipeError:
+            return False
+        except MemberFailed as failure:
+            self.troubles.append(str(failure))
+            return ENDED not in str(failure)
+        return True
+
+    def _consume(self) -> None:
+        self.member.command("consume", CONSUME_S_MAX * 1_000, seconds_max=CONSUME_S_MAX + 30)
+
+    def _work(self) -> None:
+        assert self.work_ms_max is not None
+        batch = self.member.poll(0.2)
+        if not batch:
+            return
+        time.sleep(self._dice.uniform(0, self.work_ms_max) / 1000)  # the application's work
+        now = time.monotonic_ns()
+        self._done.update({_identity(it): now for it in batch})
+        self.member.acknowledge("ACCEPT", batch)
+        self.member.commit(COMMIT_S_MAX)
+
+
+def _identity(delivery: Delivery) -> tuple[int, str, int, int]:
+    return (delivery.at_ns, *delivery.place)
+
+
+class Crew:
+    """Processes live as long as the run, members as long as a round. Killed ones are replaced."""
+
+    def __init__(self, programs: JavaPrograms) -> None:
+        self._programs = programs
+        self._hosts: list[ShareHost] = []
+        self._at_work: dict[ShareHost, list[Service]] = {}
+        self.services: list[Service] = []  # of the round, the dead ones among them
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        try:
+            self._hosts = [self._host(kind) for kind in KINDS]
+            yield
+        finally:
+            for host in self._hosts:
+                host.stop()
+
+    def _host(self, kind: Victim) -> ShareHost:
+        return ShareHost.java(self._programs) if kind is Victim.JAVA else ShareHost.librdkafka()
+
+    def begin(self, bootstrap: str, group: str, topic: str, *, work_ms_max: int, seed: int) -> None:
+        self._place = (bootstrap, group, topic)
+        self._work_ms_max, self._seed = work_ms_max, seed
+        self.services, self._at_work = [], {}
+        for host in self._hosts:
+            self._join(host)
+
+    def _join(self, host: ShareHost) -> None:
+        bootstrap, group, topic = self._place
+        for explicit in (False, True):
+            member = host.member(bootstrap, group, [topic], name=host.kind, explicit=explicit)
+            service = Service(
+                member,
+                work_ms_max=self._work_ms_max if explicit else None,
+                seed=self._seed,
+            )
+            self.services.append(service)
+            self._at_work.setdefault(host, []).append(service)
+
+    def kill(self, kind: Victim) -> list[Service]:
+        """SIGKILL to one process of that kind; its members."""
+        host = next(it for it in self._hosts if it.kind == kind.value)
+        host.kill()
+        self._hosts.remove(host)
+        return self._at_work.pop(host)
+
+    def replace(self, kind: Victim) -> None:
+        """A new process of that kind, whose members join."""
+        host = self._host(kind)
+        self._hosts.append(host)
+        self._join(host)
+
+    def deliveries(self) -> list[Delivery]:
+        return [it for service in self.services for it in list(service.member.deliveries)]
+
+    def processed(self) -> list[Processed]:
+        return [it for service in self.services for it in service.processed()]
+
+    def acked(self) -> list[Acked]:
+        return [it for service in self.services for it in list(service.member.acked)]
+
+    def held_by(self, dead: Sequence[Service]) -> set[TopicPartitionOffset]:
+        """Delivered to them last of all, and not confirmed to anybody."""
+        names = {service.member.name for service in dead}
+        last = {it.place: it.member for it in sorted(self.deliveries(), key=lambda it: it.at_ns)}
+        confirmed = {it.place for it in self.acked() if it.error is None}
+        return {place for place, name in last.items() if name in names} - confirmed
+
+    def end(self) -> None:
+        """Every living member finishes what it holds, and leaves."""
+        for service in self.services:
+            service.begin_stop()
+        for service in self.services:
+            service.join()

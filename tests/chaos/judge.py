@@ -1,0 +1,167 @@
+"""The verdict on a round: the members' own reports against the topic as it is in Kafka.
+
+A record is *processed* when its application is done with it: with poll() in implicit mode, with the
+work before acknowledge() in explicit mode. In order means: no record was delivered before every
+earlier one of its key had been processed at least once. A record is *confirmed* when a client was
+told that its acknowledgement was taken; it may come again only if Redis was flushed after that,
+and only if it was not in the offset and bitmap committed to Kafka before.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gateway.demo import audit
+from tests.clients.order import by_key
+from tests.clients.share_lines import Acked, Delivery, TopicPartitionOffset
+
+# (offset, key, value), as `tests.kafka.read_partition` returns them, per partition.
+Topic = Mapping[int, Sequence[tuple[int, bytes | None, bytes | None]]]
+
+# A commit falls due once an interval; what is confirmed while one is under way waits for the next.
+COMMIT_INTERVAL_MS = 5_000
+COMMIT_SLACK_MS = 3_000
+
+
+@dataclass(frozen=True, slots=True)
+class Processed:
+    """A delivery and when the application was done with it; None: it never was (killed)."""
+
+    delivery: Delivery
+    done_ns: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Flush:
+    """Redis lost everything. Times on the members' monotonic clock."""
+
+    at_ns: int
+    back_ns: int  # the gateway was started again; what was confirmed before came from the old one
+    committed: frozenset[TopicPartitionOffset]  # read from Kafka just before
+    commits_worked: bool  # the broker had not been down in the round
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    records: int
+    delivered: int
+    again: int  # deliveries of a record that had been delivered before
+    confirmed_again: int  # of them after the acknowledgement had been confirmed; flushes do that
+    lost: int
+    reordered: int  # keys with a record delivered before an earlier one was processed
+    faults: tuple[str, ...] = field(default=())
+
+    @property
+    def passed(self) -> bool:
+        return not self.faults
+
+
+def judge(
+    topic_name: str,
+    topic: Topic,
+    processed: Sequence[Processed],
+    acked: Sequence[Acked],
+    flushes: Sequence[Flush],
+) -> Verdict:
+    firsts = _first_processings(processed)
+    report = audit.audit(
+        {
+            partition: [
+                audit.TopicRecord(offset, key, zlib.crc32(value or b""))
+                for offset, key, value in records
+            ]
+            for partition, records in topic.items()
+        },
+        [
+            audit.Delivery(it.member, done, it.partition, it.offset, 1, zlib.crc32(it.value or b""))
+            for it, done in firsts.values()
+        ],
+    )
+    faults = [] if report.passed else [report.first_fault]
+    deliveries = [it.delivery for it in processed]
+    early = _early({place: done for place, (_, done) in firsts.items()}, deliveries)
+    faults += early
+    again, unfounded = _confirmed_again(deliveries, acked, flushes)
+    faults += unfounded
+    places = [it.place for it in deliveries]
+    foreign = sum(it.topic != topic_name for it in deliveries)
+    if foreign:
+        faults.append(f"{foreign} records of another topic")
+    return Verdict(
+        records=report.records,
+        delivered=len(places),
+        again=len(places) - len(set(places)),
+        confirmed_again=again,
+        lost=report.lost,
+        reordered=max(report.keys_out_of_order, len(early)),
+        faults=tuple(faults),
+    )
+
+
+def _first_processings(
+    processed: Sequence[Processed],
+) -> dict[TopicPartitionOffset, tuple[Delivery, int]]:
+    firsts: dict[TopicPartitionOffset, tuple[Delivery, int]] = {}
+    for it in processed:
+        before = firsts.get(it.delivery.place)
+        if it.done_ns is not None and (before is None or it.done_ns < before[1]):
+            firsts[it.delivery.place] = (it.delivery, it.done_ns)
+    return firsts
+
+
+def _early(done: Mapping[TopicPartitionOffset, int], deliveries: Sequence[Delivery]) -> list[str]:
+    """One line per key of which a record was delivered before an earlier one had been processed."""
+    found = []
+    for (_, partition, key), sequence in by_key(deliveries).items():
+        places = {it.offset: it.place for it in sequence}
+        for at, later in enumerate(sequence):
+            waiting = [
+                offset
+                for offset, place in places.items()
+                if offset < later.offset and not done.get(place, later.at_ns + 1) <= later.at_ns
+            ]
+            if waiting:
+                trail = " ".join(
+                    f"{it.offset}@{it.member}" for it in sequence[max(0, at - 8) :][:16]
+                )
+                found.append(
+                    f"key {key!r} of partition {partition}: {later.offset} to {later.member}"
+                    f" before {waiting[0]} was processed: {trail}"
+                )
+                break
+    return found
+
+
+def _confirmed_again(
+    deliveries: Sequence[Delivery], acked: Sequence[Acked], flushes: Sequence[Flush]
+) -> tuple[int, list[str]]:
+    """How many deliveries came after a confirmed acknowledgement; those that no flush explains."""
+    confirmed: dict[TopicPartitionOffset, list[Acked]] = {}
+    for answer in acked:
+        if answer.error is None:
+            confirmed.setdefault(answer.place, []).append(answer)
+    count = 0
+    unfounded = []
+    for delivery in deliveries:
+        before = [it for it in confirmed.get(delivery.place, ()) if it.at_ns < delivery.at_ns]
+        if not before:
+            continue
+        count += 1
+        last = max(before, key=lambda it: it.at_ns)
+        if not any(_explains(flush, delivery, last) for flush in flushes):
+            unfounded.append(
+                f"{delivery.place} to {delivery.member} (delivery {delivery.delivery_count})"
+                f" {(delivery.at_ns - last.at_ns) / 1e6:.0f} ms after {last.member} was told"
+                " that it is acknowledged"
+            )
+    return count, unfounded
+
+
+def _explains(flush: Flush, delivery: Delivery, confirmed: Acked) -> bool:
+    if not confirmed.at_ns <= flush.back_ns or delivery.at_ns < flush.at_ns:
+        return False
+    age_ms = (flush.at_ns - confirmed.at_ns) / 1e6
+    too_old = flush.commits_worked and age_ms > COMMIT_INTERVAL_MS + COMMIT_SLACK_MS
+    return delivery.place not in flush.committed and not too_old

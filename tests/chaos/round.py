@@ -1,0 +1,245 @@
+"""One round: load, strikes, calm, verdict."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from confluent_kafka import Producer
+
+from gateway.embedded.process import wait_until
+from tests.chaos.crew import Crew, Service
+from tests.chaos.judge import Flush, Topic, Verdict, judge
+from tests.chaos.plan import MEMBERS, Plan, Strike, Victim
+from tests.chaos.site import Site, pause_ms
+from tests.clients.share_lines import TopicPartitionOffset, delivery_line
+from tests.kafka import create_topic, read_partition
+
+UNDER_LOAD_S_MAX = 45.0
+CALM_S_MAX = 75.0
+BURST_SHARE = 0.4  # of the records are there before anybody is struck; the others trickle in
+TRICKLE_S = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """From the first kill of a strike to the first delivery that it had to be over for.
+
+    Infrastructure: the first delivery after the last of it was started again. Members alone: the
+    first record that a dead one held and another one got; None if they held nothing.
+    """
+
+    strike: Strike
+    seconds: float | None
+
+
+@dataclass(slots=True)
+class Round:
+    plan: Plan
+    site: Site
+    crew: Crew
+    topic: str = ""
+    group: str = ""
+    flushes: list[Flush] = field(default_factory=list)
+    recoveries: list[Recovery] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    _broker_was_down: bool = False
+    _truth: Topic = field(default_factory=dict)
+
+    def run(self) -> Verdict:
+        name = f"chaos-{self.plan.seed}-{uuid.uuid4().hex[:6]}"
+        self.topic, self.group = name, f"group-{name}"
+        create_topic(self.site.kafka.bootstrap_servers, name, partitions=self.plan.partitions)
+        log_from = self.site.log_bytes()
+        load = Load(self.site.gateway.bootstrap, name, self.plan)
+        self.crew.begin(
+            self.site.gateway.bootstrap,
+            self.group,
+            name,
+            work_ms_max=self.plan.work_ms_max,
+            seed=self.plan.seed,
+        )
+        for strike in self.plan.strikes:
+            self._wait_until_struck(strike, load)
+            self._strike(strike)
+        self._calm(load)
+        self.crew.end()
+        self.faults += [f"gateway log: {line}" for line in self.site.bugs_logged(log_from)[:3]]
+        found = judge(name, self._truth, self.crew.processed(), self.crew.acked(), self.flushes)
+        return Verdict(
+            found.records,
+            found.delivered,
+            found.again,
+            found.confirmed_again,
+            found.lost,
+            found.reordered,
+            (*self.faults, *found.faults),
+        )
+
+    # ------------------------------------------------------------------------------------- strikes
+
+    def _wait_until_struck(self, strike: Strike, load: Load) -> None:
+        def reached() -> bool:
+            load.go_on()
+            places = {it.place for it in self.crew.deliveries()}
+            return len(places) >= strike.at_share * self.plan.records
+
+        self._waited(reached, f"load for {strike}", UNDER_LOAD_S_MAX)
+
+    def _strike(self, strike: Strike) -> None:
+        partitions = self.plan.partitions
+        committed = (
+            self.site.committed_records(self.group, self.topic, partitions)
+            if Victim.FLUSH in strike.victims
+            else frozenset()
+        )
+        killed_ns = time.monotonic_ns()
+        self._broker_was_down |= Victim.BROKER in strike.victims
+        dead: list[Service] = []
+        for victim, before_ms in zip(strike.victims, (0, *strike.apart_ms), strict=True):
+            pause_ms(before_ms)
+            if victim in MEMBERS:
+                dead += self.crew.kill(victim)
+            else:
+                self.site.kill(victim, flushed_alive=strike.flushed_alive)
+        held = self.crew.held_by(dead)
+        pause_ms(strike.down_ms)
+        back_ns = killed_ns
+        for victim, before_ms in zip(strike.returns, (0, *strike.returns_apart_ms), strict=True):
+            pause_ms(before_ms)
+            if victim in MEMBERS:
+                self.crew.replace(victim)
+                continue
+            self.site.start(victim)
+            back_ns = time.monotonic_ns()
+            if victim is Victim.FLUSH:
+                commits_worked = not self._broker_was_down
+                self.flushes.append(Flush(killed_ns, back_ns, committed, commits_worked))
+        if not strike.members_only:
+            self.site.wait_ready()
+        self._recover(strike, killed_ns, back_ns, held)
+
+    def _recover(
+        self, strike: Strike, killed_ns: int, back_ns: int, held: set[TopicPartitionOffset]
+    ) -> None:
+        """Waits for the delivery that says that the strike is over. There may be none: everything
+        had been delivered.
+        """
+
+        def over() -> list[int]:
+            return [
+                it.at_ns
+                for it in self.crew.deliveries()
+                if it.at_ns > back_ns and (not strike.members_only or it.place in held)
+            ]
+
+        expected = bool(held) or not strike.members_only
+        if expected and not self._all_settled():
+            self._waited(
+                lambda: bool(over()) or self._all_settled(), f"recovery of {strike}", CALM_S_MAX
+            )
+        seconds = [(at - killed_ns) / 1e9 for at in over()]
+        self.recoveries.append(Recovery(strike, min(seconds, default=None)))
+
+    # ---------------------------------------------------------------------------------------- calm
+
+    def _calm(self, load: Load) -> None:
+        """Until everything that was produced is settled, as Kafka's own tools see the group."""
+        self._waited(load.go_on, "load produced", CALM_S_MAX)
+        self.faults += load.failures()
+        server = self.site.kafka.bootstrap_servers
+        self._truth = {
+            partition: read_partition(server, self.topic, partition)
+            for partition in range(self.plan.partitions)
+        }
+        produced = sum(len(records) for records in self._truth.values())
+        if produced != self.plan.records and not self.faults:
+            self.faults.append(f"{self.plan.records} records produced, {produced} in Kafka")
+        if not self._waited(self._all_settled, "everything settled", CALM_S_MAX):
+            self.faults.append(f"committed {self._positions()} of {self._ends()}")
+
+    def _all_settled(self) -> bool:
+        return bool(self._truth) and self._positions() == self._ends()
+
+    def _positions(self) -> list[int]:
+        positions = self.site.positions(self.group, self.topic, self.plan.partitions)
+        # A partition that nothing was ever produced to has nothing to commit.
+        return [max(position, 0) for position in positions]
+
+    def _ends(self) -> list[int]:
+        return [records[-1][0] + 1 if records else 0 for records in self._truth.values()]
+
+    def _waited(self, done: Callable[[], bool], what: str, deadline_s: float) -> bool:
+        try:
+            wait_until(done, what=what, deadline_s=deadline_s)
+        except TimeoutError as error:
+            self.faults.append(str(error))
+            return False
+        return True
+
+    # ------------------------------------------------------------------------------------ evidence
+
+    def keep(self, folder: Path, verdict: Verdict) -> None:
+        """Everything that is needed to understand a failed round."""
+        self.site.keep_logs(folder)
+        lines = [f"seed {self.plan.seed}: {self.plan}", repr(self.plan), repr(verdict)]
+        lines += [
+            f"{service.member.name}: {it}"
+            for service in self.crew.services
+            for it in (*service.troubles, *service.member.notes)
+        ]
+        (folder / "verdict.txt").write_text("\n".join(lines) + "\n")
+        reports = [(it.at_ns, delivery_line(it)) for it in self.crew.deliveries()]
+        reports += [
+            (
+                it.at_ns,
+                f"{it.member}\tacked\t{it.at_ns}\t{it.topic}\t{it.partition}\t{it.offset}"
+                f"\t{it.error or 'OK'}",
+            )
+            for it in self.crew.acked()
+        ]
+        text = "\n".join(line for _, line in sorted(reports))
+        (folder / "reports.tsv").write_text(text + "\n")
+
+
+class Load:
+    """A stock idempotent producer through the gateway: a burst, then the rest over TRICKLE_S."""
+
+    def __init__(self, bootstrap: str, topic: str, plan: Plan) -> None:
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "linger.ms": 5,
+                "log_level": 0,
+            }
+        )
+        self._topic, self._plan = topic, plan
+        self._sent = self._told = 0
+        self._failures: list[str] = []
+        self._began = time.monotonic()
+
+    def go_on(self) -> bool:
+        """Sends what is due; True when all of it has been taken by Kafka."""
+        passed = (time.monotonic() - self._began) / TRICKLE_S
+        due = self._plan.records * min(1.0, BURST_SHARE + (1 - BURST_SHARE) * passed)
+        while self._sent < due:
+            key = b"key-%d" % (self._sent * 7_919 % self._plan.keys)
+            self._producer.produce(
+                self._topic, key=key, value=b"%d" % self._sent, on_delivery=self._on_delivery
+            )
+            self._sent += 1
+        self._producer.poll(0)
+        return self._told == self._plan.records
+
+    def _on_delivery(self, error: object, _message: object) -> None:
+        self._told += 1
+        if error is not None:
+            self._failures.append(str(error))
+
+    def failures(self) -> list[str]:
+        """What the cluster never took, in the producer's own words."""
+        return [f"{len(self._failures)} not produced: {it}" for it in self._failures[:1]]

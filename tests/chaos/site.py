@@ -1,0 +1,131 @@
+"""What is under attack: one broker, one Redis, one gateway, each a process of its own."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from redis import Redis
+
+from dispatcher.core.commit import decode
+from gateway.embedded.kafka import KafkaCluster
+from gateway.embedded.process import free_ports
+from gateway.embedded.redis import EmbeddedRedis
+from tests.chaos.judge import COMMIT_INTERVAL_MS
+from tests.chaos.plan import Victim
+from tests.clients.share_lines import TopicPartitionOffset
+from tests.integration.committed import committed
+from tests.integration.gateway_process import GatewayProcess
+
+# Locks and back-off short enough that what a crash leaves held comes back within a round.
+GROUP = {
+    "match": "*",
+    "auto_offset_reset": "earliest",
+    "lock_duration_ms": 6_000,
+    "deliveries_max": 100,
+    "backoff_base_ms": 200,
+    "backoff_max_ms": 1_000,
+}
+
+
+class Site:
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.kafka = KafkaCluster(1, share_groups=False, directory=directory / "kafka")
+        self.redis = EmbeddedRedis(directory / "redis", port=free_ports(1))
+        self.gateway = GatewayProcess(
+            directory / "gateway",
+            self.kafka.bootstrap_servers,
+            groups=[GROUP],
+            redis_url=self.redis.tcp_url,
+            state={"commit_interval_ms": COMMIT_INTERVAL_MS},
+        )
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        with self.kafka, self.redis, self.gateway:
+            yield
+
+    def kill(self, victim: Victim, *, flushed_alive: bool) -> None:
+        match victim:
+            case Victim.GATEWAY:
+                self.gateway.kill()
+            case Victim.REDIS:
+                self.redis.kill()
+            case Victim.BROKER:
+                self.kafka.brokers[0].kill()
+            case Victim.FLUSH:
+                if flushed_alive:
+                    self._flush()
+                self.gateway.kill()
+                self._flush()
+            case _:
+                raise AssertionError(f"{victim} is not of the site")
+
+    def start(self, victim: Victim) -> None:
+        """Starts it without waiting until it is ready."""
+        match victim:
+            case Victim.GATEWAY | Victim.FLUSH:
+                self.gateway.spawn()
+            case Victim.REDIS:
+                self.redis.start()
+            case Victim.BROKER:
+                self.kafka.brokers[0].start()
+            case _:
+                raise AssertionError(f"{victim} is not of the site")
+
+    def wait_ready(self) -> None:
+        """Raises SetupError, AssertionError."""
+        self.kafka.wait_ready()
+        self.gateway.wait_ready()
+
+    def _flush(self) -> None:
+        with Redis.from_url(self.redis.url) as client:
+            client.flushall()
+
+    def positions(self, group: str, topic: str, partitions: int) -> list[int]:
+        """The committed offset of each partition as Kafka has it; -1: none."""
+        return [committed(self.kafka, group, topic, at)[0] for at in range(partitions)]
+
+    def committed_records(
+        self, group: str, topic: str, partitions: int
+    ) -> frozenset[TopicPartitionOffset]:
+        """Every offset that is settled by what stands in Kafka now: cursor and bitmap."""
+        found = set()
+        for partition in range(partitions):
+            cursor, metadata = committed(self.kafka, group, topic, partition)
+            found |= {(topic, partition, offset) for offset in range(cursor)}
+            for first, last in (decode(cursor, metadata) or []) if metadata else []:
+                found |= {(topic, partition, offset) for offset in range(first, last + 1)}
+        return frozenset(found)
+
+    def keep_logs(self, folder: Path) -> None:
+        """Copies what the three said, since the start of the run."""
+        folder.mkdir(parents=True, exist_ok=True)
+        broker = self.kafka.brokers[0].directory
+        for source in (
+            self.gateway.log,
+            self.gateway.config,
+            self.redis.directory / "redis.log",
+            broker / "server.log",
+        ):
+            if source.exists():
+                shutil.copy(source, folder / source.name)
+
+    def log_bytes(self) -> int:
+        return self.gateway.log.stat().st_size if self.gateway.log.exists() else 0
+
+    def bugs_logged(self, since_byte: int) -> list[str]:
+        """Lines of the gateway's log that tell of a bug, from a position on."""
+        with self.gateway.log.open("rb") as log:
+            log.seek(since_byte)
+            text = log.read().decode(errors="replace")
+        return [line for line in text.splitlines() if "Traceback" in line]
+
+
+def pause_ms(duration_ms: float) -> None:
+    """The plan's own pauses: they are the experiment, nothing waits for anything here."""
+    time.sleep(duration_ms / 1000)
