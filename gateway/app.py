@@ -19,29 +19,41 @@ import uvloop
 from redis.asyncio import Redis
 
 from dispatcher.store.redis import RedisStore
-from gateway.admin.rest import rest_app
+from gateway.admin.problems import is_loopback
+from gateway.admin.rest import RestParts, rest_app
 from gateway.authoriser import Authoriser
 from gateway.commits import Commits
 from gateway.compiled import version_line
-from gateway.config import Config
+from gateway.config import Config, ConfigError, GroupSection
 from gateway.core.group.sessions import ShareSessions
 from gateway.core.limits import SHARE_SESSIONS_MAX, STOP_S_MAX
 from gateway.core.wire.apis import ApiKey
 from gateway.dead_letters import DeadLetters
 from gateway.embedded.redis import EmbeddedRedis
+from gateway.filters import Filters
+from gateway.group_offsets import GroupOffsets
+from gateway.group_settings import GroupSettings
 from gateway.groups import Groups
+from gateway.handlers.alter_share_group_offsets import alter_share_group_offsets
+from gateway.handlers.delete_groups import delete_groups
+from gateway.handlers.delete_share_group_offsets import delete_share_group_offsets
+from gateway.handlers.describe_share_group_offsets import describe_share_group_offsets
+from gateway.handlers.list_groups import list_groups
 from gateway.handlers.share_acknowledge import share_acknowledge
 from gateway.handlers.share_fetch import share_fetch
 from gateway.handlers.share_group_describe import share_group_describe
 from gateway.handlers.share_group_heartbeat import share_group_heartbeat
 from gateway.memberships import Memberships
 from gateway.metrics import Metrics
+from gateway.parked import ParkedRecords
 from gateway.reader import Reader
-from gateway.server import ConnectionId, PortTaken, Server
+from gateway.server import ConnectionId, Handler, PortTaken, Server
 from gateway.settings import server_settings, upstream_settings
 from gateway.share import ReadySignals, ShareServices
+from gateway.store_watch import StoreWatch
 from gateway.upstream import Upstream
-from gateway.window import Surroundings
+from gateway.upstream_errors import UpstreamError
+from gateway.window_parts import Surroundings
 from gateway.windows import Windows
 
 log = structlog.get_logger("keyway.app")
@@ -81,6 +93,13 @@ def _redis_url(config: Config) -> Iterator[str]:
         yield embedded.url
 
 
+def _redis_store(url: str) -> RedisStore:
+    try:
+        return RedisStore(url)
+    except ValueError as error:
+        raise ConfigError(f"state.redis_url: {error}") from None
+
+
 def now_ms() -> int:
     """The node's clock. Wall time: deadlines of leases must mean the same after a restart."""
     return time.time_ns() // 1_000_000
@@ -91,9 +110,11 @@ class _Node:
         self.config = config
         settings = upstream_settings(config)
         self.upstream = Upstream(settings)
-        self.store = RedisStore(redis_url)
+        self.store = StoreWatch(_redis_store(redis_url), now_ms)
         self.redis = Redis.from_url(redis_url, socket_timeout=5, socket_connect_timeout=5)
+        self.settings = GroupSettings(config, self.upstream.group_config, self._settings_changed)
         self.memberships = Memberships(self.redis)
+        self.filters = Filters(config, self.redis)
         self.reader = Reader(self.upstream)
         self.commits = Commits(self.upstream)
         self.metrics = Metrics()
@@ -102,32 +123,50 @@ class _Node:
         self.tasks = asyncio.TaskGroup()
         self.dead_letters = DeadLetters(self.upstream, self.reader)
         self.groups = Groups(
-            config=config,
+            settings=self.settings,
             sessions=ShareSessions(secrets.token_hex(4), SHARE_SESSIONS_MAX),
             on_moved=lambda moved: self.windows.membership_moved(moved),
             on_session_lost=lambda session: self.windows.session_lost(session),
             on_changed=self.memberships.changed,
+            key_filters=self.filters.of,
         )
         self.windows = Windows(
             config=config,
             topology=lambda: self.upstream.topology,
             groups=self.groups,
             tasks=self.tasks,
+            filters_known=self.filters.known,
             around=Surroundings(
                 store=self.store,
                 reader=self.reader,
                 commits=self.commits,
                 upstream=self.upstream,
                 dead_letters=self.dead_letters,
+                settings=self.settings,
                 owner=f"{socket.gethostname()}:{os.getpid()}",
                 now_ms=now_ms,
                 dirty=lambda window: self.windows.dirty(window),
+                loaded=lambda window, snapshot: self.windows.loaded(window, snapshot),
                 members_ready=self.ready.wake,
                 noticed=self.metrics.noticed,
                 spawn=self._spawn,
             ),
         )
+        self.offsets = GroupOffsets(
+            upstream=self.upstream,
+            store=self.store,
+            commits=self.commits,
+            groups=self.groups,
+            windows=self.windows,
+            memberships=self.memberships,
+            filters=self.filters,
+            owner=self.windows.around.owner,
+        )
         self.server_settings = server_settings(config, settings)
+
+    def _settings_changed(self, group: str, section: GroupSection) -> None:
+        self.groups.settings_changed(group, section)
+        self.windows.settings_changed(group, section)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         self.tasks.create_task(work)
@@ -163,21 +202,22 @@ class _Node:
                 self.upstream.run(),
                 self.reader.run(),
                 self.windows.watch_forever(),
+                self.windows.persist_forever(),
                 self.windows.commit_forever(),
                 self.memberships.write_forever(),
+                self.settings.refresh_forever(lambda: [g.name for g in self.groups.all()]),
             )
         ]
-        persisting = self.tasks.create_task(self.windows.persist_forever())
+        background.append(self.tasks.create_task(self._learn_filters()))
         topics = self.groups.restore(await self.memberships.load(), now_ms())
         admin = self._admin(server)
         async with server.running():
             if topics:
-                self.windows.topology_changed(await self.upstream.refresh(topics))
+                await self._reopen(topics)
             background.append(self.tasks.create_task(_serve_admin(admin)))
             log.info("ready", groups=len(self.groups.all()))
             await stop.wait()
             log.info("stopping")
-        persisting.cancel()
         try:
             async with asyncio.timeout(STOP_S_MAX):
                 await self.windows.stop()
@@ -188,9 +228,23 @@ class _Node:
         for task in background:
             task.cancel()
 
+    async def _reopen(self, topics: list[str]) -> None:
+        """The windows of members of the run before."""
+        try:
+            self.windows.topology_changed(await self.upstream.refresh(topics))
+        except UpstreamError as error:
+            # They are watched now: the next refresh that works opens their windows.
+            log.warning("topics_not_known_yet", topics=topics, reason=str(error))
+            self.upstream.stale()
+
+    async def _learn_filters(self) -> None:
+        """No window opens before."""
+        await self.filters.load_until_known()
+        self.windows.topology_changed(self.upstream.topology)
+
     def _server(self) -> Server:
         services = ShareServices(
-            config=self.config,
+            settings=self.settings,
             topology=lambda: self.upstream.topology,
             advertised=lambda: dict(server.addresses),
             refresh=self.upstream.refresh,
@@ -200,11 +254,14 @@ class _Node:
             ready=self.ready,
             now_ms=now_ms,
         )
-        handlers = {
+        handlers: dict[int, Handler] = {
             int(ApiKey.SHARE_GROUP_HEARTBEAT): partial(share_group_heartbeat, services),
-            int(ApiKey.SHARE_GROUP_DESCRIBE): partial(share_group_describe, services),
+            int(ApiKey.SHARE_GROUP_DESCRIBE): partial(
+                share_group_describe, services, self.offsets.find
+            ),
             int(ApiKey.SHARE_FETCH): partial(share_fetch, services),
             int(ApiKey.SHARE_ACKNOWLEDGE): partial(share_acknowledge, services),
+            **self._admin_handlers(),
         }
         server = Server(
             self.server_settings, self.upstream.topology, handlers, self._connection_lost
@@ -213,13 +270,39 @@ class _Node:
         self.metrics.watch_server(lambda: _figures(server))
         return server
 
+    def _admin_handlers(self) -> dict[int, Handler]:
+        offsets, authoriser = self.offsets, self.authoriser
+        return {
+            int(ApiKey.LIST_GROUPS): partial(
+                list_groups, self.groups, self.upstream, self.authoriser
+            ),
+            int(ApiKey.DELETE_GROUPS): partial(delete_groups, offsets, authoriser),
+            int(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS): partial(
+                describe_share_group_offsets, offsets, authoriser
+            ),
+            int(ApiKey.ALTER_SHARE_GROUP_OFFSETS): partial(
+                alter_share_group_offsets, offsets, authoriser
+            ),
+            int(ApiKey.DELETE_SHARE_GROUP_OFFSETS): partial(
+                delete_share_group_offsets, offsets, authoriser
+            ),
+        }
+
     def _connection_lost(self, connection: ConnectionId) -> None:
         self.groups.connection_lost(connection, now_ms())
         self.authoriser.connection_lost(connection)
 
     def _admin(self, server: Server) -> uvicorn.Server:
         section = self.config.admin
-        app = rest_app(self.groups, self.windows, self.metrics, partial(self._health, server))
+        parts = RestParts(
+            groups=self.groups,
+            windows=self.windows,
+            parked=ParkedRecords(self.offsets, now_ms),
+            filters=self.filters,
+            metrics=self.metrics,
+            health=partial(self._health, server),
+        )
+        app = rest_app(parts, loopback=is_loopback(section.host))
         admin = uvicorn.Server(
             uvicorn.Config(
                 app,

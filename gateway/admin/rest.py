@@ -1,34 +1,52 @@
-"""The operator's REST: groups and their windows, metrics, health. Errors are problem+json (RFC
-9457).
+"""The operator's REST: groups and their windows, parked records, key filters, metrics, health.
 
-Read-only. It listens on loopback unless configured otherwise and has no authentication of its own
-yet.
+`/v1/groups/{group}` takes any name, slashes included, plain or quoted; everything else about a
+group has a path of its own and the group as a parameter, so that no name can be mistaken for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from dispatcher.core.hashes import key_hash32
 from dispatcher.core.stats import WindowStats
+from gateway.admin.filters import filter_routes
+from gateway.admin.parked import parked_routes
+from gateway.admin.problems import LoopbackHosts, group_problem, http_problem
 from gateway.core.group.membership import ShareGroup
+from gateway.filters import Filters
+from gateway.group_errors import GroupActError
 from gateway.groups import Groups
 from gateway.metrics import Metrics
+from gateway.parked import ParkedRecords
 from gateway.window import Window
 from gateway.windows import Windows
 
 
-def rest_app(
-    groups: Groups, windows: Windows, metrics: Metrics, health: Callable[[], dict[str, Any]]
-) -> Starlette:
+@dataclass(frozen=True, slots=True)
+class RestParts:
+    groups: Groups
+    windows: Windows
+    parked: ParkedRecords
+    filters: Filters
+    metrics: Metrics
+    health: Callable[[], dict[str, Any]]
+
+
+def rest_app(parts: RestParts, *, loopback: bool) -> Starlette:
+    """`loopback`: it is bound to loopback, so every Host must be there."""
+    groups, windows = parts.groups, parts.windows
+
     async def list_groups(_: Request) -> Response:
         return JSONResponse({"groups": [_summary(group, windows) for group in groups.all()]})
 
@@ -40,28 +58,22 @@ def rest_app(
         return JSONResponse(_description(group, windows))
 
     async def show_metrics(_: Request) -> Response:
-        return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
+        return Response(generate_latest(parts.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
     async def show_health(_: Request) -> Response:
-        return JSONResponse(health())
+        return JSONResponse(parts.health())
 
     return Starlette(
         routes=[
             Route("/v1/groups", list_groups),
             Route("/v1/groups/{group:path}", describe_group),
+            *parked_routes(parts.parked),
+            *filter_routes(parts.filters, groups),
             Route("/metrics", show_metrics),
             Route("/health", show_health),
         ],
-        exception_handlers={HTTPException: _problem},
-    )
-
-
-async def _problem(_: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    return JSONResponse(
-        {"type": "about:blank", "title": error.detail, "status": error.status_code},
-        status_code=error.status_code,
-        media_type="application/problem+json",
+        middleware=[Middleware(LoopbackHosts)] if loopback else [],
+        exception_handlers={HTTPException: http_problem, GroupActError: group_problem},
     )
 
 

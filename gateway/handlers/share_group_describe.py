@@ -1,27 +1,34 @@
 """ShareGroupDescribe (77) v1: state, epochs, members and their assignments of the groups this node
-coordinates.
+coordinates, also of one that only the store or Kafka remembers.
+
+Not implemented: a target assignment that differs from the current one; there is none.
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from gateway.core.group.membership import Assignment, ShareGroup
 from gateway.core.topology import Topology
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
+from gateway.group_errors import GroupActError
 from gateway.server import ClientConnection, Request
 from gateway.share import ShareServices
 
 OPERATIONS_NOT_ASKED = -(2**31)
 
 
-async def share_group_describe(services: ShareServices, request: Request) -> bytes:
+FindGroup = Callable[[str], Awaitable[ShareGroup | None]]  # raises GroupActError
+
+
+async def share_group_describe(services: ShareServices, find: FindGroup, request: Request) -> bytes:
     header = request.header
     body = decode_request(header.api_key, header.api_version, request.frame, header.body_at)
     groups = [
         await _describe(
-            services, request.connection, name, operations=body["IncludeAuthorizedOperations"]
+            services, find, request.connection, name, operations=body["IncludeAuthorizedOperations"]
         )
         for name in body["GroupIds"]
     ]
@@ -29,12 +36,20 @@ async def share_group_describe(services: ShareServices, request: Request) -> byt
 
 
 async def _describe(
-    services: ShareServices, connection: ClientConnection, name: str, *, operations: bool
+    services: ShareServices,
+    find: FindGroup,
+    connection: ClientConnection,
+    name: str,
+    *,
+    operations: bool,
 ) -> dict[str, Any]:
     allowed = await services.authoriser.may_describe_group(connection, name)
     if not allowed:
         return {"GroupId": name, "ErrorCode": int(ErrorCode.GROUP_AUTHORIZATION_FAILED)}
-    group = services.groups.get(name)
+    try:
+        group = await find(name)
+    except GroupActError as error:
+        return {"GroupId": name, "ErrorCode": int(error.code), "ErrorMessage": str(error)}
     if group is None:
         return {
             "GroupId": name,

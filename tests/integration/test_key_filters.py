@@ -1,0 +1,180 @@
+"""Key filters: declared by stock clients in client.id, set by operators while members work."""
+
+from __future__ import annotations
+
+import urllib.parse
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from gateway.core.wire.apis import ApiKey
+from gateway.embedded.kafka import KafkaCluster
+from gateway.embedded.process import wait_until
+from tests.clients.order import assert_first_deliveries_in_order, assert_never_backwards
+from tests.clients.share_members import MemberFailed, ShareHost, ShareMember, deliveries_of
+from tests.clients.wire_client import WireClient
+from tests.integration.committed import wait_for_committed
+from tests.integration.gateway_process import GatewayProcess
+from tests.integration.test_parked import rest
+from tests.kafka import produce
+
+pytestmark = pytest.mark.integration
+
+Topic = Callable[..., str]
+Names = Callable[[str], str]
+EU, US = b"eu", b"us"
+OF_CONFIG = [{"client_id": "nobody-*", "keys": ["none"]}]
+
+
+@pytest.fixture(scope="module")
+def gateway(
+    kafka: KafkaCluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[GatewayProcess]:
+    """A gateway of this file alone, because it is restarted."""
+    with GatewayProcess(
+        tmp_path_factory.mktemp("filter-gateway"),
+        kafka.bootstrap_servers,
+        groups=[{"match": "*", "auto_offset_reset": "earliest", "filters": OF_CONFIG}],
+        state={"commit_interval_ms": 500},
+    ) as process:
+        yield process
+
+
+def rules(
+    gateway: GatewayProcess, group: str, body: object = None, *, method: str = "GET"
+) -> tuple[int, Any]:
+    path = f"/v1/filters?{urllib.parse.urlencode({'group': group})}"
+    return rest(gateway, path, body, method=method)
+
+
+def member_of(
+    host: ShareHost, gateway: GatewayProcess, group: str, topic: str, client_id: str
+) -> ShareMember:
+    return host.member(
+        gateway.bootstrap, group, [topic], explicit=True, properties={"client.id": client_id}
+    )
+
+
+def joined(gateway: GatewayProcess, group: str, members: list[ShareMember]) -> None:
+    """All of them are members: only then are keys that one of them wants not skipped for it."""
+
+    def all_there() -> bool:
+        for member in members:
+            member.poll(0.1)
+        with WireClient(gateway.address_of(1)) as line:
+            answer = line.call(ApiKey.SHARE_GROUP_DESCRIBE, 1, {"GroupIds": [group]})
+        return len(answer["Groups"][0]["Members"]) == len(members)
+
+    wait_until(all_there, what="all members joined", deadline_s=30)
+
+
+def keys_of(member: ShareMember) -> set[bytes]:
+    return {(delivery.key or b"").partition(b"-")[0] for delivery in member.deliveries}
+
+
+def test_declared_in_the_client_id(
+    gateway: GatewayProcess,
+    kafka: KafkaCluster,
+    topic: Topic,
+    fresh_name: Names,
+    share_host: ShareHost,
+) -> None:
+    name, group = topic(), fresh_name("inline")
+    europe = member_of(share_host, gateway, group, name, "orders-1;keys=eu-*|at?%7C*")
+    america = member_of(share_host, gateway, group, name, "orders-2;keys=us-*")
+    joined(gateway, group, [europe, america])
+    keys = [b"eu-1", b"eu-2", b"at-|x", b"us-1", b"atx", b"asia-1"]
+    produce(gateway.bootstrap, name, [(key, b"%d" % at) for at in range(10) for key in keys])
+    for member in (europe, america):
+        member.begin_consume()
+    wait_for_committed(kafka, group, name, 0, 60)
+    for member in (europe, america):
+        member.end_consume()
+    assert {delivery.key for delivery in europe.deliveries} == {b"eu-1", b"eu-2", b"at-|x"}
+    assert {delivery.key for delivery in america.deliveries} == {b"us-1"}
+    assert len(europe.deliveries) == 30
+    assert_never_backwards(deliveries_of([europe, america]))
+    europe.close()
+    america.close()
+
+
+def test_a_declaration_that_cannot_be_read_is_no_member(
+    gateway: GatewayProcess, topic: Topic, fresh_name: Names, java_host: ShareHost
+) -> None:
+    """It would get keys it did not ask for."""
+    name, group = topic(), fresh_name("malformed")
+    member = member_of(java_host, gateway, group, name, "orders-1;keys=eu-*|")
+    with pytest.raises(MemberFailed, match=r"A key filter is empty"):
+        member.poll_some(20)
+
+
+def swapped(first: str, second: str) -> dict[str, Any]:
+    return {
+        "rules": [
+            {"client_id": "first-*", "keys": [first]},
+            {"client_id": "second-*", "keys": [second]},
+        ]
+    }
+
+
+def test_changed_while_records_are_in_flight(
+    gateway: GatewayProcess,
+    kafka: KafkaCluster,
+    topic: Topic,
+    fresh_name: Names,
+    share_host: ShareHost,
+) -> None:
+    """A key in flight stays where it is until it is settled; all others change hands at once."""
+    name, group = topic(), fresh_name("swap")
+    assert rules(gateway, group)[1] == {"group": group, "source": "config", "rules": OF_CONFIG}
+    assert rules(gateway, group, swapped("eu-*", "us-*"), method="PUT")[0] == 200
+    one = member_of(share_host, gateway, group, name, "first-1")
+    two = member_of(share_host, gateway, group, name, "second-1")
+    joined(gateway, group, [one, two])
+    keys = [b"%s-%d" % (side, at) for at in range(10) for side in (EU, US)]
+    produce(gateway.bootstrap, name, [(key, b"%d" % at) for at in range(10) for key in keys])
+    held_by_one, held_by_two = one.poll_some(), two.poll_some()
+    assert (keys_of(one), keys_of(two)) == ({EU}, {US})
+
+    assert rules(gateway, group, swapped("us-*", "eu-*"), method="PUT")[0] == 200
+    before = len(one.deliveries), len(two.deliveries)
+    two.settle("ACCEPT", held_by_two)
+    batch = two.poll(1.0)
+    assert not {it.key for it in batch} & {it.key for it in held_by_one}, "one still has those"
+    if batch:
+        two.settle("ACCEPT", batch)
+    one.settle("ACCEPT", held_by_one)
+    two.settle("ACCEPT", two.poll_some())
+    one.settle("ACCEPT", one.poll_some())
+    for member in (one, two):
+        member.begin_consume()
+    wait_for_committed(kafka, group, name, 0, 200)
+    for member in (one, two):
+        member.end_consume()
+    assert {it.key[:2] for it in one.deliveries[before[0] :] if it.key} == {US}
+    assert {it.key[:2] for it in two.deliveries[before[1] :] if it.key} == {EU}
+    everything = deliveries_of([one, two])
+    assert_never_backwards(everything)
+    assert_first_deliveries_in_order(everything)
+    assert len({it.offset for it in everything}) == len(everything) == 200
+    one.close()
+    two.close()
+
+
+def test_kept_over_a_restart_and_taken_back(gateway: GatewayProcess, fresh_name: Names) -> None:
+    group = fresh_name("kept/?&")
+    body = swapped("a*", "grün*")
+    assert rules(gateway, group, body, method="PUT") == (
+        200,
+        {"group": group, "source": "rest", "rules": body["rules"]},
+    )
+    gateway.restart()
+    wait_until(
+        lambda: rules(gateway, group)[1]["source"] == "rest", what="rules known", deadline_s=10
+    )
+    assert rules(gateway, group)[1]["rules"] == body["rules"]
+    assert rules(gateway, group, method="DELETE")[1]["source"] == "config"
+    assert rules(gateway, group, {"rules": [{"client_id": "a"}]}, method="PUT")[0] == 400
+    assert rules(gateway, group, {"rule": []}, method="PUT")[0] == 400
+    assert rest(gateway, "/v1/filters")[0] == 400
