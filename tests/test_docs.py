@@ -1,0 +1,195 @@
+"""What the documents say, held against the tree: options, files, links, targets, commands, tests."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+import yaml
+from pydantic import BaseModel
+
+from gateway.cli import app
+from gateway.config import Config, FilterRule, GroupSection, Sasl, Tls, load
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCUMENTS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")
+EXAMPLE = ROOT / "keyway.example.yaml"
+ARCHITECTURE_LINES_MAX = 250
+
+
+def text_of(document: str) -> str:
+    return (ROOT / document).read_text(encoding="utf-8")
+
+
+# ------------------------------------------------------------------------------ keyway.example.yaml
+
+
+def uncommented() -> str:
+    """The example with every option set. Prose has one space behind its `#`, options none or more."""
+    return re.sub(r"^( *)#(?! \S)", r"\1", EXAMPLE.read_text("utf-8"), flags=re.M)
+
+
+def fields_of(model: type[BaseModel]) -> set[str]:
+    return set(model.model_fields)
+
+
+def test_the_example_is_exactly_the_defaults() -> None:
+    shown = load(EXAMPLE)
+    assert shown.model_copy(update={"groups": ()}) == Config()
+    assert shown.groups == (GroupSection(),)
+    assert shown.group("any") == Config().group("any")
+
+
+def test_the_example_has_every_option() -> None:
+    raw: dict[str, Any] = yaml.safe_load(uncommented())
+    everything = Config.model_validate(raw)
+    assert raw.keys() == fields_of(Config)
+    for name, section in everything:
+        if name != "groups":
+            assert raw[name].keys() == fields_of(type(section)), name
+    (group,) = raw["groups"]
+    assert group.keys() == fields_of(GroupSection)
+    assert group["filters"][0].keys() == fields_of(FilterRule)
+    assert raw["upstream"]["sasl"].keys() == fields_of(Sasl)
+    assert raw["upstream"]["tls"].keys() == fields_of(Tls)
+
+
+def test_the_example_says_why() -> None:
+    """Every option has its reason behind it or above it."""
+    lines = EXAMPLE.read_text(encoding="utf-8").splitlines()
+    silent = [
+        line
+        for above, line in zip(lines, lines[1:], strict=False)
+        if re.match(r" *(#(?! \S))?[ -]*[a-z_]+:", line)
+        and not re.search(r"\S # \S", line)
+        and not re.match(r" *# \S", above)
+    ]
+    assert not silent
+
+
+# ---------------------------------------------------------------------------------------- documents
+
+
+def test_every_source_file_is_in_the_file_map() -> None:
+    architecture = text_of("ARCHITECTURE.md")
+    file_map = architecture.split("## File map", 1)[1].split("\n## ", 1)[0]
+    folder = ""
+    listed: list[str] = []
+    for line in file_map.splitlines():
+        if heading := re.match(r"### (\S+)$", line):
+            folder = heading[1]
+        elif entry := re.match(r"- ((?:`[\w.]+`(?:, )?)+): \S", line):
+            listed += [f"{folder}/{name}" for name in re.findall(r"`(.+?)`", entry[1])]
+    assert len(listed) == len(set(listed))
+    sources = {
+        path.relative_to(ROOT).as_posix()
+        for package in ("gateway", "dispatcher")
+        for pattern in ("*.py", "*.lua")
+        for path in (ROOT / package).rglob(pattern)
+        if path.name != "__init__.py"
+    }
+    assert sorted(sources - set(listed)) == [], "not in the file map"
+    assert sorted(set(listed) - sources) == [], "in the file map and not in the tree"
+
+
+def test_architecture_is_short_enough_to_be_read() -> None:
+    assert len(text_of("ARCHITECTURE.md").splitlines()) <= ARCHITECTURE_LINES_MAX
+
+
+def anchor_of(heading: str) -> str:
+    """As GitHub makes them."""
+    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_links_lead_somewhere(document: str) -> None:
+    dead = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", text_of(document)):
+        if re.match(r"[a-z]+://", target):
+            continue
+        path, _, anchor = target.partition("#")
+        file = ROOT / (path or document)
+        if not file.exists():
+            dead.append(target)
+        elif anchor and file.suffix == ".md":
+            headings = re.findall(r"^#+ (.+)$", file.read_text(encoding="utf-8"), re.M)
+            if anchor not in map(anchor_of, headings):
+                dead.append(target)
+    assert not dead
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_files_that_are_named_exist(document: str) -> None:
+    named = re.findall(r"`((?:\w[\w.-]*/)+[\w.-]*|\w+\.(?:py|yaml|yml|md))`", text_of(document))
+    names = {path.name for path in tracked()}
+    missing = [
+        name
+        for name in named
+        if not (ROOT / name).exists()
+        and name not in GENERATED
+        and ("/" in name or name not in names)
+    ]
+    assert not missing
+
+
+GENERATED = {"keyway.yaml", "keyway-data/"}  # not of this repository
+
+
+def tracked() -> Iterator[Path]:
+    for folder in ("gateway", "dispatcher", "spark", "tests", "docker"):
+        yield from (ROOT / folder).rglob("*.*")
+    yield from ROOT.glob("*.*")
+
+
+def targets() -> set[str]:
+    return set(re.findall(r"^([a-z-]+):.*## ", text_of("Makefile"), re.M))
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_make_targets_that_are_named_exist(document: str) -> None:
+    named = set(re.findall(r"`(?:\w+=\S+ )?make ([a-z-]+)", text_of(document)))
+    named |= set(re.findall(r"^\$ (?:\w+=\S+ )?make ([a-z-]+)", text_of(document), re.M))
+    assert named - targets() == set()
+    if document == "README.md":
+        assert {"demo", "test"} <= named
+
+
+def test_commands_that_are_named_exist() -> None:
+    root = typer.main.get_command(app)
+    spoken = re.findall(r"(?:`|^\$ )keyway ([a-z -]+)", text_of("README.md"), re.M)
+    assert spoken
+    for words in spoken:
+        command: Any = root
+        for word in words.split():
+            if word.startswith("-"):
+                assert any(word in parameter.opts for parameter in command.params), words
+                break
+            if not hasattr(command, "commands"):
+                break
+            assert word in command.commands, words
+            command = command.commands[word]
+
+
+def defined_tests() -> set[str]:
+    """Names of test functions and of test files."""
+    names: set[str] = set()
+    for path in (ROOT / "tests").rglob("*.py"):
+        names.add(path.name)
+        names.add(path.stem)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                names.add(node.name)
+    return names
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_tests_that_are_named_exist(document: str) -> None:
+    named = set(re.findall(r"\b(test_\w+(?:\.py)?)", text_of(document)))
+    assert named - defined_tests() == set()
+    if document in ("README.md", "ARCHITECTURE.md"):
+        assert len(named) >= 10, "claims name the tests that prove them"
