@@ -19,7 +19,6 @@ from dispatcher.core.model import (
     AckType,
     LeaseExtended,
     LeaseTaken,
-    MemberId,
     Notice,
     Noticed,
     Reason,
@@ -42,7 +41,7 @@ def acknowledge(flow: Flow, event: Acknowledge) -> None:
         if accepting and first < accepting_end:
             accept(flow, accepting)
             accepting = []
-        error = _check(flow, session, event.member_id, first, last, types)
+        error = _check(flow, session, event, first, last, types)
         errors.append(error)
         if error is not None:
             refused += error is AckError.INVALID_RECORD_STATE
@@ -58,7 +57,7 @@ def acknowledge(flow: Flow, event: Acknowledge) -> None:
 
 
 def _check(
-    flow: Flow, session: Session | None, member_id: MemberId, first: int, last: int, types: bytes
+    flow: Flow, session: Session | None, by: Acknowledge, first: int, last: int, types: bytes
 ) -> AckError | None:
     count = last - first + 1
     if first < 0 or count < 1:
@@ -70,30 +69,28 @@ def _check(
         return AckError.INVALID_REQUEST
     window = flow.window
     if first < window.cursor or last >= window.cursor + window.capacity:
-        return _check_outside(flow, session, member_id, first, last, types)
+        return _check_outside(flow, session, by, first, last, types)
     leases = window.leases
     mask = window.mask
     for offset in range(first, last + 1):
         lease = leases[offset & mask]
-        if lease is None or (
-            lease.session is not session and not _left_behind(lease.session, member_id)
-        ):
+        if lease is None or (lease.session is not session and not _left_behind(lease.session, by)):
             kind = types[0] if len(types) == 1 else types[offset - first]
             if kind != _GAP or lease is not None or not _nothing_there(flow, offset):
                 return AckError.INVALID_RECORD_STATE
     return None
 
 
-def _left_behind(session: Session, member_id: MemberId) -> bool:
-    """A lost session of the same member: what it held may be acknowledged in the next one while its
-    grace lasts. Nothing of it was delivered again, so the acknowledgement can mean no other
-    attempt.
+def _left_behind(session: Session, by: Acknowledge) -> bool:
+    """A lost session of the same member: what it held may be acknowledged in the one opened last
+    while its grace lasts. Never in an earlier one, whose acknowledgement would be that of an
+    earlier attempt.
     """
-    return session.lost_at_ms >= 0 and session.member.member_id == member_id
+    return session.successor == by.session_id and session.member.member_id == by.member_id
 
 
 def _check_outside(
-    flow: Flow, session: Session | None, member_id: MemberId, first: int, last: int, types: bytes
+    flow: Flow, session: Session | None, by: Acknowledge, first: int, last: int, types: bytes
 ) -> AckError | None:
     """A batch that leaves the window: below the cursor only gaps are harmless, behind it nothing
     is.
@@ -112,7 +109,7 @@ def _check_outside(
         inside = types[below:]
     if last < window.cursor:
         return None
-    return _check(flow, session, member_id, window.cursor, last, inside)
+    return _check(flow, session, by, window.cursor, last, inside)
 
 
 def _nothing_there(flow: Flow, offset: int) -> bool:

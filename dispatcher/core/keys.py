@@ -59,6 +59,8 @@ class Session:
         self.session_id = session_id
         self.leases = 0
         self.restored = False  # since before a restart: what it was sent may never have reached it
+        # The session that its member opened last: it may acknowledge what this one holds.
+        self.successor: SessionId | None = None
         self.lost_at_ms = -1  # >= 0: its connection is gone since then
 
     def __repr__(self) -> str:

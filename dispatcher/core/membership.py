@@ -74,9 +74,10 @@ def session_lost(flow: Flow, event: SessionLost) -> None:
 
 def session_opened(flow: Flow, event: SessionOpened) -> None:
     for session in flow.book.sessions.values():
-        mine = session.member.member_id == event.member_id
-        if mine and session.session_id != event.session_id and session.lost_at_ms < 0:
-            session.lost_at_ms = event.now_ms
+        if session.member.member_id == event.member_id and session.session_id != event.session_id:
+            session.successor = event.session_id
+            if session.lost_at_ms < 0:
+                session.lost_at_ms = event.now_ms
 
 
 def expire(flow: Flow, now_ms: int) -> None:

@@ -68,6 +68,7 @@ class Checkers:
         self.delivered_count = 0
         self.not_before_ms: dict[int, int] = {}  # back-off of what was released
         self.lost_sessions: set[str] = set()
+        self.opened_last: dict[str, str] = {}  # member -> session
 
     # ---------------------------------------------------------------------------- what is persisted
 
@@ -220,11 +221,11 @@ class Checkers:
         return hold is not None and not hold.expired and hold.place == (member, session)
 
     def _may_take(self, offset: int, member: str, session: str) -> bool:
-        """Its own, or left behind by an earlier session of the same member."""
+        """Its own, or left behind by an earlier session of the member, in the one opened last."""
         hold = self.holds.get(offset)
         if hold is None or hold.member != member:
             return False
-        return hold.session == session or hold.session in self.lost_sessions
+        return hold.session == session or self.opened_last.get(member) == session
 
     def _accepted(self, offset: int, kind: AckType, member: str, session: str, now_ms: int) -> None:
         if not self._may_take(offset, member, session):
@@ -260,6 +261,15 @@ class Checkers:
             if offset in self.log.records and offset not in self.causes:
                 raise CheckFailure("PerKeyOrder", f"{hold.offset} accepted before {offset}")
 
+    def not_sent(self, offsets: list[int], member: str, session: str) -> None:
+        """The shell could not read them: no delivery, as if they had never been acquired."""
+        for offset in offsets:
+            hold = self.holds.get(offset)
+            if hold is not None and hold.place == (member, session):
+                del self.holds[offset]
+                self.failed[offset] = True
+                self.deliveries[offset] -= 1
+
     def renewed(self, offset: int, deadline_ms: int) -> None:
         if offset in self.holds:
             self.holds[offset].until_ms = deadline_ms
@@ -277,6 +287,7 @@ class Checkers:
                 hold.until_ms = min(hold.until_ms, until_ms)
 
     def opened(self, member: str, session: str, until_ms: int) -> None:
+        self.opened_last[member] = session
         for hold in list(self.holds.values()):
             if hold.member == member and hold.session != session:
                 self.lost(member, hold.session, until_ms)

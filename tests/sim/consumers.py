@@ -16,6 +16,7 @@ from dispatcher.core.model import (
     Effect,
     Member,
     MemberId,
+    NotSent,
     Reason,
     SessionClosed,
     SessionId,
@@ -153,8 +154,12 @@ class Consumer:
             self.fetching = False
             self.parked = True
             return
-        self.held += offsets
         rng = self.world.rng
+        if rng.random() < self.world.faults.not_sent:
+            failed = offsets[rng.randrange(len(offsets)) :]
+            self.world.gateway.handle(NotSent(self.member_id, session, failed, self.world.now_ms))
+            offsets = offsets[: len(offsets) - len(failed)]
+        self.held += offsets
         if rng.random() < self.world.faults.foreign_ack:
             self._acknowledge_foreign(session)
         if rng.random() < self.world.faults.stall:
@@ -222,6 +227,7 @@ class Consumer:
     def _acknowledge_foreign(self, session: SessionId) -> None:
         """What it held long ago, what others hold, what nobody has: with this session's name."""
         rng = self.world.rng
-        offset = rng.choice(self.held) if rng.random() < 0.5 else rng.randint(0, 200)
+        remembered = self.held and rng.random() < 0.5
+        offset = rng.choice(self.held) if remembered else rng.randint(0, 200)
         last = offset + rng.choice((0, 0, 3))
         self._send(session, [(offset, last, bytes([rng.randint(0, 3)]))])

@@ -33,6 +33,7 @@ class Faults:
     gap: float = 0.0
     renew: float = 0.0
     forget: float = 0.0  # never acknowledged
+    not_sent: float = 0.0  # per delivery: the records' bytes cannot be read
     foreign_ack: float = 0.0  # per delivery: acknowledges what it does not hold
     dead_letter_failure: float = 0.0  # per write
     operator: float = 0.0  # per second
@@ -58,6 +59,7 @@ _STRONGEST = {
     "gap": 0.03,
     "renew": 0.1,
     "forget": 0.03,
+    "not_sent": 0.1,
     "foreign_ack": 0.2,
     "dead_letter_failure": 0.5,
     "operator": 1.0,

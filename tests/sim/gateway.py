@@ -152,6 +152,8 @@ class Gateway:
                         until_ms = now_ms + self.world.options.policy.lock_duration_ms
                         for offset in range(first, last + 1):
                             checkers.renewed(offset, until_ms)
+            case NotSent():
+                checkers.not_sent(event.offsets, event.member_id, event.session_id)
             case SessionClosed():
                 checkers.forget_holds(event.member_id, event.session_id, evicted=False)
             case SessionLost():
@@ -171,7 +173,7 @@ class Gateway:
                         checkers.operator_retries(offset)
             case Ticked():
                 checkers.expired(now_ms)
-            case Acquire() | NotSent() | RecordsRead() | LogTruncated():
+            case Acquire() | RecordsRead() | LogTruncated():
                 pass
             case _:
                 assert_never(event)

@@ -29,7 +29,7 @@ MUTANTS = (
     Mutant(
         "a stranger's acknowledgement is taken",
         "acknowledge",
-        "lease.session is not session and not _left_behind(lease.session, member_id)",
+        "lease.session is not session and not _left_behind(lease.session, by)",
         "False",
     ),
     Mutant(

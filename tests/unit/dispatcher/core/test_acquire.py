@@ -100,3 +100,29 @@ def test_a_run_that_could_not_be_sent_keeps_its_order() -> None:
         taken += offsets
         play.ack("c1", offsets)
     assert taken == [0, 1, 2, 3]
+
+
+def test_keys_that_waited_for_a_reread_go_on_when_the_last_lease_is_settled_unread() -> None:
+    play = Playbook(Policy(prefetch_per_key=2)).join("c1").produce(b"a", b"b", b"c", b"d")
+    play.acquire("c1")
+    play.ack("c1", 1, AckType.RELEASE)
+    play.restart().join("c1")
+    play.on(RecordsRead(0, 2, [0, 1], [b"a", b"b"], play.now_ms))
+    play.wait(1_000)
+    assert play.acquire("c1") == [], "2 and 3 are leased, and of no known key yet"
+    play.ack("c1", [2, 3])
+    play.expect(MembersReady([MemberId("c1")]))
+    assert play.acquire("c1") == [1]
+
+
+def test_an_earlier_record_goes_out_when_the_lock_of_a_later_one_ends() -> None:
+    play = Playbook(Policy(prefetch_per_key=2, backoff_base_ms=10)).join("c1", "c2")
+    key = play.keys_of("c2")[0]
+    play.leave("c2").produce(key, key)
+    assert play.acquire("c1") == [0, 1]
+    play.ack("c1", 0, AckType.RELEASE)
+    play.join("c2").wait(10)
+    assert play.acquire("c2") == [], "1 is still with c1"
+    play.now_ms += 29_990
+    play.wait(0).expect(MembersReady([MemberId("c2")]))
+    assert play.acquire("c2") == [0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dispatcher.core.model import (
+    AckError,
     EvictPolicy,
     Member,
     MemberId,
@@ -98,6 +99,19 @@ def test_the_reopened_session_may_settle_what_the_lost_one_holds() -> None:
     assert play.ack("c1", 0, session="s2") == [None]
     assert play.wait(3_000).acquire("c1", session="s2") == [1]
     assert play.ack("c1", 1, session="s1") != [None]
+
+
+def test_an_earlier_session_never_settles_a_later_attempt() -> None:
+    """c1 held the record in s1 and closed that; in s2 it got it again, and lost the connection. An
+    acknowledgement in the name of s1 is one of the first attempt.
+    """
+    play = Playbook().join("c1").produce(b"a")
+    play.acquire("c1", session="s1")
+    play.close("c1", "s1")
+    assert play.acquire("c1", session="s2") == [0]
+    play.on(SessionOpened(MemberId("c1"), SessionId("s3"), play.now_ms))
+    assert play.ack("c1", 0, session="s1") == [AckError.INVALID_RECORD_STATE]
+    assert play.ack("c1", 0, session="s3") == [None]
 
 
 def test_changed_filters_route_anew() -> None:
