@@ -1,10 +1,11 @@
-"""What the documents say, held against the tree: options, files, links, targets, commands, tests."""
+"""What the documents say, held against the tree: options, files, links, commands, tests."""
 
 from __future__ import annotations
 
 import ast
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ def text_of(document: str) -> str:
 
 
 def uncommented() -> str:
-    """The example with every option set. Prose has one space behind its `#`, options none or more."""
+    """The example with every option set. Prose has one space behind its `#`, options do not."""
     return re.sub(r"^( *)#(?! \S)", r"\1", EXAMPLE.read_text("utf-8"), flags=re.M)
 
 
@@ -64,7 +65,7 @@ def test_the_example_says_why() -> None:
     lines = EXAMPLE.read_text(encoding="utf-8").splitlines()
     silent = [
         line
-        for above, line in zip(lines, lines[1:], strict=False)
+        for above, line in pairwise(lines)
         if re.match(r" *(#(?! \S))?[ -]*[a-z_]+:", line)
         and not re.search(r"\S # \S", line)
         and not re.match(r" *# \S", above)
