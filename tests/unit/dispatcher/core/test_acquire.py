@@ -11,6 +11,7 @@ from dispatcher.core.model import (
     Notice,
     NotSent,
     Policy,
+    RecordsRead,
     SessionId,
 )
 from tests.playbook import Playbook
