@@ -215,6 +215,7 @@ class Node:
         self.dead_letters = ScriptedDeadLetters()
         self.kafka_config: dict[str, str] = {}
         self.config_failure: UpstreamError | None = None
+        self.refresh_failure: UpstreamError | None = None
         self.noticed: list[Noticed] = []
         self.changed: list[ShareGroup] = []
         self.connections = 0

@@ -14,6 +14,7 @@ from dispatcher.core.model import (
     AckResult,
     AckType,
     Acquire,
+    Member,
     MemberId,
     Notice,
     PoisonPolicy,
@@ -36,6 +37,12 @@ def acquire(window: Window, records_max: int = 100, session: SessionId = S1) -> 
     acquired = window.acquire(Acquire(M1, session, records_max, now_ms()))
     assert acquired is not None
     return acquired
+
+
+def members_of(window: Window) -> tuple[Member, ...]:
+    core = window.dispatcher
+    assert core is not None
+    return core.members
 
 
 def accept(*offsets: int, session: SessionId = S1, kind: AckType = AckType.ACCEPT) -> Acknowledge:
@@ -118,7 +125,7 @@ def test_while_it_is_away_it_says_so_and_keeps_nothing() -> None:
             assert not window.busy
             node.store.down = False
             await until(lambda: window.dispatcher is not None)
-            assert [m.member_id for m in window.dispatcher.members] == ["m1"]  # type: ignore[union-attr]
+            assert [m.member_id for m in members_of(window)] == ["m1"]
 
     run(work())
 
@@ -254,7 +261,7 @@ def test_an_answer_of_the_store_to_a_core_that_is_gone_means_nothing() -> None:
 
 def test_retention_that_passed_the_cursor_moves_it() -> None:
     async def work() -> None:
-        async with Node(commits=ScriptedCommits({}, {})) as node:
+        async with Node(commits=ScriptedCommits()) as node:
             node.commits.committed[GROUP, 0] = Committed(0, -1, "")
             node.log.starts[0] = 2
             node.beat()

@@ -1,0 +1,225 @@
+"""A client of the share handlers without a socket: requests go in as bytes, answers come out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from gateway.authoriser import DESCRIBE, READ, Authoriser
+from gateway.core.wire.apis import ApiKey
+from gateway.core.wire.codec import decode_response, encode_request
+from gateway.core.wire.errors import ErrorCode
+from gateway.core.wire.frames import parse_request_header, request_frame
+from gateway.handlers.share_acknowledge import share_acknowledge
+from gateway.handlers.share_fetch import share_fetch
+from gateway.handlers.share_group_heartbeat import share_group_heartbeat
+from gateway.server import ClientConnection, Request
+from gateway.share import ShareServices
+from gateway.upstream_errors import UpstreamError
+from tests.shell.node_parts import GROUP, TOPIC, TOPIC_ID, Node
+from tests.shell.virtual_time import now_ms, settle
+
+Message = dict[str, Any]
+Acks = list[tuple[int, int, bytes]]
+ALL_OPERATIONS = 1 << READ | 1 << DESCRIBE
+SIZE_PREFIX = 4
+
+
+@dataclass(slots=True)
+class ScriptedConnection:
+    """What a handler sees of a client's connection; upstream's ACLs are what a test says."""
+
+    id: int
+    broker_id: int | None = 1
+    peer: str = "10.0.0.1"
+    group_denied: bool = False
+    denied: set[str] = field(default_factory=set)  # topics
+    asked: list[int] = field(default_factory=list)  # API keys
+    gates: dict[int, asyncio.Event] = field(default_factory=dict)  # by API key
+    failure: UpstreamError | None = None
+
+    async def ask_upstream(self, api_key: int, api_version: int, body: Message) -> Message:
+        encode_request(api_key, api_version, body)  # it could be sent
+        self.asked.append(api_key)
+        if api_key in self.gates:
+            await self.gates[api_key].wait()
+        if self.failure is not None:
+            raise self.failure
+        if api_key == ApiKey.HEARTBEAT:
+            denied = ErrorCode.GROUP_AUTHORIZATION_FAILED
+            return {"ErrorCode": denied if self.group_denied else ErrorCode.UNKNOWN_MEMBER_ID}
+        if api_key == ApiKey.DESCRIBE_GROUPS:
+            return {"Groups": [self._described_group()]}
+        assert api_key == ApiKey.METADATA
+        return {"Topics": [self._described(topic["Name"]) for topic in body["Topics"]]}
+
+    def _described_group(self) -> Message:
+        if self.group_denied:
+            return {"ErrorCode": ErrorCode.GROUP_AUTHORIZATION_FAILED, "AuthorizedOperations": 0}
+        return {"ErrorCode": 0, "AuthorizedOperations": ALL_OPERATIONS}
+
+    def _described(self, name: str) -> Message:
+        if name in self.denied:
+            error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            return {"Name": name, "ErrorCode": error, "TopicAuthorizedOperations": 0}
+        return {"Name": name, "ErrorCode": 0, "TopicAuthorizedOperations": ALL_OPERATIONS}
+
+    def as_connection(self) -> ClientConnection:
+        return cast(ClientConnection, self)
+
+
+def services(node: Node) -> ShareServices:
+    async def refresh(_topics: list[str]) -> Any:
+        if node.refresh_failure is not None:
+            raise node.refresh_failure
+        return node.topology
+
+    return ShareServices(
+        settings=node.settings,
+        topology=lambda: node.topology,
+        advertised=lambda: {1: ("keyway", 9201), 2: ("keyway", 9202)},
+        refresh=refresh,
+        groups=node.groups,
+        windows=node.windows,
+        authoriser=Authoriser(now_ms),
+        ready=node.ready,
+        now_ms=now_ms,
+    )
+
+
+HANDLERS = {
+    ApiKey.SHARE_GROUP_HEARTBEAT: share_group_heartbeat,
+    ApiKey.SHARE_FETCH: share_fetch,
+    ApiKey.SHARE_ACKNOWLEDGE: share_acknowledge,
+}
+
+
+@dataclass(slots=True)
+class Client:
+    """One member on one connection to one virtual broker."""
+
+    node: Node
+    services: ShareServices
+    connection: ScriptedConnection
+    member: str = "m1"
+    group: str = GROUP
+    epoch: int = 0
+
+    async def ask(self, key: ApiKey, body: Message, *, version: int = 1) -> Message:
+        frame = request_frame(key, version, 1, "client", encode_request(key, version, body))
+        payload = frame[SIZE_PREFIX:]
+        request = Request(parse_request_header(payload), payload, self.connection.as_connection())
+        return decode_response(key, version, await HANDLERS[key](self.services, request))
+
+    async def fetch(
+        self,
+        *,
+        partitions: list[int] | None = None,
+        acks: Mapping[int, Acks] | None = None,
+        topic_id: bytes = TOPIC_ID,
+        epoch: int | None = None,
+        **fields: Any,
+    ) -> Message:
+        """Names `partitions` (default: 0 when opening, none later) and counts the epoch up."""
+        epoch = self.epoch if epoch is None else epoch
+        if partitions is None:
+            partitions = [0] if epoch == 0 else []
+        body = {
+            "GroupId": self.group,
+            "MemberId": self.member,
+            "ShareSessionEpoch": epoch,
+            "MaxWaitMs": 0,
+            "MinBytes": 1,
+            "MaxBytes": 1_000_000,
+            "MaxRecords": 100,
+            "BatchSize": 100,
+            "Topics": topics(partitions, acks or {}, topic_id),
+            **fields,
+        }
+        self.epoch += 1
+        return await self.ask(ApiKey.SHARE_FETCH, body)
+
+    async def acknowledge(
+        self,
+        acks: Mapping[int, Acks],
+        *,
+        epoch: int | None = None,
+        topic_id: bytes = TOPIC_ID,
+        **fields: Any,
+    ) -> Message:
+        body = {
+            "GroupId": self.group,
+            "MemberId": self.member,
+            "ShareSessionEpoch": self.epoch if epoch is None else epoch,
+            "Topics": topics([], acks, topic_id),
+            **fields,
+        }
+        self.epoch += 1
+        return await self.ask(ApiKey.SHARE_ACKNOWLEDGE, body)
+
+    async def heartbeat(self, epoch: int = 0, names: list[str] | None = None) -> Message:
+        body = {
+            "GroupId": self.group,
+            "MemberId": self.member,
+            "MemberEpoch": epoch,
+            "RackId": None,
+            "SubscribedTopicNames": [TOPIC] if names is None and epoch == 0 else names,
+        }
+        return await self.ask(ApiKey.SHARE_GROUP_HEARTBEAT, body)
+
+    def hang_up(self) -> None:
+        """As the server tells it; the caller cancels what this connection waits for."""
+        self.node.groups.connection_lost(self.connection.id, now_ms())
+        self.services.authoriser.connection_lost(self.connection.id)
+
+
+def topics(partitions: list[int], acks: Mapping[int, Acks], topic_id: bytes) -> list[Message]:
+    rows = [
+        {"PartitionIndex": p, "AcknowledgementBatches": acks.get(p, [])}
+        for p in dict.fromkeys([*partitions, *acks])
+    ]
+    return [{"TopicId": topic_id, "Partitions": rows}] if rows else []
+
+
+def rows(answer: Message) -> dict[int, Message]:
+    """The partitions of an answer that has but one topic, by number."""
+    assert len(answer["Responses"]) <= 1
+    return {
+        row["PartitionIndex"]: row for topic in answer["Responses"] for row in topic["Partitions"]
+    }
+
+
+def offsets(answer: Message, partition: int = 0) -> list[int]:
+    """Of the records in the answer, as ScriptedLog writes them; checked against the ranges."""
+    row = rows(answer).get(partition)
+    if row is None or not row["Records"]:
+        return []
+    found = [int(text.split(b"-")[1]) for text in row["Records"].split(b",")]
+    acquired = [o for first, last, _ in row["AcquiredRecords"] for o in range(first, last + 1)]
+    assert acquired == found
+    return found
+
+
+def error(answer: Message) -> ErrorCode:
+    return ErrorCode(answer["ErrorCode"])
+
+
+def row_error(answer: Message, partition: int = 0) -> ErrorCode:
+    return ErrorCode(rows(answer)[partition]["ErrorCode"])
+
+
+def ack_error(answer: Message, partition: int = 0) -> ErrorCode:
+    return ErrorCode(rows(answer)[partition]["AcknowledgeErrorCode"])
+
+
+async def joined(node: Node, *, member: str = "m1", broker_id: int | None = 1) -> Client:
+    """A client whose member is in the group, its windows loaded."""
+    node.connections += 1
+    connection = ScriptedConnection(node.connections, broker_id)
+    client = Client(node, services(node), connection, member)
+    answer = await client.heartbeat()
+    assert answer["ErrorCode"] == 0, answer["ErrorMessage"]
+    await settle()
+    return client

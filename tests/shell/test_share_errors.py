@@ -1,0 +1,283 @@
+"""What share requests may ask for, and the error that each wrong one is answered with."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from dispatcher.core.model import AckType
+from dispatcher.store.base import FencedError
+from gateway.config import GroupSection
+from gateway.core.wire.apis import ApiKey
+from gateway.core.wire.errors import ErrorCode
+from tests.shell.node_parts import GROUP, TOPIC, Node, topology
+from tests.shell.share_client import (
+    Client,
+    ScriptedConnection,
+    ack_error,
+    error,
+    joined,
+    offsets,
+    row_error,
+    rows,
+)
+from tests.shell.virtual_time import now_ms, run, until
+
+ACCEPT = bytes([AckType.ACCEPT])
+OTHER_ID = b"another topic id"
+Story = Callable[[Node, Client], Awaitable[None]]
+
+
+def story(tell: Story, section: GroupSection | None = None, *, partitions: int = 1) -> None:
+    async def work() -> None:
+        async with Node(section, topology=topology(partitions)) as node:
+            for partition in range(partitions):
+                node.log.produce(b"a", b"b", b"c", partition=partition)
+            await tell(node, await joined(node))
+
+    run(work())
+
+
+# ----------------------------------------------------------------------------------- what is asked
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"MaxRecords": 2**31 - 1}, [0, 1, 2]),
+        ({"MaxRecords": 1}, [0]),
+        ({"MaxRecords": 0}, []),
+        ({"MaxRecords": -1}, []),
+        ({"MaxBytes": 0}, []),
+        ({"MaxBytes": -5}, []),
+        ({"MaxBytes": 1}, [0]),  # one record at least, or a large one would never come
+        ({"MaxBytes": 25}, [0, 1]),
+        ({"MaxBytes": 2**31 - 1}, [0, 1, 2]),
+        ({"BatchSize": 0}, [0, 1, 2]),
+        ({"BatchSize": -1}, [0, 1, 2]),
+        ({"MinBytes": 2**31 - 1}, [0, 1, 2]),
+    ],
+)
+def test_limits_of_a_fetch(fields: dict[str, Any], expected: list[int]) -> None:
+    async def tell(_node: Node, client: Client) -> None:
+        answer = await client.fetch(**fields)
+        assert error(answer) == ErrorCode.NONE
+        assert offsets(answer) == expected
+
+    story(tell)
+
+
+def test_zero_records_acknowledge_and_do_not_wait() -> None:
+    async def tell(node: Node, client: Client) -> None:
+        await client.fetch(MaxRecords=1)
+        before = now_ms()
+        answer = await client.fetch(acks={0: [(0, 0, ACCEPT)]}, MaxRecords=0, MaxWaitMs=5_000)
+        assert ack_error(answer) == ErrorCode.NONE
+        assert now_ms() == before
+        assert node.stored[node.window().key] == 1
+
+    story(tell)
+
+
+def test_a_partition_named_twice_is_answered_once() -> None:
+    async def tell(node: Node, client: Client) -> None:
+        await client.fetch()
+        topic_id = node.window().partition.topic_id
+        twice = [
+            {"PartitionIndex": 0, "AcknowledgementBatches": [(0, 0, ACCEPT)]},
+            {"PartitionIndex": 0, "AcknowledgementBatches": [(1, 1, ACCEPT)]},
+        ]
+        asked = [{"TopicId": topic_id, "Partitions": twice}] * 2
+        body = {
+            "GroupId": GROUP,
+            "MemberId": "m1",
+            "ShareSessionEpoch": client.epoch,
+            "Topics": asked,
+        }
+        answer = await client.ask(ApiKey.SHARE_ACKNOWLEDGE, body)
+        assert len(answer["Responses"]) == 1
+        assert len(answer["Responses"][0]["Partitions"]) == 1
+        assert row_error(answer) == ErrorCode.INVALID_RECORD_STATE, "each was acknowledged twice"
+        assert node.stored[node.window().key] == 2, "and once it was right"
+
+    story(tell)
+
+
+@pytest.mark.parametrize(
+    ("batch", "expected"),
+    [
+        ((0, 0, b""), ErrorCode.INVALID_REQUEST),
+        ((0, 2, b"\1\1"), ErrorCode.INVALID_REQUEST),
+        ((0, 0, b"\x05"), ErrorCode.INVALID_REQUEST),
+        ((2, 0, b"\1"), ErrorCode.INVALID_REQUEST),
+        ((-1, 0, b"\1"), ErrorCode.INVALID_REQUEST),
+        ((-(2**63), 2**63 - 1, b"\1"), ErrorCode.INVALID_REQUEST),
+        ((0, 2**63 - 1, b"\1"), ErrorCode.INVALID_RECORD_STATE),
+        ((99, 99, b"\1"), ErrorCode.INVALID_RECORD_STATE),
+        ((0, 3, b"\1"), ErrorCode.INVALID_RECORD_STATE),
+        ((0, 2, b"\1"), ErrorCode.NONE),
+    ],
+)
+def test_acknowledgement_batches(batch: tuple[int, int, bytes], expected: ErrorCode) -> None:
+    async def tell(node: Node, client: Client) -> None:
+        await client.fetch()
+        assert row_error(await client.acknowledge({0: [batch]})) == expected
+        settled = 3 if expected == ErrorCode.NONE else 0
+        assert node.stored[node.window().key] == settled
+
+    story(tell)
+
+
+def test_records_of_another_member_cannot_be_acknowledged() -> None:
+    async def tell(node: Node, client: Client) -> None:
+        await client.fetch()
+        other = await joined(node, member="m2")
+        await other.fetch()
+        answer = await other.acknowledge({0: [(0, 0, ACCEPT)]})
+        assert row_error(answer) == ErrorCode.INVALID_RECORD_STATE
+        assert node.stored[node.window().key] == 0
+
+    story(tell)
+
+
+def test_a_member_that_is_not_in_the_group_gets_nothing() -> None:
+    async def tell(node: Node, client: Client) -> None:
+        stranger = Client(node, client.services, ScriptedConnection(77), member="nobody")
+        answer = await stranger.fetch(MaxWaitMs=100)
+        assert error(answer) == ErrorCode.NONE
+        assert offsets(answer) == []
+
+    story(tell)
+
+
+# --------------------------------------------------------------------------------- sessions, errors
+
+
+@pytest.mark.parametrize("epoch", [1, 7, -1])
+def test_a_session_nobody_opened(epoch: int) -> None:
+    async def tell(_node: Node, client: Client) -> None:
+        answer = await client.fetch(epoch=epoch)
+        assert error(answer) == ErrorCode.SHARE_SESSION_NOT_FOUND
+        answer = await client.acknowledge({0: [(0, 0, ACCEPT)]}, epoch=epoch)
+        assert error(answer) == ErrorCode.SHARE_SESSION_NOT_FOUND
+
+    story(tell)
+
+
+@pytest.mark.parametrize("epoch", [2, 5, -2, 2**31 - 1])
+def test_a_wrong_epoch(epoch: int) -> None:
+    async def tell(_node: Node, client: Client) -> None:
+        await client.fetch()
+        answer = await client.fetch(epoch=epoch)
+        assert error(answer) == ErrorCode.INVALID_SHARE_SESSION_EPOCH
+        answer = await client.acknowledge({0: [(0, 0, ACCEPT)]}, epoch=epoch)
+        assert error(answer) == ErrorCode.INVALID_SHARE_SESSION_EPOCH
+        assert error(await client.acknowledge({0: [(0, 0, ACCEPT)]}, epoch=1)) == ErrorCode.NONE
+
+    story(tell)
+
+
+def test_an_acknowledgement_opens_no_session() -> None:
+    async def tell(_node: Node, client: Client) -> None:
+        answer = await client.acknowledge({0: [(0, 0, ACCEPT)]}, epoch=0)
+        assert error(answer) == ErrorCode.INVALID_SHARE_SESSION_EPOCH
+        answer = await client.fetch(epoch=0, acks={0: [(0, 0, ACCEPT)]})
+        assert error(answer) == ErrorCode.INVALID_REQUEST
+
+    story(tell)
+
+
+def test_another_connection_cannot_go_on_with_a_session() -> None:
+    async def tell(node: Node, client: Client) -> None:
+        await client.fetch()
+        thief = Client(node, client.services, ScriptedConnection(66), epoch=1)
+        assert error(await thief.fetch()) == ErrorCode.SHARE_SESSION_NOT_FOUND
+
+    story(tell)
+
+
+@pytest.mark.parametrize(("group", "member"), [("", "m1"), (None, "m1"), ("g", ""), ("g", None)])
+def test_requests_without_group_or_member(group: str | None, member: str | None) -> None:
+    async def tell(_node: Node, client: Client) -> None:
+        names: dict[str, Any] = {"GroupId": group, "MemberId": member}
+        assert error(await client.fetch(**names)) == ErrorCode.INVALID_REQUEST
+        answer = await client.acknowledge({0: [(0, 0, ACCEPT)]}, **names)
+        assert error(answer) == ErrorCode.INVALID_REQUEST
+
+    story(tell)
+
+
+def test_a_group_one_may_not_read() -> None:
+    async def tell(node: Node, client: Client) -> None:
+        connection = ScriptedConnection(60, group_denied=True)
+        denied = Client(node, client.services, connection)
+        for answer in (
+            await denied.heartbeat(),
+            await denied.fetch(epoch=0),
+            await denied.acknowledge({0: [(0, 0, ACCEPT)]}),
+        ):
+            assert error(answer) == ErrorCode.GROUP_AUTHORIZATION_FAILED
+        assert connection.asked == [ApiKey.HEARTBEAT], "asked once, remembered for a while"
+
+    story(tell)
+
+
+def test_a_topic_one_may_not_read() -> None:
+    async def tell(node: Node, client: Client) -> None:
+        denied = Client(node, client.services, ScriptedConnection(61, denied={TOPIC}))
+        assert error(await denied.heartbeat()) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        answer = await denied.fetch(epoch=0)
+        assert row_error(answer) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert offsets(answer) == []
+        denied.epoch = 1
+        answer = await denied.acknowledge({0: [(0, 0, ACCEPT)]})
+        assert row_error(answer) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        answer = await denied.fetch(acks={0: [(0, 0, ACCEPT)]})
+        assert ack_error(answer) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+    story(tell)
+
+
+def test_partitions_that_are_not_there_or_led_elsewhere() -> None:
+    async def tell(_node: Node, client: Client) -> None:
+        answer = await client.fetch(partitions=[0, 9], topic_id=OTHER_ID, MaxWaitMs=5_000)
+        assert row_error(answer, 0) == ErrorCode.UNKNOWN_TOPIC_ID
+        before = now_ms()
+        answer = await client.fetch(partitions=[9], MaxWaitMs=5_000)
+        codes = {row["ErrorCode"] for topic in answer["Responses"] for row in topic["Partitions"]}
+        assert ErrorCode.UNKNOWN_TOPIC_OR_PARTITION in codes
+        assert now_ms() == before, "bad news do not wait"
+        answer = await client.acknowledge({9: [(0, 0, ACCEPT)]})
+        assert row_error(answer, 9) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    story(tell)
+
+
+@pytest.mark.parametrize("broker_id", [2, None])
+def test_a_broker_that_does_not_lead_says_who_does(broker_id: int | None) -> None:
+    async def tell(node: Node, client: Client) -> None:
+        lost = Client(node, client.services, ScriptedConnection(62, broker_id))
+        for answer in (await lost.fetch(), await lost.acknowledge({0: [(0, 0, ACCEPT)]})):
+            assert row_error(answer) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            assert rows(answer)[0]["CurrentLeader"]["LeaderId"] == 1
+            endpoints = {e["NodeId"]: (e["Host"], e["Port"]) for e in answer["NodeEndpoints"]}
+            assert endpoints == {1: ("keyway", 9201), 2: ("keyway", 9202)}
+
+    story(tell)
+
+
+def test_acknowledging_while_the_state_is_away_can_be_retried() -> None:
+    async def tell(node: Node, client: Client) -> None:
+        await client.fetch()
+        node.store.failures = [FencedError("another node")]
+        answer = await client.acknowledge({0: [(0, 0, ACCEPT)]})
+        assert row_error(answer) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        answer = await client.fetch(MaxWaitMs=10)
+        assert error(answer) == ErrorCode.NONE
+        await until(lambda: node.window().dispatcher is not None)
+        answer = await client.acknowledge({0: [(0, 0, ACCEPT)]})
+        assert row_error(answer) == ErrorCode.NONE
+
+    story(tell)

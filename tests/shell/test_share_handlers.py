@@ -1,0 +1,374 @@
+"""ShareFetch, ShareAcknowledge and ShareGroupHeartbeat: what is answered and when, and what is left
+of a client that hangs up in the middle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from dispatcher.core.model import AckType
+from gateway.config import GroupSection
+from gateway.core.limits import SHARE_FETCH_WAIT_MS_MAX
+from gateway.core.wire.apis import ApiKey
+from gateway.core.wire.errors import ErrorCode
+from gateway.upstream_errors import Unreachable
+from tests.shell.node_parts import GROUP, TOPIC, Node, topology
+from tests.shell.share_client import (
+    Client,
+    ScriptedConnection,
+    ack_error,
+    error,
+    joined,
+    offsets,
+    row_error,
+    rows,
+    services,
+)
+from tests.shell.virtual_time import now_ms, run, settle
+
+ACCEPT = bytes([AckType.ACCEPT])
+OTHER_ID = b"another topic id"
+Story = Callable[[Node, Client], Awaitable[None]]
+
+
+def story(tell: Story, section: GroupSection | None = None, *, partitions: int = 1) -> None:
+    async def work() -> None:
+        async with Node(section, topology=topology(partitions)) as node:
+            for partition in range(partitions):
+                node.log.produce(b"a", b"b", b"c", partition=partition)
+            await tell(node, await joined(node))
+
+    run(work())
+
+
+# --------------------------------------------------------------------------------------- the usual
+
+
+def test_records_are_fetched_and_acknowledged_with_the_next_fetch() -> None:
+    async def tell(node: Node, client: Client) -> None:
+        answer = await client.fetch(MaxRecords=2)
+        assert offsets(answer) == [0, 1]
+        assert answer["AcquisitionLockTimeoutMs"] == 30_000
+        answer = await client.fetch(acks={0: [(0, 1, ACCEPT)]})
+        assert ack_error(answer) == ErrorCode.NONE
+        assert offsets(answer) == [2]
+        answer = await client.acknowledge({0: [(2, 2, ACCEPT)]})
+        assert row_error(answer) == ErrorCode.NONE
+        assert node.stored[node.window().key] == 3
+
+    story(tell)
+
+
+def test_what_an_acknowledgement_frees_is_in_the_answer() -> None:
+    async def tell(node: Node, client: Client) -> None:
+        node.log.produce(b"a")
+        await settle()
+        assert offsets(await client.fetch()) == [0, 1, 2]
+        assert offsets(await client.fetch(acks={0: [(0, 0, ACCEPT)]})) == [3]
+
+    story(tell)
+
+
+def test_closing_gives_back_what_was_not_acknowledged() -> None:
+    async def tell(_node: Node, client: Client) -> None:
+        await client.fetch()
+        answer = await client.acknowledge({0: [(0, 0, ACCEPT)]}, epoch=-1)
+        assert row_error(answer) == ErrorCode.NONE
+        client.epoch = 0
+        assert offsets(await client.fetch()) == [1, 2]
+        await client.fetch(epoch=-1)
+        client.epoch = 0
+        assert offsets(await client.fetch()) == [1, 2]
+
+    story(tell)
+
+
+def test_partitions_take_turns() -> None:
+    async def tell(_node: Node, client: Client) -> None:
+        first = await client.fetch(partitions=[0, 1, 2], MaxRecords=3)
+        second = await client.fetch(MaxRecords=3)
+        third = await client.fetch(MaxRecords=3)
+        served = [[p for p in range(3) if offsets(a, p)] for a in (first, second, third)]
+        assert served == [[0], [1], [2]]
+
+    story(tell, partitions=3)
+
+
+def test_a_forgotten_partition_brings_nothing_more() -> None:
+    async def tell(node: Node, client: Client) -> None:
+        await client.fetch(partitions=[0, 1], MaxRecords=0)
+        forgotten = [{"TopicId": node.window().partition.topic_id, "Partitions": [0]}]
+        answer = await client.fetch(ForgottenTopicsData=forgotten)
+        assert offsets(answer, 0) == []
+        assert offsets(answer, 1) == [0, 1, 2]
+
+    story(tell, partitions=2)
+
+
+# ------------------------------------------------------------------------------------- waiting
+
+
+def test_a_fetch_waits_for_records_and_no_longer_than_it_said() -> None:
+    async def tell(node: Node, client: Client) -> None:
+        await client.fetch()
+        before = now_ms()
+        assert offsets(await client.fetch(MaxWaitMs=500)) == []
+        assert now_ms() - before == 500
+        asyncio.get_running_loop().call_later(0.2, node.log.produce, b"new")
+        assert offsets(await client.fetch(MaxWaitMs=500)) == [3]
+        assert now_ms() - before == 700
+
+    story(tell)
+
+
+@pytest.mark.parametrize(("wait_ms", "waited"), [(-1, 0), (2**31 - 1, SHARE_FETCH_WAIT_MS_MAX)])
+def test_odd_waits(wait_ms: int, waited: int) -> None:
+    async def tell(_node: Node, client: Client) -> None:
+        await client.fetch()
+        before = now_ms()
+        await client.fetch(MaxWaitMs=wait_ms)
+        assert now_ms() - before == waited
+
+    story(tell, GroupSection(auto_offset_reset="earliest", lock_duration_ms=3_600_000))
+
+
+def test_two_fetches_of_a_member_do_not_take_the_news_from_each_other() -> None:
+    async def work() -> None:
+        first = topology(2)
+        first.topics[TOPIC].partitions[1] = first.topics[TOPIC].partitions[1].__class__(2, 0)
+        async with Node(topology=first) as node:
+            at_1 = await joined(node)
+            at_2 = Client(node, at_1.services, ScriptedConnection(99, 2))
+            waiting = [
+                node.tasks.create_task(at_1.fetch(partitions=[0], MaxWaitMs=5_000)),
+                node.tasks.create_task(at_2.fetch(partitions=[1], MaxWaitMs=5_000)),
+            ]
+            await settle()
+            before = now_ms()
+            node.log.produce(b"for broker 2", partition=1)
+            await settle()
+            # A third request of the member comes in between: its answer waits for the store.
+            node.log.produce(b"for broker 1", partition=0)
+            await asyncio.wait(waiting)
+            assert now_ms() == before
+            assert offsets(waiting[0].result(), 0) == [0]
+            assert offsets(waiting[1].result(), 1) == [0]
+            assert len(node.ready) == 0
+
+    run(work())
+
+
+def test_news_that_come_while_acknowledgements_are_persisted_are_not_lost() -> None:
+    async def work() -> None:
+        async with Node(topology=topology(2)) as node:
+            node.log.produce(b"a")
+            first = await joined(node)
+            other = Client(node, first.services, ScriptedConnection(98))
+            assert offsets(await first.fetch(partitions=[0])) == [0]
+            gate = node.store.gate = asyncio.Event()
+            waiting = node.tasks.create_task(
+                first.fetch(acks={0: [(0, 0, ACCEPT)]}, MaxWaitMs=5_000)
+            )
+            await settle()
+            node.log.produce(b"b")  # wakes the fetch while it waits for the store
+            await settle()
+            other.epoch = 0
+            meanwhile = node.tasks.create_task(other.ask(ApiKey.SHARE_ACKNOWLEDGE, unknown()))
+            await meanwhile
+            before = now_ms()
+            gate.set()
+            assert offsets(await waiting) == [1]
+            assert now_ms() == before
+
+    run(work())
+
+
+def unknown() -> dict[str, Any]:
+    return {"GroupId": GROUP, "MemberId": "m1", "ShareSessionEpoch": 7, "Topics": []}
+
+
+def test_a_fetch_whose_session_was_reopened_takes_nothing_any_more() -> None:
+    async def tell(node: Node, client: Client) -> None:
+        await client.fetch()
+        waiting = node.tasks.create_task(client.fetch(MaxWaitMs=1_000))
+        await settle()
+        again = Client(node, client.services, ScriptedConnection(50))
+        await again.fetch(MaxRecords=0)
+        node.log.produce(b"new")
+        assert offsets(await waiting) == []
+        assert offsets(await again.fetch()) == [3]
+
+    story(tell)
+
+
+def test_a_fetch_takes_nothing_of_a_partition_whose_leader_has_moved() -> None:
+    async def tell(node: Node, client: Client) -> None:
+        await client.fetch()
+        waiting = node.tasks.create_task(client.fetch(MaxWaitMs=1_000))
+        await settle()
+        node.change_topology(topology(leader=2))
+        node.log.produce(b"new")
+        assert offsets(await waiting) == []
+        moved = Client(node, client.services, ScriptedConnection(51, 2))
+        assert offsets(await moved.fetch()) == [3]
+
+    story(tell)
+
+
+# ---------------------------------------------------------------------- records that cannot be had
+
+
+def test_records_that_cannot_be_read_back_are_no_delivery() -> None:
+    async def tell(node: Node, client: Client) -> None:
+        node.log.failure = Unreachable("no broker")
+        for _ in range(5):
+            assert offsets(await client.fetch()) == []
+        node.log.failure = None
+        answer = await client.fetch()
+        assert offsets(answer) == [0, 1, 2]
+        assert rows(answer)[0]["AcquiredRecords"] == [(0, 2, 1)], "the first delivery"
+
+    story(tell, GroupSection(auto_offset_reset="earliest", deliveries_max=2))
+
+
+def test_records_that_are_gone_from_the_log_are_settled() -> None:
+    async def tell(node: Node, client: Client) -> None:
+        node.log.gone = {0, 2}
+        assert offsets(await client.fetch()) == [1]
+        await client.acknowledge({0: [(1, 1, ACCEPT)]})
+        assert node.stored[node.window().key] == 3
+
+    story(tell)
+
+
+def test_a_fetch_that_finds_only_gone_records_gets_the_next_ones() -> None:
+    async def tell(node: Node, client: Client) -> None:
+        node.log.produce(b"a", b"b", b"c")
+        node.log.gone = {0, 1, 2}
+        await settle()
+        assert offsets(await client.fetch(MaxWaitMs=500)) == [3, 4, 5]
+
+    story(tell)
+
+
+# ------------------------------------------------------------------------------------- hanging up
+
+
+GATES = ["group", "topics", "records", "store"]
+
+
+@pytest.mark.parametrize("gate", GATES)
+@pytest.mark.parametrize("closing", [False, True])
+def test_whoever_hangs_up_anywhere_loses_nothing(gate: str, closing: bool) -> None:
+    """At every await of a fetch (closing: of the acknowledgement that ends the session)."""
+
+    async def tell(node: Node, client: Client) -> None:
+        await client.fetch(MaxRecords=2)
+        node.log.produce(b"d")
+        await settle()
+        client.services.authoriser.connection_lost(client.connection.id)  # to be asked again
+        blocked = asyncio.Event()
+        keys = {"group": ApiKey.HEARTBEAT, "topics": ApiKey.METADATA}
+        if gate in keys:
+            client.connection.gates[keys[gate]] = blocked
+        elif gate == "records":
+            node.log.gate = blocked
+        else:
+            node.store.gate = blocked
+        acks = {0: [(0, 0, ACCEPT)]}
+        asked = client.acknowledge(acks, epoch=-1) if closing else client.fetch(acks=acks)
+        request = node.tasks.create_task(asked)
+        await settle()
+        client.hang_up()
+        request.cancel()
+        await asyncio.wait([request])
+        node.log.gate = node.store.gate = None
+        blocked.set()
+        assert len(node.ready) == 0
+        assert len(node.groups.sessions) == 0
+        await asyncio.sleep(4)  # the grace of what was in its hands
+        again = await joined(node, member="m2")
+        answer = await again.fetch()
+        assert offsets(answer)[-3:] == [1, 2, 3], "well before any lock runs out"
+
+    story(tell)
+
+
+# -------------------------------------------------------------------------------------- heartbeats
+
+
+def test_a_member_joins_before_its_topic_exists_and_while_upstream_is_away() -> None:
+    async def work() -> None:
+        async with Node(topology=topology(error=3)) as node:
+            node.refresh_failure = node.config_failure = Unreachable("no broker")
+            client = Client(node, services(node), ScriptedConnection(1))
+            answer = await client.heartbeat()
+            assert error(answer) == ErrorCode.NONE
+            assert answer["Assignment"] == {"TopicPartitions": []}
+            node.config_failure = None
+            node.change_topology(topology(2))
+            answer = await client.heartbeat(answer["MemberEpoch"])
+            (assigned,) = answer["Assignment"]["TopicPartitions"]
+            assert assigned["Partitions"] == [0, 1]
+
+    run(work())
+
+
+def test_the_intervals_are_those_kafka_has_for_the_group() -> None:
+    async def work() -> None:
+        async with Node() as node:
+            node.kafka_config = {
+                "share.heartbeat.interval.ms": "7000",
+                "share.session.timeout.ms": "50000",
+                "share.record.lock.duration.ms": "17000",
+            }
+            client = Client(node, services(node), ScriptedConnection(1))
+            assert (await client.heartbeat())["HeartbeatIntervalMs"] == 7_000
+            group = node.groups.get(GROUP)
+            assert group is not None
+            assert group.session_timeout_ms == 50_000
+            await settle()
+            assert (await client.fetch())["AcquisitionLockTimeoutMs"] == 17_000
+
+    run(work())
+
+
+@pytest.mark.parametrize(
+    ("epoch", "names", "expected"),
+    [
+        (0, [], ErrorCode.INVALID_REQUEST),
+        (0, [""], ErrorCode.INVALID_REQUEST),
+        (5, None, ErrorCode.UNKNOWN_MEMBER_ID),
+        (-1, None, ErrorCode.UNKNOWN_MEMBER_ID),
+        (-2, None, ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_a_refused_heartbeat_leaves_no_group(
+    epoch: int, names: list[str] | None, expected: ErrorCode
+) -> None:
+    async def work() -> None:
+        async with Node() as node:
+            client = Client(node, services(node), ScriptedConnection(1), group="other")
+            answer = await client.heartbeat(epoch, names)
+            assert error(answer) == expected
+            assert answer["ErrorMessage"]
+            assert node.groups.all() == []
+
+    run(work())
+
+
+@pytest.mark.parametrize("name", ["a b", "{}|%", "grüße/../x", "\n", "*", "x" * 1_000])
+def test_groups_with_odd_names_work(name: str) -> None:
+    async def tell(node: Node, client: Client) -> None:
+        odd = Client(node, client.services, ScriptedConnection(70), "member", name)
+        assert error(await odd.heartbeat()) == ErrorCode.NONE
+        await settle()
+        assert offsets(await odd.fetch()) == [0, 1, 2]
+        answer = await odd.acknowledge({0: [(0, 2, ACCEPT)]})
+        assert row_error(answer) == ErrorCode.NONE
+
+    story(tell)
