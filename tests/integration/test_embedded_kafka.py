@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import psutil
 import pytest
@@ -70,13 +71,16 @@ def test_broker_that_cannot_start_says_why() -> None:
     assert not cluster.directory.exists()
 
 
-def test_sigkilled_parent_leaves_no_broker() -> None:
+def test_sigkilled_parent_leaves_no_broker(tmp_path: Path) -> None:
     script = (
-        "import sys; from gateway.embedded.kafka import KafkaCluster\n"
-        "c = KafkaCluster(1).start(); print(c.brokers[0].child.pid, flush=True); sys.stdin.read()"
+        "import sys; from pathlib import Path; from gateway.embedded.kafka import KafkaCluster\n"
+        "c = KafkaCluster(1, directory=Path(sys.argv[1])).start(); print(c.brokers[0].child.pid, flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(
-        [sys.executable, "-c", script], stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True
+        [sys.executable, "-c", script, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stdin=subprocess.PIPE,
+        text=True,
     ) as parent:
         assert parent.stdout is not None
         broker = psutil.Process(int(parent.stdout.readline()))
