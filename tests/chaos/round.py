@@ -22,6 +22,7 @@ UNDER_LOAD_S_MAX = 45.0
 CALM_S_MAX = 75.0
 BURST_SHARE = 0.4  # of the records are there before anybody is struck; the others trickle in
 TRICKLE_S = 4.0
+ASK_EVERY_MS = 150
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +30,21 @@ class Recovery:
     """From the first kill of a strike to the first delivery that it had to be over for.
 
     Infrastructure: the first delivery after the last of it was started again. Members alone: the
-    first record that a dead one held and another one got; None if they held nothing.
+    first record that a dead one held and another one got. None: there was no such delivery left.
     """
 
     strike: Strike
     seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Fall:
+    """A strike as it happened, on the members' monotonic clock."""
+
+    strike: Strike
+    killed_ns: int
+    back_ns: int  # the last of the infrastructure was started again
+    held: set[TopicPartitionOffset]  # by killed members
 
 
 @dataclass(slots=True)
@@ -46,6 +57,7 @@ class Round:
     flushes: list[Flush] = field(default_factory=list)
     recoveries: list[Recovery] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
+    _falls: list[Fall] = field(default_factory=list)
     _broker_was_down: bool = False
     _truth: Topic = field(default_factory=dict)
 
@@ -67,6 +79,7 @@ class Round:
             self._strike(strike)
         self._calm(load)
         self.crew.end()
+        self.recoveries = self._recoveries()
         self.faults += [f"gateway log: {line}" for line in self.site.bugs_logged(log_from)[:3]]
         found = judge(name, self._truth, self.crew.processed(), self.crew.acked(), self.flushes)
         return Verdict(
@@ -120,29 +133,20 @@ class Round:
                 self.flushes.append(Flush(killed_ns, back_ns, committed, commits_worked))
         if not strike.members_only:
             self.site.wait_ready()
-        self._recover(strike, killed_ns, back_ns, held)
+        self._falls.append(Fall(strike, killed_ns, back_ns, held))
 
-    def _recover(
-        self, strike: Strike, killed_ns: int, back_ns: int, held: set[TopicPartitionOffset]
-    ) -> None:
-        """Waits for the delivery that says that the strike is over. There may be none: everything
-        had been delivered.
-        """
-
-        def over() -> list[int]:
-            return [
-                it.at_ns
-                for it in self.crew.deliveries()
-                if it.at_ns > back_ns and (not strike.members_only or it.place in held)
+    def _recoveries(self) -> list[Recovery]:
+        deliveries = self.crew.deliveries()
+        found = []
+        for fall in self._falls:
+            over = [
+                it.at_ns - fall.killed_ns
+                for it in deliveries
+                if it.at_ns > fall.back_ns
+                and (not fall.strike.members_only or it.place in fall.held)
             ]
-
-        expected = bool(held) or not strike.members_only
-        if expected and not self._all_settled():
-            self._waited(
-                lambda: bool(over()) or self._all_settled(), f"recovery of {strike}", CALM_S_MAX
-            )
-        seconds = [(at - killed_ns) / 1e9 for at in over()]
-        self.recoveries.append(Recovery(strike, min(seconds, default=None)))
+            found.append(Recovery(fall.strike, min(over) / 1e9 if over else None))
+        return found
 
     # ---------------------------------------------------------------------------------------- calm
 
@@ -162,6 +166,7 @@ class Round:
             self.faults.append(f"committed {self._positions()} of {self._ends()}")
 
     def _all_settled(self) -> bool:
+        pause_ms(ASK_EVERY_MS)  # each question is a connection to the broker
         return bool(self._truth) and self._positions() == self._ends()
 
     def _positions(self) -> list[int]:
