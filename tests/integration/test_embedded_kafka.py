@@ -74,7 +74,8 @@ def test_broker_that_cannot_start_says_why() -> None:
 def test_sigkilled_parent_leaves_no_broker(tmp_path: Path) -> None:
     script = (
         "import sys; from pathlib import Path; from gateway.embedded.kafka import KafkaCluster\n"
-        "c = KafkaCluster(1, directory=Path(sys.argv[1])).start(); print(c.brokers[0].child.pid, flush=True); sys.stdin.read()"
+        "c = KafkaCluster(1, directory=Path(sys.argv[1])).start()\n"
+        "print(c.brokers[0].child.pid, flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(
         [sys.executable, "-c", script, str(tmp_path)],
