@@ -17,6 +17,7 @@ import structlog
 import uvicorn
 import uvloop
 from redis.asyncio import Redis
+from redis.exceptions import RedisError
 
 from dispatcher.store.redis import RedisStore
 from gateway.admin.problems import is_loopback
@@ -128,6 +129,7 @@ class _Node:
             on_moved=lambda moved: self.windows.membership_moved(moved),
             on_session_lost=lambda session: self.windows.session_lost(session),
             on_changed=self.memberships.changed,
+            on_forgotten=self._group_forgotten,
             key_filters=self.filters.of,
         )
         self.windows = Windows(
@@ -167,6 +169,11 @@ class _Node:
     def _settings_changed(self, group: str, section: GroupSection) -> None:
         self.groups.settings_changed(group, section)
         self.windows.settings_changed(group, section)
+
+    def _group_forgotten(self, group: str) -> None:
+        self.memberships.forgotten(group)
+        self.settings.forget(group)
+        self.metrics.forget(group)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         self.tasks.create_task(work)
@@ -222,8 +229,11 @@ class _Node:
             async with asyncio.timeout(STOP_S_MAX):
                 await self.windows.stop()
                 await self.dead_letters.close()
+                await self.memberships.flush()
         except TimeoutError:
             log.warning("stopped_without_commit", seconds=STOP_S_MAX)
+        except (RedisError, OSError) as error:
+            log.warning("stopped_without_memberships", reason=str(error))
         admin.should_exit = True
         for task in background:
             task.cancel()

@@ -22,7 +22,7 @@ from gateway.core.group.membership import (
     TopicByName,
 )
 from gateway.core.group.sessions import ShareSession, ShareSessions
-from gateway.core.limits import GROUP_MEMBERS_MAX, RESTART_GRACE_MS
+from gateway.core.limits import GROUP_EMPTY_MS_MAX, GROUP_MEMBERS_MAX, RESTART_GRACE_MS
 from gateway.group_settings import GroupSettings
 
 log = structlog.get_logger("keyway.groups")
@@ -45,8 +45,10 @@ class Groups:
     on_moved: Callable[[MembershipMoved], None]
     on_session_lost: Callable[[ShareSession], None]
     on_changed: Callable[[ShareGroup], None]
+    on_forgotten: Callable[[str], None]
     key_filters: Callable[[str, str], tuple[bytes, ...]]  # of a group's member, by its client.id
     _groups: dict[str, ShareGroup] = field(default_factory=dict)
+    _empty_since_ms: dict[str, int] = field(default_factory=dict)
 
     def heartbeat(
         self, group_name: str, beat: Heartbeat, topic_by_name: TopicByName, now_ms: int
@@ -105,9 +107,15 @@ class Groups:
 
     def tick(self, now_ms: int) -> None:
         """The watchdog: evicts members that are silent or gone. An empty group stays until it is
-        deleted, as in Kafka.
+        deleted, or for as long as Kafka keeps the offsets of one.
         """
         for group in list(self._groups.values()):
+            if group.members:
+                self._empty_since_ms.pop(group.name, None)
+            elif now_ms - self._empty_since_ms.setdefault(group.name, now_ms) >= GROUP_EMPTY_MS_MAX:
+                log.info("group_forgotten", group=group.name)
+                self.forget(group.name)
+                continue
             topics = group.topics()
             evicted = group.evict_due(now_ms)
             for member in evicted:
@@ -160,9 +168,11 @@ class Groups:
         return group
 
     def forget(self, name: str) -> None:
-        """The group was deleted."""
+        """The group was deleted, or stayed empty for very long."""
         assert not self._groups[name].members, "only an empty group is deleted"
         del self._groups[name]
+        self._empty_since_ms.pop(name, None)
+        self.on_forgotten(name)
 
     def filters_changed(self, name: str) -> None:
         """The members are the same, what they accept may not be."""

@@ -1,10 +1,8 @@
 """Share group memberships kept in Redis, so that a restarted node goes on with the members it had.
 
-One JSON text per group, also of an empty one: it lives until it is deleted, as in Kafka. Written
-behind: a heartbeat never waits for it. What a crash loses is a
-join or a leave of the
-last moments; the member it concerns rejoins on its next heartbeat, or is evicted as one that never
-came back.
+One JSON text per group, also of an empty one. Written behind: a heartbeat never waits for it. What
+a crash loses is a join or a leave of the last moments; the member it concerns rejoins on its next
+heartbeat, or is evicted as one that never came back.
 """
 
 from __future__ import annotations
@@ -28,11 +26,15 @@ _KEY = "keyway:members"  # hash: group name -> JSON
 class Memberships:
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
-        self._dirty: dict[str, ShareGroup] = {}
+        self._dirty: dict[str, ShareGroup | None] = {}  # None: forgotten
         self._wake = asyncio.Event()
 
     def changed(self, group: ShareGroup) -> None:
         self._dirty[group.name] = group
+        self._wake.set()
+
+    def forgotten(self, name: str) -> None:
+        self._dirty[name] = None
         self._wake.set()
 
     async def load(self) -> dict[str, tuple[int, list[ShareMember]]]:
@@ -45,34 +47,45 @@ class Memberships:
             log.warning("memberships_not_loaded", reason=str(error))
             return {}
         found: dict[str, tuple[int, list[ShareMember]]] = {}
-        for name, text in stored.items():
+        for field, text in stored.items():
+            name = field.decode(errors="replace")
             try:
                 row = json.loads(text)
-                members = [_member(entry) for entry in row["members"]]
-                found[name.decode()] = (int(row["epoch"]), members)
-            except (ValueError, KeyError, TypeError) as error:
-                log.warning("membership_unreadable", group=name.decode(), reason=str(error))
+                found[name] = (int(row["epoch"]), [_member(entry) for entry in row["members"]])
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
+                log.warning("membership_unreadable", group=name, reason=repr(error))
         return found
 
     async def write_forever(self) -> None:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            groups, self._dirty = self._dirty, {}
             try:
-                await self._write(groups)
+                await self.flush()
             except (RedisError, OSError):
                 # The window store says in the log that Redis is away; here it only has to come
                 # back.
-                for name, group in groups.items():
-                    self._dirty.setdefault(name, group)
                 await asyncio.sleep(MEMBERSHIP_RETRY_MS / 1000)
                 self._wake.set()
 
-    async def _write(self, groups: dict[str, ShareGroup]) -> None:
-        rows: dict[Any, Any] = {name: _text(group) for name, group in groups.items()}
+    async def flush(self) -> None:
+        """Writes what has changed. Raises RedisError, OSError; then it is written next time."""
+        groups, self._dirty = self._dirty, {}
+        try:
+            await self._write(groups)
+        except BaseException:
+            self._dirty = groups | self._dirty
+            raise
+
+    async def _write(self, groups: dict[str, ShareGroup | None]) -> None:
+        rows: dict[Any, Any] = {
+            name: _text(group) for name, group in groups.items() if group is not None
+        }
+        gone = [name for name, group in groups.items() if group is None]
         if rows:
             await self._redis.hset(_KEY, mapping=rows)
+        if gone:
+            await self._redis.hdel(_KEY, *gone)
 
     async def forget(self, name: str) -> None:
         """The group was deleted. Raises RedisError, OSError."""

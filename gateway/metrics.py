@@ -5,6 +5,7 @@ far groups lag.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import structlog
@@ -53,6 +54,12 @@ class Metrics:
                 count=noticed.count,
                 detail=noticed.detail,
             )
+
+    def forget(self, group: str) -> None:
+        """A group that is gone leaves no series behind."""
+        for notice in Notice:
+            with suppress(KeyError):
+                self._records.remove(group, notice.value)
 
     def watch_windows(self, windows: Callable[[], Iterable[Window]]) -> None:
         self.registry.register(_WindowCollector(windows))

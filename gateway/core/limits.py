@@ -72,6 +72,9 @@ WINDOW_RETRY_MS_MIN = 100  # loading a window again: doubles from here ...
 WINDOW_RETRY_MS_MAX = 5_000  # ... to here, while the store or upstream is away
 STORE_RETRY_MS = 100  # before a failed write is tried again: a Redis starts in about 50 ms
 WINDOW_IDLE_MS_MAX = 60_000  # without members and with everything committed, a window leaves memory
+# An empty group is forgotten after Kafka's own offsets.retention.minutes; its positions stay in the
+# store, and in Kafka as long as Kafka keeps them.
+GROUP_EMPTY_MS_MAX = 7 * 24 * 60 * 60 * 1000
 GROUP_CONFIG_MS = 30_000  # between two looks at what Kafka has set for a group
 AUTHORISATION_MS_MAX = 30_000  # an upstream ACL verdict is trusted this long per connection
 MEMBERSHIP_RETRY_MS = 500  # between attempts to write memberships behind

@@ -228,6 +228,7 @@ class Node:
             on_moved=lambda moved: self.windows.membership_moved(moved),
             on_session_lost=lambda session: self.windows.session_lost(session),
             on_changed=self.changed.append,
+            on_forgotten=self.settings.forget,
             key_filters=lambda _group, _client: (),
         )
         self.windows = Windows(

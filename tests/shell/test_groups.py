@@ -1,0 +1,194 @@
+"""Groups: what a heartbeat, a lost connection and the watchdog set in motion."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from dispatcher.core.model import Acquire, MemberId
+from gateway.config import GroupSection
+from gateway.core.group.membership import FencedMemberEpoch, GroupError, UnknownMember
+from gateway.core.limits import GROUP_EMPTY_MS_MAX, RESTART_GRACE_MS
+from tests.shell.node_parts import GROUP, TOPIC, Node, topology
+from tests.shell.virtual_time import now_ms, run, settle
+
+QUICK = GroupSection(
+    auto_offset_reset="earliest",
+    session_timeout_ms=10_000,
+    heartbeat_interval_ms=1_000,
+    disconnect_grace_ms=3_000,
+)
+
+
+def names(node: Node) -> list[str]:
+    return [member.member_id for member in node.groups.members(GROUP, TOPIC)]
+
+
+async def beating(node: Node, member: str, epoch: int, seconds: int, connection: int = 1) -> None:
+    for _ in range(seconds):
+        node.beat(member, epoch, connection=connection)
+        await asyncio.sleep(1)
+
+
+def test_joining_and_leaving_reach_the_windows() -> None:
+    async def work() -> None:
+        async with Node() as node:
+            node.beat("m1")
+            node.beat("m2")
+            await settle()
+            core = node.window().dispatcher
+            assert core is not None
+            assert [m.member_id for m in core.members] == ["m1", "m2"]
+            node.beat("m1", -1)
+            assert [m.member_id for m in core.members] == ["m2"]
+            assert [len(group.members) for group in node.changed] == [1, 1, 1]
+
+    run(work())
+
+
+def test_a_silent_member_is_evicted_and_its_records_go_to_the_others() -> None:
+    async def work() -> None:
+        async with Node(QUICK) as node:
+            node.log.produce(b"a", b"b", b"c")
+            node.beat("m1", connection=1)
+            await settle()
+            session = node.groups.sessions.open((1, GROUP, "m1"), 1, acknowledges=False)
+            event = Acquire(MemberId("m1"), session.session_id, 9, now_ms())
+            assert node.window().acquire(event) is not None
+            epoch = node.beat("m2", connection=2)
+            await beating(node, "m2", epoch, 9, connection=2)
+            assert names(node) == ["m1", "m2"]
+            await beating(node, "m2", epoch, 2, connection=2)
+            assert names(node) == ["m2"]
+            assert len(node.groups.sessions) == 0
+            other = node.groups.sessions.open((1, GROUP, "m2"), 2, acknowledges=False)
+            event = Acquire(MemberId("m2"), other.session_id, 9, now_ms())
+            acquired = node.window().acquire(event)
+            assert acquired is not None
+            assert acquired.offsets == [0, 1, 2]
+            with pytest.raises(UnknownMember):
+                node.beat("m1", 1)
+
+    run(work())
+
+
+def test_a_member_without_connections_is_evicted_after_the_grace() -> None:
+    async def work() -> None:
+        async with Node(QUICK) as node:
+            node.beat("m1", connection=1)
+            node.groups.connected(GROUP, "m1", 2)
+            node.groups.connection_lost(1, now_ms())
+            await asyncio.sleep(5)
+            assert names(node) == ["m1"], "one is left"
+            node.groups.connection_lost(2, now_ms())
+            await asyncio.sleep(2)
+            assert names(node) == ["m1"]
+            await asyncio.sleep(2)
+            assert names(node) == []
+
+    run(work())
+
+
+def test_one_that_connects_again_in_time_stays() -> None:
+    async def work() -> None:
+        async with Node(QUICK) as node:
+            node.beat("m1", connection=1)
+            node.groups.connection_lost(1, now_ms())
+            await asyncio.sleep(2)
+            node.groups.connected(GROUP, "m1", 7)
+            await asyncio.sleep(4)
+            assert names(node) == ["m1"]
+
+    run(work())
+
+
+def test_members_of_before_a_restart_have_a_while_to_come_back() -> None:
+    async def work() -> None:
+        async with Node(QUICK) as before:
+            epoch = before.beat("m1")
+            before.beat("m2")
+            group = before.groups.get(GROUP)
+            assert group is not None
+        async with Node(QUICK) as after:
+            restored = {GROUP: (group.epoch, list(group.members.values()))}
+            assert after.groups.restore(restored, now_ms()) == [TOPIC]
+            after.windows.topology_changed(after.topology)
+            await settle()
+            assert len(after.windows.all()) == 1
+            assert names(after) == ["m1", "m2"]
+            await beating(after, "m1", epoch, RESTART_GRACE_MS // 1000 - 1, connection=5)
+            assert names(after) == ["m1", "m2"]
+            await beating(after, "m1", epoch, 2, connection=5)
+            assert names(after) == ["m1"]
+
+    run(work())
+
+
+def test_epochs_that_move_with_new_partitions_are_kept() -> None:
+    async def work() -> None:
+        async with Node() as node:
+            first = node.beat("m1")
+            node.changed.clear()
+            node.change_topology(topology(2))
+            second = node.beat("m1", first)
+            assert second > first
+            assert [group.epoch for group in node.changed] == [second]
+            assert node.beat("m1", first) == second, "the answer may have been lost"
+            with pytest.raises(FencedMemberEpoch):
+                node.beat("m1", second + 1)
+
+    run(work())
+
+
+def test_a_join_that_is_refused_leaves_nothing() -> None:
+    async def work() -> None:
+        async with Node() as node:
+            for at in range(100):
+                with pytest.raises(GroupError):
+                    node.beat("", 0)
+                with pytest.raises(UnknownMember):
+                    node.beat(f"m{at}", 5)
+            assert node.groups.all() == []
+            assert node.changed == []
+
+    run(work())
+
+
+def test_an_empty_group_is_forgotten_after_a_week_and_not_before() -> None:
+    async def work() -> None:
+        async with Node() as node:
+            epoch = node.beat("m1")
+            await settle()
+            await node.settings.learn(GROUP)
+            node.beat("m1", -1)
+            start = now_ms()
+            node.groups.tick(start)
+            node.groups.tick(start + GROUP_EMPTY_MS_MAX - 1)
+            assert [group.name for group in node.groups.all()] == [GROUP]
+            assert node.beat("m1") > epoch, "a group that is used again is not empty"
+            node.groups.tick(start + 1)
+            node.beat("m1", -1)
+            node.groups.tick(start + GROUP_EMPTY_MS_MAX)
+            assert len(node.groups.all()) == 1
+            node.groups.tick(start + 2 * GROUP_EMPTY_MS_MAX)
+            assert node.groups.all() == []
+            assert node.groups.members(GROUP, TOPIC) == ()
+
+    run(work())
+
+
+def test_a_session_timeout_that_kafka_has_counts_at_once() -> None:
+    async def work() -> None:
+        async with Node(QUICK) as node:
+            node.beat("m1")
+            node.kafka_config = {"share.session.timeout.ms": "60000"}
+            await node.settings.learn(GROUP)
+            await asyncio.sleep(50)
+            assert names(node) == ["m1"]
+            node.kafka_config = {}
+            await node.settings.learn(GROUP)
+            await asyncio.sleep(1)
+            assert names(node) == []
+
+    run(work())
