@@ -283,9 +283,7 @@ class _Node:
     def _admin_handlers(self) -> dict[int, Handler]:
         offsets, authoriser = self.offsets, self.authoriser
         return {
-            int(ApiKey.LIST_GROUPS): partial(
-                list_groups, self.groups, self.upstream, self.authoriser
-            ),
+            int(ApiKey.LIST_GROUPS): partial(list_groups, offsets, authoriser),
             int(ApiKey.DELETE_GROUPS): partial(delete_groups, offsets, authoriser),
             int(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS): partial(
                 describe_share_group_offsets, offsets, authoriser

@@ -11,9 +11,10 @@ error.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Protocol
 
 import structlog
 from redis.exceptions import RedisError
@@ -22,17 +23,17 @@ from dispatcher.core.commit import decode as decode_commit
 from dispatcher.core.commit import encode as encode_commit
 from dispatcher.core.model import Snapshot
 from dispatcher.store.base import FencedError, StoreError, WindowKey, WindowStore
-from gateway.commits import Commit, Commits
+from gateway.commits import Commit, Committed
 from gateway.core.group.membership import ShareGroup
-from gateway.core.topology import Topic, TopicPartition
+from gateway.core.topology import Topic, TopicPartition, Topology
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
-from gateway.filters import Filters, RulesNotKept
+from gateway.core.wire.schema import Message
+from gateway.filters import RulesNotKept
 from gateway.group_errors import GroupInUse, GroupUnknown, StateAway
 from gateway.groups import Groups
-from gateway.memberships import Memberships
 from gateway.starting import isolation_of
-from gateway.upstream import LATEST, Upstream
+from gateway.upstream import LATEST
 from gateway.upstream_errors import UpstreamError
 from gateway.windows import Windows, topic_id_bytes, topic_id_text
 
@@ -40,8 +41,41 @@ log = structlog.get_logger("keyway.admin")
 
 CLAIMS_MAX = 3  # a window that was just closed may still be on its way into memory, and claim
 METADATA_BY_ID_VERSION = 12
+STRANGERS_MAX = 10_000  # names; what is beyond is looked at again each time groups are listed
 
 Place = tuple[str, int]  # topic, partition
+
+
+class UpstreamView(Protocol):
+    """gateway.upstream.Upstream"""
+
+    @property
+    def topology(self) -> Topology: ...
+    async def refresh(self, topics: Iterable[str] = ()) -> Topology: ...
+    async def call(self, api_key: int, body: Message, *, version: int | None = None) -> Message: ...
+    async def coordinator(self, group: str) -> int: ...
+    async def list_offsets(
+        self, topic: str, partitions: Iterable[int], timestamp: int, isolation: int = ...
+    ) -> dict[int, int]: ...
+
+
+class OffsetCommits(Protocol):
+    """gateway.commits.Commits"""
+
+    async def fetch_all(self, group: str) -> dict[Place, Committed]: ...
+    async def commit(self, group: str, commits: Sequence[Commit]) -> list[int]: ...
+
+
+class MembershipRows(Protocol):
+    """gateway.memberships.Memberships"""
+
+    async def forget(self, name: str) -> None: ...
+
+
+class FilterRules(Protocol):
+    """gateway.filters.Filters"""
+
+    async def remove(self, group: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +88,15 @@ class Position:
 
 @dataclass(slots=True)
 class GroupOffsets:
-    upstream: Upstream
+    upstream: UpstreamView
     store: WindowStore
-    commits: Commits
+    commits: OffsetCommits
     groups: Groups
     windows: Windows
-    memberships: Memberships
-    filters: Filters
+    memberships: MembershipRows
+    filters: FilterRules
     owner: str
+    _strangers: set[str] = field(default_factory=set)  # groups that commit, and are not ours
 
     # --------------------------------------------------------------------------------- what there i
 
@@ -75,6 +110,23 @@ class GroupOffsets:
             return None
         log.info("group_remembered", group=name)
         return self.groups.ensure(name)
+
+    async def recognise(self, names: Iterable[str]) -> None:
+        """Takes in those of `names` that are Key-Shared groups by the offsets they committed."""
+        for name in names:
+            if self.groups.get(name) is not None or name in self._strangers:
+                continue
+            try:
+                ours = await self._committed(name, ours_only=True)
+            except StateAway as away:
+                log.info("group_not_recognised", group=name, reason=str(away))
+                continue
+            if ours:
+                log.info("group_remembered", group=name)
+                self.groups.ensure(name)
+            elif len(self._strangers) < STRANGERS_MAX:
+                # One that becomes ours later is known by its first member.
+                self._strangers.add(name)
 
     async def positions(self, name: str) -> dict[Place, Position]:
         """Of every partition the group has a position in. Raises StateAway."""

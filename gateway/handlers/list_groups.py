@@ -1,8 +1,9 @@
 """ListGroups (16) v0-5: upstream's groups and the Key-Shared ones in one list, each group once.
 
-Asked of upstream on the client's own connection, so it lists what this client may see; a Key-Shared
-group is listed to who may describe it, by the virtual broker that is its coordinator (on the
-bootstrap port: all of them). Not implemented: DESCRIBE on the cluster does not show Key-Shared
+Asked of upstream on the client's own connection, so it lists what this client may see, and without
+filters: a Key-Shared group that only its committed offsets remember is found among upstream's. One
+is listed to who may describe it, by the virtual broker that is its coordinator (on the bootstrap
+port: all of them). Not implemented: DESCRIBE on the cluster does not show Key-Shared
 groups that have not committed an offset yet to a client that may not describe them one by one.
 """
 
@@ -11,32 +12,28 @@ from __future__ import annotations
 from typing import Any
 
 from gateway.authoriser import Authoriser
-from gateway.core.group.listing import merged, share_row
+from gateway.core.group.listing import may_be_ours, merged, share_row
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
-from gateway.groups import Groups
+from gateway.group_offsets import GroupOffsets
 from gateway.server import ClientConnection, Request
-from gateway.upstream import Upstream
 from gateway.upstream_errors import UpstreamError
 
 
-async def list_groups(
-    groups: Groups, upstream: Upstream, authoriser: Authoriser, request: Request
-) -> bytes:
+async def list_groups(offsets: GroupOffsets, authoriser: Authoriser, request: Request) -> bytes:
     header = request.header
     body = decode_request(header.api_key, header.api_version, request.frame, header.body_at)
     try:
-        answer = await request.connection.ask_upstream(header.api_key, header.api_version, body)
+        answer = await request.connection.ask_upstream(header.api_key, header.api_version, {})
         if answer["ErrorCode"] == 0:
-            await _merge(groups, upstream, authoriser, request.connection, body, answer)
+            await _merge(offsets, authoriser, request.connection, body, answer)
     except UpstreamError:
         answer = {"ErrorCode": int(ErrorCode.COORDINATOR_NOT_AVAILABLE), "Groups": []}
     return encode_response(header.api_key, header.api_version, answer)
 
 
 async def _merge(
-    groups: Groups,
-    upstream: Upstream,
+    offsets: GroupOffsets,
     authoriser: Authoriser,
     connection: ClientConnection,
     body: dict[str, Any],
@@ -44,9 +41,10 @@ async def _merge(
 ) -> None:
     shown = {row["GroupId"] for row in answer["Groups"]}
     ours = {}
-    every = groups.all()
+    await offsets.recognise(row["GroupId"] for row in answer["Groups"] if may_be_ours(row))
+    every = offsets.groups.all()
     for group in every:
-        if not await _coordinated(upstream, group.name, connection.broker_id):
+        if not await _coordinated(offsets, group.name, connection.broker_id):
             continue
         if group.name in shown or await authoriser.may_describe_group(connection, group.name):
             ours[group.name] = share_row(group.name, group.state)
@@ -59,10 +57,10 @@ async def _merge(
     )
 
 
-async def _coordinated(upstream: Upstream, group: str, broker_id: int | None) -> bool:
+async def _coordinated(offsets: GroupOffsets, group: str, broker_id: int | None) -> bool:
     if broker_id is None:
         return True
     try:
-        return await upstream.coordinator(group) == broker_id
+        return await offsets.upstream.coordinator(group) == broker_id
     except UpstreamError:
         return True  # better listed twice than not at all

@@ -211,6 +211,7 @@ def test_groups_that_are_not_in_memory(
         rmtree(gateway.state_directory)
     gateway.start()
 
+    assert group in share_tool("--list").split()
     (row,) = table(share_tool("--describe", "--group", group, "--offsets"))
     assert (row["START-OFFSET"], row["LAG"]) == ("1", "27"), "29 less the two settled behind it"
     share_tool("--reset-offsets", "--group", group, "--topic", name, "--to-latest", "--execute")

@@ -38,12 +38,19 @@ def merged(
         and row["GroupId"] not in hidden
         and SHARE not in (row["GroupType"].lower(), row["ProtocolType"].lower())
     ]
+    rows += [ours[name] for name in sorted(ours)]
     states = {state.lower() for state in states}
     types = {kind.lower() for kind in types}
-    if not types or SHARE in types:
-        rows += [
-            ours[name]
-            for name in sorted(ours)
-            if not states or ours[name]["GroupState"].lower() in states
-        ]
-    return rows
+    return [
+        row
+        for row in rows
+        if (not states or row["GroupState"].lower() in states)
+        and (not types or row["GroupType"].lower() in types)
+    ]
+
+
+def may_be_ours(row: Row) -> bool:
+    """Whether upstream's row looks like a group whose offsets somebody commits without being a
+    member, as the gateway does.
+    """
+    return not row["ProtocolType"] and row["GroupState"].lower() in ("", "empty")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.core.group.listing import merged, share_row
+from gateway.core.group.listing import may_be_ours, merged, share_row
 
 CLASSIC = {
     "GroupId": "plain",
@@ -38,11 +38,12 @@ def test_what_may_not_be_seen_is_not_listed_as_something_else() -> None:
 
 
 def test_filters() -> None:
-    # Upstream has filtered its own rows already.
     assert names(merged([], OURS, ALL, types=["Share"])) == ["new", "ours"]
     assert names(merged([COMMITS], OURS, ALL, types=["classic"])) == []
     assert names(merged([COMMITS], OURS, ALL, states=["empty"])) == ["new"]
     assert names(merged([], OURS, ALL, states=["Dead"], types=["share"])) == []
+    assert names(merged([CLASSIC, COMMITS], OURS, ALL, states=["stable"])) == ["plain", "ours"]
+    assert names(merged([CLASSIC, COMMITS], OURS, ALL, types=["classic"])) == ["plain"]
     assert names(merged([CLASSIC], OURS, ALL, types=["share", "classic"])) == [
         "plain",
         "new",
@@ -53,3 +54,10 @@ def test_filters() -> None:
 def test_rows_of_versions_without_types() -> None:
     old = {"GroupId": "theirs", "ProtocolType": "share", "GroupState": "", "GroupType": ""}
     assert names(merged([old], OURS, ALL)) == ["new", "ours"]
+
+
+def test_what_may_be_ours() -> None:
+    assert may_be_ours(COMMITS)
+    assert may_be_ours({**COMMITS, "GroupState": "", "GroupType": ""}), "older versions say less"
+    assert not may_be_ours(CLASSIC)
+    assert not may_be_ours({**COMMITS, "GroupState": "Stable"})
