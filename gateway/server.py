@@ -23,7 +23,13 @@ from gateway.connection import (
     Handler,
     Request,
 )
-from gateway.core.limits import ABORT_S, CONNECT_TIMEOUT_S, FRAME_BYTES_MAX
+from gateway.core.limits import (
+    ABORT_S,
+    CONNECT_TIMEOUT_S,
+    FRAME_BYTES_MAX,
+    UPSTREAM_AGAIN_S,
+    UPSTREAM_PATIENCE_S,
+)
 from gateway.core.rewrite import Address, Addresses
 from gateway.core.served import rules
 from gateway.core.topology import Broker, Topology
@@ -132,7 +138,16 @@ class Server:
         return self.addresses
 
     async def connect(self, broker_id: int | None, protocol: asyncio.Protocol) -> None:
-        """Raises Unreachable."""
+        """Raises Unreachable once upstream has been away for UPSTREAM_PATIENCE_S."""
+        loop = asyncio.get_running_loop()
+        patience_ends = loop.time() + UPSTREAM_PATIENCE_S
+        while faults := await self._connect_once(broker_id, protocol):
+            if loop.time() + UPSTREAM_AGAIN_S > patience_ends:
+                raise Unreachable("; ".join(faults))
+            await asyncio.sleep(UPSTREAM_AGAIN_S)
+
+    async def _connect_once(self, broker_id: int | None, protocol: asyncio.Protocol) -> list[str]:
+        """What each address said; empty if one of them took the connection."""
         loop = asyncio.get_running_loop()
         faults = []
         for host, port in self._upstream_addresses(broker_id):
@@ -143,8 +158,8 @@ class Server:
             except (OSError, TimeoutError) as error:
                 faults.append(f"{host}:{port}: {str(error) or type(error).__name__}")
             else:
-                return
-        raise Unreachable("; ".join(faults) or f"broker {broker_id} is gone")
+                return []
+        return faults or [f"broker {broker_id} is gone"]
 
     def opened(self, connection: ClientConnection) -> None:
         self.connections[connection.id] = connection

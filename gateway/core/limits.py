@@ -36,6 +36,13 @@ PIPELINED_REQUESTS_MAX = 1_024
 INJECTED_REQUESTS_MAX = 64
 
 CONNECT_TIMEOUT_S = 5.0  # to one upstream address; TCP's own first retry comes after 1 s
+
+# A client whose connection is closed right after it was accepted comes back at once (a librdkafka
+# share consumer 35 times a second), one that is refused backs off. So an upstream that is away is
+# asked again for a while before the client is let go.
+UPSTREAM_PATIENCE_S = 1.0
+UPSTREAM_AGAIN_S = 0.25
+
 FIRST_REQUEST_S = 60.0  # a connection without one has no upstream to close it when it idles
 CLOSE_FLUSH_S = 5.0  # what was received may still go out after the other side has closed
 ABORT_S = 1.0  # for the event loop to see that aborted connections are gone

@@ -154,10 +154,11 @@ class Crew:
     def acked(self) -> list[Acked]:
         return [it for service in self.services for it in list(service.member.acked)]
 
-    def held_by(self, dead: Sequence[Service]) -> set[TopicPartitionOffset]:
-        """Delivered to them last of all, and not confirmed to anybody."""
+    def held_by(self, dead: Sequence[Service], *, since_ns: int) -> set[TopicPartitionOffset]:
+        """Delivered to them last of all, since an earlier strike, and not confirmed to anybody."""
         names = {service.member.name for service in dead}
-        last = {it.place: it.member for it in sorted(self.deliveries(), key=lambda it: it.at_ns)}
+        in_time = sorted(self.deliveries(), key=lambda it: it.at_ns)
+        last = {it.place: it.member for it in in_time if it.at_ns > since_ns}
         confirmed = {it.place for it in self.acked() if it.error is None}
         return {place for place, name in last.items() if name in names} - confirmed
 

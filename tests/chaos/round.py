@@ -118,7 +118,8 @@ class Round:
                 dead += self.crew.kill(victim)
             else:
                 self.site.kill(victim, flushed_alive=strike.flushed_alive)
-        held = self.crew.held_by(dead)
+        since_ns = max((fall.back_ns for fall in self._falls), default=0)
+        held = self.crew.held_by(dead, since_ns=since_ns)
         pause_ms(strike.down_ms)
         back_ns = killed_ns
         for victim, before_ms in zip(strike.returns, (0, *strike.returns_apart_ms), strict=True):

@@ -9,6 +9,7 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
+from gateway.core.limits import UPSTREAM_PATIENCE_S
 from gateway.core.topology import Broker, Topology
 from gateway.core.wire.apis import ApiKey
 from gateway.server import PortTaken
@@ -38,6 +39,28 @@ def test_no_upstream_is_a_clean_close() -> None:
                     assert await client.ended() == b""
                 assert warnings(logs) == ["no upstream"]
                 await until(lambda: not it.server.connections)
+
+    run(main())
+
+
+def test_a_client_waits_a_moment_for_an_upstream_that_comes_back() -> None:
+    """Closed at once, it would be back at once, and with it all the others."""
+
+    async def main() -> None:
+        async with rig() as it:
+            it.upstream.on_api(HEARTBEAT, answers({}))
+            with socket.socket() as taken:
+                taken.bind(("127.0.0.1", 0))  # bound and not listening: refuses
+                nowhere = Broker(1, "127.0.0.1", taken.getsockname()[1])
+                it.server.on_topology(Topology(brokers={1: nowhere}))
+                client = await it.client()
+                client.writer.write(request(HEARTBEAT))
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(UPSTREAM_PATIENCE_S / 2):
+                        await client.reader.read(1)
+                back = Broker(1, it.upstream.host, it.upstream.port)
+                it.server.on_topology(Topology(brokers={1: back}))
+                assert await client.frame() == response(HEARTBEAT)
 
     run(main())
 
