@@ -179,14 +179,14 @@ def test_redis_flushed_while_running(
 
 
 def test_redis_restarted_while_running(
-    site: Site, load: Load, share_group: Group, share_host: ShareHost
+    site: Site, load: Load, share_group: Group, librdkafka_host: ShareHost
 ) -> None:
     """The gateway waits and says so; clients see retriable errors at most; nothing is lost.
 
     A stock client does not repeat an acknowledgement that failed: those records come again when
     their locks end.
     """
-    members = at_work(site, load, share_group("lock"), share_host)  # locks of 1.5 s
+    members = at_work(site, load, share_group("lock"), librdkafka_host)  # locks of 1.5 s
     before = len(site.gateway.log_text())
     site.redis.kill()
     wait_until(
@@ -205,7 +205,7 @@ def test_redis_restarted_while_running(
 
 
 def test_upstream_broker_restarted(
-    plain_kafka: KafkaCluster, tmp_path: Path, fresh_name: Name, share_host: ShareHost
+    plain_kafka: KafkaCluster, tmp_path: Path, fresh_name: Name, java_host: ShareHost
 ) -> None:
     """The only broker goes and returns under load."""
     name = fresh_name("restart")
@@ -219,7 +219,7 @@ def test_upstream_broker_restarted(
         )
         with gateway:
             load = Load(plain_kafka, name)
-            members = at_work(Site(gateway, redis), load, fresh_name("group"), share_host)
+            members = at_work(Site(gateway, redis), load, fresh_name("group"), java_host)
             plain_kafka.restart()
             load.produce(200)
             finish(members, load)
