@@ -1,0 +1,395 @@
+"""Positions set and deleted by hand, against members that join, stores that fail and commits that
+are under way at the wrong moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from dispatcher.core.commit import encode as encode_commit
+from dispatcher.core.model import Acknowledge, Acquire, MemberId, SessionId, Snapshot
+from dispatcher.store.base import Claimed, FencedError, StoreError, WindowKey
+from gateway.commits import Commit, Committed
+from gateway.core.topology import TopicPartition, Topology
+from gateway.core.wire.errors import ErrorCode
+from gateway.core.wire.schema import Message
+from gateway.filters import RulesNotKept
+from gateway.group_errors import GroupInUse, GroupUnknown, StateAway
+from gateway.group_offsets import GroupOffsets, Place, Position
+from gateway.upstream_errors import Unreachable
+from gateway.windows import topic_id_text
+from tests.shell.node_parts import (
+    GROUP,
+    TOPIC,
+    TOPIC_ID,
+    Node,
+    ScriptedCommits,
+    ScriptedStore,
+    topology,
+)
+from tests.shell.virtual_time import now_ms, run, settle, until
+
+M1, S1 = MemberId("m1"), SessionId("s1")
+P0, P1 = (TopicPartition(TOPIC, TOPIC_ID, partition) for partition in (0, 1))
+
+
+@dataclass(slots=True)
+class AdminCommits(ScriptedCommits):
+    """Also answers for a whole group, and late."""
+
+    gate: asyncio.Event | None = None  # `commit` waits for it, after having committed
+
+    async def fetch_all(self, group: str) -> dict[Place, Committed]:
+        if self.failure is not None:
+            raise self.failure
+        return {(TOPIC, p): commit for (name, p), commit in self.committed.items() if name == group}
+
+    async def commit(self, group: str, commits: Sequence[Commit]) -> list[int]:
+        codes = await ScriptedCommits.commit(self, group, commits)
+        if self.gate is not None:
+            await self.gate.wait()
+        return codes
+
+
+class AdminStore(ScriptedStore):
+    """Also fails to create, or is fenced by somebody just before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.create_failures: list[StoreError] = []
+
+    async def claim(self, key: WindowKey, owner: str) -> Claimed:
+        claimed = await super().claim(key, owner)
+        if self.create_failures:
+            failure = self.create_failures.pop(0)
+            if not isinstance(failure, FencedError):
+                raise failure
+            self.claim_now(key, "somebody else")
+        return claimed
+
+
+@dataclass(slots=True)
+class Forgotten:
+    """Memberships and filters: what was forgotten, by name."""
+
+    names: list[str] = field(default_factory=list)
+    failure: RulesNotKept | None = None
+
+    async def forget(self, name: str) -> None:
+        self.names.append(name)
+
+    async def remove(self, group: str) -> None:
+        if self.failure is not None:
+            raise self.failure
+        self.names.append(f"filters of {group}")
+
+
+class View:
+    """The upstream of a Node."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+
+    @property
+    def topology(self) -> Topology:
+        return self.node.topology
+
+    async def refresh(self, topics: Iterable[str] = ()) -> Topology:  # noqa: ARG002
+        return self.node.topology
+
+    async def call(self, api_key: int, body: Message, *, version: int | None = None) -> Message:
+        raise Unreachable(f"nobody asks {api_key} v{version} {body}")
+
+    async def coordinator(self, group: str) -> int:  # noqa: ARG002
+        return 1
+
+    async def list_offsets(
+        self,
+        topic: str,  # noqa: ARG002
+        partitions: Iterable[int],
+        timestamp: int,  # noqa: ARG002
+        isolation: int = 1,  # noqa: ARG002
+    ) -> dict[int, int]:
+        return {partition: self.node.log.end(partition) for partition in partitions}
+
+
+@dataclass(slots=True)
+class Admin:
+    store: AdminStore = field(default_factory=AdminStore)
+    commits: AdminCommits = field(default_factory=AdminCommits)
+    forgotten: Forgotten = field(default_factory=Forgotten)
+    partitions: int = 2
+    node: Node = field(init=False)
+    offsets: GroupOffsets = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.node = Node(topology=topology(self.partitions), store=self.store, commits=self.commits)
+        self.offsets = GroupOffsets(
+            upstream=View(self.node),
+            store=self.node.windows.around.store,
+            commits=self.commits,
+            groups=self.node.groups,
+            windows=self.node.windows,
+            memberships=self.forgotten,
+            filters=self.forgotten,
+            owner="node",
+        )
+
+    def key(self, partition: int) -> WindowKey:
+        return WindowKey(GROUP, topic_id_text(TOPIC_ID), partition)
+
+
+async def worked(admin: Admin, count: int = 5) -> None:
+    """A member has settled the first `count` - 1 and the last of partition 0, and has left; its
+    window is still in memory.
+    """
+    node = admin.node
+    node.log.produce(*(b"key-%d" % at for at in range(count + 1)))
+    node.beat()
+    await settle()
+    acquired = node.window().acquire(Acquire(M1, S1, 100, now_ms()))
+    assert acquired is not None
+    done = [*range(count - 1), count]
+    await node.window().ask(Acknowledge(M1, S1, [(o, o, b"\1") for o in done], now_ms()))
+    node.beat("m1", -1)
+    await node.windows.commit()
+    await settle()
+
+
+def test_positions_are_found_wherever_they_are() -> None:
+    async def work() -> None:
+        admin = Admin()
+        async with admin.node:
+            assert await admin.offsets.find(GROUP) is None
+            await worked(admin)
+            here = {(TOPIC, 0): Position(4, settled=1), (TOPIC, 1): Position(0)}
+            assert await admin.offsets.positions(GROUP) == here, "in memory"
+            for partition in (0, 1):
+                admin.node.windows.drop(admin.key(partition))
+            assert await admin.offsets.positions(GROUP) == here, "in the store"
+            admin.store.flush()
+            assert await admin.offsets.positions(GROUP) == here, "in Kafka"
+            admin.node.groups.forget(GROUP)
+            assert await admin.offsets.find(GROUP) is not None, "known by its commits"
+
+    run(work())
+
+
+def test_whose_commits_are_not_ours_is_no_group_of_ours() -> None:
+    async def work() -> None:
+        admin = Admin()
+        async with admin.node:
+            admin.commits.committed[GROUP, 0] = Committed(7, -1, "a plain consumer's")
+            assert await admin.offsets.find(GROUP) is None
+            await admin.offsets.recognise([GROUP])
+            assert admin.node.groups.all() == []
+            with pytest.raises(GroupUnknown):
+                await admin.offsets.set_positions(GROUP, {P0: 0})
+            assert admin.commits.requests == []
+            admin.commits.committed["other", 0] = Committed(7, -1, encode_commit(7, []))
+            await admin.offsets.recognise([GROUP, "other"])
+            assert [group.name for group in admin.node.groups.all()] == ["other"]
+
+    run(work())
+
+
+def test_a_position_is_set_in_store_and_kafka() -> None:
+    async def work() -> None:
+        admin = Admin()
+        async with admin.node:
+            await worked(admin)
+            assert await admin.offsets.set_positions(GROUP, {P0: 2, P1: 0}) == {
+                P0: ErrorCode.NONE,
+                P1: ErrorCode.NONE,
+            }
+            assert admin.node.stored == {admin.key(0): 2, admin.key(1): 0}
+            assert admin.commits.committed[GROUP, 0].offset == 2
+            assert (await admin.offsets.positions(GROUP))[TOPIC, 0] == Position(2)
+            admin.node.beat("m2")
+            await until(lambda: admin.node.window().dispatcher is not None)
+            await settle()
+            acquired = admin.node.window().acquire(Acquire(MemberId("m2"), S1, 100, now_ms()))
+            assert acquired is not None
+            assert acquired.offsets == [2, 3, 4, 5], "also what was settled behind it"
+
+    run(work())
+
+
+def test_members_are_left_in_peace() -> None:
+    async def work() -> None:
+        admin = Admin()
+        async with admin.node:
+            await worked(admin)
+            admin.node.beat("m2")
+            await settle()
+            core = admin.node.window().dispatcher
+            requests = len(admin.commits.requests)
+            with pytest.raises(GroupInUse):
+                await admin.offsets.set_positions(GROUP, {P0: 0})
+            with pytest.raises(GroupInUse):
+                async with admin.offsets.at_rest(GROUP, lambda _: True):
+                    pytest.fail("at rest with a member")
+            assert admin.node.window().dispatcher is core
+            assert len(admin.commits.requests) == requests
+            assert admin.node.stored[admin.key(0)] == 4
+
+    run(work())
+
+
+def test_who_joins_meanwhile_starts_at_the_new_position() -> None:
+    async def work() -> None:
+        admin = Admin()
+        async with admin.node:
+            await worked(admin)
+            admin.commits.gate = asyncio.Event()
+            setting = asyncio.ensure_future(admin.offsets.set_positions(GROUP, {P0: 1}))
+            await settle()
+            admin.node.beat("m2")
+            await settle()
+            windows = admin.node.windows
+            assert windows.get(GROUP, TOPIC_ID, 0) is None, "no window before the position is set"
+            # A second operator who gives up must not let go what the first one holds.
+            with pytest.raises(GroupInUse):
+                await admin.offsets.set_positions(GROUP, {P0: 0})
+            assert windows.get(GROUP, TOPIC_ID, 0) is None
+            admin.commits.gate.set()
+            assert await setting == {P0: ErrorCode.NONE}
+            await until(lambda: admin.node.window().dispatcher is not None)
+            core = admin.node.window().dispatcher
+            assert core is not None
+            assert core.cursor == 1
+
+    run(work())
+
+
+def test_a_commit_under_way_does_not_overtake() -> None:
+    async def work() -> None:
+        admin = Admin()
+        async with admin.node:
+            await worked(admin)
+            admin.node.beat("m2")
+            await settle()
+            member = MemberId("m2")
+            acquired = admin.node.window().acquire(Acquire(member, S1, 100, now_ms()))
+            assert acquired is not None
+            await admin.node.window().ask(Acknowledge(member, S1, [(4, 4, b"\1")], now_ms()))
+            admin.node.beat("m2", -1)
+            gate = admin.commits.gate = asyncio.Event()
+            committing = asyncio.ensure_future(admin.node.windows.commit())
+            await settle()
+            setting = asyncio.ensure_future(admin.offsets.set_positions(GROUP, {P0: 1}))
+            await settle()
+            assert not setting.done()
+            gate.set()
+            await committing
+            await setting
+            await admin.node.windows.commit()
+            assert admin.commits.committed[GROUP, 0].offset == 1
+            offsets = [
+                c.offset for request in admin.commits.requests for c in request if c.tp == P0
+            ]
+            assert offsets[-2:] == [6, 1]
+
+    run(work())
+
+
+@pytest.mark.parametrize(
+    ("failures", "error", "stored"),
+    [
+        ([FencedError("f")], ErrorCode.NONE, 1),
+        ([FencedError("f")] * 3, ErrorCode.COORDINATOR_NOT_AVAILABLE, 4),
+        ([StoreError("down")], ErrorCode.COORDINATOR_NOT_AVAILABLE, 4),
+    ],
+)
+def test_a_store_that_fails_is_reported(
+    failures: list[StoreError], error: ErrorCode, stored: int
+) -> None:
+    async def work() -> None:
+        admin = Admin()
+        async with admin.node:
+            await worked(admin)
+            admin.store.create_failures = list(failures)
+            assert await admin.offsets.set_positions(GROUP, {P0: 1}) == {P0: error}
+            assert admin.node.stored[admin.key(0)] == stored
+
+    run(work())
+
+
+def test_a_commit_that_is_refused_changes_nothing() -> None:
+    """A classic group of that name became active."""
+
+    async def work() -> None:
+        admin = Admin()
+        async with admin.node:
+            await worked(admin)
+            admin.commits.errors = [int(ErrorCode.UNKNOWN_MEMBER_ID)]
+            results = await admin.offsets.set_positions(GROUP, {P0: 1})
+            assert results == {P0: ErrorCode.UNKNOWN_MEMBER_ID}
+            assert admin.node.stored[admin.key(0)] == 4
+
+    run(work())
+
+
+def test_one_topic_is_forgotten() -> None:
+    async def work() -> None:
+        admin = Admin()
+        async with admin.node:
+            await worked(admin)
+            other = WindowKey(GROUP, topic_id_text(bytes(16)), 0)
+            await admin.store.claim(other, "node")
+            await admin.store.create(other, admin.store.fences[other], Snapshot(cursor=9))
+            async with admin.offsets.at_rest(GROUP, lambda key: key != other):
+                await admin.offsets.forget_windows(GROUP, lambda key: key != other)
+            assert list(admin.store.windows) == [other]
+            assert admin.node.windows.of_group(GROUP) == []
+            assert admin.node.groups.get(GROUP) is not None
+
+    run(work())
+
+
+def test_a_group_is_forgotten_unless_somebody_joins_meanwhile() -> None:
+    async def work(*, joins: bool) -> None:
+        admin = Admin()
+        async with admin.node:
+            await worked(admin)
+            async with admin.offsets.at_rest(GROUP, lambda _: True):
+                if joins:
+                    admin.node.beat("m2")
+                    await settle()
+                await admin.offsets.forget_group(GROUP)
+                assert admin.store.windows == {}
+            assert f"filters of {GROUP}" in admin.forgotten.names
+            group = admin.node.groups.get(GROUP)
+            assert (group is not None) is joins
+            assert (GROUP in admin.forgotten.names) is not joins
+            await settle()
+            assert bool(admin.node.windows.of_group(GROUP)) is joins
+
+    for joins in (False, True):
+        run(work(joins=joins))
+
+
+def test_what_is_away_is_said() -> None:
+    async def work() -> None:
+        admin = Admin()
+        async with admin.node:
+            await worked(admin)
+            admin.forgotten.failure = RulesNotKept("down")
+            with pytest.raises(StateAway):
+                await admin.offsets.forget_group(GROUP)
+            assert admin.node.groups.get(GROUP) is not None
+            admin.commits.failure = Unreachable("gone")
+            with pytest.raises(StateAway):
+                await admin.offsets.positions(GROUP)
+            admin.commits.failure = None
+            admin.store.down = True
+            with pytest.raises(StateAway):
+                await admin.offsets.positions(GROUP)
+            with pytest.raises(StateAway):
+                await admin.offsets.find("another")
+
+    run(work())
