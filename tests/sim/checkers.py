@@ -145,6 +145,23 @@ class Checkers:
         for offset, attempt in zip(effect.offsets, effect.attempts, strict=True):
             self._delivered(offset, attempt, effect, now_ms)
 
+    def never_arrived(self, effect: Delivered) -> None:
+        """Leased, and lost on the way: nobody relies on it, its holder may still speak of it."""
+        for offset in effect.offsets:
+            self._check_free(offset)
+            self.holds[offset] = Hold(
+                offset=offset,
+                key=self.log.records.get(offset),
+                member=effect.member_id,
+                session=effect.session_id,
+                until_ms=effect.deadline_ms,
+                expired=True,
+            )
+
+    def _check_free(self, offset: int) -> None:
+        if offset in self.holds and not self.holds[offset].expired:
+            raise CheckFailure("OneOwnerPerKey", f"{offset} is still with {self.holds[offset]}")
+
     def _delivered(self, offset: int, attempt: int, effect: Delivered, now_ms: int) -> None:
         if offset in self.log.gone:
             return  # Taken from the log after it was read: its key is unknown here.
@@ -155,8 +172,7 @@ class Checkers:
             raise CheckFailure("NoSettledDelivery", f"{offset} was settled: {self.causes}")
         if self.policy.prefetch_per_key == 1 and attempt != self.deliveries.get(offset, 0):
             raise CheckFailure("Attempts", f"{offset}: {attempt}, not {self.deliveries}")
-        if offset in self.holds and not self.holds[offset].expired:
-            raise CheckFailure("OneOwnerPerKey", f"{offset} is still with {self.holds[offset]}")
+        self._check_free(offset)
         not_before_ms = self.not_before_ms.pop(offset, 0)
         if self.policy.prefetch_per_key == 1 and now_ms < not_before_ms:
             raise CheckFailure("BackOff", f"{offset} {not_before_ms - now_ms} ms early")

@@ -179,8 +179,11 @@ class Gateway:
                 assert_never(event)
         checkers.persisted(step.changes, acquired=isinstance(event, Acquire))
         for effect in step.effects:
-            if isinstance(effect, Delivered) and told:
-                checkers.delivered(effect, self.world.now_ms)
+            if isinstance(effect, Delivered):
+                if told:
+                    checkers.delivered(effect, self.world.now_ms)
+                else:
+                    checkers.never_arrived(effect)
 
     def _perform(self, step: Step, answer: Answer) -> None:
         if answer is not None:
