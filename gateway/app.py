@@ -9,7 +9,7 @@ import signal
 import socket
 import time
 from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from functools import partial
 from typing import Any
 
@@ -30,7 +30,9 @@ from gateway.core.group.sessions import ShareSessions
 from gateway.core.limits import SHARE_SESSIONS_MAX, STOP_S_MAX
 from gateway.core.wire.apis import ApiKey
 from gateway.dead_letters import DeadLetters
+from gateway.embedded.process import SetupError
 from gateway.embedded.redis import EmbeddedRedis
+from gateway.embedded.redis_watch import RedisWatch
 from gateway.filters import Filters
 from gateway.group_offsets import GroupOffsets
 from gateway.group_settings import GroupSettings
@@ -67,9 +69,9 @@ class StartError(Exception):
 def run(config: Config) -> None:
     """Serves until SIGTERM or SIGINT. Raises StartError, ConfigError."""
     try:
-        with _redis_url(config) as redis_url:
-            uvloop.run(_Node(config, redis_url).serve())
-    except PortTaken as error:
+        with _redis(config) as (redis_url, watch):
+            uvloop.run(_Node(config, redis_url, watch).serve())
+    except (PortTaken, SetupError) as error:
         raise StartError(str(error)) from error
     except ExceptionGroup as group:
         taken, _ = group.split((PortTaken, StartError))
@@ -85,13 +87,13 @@ def _first(error: BaseException) -> BaseException:
 
 
 @contextmanager
-def _redis_url(config: Config) -> Iterator[str]:
+def _redis(config: Config) -> Iterator[tuple[str, RedisWatch | None]]:
     """The configured Redis, or an embedded one for as long as the node runs."""
     if config.state.redis_url is not None:
-        yield config.state.redis_url.get_secret_value()
+        yield config.state.redis_url.get_secret_value(), None
         return
-    with EmbeddedRedis(config.state.directory) as embedded:
-        yield embedded.url
+    with RedisWatch(EmbeddedRedis(config.state.directory)) as watch:
+        yield watch.redis.url, watch
 
 
 def _redis_store(url: str) -> RedisStore:
@@ -107,8 +109,9 @@ def now_ms() -> int:
 
 
 class _Node:
-    def __init__(self, config: Config, redis_url: str) -> None:
+    def __init__(self, config: Config, redis_url: str, redis_watch: RedisWatch | None) -> None:
         self.config = config
+        self.redis_watch = redis_watch
         settings = upstream_settings(config)
         self.upstream = Upstream(settings)
         self.store = StoreWatch(_redis_store(redis_url), now_ms)
@@ -218,7 +221,10 @@ class _Node:
         background.append(self.tasks.create_task(self._learn_filters()))
         topics = self.groups.restore(await self.memberships.load(), now_ms())
         admin = self._admin(server)
-        async with server.running():
+        if self.redis_watch is not None:
+            background.append(self.tasks.create_task(self.redis_watch.run()))
+        async with AsyncExitStack() as stack:
+            await self._listen(stack, server)
             if topics:
                 await self._reopen(topics)
             background.append(self.tasks.create_task(_serve_admin(admin)))
@@ -237,6 +243,13 @@ class _Node:
         admin.should_exit = True
         for task in background:
             task.cancel()
+
+    async def _listen(self, stack: AsyncExitStack, server: Server) -> None:
+        try:
+            await stack.enter_async_context(server.running())
+        except* OSError as group:
+            host, reason = self.config.listen.host, _first(group)
+            raise StartError(f"listen.host {host}: {reason}") from group
 
     async def _reopen(self, topics: list[str]) -> None:
         """The windows of members of the run before."""

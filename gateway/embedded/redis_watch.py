@@ -1,0 +1,69 @@
+"""An embedded Redis that is started again when it dies while the gateway lives.
+
+Starting takes about 50 ms, but up to seconds over a large file, so it is not done in the event
+loop; and the server dies with the thread that started it, so one thread does it all, from the first
+start to the stop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+
+import structlog
+
+from gateway.embedded.process import SetupError
+from gateway.embedded.redis import EmbeddedRedis
+
+log = structlog.get_logger("keyway.redis")
+
+CHECK_S = 0.1  # the store waits as long before it writes again what failed
+RETRY_S_MAX = 5.0
+
+
+class RedisWatch:
+    """`with RedisWatch(redis) as watch:` it runs; `watch.run()` belongs in a task group."""
+
+    def __init__(self, redis: EmbeddedRedis) -> None:
+        self.redis = redis
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="embedded-redis")
+
+    def __enter__(self) -> RedisWatch:
+        """Raises SetupError."""
+        try:
+            self._thread.submit(self.redis.start).result()
+        except BaseException:
+            self._thread.shutdown()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._thread.submit(self.redis.stop).result()
+        self._thread.shutdown()
+
+    async def run(self) -> None:
+        """Looks after it until cancelled."""
+        pause_s = CHECK_S
+        said = ""
+        while True:
+            await asyncio.sleep(pause_s)
+            if self.redis.running:
+                continue
+            if not said:
+                log.warning("embedded_redis_died", directory=str(self.redis.directory))
+            try:
+                await asyncio.get_running_loop().run_in_executor(self._thread, self.redis.start)
+            except SetupError as error:
+                if str(error) != said:
+                    said = str(error)
+                    log.error("embedded_redis_not_started", reason=said)
+                pause_s = min(2 * pause_s, RETRY_S_MAX)
+            else:
+                log.info("embedded_redis_started", pid=self.redis.pid)
+                pause_s, said = CHECK_S, ""

@@ -1,0 +1,77 @@
+"""The embedded Redis of a real gateway is killed: it is started again, and nothing is lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gateway.embedded.kafka import KafkaCluster
+from gateway.embedded.process import wait_until
+from tests.clients.wire_client import ShareSession
+from tests.integration.committed import wait_for_committed
+from tests.integration.gateway_process import GatewayProcess
+from tests.kafka import produce
+
+pytestmark = pytest.mark.integration
+
+ACCEPT = 1
+KEYS = [b"k%d" % at for at in range(50)]
+
+
+@pytest.fixture
+def gateway(kafka: KafkaCluster, tmp_path: Path) -> Iterator[GatewayProcess]:
+    groups = [{"match": "*", "auto_offset_reset": "earliest"}]
+    state = {"commit_interval_ms": 500}
+    with GatewayProcess(tmp_path, kafka.bootstrap_servers, groups=groups, state=state) as process:
+        yield process
+
+
+def redis_pid(gateway: GatewayProcess) -> int:
+    return int((gateway.state_directory / "redis.pid").read_text())
+
+
+def kill_redis(gateway: GatewayProcess) -> None:
+    before = redis_pid(gateway)
+    started = gateway.log_text().count("embedded_redis_started")
+    os.kill(before, signal.SIGKILL)
+    wait_until(
+        lambda: gateway.log_text().count("embedded_redis_started") > started,
+        what="Redis started again",
+        deadline_s=20,
+    )
+    assert redis_pid(gateway) != before
+
+
+def test_a_killed_redis_is_started_again_and_the_group_goes_on(
+    kafka: KafkaCluster,
+    gateway: GatewayProcess,
+    topic: Callable[..., str],
+    fresh_name: Callable[[str], str],
+) -> None:
+    name, group = topic(), fresh_name("group")
+    produce(kafka.bootstrap_servers, name, [(key, b"1") for key in KEYS])
+    with ShareSession(gateway.bootstrap, group, name) as session:
+        session.join()
+        for round_number in range(3):
+            taken = session.fetch_some().acquired
+            assert [offset for offset, _ in taken] == [
+                len(KEYS) * round_number + at for at in range(len(KEYS))
+            ]
+            assert {count for _, count in taken} == {1}, "nothing comes twice"
+            kill_redis(gateway)
+            produce(kafka.bootstrap_servers, name, [(key, b"2") for key in KEYS])
+            batch = [(taken[0][0], taken[-1][0], [ACCEPT])]
+            assert session.acknowledge({0: batch}) == {0: 0}, "leases were kept"
+    end = 3 * len(KEYS)
+    wait_for_committed(kafka, group, name, 0, end)
+    log = gateway.log_text()
+    assert log.count("embedded_redis_died") == 3
+    assert "Traceback" not in log
+    pid = redis_pid(gateway)
+    assert gateway.stop() == 0
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
