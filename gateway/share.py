@@ -14,6 +14,7 @@ from dispatcher.core.model import AckError, Acknowledge, AckResult, Effect
 from gateway.authoriser import Authoriser
 from gateway.core.group.membership import GroupError
 from gateway.core.group.sessions import PartitionKey, ShareSession
+from gateway.core.limits import ACKNOWLEDGE_WAIT_S_MAX
 from gateway.core.topology import PartitionInfo, Topology
 from gateway.core.wire.errors import ErrorCode
 from gateway.group_settings import GroupSettings
@@ -134,45 +135,67 @@ async def denied_topics(
 AckAnswer = tuple[ErrorCode, str | None]
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    window: Window
+    acks: AckBatches
+    future: asyncio.Future[list[Effect]]
+
+
 @dataclass(slots=True)
 class Acknowledgements:
-    """The acknowledgements of one request: handled at once, answered when they are in the store."""
+    """The acknowledgements of one request: handled at once, answered when they are in the store.
+
+    A window that is away is waited for, within bounds: a stock librdkafka does not repeat what was
+    refused, and its records would come again only when their locks run out.
+    """
 
     services: ShareServices
     connection: ClientConnection
     session: ShareSession
     _answers: dict[PartitionKey, AckAnswer] = field(default_factory=dict)
-    _asked: dict[PartitionKey, asyncio.Future[list[Effect]]] = field(default_factory=dict)
+    _asked: dict[PartitionKey, _Asked] = field(default_factory=dict)
 
     def ask(self, batches: dict[PartitionKey, AckBatches]) -> None:
-        now_ms = self.services.now_ms()
-        session = self.session
         for key, acks in batches.items():
-            located = locate(self.services, self.connection, session.group, key)
+            located = locate(self.services, self.connection, self.session.group, key)
             if located.error:
                 self._answers[key] = (located.error, None)
             elif located.window is None:
                 self._answers[key] = (ErrorCode.INVALID_RECORD_STATE, "Nothing is acquired.")
             else:
-                event = Acknowledge(session.member_id, session.session_id, acks, now_ms)
-                self._asked[key] = located.window.ask(event)
+                future = located.window.ask(self._event(acks))
+                self._asked[key] = _Asked(located.window, acks, future)
+
+    def _event(self, acks: AckBatches) -> Acknowledge:
+        session = self.session
+        return Acknowledge(session.member_id, session.session_id, acks, self.services.now_ms())
 
     async def answers(self) -> dict[PartitionKey, AckAnswer]:
         """One for every partition that was acknowledged."""
-        for key, future in self._asked.items():
-            self._answers[key] = await _ack_answer(future)
+        deadline = asyncio.get_running_loop().time() + ACKNOWLEDGE_WAIT_S_MAX
+        for key, asked in self._asked.items():
+            try:
+                self._answers[key] = _ack_answer(await asked.future)
+            except WindowUnavailable as unavailable:
+                self._answers[key] = await self._ask_again(asked, deadline, str(unavailable))
         return self._answers
 
+    async def _ask_again(self, asked: _Asked, deadline: float, reason: str) -> AckAnswer:
+        try:
+            async with asyncio.timeout_at(deadline):
+                await asked.window.loaded()
+                return _ack_answer(await asked.window.ask(self._event(asked.acks)))
+        except (TimeoutError, WindowUnavailable):
+            # What Kafka's own broker answers when its share-state persister is away; the Java
+            # client retries it.
+            return (
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                f"The group's state is not available: {reason}",
+            )
 
-async def _ack_answer(future: asyncio.Future[list[Effect]]) -> tuple[ErrorCode, str | None]:
-    try:
-        effects = await future
-    except WindowUnavailable as unavailable:
-        # What Kafka's own broker answers when its share-state persister is away; clients retry it.
-        return (
-            ErrorCode.COORDINATOR_NOT_AVAILABLE,
-            f"The group's state is not available: {unavailable}",
-        )
+
+def _ack_answer(effects: list[Effect]) -> AckAnswer:
     for effect in effects:
         if isinstance(effect, AckResult):
             for error in effect.errors:

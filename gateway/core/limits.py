@@ -78,6 +78,7 @@ SHARE_FETCH_WAIT_MS_MAX = 60_000  # a client asks for 500 ms; beyond a minute it
 WINDOW_RETRY_MS_MIN = 100  # loading a window again: doubles from here ...
 WINDOW_RETRY_MS_MAX = 5_000  # ... to here, while the store or upstream is away
 STORE_RETRY_MS = 100  # before a failed write is tried again: a Redis starts in about 50 ms
+ACKNOWLEDGE_WAIT_S_MAX = 5.0  # for windows that are away; a client waits 30 s for its answer
 WINDOW_IDLE_MS_MAX = 60_000  # without members and with everything committed, a window leaves memory
 # An empty group is forgotten after Kafka's own offsets.retention.minutes; its positions stay in the
 # store, and in Kafka as long as Kafka keeps them.

@@ -268,16 +268,34 @@ def test_a_broker_that_does_not_lead_says_who_does(broker_id: int | None) -> Non
     story(tell)
 
 
-def test_acknowledging_while_the_state_is_away_can_be_retried() -> None:
+def test_acknowledging_waits_for_a_window_that_is_being_loaded() -> None:
     async def tell(node: Node, client: Client) -> None:
         await client.fetch()
         node.store.failures = [FencedError("another node")]
         answer = await client.acknowledge({0: [(0, 0, ACCEPT)]})
-        assert row_error(answer) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert row_error(answer) == ErrorCode.NONE
+        node.window().fail(FencedError("another node"))
+        answer = await client.acknowledge({0: [(1, 1, ACCEPT)]}, epoch=-1)
+        assert row_error(answer) == ErrorCode.NONE, "also when the session ends with it"
+        assert node.stored[node.window().key] == 2
+
+    story(tell)
+
+
+def test_acknowledging_while_the_state_is_away_can_be_retried() -> None:
+    async def tell(node: Node, client: Client) -> None:
+        await client.fetch(partitions=[0, 1])
+        node.store.down = True
+        before = now_ms()
+        acks = {0: [(0, 0, ACCEPT)], 1: [(0, 0, ACCEPT)]}
+        answer = await client.acknowledge(acks)
+        assert [row_error(answer, p) for p in (0, 1)] == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 2
+        assert now_ms() - before < 6_000, "one wait for all of them"
+        node.store.down = False
         answer = await client.fetch(MaxWaitMs=10)
         assert error(answer) == ErrorCode.NONE
         await until(lambda: node.window().dispatcher is not None)
         answer = await client.acknowledge({0: [(0, 0, ACCEPT)]})
         assert row_error(answer) == ErrorCode.NONE
 
-    story(tell)
+    story(tell, partitions=2)
