@@ -1,0 +1,105 @@
+"""Settings of a group: keyway.yaml, under what AdminClient sets for the group in a real Kafka."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gateway.embedded.kafka import KafkaCluster
+from gateway.embedded.process import wait_until
+from tests.clients.wire_client import ShareSession
+from tests.integration.gateway_process import GatewayProcess
+from tests.kafka import produce, set_group_config
+
+pytestmark = pytest.mark.integration
+
+Name = Callable[[str], str]
+Topic = Callable[..., str]
+BEFORE = [(b"k%d" % at, b"before") for at in range(3)]
+AFTER = [(b"new", b"after")]
+RELEASE = 2
+
+
+def window(gateway: GatewayProcess, group: str) -> dict[str, Any]:
+    """The first partition of the group, as the node's REST shows it; {} if it shows none."""
+    try:
+        with urllib.request.urlopen(f"http://{gateway.admin}/v1/groups/{group}") as answer:
+            partitions = json.load(answer)["partitions"]
+    except urllib.error.HTTPError:
+        return {}
+    return dict(partitions[0]) if partitions else {}
+
+
+@pytest.mark.parametrize(
+    ("group_prefix", "set_in_kafka", "starts_at"),
+    [
+        ("group", None, 0),  # keyway.yaml: earliest; Kafka's own default would be latest
+        ("latest", None, 3),  # keyway.yaml: latest
+        ("group", "latest", 3),
+        ("latest", "earliest", 0),
+        ("latest", "by_duration:PT1H", 0),
+    ],
+)
+def test_where_a_group_starts(
+    kafka: KafkaCluster,
+    gateway: GatewayProcess,
+    topic: Topic,
+    fresh_name: Name,
+    group_prefix: str,
+    set_in_kafka: str | None,
+    starts_at: int,
+) -> None:
+    name, group = topic(), fresh_name(group_prefix)
+    produce(kafka.bootstrap_servers, name, BEFORE)
+    if set_in_kafka is not None:
+        config = {"share.auto.offset.reset": set_in_kafka}
+        set_group_config(kafka.bootstrap_servers, group, config)
+    with ShareSession(gateway.bootstrap, group, name) as session:
+        session.join()
+        wait_until(lambda: "cursor" in window(gateway, group), what="window up", deadline_s=20)
+        assert window(gateway, group)["cursor"] == starts_at
+        produce(kafka.bootstrap_servers, name, AFTER)
+        assert session.fetch_some().acquired[0] == (starts_at, 1)
+
+
+def test_what_is_set_for_a_group_counts_and_broker_defaults_do_not(
+    kafka: KafkaCluster, gateway: GatewayProcess, topic: Topic, fresh_name: Name
+) -> None:
+    name, plain, tuned = topic(), fresh_name("group"), fresh_name("group")
+    config = {
+        "share.record.lock.duration.ms": "20000",
+        "share.heartbeat.interval.ms": "600",
+        "share.session.timeout.ms": "46000",
+    }
+    set_group_config(kafka.bootstrap_servers, tuned, config)
+    with (
+        ShareSession(gateway.bootstrap, plain, name) as first,
+        ShareSession(gateway.bootstrap, tuned, name) as second,
+    ):
+        first.join()
+        second.join()
+        # The broker of these tests has 500 ms for groups that say nothing.
+        assert first.heartbeat(first.member_epoch)["HeartbeatIntervalMs"] == 5_000
+        assert first.fetch_message(max_records=0)["AcquisitionLockTimeoutMs"] == 30_000
+        assert second.heartbeat(second.member_epoch)["HeartbeatIntervalMs"] == 600
+        assert second.fetch_message(max_records=0)["AcquisitionLockTimeoutMs"] == 20_000
+
+
+def test_the_delivery_limit_of_a_group(
+    kafka: KafkaCluster, gateway: GatewayProcess, topic: Topic, fresh_name: Name
+) -> None:
+    name, group = topic(), fresh_name("drop")  # keyway.yaml: 3 deliveries, then dropped
+    set_group_config(kafka.bootstrap_servers, group, {"share.delivery.count.limit": "2"})
+    produce(kafka.bootstrap_servers, name, BEFORE[:1])
+    with ShareSession(gateway.bootstrap, group, name) as session:
+        session.join()
+        for attempt in (1, 2):
+            assert session.fetch_some().acquired == [(0, attempt)]
+            assert session.acknowledge({0: [(0, 0, [RELEASE])]}) == {0: 0}
+        produce(kafka.bootstrap_servers, name, AFTER)
+        assert session.fetch_some().acquired == [(1, 1)], "0 was dropped after the second"
