@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from dispatcher.core.commit import encode as encode_commit
-from dispatcher.core.model import Acknowledge, Acquire, MemberId, SessionId, Snapshot
-from dispatcher.store.base import Claimed, FencedError, StoreError, WindowKey
+from dispatcher.core.model import Acknowledge, Acquire, CursorMoved, MemberId, SessionId, Snapshot
+from dispatcher.store.base import Claimed, FencedError, StoreError, WindowKey, Write
 from gateway.commits import Commit, Committed
 from gateway.core.topology import TopicPartition, Topology
 from gateway.core.wire.errors import ErrorCode
@@ -171,6 +171,10 @@ def test_positions_are_found_wherever_they_are() -> None:
             for partition in (0, 1):
                 admin.node.windows.drop(admin.key(partition))
             assert await admin.offsets.positions(GROUP) == here, "in the store"
+            fence = (await admin.store.claim(admin.key(0), "node")).fence
+            await admin.store.apply([Write(admin.key(0), fence, [CursorMoved(6)])])
+            later = await admin.offsets.positions(GROUP)
+            assert later[TOPIC, 0] == Position(6), "what was committed at 4 says nothing of 6"
             admin.store.flush()
             assert await admin.offsets.positions(GROUP) == here, "in Kafka"
             admin.node.groups.forget(GROUP)
@@ -281,6 +285,7 @@ def test_a_commit_under_way_does_not_overtake() -> None:
             gate = admin.commits.gate = asyncio.Event()
             committing = asyncio.ensure_future(admin.node.windows.commit())
             await settle()
+            admin.commits.gate = None  # only the commit under way is slow
             setting = asyncio.ensure_future(admin.offsets.set_positions(GROUP, {P0: 1}))
             await settle()
             assert not setting.done()
