@@ -38,7 +38,11 @@ def run(seeds: Sequence[int], folder: Path, *, seconds_max: float) -> bool:
                 if time.monotonic() - began > seconds_max:
                     break
                 played = Round(plan_of(seed), site, crew)
-                verdict = _played(played)
+                try:
+                    verdict = _played(played)
+                except BaseException:
+                    played.keep(folder / f"seed-{seed}", None)
+                    raise
                 recoveries += played.recoveries
                 done += 1
                 if not verdict.passed:
@@ -55,7 +59,8 @@ def _played(played: Round) -> Verdict:
     began = time.monotonic()
     verdict = played.run()
     recovered = ", ".join(
-        "-" if it.seconds is None else f"{it.seconds:.1f} s" for it in played.recoveries
+        "-" if it.seconds is None else f"{it.seconds:.1f} s (up after {it.up_seconds:.1f})"
+        for it in played.recoveries
     )
     console.print(
         f"  {verdict.records} records, {verdict.again} again ({verdict.confirmed_again} of them"

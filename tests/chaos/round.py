@@ -35,6 +35,7 @@ class Recovery:
 
     strike: Strike
     seconds: float | None
+    up_seconds: float  # of them until everything that was started again answered
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,8 @@ class Fall:
 
     strike: Strike
     killed_ns: int
-    back_ns: int  # the last of the infrastructure was started again
+    back_ns: int  # the last of the infrastructure was started again; members: all were dead
+    up_ns: int  # everything answered again
     held: set[TopicPartitionOffset]  # by killed members
 
 
@@ -121,7 +123,7 @@ class Round:
         since_ns = max((fall.back_ns for fall in self._falls), default=0)
         held = self.crew.held_by(dead, since_ns=since_ns)
         pause_ms(strike.down_ms)
-        back_ns = killed_ns
+        back_ns = time.monotonic_ns()
         for victim, before_ms in zip(strike.returns, (0, *strike.returns_apart_ms), strict=True):
             pause_ms(before_ms)
             if victim in MEMBERS:
@@ -134,7 +136,7 @@ class Round:
                 self.flushes.append(Flush(killed_ns, back_ns, committed, commits_worked))
         if not strike.members_only:
             self.site.wait_ready()
-        self._falls.append(Fall(strike, killed_ns, back_ns, held))
+        self._falls.append(Fall(strike, killed_ns, back_ns, time.monotonic_ns(), held))
 
     def _recoveries(self) -> list[Recovery]:
         deliveries = self.crew.deliveries()
@@ -146,7 +148,8 @@ class Round:
                 if it.at_ns > fall.back_ns
                 and (not fall.strike.members_only or it.place in fall.held)
             ]
-            found.append(Recovery(fall.strike, min(over) / 1e9 if over else None))
+            up_seconds = (fall.up_ns - fall.killed_ns) / 1e9
+            found.append(Recovery(fall.strike, min(over) / 1e9 if over else None, up_seconds))
         return found
 
     # ---------------------------------------------------------------------------------------- calm
@@ -188,8 +191,8 @@ class Round:
 
     # ------------------------------------------------------------------------------------ evidence
 
-    def keep(self, folder: Path, verdict: Verdict) -> None:
-        """Everything that is needed to understand a failed round."""
+    def keep(self, folder: Path, verdict: Verdict | None) -> None:
+        """Everything that is needed to understand a failed round; no verdict if it broke off."""
         self.site.keep_logs(folder)
         lines = [f"seed {self.plan.seed}: {self.plan}", repr(self.plan), repr(verdict)]
         lines += [

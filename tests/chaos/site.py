@@ -31,6 +31,9 @@ GROUP = {
 }
 
 
+ANSWER_S_MAX = 30.0
+
+
 class Site:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -88,7 +91,18 @@ class Site:
 
     def positions(self, group: str, topic: str, partitions: int) -> list[int]:
         """The committed offset of each partition as Kafka has it; -1: none."""
-        return [committed(self.kafka, group, topic, at)[0] for at in range(partitions)]
+        return [self._committed(group, topic, at)[0] for at in range(partitions)]
+
+    def _committed(self, group: str, topic: str, partition: int) -> tuple[int, str]:
+        """Asked again while a broker that has just come back loads its groups."""
+        deadline = time.monotonic() + ANSWER_S_MAX
+        while True:
+            try:
+                return committed(self.kafka, group, topic, partition)
+            except (AssertionError, OSError):
+                if time.monotonic() > deadline:
+                    raise
+            pause_ms(200)
 
     def committed_records(
         self, group: str, topic: str, partitions: int
@@ -96,7 +110,7 @@ class Site:
         """Every offset that is settled by what stands in Kafka now: cursor and bitmap."""
         found = set()
         for partition in range(partitions):
-            cursor, metadata = committed(self.kafka, group, topic, partition)
+            cursor, metadata = self._committed(group, topic, partition)
             found |= {(topic, partition, offset) for offset in range(cursor)}
             for first, last in (decode(cursor, metadata) or []) if metadata else []:
                 found |= {(topic, partition, offset) for offset in range(first, last + 1)}
