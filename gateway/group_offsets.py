@@ -41,6 +41,7 @@ log = structlog.get_logger("keyway.admin")
 
 CLAIMS_MAX = 3  # a window that was just closed may still be on its way into memory, and claim
 METADATA_BY_ID_VERSION = 12
+LOGGED_PLACES_MAX = 20  # partitions of one log line
 STRANGERS_MAX = 10_000  # names; what is beyond is looked at again each time groups are listed
 
 Place = tuple[str, int]  # topic, partition
@@ -215,15 +216,11 @@ class GroupOffsets:
                 if code == 0:
                     results[tp] = await self._create(keys[tp], wanted[tp])
         self.groups.ensure(name)
-        for tp, error in results.items():
-            log.info(
-                "position_set",
-                group=name,
-                topic=tp.topic,
-                partition=tp.partition,
-                offset=wanted[tp],
-                error=error.name,
-            )
+        places = {
+            f"{tp.topic}-{tp.partition}": f"{wanted[tp]} {error.name}"
+            for tp, error in list(results.items())[:LOGGED_PLACES_MAX]
+        }
+        log.info("positions_set", group=name, partitions=len(results), first=places)
         return results
 
     async def _create(self, key: WindowKey, offset: int) -> ErrorCode:

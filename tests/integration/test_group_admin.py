@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 from shutil import rmtree
 
 import pytest
@@ -20,7 +22,7 @@ from tests.clients.share_members import ShareHost, consume_all
 from tests.clients.wire_client import WireClient
 from tests.integration.committed import committed, wait_for_committed
 from tests.integration.gateway_process import GatewayProcess
-from tests.kafka import produce
+from tests.kafka import create_topic, produce
 
 pytestmark = pytest.mark.integration
 
@@ -332,3 +334,50 @@ def test_what_the_gateway_refuses_by_itself(
         (-1, -1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ]
     assert unknown["Partitions"][0]["ErrorCode"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.timeout(300)
+def test_two_brokers_list_a_group_once(
+    kafka_pair: KafkaCluster, fresh_name: Names, tmp_path: Path, librdkafka_host: ShareHost
+) -> None:
+    """Every broker is asked for its groups; only the coordinator lists and deletes this one."""
+    name, groups = fresh_name("paired"), [fresh_name("pair") for _ in range(4)]
+    create_topic(kafka_pair.bootstrap_servers, name)
+    with GatewayProcess(
+        tmp_path,
+        kafka_pair.bootstrap_servers,
+        groups=[{"match": "*", "auto_offset_reset": "earliest"}],
+        state={"commit_interval_ms": 500},
+    ) as pair:
+        write(pair, name, 3)
+        for group in groups:
+            consume(librdkafka_host, pair, group, name, {0, 1, 2})
+            wait_until(
+                partial(is_listed_once, pair, group),
+                what="listed by one broker",
+                deadline_s=20,
+            )
+        coordinators = {group: listed(pair, group)[1] for group in groups}
+        for group, (coordinator,) in coordinators.items():
+            with WireClient(pair.address_of(3 - coordinator)) as other:
+                answer = other.call(ApiKey.DELETE_GROUPS, 2, {"GroupsNames": [group]})
+                assert answer["Results"][0]["ErrorCode"] == ErrorCode.NOT_COORDINATOR
+            assert listed(pair, group) == (1, [coordinator])
+            with WireClient(pair.address_of(coordinator)) as line:
+                answer = line.call(ApiKey.DELETE_GROUPS, 2, {"GroupsNames": [group]})
+                assert answer["Results"][0]["ErrorCode"] == 0
+            assert listed(pair, group) == (0, [])
+
+
+def is_listed_once(gateway: GatewayProcess, group: str) -> bool:
+    return listed(gateway, group)[0] == 1
+
+
+def listed(gateway: GatewayProcess, group: str) -> tuple[int, list[int]]:
+    """How often it is listed by both brokers, and by which."""
+    brokers = []
+    for broker in (1, 2):
+        with WireClient(gateway.address_of(broker)) as line:
+            answer = line.call(ApiKey.LIST_GROUPS, 5, {})
+            brokers += [broker for row in answer["Groups"] if row["GroupId"] == group]
+    return len(brokers), brokers
