@@ -49,7 +49,7 @@ GROUPS: list[Settings] = [
         ],
     },
     {"match": "latest-*", "auto_offset_reset": "latest"},
-    {"match": "*", "auto_offset_reset": "earliest"},
+    {"match": "*", "auto_offset_reset": "earliest", "heartbeat_interval_ms": 1_000},
 ]
 
 
