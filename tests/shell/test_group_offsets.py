@@ -14,6 +14,7 @@ from dispatcher.core.commit import encode as encode_commit
 from dispatcher.core.model import Acknowledge, Acquire, CursorMoved, MemberId, SessionId, Snapshot
 from dispatcher.store.base import Claimed, FencedError, StoreError, WindowKey, Write
 from gateway.commits import Commit, Committed
+from gateway.config import GroupSection
 from gateway.core.topology import TopicPartition, Topology
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
@@ -122,12 +123,12 @@ class Admin:
     store: AdminStore = field(default_factory=AdminStore)
     commits: AdminCommits = field(default_factory=AdminCommits)
     forgotten: Forgotten = field(default_factory=Forgotten)
-    partitions: int = 2
+    section: GroupSection | None = None
     node: Node = field(init=False)
     offsets: GroupOffsets = field(init=False)
 
     def __post_init__(self) -> None:
-        self.node = Node(topology=topology(self.partitions), store=self.store, commits=self.commits)
+        self.node = Node(self.section, topology=topology(2), store=self.store, commits=self.commits)
         self.offsets = GroupOffsets(
             upstream=View(self.node),
             store=self.node.windows.around.store,
