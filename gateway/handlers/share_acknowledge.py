@@ -1,7 +1,7 @@
 """ShareAcknowledge (79) v1-2: acknowledgements without a fetch; epoch -1 closes the session and
 gives back the rest.
 
-v2 RENEW (KIP-1222) extends the acquisition lock of what it names.
+v2 RENEW (KIP-1222) extends the acquisition lock of what it names. All of the API is implemented.
 """
 
 from __future__ import annotations
