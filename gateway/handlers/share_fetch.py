@@ -2,10 +2,10 @@
 member owns.
 
 Acknowledgements come first, so that what they settle can be delivered by the same request; both are
-persisted in one round trip. MaxRecords 0 changes the session and acknowledges only. ShareAcquireMode
-record_limit (v2) is honoured as the same hard limit batch_optimized gets here: a delivery never
-exceeds MaxRecords. MaxBytes is soft, by the mean record size of the partition. Not implemented:
-MinBytes; the answer leaves with the first records there are.
+persisted in one round trip. MaxRecords 0 changes the session and acknowledges only.
+ShareAcquireMode record_limit (v2) is honoured as the same hard limit batch_optimized gets here: a
+delivery never exceeds MaxRecords. MaxBytes is soft, by the mean record size of the partition. Not
+implemented: MinBytes; the answer leaves with the first records there are.
 """
 
 from __future__ import annotations
