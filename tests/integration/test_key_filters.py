@@ -174,6 +174,8 @@ def test_kept_over_a_restart_and_taken_back(gateway: GatewayProcess, fresh_name:
         lambda: rules(gateway, group)[1]["source"] == "rest", what="rules known", deadline_s=10
     )
     assert rules(gateway, group)[1]["rules"] == body["rules"]
+    assert rules(gateway, group, {"rules": []}, method="PUT")[1]["rules"] == []
+    assert rules(gateway, group)[1] == {"group": group, "source": "rest", "rules": []}
     assert rules(gateway, group, method="DELETE")[1]["source"] == "config"
     assert rules(gateway, group, {"rules": [{"client_id": "a"}]}, method="PUT")[0] == 400
     assert rules(gateway, group, {"rule": []}, method="PUT")[0] == 400

@@ -13,7 +13,13 @@ from gateway.filters import Filters, InvalidRules, parse_rules, rule_rows
 
 CONFIG = Config(
     groups=(
-        GroupSection(match="ruled", filters=(FilterRule(client_id="eu-*", keys=("eu-*", "at")),)),
+        GroupSection(
+            match="ruled",
+            filters=(
+                FilterRule(client_id="eu-*", keys=("eu-*", "at")),
+                FilterRule(client_id="exact", keys=("x",)),
+            ),
+        ),
     )
 )
 
@@ -29,6 +35,7 @@ def filters() -> Filters:
         ("free", "eu-1;keys=us-*", (b"us-*",)),
         ("ruled", "eu-1", (b"eu-*", b"at")),
         ("ruled", "eu-1;keys=us-*", (b"eu-*", b"at")),  # the operator's word goes first
+        ("ruled", "exact;keys=us-*", (b"x",)),
         ("ruled", "us-1;keys=eu-*", (b"eu-*",)),  # its declaration is not its name
         ("ruled", "us-1", ()),
         ("free", "us-1;keys=", ()),  # a join is refused for this

@@ -1,0 +1,120 @@
+"""Key filters and a Redis that comes and goes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from redis.asyncio import Redis
+
+from gateway.config import Config, FilterRule, GroupSection
+from gateway.embedded.redis import EmbeddedRedis
+from gateway.filters import Filters, RulesNotKept
+
+CONFIG = Config(groups=(GroupSection(filters=(FilterRule(client_id="*", keys=("config",)),)),))
+RULES = (FilterRule(client_id="eu-*", keys=("eu-*",)),)
+DEADLINE_S = 20.0
+
+
+@pytest.fixture
+def embedded(tmp_path: Path) -> Iterator[EmbeddedRedis]:
+    with EmbeddedRedis(tmp_path) as redis:
+        yield redis
+
+
+class Opened:
+    """Opens one client after the other; all are closed at the end of the block."""
+
+    def __init__(self) -> None:
+        self._clients: list[Redis] = []
+
+    def __call__(self, url: str) -> Filters:
+        self._clients.append(Redis.from_url(url))
+        return Filters(CONFIG, self._clients[-1])
+
+    async def __aenter__(self) -> Opened:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for client in self._clients:
+            await client.aclose()
+
+
+def test_rules_outlive_the_node_and_replace_those_of_the_file(embedded: EmbeddedRedis) -> None:
+    async def work() -> None:
+        async with Opened() as filters:
+            one = filters(embedded.url)
+            assert not one.known()
+            await one.load()
+            assert one.known()
+            assert one.of("g", "eu-1") == (b"config",)
+            await one.put("g", RULES)
+            await one.put("none", ())
+            two = filters(embedded.url)
+            await two.load()
+            for it in (one, two):
+                assert it.of("g", "eu-1") == (b"eu-*",)
+                assert it.of("g", "us-1") == (), "no rule of the file is left"
+                assert it.of("none", "eu-1") == ()
+                assert it.of("other", "eu-1") == (b"config",)
+            await two.remove("g")
+            await two.remove("g")
+            three = filters(embedded.url)
+            await three.load()
+            assert three.of("g", "eu-1") == (b"config",)
+
+    asyncio.run(work())
+
+
+def test_what_is_not_kept_does_not_hold(embedded: EmbeddedRedis) -> None:
+    async def work() -> None:
+        async with Opened() as filters:
+            it = filters(embedded.url)
+            await it.load()
+            embedded.stop()
+            with pytest.raises(RulesNotKept):
+                await it.put("g", RULES)
+            assert it.of("g", "eu-1") == (b"config",)
+            with pytest.raises(RulesNotKept):
+                await it.remove("g")
+
+    asyncio.run(work())
+
+
+def test_nothing_is_known_until_redis_answers(embedded: EmbeddedRedis) -> None:
+    async def work() -> None:
+        async with Opened() as filters:
+            await filters(embedded.url).put("g", RULES)
+            embedded.stop()
+            it = filters(embedded.url)
+            async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as tasks:
+                waiting = tasks.create_task(it.load_until_known())
+                await asyncio.sleep(0)
+                with pytest.raises(RulesNotKept):
+                    await it.load()
+                assert not it.known()
+                assert not waiting.done()
+                embedded.start()
+            assert it.known()
+            assert it.of("g", "eu-1") == (b"eu-*",)
+
+    asyncio.run(work())
+
+
+def test_a_row_that_cannot_be_read_costs_its_group_alone(embedded: EmbeddedRedis) -> None:
+    async def work() -> None:
+        async with Opened() as filters:
+            one = filters(embedded.url)
+            await one.put("good", RULES)
+            redis = Redis.from_url(embedded.url)
+            await redis.hset("keyway:filters", "bad", "[{")
+            await redis.aclose()
+            two = filters(embedded.url)
+            await two.load()
+            assert two.known()
+            assert two.rules("good").rules == RULES
+            assert two.rules("bad").source == "config"
+
+    asyncio.run(work())
