@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from gateway.core.limits import AUTHORISATION_MS_MAX
+from gateway.core.limits import AUTHORISATION_MS_MAX, AUTHORISATIONS_MAX
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.server import ClientConnection
@@ -106,6 +106,8 @@ class Authoriser:
 
     def _learn(self, connection: ClientConnection, kind: str, name: str, operations: int) -> int:
         verdicts = self._verdicts.setdefault(connection.id, {})
+        if len(verdicts) >= AUTHORISATIONS_MAX:
+            verdicts.clear()
         verdicts[(kind, name)] = (operations, self.now_ms())
         return operations
 

@@ -7,15 +7,17 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from enum import StrEnum
+from http.client import HTTPException
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from gateway import config as configuration
-from gateway.logs import LogFormat, configure
+from gateway.logs import LogFormat, LogLevel, configure
 
 app = typer.Typer(
     name="keyway",
@@ -64,7 +66,7 @@ def serve(
         str | None, typer.Option(help="Kafka to stand in front of: host:port[,host:port].")
     ] = None,
     log_format: Annotated[LogFormat, typer.Option(help="text or json.")] = "text",
-    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+    log_level: Annotated[LogLevel, typer.Option(help="debug, info, warning or error.")] = "info",
 ) -> None:
     """Run a gateway node until SIGTERM or SIGINT."""
     from gateway.app import StartError, run
@@ -100,11 +102,13 @@ def group_list(admin: AdminOption = DEFAULT_ADMIN, output: OutputOption = "table
     table = Table("GROUP", "STATE", "MEMBERS", "TOPICS", "WINDOWS", box=None)
     for row in answer["groups"]:
         table.add_row(
-            row["group"],
-            row["state"],
-            str(row["members"]),
-            ",".join(row["topics"]),
-            str(row["windows"]),
+            *_cells(
+                row["group"],
+                row["state"],
+                row["members"],
+                ",".join(row["topics"]),
+                row["windows"],
+            )
         )
     Console().print(table)
 
@@ -119,15 +123,18 @@ def group_describe(
         typer.echo(json.dumps(answer, indent=2))
         return
     console = Console()
-    console.print(f"group {answer['group']}  state {answer['state']}  epoch {answer['epoch']}")
+    (name,) = _cells(answer["group"])
+    console.print(Text(f"group {name}  state {answer['state']}  epoch {answer['epoch']}"))
     members = Table("MEMBER-ID", "CLIENT-ID", "HOST", "EPOCH", "TOPICS", box=None)
     for row in answer["memberships"]:
         members.add_row(
-            row["member_id"],
-            row["client_id"],
-            row["host"],
-            str(row["epoch"]),
-            ",".join(row["topics"]),
+            *_cells(
+                row["member_id"],
+                row["client_id"],
+                row["host"],
+                row["epoch"],
+                ",".join(row["topics"]),
+            )
         )
     console.print(members)
     windows = Table(
@@ -152,8 +159,8 @@ def group_describe(
         "backing_off",
     )
     for row in answer["partitions"]:
-        shown = [str(row.get(name, "-")) for name in figures]
-        windows.add_row(row["topic"], *shown, str(len(row.get("parked", ()))))
+        shown = [row.get(name, "-") for name in figures]
+        windows.add_row(*_cells(row["topic"], *shown, len(row.get("parked", ()))))
     console.print(windows)
 
 
@@ -175,7 +182,7 @@ def _print_parked(rows: list[dict[str, Any]]) -> None:
     )
     for row in rows:
         cells = ("topic", "partition", "offset", "key_hash", "reason", "deliveries", "member_id")
-        table.add_row(*("-" if row[cell] is None else str(row[cell]) for cell in cells))
+        table.add_row(*_cells(*("-" if row[cell] is None else row[cell] for cell in cells)))
     Console().print(table)
 
 
@@ -235,25 +242,35 @@ def group_release(
     typer.echo(f"{action.value}: {len(chosen)} records; nothing done yet, --execute does it")
 
 
+def _cells(*values: object) -> list[Text]:
+    """As they are: clients choose names, which may look like markup or hold control characters."""
+    return [
+        Text("".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in str(value)))
+        for value in values
+    ]
+
+
 def _get(admin: str, path: str) -> Any:  # noqa: ANN401 - whatever JSON the node answers
     return _ask(admin, path, None)
 
 
 def _ask(admin: str, path: str, body: dict[str, Any] | None) -> Any:  # noqa: ANN401 - as above
     """GET, or POST of a body. Ends the command with the node's own words if it refuses."""
-    # The operator's own address, whatever its scheme.
-    request = urllib.request.Request(  # noqa: S310
-        admin.rstrip("/") + path,
-        data=None if body is None else json.dumps(body).encode(),
-        headers={} if body is None else {"Content-Type": "application/json"},
-    )
+    address = admin if "://" in admin else f"http://{admin}"
     try:
+        # The operator's own address, whatever its scheme.
+        request = urllib.request.Request(  # noqa: S310
+            address.rstrip("/") + path,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={} if body is None else {"Content-Type": "application/json"},
+        )
         with urllib.request.urlopen(request, timeout=30) as response:  # noqa: S310
             return json.load(response)
     except urllib.error.HTTPError as error:
-        typer.echo(f"keyway: {_title(error)}", err=True)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "reason", error)
+        (title,) = _cells(_title(error))
+        typer.echo(f"keyway: {title}", err=True)
+    except (OSError, ValueError, HTTPException) as error:
+        (reason,) = _cells(getattr(error, "reason", error))
         typer.echo(f"keyway: no node answers at {admin}: {reason}", err=True)
     raise typer.Exit(1)
 

@@ -154,13 +154,18 @@ def load(path: Path | None, *, upstream: str | None = None) -> Config:
     raw: Any = {}
     if path is not None:
         try:
-            raw = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+            raw = yaml.safe_load(path.read_text(encoding="utf-8"))
         except OSError as error:
             raise ConfigError(f"{path}: {error.strerror}") from error
-        except yaml.YAMLError as error:
-            raise ConfigError(f"{path}: {' '.join(str(error).split())}") from error
+        except UnicodeDecodeError as error:
+            raise ConfigError(f"{path}: not UTF-8 at byte {error.start}") from None
+        except (yaml.YAMLError, RecursionError) as error:
+            raise ConfigError(f"{path}: {_yaml_fault(error)}") from None
+        raw = {} if raw is None else raw
         if not isinstance(raw, dict):
             raise ConfigError(f"{path}: a mapping is expected at the top")
+    # A section whose every line is commented out is no section.
+    raw = {name: value for name, value in raw.items() if value is not None}
     if upstream is not None:
         section = raw.setdefault("upstream", {})
         if isinstance(section, dict):
@@ -169,6 +174,13 @@ def load(path: Path | None, *, upstream: str | None = None) -> Config:
         return Config.model_validate(raw)
     except ValidationError as error:
         raise ConfigError(f"{path or 'options'}: {_first_fault(error)}") from error
+
+
+def _yaml_fault(error: Exception) -> str:
+    # Where, not what: PyYAML's own text quotes the file, and the line may hold a password.
+    mark = getattr(error, "problem_mark", None)
+    where = "" if mark is None else f" at line {mark.line + 1}, column {mark.column + 1}"
+    return f"not valid YAML{where}"
 
 
 def _first_fault(error: ValidationError) -> str:

@@ -9,9 +9,10 @@ from typing import Literal
 import structlog
 
 LogFormat = Literal["text", "json"]
+LogLevel = Literal["debug", "info", "warning", "error"]
 
 
-def configure(form: LogFormat = "text", level: str = "info") -> None:
+def configure(form: LogFormat = "text", level: LogLevel = "info") -> None:
     renderer: structlog.typing.Processor = (
         structlog.processors.JSONRenderer()
         if form == "json"

@@ -85,6 +85,7 @@ WINDOW_IDLE_MS_MAX = 60_000  # without members and with everything committed, a 
 GROUP_EMPTY_MS_MAX = 7 * 24 * 60 * 60 * 1000
 GROUP_CONFIG_MS = 30_000  # between two looks at what Kafka has set for a group
 AUTHORISATION_MS_MAX = 30_000  # an upstream ACL verdict is trusted this long per connection
+AUTHORISATIONS_MAX = 4_096  # remembered per connection; who asks about more names asks upstream
 MEMBERSHIP_RETRY_MS = 500  # between attempts to write memberships behind
 RESTART_GRACE_MS = 10_000  # after a restart a member has two heartbeat intervals to show itself
 STOP_S_MAX = 10.0  # to persist and commit at stop; what is not committed is in the store

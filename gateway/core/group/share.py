@@ -10,6 +10,9 @@ from gateway.core.topology import Broker, PartitionInfo
 from gateway.core.wire.errors import ErrorCode
 
 Row = dict[str, Any]
+DELIVERY_COUNT_MAX = (
+    2**15 - 1
+)  # an int16 on the wire; given back cleanly, a record may come oftener
 
 
 def acquired_ranges(offsets: list[int], attempts: list[int]) -> list[tuple[int, int, int]]:
@@ -29,10 +32,10 @@ def acquired_ranges(offsets: list[int], attempts: list[int]) -> list[tuple[int, 
         if offset == last + 1 and attempts[index] == attempt:
             last = offset
             continue
-        ranges.append((first, last, attempt))
+        ranges.append((first, last, min(attempt, DELIVERY_COUNT_MAX)))
         first = last = offset
         attempt = attempts[index]
-    ranges.append((first, last, attempt))
+    ranges.append((first, last, min(attempt, DELIVERY_COUNT_MAX)))
     return ranges
 
 

@@ -63,7 +63,7 @@ def test_a_grown_topic_moves_the_epoch_and_the_assignment() -> None:
 
 def test_a_topic_that_does_not_exist_yet_is_assigned_when_it_does() -> None:
     g = group()
-    assert g.heartbeat(beat(), {}.get, 0).assignment == {}
+    assert g.heartbeat(beat(), lambda _name: None, 0).assignment == {}
     assert g.heartbeat(beat(epoch=1), TOPICS.get, 1).assignment == {b"o" * 16: (0, 1)}
 
 

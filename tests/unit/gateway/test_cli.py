@@ -1,0 +1,205 @@
+"""The command, without a node: what it prints, and that every trouble is one line."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from typer.testing import CliRunner
+
+from gateway.cli import app
+from gateway.embedded.redis import EmbeddedRedis
+
+Answer = tuple[int, str]
+GROUPS = {
+    "groups": [
+        {"group": "[red]g[/x]", "state": "Stable", "members": 2, "topics": ["a"], "windows": 3}
+    ]
+}
+GROUP = {
+    "group": "g/1\x1b[31m",
+    "state": "Stable",
+    "epoch": 4,
+    "memberships": [
+        {
+            "member_id": "m1",
+            "client_id": "[/bold]\x07",
+            "host": "10.0.0.1",
+            "epoch": 2,
+            "topics": ["a", "b"],
+        }
+    ],
+    "partitions": [
+        {"topic": "a", "partition": 0, "state": "up", "cursor": 17, "parked": [{}]},
+        {"topic": "b", "partition": 1, "state": "loading"},
+    ],
+}
+
+
+@pytest.fixture(autouse=True)
+def own_logging() -> Iterator[None]:
+    """`serve` points the logs of the process at the runner's stderr, which does not last."""
+    yield
+    structlog.reset_defaults()
+
+
+def keyway(*arguments: str) -> tuple[int, str, str]:
+    done = CliRunner().invoke(app, list(arguments), env={"COLUMNS": "200"})
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done.exit_code, done.stdout, done.stderr
+
+
+@pytest.fixture
+def node() -> Iterator[Callable[[dict[str, Answer]], str]]:
+    """Serves what a test says by path, on loopback; returns its address."""
+    servers: list[HTTPServer] = []
+
+    def serve(answers: dict[str, Answer]) -> str:
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                status, text = answers.get(self.path, (404, '{"title": "no group on this node"}'))
+                self.send_response(status)
+                self.end_headers()
+                self.wfile.write(text.encode())
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        server = HTTPServer(("127.0.0.1", 0), Handler)
+        servers.append(server)
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        return f"127.0.0.1:{server.server_port}"
+
+    yield serve
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def test_groups_as_a_table_and_as_json(node: Callable[[dict[str, Answer]], str]) -> None:
+    address = node({"/v1/groups": (200, json.dumps(GROUPS))})
+    for admin in (address, f"http://{address}", f"http://{address}/"):
+        code, out, _ = keyway("group", "list", "--admin", admin)
+        assert code == 0
+        assert out.split() == [
+            *("GROUP", "STATE", "MEMBERS", "TOPICS", "WINDOWS"),
+            *("[red]g[/x]", "Stable", "2", "a", "3"),
+        ]
+    code, out, _ = keyway("group", "list", "--admin", address, "-o", "json")
+    assert (code, json.loads(out)) == (0, GROUPS)
+
+
+def test_a_group_whose_names_are_hostile(node: Callable[[dict[str, Answer]], str]) -> None:
+    address = node({"/v1/groups/g%2F1%1B%5B31m": (200, json.dumps(GROUP))})
+    code, out, _ = keyway("group", "describe", GROUP["group"], "--admin", address)  # type: ignore[arg-type]
+    assert code == 0
+    assert "\x1b" not in out
+    assert "\x07" not in out
+    assert "group g/1\\x1b[31m  state Stable  epoch 4" in out
+    assert "[/bold]\\x07" in out
+    rows = [line.split() for line in out.splitlines()]
+    assert ["a", "0", "up", "17", "-", "-", "-", "-", "1"] in rows
+    assert ["b", "1", "loading", "-", "-", "-", "-", "-", "0"] in rows
+
+
+def test_what_a_node_refuses_is_its_own_words(node: Callable[[dict[str, Answer]], str]) -> None:
+    address = node({"/v1/groups": (500, "<html>")})
+    code, out, err = keyway("group", "describe", "none", "--admin", address)
+    assert (code, out, err) == (1, "", "keyway: no group on this node\n")
+    code, _, err = keyway("group", "list", "--admin", address)
+    assert (code, err) == (1, "keyway: 500 Internal Server Error\n")
+
+
+def test_what_answers_is_no_node(node: Callable[[dict[str, Answer]], str]) -> None:
+    address = node({"/v1/groups": (200, "no json")})
+    assert keyway("group", "list", "--admin", address)[0] == 1
+
+
+@pytest.mark.parametrize(
+    "admin", ["127.0.0.1:1", "nonsense://x", "http://", "http://[", "http://a b", "http://h:port"]
+)
+def test_an_address_where_nobody_is(admin: str) -> None:
+    code, out, err = keyway("group", "list", "--admin", admin)
+    assert (code, out) == (1, "")
+    assert err.startswith("keyway: no node answers at ")
+    assert err.count("\n") == 1
+
+
+def test_a_port_that_speaks_something_else() -> None:
+    with socket_that_says(b"\0\0\0\4Kafka\r\n") as address:
+        code, _, err = keyway("group", "list", "--admin", address)
+    assert code == 1
+    assert err.count("\n") == 1
+
+
+class socket_that_says:
+    def __init__(self, answer: bytes) -> None:
+        import socket
+
+        self.answer = answer
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.thread = threading.Thread(target=self._serve, daemon=True)
+
+    def _serve(self) -> None:
+        line, _ = self.listener.accept()
+        with line:
+            line.recv(65_536)
+            line.sendall(self.answer)
+
+    def __enter__(self) -> str:
+        self.thread.start()
+        return f"127.0.0.1:{self.listener.getsockname()[1]}"
+
+    def __exit__(self, *_: object) -> None:
+        self.thread.join(5)
+        self.listener.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("upstream: {nonsense: 1}", "upstream.nonsense: unknown field"),
+        ("upstream: {bootstrap_servers: nowhere}", "upstream.bootstrap_servers: "),
+        ("upstream: {tls: {ca_file: /none}}", "upstream.tls: "),
+        ("state: {redis_url: 'http://u:hunter2@h'}", "state.redis_url: "),
+    ],
+)
+def test_a_wrong_configuration_is_one_line(tmp_path: Path, text: str, says: str) -> None:
+    config = tmp_path / "keyway.yaml"
+    config.write_text(f"{text}\n")
+    if "state" not in text:
+        config.write_text(f"{text}\nstate: {{redis_url: 'redis://127.0.0.1:1'}}\n")
+    code, _, err = keyway("serve", "--config", str(config))
+    assert code == 2
+    assert err.startswith("keyway: ")
+    assert says in err
+    assert err.count("\n") == 1
+    assert "hunter2" not in err
+
+
+def test_a_data_directory_in_use_is_one_line(tmp_path: Path) -> None:
+    config = tmp_path / "keyway.yaml"
+    config.write_text(f"state: {{directory: {tmp_path / 'data'}}}\n")
+    with EmbeddedRedis(tmp_path / "data"):
+        code, _, err = keyway("serve", "--config", str(config))
+    assert code == 2
+    assert "is in use by another Keyway" in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("options", [["--log-level", "loud"], ["--log-format", "xml"], ["--no"]])
+def test_wrong_options(options: list[str]) -> None:
+    assert keyway("serve", *options)[0] == 2
+
+
+def test_version_says_how_it_runs() -> None:
+    code, out, _ = keyway("--version")
+    assert code == 0
+    assert out.startswith("keyway ")
+    assert "compiled" in out or "interpreted" in out

@@ -1,0 +1,178 @@
+"""keyway.yaml: defaults, every kind of wrong field is named, no message holds a secret."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dispatcher.core.model import EvictPolicy, PoisonPolicy
+from gateway.config import Config, ConfigError, load
+
+SECRET = "hunter2"
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "keyway.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def fault(folder: Path, text: str) -> str:
+    with pytest.raises(ConfigError) as refused:
+        load(write(folder, text))
+    message = str(refused.value)
+    assert message.startswith(f"{folder / 'keyway.yaml'}: ")
+    assert "\n" not in message
+    return message.removeprefix(f"{folder / 'keyway.yaml'}: ")
+
+
+def test_everything_has_a_default() -> None:
+    config = load(None)
+    assert config == Config()
+    assert config.upstream.bootstrap_servers == "127.0.0.1:9092"
+    assert config.state.redis_url is None
+    group = config.group("any group at all")
+    assert (group.auto_offset_reset, group.deliveries_max) == ("latest", 5)
+    assert group.poison is PoisonPolicy.BLOCK
+
+
+def test_upstream_alone_is_enough() -> None:
+    assert load(None, upstream="kafka:9").upstream.bootstrap_servers == "kafka:9"
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", "---\n", "upstream:\ngroups:\n"])
+def test_a_file_that_says_nothing(tmp_path: Path, text: str) -> None:
+    assert load(write(tmp_path, text)) == Config()
+    changed = load(write(tmp_path, text), upstream="kafka:9")
+    assert changed.upstream.bootstrap_servers == "kafka:9"
+
+
+def test_the_option_wins_over_the_file_and_keeps_the_rest(tmp_path: Path) -> None:
+    path = write(tmp_path, "upstream: {bootstrap_servers: 'a:1', request_timeout_ms: 7}")
+    upstream = load(path, upstream="b:2").upstream
+    assert (upstream.bootstrap_servers, upstream.request_timeout_ms) == ("b:2", 7)
+
+
+def test_the_first_group_that_matches_wins(tmp_path: Path) -> None:
+    text = """
+groups:
+  - {match: "pay-*", poison: drop, on_evict: ack, deliveries_max: 3}
+  - {match: "pay-special", deliveries_max: 9}
+  - {match: "*", deliveries_max: 2}
+"""
+    config = load(write(tmp_path, text))
+    assert config.group("pay-special").deliveries_max == 3
+    assert config.group("PAY-x").deliveries_max == 2, "names have a case"
+    policy = config.group("pay-x").policy()
+    assert (policy.poison, policy.on_evict) == (PoisonPolicy.DROP, EvictPolicy.ACK)
+
+
+def test_what_is_parsed_cannot_be_changed() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        load(None).upstream.bootstrap_servers = "other"
+
+
+FAULTS = [
+    ("nonsense: 1", "nonsense: unknown field"),
+    ("upstream: {bootstrap_server: x}", "upstream.bootstrap_server: unknown field"),
+    ("upstream: 5", "upstream: "),
+    ("upstream: {bootstrap_servers: [a, b]}", "upstream.bootstrap_servers: "),
+    ("upstream: {sasl: {username: u}}", "upstream.sasl.password: "),
+    ("upstream: {sasl: {password: p}}", "upstream.sasl.username: "),
+    (
+        "upstream: {sasl: {mechanism: GSSAPI, username: u, password: p}}",
+        "upstream.sasl.mechanism: ",
+    ),
+    ("upstream: {tls: {verify_hostname: perhaps}}", "upstream.tls.verify_hostname: "),
+    ("upstream: {request_timeout_ms: 0}", "upstream.request_timeout_ms: "),
+    ("listen: {bootstrap_port: 65536}", "listen.bootstrap_port: "),
+    ("listen: {port_base: 0}", "listen.port_base: "),
+    ("listen: {bootstrap_port: web}", "listen.bootstrap_port: "),
+    ("listen: {frame_bytes_max: 1}", "listen.frame_bytes_max: "),
+    ("admin: {port: -1}", "admin.port: "),
+    ("state: {commit_interval_ms: 0}", "state.commit_interval_ms: "),
+    ("state: {redis: x}", "state.redis: unknown field"),
+    ("groups: {match: x}", "groups: "),
+    ("groups: [{match: x}, {poisson: drop}]", "groups.1.poisson: unknown field"),
+    ("groups: [{poison: explode}]", "groups.0.poison: "),
+    ("groups: [{auto_offset_reset: newest}]", "groups.0.auto_offset_reset: "),
+    ("groups: [{auto_offset_reset: 'by_duration:P'}]", "groups.0.auto_offset_reset: "),
+    ("groups: [{auto_offset_reset: 'by_duration:PT'}]", "groups.0.auto_offset_reset: "),
+    ("groups: [{span_max: 0}]", "groups.0.span_max: "),
+    ("groups: [{span_max: 1.5}]", "groups.0.span_max: "),
+    ("groups: [{lock_duration_ms: 99}]", "groups.0.lock_duration_ms: "),
+    ("groups: [{filters: [{client_id: a}]}]", "groups.0.filters.0.keys: "),
+    ("groups: [{filters: [{client_id: a, keys: []}]}]", "groups.0.filters.0.keys: "),
+    ("groups: [{poison: dead_letter}]", "groups.0: "),
+    ("groups: [{session_timeout_ms: 5000}]", "groups.0: "),
+    ("5: 6", "5"),
+    ("- a list", "a mapping is expected at the top"),
+    ("just text", "a mapping is expected at the top"),
+    ("false", "a mapping is expected at the top"),
+    ("[]", "a mapping is expected at the top"),
+]
+
+
+@pytest.mark.parametrize(("text", "begins"), FAULTS, ids=[text for text, _ in FAULTS])
+def test_a_wrong_field_is_named(tmp_path: Path, text: str, begins: str) -> None:
+    assert fault(tmp_path, text).startswith(begins)
+
+
+def test_several_faults_are_counted(tmp_path: Path) -> None:
+    assert fault(tmp_path, "a: 1\nb: 2\nc: 3\n").endswith("(and 2 more)")
+
+
+@pytest.mark.parametrize("text", ["PT5S", "P1D", "P1DT12H", "PT1H30M"])
+def test_starting_a_while_ago(tmp_path: Path, text: str) -> None:
+    reset = f"by_duration:{text}"
+    path = write(tmp_path, f"groups: [{{auto_offset_reset: '{reset}'}}]")
+    assert load(path).group("g").auto_offset_reset == reset
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "upstream: {sasl: {username: u, password: [hunter2]}}",
+        "upstream: {sasl: {username: u, password: 5, passwort: hunter2}}",
+        "upstream: {sasl: {mechanism: hunter2, username: u, password: hunter2}}",
+        "upstream: {sasl: hunter2}",
+        "state: {redis_url: [redis://u:hunter2@h]}",
+        'upstream: {sasl: {username: u, password: "hunter2}}',
+        "upstream: {sasl: {username: u, password: *hunter2}}",
+        "upstream: {sasl: {username: u, password: !hunter2 x}}",
+        "password: hunter2: x",
+        "password: %hunter2",
+        'password: "\\hunter2"',
+        "upstream: &a {b: hunter2, <<: hunter2}",
+    ],
+)
+def test_no_message_holds_a_secret(tmp_path: Path, text: str) -> None:
+    assert SECRET not in fault(tmp_path, text)
+
+
+def test_secrets_do_not_show_in_the_objects(tmp_path: Path) -> None:
+    text = (
+        "upstream: {sasl: {username: u, password: hunter2}}\n"
+        "state: {redis_url: 'redis://u:hunter2@h'}\n"
+    )
+    config = load(write(tmp_path, text))
+    assert SECRET not in repr(config) + str(config) + config.model_dump_json()
+    assert config.upstream.sasl is not None
+    assert config.upstream.sasl.password.get_secret_value() == SECRET
+
+
+def test_where_a_file_is_no_yaml(tmp_path: Path) -> None:
+    assert fault(tmp_path, "a: b\nc: 'd") == "not valid YAML at line 2, column 6"
+    assert fault(tmp_path, "[" * 50_000).startswith("not valid YAML")
+    path = tmp_path / "keyway.yaml"
+    path.write_bytes(b"a: \xff")
+    with pytest.raises(ConfigError, match="not UTF-8 at byte 3"):
+        load(path)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="No such file"):
+        load(tmp_path / "none.yaml")
+    with pytest.raises(ConfigError, match="Is a directory"):
+        load(tmp_path)
