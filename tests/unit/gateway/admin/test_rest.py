@@ -1,0 +1,168 @@
+"""The operator's REST, asked as ASGI: what it shows of groups and windows, and how it refuses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+import pytest
+
+from dispatcher.core.model import Acknowledge, AckType, Acquire, MemberId, SessionId
+from gateway.admin.rest import RestParts, rest_app
+from gateway.filters import Filters
+from gateway.metrics import Metrics
+from gateway.parked import ParkedRecords
+from tests.shell.node_parts import GROUP, TOPIC, Node, topology
+from tests.shell.virtual_time import now_ms, run, settle
+
+M1, S1 = MemberId("m1"), SessionId("s1")
+
+
+@dataclass
+class Answer:
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+@dataclass
+class Rest:
+    node: Node
+    metrics: Metrics
+
+    async def ask(self, path: str, *, method: str = "GET", host: str = "localhost") -> Answer:
+        parts = RestParts(
+            groups=self.node.groups,
+            windows=self.node.windows,
+            parked=cast(ParkedRecords, None),  # has tests of its own
+            filters=cast(Filters, None),  # likewise
+            metrics=self.metrics,
+            health=lambda: {"status": "up"},
+        )
+        raw, _, query = path.partition("?")
+        scope = {
+            "type": "http",
+            "http_version": "1.1",
+            "method": method,
+            "scheme": "http",
+            "path": raw,
+            "raw_path": raw.encode(),
+            "query_string": query.encode(),
+            "headers": [(b"host", host.encode())],
+            "server": ("127.0.0.1", 9180),
+            "client": ("127.0.0.1", 1),
+        }
+        sent: list[dict[str, Any]] = []
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def send(message: Any) -> None:
+            sent.append(dict(message))
+
+        await rest_app(parts, loopback=True)(scope, receive, send)
+        start = sent[0]
+        headers = {name.decode(): value.decode() for name, value in start["headers"]}
+        return Answer(start["status"], headers, b"".join(m.get("body", b"") for m in sent[1:]))
+
+
+def story(tell: Callable[[Rest], Awaitable[None]]) -> None:
+    async def work() -> None:
+        async with Node(topology=topology(2)) as node:
+            node.log.produce(b"personal", b"b", b"c")
+            node.beat()
+            await settle()
+            await tell(Rest(node, Metrics()))
+
+    run(work())
+
+
+def test_groups() -> None:
+    async def tell(rest: Rest) -> None:
+        answer = await rest.ask("/v1/groups")
+        assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
+        assert answer.json == {
+            "groups": [
+                {"group": GROUP, "state": "Stable", "members": 1, "topics": [TOPIC], "windows": 2}
+            ]
+        }
+
+    story(tell)
+
+
+def test_a_group_and_its_windows() -> None:
+    async def tell(rest: Rest) -> None:
+        window = rest.node.window(0)
+        assert window.acquire(Acquire(M1, S1, 2, now_ms())) is not None
+        await window.ask(Acknowledge(M1, S1, [(0, 0, bytes([AckType.REJECT]))], now_ms()))
+        rest.node.window(1).fail(RuntimeError("away"))
+        answer = await rest.ask(f"/v1/groups/{GROUP}")
+        assert answer.status == 200
+        (member,) = answer.json["memberships"]
+        assert (member["member_id"], member["client_id"]) == ("m1", "client-m1")
+        up, loading = answer.json["partitions"]
+        assert (up["state"], up["cursor"], up["read_position"]) == ("up", 0, 3)
+        assert (up["unsettled"], up["in_flight"]) == (3, 1)
+        (parked,) = up["parked"]
+        assert (parked["offset"], parked["reason"], parked["deliveries"]) == (0, "rejected", 1)
+        assert "personal" not in answer.body.decode(), "a key may be personal data"
+        assert loading == {"topic": TOPIC, "partition": 1, "state": "loading"}
+
+    story(tell)
+
+
+@pytest.mark.parametrize("name", ["a/b", "a b", "%", "../x", "grüße", "{group}"])
+def test_groups_with_odd_names(name: str) -> None:
+    async def tell(rest: Rest) -> None:
+        rest.node.groups.ensure(name)
+        answer = await rest.ask(f"/v1/groups/{name}")
+        assert answer.status == 200
+        assert answer.json["group"] == name
+        assert answer.json["state"] == "Empty"
+
+    story(tell)
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "status"),
+    [
+        ("/v1/groups/none", "GET", 404),
+        ("/v1/nothing", "GET", 404),
+        ("/", "GET", 404),
+        ("/v1/groups", "DELETE", 405),
+        ("/metrics", "POST", 405),
+    ],
+)
+def test_refusals_are_problems(path: str, method: str, status: int) -> None:
+    async def tell(rest: Rest) -> None:
+        answer = await rest.ask(path, method=method)
+        assert answer.status == status
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert answer.json["status"] == status
+        assert answer.json["title"]
+
+    story(tell)
+
+
+def test_a_page_from_elsewhere_is_not_served() -> None:
+    async def tell(rest: Rest) -> None:
+        assert (await rest.ask("/v1/groups", host="evil.example")).status == 421
+
+    story(tell)
+
+
+def test_metrics_and_health() -> None:
+    async def tell(rest: Rest) -> None:
+        rest.metrics.watch_windows(rest.node.windows.all)
+        answer = await rest.ask("/metrics")
+        assert answer.headers["content-type"].startswith("text/plain")
+        assert b"keyway_window_cursor{" in answer.body
+        assert (await rest.ask("/health")).json == {"status": "up"}
+
+    story(tell)

@@ -1,0 +1,135 @@
+"""keyway.yaml, under what Kafka has for the group."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+import structlog
+
+from gateway.config import Config, GroupSection
+from gateway.core.limits import GROUP_CONFIG_MS
+from gateway.core.wire.errors import ErrorCode
+from gateway.group_settings import GroupSettings, overridden
+from gateway.upstream_errors import Refused, Unreachable, UpstreamError
+from tests.shell.virtual_time import run
+
+
+class Kafka:
+    def __init__(self) -> None:
+        self.configs: dict[str, dict[str, str]] = {}
+        self.failure: UpstreamError | None = None
+        self.asked: list[str] = []
+
+    async def group_config(self, group: str) -> dict[str, str]:
+        self.asked.append(group)
+        if self.failure is not None:
+            raise self.failure
+        return self.configs.get(group, {})
+
+
+def settings(kafka: Kafka, *sections: GroupSection) -> tuple[GroupSettings, list[str]]:
+    changed: list[str] = []
+    config = Config(groups=sections)
+    return GroupSettings(config, kafka.group_config, lambda name, _: changed.append(name)), changed
+
+
+def test_what_is_set_replaces_and_nothing_else_does() -> None:
+    section = GroupSection(lock_duration_ms=5_000, deliveries_max=7)
+    assert overridden(section, {}) is section
+    assert overridden(section, {"share.renew.acknowledge.enable": "true", "x": "1"}) is section
+    changed = overridden(
+        section,
+        {
+            "share.auto.offset.reset": "earliest",
+            "share.isolation.level": "READ_UNCOMMITTED",
+            "share.record.lock.duration.ms": "15000",
+            "share.delivery.count.limit": "10",
+            "share.heartbeat.interval.ms": "6000",
+            "share.session.timeout.ms": "50000",
+        },
+    )
+    assert changed == GroupSection(
+        auto_offset_reset="earliest",
+        isolation_level="read_uncommitted",
+        lock_duration_ms=15_000,
+        deliveries_max=10,
+        heartbeat_interval_ms=6_000,
+        session_timeout_ms=50_000,
+    )
+
+
+@pytest.mark.parametrize("value", ["", "-5", "many", "1.5"])
+def test_numbers_that_are_none_change_nothing(value: str) -> None:
+    section = GroupSection()
+    assert overridden(section, {"share.record.lock.duration.ms": value}) is section
+
+
+def test_who_is_told_of_changes() -> None:
+    async def work() -> None:
+        kafka = Kafka()
+        chosen, changed = settings(kafka, GroupSection(match="g", deliveries_max=3))
+        assert chosen.of("g").deliveries_max == 3
+        assert (await chosen.learn("g")).deliveries_max == 3
+        assert changed == [], "nothing is set"
+        kafka.configs["g"] = {"share.delivery.count.limit": "9"}
+        assert (await chosen.known("g")).deliveries_max == 3
+        assert (await chosen.learn("g")).deliveries_max == 9
+        assert chosen.of("g").deliveries_max == 9
+        await chosen.learn("g")
+        del kafka.configs["g"]
+        assert (await chosen.learn("g")).deliveries_max == 3
+        assert changed == ["g", "g"]
+        assert chosen.of("other").deliveries_max == GroupSection().deliveries_max
+        before = len(kafka.asked)
+        chosen.forget("g")
+        await chosen.known("g")
+        assert len(kafka.asked) == before + 1
+
+    asyncio.run(work())
+
+
+def test_upstream_that_is_away_is_the_callers_business() -> None:
+    async def work() -> None:
+        kafka = Kafka()
+        chosen, _ = settings(kafka)
+        kafka.configs["g"] = {"share.delivery.count.limit": "9"}
+        await chosen.learn("g")
+        kafka.failure = Unreachable("no broker")
+        with pytest.raises(UpstreamError):
+            await chosen.learn("g")
+        assert chosen.of("g").deliveries_max == 9, "what was known stays good"
+
+    asyncio.run(work())
+
+
+def test_a_refusal_is_said_once_and_means_keyway_yaml() -> None:
+    async def work() -> None:
+        kafka = Kafka()
+        chosen, _ = settings(kafka)
+        kafka.failure = Refused(ErrorCode.GROUP_AUTHORIZATION_FAILED, "configuration")
+        with structlog.testing.capture_logs() as logs:
+            for _ in range(3):
+                assert await chosen.learn("g") == GroupSection()
+        assert [line["event"] for line in logs] == ["group_config_refused"]
+
+    asyncio.run(work())
+
+
+def test_every_group_is_looked_at_now_and_then() -> None:
+    async def work() -> None:
+        kafka = Kafka()
+        chosen, changed = settings(kafka)
+        task = asyncio.ensure_future(chosen.refresh_forever(lambda: ["a", "b"]))
+        await asyncio.sleep(GROUP_CONFIG_MS / 1000 + 1)
+        assert kafka.asked == ["a", "b"]
+        kafka.failure = Unreachable("no broker")
+        await asyncio.sleep(GROUP_CONFIG_MS / 1000)
+        assert kafka.asked == ["a", "b", "a"], "the others would fail as well"
+        kafka.failure = None
+        kafka.configs["b"] = {"share.session.timeout.ms": "60000"}
+        await asyncio.sleep(GROUP_CONFIG_MS / 1000)
+        assert changed == ["b"]
+        task.cancel()
+
+    run(work())

@@ -1,0 +1,72 @@
+"""The figures the node exports: what dispatchers notice, windows, connections."""
+
+from __future__ import annotations
+
+import pytest
+import structlog
+from prometheus_client import generate_latest
+
+from dispatcher.core.model import Notice, Noticed
+from dispatcher.store.base import WindowKey
+from gateway.metrics import Metrics
+from tests.shell.node_parts import GROUP, TOPIC, Node
+from tests.shell.virtual_time import run, settle
+
+KEY = WindowKey("g", "topicAAAAAAAAAAAAAAAAA", 3)
+
+
+def exported(metrics: Metrics) -> str:
+    return generate_latest(metrics.registry).decode()
+
+
+def test_outcomes_are_counted_by_group() -> None:
+    metrics = Metrics()
+    metrics.noticed(KEY, Noticed(Notice.ACCEPTED, 5))
+    metrics.noticed(KEY, Noticed(Notice.ACCEPTED, 2))
+    metrics.noticed(WindowKey('odd "name"\n', "t", 0), Noticed(Notice.DROPPED, 1))
+    text = exported(metrics)
+    assert 'keyway_group_records_total{group="g",outcome="accepted"} 7.0' in text
+    assert 'group="odd \\"name\\"\\n",outcome="dropped"} 1.0' in text
+
+
+@pytest.mark.parametrize("notice", Notice)
+def test_only_what_an_operator_must_hear_of_is_logged(notice: Notice) -> None:
+    with structlog.testing.capture_logs() as logs:
+        Metrics().noticed(KEY, Noticed(notice, 3, "detail"))
+    loud = {"parked", "dead_lettered", "dropped", "gap_ack", "span_full", "timed_out"}
+    assert [line["event"] for line in logs] == ([notice.value] if notice.value in loud else [])
+    for line in logs:
+        assert (line["group"], line["partition"], line["count"]) == ("g", 3, 3)
+
+
+def test_a_group_that_is_gone_leaves_no_series() -> None:
+    metrics = Metrics()
+    for notice in (Notice.ACCEPTED, Notice.RELEASED):
+        metrics.noticed(KEY, Noticed(notice, 1))
+    metrics.noticed(WindowKey("other", "t", 0), Noticed(Notice.ACCEPTED, 1))
+    metrics.forget("g")
+    metrics.forget("never known")
+    text = exported(metrics)
+    assert 'group="g"' not in text
+    assert 'group="other"' in text
+
+
+def test_windows_and_server_are_read_when_asked() -> None:
+    async def work() -> None:
+        async with Node() as node:
+            metrics = Metrics()
+            metrics.watch_windows(node.windows.all)
+            metrics.watch_server(lambda: {"connections": 4, "bytes_to_clients": 10})
+            node.log.produce(b"a", b"b")
+            assert "keyway_window_cursor{" not in exported(metrics)
+            node.beat()
+            await settle()
+            labels = f'{{group="{GROUP}",partition="0",topic="{TOPIC}"}}'
+            assert f"keyway_window_cursor{labels} 0.0" in exported(metrics)
+            assert f"keyway_window_span{labels} 2.0" in exported(metrics)
+            assert "keyway_server_connections 4.0" in exported(metrics)
+            assert "keyway_server_bytes_to_clients 10.0" in exported(metrics)
+            node.window().fail(RuntimeError("away"))
+            assert "keyway_window_span{" not in exported(metrics)
+
+    run(work())

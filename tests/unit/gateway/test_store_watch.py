@@ -1,0 +1,94 @@
+"""A store that is away is said once, and once when it is back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import structlog
+
+from dispatcher.core.model import CursorMoved, Snapshot
+from dispatcher.store.base import Fence, FencedError, StoreError, WindowGone, WindowKey, Write
+from dispatcher.store.memory import MemoryStore
+from gateway.store_watch import StoreWatch, away
+
+KEY = WindowKey("g", "t", 0)
+
+
+@dataclass
+class Clock:
+    now_ms: int = 1_000
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+def story(tell: Callable[[StoreWatch, MemoryStore, Clock], Coroutine[Any, Any, None]]) -> list[str]:
+    store, clock = MemoryStore(), Clock()
+    with structlog.testing.capture_logs() as logs:
+        asyncio.run(tell(StoreWatch(store, clock), store, clock))
+    return [line["event"] for line in logs]
+
+
+async def failing(watch: StoreWatch) -> None:
+    with pytest.raises(StoreError):
+        await watch.claim(KEY, "me")
+    with pytest.raises(StoreError):
+        await watch.create(KEY, Fence(1), Snapshot(0))
+    (error,) = await watch.apply([Write(KEY, Fence(1), [])])
+    assert isinstance(error, StoreError)
+
+
+def test_away_and_back_once_each() -> None:
+    async def tell(watch: StoreWatch, store: MemoryStore, _clock: Clock) -> None:
+        for _ in range(2):
+            store.down = True
+            for _ in range(3):
+                await failing(watch)
+            store.down = False
+            claimed = await watch.claim(KEY, "me")
+            await watch.create(KEY, claimed.fence, Snapshot(0))
+            assert await watch.apply([Write(KEY, claimed.fence, [CursorMoved(4)])]) == [None]
+
+    assert story(tell) == ["store_away", "store_back"] * 2
+
+
+def test_fences_and_lost_windows_are_no_outage() -> None:
+    async def tell(watch: StoreWatch, store: MemoryStore, _clock: Clock) -> None:
+        first = await watch.claim(KEY, "me")
+        await watch.create(KEY, first.fence, Snapshot(0))
+        await watch.claim(KEY, "other")
+        (error,) = await watch.apply([Write(KEY, first.fence, [])])
+        assert isinstance(error, FencedError)
+        with pytest.raises(FencedError):
+            await watch.create(KEY, first.fence, Snapshot(0))
+        store.flush()
+        (error,) = await watch.apply([Write(KEY, first.fence, [])])
+        assert isinstance(error, WindowGone)
+        assert await watch.positions("g") == {}
+        await watch.delete(KEY)
+
+    assert story(tell) == []
+
+
+def test_how_long_it_was_away() -> None:
+    async def tell(watch: StoreWatch, store: MemoryStore, clock: Clock) -> None:
+        store.down = True
+        await failing(watch)
+        clock.now_ms += 4_000
+        store.down = False
+        with structlog.testing.capture_logs() as logs:
+            await watch.claim(KEY, "me")
+        assert logs[0]["after_ms"] == 4_000
+
+    story(tell)
+
+
+def test_what_counts_as_away() -> None:
+    assert away(StoreError("no answer"))
+    assert not away(FencedError("other"))
+    assert not away(WindowGone("flushed"))
+    assert not away(None)
