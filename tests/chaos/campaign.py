@@ -11,23 +11,30 @@ from pathlib import Path
 
 from rich.console import Console
 
-from gateway.embedded.kafka import kafka_libs
+from gateway.embedded.kafka import KafkaCluster, kafka_libs
 from tests.chaos.crew import Crew
 from tests.chaos.judge import Verdict
 from tests.chaos.plan import plan_of
 from tests.chaos.round import Recovery, Round
 from tests.chaos.site import Site
-from tests.clients.java_programs import compile_programs
+from tests.clients.java_programs import JavaPrograms, compile_programs
 
 console = Console(width=160, highlight=False)
 
 
-def run(seeds: Sequence[int], folder: Path, *, seconds_max: float) -> bool:
-    """Runs the rounds on one site, prints them; True if none was violated."""
+def run(
+    seeds: Sequence[int],
+    folder: Path,
+    *,
+    seconds_max: float,
+    kafka: KafkaCluster | None = None,
+    programs: JavaPrograms | None = None,
+) -> bool:
+    """Runs the rounds on one site, prints them; True if none was violated. None: of its own."""
     folder.mkdir(parents=True, exist_ok=True)
     directory = Path(tempfile.mkdtemp(dir=folder, prefix="run-"))
-    site = Site(directory)
-    crew = Crew(compile_programs(kafka_libs(), directory / "classes"))
+    site = Site(directory, kafka)
+    crew = Crew(programs or compile_programs(kafka_libs(), directory / "classes"))
     recoveries: list[Recovery] = []
     failed: list[int] = []
     done = 0

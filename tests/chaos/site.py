@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from redis import Redis
@@ -35,9 +35,11 @@ ANSWER_S_MAX = 30.0
 
 
 class Site:
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.kafka = KafkaCluster(1, share_groups=False, directory=directory / "kafka")
+    """`kafka`: a running one of the caller's, which outlives the site; None: its own."""
+
+    def __init__(self, directory: Path, kafka: KafkaCluster | None = None) -> None:
+        self.kafka = kafka or KafkaCluster(1, share_groups=False, directory=directory / "kafka")
+        self._own_kafka = None if kafka else self.kafka
         self.redis = EmbeddedRedis(directory / "redis", port=free_ports(1))
         self.gateway = GatewayProcess(
             directory / "gateway",
@@ -49,7 +51,7 @@ class Site:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        with self.kafka, self.redis, self.gateway:
+        with self._own_kafka or nullcontext(), self.redis, self.gateway:
             yield
 
     def kill(self, victim: Victim, *, flushed_alive: bool) -> None:
