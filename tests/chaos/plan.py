@@ -31,7 +31,7 @@ _WEIGHTS = {
 }
 _RECORDS = (2_500, 5_000)
 _KEYS = (120, 400)
-_WORK_MS = (0, 5, 20, 60)
+_WORK_MS = (0, 20, 100, 300)
 
 
 @dataclass(frozen=True, slots=True)
