@@ -245,6 +245,7 @@ def test_partitions_that_are_not_there_or_led_elsewhere() -> None:
         answer = await client.fetch(partitions=[0, 9], topic_id=OTHER_ID, MaxWaitMs=5_000)
         assert row_error(answer, 0) == ErrorCode.UNKNOWN_TOPIC_ID
         before = now_ms()
+        await client.fetch(partitions=[0])  # all there is
         answer = await client.fetch(partitions=[9], MaxWaitMs=5_000)
         codes = {row["ErrorCode"] for topic in answer["Responses"] for row in topic["Partitions"]}
         assert ErrorCode.UNKNOWN_TOPIC_OR_PARTITION in codes

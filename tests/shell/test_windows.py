@@ -349,9 +349,8 @@ def test_records_held_in_a_session_with_the_old_leader_come_back_after_the_grace
             old = node.groups.sessions.open((1, GROUP, "m1"), 1, acknowledges=False)
             assert acquire(window, old) is not None
             node.change_topology(topology(leader=2))
-            new = node.groups.sessions.open((2, GROUP, "m1"), 2, acknowledges=False)
-            node.windows.session_opened(new)
             await asyncio.sleep(2)
+            new = node.groups.sessions.open((2, GROUP, "m1"), 2, acknowledges=False)
             assert acquire(window, new) is None, "the old session may still have sent its answer"
             await asyncio.sleep(2)
             acquired = acquire(window, new)
@@ -380,9 +379,9 @@ def test_a_session_that_ends_while_the_window_is_away_is_over(what: str) -> None
                 node.beat("m1", 1, connection=2)
             else:
                 node.groups.sessions.open((1, GROUP, "m1"), 2, acknowledges=False)
-            new = node.groups.sessions.open((1, GROUP, "m1"), 3, acknowledges=False)
             await until(lambda: window.dispatcher is not None)
             await asyncio.sleep(4)
+            new = node.groups.sessions.open((1, GROUP, "m1"), 3, acknowledges=False)
             again = acquire(window, new)
             assert again is not None, "given back after the grace, not when the lock runs out"
             assert again.offsets == [0, 1, 2]
