@@ -6,6 +6,7 @@ import shutil
 import statistics
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from tests.chaos.round import Recovery, Round
 from tests.chaos.site import Site
 from tests.clients.java_programs import JavaPrograms, compile_programs
 
+COMPLAINTS_MAX = 12
 console = Console(width=160, highlight=False)
 
 
@@ -37,6 +39,7 @@ def run(
     crew = Crew(programs or compile_programs(kafka_libs(), directory / "classes"))
     recoveries: list[Recovery] = []
     failed: list[int] = []
+    complaints: Counter[str] = Counter()
     done = 0
     began = time.monotonic()
     try:
@@ -51,6 +54,7 @@ def run(
                     played.keep(folder / f"seed-{seed}", None)
                     raise
                 recoveries += played.recoveries
+                complaints += crew.complaints()
                 done += 1
                 if not verdict.passed:
                     failed.append(seed)
@@ -58,6 +62,8 @@ def run(
     finally:
         shutil.rmtree(directory, ignore_errors=True)
     _summary(done, failed, recoveries, folder)
+    for text, count in complaints.most_common(COMPLAINTS_MAX):
+        console.print(f"{count:7} x {text}"[:150], markup=False)
     return not failed
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
@@ -153,6 +154,22 @@ class Crew:
 
     def acked(self) -> list[Acked]:
         return [it for service in self.services for it in list(service.member.acked)]
+
+    def complaints(self) -> Counter[str]:
+        """What the clients said was wrong: failed commands, error events, acknowledgements that
+        were refused (counted by record).
+        """
+        found: Counter[str] = Counter()
+        for service in self.services:
+            kind, member = service.member.host.kind, service.member
+            for text in (*service.troubles, *member.notes):
+                said = text.removeprefix(f"{member.name}: ")
+                if said != ENDED:
+                    found[f"{kind}: {said}"] += 1
+            for answer in member.acked:
+                if answer.error is not None:
+                    found[f"{kind}: acknowledgement {answer.error}"] += 1
+        return found
 
     def held_by(self, dead: Sequence[Service], *, since_ns: int) -> set[TopicPartitionOffset]:
         """Delivered to them last of all, since an earlier strike, and not confirmed to anybody."""
