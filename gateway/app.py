@@ -141,6 +141,8 @@ class _Node:
             groups=self.groups,
             tasks=self.tasks,
             filters_known=self.filters.known,
+            watch=self.upstream.watch,
+            unwatch=self.upstream.unwatch,
             around=Surroundings(
                 store=self.store,
                 reader=self.reader,

@@ -163,6 +163,10 @@ class Upstream:
                 raise self._refresh_error
         return self.topology
 
+    def watch(self, topics: Iterable[str]) -> None:
+        """From the next refresh on they are part of the view."""
+        self._watched.update(dict.fromkeys(topics))
+
     def unwatch(self, topics: Iterable[str]) -> None:
         for topic in topics:
             self._watched.pop(topic, None)

@@ -26,7 +26,12 @@ from dispatcher.store.base import StoreError, WindowKey, Write
 from gateway.commits import Commit
 from gateway.config import Config, GroupSection
 from gateway.core.group.sessions import ShareSession
-from gateway.core.limits import STORE_RETRY_MS, TICK_MS, WINDOW_IDLE_MS_MAX
+from gateway.core.limits import (
+    STORE_RETRY_MS,
+    TICK_MS,
+    TOPIC_UNUSED_MS,
+    WINDOW_IDLE_MS_MAX,
+)
 from gateway.core.topology import Topic, TopicPartition, Topology
 from gateway.groups import Groups, MembershipMoved
 from gateway.store_watch import away
@@ -54,11 +59,14 @@ class Windows:
     around: Surroundings
     tasks: asyncio.TaskGroup
     filters_known: Callable[[], bool]
+    watch: Callable[[Iterable[str]], None]  # topics upstream is asked about from now on ...
+    unwatch: Callable[[Iterable[str]], None]  # ... and no more
     _windows: dict[WindowKey, Window] = field(default_factory=dict)
     _dirty: dict[Window, None] = field(default_factory=dict)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
     _persisting: asyncio.Lock = field(default_factory=asyncio.Lock)  # one round trip at a time
     _partitions_before: dict[bytes, frozenset[int]] = field(default_factory=dict)  # by topic id
+    _unused: set[str] = field(default_factory=set)  # topics nobody had a use for at the last sweep
     _stopping: bool = False
     _held: Counter[str] = field(default_factory=Counter)  # groups in the hands of operators
     # Held by a commit: who sets a position by hand must not be overtaken by the old one.
@@ -78,6 +86,8 @@ class Windows:
 
     def membership_moved(self, moved: MembershipMoved) -> None:
         """Opens the windows of a topic that has its first members, and tells the others."""
+        if moved.members:
+            self.watch([moved.topic])
         topic = self.topology().topics.get(moved.topic)
         if topic is None:
             return  # not known upstream yet: `topology_changed` opens them
@@ -150,6 +160,7 @@ class Windows:
             self.around,
             grown=grown,
         )
+        self.watch([topic.name])
         window.leader = topic.partitions[partition].leader
         self._windows[key] = window
         self.tasks.create_task(window.run(), name=repr(window))
@@ -272,13 +283,29 @@ class Windows:
     # ------------------------------------------------------------------------------------- watchdog
 
     async def watch_forever(self) -> None:
+        swept_ms = self.around.now_ms()
         while True:
             await asyncio.sleep(TICK_MS / 1000)
             now_ms = self.around.now_ms()
+            if now_ms - swept_ms >= TOPIC_UNUSED_MS:
+                swept_ms = now_ms
+                self._sweep_topics()
             self.groups.tick(now_ms)
             for window in self.all():
                 window.post(Ticked(now_ms))
                 self._close_if_idle(window, now_ms)
+
+    def _sweep_topics(self) -> None:
+        """Clients may name topics that do not exist, or leave: those that no group and no window
+        has had a use for since the last sweep are not asked about any more. One that a join just
+        asked for is not among them.
+        """
+        used = {window.partition.topic for window in self._windows.values()}
+        for group in self.groups.all():
+            used.update(group.topics())
+        unused = self.topology().topics.keys() - used
+        self.unwatch(sorted(unused & self._unused))
+        self._unused = unused
 
     def _close_if_idle(self, window: Window, now_ms: int) -> None:
         if self.groups.members(window.key.group, window.partition.topic):

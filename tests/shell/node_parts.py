@@ -5,7 +5,7 @@ the virtual loop's clock. No part of it decides anything a test does not tell it
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -218,6 +218,7 @@ class Node:
         self.refresh_failure: UpstreamError | None = None
         self.noticed: list[Noticed] = []
         self.changed: list[ShareGroup] = []
+        self.unwatched: list[str] = []
         self.connections = 0
         self.ready = ReadySignals()
         self.tasks = asyncio.TaskGroup()
@@ -237,6 +238,8 @@ class Node:
             groups=self.groups,
             tasks=self.tasks,
             filters_known=lambda: True,
+            watch=self._watch,
+            unwatch=lambda topics: self.unwatched.extend(topics),
             around=Surroundings(
                 store=StoreWatch(self.store, now_ms),
                 reader=self.log,
@@ -273,6 +276,9 @@ class Node:
             if error is None or error not in group.exceptions:
                 raise
             # What the test itself raised goes on as it is.
+
+    def _watch(self, topics: Iterable[str]) -> None:
+        self.unwatched = [name for name in self.unwatched if name not in set(topics)]
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         self.tasks.create_task(work)

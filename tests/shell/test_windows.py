@@ -12,7 +12,7 @@ from dispatcher.core.model import Acknowledge, Acquire, MemberId, SessionId
 from dispatcher.store.base import FencedError, StoreError
 from gateway.config import GroupSection
 from gateway.core.group.sessions import ShareSession
-from gateway.core.limits import WINDOW_IDLE_MS_MAX
+from gateway.core.limits import TOPIC_UNUSED_MS, WINDOW_IDLE_MS_MAX
 from gateway.core.wire.errors import ErrorCode
 from gateway.window import Acquired, Window, WindowUnavailable
 from tests.shell.node_parts import GROUP, TOPIC, Node, ScriptedStore, topology
@@ -428,5 +428,24 @@ def test_a_window_without_members_leaves_memory_once_everything_is_committed() -
             await settle()
             assert node.stored[node.window().key] == 1
             assert node.groups.members(GROUP, TOPIC)[0].member_id == "m2"
+
+    run(work())
+
+
+def test_topics_that_nobody_uses_leave_the_view_in_time() -> None:
+    async def work() -> None:
+        async with Node(topology=topology(error=3)) as node:
+            await asyncio.sleep(TOPIC_UNUSED_MS / 1000 + 1)
+            assert node.unwatched == [], "somebody may be about to join"
+            epoch = node.beat()
+            for _ in range(TOPIC_UNUSED_MS // 10_000 * 2):
+                await asyncio.sleep(10)
+                node.beat("m1", epoch)
+            assert node.unwatched == [], "a member waits for it"
+            node.beat("m1", -1)
+            await asyncio.sleep(2 * TOPIC_UNUSED_MS / 1000 + 1)
+            assert set(node.unwatched) == {TOPIC}
+            node.beat("m2")
+            assert node.unwatched == [], "watched again before anything is asked"
 
     run(work())
