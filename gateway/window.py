@@ -383,8 +383,7 @@ class Window:
             pass
 
     async def _load(self) -> None:
-        self.section = await self._around.settings.known(self.key.group)
-        self._isolation = isolation_of(self.section)
+        await self._around.settings.known(self.key.group)
         claimed = await self._around.store.claim(self.key, self._around.owner)
         snapshot = claimed.snapshot
         if snapshot is None or self._reset_to is not None:
@@ -397,6 +396,9 @@ class Window:
             self._reset_to = None
         if self._closed.is_set():
             return
+        # They may have changed while the store was asked, and nobody tells a window on its way.
+        self.section = self._around.settings.of(self.key.group)
+        self._isolation = isolation_of(self.section)
         self._fence = claimed.fence
         self._broken.clear()
         self._dispatcher = Dispatcher(self.section.policy(), snapshot)
@@ -417,10 +419,10 @@ class Window:
         committed = await self._around.commits.fetch(self.key.group, self.partition)
         if committed is None:
             # Where to start is decided once: by what is set in Kafka now.
-            self.section = await self._around.settings.learn(self.key.group)
+            section = await self._around.settings.learn(self.key.group)
             cursor = await start_position(
                 self._around.upstream,
-                self.section,
+                section,
                 self.key.group,
                 self.partition,
                 self._around.now_ms(),

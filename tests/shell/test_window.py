@@ -415,6 +415,40 @@ def test_settings_that_change_reach_a_window_that_is_up() -> None:
     story(tell)
 
 
+def test_settings_that_change_while_the_window_is_loading_count() -> None:
+    async def work() -> None:
+        store = SlowStore()
+        async with Node(store=store) as node:
+            node.log.produce(b"a")
+            node.beat()
+            await settle()
+            node.kafka_config = {
+                "share.record.lock.duration.ms": "1000",
+                "share.isolation.level": "read_uncommitted",
+            }
+            await node.settings.learn(GROUP)
+            store.claim_gate.set()
+            await settle()
+            window = node.window()
+            assert window.section.isolation_level == "read_uncommitted"
+            await acquire(window).persisted
+            await until(lambda: any(n.notice is Notice.TIMED_OUT for n in node.noticed), within_s=2)
+
+    run(work())
+
+
+class SlowStore(ScriptedStore):
+    """`claim` waits to be let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.claim_gate = asyncio.Event()
+
+    async def claim(self, key: WindowKey, owner: str) -> Claimed:
+        await self.claim_gate.wait()
+        return await super().claim(key, owner)
+
+
 def test_another_isolation_level_loads_the_window_again() -> None:
     async def tell(node: Node) -> None:
         window = node.window()
