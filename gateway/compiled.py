@@ -16,6 +16,7 @@ from pathlib import Path
 HOT_MODULES = (
     "gateway/core/wire/*.py",
     "gateway/core/flow.py",
+    "gateway/core/group/share.py",
     "gateway/core/requests.py",
     "gateway/core/responses.py",
     "gateway/core/session.py",

@@ -4,23 +4,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from gateway.core.topology import Broker, PartitionInfo
 from gateway.core.wire.errors import ErrorCode
 
 Row = dict[str, Any]
-DELIVERY_COUNT_MAX = (
-    2**15 - 1
-)  # an int16 on the wire; given back cleanly, a record may come oftener
+# An int16 on the wire; given back cleanly, a record may come oftener.
+DELIVERY_COUNT_MAX: Final = 2**15 - 1
 
 
 def acquired_ranges(offsets: list[int], attempts: list[int]) -> list[tuple[int, int, int]]:
     """(first offset, last offset, delivery count): ascending, disjoint, covering exactly `offsets`.
 
     A range that is wider than the records sent makes clients acknowledge what they never saw, a
-    descending one makes
-    the Java client lose records (protocol.md §1.4).
+    descending one makes the Java client lose records (protocol.md §1.4).
     """
     ranges: list[tuple[int, int, int]] = []
     if not offsets:
