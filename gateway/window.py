@@ -101,6 +101,7 @@ class Window:
         self._capture: CommitState | None = None
         self._write: Write | None = None
         self._reset_to: int | None = None
+        self._reads_no_more = False
         self._broken = asyncio.Event()
         self._closed = asyncio.Event()
         self._loaded = asyncio.Event()
@@ -234,6 +235,8 @@ class Window:
                 pass  # answered through the future of the event
             case MembersReady(members=members):
                 self._around.members_ready(self.key.group, [str(member) for member in members])
+            case ReadOn() if self._reads_no_more:
+                pass
             case ReadOn(position=position, offsets_max=offsets_max):
                 self._around.reader.read_on(
                     self.partition, position, offsets_max, self.on_read, isolation=self._isolation
@@ -472,6 +475,11 @@ class Window:
             if future is not None and not future.done():
                 future.set_exception(WindowUnavailable(why))
         self._broken.set()
+
+    def read_no_more(self) -> None:
+        """What is read may change the window (keys nobody accepts) and so put off its end."""
+        self._reads_no_more = True
+        self._around.reader.stop(self.partition, self.on_read, isolation=self._isolation)
 
     def close(self) -> None:
         """Stops serving; what is in the store stays. Persist what is pending first."""

@@ -379,6 +379,8 @@ class Windows:
         the next start.
         """
         self._stopping = True
+        for window in self.all():
+            window.read_no_more()
         while await self.persist():
             pass
         await self.commit()

@@ -219,6 +219,7 @@ class Node:
         self.noticed: list[Noticed] = []
         self.changed: list[ShareGroup] = []
         self.unwatched: list[str] = []
+        self.filters: tuple[bytes, ...] = ()  # of every member
         self.connections = 0
         self.ready = ReadySignals()
         self.tasks = asyncio.TaskGroup()
@@ -230,7 +231,7 @@ class Node:
             on_session_lost=lambda session: self.windows.session_lost(session),
             on_changed=self.changed.append,
             on_forgotten=self.settings.forget,
-            key_filters=lambda _group, _client: (),
+            key_filters=lambda _group, _client: self.filters,
         )
         self.windows = Windows(
             config=self.config,

@@ -190,6 +190,21 @@ def test_stopping_waits_for_the_round_trip_under_way() -> None:
     run(work())
 
 
+def test_a_backlog_of_keys_that_nobody_accepts_does_not_delay_the_stop() -> None:
+    async def work() -> None:
+        async with Node(GroupSection(auto_offset_reset="earliest", span_max=10)) as node:
+            node.filters = (b"accepted-*",)
+            node.log.produce(*[b"other"] * 100_000)
+            node.beat()
+            await settle()
+            await node.windows.stop()
+            assert node.log.wishes == {}
+            offset = node.commits.committed[GROUP, 0].offset
+            assert 0 < offset < 5_000, "far from the end of the log"
+
+    run(work())
+
+
 def test_stopping_ends_while_the_store_is_away() -> None:
     async def work() -> None:
         async with Node(topology=topology(3)) as node:
