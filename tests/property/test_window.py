@@ -22,12 +22,15 @@ from dispatcher.core.model import (
     AckType,
     DeadLettered,
     LogTruncated,
+    MemberId,
     Notice,
+    NotSent,
     OperatorAct,
     OperatorVerb,
     PoisonPolicy,
     Policy,
     Reason,
+    SessionId,
     WriteDeadLetters,
 )
 from tests.playbook import Playbook
@@ -141,6 +144,22 @@ class WindowMachine(RuleBasedStateMachine):
         if kind == AckType.ACCEPT:
             assert self.is_settled(offset)
             assert self.play.notices()[Notice.ACCEPTED] == 1
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data())
+    def not_sent(self, data: Any) -> None:
+        """Some of what a member holds never left the gateway."""
+        name = data.draw(st.sampled_from(sorted(set(self.held.values()))))
+        mine = sorted(offset for offset, holder in self.held.items() if holder == name)
+        offsets = data.draw(st.lists(st.sampled_from(mine), unique=True, min_size=1).map(sorted))
+        before = {retry.offset: retry.deliveries for retry in self.play.stored.retries}
+        session = SessionId(self.session(name))
+        self.play.on(NotSent(MemberId(name), session, offsets, self.play.now_ms))
+        self.note()
+        after = {retry.offset: retry.deliveries for retry in self.play.stored.retries}
+        for offset in offsets:
+            assert after[offset] == before.get(offset, 0), "it was no delivery"
+            del self.held[offset]
 
     @rule(name=member, first=st.integers(0, 60), count=st.integers(1, 4), kind=st.integers(1, 4))
     def acknowledge_foreign(self, name: str, first: int, count: int, kind: int) -> None:
