@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
     NewTopic,
+    OffsetSpec,
     ResourceType,
 )
+
+from gateway.embedded.process import wait_until
 
 ANSWER_S_MAX = 30.0
 
@@ -28,8 +31,8 @@ def create_topic(
     config: Mapping[str, str] | None = None,
     assignment: list[list[int]] | None = None,
 ) -> None:
-    """Creates `name` and returns when the cluster has accepted it. `assignment`: broker ids per
-    partition.
+    """Creates `name` and returns when every partition has a leader that says so itself: before
+    that Kafka throws acks=0 records away. `assignment`: broker ids per partition.
     """
     admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 4})
     if assignment is not None:
@@ -39,6 +42,21 @@ def create_topic(
     else:
         new = NewTopic(name, partitions, replicas, config=dict(config or {}))
     admin.create_topics([new])[name].result(ANSWER_S_MAX)
+    count = partitions if assignment is None else len(assignment)
+    wait_until(
+        lambda: _led(admin, name, count), what=f"leaders of topic {name}", deadline_s=ANSWER_S_MAX
+    )
+
+
+def _led(admin: AdminClient, name: str, partitions: int) -> bool:
+    latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+    wanted = {TopicPartition(name, number): latest for number in range(partitions)}
+    try:
+        for answer in admin.list_offsets(wanted, request_timeout=ANSWER_S_MAX).values():
+            answer.result(ANSWER_S_MAX)
+    except KafkaException:
+        return False
+    return True
 
 
 def set_group_config(bootstrap_servers: str, group: str, config: Mapping[str, str]) -> None:

@@ -105,7 +105,7 @@ def _follow(
     advance: Callable[[int], None],
     check: Callable[[], None],
 ) -> str:
-    victim = consumers[1]
+    victim = consumers[0]  # the first to be there: on little data the others may come too late
     frozen_at: float | None = None
     killed = ""
     seen: set[tuple[int, int]] = set()

@@ -59,7 +59,8 @@ Case = Callable[[Bench], float]
 
 
 def load_keyed(kafka: KafkaCluster, topic: str, records: int) -> None:
-    """`records` records over KEYS keys in a seeded order, in batches as a busy producer makes them.
+    """`records` records over KEYS keys in a seeded order, in batches as a busy producer
+    makes them.
     """
     create_topic(kafka.bootstrap_servers, topic, partitions=PARTITIONS)
     producer = Producer(

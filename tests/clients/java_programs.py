@@ -1,4 +1,5 @@
-"""The tests' own Java programs: compiled once per run, run with the class path of the Kafka jars.
+"""The tests' own Java programs: compiled once per run, run with the class path of the
+Kafka jars.
 """
 
 from __future__ import annotations

@@ -26,7 +26,8 @@ CLIENT_ID = "wire-client"
 
 
 class WireClient:
-    """One TCP connection. Raises ConnectionError when the peer closes in the middle of an answer.
+    """One TCP connection. Raises ConnectionError when the peer closes in the middle of an
+    answer.
     """
 
     def __init__(self, address: str, *, timeout_s: float = ANSWER_SECONDS_MAX) -> None:
@@ -63,7 +64,8 @@ class WireClient:
         return self._exactly(int.from_bytes(self._exactly(4), "big"))
 
     def closed_within(self, seconds: float) -> bool:
-        """True if the peer closes (or resets) the connection within that time without sending more.
+        """True if the peer closes (or resets) the connection within that time without sending
+        more.
         """
         self._line.settimeout(seconds)
         try:
@@ -233,7 +235,8 @@ class ShareSession:
         max_records: int = 500,
         max_wait_ms: int = 500,
     ) -> dict[int, Fetched]:
-        """One ShareFetch at the next epoch; every answered partition. Fails on a top-level error.
+        """One ShareFetch at the next epoch; every answered partition. Fails on a top-level
+        error.
         """
         answer = self.fetch_message(acks=acks, max_records=max_records, max_wait_ms=max_wait_ms)
         assert answer["ErrorCode"] == 0, answer
@@ -253,7 +256,8 @@ class ShareSession:
     def acknowledge(
         self, acks: dict[int, list[AckBatch]], *, epoch: int | None = None
     ) -> dict[int, int]:
-        """One ShareAcknowledge; the error code per partition, or {-1: code} for a top-level error.
+        """One ShareAcknowledge; the error code per partition, or {-1: code} for a top-level
+        error.
         """
         sent = self.epoch if epoch is None else epoch
         body: Message = {

@@ -133,7 +133,8 @@ def test_unsupported_share_version(
 
 
 def test_unsupported_api_versions_version(gateway: GatewayProcess) -> None:
-    """Answered in version 0 with UNSUPPORTED_VERSION and the range, so that the client can go on.
+    """Answered in version 0 with UNSUPPORTED_VERSION and the range, so that the client can
+    go on.
     """
     with WireClient(gateway.bootstrap) as client:
         client.send_bytes(frame(ApiKey.API_VERSIONS, 99))

@@ -208,7 +208,8 @@ def test_reject_dead_letters(
     share_group: Group,
     share_host: ShareHost,
 ) -> None:
-    """Scenario 19: the record stands in the DLQ with its origin when the next one of its key comes.
+    """Scenario 19: the record stands in the DLQ with its origin when the next one of its
+    key comes.
     """
     name, group = topic(partitions=1), share_group("dlq")
     produce(gateway.bootstrap, name, [(b"k", b"poison"), (b"k", b"after"), (b"other", b"fine")])
@@ -267,7 +268,8 @@ def test_reject_blocks_the_key_alone(
 def test_lock_timeout_redelivers_and_refuses_the_late_acknowledgement(
     gateway: GatewayProcess, topic: Topic, share_group: Group, share_host: ShareHost
 ) -> None:
-    """Scenario 23: the lock of 1.5 s expires, others get the records, the late ack changes nothing.
+    """Scenario 23: the lock of 1.5 s expires, others get the records, the late ack changes
+    nothing.
     """
     name, group = topic(partitions=1), share_group("lock")
     rounds_of(gateway.bootstrap, name, 20, 2)

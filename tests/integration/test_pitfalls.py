@@ -191,7 +191,8 @@ def test_pitfall_07_a_session_reopened_fences_what_it_held(opened: Opened) -> No
 def test_pitfall_08_acknowledgements_lost_with_the_connection_mean_redelivery(
     opened: Opened,
 ) -> None:
-    """At least once: what was not acknowledged before the connection broke comes again, in order.
+    """At least once: what was not acknowledged before the connection broke comes again, in
+    order.
     """
     session = opened([(b"k%d" % (at % 5), b"%d" % at) for at in range(10)])
     assert session.fetch_some().offsets == [0, 1, 2, 3, 4]
@@ -293,7 +294,8 @@ def test_pitfall_14_upstream_share_groups_stay_apart(kafka: KafkaCluster, opened
 
 
 def test_pitfall_15_the_preview_client_is_the_one_tested() -> None:
-    """librdkafka's share consumer is a preview (v1, no RENEW): the version these tests are about.
+    """librdkafka's share consumer is a preview (v1, no RENEW): the version these tests are
+    about.
     """
     assert tuple(map(int, str(confluent_kafka.__version__).split(".")[:2])) >= (2, 16)
     assert hasattr(confluent_kafka, "ShareConsumer")

@@ -1,4 +1,5 @@
-"""Plain Java clients through the gateway: the programs of tests/clients/java and Kafka's own tools.
+"""Plain Java clients through the gateway: the programs of tests/clients/java and
+Kafka's own tools.
 """
 
 from __future__ import annotations

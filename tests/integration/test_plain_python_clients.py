@@ -1,4 +1,5 @@
-"""Plain Python clients through the gateway: confluent-kafka (librdkafka) and aiokafka, unmodified.
+"""Plain Python clients through the gateway: confluent-kafka (librdkafka) and aiokafka,
+unmodified.
 """
 
 from __future__ import annotations
@@ -137,7 +138,8 @@ def test_records_arrive_as_they_were_sent(
 def test_groups_rebalance_and_commit(
     front: str, topic: Topic, fresh_name: Name, protocol: str
 ) -> None:
-    """Two members share the partitions; one leaves, the other takes all; the offsets are committed.
+    """Two members share the partitions; one leaves, the other takes all; the offsets are
+    committed.
     """
     name, group = topic(partitions=4), fresh_name("plain")
     extra: dict[str, str | int] = {"group_protocol": protocol}

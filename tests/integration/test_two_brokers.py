@@ -1,4 +1,5 @@
-"""Two upstream brokers behind one gateway: addresses, both leaders, a broker that goes and returns.
+"""Two upstream brokers behind one gateway: addresses, both leaders, a broker that goes
+and returns.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ def split_topic(kafka_pair: KafkaCluster, fresh_name: Name) -> str:
 
 
 def upstream_marks(kafka_pair: KafkaCluster) -> list[bytes]:
-    """How an upstream address looks on the wire: the host, then its port in four or in two bytes.
+    """How an upstream address looks on the wire: the host, then its port in four or in two
+    bytes.
     """
     ports = [broker.port for broker in kafka_pair.brokers]
     return [b"127.0.0.1" + struct.pack(form, port) for port in ports for form in (">i", ">H")]

@@ -119,7 +119,8 @@ def test_coordinators_are_remembered_until_forgotten(
         async with running(UpstreamSettings(kafka_pair.bootstrap_servers)) as side:
             groups = [fresh_name("coordinated") for _ in range(30)]
             found = {group: await side.upstream.coordinator(group) for group in groups}
-            assert set(found.values()) == {1, 2}
+            # All on one broker, if the other was away not long ago.
+            assert set(found.values()) <= {1, 2}
             started = time.perf_counter()
             for group in groups:
                 assert await side.upstream.coordinator(group) == found[group]
