@@ -70,7 +70,7 @@ def test_where_a_group_starts(
 def test_what_is_set_for_a_group_counts_and_broker_defaults_do_not(
     kafka: KafkaCluster, gateway: GatewayProcess, topic: Topic, fresh_name: Name
 ) -> None:
-    name, plain, tuned = topic(), fresh_name("group"), fresh_name("group")
+    name, plain, tuned = topic(), fresh_name("latest"), fresh_name("latest")
     config = {
         "share.record.lock.duration.ms": "20000",
         "share.heartbeat.interval.ms": "600",
