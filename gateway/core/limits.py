@@ -99,3 +99,4 @@ FILTER_RULES_MAX = 1_000  # per group, set by REST
 ADMIN_BODY_BYTES_MAX = 1024 * 1024  # 16,384 offsets of 19 digits are a third of it
 WINDOW_LOAD_S_MAX = 5.0  # an operator waits this long for a window that is not in memory
 PARKED_KEYS_READ_MAX = 1_000  # keys read again from Kafka to be shown, per window
+GC_ALLOCATIONS = 50_000  # between collections of young objects; some 5 MB
