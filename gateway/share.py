@@ -12,7 +12,7 @@ from typing import Any
 
 from dispatcher.core.model import AckError, Acknowledge, AckResult, Effect
 from gateway.authoriser import Authoriser
-from gateway.core.group.membership import GroupError
+from gateway.core.group.membership import GroupError, InvalidRequest
 from gateway.core.group.sessions import PartitionKey, ShareSession
 from gateway.core.limits import ACKNOWLEDGE_WAIT_S_MAX
 from gateway.core.topology import PartitionInfo, Topology
@@ -28,10 +28,6 @@ AckBatches = list[tuple[int, int, bytes]]
 
 class GroupDenied(GroupError):
     code = ErrorCode.GROUP_AUTHORIZATION_FAILED
-
-
-class InvalidGroupRequest(GroupError):
-    code = ErrorCode.INVALID_REQUEST
 
 
 @dataclass(slots=True)
@@ -101,7 +97,7 @@ async def authorise_group(
     """
     group, member_id = body["GroupId"], body["MemberId"]
     if not group or not member_id:
-        raise InvalidGroupRequest("GroupId and MemberId must be set.")
+        raise InvalidRequest("GroupId and MemberId must be set.")
     if not await services.authoriser.may_read_group(connection, group):
         raise GroupDenied(f"Not authorized to access group: {group}")
     return group, member_id

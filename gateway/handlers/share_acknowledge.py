@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from gateway.core.group.membership import GroupError
-from gateway.core.group.sessions import CLOSE_EPOCH, NO_BROKER, OPEN_EPOCH, InvalidSessionEpoch
+from gateway.core.group.sessions import CLOSE_EPOCH, OPEN_EPOCH, InvalidSessionEpoch, session_key
 from gateway.core.group.share import Row, acknowledge_row, by_topic, node_endpoints
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
@@ -43,7 +43,7 @@ async def _acknowledge(
     denied = await denied_topics(services, connection, batches)
     # From here on nothing waits until the dispatchers know everything: a client that hangs up now
     # must not leave a session closed here and open there.
-    key = (NO_BROKER if connection.broker_id is None else connection.broker_id, group, member_id)
+    key = session_key(connection.broker_id, group, member_id)
     epoch = body["ShareSessionEpoch"]
     if epoch == OPEN_EPOCH:
         raise InvalidSessionEpoch("A share session is opened by a fetch.")

@@ -18,11 +18,11 @@ from dispatcher.core.model import Acknowledge, AckType, Acquire, NotSent
 from gateway.core.group.membership import GroupError
 from gateway.core.group.sessions import (
     CLOSE_EPOCH,
-    NO_BROKER,
     OPEN_EPOCH,
     PartitionKey,
     SessionKey,
     ShareSession,
+    session_key,
 )
 from gateway.core.group.share import Row, acquired_ranges, by_topic, fetch_row, node_endpoints
 from gateway.core.limits import SHARE_FETCH_WAIT_MS_MAX
@@ -51,7 +51,7 @@ async def share_fetch(services: ShareServices, request: Request) -> bytes:
     body = decode_request(header.api_key, header.api_version, request.frame, header.body_at)
     try:
         group, member_id = await authorise_group(services, request.connection, body)
-        key = (_broker(request), group, member_id)
+        key = session_key(request.connection.broker_id, group, member_id)
         denied = await denied_topics(services, request.connection, _named(services, key, body))
         # From here on nothing waits until the dispatchers know everything: a client that hangs up
         # now must not leave a session closed here and open there.
@@ -62,11 +62,6 @@ async def share_fetch(services: ShareServices, request: Request) -> bytes:
     except GroupError as error:
         answer = {"ErrorCode": int(error.code), "ErrorMessage": str(error)}
     return encode_response(header.api_key, header.api_version, answer)
-
-
-def _broker(request: Request) -> int:
-    broker_id = request.connection.broker_id
-    return NO_BROKER if broker_id is None else broker_id
 
 
 def _named(services: ShareServices, key: SessionKey, body: dict[str, Any]) -> list[PartitionKey]:

@@ -10,8 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from gateway.core.group.filters import inline_filters
-from gateway.core.group.membership import Assignment, GroupError, Heartbeat
-from gateway.core.group.membership import InvalidRequest as InvalidHeartbeat
+from gateway.core.group.membership import Assignment, GroupError, Heartbeat, InvalidRequest
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
 from gateway.server import Request
@@ -44,7 +43,7 @@ async def _heartbeat(
     topics = body["SubscribedTopicNames"]
     if topics is not None:
         if any(not name for name in topics):
-            raise InvalidHeartbeat("SubscribedTopicNames holds an empty name.")
+            raise InvalidRequest("SubscribedTopicNames holds an empty name.")
         denied = await services.authoriser.denied_topics(request.connection, topics)
         if denied:
             raise TopicDenied(f"Not authorized to access topics: {sorted(denied)}")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from dispatcher.core.model import MemberId, SessionId
-from gateway.core.group.membership import GroupError
+from gateway.core.group.membership import GroupError, InvalidRequest
 from gateway.core.wire.errors import ErrorCode
 
 OPEN_EPOCH = 0
@@ -35,8 +35,8 @@ class SessionLimitReached(GroupError):
     code = ErrorCode.SHARE_SESSION_LIMIT_REACHED
 
 
-class InvalidSessionRequest(GroupError):
-    code = ErrorCode.INVALID_REQUEST
+def session_key(broker_id: int | None, group: str, member_id: str) -> SessionKey:
+    return (NO_BROKER if broker_id is None else broker_id, group, member_id)
 
 
 @dataclass(slots=True)
@@ -81,7 +81,7 @@ class ShareSessions:
     def open(self, key: SessionKey, connection: int, *, acknowledges: bool) -> ShareSession:
         """Epoch 0. One that was open under the same key is lost."""
         if acknowledges:
-            raise InvalidSessionRequest("Acknowledgements are not allowed in the initial epoch.")
+            raise InvalidRequest("Acknowledgements are not allowed in the initial epoch.")
         self._by_key.pop(key, None)
         if len(self._by_key) >= self.sessions_max:
             raise SessionLimitReached("The limit of share sessions has been reached.")

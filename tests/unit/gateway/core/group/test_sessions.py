@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.core.group.membership import InvalidRequest
 from gateway.core.group.sessions import (
     InvalidSessionEpoch,
-    InvalidSessionRequest,
     SessionLimitReached,
     SessionNotFound,
     ShareSessions,
@@ -56,7 +56,7 @@ def test_reopening_loses_the_old_session_and_never_reuses_its_id() -> None:
 
 
 def test_acknowledgements_in_the_opening_are_refused() -> None:
-    with pytest.raises(InvalidSessionRequest):
+    with pytest.raises(InvalidRequest):
         sessions().open(KEY, 7, acknowledges=True)
 
 
