@@ -1,7 +1,7 @@
 """Which modules are compiled: the one list, for setup.py, the Makefile and `keyway --version`.
 
-They are typed Python that runs the same, slower, when no C compiler was there (DESIGN §9). This
-file imports nothing of Keyway: setup.py runs it before anything is installed, and
+They are typed Python that runs the same, slower, when no C compiler was there (ARCHITECTURE,
+Decisions). This file imports nothing of Keyway: setup.py runs it before anything is installed, and
 `python gateway/compiled.py` prints the list.
 """
 

@@ -1,4 +1,4 @@
-"""The shell around one Session: two sockets, the effects between them (DESIGN §3).
+"""The shell around one Session: two sockets, the effects between them (ARCHITECTURE, States).
 
 The upstream connection is made when the first request is known to be one, so that a port scan or a
 TLS client does not reach upstream. Bytes go on as the objects that were read. When a socket does

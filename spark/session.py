@@ -1,4 +1,4 @@
-"""A SparkSession with Kafka's source, in the versions Keyway is tested with (DESIGN §10).
+"""A SparkSession with Kafka's source, in the versions Keyway is tested with.
 
 The connector comes from Maven Central on first use, into build/ivy of a checkout or ~/.ivy2.5.2.
 """

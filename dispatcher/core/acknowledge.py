@@ -2,7 +2,7 @@
 applied whole.
 
 A late one (the record was given back, and perhaps delivered again) is refused and changes nothing,
-unlike Danube's D12, where the old consumer's acknowledgement completes the new delivery.
+unlike Danube's dispatcher, where the old consumer's acknowledgement completes the new delivery.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The metadata of a committed offset: what is settled beyond the cursor (DESIGN §4, State).
+"""The metadata of a committed offset: what is settled beyond the cursor (ARCHITECTURE, Crashes).
 
     "kw1:" + base64url(crc32 of cursor, kind and body (4 bytes) | kind (1 byte) | body), no padding
 

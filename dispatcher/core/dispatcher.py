@@ -1,4 +1,4 @@
-"""The dispatcher of one window: events in, a Step out (DESIGN §2, §4).
+"""The dispatcher of one window: events in, a Step out (ARCHITECTURE, Two kingdoms).
 
 Nothing here waits: a read, an acknowledgement, a join, a leave or a release has its consequences in
 its own step; the tick only handles time. The shell persists `changes`, then performs `effects`; if

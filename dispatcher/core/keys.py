@@ -3,7 +3,7 @@
 A key's records form a FIFO of offsets, linked through the window's ring (window.py), so a backlog
 of one hot key costs offsets only. A record in flight or held back stays where it is in that FIFO
 until it is settled: a record that is given back is therefore at the front of its key again without
-being moved, which is what D1 and D2 of Danube's dispatcher get wrong.
+being moved, which is what Danube's dispatcher gets wrong.
 
 A key is listed in the ready list of its owner if and only if a record of it could be acquired now.
 Entries leave the list by being acquired; every other change of what is ready rebuilds all lists (a

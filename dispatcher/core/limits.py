@@ -1,4 +1,4 @@
-"""Limits of one window that no policy sets, each with its reason (STYLE: a limit on everything)."""
+"""Limits of one window that no policy sets, each with its reason."""
 
 from __future__ import annotations
 

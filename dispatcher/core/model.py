@@ -1,5 +1,5 @@
-"""The words of the dispatcher: events in, changes to persist and effects to perform out (DESIGN §2,
-§4).
+"""The words of the dispatcher: events in, changes to persist and effects to perform out
+(ARCHITECTURE, Two kingdoms).
 
 Everything here speaks of one window: one (group, topic, partition). Records come in columns
 (equally long lists), never one object per record, so that the loops over them stay in compiled leaf
@@ -16,7 +16,7 @@ from typing import NewType
 Offset = NewType("Offset", int)
 MemberId = NewType("MemberId", str)
 # One share session of one member. Never reused, also not across restarts: a late acknowledgement of
-# an earlier session of the same member must never be credited to a later one (STYLE §4, seed 1306).
+# an earlier session of the same member must never be credited to a later one (tests/sim).
 SessionId = NewType("SessionId", str)
 # One Acquire of one member: the unit in which leases are stored. Never reused within a window.
 LeaseId = NewType("LeaseId", int)
@@ -70,7 +70,7 @@ class Reason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Dispatch policy of a group; defaults are DESIGN §4's and KIP-932's."""
+    """Dispatch policy of a group; defaults are KIP-932's where it has one."""
 
     span_max: int = 16_384  # offsets, cursor to the last one read; the bitmap fits commit metadata
     in_flight_per_member_max: int = 1_000  # records, per window

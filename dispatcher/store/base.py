@@ -1,5 +1,5 @@
-"""What a window store promises (DESIGN §4, State): one round trip per step, one owner per window,
-nothing half-written.
+"""What a window store promises (ARCHITECTURE, Crashes): one round trip per step, one owner
+per window, nothing half-written.
 """
 
 from __future__ import annotations

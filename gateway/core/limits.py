@@ -7,7 +7,7 @@ from __future__ import annotations
 # Kafka's socket.request.max.bytes, which is also what Kroxylicious and kafka-proxy take.
 FRAME_BYTES_MAX = 100 * 1024 * 1024
 
-# Kept per connection and direction, session and socket buffer together (DESIGN §3).
+# Kept per connection and direction, session and socket buffer together.
 HELD_BYTES_MAX = 256 * 1024
 
 # uvloop reads at most 256,000 bytes at once. Reading stops when either of the two buffers of a

@@ -1,4 +1,4 @@
-"""The stream of upstream's responses: what passes, what is assembled (DESIGN §3)."""
+"""The stream of upstream's responses: what passes, what is assembled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Responses that show upstream addresses, and ApiVersions: what a client gets instead (DESIGN §3).
+"""Responses that show upstream addresses, and ApiVersions: what a client gets instead.
 
 Two steps, with the shell between them: `read` says which brokers a response shows, the shell sees
 to it that each of them has a listener, `write` puts those addresses in. A broker without one is

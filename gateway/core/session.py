@@ -1,4 +1,4 @@
-"""One client connection and its upstream connection: bytes in, effects out (DESIGN §3).
+"""One client connection and its upstream connection: bytes in, effects out (ARCHITECTURE, States).
 
 Cut-through: a frame that needs no rewriting is never assembled. Its bytes go on in the chunks they
 came in, whole chunks as the very object that was read; only frame heads are looked at. Assembled

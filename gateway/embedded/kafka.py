@@ -1,5 +1,4 @@
-"""A real Kafka from its jars: KRaft brokers on loopback, for the demo, the tests and the benchmarks
-(DESIGN §10).
+"""A real Kafka from its jars: KRaft brokers on loopback, for the demo, tests and benchmarks.
 
 `KafkaCluster(1)` is one process that is broker and controller. With an odd number of three or more
 brokers every one is a controller too; with two, only the first is, so that the second can be killed

@@ -1,5 +1,5 @@
-"""The fifteen pitfalls of a share group facade (protocol.md §1.5), one test or more each, by
-number.
+"""What stock share clients do not forgive a server that answers the share APIs (KIP-932): fifteen
+pitfalls, one test or more each, by number.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Share sessions of one node: epochs and the partitions each covers (KIP-932; protocol.md §1.3).
+"""Share sessions of one node: epochs and the partitions each covers (KIP-932, ShareSession).
 
 Epoch 0 opens, then 1, 2, 3 … per request, fetches and acknowledgements sharing the counter; -1
 closes. A session

@@ -1,5 +1,5 @@
 """What goes into ShareFetch and ShareAcknowledge answers: acquired ranges and partition rows
-(KIP-932; protocol.md §1).
+(KIP-932).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def acquired_ranges(offsets: list[int], attempts: list[int]) -> list[tuple[int, 
     """(first offset, last offset, delivery count): ascending, disjoint, covering exactly `offsets`.
 
     A range that is wider than the records sent makes clients acknowledge what they never saw, a
-    descending one makes the Java client lose records (protocol.md §1.4).
+    descending one makes the Java client lose records (ShareCompletedFetch).
     """
     ranges: list[tuple[int, int, int]] = []
     if not offsets:

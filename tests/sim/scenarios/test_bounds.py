@@ -1,4 +1,4 @@
-"""Acceptance scenarios of spec/key-shared.md (f): stalls, spans, holes, wake-ups (9, 10, 13, 22,
+"""Acceptance scenarios of Key-Shared dispatch: stalls, spans, holes, wake-ups (9, 10, 13, 22,
 24, 25)."""
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from tests.playbook import Playbook
 
 
 def test_09_a_slow_consumer_holds_nobody_up() -> None:
-    """D10, D11: c2 takes what it may and stops."""
+    """c2 takes what it may and stops."""
     play = Playbook(Policy(span_max=512, in_flight_per_member_max=20)).join("c1", "c2", "c3")
     play.produce(*[b"key-%d" % (i % 100) for i in range(500)])
     assert len(play.acquire("c2")) == 20
@@ -47,7 +47,7 @@ def test_10_the_bound_is_reported() -> None:
 
 
 def test_13_holes_never_stop_the_cursor() -> None:
-    """D5: compaction, control batches, aborted transactions; nothing but holes at the end too."""
+    """Compaction, control batches, aborted transactions; nothing but holes at the end too."""
     play = Playbook().join("c1").hole(3).produce(b"a").hole(2).produce(b"a", b"b").hole(4)
     while offsets := play.acquire("c1"):
         play.acks("c1", [(o, o, b"\1") for o in offsets])
@@ -67,7 +67,7 @@ def test_22_retention_ran_past_the_cursor() -> None:
 
 
 def test_24_no_lost_wake_ups() -> None:
-    """D8, D9: fill the window, stop producing, acknowledge: it goes on in that very step."""
+    """Fill the window, stop producing, acknowledge: it goes on in that very step."""
     play = Playbook(Policy(span_max=32)).join("c1")
     play.log.update({i: b"%d" % (i % 7 if i % 2 else 8) for i in range(1_000)})
     play.log_end = 1_000

@@ -1,4 +1,4 @@
-"""Acceptance scenarios of spec/key-shared.md (f): who gets a key, and in which order (1-3, 5-8, 11,
+"""Acceptance scenarios of Key-Shared dispatch: who gets a key, and in which order (1-3, 5-8, 11,
 12, 16, 17)."""
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def test_08_a_newcomer_that_never_fetches() -> None:
 
 
 def test_11_an_owner_at_capacity_is_not_overtaken() -> None:
-    """D1; tests/property/test_window.py takes random steps of the same."""
+    """tests/property/test_window.py takes random steps of the same."""
     play = Playbook(Policy(in_flight_per_member_max=1)).join("c1").produce(b"k0", b"k1")
     assert play.acquire("c1") == [0]
     play.ack("c1", 0)
@@ -131,7 +131,7 @@ def test_11_an_owner_at_capacity_is_not_overtaken() -> None:
 
 
 def test_12_no_rotation_when_the_owner_goes_down_at_the_ack() -> None:
-    """D2: k1 unacknowledged, k2 and k3 queued."""
+    """k1 unacknowledged, k2 and k3 queued."""
     play = Playbook().join("c1").produce(b"k", b"k", b"k")
     assert play.acquire("c1") == [0]
     play.ack("c1", 0)

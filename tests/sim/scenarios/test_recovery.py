@@ -1,4 +1,4 @@
-"""Acceptance scenarios of spec/key-shared.md (f): death, leaving, restart, poison, zombies (4, 14,
+"""Acceptance scenarios of Key-Shared dispatch: death, leaving, restart, poison, zombies (4, 14,
 15, 18, 20, 21, 23)."""
 
 from __future__ import annotations
@@ -59,7 +59,6 @@ def test_04_rolling_restart(seed: int) -> None:
 
 
 def test_14_the_death_of_a_consumer_loses_nothing() -> None:
-    """D4, D14."""
     play = Playbook(Policy(in_flight_per_member_max=500)).join("c1")
     play.produce(*[b"key-%d" % (i % 100) for i in range(500)])
     held = play.acquire("c1")
@@ -80,7 +79,7 @@ def test_15_a_clean_leave_redelivers_at_once() -> None:
 
 
 def test_18_the_budget_survives_a_restart() -> None:
-    """D13: five deliveries, three before the restart."""
+    """Five deliveries, three before the restart."""
     play = Playbook(Policy(deliveries_max=5)).join("c1").produce(b"k")
     sends = 0
     for round_ in range(5):
@@ -138,7 +137,6 @@ def test_21_metadata_that_cannot_be_read_skips_nothing() -> None:
 
 
 def test_23_a_zombie_s_acknowledgement() -> None:
-    """D12."""
     play = Playbook().join("c1", "c2")
     key = play.keys_of("c1")[0]
     play.produce(key, key)

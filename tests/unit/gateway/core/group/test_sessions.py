@@ -1,4 +1,4 @@
-"""Share session epochs (protocol.md §1.3)."""
+"""Share session epochs (KIP-932)."""
 
 from __future__ import annotations
 

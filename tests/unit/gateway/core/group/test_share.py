@@ -1,4 +1,4 @@
-"""Acquired ranges and rows of share responses (protocol.md §1.4, §1.5)."""
+"""Acquired ranges and rows of share responses (KIP-932)."""
 
 from __future__ import annotations
 
