@@ -1,4 +1,6 @@
-"""The `keyway` command: serve, demo, group list|describe|parked|release, --version."""
+"""The `keyway` command: serve, demo, group list|describe|parked|release, filter list|set|remove,
+--version.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gateway import config as configuration
+from gateway.core.group.filters import MARK, InvalidKeyFilters, client_name, inline_filters
 from gateway.logs import LogFormat, LogLevel, configure
 
 app = typer.Typer(
@@ -28,10 +31,13 @@ app = typer.Typer(
 )
 group_app = typer.Typer(help="Key-shared groups of a running node.", no_args_is_help=True)
 app.add_typer(group_app, name="group")
+filter_app = typer.Typer(help="Which keys the members of a group take.", no_args_is_help=True)
+app.add_typer(filter_app, name="filter")
 
 DEFAULT_ADMIN = "http://127.0.0.1:9180"
 AdminOption = Annotated[str, typer.Option("--admin", help="Address of the node's REST.")]
 OutputOption = Annotated[str, typer.Option("-o", "--output", help="table or json.")]
+ExecuteOption = Annotated[bool, typer.Option("--execute", help="Act; else only show.")]
 
 
 def _version(*, wanted: bool) -> None:
@@ -200,7 +206,7 @@ def group_release(
     action: Annotated[ReleaseAction, typer.Option(help="What becomes of them.")],
     offset: Annotated[list[int] | None, typer.Option(min=0, help="May be repeated.")] = None,
     every: Annotated[bool, typer.Option("--all", help="All parked of the partition.")] = False,
-    execute: Annotated[bool, typer.Option("--execute", help="Act; else only show.")] = False,
+    execute: ExecuteOption = False,
     admin: AdminOption = DEFAULT_ADMIN,
     output: OutputOption = "table",
 ) -> None:
@@ -242,6 +248,91 @@ def group_release(
     typer.echo(f"{action.value}: {len(chosen)} records; nothing done yet, --execute does it")
 
 
+@filter_app.command("list")
+def filter_list(
+    group: str, admin: AdminOption = DEFAULT_ADMIN, output: OutputOption = "table"
+) -> None:
+    """Show a group's rules: the first whose client id matches a member decides what it takes."""
+    _print_rules(_get(admin, _rules_of(group)), output)
+
+
+@filter_app.command("set")
+def filter_set(
+    group: str,
+    rule: Annotated[
+        list[str],
+        typer.Option(help="CLIENT-ID;keys=GLOB|GLOB, as in a client.id; may be repeated."),
+    ],
+    execute: ExecuteOption = False,
+    admin: AdminOption = DEFAULT_ADMIN,
+    output: OutputOption = "table",
+) -> None:
+    """Replace all rules of a group, those of keyway.yaml included, in the order given.
+
+    Shows what it would do; --execute does it.
+    """
+    rules = [_rule(text) for text in rule]
+    if execute:
+        _print_rules(_ask(admin, _rules_of(group), {"rules": rules}, method="PUT"), output)
+        return
+    _print_change(_get(admin, _rules_of(group)), rules, output)
+
+
+@filter_app.command("remove")
+def filter_remove(
+    group: str,
+    execute: ExecuteOption = False,
+    admin: AdminOption = DEFAULT_ADMIN,
+    output: OutputOption = "table",
+) -> None:
+    """Take back what was set for a group: the rules of keyway.yaml count again.
+
+    Shows what it would do; --execute does it.
+    """
+    if execute:
+        _print_rules(_ask(admin, _rules_of(group), None, method="DELETE"), output)
+        return
+    _print_change(_get(admin, _rules_of(group)), None, output)
+
+
+def _rules_of(group: str) -> str:
+    return f"/v1/filters?{urllib.parse.urlencode({'group': group})}"
+
+
+def _rule(text: str) -> dict[str, Any]:
+    """One rule in the form in which a client declares its own filters (README)."""
+    name = client_name(text)
+    if not name or MARK not in text:
+        raise typer.BadParameter(f"{text!r}: CLIENT-ID{MARK}GLOB|GLOB is expected")
+    try:
+        return {"client_id": name, "keys": [glob.decode() for glob in inline_filters(text)]}
+    except (InvalidKeyFilters, UnicodeDecodeError) as invalid:
+        raise typer.BadParameter(f"{text!r}: {invalid}") from invalid
+
+
+def _print_rules(answer: dict[str, Any], output: str) -> None:
+    if output == "json":
+        typer.echo(json.dumps(answer, indent=2))
+        return
+    table = Table("CLIENT-ID", "KEYS", "FROM", box=None)
+    source = "keyway.yaml" if answer["source"] == "config" else "set"
+    for row in answer["rules"]:
+        table.add_row(*_cells(row["client_id"], " | ".join(row["keys"]), source))
+    Console().print(table)
+    if not answer["rules"]:
+        typer.echo("no rules: members take every key, or those their client.id declares")
+
+
+def _print_change(now: dict[str, Any], rules: list[dict[str, Any]] | None, output: str) -> None:
+    """`rules`: those to be set; None: those of keyway.yaml, which only the node knows."""
+    if output == "json":
+        typer.echo(json.dumps({"dry_run": True, "now": now, "rules": rules}, indent=2))
+        return
+    _print_rules(now, output)
+    count = "the rules of keyway.yaml" if rules is None else f"{len(rules)} rules"
+    typer.echo(f"replaced by {count}; nothing done yet, --execute does it")
+
+
 def _cells(*values: object) -> list[Text]:
     """As they are: clients choose names, which may look like markup or hold control characters."""
     return [
@@ -254,8 +345,10 @@ def _get(admin: str, path: str) -> Any:  # noqa: ANN401 - whatever JSON the node
     return _ask(admin, path, None)
 
 
-def _ask(admin: str, path: str, body: dict[str, Any] | None) -> Any:  # noqa: ANN401 - as above
-    """GET, or POST of a body. Ends the command with the node's own words if it refuses."""
+def _ask(admin: str, path: str, body: dict[str, Any] | None, *, method: str | None = None) -> Any:  # noqa: ANN401 - as above
+    """GET, or POST of a body, unless `method` says otherwise. Ends the command with the node's own
+    words if it refuses.
+    """
     address = admin if "://" in admin else f"http://{admin}"
     try:
         # The operator's own address, whatever its scheme.
@@ -263,6 +356,7 @@ def _ask(admin: str, path: str, body: dict[str, Any] | None) -> Any:  # noqa: AN
             address.rstrip("/") + path,
             data=None if body is None else json.dumps(body).encode(),
             headers={} if body is None else {"Content-Type": "application/json"},
+            method=method,
         )
         with urllib.request.urlopen(request, timeout=30) as response:  # noqa: S310
             return json.load(response)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import urllib.error
-import urllib.request
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +11,7 @@ from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import wait_until
 from tests.clients.wire_client import ShareSession
 from tests.integration.gateway_process import GatewayProcess
+from tests.integration.operating import windows_of
 from tests.kafka import produce, set_group_config
 
 pytestmark = pytest.mark.integration
@@ -27,12 +25,7 @@ RELEASE = 2
 
 def window(gateway: GatewayProcess, group: str) -> dict[str, Any]:
     """The first partition of the group, as the node's REST shows it; {} if it shows none."""
-    try:
-        with urllib.request.urlopen(f"http://{gateway.admin}/v1/groups/{group}") as answer:
-            partitions = json.load(answer)["partitions"]
-    except urllib.error.HTTPError:
-        return {}
-    return dict(partitions[0]) if partitions else {}
+    return next(iter(windows_of(gateway, group)), {})
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import threading
 import urllib.parse
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,7 +18,7 @@ from tests.clients.share_members import MemberFailed, ShareHost, ShareMember, de
 from tests.clients.wire_client import WireClient
 from tests.integration.committed import wait_for_committed
 from tests.integration.gateway_process import GatewayProcess
-from tests.integration.test_parked import rest
+from tests.integration.operating import keyway, rest
 from tests.kafka import produce
 
 pytestmark = pytest.mark.integration
@@ -180,3 +182,98 @@ def test_kept_over_a_restart_and_taken_back(gateway: GatewayProcess, fresh_name:
     assert rules(gateway, group, {"rules": [{"client_id": "a"}]}, method="PUT")[0] == 400
     assert rules(gateway, group, {"rule": []}, method="PUT")[0] == 400
     assert rest(gateway, "/v1/filters")[0] == 400
+
+
+def test_command_line(gateway: GatewayProcess, fresh_name: Names) -> None:
+    """Listed, tried dry, set in the form of the client id, and taken back."""
+    group = fresh_name("cli/filters")
+    status, said, _ = keyway(gateway, "filter", "list", group)
+    assert (status, said.split()) == (
+        0,
+        ["CLIENT-ID", "KEYS", "FROM", "nobody-*", "none", "keyway.yaml"],
+    )
+    wanted = ("filter", "set", group, "--rule", "a-*;keys=eu-*|x%7C*", "--rule", "*;keys=us-?")
+    status, said, _ = keyway(gateway, *wanted)
+    assert (status, said.splitlines()[-1]) == (
+        0,
+        "replaced by 2 rules; nothing done yet, --execute does it",
+    )
+    status, said, _ = keyway(gateway, *wanted, "-o", "json")
+    assert json.loads(said)["dry_run"] is True
+    assert rules(gateway, group)[1]["source"] == "config", "a dry run is dry"
+    status, said, _ = keyway(gateway, *wanted, "--execute")
+    assert (status, [line.split() for line in said.splitlines()[1:]]) == (
+        0,
+        [["a-*", "eu-*", "|", "x|*", "set"], ["*", "us-?", "set"]],
+    )
+    expected = [
+        {"client_id": "a-*", "keys": ["eu-*", "x|*"]},
+        {"client_id": "*", "keys": ["us-?"]},
+    ]
+    status, said, _ = keyway(gateway, "filter", "list", group, "-o", "json")
+    assert json.loads(said) == {"group": group, "source": "rest", "rules": expected}
+    assert keyway(gateway, "filter", "remove", group)[0] == 0
+    assert rules(gateway, group)[1]["rules"] == expected, "a dry run is dry"
+    status, said, _ = keyway(gateway, "filter", "remove", group, "--execute", "-o", "json")
+    assert (status, json.loads(said)) == (
+        0,
+        {"group": group, "source": "config", "rules": OF_CONFIG},
+    )
+
+
+def test_changed_by_command_under_load(
+    gateway: GatewayProcess,
+    topic: Topic,
+    fresh_name: Names,
+    librdkafka_host: ShareHost,
+    java_host: ShareHost,
+) -> None:
+    """Keys change hands six times while two stock clients work: each change counts for every record
+    that is produced after it, and no key is ever out of order.
+    """
+    name, group = topic(partitions=2), fresh_name("load")
+    assert rules(gateway, group, swapped("eu-*", "us-*"), method="PUT")[0] == 200
+    one = member_of(librdkafka_host, gateway, group, name, "first-1")
+    two = member_of(java_host, gateway, group, name, "second-1")
+    joined(gateway, group, [one, two])
+    for member in (one, two):
+        member.begin_consume()
+    keys = [b"%s-%d" % (side, at) for at in range(20) for side in (EU, US)]
+    stop, flooded = threading.Event(), []
+
+    def flood() -> None:
+        while not stop.is_set():
+            produce(gateway.bootstrap, name, [(key, b"flood") for key in keys])
+            flooded.append(len(keys))
+
+    flooding = threading.Thread(target=flood)
+    flooding.start()
+    try:
+        for turn in range(6):
+            mine, theirs = (EU, US) if turn % 2 else (US, EU)
+            said = keyway(
+                gateway,
+                *("filter", "set", group, "--execute"),
+                *("--rule", f"first-*;keys={mine.decode()}-*"),
+                *("--rule", f"second-*;keys={theirs.decode()}-*"),
+            )
+            assert said[0] == 0, said
+            produce(gateway.bootstrap, name, [(key, b"turn-%d" % turn) for key in keys])
+    finally:
+        stop.set()
+        flooding.join(60)
+    total = sum(flooded) + 6 * len(keys)
+    wait_until(
+        lambda: len(one.deliveries) + len(two.deliveries) >= total,
+        what=f"{total} records",
+        deadline_s=60,
+    )
+    for member in (one, two):
+        member.end_consume()
+    everything = deliveries_of([one, two])
+    assert len({it.place for it in everything}) == len(everything) == total
+    assert_never_backwards(everything)
+    last = {(it.member, (it.key or b"")[:2]) for it in everything if it.value == b"turn-5"}
+    assert last == {(one.name, EU), (two.name, US)}, "set before they were produced"
+    one.close()
+    two.close()

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-import urllib.error
 import urllib.parse
-import urllib.request
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,7 +16,8 @@ from gateway.embedded.process import wait_until
 from tests.clients.share_lines import Delivery
 from tests.clients.share_members import ShareHost, ShareMember
 from tests.integration.committed import wait_for_committed
-from tests.integration.gateway_process import REPOSITORY, GatewayProcess, Settings
+from tests.integration.gateway_process import GatewayProcess, Settings
+from tests.integration.operating import keyway, rest
 from tests.integration.topic_contents import headers_of, read_messages
 from tests.kafka import create_topic, produce
 
@@ -53,31 +50,6 @@ def gateway(
         state={"commit_interval_ms": 500},
     ) as process:
         yield process
-
-
-def rest(
-    gateway: GatewayProcess,
-    path: str,
-    body: object = None,
-    *,
-    method: str | None = None,
-    headers: dict[str, str] | None = None,
-) -> tuple[int, Any]:
-    """Status and JSON of an answer, whatever it is."""
-    data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
-    request = urllib.request.Request(
-        f"http://{gateway.admin}{path}",
-        data=data,
-        method=method,
-        headers={"Content-Type": "application/json", **(headers or {})},
-    )
-    try:
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            return answer.status, json.load(answer)
-    except urllib.error.HTTPError as error:
-        refusal = error
-    assert refusal.headers["Content-Type"] == "application/problem+json"
-    return refusal.code, json.load(refusal)
 
 
 def parked(gateway: GatewayProcess, group: str) -> list[dict[str, Any]]:
@@ -250,18 +222,7 @@ def test_what_is_refused(
 
 
 def cli(gateway: GatewayProcess, *arguments: str) -> tuple[int, str, str]:
-    finished = subprocess.run(
-        [
-            *(sys.executable, "-m", "gateway.cli", "group", *arguments),
-            *("--admin", f"http://{gateway.admin}"),
-        ],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    return finished.returncode, finished.stdout, finished.stderr
+    return keyway(gateway, "group", *arguments)
 
 
 def test_command_line(

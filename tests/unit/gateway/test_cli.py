@@ -193,6 +193,14 @@ def test_a_data_directory_in_use_is_one_line(tmp_path: Path) -> None:
     assert err.count("\n") == 1
 
 
+@pytest.mark.parametrize("rule", ["a-*", ";keys=x", "a-*;keys=", "a-*;keys=%FF", "a-*;keys=x|"])
+def test_a_filter_rule_that_is_none_asks_no_node(rule: str) -> None:
+    command = ("filter", "set", "g", "--rule", rule, "--execute", "--admin", "127.0.0.1:1")
+    code, _, err = keyway(*command)
+    assert code == 2
+    assert "no node answers" not in err
+
+
 @pytest.mark.parametrize("options", [["--log-level", "loud"], ["--log-format", "xml"], ["--no"]])
 def test_wrong_options(options: list[str]) -> None:
     assert keyway("serve", *options)[0] == 2

@@ -1,0 +1,62 @@
+"""What an operator does with a running node: its REST and the `keyway` command."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import urllib.error
+import urllib.parse
+import urllib.request
+from typing import Any
+
+from tests.integration.gateway_process import REPOSITORY, GatewayProcess
+
+COMMAND_S_MAX = 60
+
+
+def rest(
+    gateway: GatewayProcess,
+    path: str,
+    body: object = None,
+    *,
+    method: str | None = None,
+    headers: dict[str, str] | None = None,
+) -> tuple[int, Any]:
+    """Status and JSON of an answer, whatever it is."""
+    data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+    request = urllib.request.Request(
+        f"http://{gateway.admin}{path}",
+        data=data,
+        method=method,
+        headers={"Content-Type": "application/json", **(headers or {})},
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        refusal = error
+    assert refusal.headers["Content-Type"] == "application/problem+json"
+    return refusal.code, json.load(refusal)
+
+
+def windows_of(gateway: GatewayProcess, group: str) -> list[dict[str, Any]]:
+    """The group's windows as REST describes them; [] while it knows no such group."""
+    status, answer = rest(gateway, f"/v1/groups/{urllib.parse.quote(group, safe='')}")
+    return list(answer["partitions"]) if status == 200 else []
+
+
+def keyway(gateway: GatewayProcess, *arguments: str) -> tuple[int, str, str]:
+    """Runs the command against the node: exit status, standard output, standard error."""
+    finished = subprocess.run(
+        [
+            *(sys.executable, "-m", "gateway.cli", *arguments),
+            *("--admin", f"http://{gateway.admin}"),
+        ],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=COMMAND_S_MAX,
+        check=False,
+    )
+    return finished.returncode, finished.stdout, finished.stderr
