@@ -15,7 +15,9 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from gateway.core.wire.apis import ApiKey
 from gateway.embedded.process import wait_until
+from tests.clients.wire_client import WireClient
 
 ANSWER_S_MAX = 30.0
 
@@ -32,7 +34,9 @@ def create_topic(
     assignment: list[list[int]] | None = None,
 ) -> None:
     """Creates `name` and returns when every partition has a leader that says so itself: before
-    that Kafka throws acks=0 records away. `assignment`: broker ids per partition.
+    that Kafka throws acks=0 records away. Of several brokers each must know all leaders: one that
+    has not heard of the topic yet refuses with another error than one that does not lead.
+    `assignment`: broker ids per partition.
     """
     admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 4})
     if assignment is not None:
@@ -46,6 +50,13 @@ def create_topic(
     wait_until(
         lambda: _led(admin, name, count), what=f"leaders of topic {name}", deadline_s=ANSWER_S_MAX
     )
+    addresses = bootstrap_servers.split(",")
+    if len(addresses) > 1:
+        wait_until(
+            lambda: all(_known_to(address, name, count) for address in addresses),
+            what=f"topic {name} known to {bootstrap_servers}",
+            deadline_s=ANSWER_S_MAX,
+        )
 
 
 def _led(admin: AdminClient, name: str, partitions: int) -> bool:
@@ -57,6 +68,13 @@ def _led(admin: AdminClient, name: str, partitions: int) -> bool:
     except KafkaException:
         return False
     return True
+
+
+def _known_to(address: str, name: str, partitions: int) -> bool:
+    with WireClient(address) as client:
+        (topic,) = client.call(ApiKey.METADATA, 12, {"Topics": [{"Name": name}]})["Topics"]
+    led = [it for it in topic["Partitions"] if it["ErrorCode"] == 0]
+    return topic["ErrorCode"] == 0 and len(led) == partitions
 
 
 def set_group_config(bootstrap_servers: str, group: str, config: Mapping[str, str]) -> None:
