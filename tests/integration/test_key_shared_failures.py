@@ -5,7 +5,8 @@ acknowledgements.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 
 import pytest
 from confluent_kafka import Message
@@ -19,7 +20,7 @@ from tests.integration.committed import wait_for_committed
 from tests.integration.conftest import DEAD_LETTERS
 from tests.integration.gateway_process import GatewayProcess
 from tests.integration.topic_contents import headers_of, read_messages
-from tests.kafka import produce, read_partition
+from tests.kafka import Sent, produce, read_partition
 
 pytestmark = pytest.mark.integration
 
@@ -30,14 +31,51 @@ Group = Callable[..., str]
 EVICTION_S_MAX = 20.0
 
 
-def rounds_of(front: str, topic: str, keys: int, each: int) -> int:
-    """`each` rounds over the keys, so that offset = round * keys + key; returns the number of
-    records.
-    """
-    produce(
-        front, topic, [(b"key-%d" % key, b"%d" % at) for at in range(each) for key in range(keys)]
-    )
-    return keys * each
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """The one member of a new group; it acknowledges explicitly."""
+
+    topic: str  # of one partition
+    group: str
+    member: ShareMember
+
+    def refuse(
+        self, verdict: str, batch: list[Delivery], refused: Callable[[Delivery], bool]
+    ) -> list[Delivery]:
+        """Commits `verdict` for what is refused of `batch` and ACCEPT for the rest, which it
+        returns.
+        """
+        rest = [delivery for delivery in batch if not refused(delivery)]
+        assert len(rest) < len(batch), "what is to be refused was delivered"
+        self.member.acknowledge(verdict, [delivery for delivery in batch if refused(delivery)])
+        self.member.acknowledge("ACCEPT", rest)
+        self.member.commit()
+        return rest
+
+
+Join = Callable[..., Joined]
+
+
+@pytest.fixture
+def join(front: str, topic: Topic, share_group: Group, share_host: ShareHost) -> Iterator[Join]:
+    """join(records, policy="group"): with the records in its topic before it comes."""
+    joined = []
+
+    def make(records: Iterable[Sent], policy: str = "group") -> Joined:
+        name, group = topic(partitions=1), share_group(policy)
+        produce(front, name, records)
+        member = share_host.member(front, group, [name], explicit=True)
+        joined.append(Joined(name, group, member))
+        return joined[-1]
+
+    yield make
+    for it in joined:
+        it.member.close()
+
+
+def rounds(keys: int, each: int) -> list[Sent]:
+    """`each` rounds over the keys, so that offset = round * keys + key."""
+    return [(b"key-%d" % key, b"%d" % at) for at in range(each) for key in range(keys)]
 
 
 def accept_rest(member: ShareMember, count: int) -> list[Delivery]:
@@ -69,7 +107,7 @@ def test_killed_member_loses_nothing(
     count + 1.
     """
     name, group = topic(partitions=1), share_group()
-    total = rounds_of(front, name, 100, 5)
+    produce(front, name, rounds(100, 5))
     host = new_host(victim)
     dying = host.member(front, group, [name], explicit=True)
     held = dying.poll_some()
@@ -78,7 +116,7 @@ def test_killed_member_loses_nothing(
     survivor_host: ShareHost = request.getfixturevalue(f"{heir}_host")
     survivor = survivor_host.member(front, group, [name])
     started = time.monotonic()
-    consume_all([survivor], {(name, 0, at) for at in range(total)})
+    consume_all([survivor], {(name, 0, at) for at in range(500)})
     assert time.monotonic() - started < EVICTION_S_MAX
     assert_never_backwards(survivor.deliveries)
     counts = {delivery.offset: delivery.delivery_count for delivery in survivor.deliveries}
@@ -94,7 +132,7 @@ def test_clean_leave_gives_back_at_once(
     timeout.
     """
     name, group = topic(partitions=1), share_group()
-    rounds_of(front, name, 20, 2)
+    produce(front, name, rounds(20, 2))
     leaving = share_host.member(front, group, [name], explicit=True)
     held = leaving.poll_some()
     staying = share_host.member(front, group, [name])
@@ -110,32 +148,23 @@ def test_clean_leave_gives_back_at_once(
     staying.close()
 
 
-def test_release_keeps_the_order_of_its_key(
-    gateway: GatewayProcess, topic: Topic, share_group: Group, share_host: ShareHost
-) -> None:
+@pytest.mark.usefixtures("gateway")
+def test_release_keeps_the_order_of_its_key(join: Join) -> None:
     """Scenario 16: x: 0..4, 0 released once with 2 s back-off: then 0,1,2,3,4; key y flows
     meanwhile.
     """
-    name = topic(partitions=1)
-    records = [(key, b"%d" % at) for at in range(5) for key in (b"x", b"y")]
-    produce(gateway.bootstrap, name, records)
-    member = share_host.member(gateway.bootstrap, share_group("nack"), [name], explicit=True)
-    first = member.poll_some()
-    x0 = [delivery for delivery in first if delivery.key == b"x"]
-    member.acknowledge("RELEASE", x0)
-    member.acknowledge("ACCEPT", [delivery for delivery in first if delivery.key == b"y"])
-    member.commit()
+    it = join([(key, b"%d" % at) for at in range(5) for key in (b"x", b"y")], "nack")
+    ys_accepted = it.refuse("RELEASE", it.member.poll_some(), lambda record: record.key == b"x")
     released_ns = time.monotonic_ns()
-    accept_rest(member, 10 - (len(first) - len(x0)))
-    xs = [delivery for delivery in member.deliveries if delivery.key == b"x"]
+    accept_rest(it.member, 10 - len(ys_accepted))
+    xs = [delivery for delivery in it.member.deliveries if delivery.key == b"x"]
     assert [delivery.value for delivery in xs] == [b"0", b"0", b"1", b"2", b"3", b"4"]
     assert [delivery.delivery_count for delivery in xs] == [1, 2, 1, 1, 1, 1]
     # The clock of the gateway starts when the release arrives, a little before this test's.
     assert xs[1].at_ns - released_ns > 1_500_000_000, "the back-off of 2 s"
-    ys = [delivery for delivery in member.deliveries if delivery.key == b"y"]
+    ys = [delivery for delivery in it.member.deliveries if delivery.key == b"y"]
     assert [delivery.value for delivery in ys] == [b"0", b"1", b"2", b"3", b"4"]
     assert ys[-1].at_ns < xs[1].at_ns, "y did not wait for x"
-    member.close()
 
 
 def test_release_keeps_its_order_when_the_member_leaves(
@@ -154,79 +183,49 @@ def test_release_keeps_its_order_when_the_member_leaves(
     heir.close()
 
 
-def test_reject_drops(
-    gateway: GatewayProcess,
-    kafka: KafkaCluster,
-    topic: Topic,
-    share_group: Group,
-    share_host: ShareHost,
-) -> None:
-    name, group = topic(partitions=1), share_group("drop")
-    rounds_of(gateway.bootstrap, name, 4, 3)
-    member = share_host.member(gateway.bootstrap, group, [name], explicit=True)
-    first = member.poll_some()
-    poison = [delivery for delivery in first if delivery.offset == 0]
-    member.acknowledge("REJECT", poison)
-    member.acknowledge("ACCEPT", [delivery for delivery in first if delivery.offset != 0])
-    member.commit()
-    accept_rest(member, 12 - len(first))
-    assert offsets(member.deliveries).count(0) == 1, "a rejected record never comes back"
-    assert sorted(offsets(member.deliveries)) == list(range(12)), "the rest of its key does"
-    assert_never_backwards(member.deliveries)
-    wait_for_committed(kafka, group, name, 0, 12)
-    member.close()
+@pytest.mark.usefixtures("gateway")
+def test_reject_drops(kafka: KafkaCluster, join: Join) -> None:
+    it = join(rounds(4, 3), "drop")
+    taken = it.refuse("REJECT", it.member.poll_some(), lambda record: record.offset == 0)
+    accept_rest(it.member, 11 - len(taken))
+    delivered = offsets(it.member.deliveries)
+    assert delivered.count(0) == 1, "a rejected record never comes back"
+    assert sorted(delivered) == list(range(12)), "the rest of its key does"
+    assert_never_backwards(it.member.deliveries)
+    wait_for_committed(kafka, it.group, it.topic, 0, 12)
 
 
-def test_attempts_are_limited(
-    gateway: GatewayProcess,
-    kafka: KafkaCluster,
-    topic: Topic,
-    share_group: Group,
-    share_host: ShareHost,
-) -> None:
+@pytest.mark.usefixtures("gateway")
+def test_attempts_are_limited(kafka: KafkaCluster, join: Join) -> None:
     """deliveries_max 3: three deliveries, numbered 1, 2, 3; then the policy (drop) and the key goes
     on.
     """
-    name, group = topic(partitions=1), share_group("drop")
-    produce(gateway.bootstrap, name, [(b"k", b"poison"), (b"k", b"after")])
-    member = share_host.member(gateway.bootstrap, group, [name], explicit=True)
+    it = join([(b"k", b"poison"), (b"k", b"after")], "drop")
     for attempt in (1, 2, 3):
-        batch = member.poll_some()
-        assert [(it.value, it.delivery_count) for it in batch] == [(b"poison", attempt)]
-        member.settle("RELEASE", batch)
-    after = member.poll_some()
-    assert [(it.value, it.delivery_count) for it in after] == [(b"after", 1)]
-    member.settle("ACCEPT", after)
-    wait_for_committed(kafka, group, name, 0, 2)
-    member.close()
+        batch = it.member.poll_some()
+        assert [(one.value, one.delivery_count) for one in batch] == [(b"poison", attempt)]
+        it.member.settle("RELEASE", batch)
+    after = it.member.poll_some()
+    assert [(one.value, one.delivery_count) for one in after] == [(b"after", 1)]
+    it.member.settle("ACCEPT", after)
+    wait_for_committed(kafka, it.group, it.topic, 0, 2)
 
 
-def test_reject_dead_letters(
-    gateway: GatewayProcess,
-    kafka: KafkaCluster,
-    topic: Topic,
-    share_group: Group,
-    share_host: ShareHost,
-) -> None:
+@pytest.mark.usefixtures("gateway")
+def test_reject_dead_letters(kafka: KafkaCluster, join: Join) -> None:
     """Scenario 19: the record stands in the DLQ with its origin when the next one of its
     key comes.
     """
-    name, group = topic(partitions=1), share_group("dlq")
-    produce(gateway.bootstrap, name, [(b"k", b"poison"), (b"k", b"after"), (b"other", b"fine")])
-    member = share_host.member(gateway.bootstrap, group, [name], explicit=True)
-    first = member.poll_some()
-    member.acknowledge("REJECT", [delivery for delivery in first if delivery.value == b"poison"])
-    member.acknowledge("ACCEPT", [delivery for delivery in first if delivery.value != b"poison"])
-    member.commit()
-    rest = accept_rest(member, 3 - len(first))
+    it = join([(b"k", b"poison"), (b"k", b"after"), (b"other", b"fine")], "dlq")
+    taken = it.refuse("REJECT", it.member.poll_some(), lambda record: record.value == b"poison")
+    rest = accept_rest(it.member, 2 - len(taken))
     assert rest[-1].value == b"after"
-    letters = dead_letters_of(kafka, name)
+    letters = dead_letters_of(kafka, it.topic)
     assert [(letter.key(), letter.value()) for letter in letters] == [(b"k", b"poison")]
     said = [value for _, value in headers_of(letters[0])]
-    for word in (name, group, "0", "rejected"):  # topic, group, partition or offset, reason
+    for word in (it.topic, it.group, "0", "rejected"):  # partition or offset, reason
         assert word.encode() in said, f"{word} in {headers_of(letters[0])}"
-    wait_for_committed(kafka, group, name, 0, 3)
-    member.close()
+    wait_for_committed(kafka, it.group, it.topic, 0, 3)
 
 
 def dead_letters_of(kafka: KafkaCluster, topic: str) -> list[Message]:
@@ -238,31 +237,18 @@ def dead_letters_of(kafka: KafkaCluster, topic: str) -> list[Message]:
     ]
 
 
-def test_reject_blocks_the_key_alone(
-    gateway: GatewayProcess,
-    kafka: KafkaCluster,
-    topic: Topic,
-    share_group: Group,
-    share_host: ShareHost,
-) -> None:
+@pytest.mark.usefixtures("gateway")
+def test_reject_blocks_the_key_alone(kafka: KafkaCluster, join: Join) -> None:
     """Scenario 20: the key is held, other keys flow, the committed offset does not pass the blocked
     record.
     """
-    name, group = topic(partitions=1), share_group("block")
-    rounds_of(gateway.bootstrap, name, 3, 4)
-    member = share_host.member(gateway.bootstrap, group, [name], explicit=True)
-    first = member.poll_some()
-    poison = [delivery for delivery in first if delivery.offset == 1]
-    assert poison
-    member.acknowledge("REJECT", poison)
-    member.acknowledge("ACCEPT", [delivery for delivery in first if delivery.offset != 1])
-    member.commit()
-    accept_rest(member, 8 - (len(first) - 1))
-    assert member.poll_empty(2.0) == [], "key-1 is held"
-    assert [it.offset for it in member.deliveries if it.key == b"key-1"] == [1]
-    assert_never_backwards(member.deliveries)
-    wait_for_committed(kafka, group, name, 0, 1)
-    member.close()
+    it = join(rounds(3, 4), "block")
+    taken = it.refuse("REJECT", it.member.poll_some(), lambda record: record.offset == 1)
+    accept_rest(it.member, 8 - len(taken))
+    assert it.member.poll_empty(2.0) == [], "key-1 is held"
+    assert [one.offset for one in it.member.deliveries if one.key == b"key-1"] == [1]
+    assert_never_backwards(it.member.deliveries)
+    wait_for_committed(kafka, it.group, it.topic, 0, 1)
 
 
 def test_lock_timeout_redelivers_and_refuses_the_late_acknowledgement(
@@ -272,7 +258,7 @@ def test_lock_timeout_redelivers_and_refuses_the_late_acknowledgement(
     nothing.
     """
     name, group = topic(partitions=1), share_group("lock")
-    rounds_of(gateway.bootstrap, name, 20, 2)
+    produce(gateway.bootstrap, name, rounds(20, 2))
     stalling = share_host.member(gateway.bootstrap, group, [name], explicit=True)
     held = stalling.poll_some()
     assert offsets(held)
@@ -296,36 +282,26 @@ def test_lock_timeout_redelivers_and_refuses_the_late_acknowledgement(
     other.close()
 
 
-def test_explicit_mode_without_acknowledgement_of_all(
-    front: str, topic: Topic, share_group: Group, share_host: ShareHost
-) -> None:
+def test_explicit_mode_without_acknowledgement_of_all(join: Join) -> None:
     """The client's own rule reaches the application through the gateway: every record must be
     acknowledged.
     """
-    name = topic(partitions=1)
-    rounds_of(front, name, 5, 1)
-    member = share_host.member(front, share_group(), [name], explicit=True)
-    held = member.poll_some()
+    it = join(rounds(5, 1))
+    held = it.member.poll_some()
     with pytest.raises(AssertionError, match=r"(?i)acknowledge|state"):
-        member.poll()
-    member.settle("ACCEPT", held)
-    member.close()
+        it.member.poll()
+    it.member.settle("ACCEPT", held)
 
 
-def test_no_wake_up_is_lost(
-    front: str, topic: Topic, share_group: Group, share_host: ShareHost
-) -> None:
+def test_no_wake_up_is_lost(join: Join) -> None:
     """Scenario 24: with nothing produced any more, the next record of a key comes right after the
     acknowledgement.
     """
-    name = topic(partitions=1)
-    rounds_of(front, name, 1, 20)
-    member = share_host.member(front, share_group(), [name], explicit=True)
-    got = accept_rest(member, 20)
+    it = join(rounds(1, 20))
+    got = accept_rest(it.member, 20)
     assert offsets(got) == list(range(20))
     # 19 turns of acknowledge and fetch; a watchdog tick of 500 ms for each would take 9.5 s.
     assert got[-1].at_ns - got[0].at_ns < 6_000_000_000
-    member.close()
 
 
 def test_pending_records_reach_the_heir_without_new_traffic(
@@ -335,7 +311,7 @@ def test_pending_records_reach_the_heir_without_new_traffic(
     produced.
     """
     name, group = topic(partitions=1), share_group()
-    rounds_of(front, name, 200, 5)
+    produce(front, name, rounds(200, 5))
     leaving = librdkafka_host.member(front, group, [name], explicit=True)
     held = leaving.poll_some()
     assert held

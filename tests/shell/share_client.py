@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from dispatcher.core.model import AckType
 from gateway.authoriser import DESCRIBE, READ, Authoriser
+from gateway.config import GroupSection
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.codec import decode_response, encode_request
 from gateway.core.wire.errors import ErrorCode
@@ -18,11 +20,13 @@ from gateway.handlers.share_group_heartbeat import share_group_heartbeat
 from gateway.server import ClientConnection, Request
 from gateway.share import ShareServices
 from gateway.upstream_errors import UpstreamError
-from tests.shell.node_parts import GROUP, TOPIC, TOPIC_ID, Node
-from tests.shell.virtual_time import now_ms, settle
+from tests.shell.node_parts import GROUP, TOPIC, TOPIC_ID, Node, topology
+from tests.shell.virtual_time import now_ms, run, settle
 
 Message = dict[str, Any]
 Acks = list[tuple[int, int, bytes]]
+ACCEPT = bytes([AckType.ACCEPT])
+OTHER_ID = b"another topic id"
 ALL_OPERATIONS = 1 << READ | 1 << DESCRIBE
 SIZE_PREFIX = 4
 
@@ -223,3 +227,18 @@ async def joined(node: Node, *, member: str = "m1", broker_id: int | None = 1) -
     assert answer["ErrorCode"] == 0, answer["ErrorMessage"]
     await settle()
     return client
+
+
+Story = Callable[[Node, Client], Awaitable[None]]
+
+
+def story(tell: Story, section: GroupSection | None = None, *, partitions: int = 1) -> None:
+    """Runs `tell` with a client that has joined; each partition has the records a, b and c."""
+
+    async def work() -> None:
+        async with Node(section, topology=topology(partitions)) as node:
+            for partition in range(partitions):
+                node.log.produce(b"a", b"b", b"c", partition=partition)
+            await tell(node, await joined(node))
+
+    run(work())

@@ -5,7 +5,7 @@ are under way at the wrong moment.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -161,6 +161,18 @@ async def worked(admin: Admin, count: int = 5) -> None:
     await settle()
 
 
+def story(tell: Callable[[Admin], Awaitable[None]]) -> None:
+    """Runs `tell` where a group has worked."""
+
+    async def work() -> None:
+        admin = Admin()
+        async with admin.node:
+            await worked(admin)
+            await tell(admin)
+
+    run(work())
+
+
 def test_positions_are_found_wherever_they_are() -> None:
     async def work() -> None:
         admin = Admin()
@@ -203,104 +215,90 @@ def test_whose_commits_are_not_ours_is_no_group_of_ours() -> None:
 
 
 def test_a_position_is_set_in_store_and_kafka() -> None:
-    async def work() -> None:
-        admin = Admin()
-        async with admin.node:
-            await worked(admin)
-            assert await admin.offsets.set_positions(GROUP, {P0: 2, P1: 0}) == {
-                P0: ErrorCode.NONE,
-                P1: ErrorCode.NONE,
-            }
-            assert admin.node.stored == {admin.key(0): 2, admin.key(1): 0}
-            assert admin.commits.committed[GROUP, 0].offset == 2
-            assert (await admin.offsets.positions(GROUP))[TOPIC, 0] == Position(2)
-            admin.node.beat("m2")
-            await until(lambda: admin.node.window().dispatcher is not None)
-            await settle()
-            acquired = admin.node.window().acquire(Acquire(MemberId("m2"), S1, 100, now_ms()))
-            assert acquired is not None
-            assert acquired.offsets == [2, 3, 4, 5], "also what was settled behind it"
+    async def tell(admin: Admin) -> None:
+        assert await admin.offsets.set_positions(GROUP, {P0: 2, P1: 0}) == {
+            P0: ErrorCode.NONE,
+            P1: ErrorCode.NONE,
+        }
+        assert admin.node.stored == {admin.key(0): 2, admin.key(1): 0}
+        assert admin.commits.committed[GROUP, 0].offset == 2
+        assert (await admin.offsets.positions(GROUP))[TOPIC, 0] == Position(2)
+        admin.node.beat("m2")
+        await until(lambda: admin.node.window().dispatcher is not None)
+        await settle()
+        acquired = admin.node.window().acquire(Acquire(MemberId("m2"), S1, 100, now_ms()))
+        assert acquired is not None
+        assert acquired.offsets == [2, 3, 4, 5], "also what was settled behind it"
 
-    run(work())
+    story(tell)
 
 
 def test_members_are_left_in_peace() -> None:
-    async def work() -> None:
-        admin = Admin()
-        async with admin.node:
-            await worked(admin)
-            admin.node.beat("m2")
-            await settle()
-            core = admin.node.window().dispatcher
-            requests = len(admin.commits.requests)
-            with pytest.raises(GroupInUse):
-                await admin.offsets.set_positions(GROUP, {P0: 0})
-            with pytest.raises(GroupInUse):
-                async with admin.offsets.at_rest(GROUP, lambda _: True):
-                    pytest.fail("at rest with a member")
-            assert admin.node.window().dispatcher is core
-            assert len(admin.commits.requests) == requests
-            assert admin.node.stored[admin.key(0)] == 4
+    async def tell(admin: Admin) -> None:
+        admin.node.beat("m2")
+        await settle()
+        core = admin.node.window().dispatcher
+        requests = len(admin.commits.requests)
+        with pytest.raises(GroupInUse):
+            await admin.offsets.set_positions(GROUP, {P0: 0})
+        with pytest.raises(GroupInUse):
+            async with admin.offsets.at_rest(GROUP, lambda _: True):
+                pytest.fail("at rest with a member")
+        assert admin.node.window().dispatcher is core
+        assert len(admin.commits.requests) == requests
+        assert admin.node.stored[admin.key(0)] == 4
 
-    run(work())
+    story(tell)
 
 
 def test_who_joins_meanwhile_starts_at_the_new_position() -> None:
-    async def work() -> None:
-        admin = Admin()
-        async with admin.node:
-            await worked(admin)
-            admin.commits.gate = asyncio.Event()
-            setting = asyncio.ensure_future(admin.offsets.set_positions(GROUP, {P0: 1}))
-            await settle()
-            admin.node.beat("m2")
-            await settle()
-            windows = admin.node.windows
-            assert windows.get(GROUP, TOPIC_ID, 0) is None, "no window before the position is set"
-            # A second operator who gives up must not let go what the first one holds.
-            with pytest.raises(GroupInUse):
-                await admin.offsets.set_positions(GROUP, {P0: 0})
-            assert windows.get(GROUP, TOPIC_ID, 0) is None
-            admin.commits.gate.set()
-            assert await setting == {P0: ErrorCode.NONE}
-            await until(lambda: admin.node.window().dispatcher is not None)
-            core = admin.node.window().dispatcher
-            assert core is not None
-            assert core.cursor == 1
+    async def tell(admin: Admin) -> None:
+        admin.commits.gate = asyncio.Event()
+        setting = asyncio.ensure_future(admin.offsets.set_positions(GROUP, {P0: 1}))
+        await settle()
+        admin.node.beat("m2")
+        await settle()
+        windows = admin.node.windows
+        assert windows.get(GROUP, TOPIC_ID, 0) is None, "no window before the position is set"
+        # A second operator who gives up must not let go what the first one holds.
+        with pytest.raises(GroupInUse):
+            await admin.offsets.set_positions(GROUP, {P0: 0})
+        assert windows.get(GROUP, TOPIC_ID, 0) is None
+        admin.commits.gate.set()
+        assert await setting == {P0: ErrorCode.NONE}
+        await until(lambda: admin.node.window().dispatcher is not None)
+        core = admin.node.window().dispatcher
+        assert core is not None
+        assert core.cursor == 1
 
-    run(work())
+    story(tell)
 
 
 def test_a_commit_under_way_does_not_overtake() -> None:
-    async def work() -> None:
-        admin = Admin()
-        async with admin.node:
-            await worked(admin)
-            admin.node.beat("m2")
-            await settle()
-            member = MemberId("m2")
-            acquired = admin.node.window().acquire(Acquire(member, S1, 100, now_ms()))
-            assert acquired is not None
-            await admin.node.window().ask(Acknowledge(member, S1, [(4, 4, b"\1")], now_ms()))
-            admin.node.beat("m2", -1)
-            gate = admin.commits.gate = asyncio.Event()
-            committing = asyncio.ensure_future(admin.node.windows.commit())
-            await settle()
-            admin.commits.gate = None  # only the commit under way is slow
-            setting = asyncio.ensure_future(admin.offsets.set_positions(GROUP, {P0: 1}))
-            await settle()
-            assert not setting.done()
-            gate.set()
-            await committing
-            await setting
-            await admin.node.windows.commit()
-            assert admin.commits.committed[GROUP, 0].offset == 1
-            offsets = [
-                c.offset for request in admin.commits.requests for c in request if c.tp == P0
-            ]
-            assert offsets[-2:] == [6, 1]
+    async def tell(admin: Admin) -> None:
+        admin.node.beat("m2")
+        await settle()
+        member = MemberId("m2")
+        acquired = admin.node.window().acquire(Acquire(member, S1, 100, now_ms()))
+        assert acquired is not None
+        await admin.node.window().ask(Acknowledge(member, S1, [(4, 4, b"\1")], now_ms()))
+        admin.node.beat("m2", -1)
+        gate = admin.commits.gate = asyncio.Event()
+        committing = asyncio.ensure_future(admin.node.windows.commit())
+        await settle()
+        admin.commits.gate = None  # only the commit under way is slow
+        setting = asyncio.ensure_future(admin.offsets.set_positions(GROUP, {P0: 1}))
+        await settle()
+        assert not setting.done()
+        gate.set()
+        await committing
+        await setting
+        await admin.node.windows.commit()
+        assert admin.commits.committed[GROUP, 0].offset == 1
+        offsets = [c.offset for request in admin.commits.requests for c in request if c.tp == P0]
+        assert offsets[-2:] == [6, 1]
 
-    run(work())
+    story(tell)
 
 
 @pytest.mark.parametrize(
@@ -314,88 +312,73 @@ def test_a_commit_under_way_does_not_overtake() -> None:
 def test_a_store_that_fails_is_reported(
     failures: list[StoreError], error: ErrorCode, stored: int
 ) -> None:
-    async def work() -> None:
-        admin = Admin()
-        async with admin.node:
-            await worked(admin)
-            admin.store.create_failures = list(failures)
-            assert await admin.offsets.set_positions(GROUP, {P0: 1}) == {P0: error}
-            assert admin.node.stored[admin.key(0)] == stored
+    async def tell(admin: Admin) -> None:
+        admin.store.create_failures = list(failures)
+        assert await admin.offsets.set_positions(GROUP, {P0: 1}) == {P0: error}
+        assert admin.node.stored[admin.key(0)] == stored
 
-    run(work())
+    story(tell)
 
 
 def test_a_commit_that_is_refused_changes_nothing() -> None:
     """A classic group of that name became active."""
 
-    async def work() -> None:
-        admin = Admin()
-        async with admin.node:
-            await worked(admin)
-            admin.commits.errors = [int(ErrorCode.UNKNOWN_MEMBER_ID)]
-            results = await admin.offsets.set_positions(GROUP, {P0: 1})
-            assert results == {P0: ErrorCode.UNKNOWN_MEMBER_ID}
-            assert admin.node.stored[admin.key(0)] == 4
+    async def tell(admin: Admin) -> None:
+        admin.commits.errors = [int(ErrorCode.UNKNOWN_MEMBER_ID)]
+        results = await admin.offsets.set_positions(GROUP, {P0: 1})
+        assert results == {P0: ErrorCode.UNKNOWN_MEMBER_ID}
+        assert admin.node.stored[admin.key(0)] == 4
 
-    run(work())
+    story(tell)
 
 
 def test_one_topic_is_forgotten() -> None:
-    async def work() -> None:
-        admin = Admin()
-        async with admin.node:
-            await worked(admin)
-            other = WindowKey(GROUP, topic_id_text(bytes(16)), 0)
-            await admin.store.claim(other, "node")
-            await admin.store.create(other, admin.store.fences[other], Snapshot(cursor=9))
-            async with admin.offsets.at_rest(GROUP, lambda key: key != other):
-                await admin.offsets.forget_windows(GROUP, lambda key: key != other)
-            assert list(admin.store.windows) == [other]
-            assert admin.node.windows.of_group(GROUP) == []
-            assert admin.node.groups.get(GROUP) is not None
+    async def tell(admin: Admin) -> None:
+        other = WindowKey(GROUP, topic_id_text(bytes(16)), 0)
+        await admin.store.claim(other, "node")
+        await admin.store.create(other, admin.store.fences[other], Snapshot(cursor=9))
+        async with admin.offsets.at_rest(GROUP, lambda key: key != other):
+            await admin.offsets.forget_windows(GROUP, lambda key: key != other)
+        assert list(admin.store.windows) == [other]
+        assert admin.node.windows.of_group(GROUP) == []
+        assert admin.node.groups.get(GROUP) is not None
 
-    run(work())
+    story(tell)
 
 
-def test_a_group_is_forgotten_unless_somebody_joins_meanwhile() -> None:
-    async def work(*, joins: bool) -> None:
-        admin = Admin()
-        async with admin.node:
-            await worked(admin)
-            async with admin.offsets.at_rest(GROUP, lambda _: True):
-                if joins:
-                    admin.node.beat("m2")
-                    await settle()
-                await admin.offsets.forget_group(GROUP)
-                assert admin.store.windows == {}
-            assert f"filters of {GROUP}" in admin.forgotten.names
-            group = admin.node.groups.get(GROUP)
-            assert (group is not None) is joins
-            assert (GROUP in admin.forgotten.names) is not joins
-            await settle()
-            assert bool(admin.node.windows.of_group(GROUP)) is joins
+@pytest.mark.parametrize("joins", [False, True])
+def test_a_group_is_forgotten_unless_somebody_joins_meanwhile(*, joins: bool) -> None:
+    async def tell(admin: Admin) -> None:
+        async with admin.offsets.at_rest(GROUP, lambda _: True):
+            if joins:
+                admin.node.beat("m2")
+                await settle()
+            await admin.offsets.forget_group(GROUP)
+            assert admin.store.windows == {}
+        assert f"filters of {GROUP}" in admin.forgotten.names
+        group = admin.node.groups.get(GROUP)
+        assert (group is not None) is joins
+        assert (GROUP in admin.forgotten.names) is not joins
+        await settle()
+        assert bool(admin.node.windows.of_group(GROUP)) is joins
 
-    for joins in (False, True):
-        run(work(joins=joins))
+    story(tell)
 
 
 def test_what_is_away_is_said() -> None:
-    async def work() -> None:
-        admin = Admin()
-        async with admin.node:
-            await worked(admin)
-            admin.forgotten.failure = RulesNotKept("down")
-            with pytest.raises(StateAway):
-                await admin.offsets.forget_group(GROUP)
-            assert admin.node.groups.get(GROUP) is not None
-            admin.commits.failure = Unreachable("gone")
-            with pytest.raises(StateAway):
-                await admin.offsets.positions(GROUP)
-            admin.commits.failure = None
-            admin.store.down = True
-            with pytest.raises(StateAway):
-                await admin.offsets.positions(GROUP)
-            with pytest.raises(StateAway):
-                await admin.offsets.find("another")
+    async def tell(admin: Admin) -> None:
+        admin.forgotten.failure = RulesNotKept("down")
+        with pytest.raises(StateAway):
+            await admin.offsets.forget_group(GROUP)
+        assert admin.node.groups.get(GROUP) is not None
+        admin.commits.failure = Unreachable("gone")
+        with pytest.raises(StateAway):
+            await admin.offsets.positions(GROUP)
+        admin.commits.failure = None
+        admin.store.down = True
+        with pytest.raises(StateAway):
+            await admin.offsets.positions(GROUP)
+        with pytest.raises(StateAway):
+            await admin.offsets.find("another")
 
-    run(work())
+    story(tell)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
-from dispatcher.core.model import AckType
 from dispatcher.store.base import FencedError
-from gateway.config import GroupSection
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
-from tests.shell.node_parts import GROUP, TOPIC, Node, topology
+from tests.shell.node_parts import GROUP, TOPIC, Node
 from tests.shell.share_client import (
+    ACCEPT,
+    OTHER_ID,
     Client,
     ScriptedConnection,
     ack_error,
@@ -22,23 +21,9 @@ from tests.shell.share_client import (
     offsets,
     row_error,
     rows,
+    story,
 )
-from tests.shell.virtual_time import now_ms, run, until
-
-ACCEPT = bytes([AckType.ACCEPT])
-OTHER_ID = b"another topic id"
-Story = Callable[[Node, Client], Awaitable[None]]
-
-
-def story(tell: Story, section: GroupSection | None = None, *, partitions: int = 1) -> None:
-    async def work() -> None:
-        async with Node(section, topology=topology(partitions)) as node:
-            for partition in range(partitions):
-                node.log.produce(b"a", b"b", b"c", partition=partition)
-            await tell(node, await joined(node))
-
-    run(work())
-
+from tests.shell.virtual_time import now_ms, until
 
 # ----------------------------------------------------------------------------------- what is asked
 

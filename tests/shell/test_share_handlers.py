@@ -5,12 +5,10 @@ of a client that hangs up in the middle.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
-from dispatcher.core.model import AckType
 from gateway.config import GroupSection
 from gateway.core.limits import SHARE_FETCH_WAIT_MS_MAX
 from gateway.core.wire.apis import ApiKey
@@ -18,6 +16,7 @@ from gateway.core.wire.errors import ErrorCode
 from gateway.upstream_errors import Unreachable
 from tests.shell.node_parts import GROUP, TOPIC, Node, topology
 from tests.shell.share_client import (
+    ACCEPT,
     Client,
     ScriptedConnection,
     ack_error,
@@ -27,23 +26,9 @@ from tests.shell.share_client import (
     row_error,
     rows,
     services,
+    story,
 )
 from tests.shell.virtual_time import now_ms, run, settle
-
-ACCEPT = bytes([AckType.ACCEPT])
-OTHER_ID = b"another topic id"
-Story = Callable[[Node, Client], Awaitable[None]]
-
-
-def story(tell: Story, section: GroupSection | None = None, *, partitions: int = 1) -> None:
-    async def work() -> None:
-        async with Node(section, topology=topology(partitions)) as node:
-            for partition in range(partitions):
-                node.log.produce(b"a", b"b", b"c", partition=partition)
-            await tell(node, await joined(node))
-
-    run(work())
-
 
 # --------------------------------------------------------------------------------------- the usual
 
