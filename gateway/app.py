@@ -42,6 +42,7 @@ from gateway.handlers.alter_share_group_offsets import alter_share_group_offsets
 from gateway.handlers.delete_groups import delete_groups
 from gateway.handlers.delete_share_group_offsets import delete_share_group_offsets
 from gateway.handlers.describe_share_group_offsets import describe_share_group_offsets
+from gateway.handlers.incremental_alter_configs import incremental_alter_configs
 from gateway.handlers.list_groups import list_groups
 from gateway.handlers.share_acknowledge import share_acknowledge
 from gateway.handlers.share_fetch import share_fetch
@@ -117,7 +118,9 @@ class _Node:
         self.upstream = Upstream(settings)
         self.store = StoreWatch(_redis_store(redis_url), now_ms)
         self.redis = Redis.from_url(redis_url, socket_timeout=5, socket_connect_timeout=5)
-        self.settings = GroupSettings(config, self.upstream.group_config, self._settings_changed)
+        self.settings = GroupSettings(
+            config, self.upstream.group_config, self._settings_changed, self._spawn
+        )
         self.memberships = Memberships(self.redis)
         self.filters = Filters(config, self.redis)
         self.reader = Reader(self.upstream)
@@ -302,6 +305,9 @@ class _Node:
         return {
             int(ApiKey.LIST_GROUPS): partial(list_groups, offsets, authoriser),
             int(ApiKey.DELETE_GROUPS): partial(delete_groups, offsets, authoriser),
+            int(ApiKey.INCREMENTAL_ALTER_CONFIGS): partial(
+                incremental_alter_configs, self.settings
+            ),
             int(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS): partial(
                 describe_share_group_offsets, offsets, authoriser
             ),

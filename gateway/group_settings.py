@@ -2,21 +2,21 @@
 
 Kafka's group configs (IncrementalAlterConfigs, resource GROUP) that mean something here are taken
 over when they were set for the group itself; a group without any follows keyway.yaml, whatever the
-broker's defaults are. They are asked for before a group's first window opens and every
-GROUP_CONFIG_MS after that; a change reaches windows that are up.
+broker's defaults are. They are asked for before a group's first window opens, when they are set
+through the gateway, and every GROUP_CONFIG_MS; a change reaches windows that are up.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
 
 from gateway.config import Config, GroupSection
-from gateway.core.limits import GROUP_CONFIG_MS
+from gateway.core.limits import GROUP_CONFIG_ALTERED_MS, GROUP_CONFIG_MS
 from gateway.upstream_errors import Refused, UpstreamError
 
 log = structlog.get_logger("keyway.groups")
@@ -52,6 +52,7 @@ class GroupSettings:
     config: Config
     ask: Callable[[str], Awaitable[dict[str, str]]]  # what is set for a group; UpstreamError
     on_changed: Callable[[str, GroupSection], None]
+    spawn: Callable[[Coroutine[Any, Any, None]], None]
     _known: dict[str, GroupSection] = field(default_factory=dict)
     _refused: set[str] = field(default_factory=set)  # groups whose configs we may not see
 
@@ -91,6 +92,24 @@ class GroupSettings:
                     await self.learn(group)
                 except UpstreamError:
                     break  # logged where it was met; what is known stays good
+
+    def altered(self, groups: Iterable[str]) -> None:
+        """An admin has just set something for these groups in Kafka. One that is not known yet
+        will be asked for when it is.
+        """
+        for group in groups:
+            if group in self._known:
+                self.spawn(self._learn_altered(group))
+
+    async def _learn_altered(self, group: str) -> None:
+        before = self._known[group]
+        for pause_ms in GROUP_CONFIG_ALTERED_MS:
+            await asyncio.sleep(pause_ms / 1000)
+            try:
+                if group not in self._known or await self.learn(group) != before:
+                    return
+            except UpstreamError:
+                continue  # logged where it was met; the next look, or the regular one
 
     def forget(self, group: str) -> None:
         self._known.pop(group, None)

@@ -53,13 +53,15 @@ def pytest_configure() -> None:
         )
 
 
-# Waits that tests would otherwise sit through: 15 s of the log cleaner, 5 s of a KIP-848 heartbeat.
+# Waits that tests would otherwise sit through: 15 s of the log cleaner, 5 s of a KIP-848 heartbeat,
+# 15 s of a share group's shortest lock.
 QUICK_TURNS = {
     "log.cleaner.backoff.ms": "500",
     "group.consumer.min.heartbeat.interval.ms": "500",
     "group.consumer.heartbeat.interval.ms": "500",
     "group.share.min.heartbeat.interval.ms": "500",
     "group.share.heartbeat.interval.ms": "500",
+    "group.share.min.record.lock.duration.ms": "1000",
 }
 
 

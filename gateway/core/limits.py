@@ -85,6 +85,8 @@ WINDOW_IDLE_MS_MAX = 60_000  # without members and with everything committed, a 
 # store, and in Kafka as long as Kafka keeps them.
 GROUP_EMPTY_MS_MAX = 7 * 24 * 60 * 60 * 1000
 GROUP_CONFIG_MS = 30_000  # between two looks at what Kafka has set for a group
+# Looks after an admin has set something: a broker shows it when its metadata has caught up.
+GROUP_CONFIG_ALTERED_MS = (0, 100, 400, 1_600)
 AUTHORISATION_MS_MAX = 30_000  # an upstream ACL verdict is trusted this long per connection
 AUTHORISATIONS_MAX = 4_096  # remembered per connection; who asks about more names asks upstream
 MEMBERSHIP_RETRY_MS = 500  # between attempts to write memberships behind

@@ -39,7 +39,9 @@ REWRITTEN: Final = (
 )
 
 # Answered here with upstream's own answer in it, so in no version that upstream lacks.
-MERGED: Final = frozenset({ApiKey.LIST_GROUPS, ApiKey.DELETE_GROUPS})
+MERGED: Final = frozenset(
+    {ApiKey.LIST_GROUPS, ApiKey.DELETE_GROUPS, ApiKey.INCREMENTAL_ALTER_CONFIGS}
+)
 
 # Versions before the first one with node endpoints pass unread, however old.
 _PASS_WHEN_OLD: Final = frozenset({ApiKey.PRODUCE, ApiKey.FETCH})

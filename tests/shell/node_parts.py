@@ -223,7 +223,9 @@ class Node:
         self.connections = 0
         self.ready = ReadySignals()
         self.tasks = asyncio.TaskGroup()
-        self.settings = GroupSettings(self.config, self.group_config, self._settings_changed)
+        self.settings = GroupSettings(
+            self.config, self.group_config, self._settings_changed, self._spawn
+        )
         self.groups = Groups(
             settings=self.settings,
             sessions=ShareSessions(boot, 100),

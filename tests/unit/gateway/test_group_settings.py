@@ -31,7 +31,14 @@ class Kafka:
 def settings(kafka: Kafka, *sections: GroupSection) -> tuple[GroupSettings, list[str]]:
     changed: list[str] = []
     config = Config(groups=sections)
-    return GroupSettings(config, kafka.group_config, lambda name, _: changed.append(name)), changed
+    spawned: list[asyncio.Task[None]] = []  # asyncio itself keeps weak references only
+    made = GroupSettings(
+        config,
+        kafka.group_config,
+        lambda name, _: changed.append(name),
+        lambda work: spawned.append(asyncio.ensure_future(work)),
+    )
+    return made, changed
 
 
 def test_what_is_set_replaces_and_nothing_else_does() -> None:
@@ -131,5 +138,30 @@ def test_every_group_is_looked_at_now_and_then() -> None:
         await asyncio.sleep(GROUP_CONFIG_MS / 1000)
         assert changed == ["b"]
         task.cancel()
+
+    run(work())
+
+
+def test_what_is_set_through_the_gateway_counts_as_soon_as_a_broker_shows_it() -> None:
+    async def work() -> None:
+        kafka = Kafka()
+        chosen, changed = settings(kafka)
+        chosen.altered(["unknown"])
+        await chosen.learn("g")
+        chosen.altered(["g"])
+        await asyncio.sleep(0.05)
+        assert kafka.asked == ["g", "g"], "a group nobody uses is asked for when it is"
+        kafka.failure = Unreachable("no broker")
+        await asyncio.sleep(0.1)
+        kafka.failure = None
+        kafka.configs["g"] = {"share.delivery.count.limit": "9"}
+        await asyncio.sleep(1)
+        assert (changed, len(kafka.asked)) == (["g"], 4), "one look failed, the next one saw it"
+        await asyncio.sleep(60)
+        assert len(kafka.asked) == 4, "and there are no more"
+        chosen.altered(["g"])
+        chosen.forget("g")
+        await asyncio.sleep(60)
+        assert len(kafka.asked) == 4
 
     run(work())

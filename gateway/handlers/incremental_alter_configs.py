@@ -1,0 +1,48 @@
+"""IncrementalAlterConfigs (44) v0-1: upstream's own answer, and a look at the group configs that it
+changed.
+
+It is asked on the client's own connection, so its ACLs decide. Group configs that an admin sets
+through the gateway count at once; what is set past it is seen at the next regular look. All of the
+API is implemented.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gateway.core.wire.codec import decode_request, encode_response
+from gateway.core.wire.errors import ErrorCode
+from gateway.group_settings import GroupSettings
+from gateway.server import Request
+from gateway.upstream import RESOURCE_GROUP
+from gateway.upstream_errors import UpstreamError
+
+
+async def incremental_alter_configs(settings: GroupSettings, request: Request) -> bytes:
+    header = request.header
+    key, version = header.api_key, header.api_version
+    body = decode_request(key, version, request.frame, header.body_at)
+    try:
+        answer = await request.connection.ask_upstream(key, version, body)
+    except UpstreamError as error:
+        return encode_response(key, version, {"Responses": _unanswered(body, str(error))})
+    if not body["ValidateOnly"]:
+        settings.altered(
+            row["ResourceName"]
+            for row in answer["Responses"]
+            if row["ResourceType"] == RESOURCE_GROUP and row["ErrorCode"] == 0
+        )
+    return encode_response(key, version, answer)
+
+
+def _unanswered(body: dict[str, Any], reason: str) -> list[dict[str, Any]]:
+    """Nobody knows whether it was done; admin clients may ask again."""
+    return [
+        {
+            "ErrorCode": int(ErrorCode.REQUEST_TIMED_OUT),
+            "ErrorMessage": reason,
+            "ResourceType": row["ResourceType"],
+            "ResourceName": row["ResourceName"],
+        }
+        for row in body["Resources"]
+    ]

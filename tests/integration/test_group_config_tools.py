@@ -1,0 +1,231 @@
+"""Group configs in the hands of admins: Kafka's own tools set them through the gateway, and stock
+share consumers that are at work feel it at once.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Mapping
+
+import pytest
+from confluent_kafka import Producer
+
+from gateway.embedded.kafka import KafkaCluster
+from gateway.embedded.process import wait_until
+from tests.clients.java_programs import JavaPrograms
+from tests.clients.order import assert_never_backwards
+from tests.clients.share_members import ShareHost, deliveries_of
+from tests.integration.committed import wait_for_committed
+from tests.integration.gateway_process import GatewayProcess
+from tests.integration.operating import windows_of
+from tests.kafka import produce, set_group_config
+
+pytestmark = pytest.mark.integration
+
+Topic = Callable[..., str]
+Names = Callable[[str], str]
+CONFIG_TOOL = "kafka.admin.ConfigCommand"
+TOOL_S_MAX = 60
+FELT_S_MAX = 5.0  # far below the half minute between two regular looks
+
+
+def changes_felt(gateway: GatewayProcess, group: str) -> int:
+    """How often the node has said that a setting of the group is another."""
+    lines = gateway.log_text().splitlines()
+    return sum("group_config_changed" in line and group in line for line in lines)
+
+
+def set_and_felt(gateway: GatewayProcess, group: str, config: Mapping[str, str]) -> None:
+    """Sets configs through the gateway, and waits until it has them itself."""
+    before = changes_felt(gateway, group)
+    set_group_config(gateway.bootstrap, group, config)
+    wait_until(
+        lambda: changes_felt(gateway, group) > before,
+        what=f"{config} felt",
+        deadline_s=FELT_S_MAX,
+    )
+
+
+def test_kafka_configs_sets_and_shows(
+    gateway: GatewayProcess,
+    topic: Topic,
+    fresh_name: Names,
+    java_programs: JavaPrograms,
+    share_host: ShareHost,
+) -> None:
+    """kafka-configs through the gateway, while a member holds a record: two deliveries, no more."""
+    name, group = topic(), fresh_name("drop")  # keyway.yaml: three deliveries, then dropped
+
+    def tool(*arguments: str) -> str:
+        finished = subprocess.run(
+            java_programs.command(
+                CONFIG_TOOL,
+                *("--bootstrap-server", gateway.bootstrap),
+                *("--entity-type", "groups", "--entity-name", group, *arguments),
+            ),
+            capture_output=True,
+            text=True,
+            timeout=TOOL_S_MAX,
+            check=False,
+        )
+        assert finished.returncode == 0, finished.stdout + finished.stderr
+        return finished.stdout
+
+    produce(gateway.bootstrap, name, [(b"k", b"poison"), (b"k", b"after")])
+    member = share_host.member(gateway.bootstrap, group, [name], explicit=True)
+    held = member.poll_some()
+    tool("--alter", "--add-config", "share.delivery.count.limit=2,share.session.timeout.ms=50000")
+    shown = tool("--describe")
+    assert "share.delivery.count.limit=2" in shown
+    assert "share.session.timeout.ms=50000" in shown
+    assert changes_felt(gateway, group) == 1, "long before the next regular look"
+    member.settle("RELEASE", held)
+    again = member.poll_some()
+    assert [(it.value, it.delivery_count) for it in again] == [(b"poison", 2)]
+    member.settle("RELEASE", again)
+    after = member.poll_some()
+    assert [(it.value, it.delivery_count) for it in after] == [(b"after", 1)]
+    member.settle("ACCEPT", after)
+    member.close()
+
+
+@pytest.mark.parametrize(
+    ("reset", "wanted"),
+    [
+        ("earliest", [b"old", b"hour", b"now"]),
+        ("by_duration:PT2H", [b"hour", b"now"]),
+        ("by_duration:PT10M", [b"now"]),
+        ("latest", []),
+    ],
+)
+def test_where_a_group_starts_is_set_by_admins(
+    gateway: GatewayProcess,
+    topic: Topic,
+    fresh_name: Names,
+    share_host: ShareHost,
+    reset: str,
+    wanted: list[bytes],
+) -> None:
+    name, group = topic(), fresh_name("latest" if reset != "latest" else "group")
+    now_ms = time.time_ns() // 1_000_000
+    producer = Producer({"bootstrap.servers": gateway.bootstrap})
+    for minutes, value in ((24 * 60, b"old"), (60, b"hour"), (0, b"now")):
+        producer.produce(name, key=b"k", value=value, timestamp=now_ms - minutes * 60_000)
+        assert producer.flush(20) == 0
+    set_group_config(gateway.bootstrap, group, {"share.auto.offset.reset": reset})
+    member = share_host.member(gateway.bootstrap, group, [name])
+    if not wanted:
+        assert member.poll_empty(1.5) == []
+        produce(gateway.bootstrap, name, [(b"k", b"later")])
+        wanted = [b"later"]
+    while len(member.deliveries) < len(wanted):
+        assert member.poll_some(), f"stuck after {[it.value for it in member.deliveries]}"
+    assert [it.value for it in member.deliveries] == wanted
+    member.close()
+
+
+def test_the_isolation_level_changes_while_the_group_works(
+    gateway: GatewayProcess, topic: Topic, fresh_name: Names, share_host: ShareHost
+) -> None:
+    """Ours is read_committed; read_uncommitted shows what an open transaction has written."""
+    name, group = topic(), fresh_name("group")
+    produce(gateway.bootstrap, name, [(b"a", b"before")])
+    producer = Producer(
+        {"bootstrap.servers": gateway.bootstrap, "transactional.id": f"open-{uuid.uuid4()}"}
+    )
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    producer.produce(name, key=b"b", value=b"open")
+    assert producer.flush(20) == 0
+    member = share_host.member(gateway.bootstrap, group, [name], explicit=True)
+    first = member.poll_some()
+    assert [it.value for it in first] == [b"before"]
+    member.settle("ACCEPT", first)
+    assert member.poll_empty(1.5) == []
+    set_and_felt(gateway, group, {"share.isolation.level": "read_uncommitted"})
+    shown = member.poll_some()
+    assert [it.value for it in shown] == [b"open"]
+    member.settle("ACCEPT", shown)
+    producer.abort_transaction(20)
+    member.close()
+
+
+def test_renewing_keeps_locks_that_would_have_run_out(
+    kafka: KafkaCluster,
+    gateway: GatewayProcess,
+    topic: Topic,
+    fresh_name: Names,
+    java_host: ShareHost,
+    librdkafka_host: ShareHost,
+) -> None:
+    """KIP-1222 with KafkaShareConsumer: the lock lasts 2 s, the work much longer. A member
+    that joins meanwhile, and owns half of the keys by then, gets none before they are accepted.
+    """
+    name, group = topic(), fresh_name("group")
+    set_group_config(gateway.bootstrap, group, {"share.record.lock.duration.ms": "2000"})
+    keys = [b"key-%d" % at for at in range(20)]
+    produce(gateway.bootstrap, name, [(key, b"%d" % at) for at in range(3) for key in keys])
+    worker = java_host.member(gateway.bootstrap, group, [name], explicit=True)
+    held = worker.poll_some()
+    assert len(held) == len(keys)
+    other = librdkafka_host.member(gateway.bootstrap, group, [name], explicit=True)
+    began = time.monotonic()
+    while time.monotonic() - began < 5.0:
+        worker.acknowledge("RENEW", held)
+        again = worker.poll_some()  # the client gives its application back what was renewed
+        assert {(it.place, it.delivery_count) for it in again} == {(it.place, 1) for it in held}
+        assert other.poll(0.5) == []
+    worker.settle("ACCEPT", held)
+    mine, theirs = worker.poll_some(), other.poll_some()
+    assert {it.value for it in (*mine, *theirs)} == {b"1"}
+    assert {it.delivery_count for it in (*mine, *theirs)} == {1}
+    assert len(mine) + len(theirs) == len(keys)
+    other.settle("ACCEPT", theirs)
+    # The same without renewing: these locks are real.
+    wait_until(
+        lambda: windows_of(gateway, group)[0]["in_flight"] == 0, what="locks over", deadline_s=10
+    )
+    worker.acknowledge("ACCEPT", mine)
+    assert worker.commit() == ["INVALID_RECORD_STATE"]
+    for member in (worker, other):
+        member.begin_consume()
+    wait_for_committed(kafka, group, name, 0, 60)
+    for member in (worker, other):
+        member.end_consume()
+    assert_never_backwards(deliveries_of([worker, other]))
+    worker.close()
+    other.close()
+
+
+@pytest.mark.parametrize("records_max", [1, 7])
+def test_record_limit_is_exact(
+    gateway: GatewayProcess,
+    topic: Topic,
+    fresh_name: Names,
+    java_host: ShareHost,
+    records_max: int,
+) -> None:
+    """share.acquire.mode=record_limit (ShareFetch v2): as many as max.poll.records, neither more
+    nor less while there are enough, though all of them stand in one batch of the producer's.
+    """
+    name, group = topic(), fresh_name("group")
+    count = 10 * records_max
+    records = [(b"key-%d" % at, b"%d" % at) for at in range(count)]
+    produce(gateway.bootstrap, name, records, config={"linger.ms": 200})
+    properties = {
+        "share.acquire.mode": "record_limit",
+        "max.poll.records": str(records_max),
+    }
+    member = java_host.member(
+        gateway.bootstrap, group, [name], explicit=True, properties=properties
+    )
+    sizes: list[int] = []
+    while sum(sizes) < count:
+        batch = member.poll_some()
+        assert batch, f"stuck after {sum(sizes)} of {count}"
+        sizes.append(len(batch))
+        member.settle("ACCEPT", batch)
+    assert sizes == [records_max] * 10
+    member.close()
