@@ -13,6 +13,7 @@ import pytest
 
 from gateway.embedded.kafka import KafkaCluster, kafka_libs
 from tests.clients.java_programs import JavaPrograms, compile_programs
+from tests.clients.kafka_tools import KafkaTools
 from tests.clients.share_members import ShareHost
 from tests.conftest import QUICK_TURNS
 from tests.integration.gateway_process import DIRECT, GatewayProcess, Settings
@@ -56,6 +57,12 @@ GROUPS: list[Settings] = [
 @pytest.fixture(scope="session")
 def java_programs(tmp_path_factory: pytest.TempPathFactory) -> JavaPrograms:
     return compile_programs(kafka_libs(), tmp_path_factory.mktemp("classes"))
+
+
+@pytest.fixture(scope="session")
+def kafka_tools(java_programs: JavaPrograms) -> Iterator[KafkaTools]:
+    with KafkaTools(java_programs) as tools:
+        yield tools
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,6 @@ client's own identity. Kafka's stock tool as three users, against a broker with 
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -23,11 +22,10 @@ from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import free_ports
-from tests.clients.java_programs import JavaPrograms
+from tests.clients.kafka_tools import SHARE_GROUPS, KafkaTools, table
 from tests.clients.wire_client import WireClient
 from tests.integration.committed import committed
 from tests.integration.gateway_process import GatewayProcess
-from tests.integration.test_group_admin import SHARE_TOOL, TOOL_S_MAX, table
 from tests.kafka import create_topic, produce
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
@@ -106,7 +104,7 @@ Tool = Callable[..., str]
 
 
 @pytest.fixture
-def tool_as(java_programs: JavaPrograms, gateway: GatewayProcess, tmp_path: Path) -> Tool:
+def tool_as(kafka_tools: KafkaTools, gateway: GatewayProcess, tmp_path: Path) -> Tool:
     """kafka-share-groups as a user: everything it says."""
 
     def run(user: str, *arguments: str) -> str:
@@ -115,15 +113,8 @@ def tool_as(java_programs: JavaPrograms, gateway: GatewayProcess, tmp_path: Path
             "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
             f"sasl.jaas.config={login(user)};\n"
         )
-        command = java_programs.command(
-            SHARE_TOOL,
-            *("--bootstrap-server", gateway.bootstrap, "--command-config", str(config)),
-            *arguments,
-        )
-        finished = subprocess.run(
-            command, capture_output=True, text=True, timeout=TOOL_S_MAX, check=False
-        )
-        return finished.stdout + finished.stderr
+        as_user = ("--command-config", str(config))
+        return kafka_tools.run(SHARE_GROUPS, gateway.bootstrap, *as_user, *arguments)
 
     return run
 

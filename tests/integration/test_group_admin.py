@@ -4,7 +4,6 @@ the store or Kafka remembers.
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -16,7 +15,7 @@ from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import wait_until
-from tests.clients.java_programs import JavaPrograms
+from tests.clients.kafka_tools import CONSUMER_GROUPS, GROUPS, SHARE_GROUPS, KafkaTools, table
 from tests.clients.share_lines import Delivery
 from tests.clients.share_members import ShareHost, consume_all
 from tests.clients.wire_client import WireClient
@@ -28,10 +27,6 @@ pytestmark = pytest.mark.integration
 
 Topic = Callable[..., str]
 Names = Callable[[str], str]
-SHARE_TOOL = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
-GROUPS_TOOL = "org.apache.kafka.tools.GroupsCommand"
-CONSUMER_TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-TOOL_S_MAX = 60
 NOTHING_COMMITTED = -1
 
 
@@ -53,28 +48,13 @@ Tool = Callable[..., str]
 
 
 @pytest.fixture
-def share_tool(java_programs: JavaPrograms, gateway: GatewayProcess) -> Tool:
+def share_tool(kafka_tools: KafkaTools, gateway: GatewayProcess) -> Tool:
     """kafka-share-groups against the gateway: everything it says, refusals too."""
 
-    def run(*arguments: str, tool: str = SHARE_TOOL) -> str:
-        command = java_programs.command(tool, "--bootstrap-server", gateway.bootstrap, *arguments)
-        finished = subprocess.run(
-            command, capture_output=True, text=True, timeout=TOOL_S_MAX, check=False
-        )
-        return finished.stdout + finished.stderr
+    def run(*arguments: str, tool: str = SHARE_GROUPS) -> str:
+        return kafka_tools.run(tool, gateway.bootstrap, *arguments)
 
     return run
-
-
-def table(text: str) -> list[dict[str, str]]:
-    """The rows of a tool's table by its column heads; heads and cells hold no blanks."""
-    lines = [line.split() for line in text.splitlines() if line.strip()]
-    at = next(at for at, words in enumerate(lines) if words[0] == "GROUP")
-    return [
-        dict(zip(lines[at], words, strict=False))
-        for words in lines[at + 1 :]
-        if len(words) == len(lines[at])  # else: a remark
-    ]
 
 
 def write(gateway: GatewayProcess, topic: str, count: int, *, partition: int = 0) -> None:
@@ -96,7 +76,6 @@ def offsets_of(deliveries: list[Delivery]) -> list[int]:
     return sorted(delivery.offset for delivery in deliveries)
 
 
-@pytest.mark.timeout(600)  # some twenty starts of a JVM
 def test_stock_tool_from_list_to_delete(
     gateway: GatewayProcess,
     kafka: KafkaCluster,
@@ -253,12 +232,12 @@ def test_each_group_is_listed_once(
         assert plain in [row["GroupId"] for row in typed["Groups"]]
         stable = line.call(ApiKey.LIST_GROUPS, 5, {"StatesFilter": ["Stable"]})
         assert ours not in [row["GroupId"] for row in stable["Groups"]]
-    listing = [row for row in table(share_tool("--list", tool=GROUPS_TOOL)) if row["GROUP"] == ours]
+    listing = [row for row in table(share_tool("--list", tool=GROUPS)) if row["GROUP"] == ours]
     assert [row["TYPE"] for row in listing] == ["Share"]
-    consumers = share_tool("--list", tool=CONSUMER_TOOL).split()
+    consumers = share_tool("--list", tool=CONSUMER_GROUPS).split()
     assert plain in consumers
     assert ours not in consumers
-    rows = table(share_tool("--describe", "--group", ours, tool=CONSUMER_TOOL))
+    rows = table(share_tool("--describe", "--group", ours, tool=CONSUMER_GROUPS))
     assert [(row["CURRENT-OFFSET"], row["LAG"]) for row in rows] == [("8", "0")]
 
 

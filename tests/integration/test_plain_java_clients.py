@@ -4,13 +4,14 @@ Kafka's own tools.
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
 
 from tests.clients.java_programs import JavaPrograms
+from tests.clients.kafka_tools import SHARE_GROUPS, KafkaTools, table
+from tests.clients.share_members import ShareHost
 from tests.integration.gateway_process import GatewayProcess
 from tests.kafka import read_partition
 
@@ -159,28 +160,19 @@ def test_console_share_consumer(
 
 def test_share_group_tool_describes_the_group(
     gateway: GatewayProcess,
-    java_programs: JavaPrograms,
+    kafka_tools: KafkaTools,
     topic: Topic,
     share_group: Group,
-    request: pytest.FixtureRequest,
+    librdkafka_host: ShareHost,
 ) -> None:
     """kafka-share-groups --describe --members shows the member, as of any share group."""
     name, group = topic(partitions=1), share_group()
-    host = request.getfixturevalue("librdkafka_host")
-    member = host.member(gateway.bootstrap, group, [name])
+    member = librdkafka_host.member(gateway.bootstrap, group, [name])
     member.poll()
     member.begin_consume()
-    finished = subprocess.run(
-        java_programs.command(
-            "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
-            *("--bootstrap-server", gateway.bootstrap, "--describe", "--group", group),
-            "--members",
-        ),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
+    said = kafka_tools.run(
+        SHARE_GROUPS, gateway.bootstrap, "--describe", "--group", group, "--members"
     )
     member.end_consume()
     member.close()
-    assert member.name in finished.stdout, finished.stdout + finished.stderr
+    assert [row["CLIENT-ID"] for row in table(said)] == [member.name]
