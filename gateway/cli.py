@@ -8,6 +8,7 @@ import json
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Iterator
 from enum import StrEnum
 from http.client import HTTPException
 from pathlib import Path
@@ -152,6 +153,7 @@ def group_describe(
         "UNSETTLED",
         "IN-FLIGHT",
         "BACKING-OFF",
+        "DEAD-LETTERING",
         "PARKED",
         box=None,
     )
@@ -163,11 +165,30 @@ def group_describe(
         "unsettled",
         "in_flight",
         "backing_off",
+        "dead_lettering",
     )
     for row in answer["partitions"]:
         shown = [row.get(name, "-") for name in figures]
         windows.add_row(*_cells(row["topic"], *shown, len(row.get("parked", ()))))
     console.print(windows)
+    for row in answer["partitions"]:
+        for (line,) in map(_cells, _remarks(row)):
+            console.print(line, soft_wrap=True)
+
+
+def _remarks(row: dict[str, Any]) -> Iterator[str]:
+    """What of a window wants an operator."""
+    place = f"{row['topic']}-{row['partition']}"
+    full = row.get("full_span")
+    if full:
+        holder = f", at member {full['member_id']}" if full["member_id"] else ""
+        yield (
+            f"{place}: the span of {row['span_max']} offsets is full: offset {full['offset']} is"
+            f" not settled (key hash {full['key_hash'] or '-'}, {full['records']} records of its"
+            f" key are read{holder})"
+        )
+    if row.get("dead_letter_trouble"):
+        yield f"{place}: dead letters are not written: {row['dead_letter_trouble']}"
 
 
 @group_app.command("parked")

@@ -69,6 +69,11 @@ class DeadLetters:
         self._reader = reader
         self._producer: AIOKafkaProducer | None = None
         self._changing = asyncio.Lock()
+        self._troubles: dict[str, str] = {}  # by topic that did not take its last letters
+
+    def trouble(self, topic: str) -> str | None:
+        """Why the last letters for `topic` were not written; None if they were."""
+        return self._troubles.get(topic)
 
     async def write_offsets(
         self,
@@ -101,7 +106,7 @@ class DeadLetters:
         try:
             records = await self._records(source, part.offsets)
         except UpstreamError as error:
-            _not_written(topic, len(part.offsets), str(error))
+            self._not_written(topic, len(part.offsets), str(error))
             return [False] * len(part.offsets)
         letters = [
             DeadLetter(records[offset], source.tp, group, attempts, reason.value, member)
@@ -142,21 +147,27 @@ class DeadLetters:
         try:
             known = (await self._upstream.refresh([topic])).topics[topic]
             if known.error:
-                _not_written(topic, len(letters), f"Kafka error {known.error} for the topic")
+                self._not_written(topic, len(letters), f"Kafka error {known.error} for the topic")
                 return [False] * len(letters)
             producer = await self._started()
         except (UpstreamError, KafkaError) as error:
-            _not_written(topic, len(letters), str(error))
+            self._not_written(topic, len(letters), str(error))
             return [False] * len(letters)
         outcomes = await asyncio.gather(*(_send(producer, topic, letter) for letter in letters))
         failures = [error for error in outcomes if error is not None]
         if failures:
-            _not_written(topic, len(failures), str(failures[0]))
+            self._not_written(topic, len(failures), str(failures[0]))
             # It may be fenced, hold letters that would be written a second time later, or have
             # lost its place: aiokafka counts a record that was refused as too large as sent, and
             # every later one of that partition is out of order.
             await self._drop(producer)
+        else:
+            self._troubles.pop(topic, None)
         return [error is None for error in outcomes]
+
+    def _not_written(self, topic: str, count: int, reason: str) -> None:
+        self._troubles[topic] = reason
+        log.error("dead_letters_not_written", topic=topic, records=count, reason=reason)
 
     async def _started(self) -> AIOKafkaProducer:
         """Raises KafkaError."""
@@ -205,10 +216,6 @@ async def _stop(producer: AIOKafkaProducer) -> None:
             await producer.stop()
     except (TimeoutError, KafkaError) as error:
         log.warning("dead_letter_producer_stop", reason=str(error) or type(error).__name__)
-
-
-def _not_written(topic: str, count: int, reason: str) -> None:
-    log.error("dead_letters_not_written", topic=topic, records=count, reason=reason)
 
 
 def producer_options(settings: UpstreamSettings) -> dict[str, Any]:

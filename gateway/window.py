@@ -275,6 +275,11 @@ class Window:
             core.cursor, core.settled_ranges()
         )
 
+    @property
+    def dead_letter_trouble(self) -> str | None:
+        """Why the group's dead letters are not being written; None if they are."""
+        return self._around.dead_letters.trouble(self.section.dead_letter_topic or "")
+
     # -------------------------------------------------------------------------------------- the log
 
     def on_read(self, read: ReadResult) -> None:

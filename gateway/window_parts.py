@@ -81,6 +81,8 @@ class DeadLetterWriter(Protocol):
         isolation: int,
     ) -> list[bool]: ...
 
+    def trouble(self, topic: str) -> str | None: ...
+
 
 class OffsetsByTime(Protocol):
     """Of gateway/upstream.py."""

@@ -30,6 +30,16 @@ class ParkedRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class FullSpan:
+    """The record that holds a span from which nothing more is read before it is settled."""
+
+    offset: int
+    key: Key
+    records: int  # unsettled ones of its key, itself included
+    member_id: MemberId | None  # who has it; None: it waits, or nobody takes its key now
+
+
+@dataclass(frozen=True, slots=True)
 class WindowStats:
     cursor: int
     read_position: int
@@ -40,6 +50,8 @@ class WindowStats:
     dead_lettering: int
     parked: list[ParkedRecord]
     members: list[MemberStats]
+    span_max: int
+    full_span: FullSpan | None  # None: there is room to read on
 
 
 def window_stats(flow: Flow) -> WindowStats:
@@ -84,6 +96,26 @@ def window_stats(flow: Flow) -> WindowStats:
             )
             for member in members
         ],
+        span_max=flow.policy.span_max,
+        full_span=_full_span(flow),
+    )
+
+
+def _full_span(flow: Flow) -> FullSpan | None:
+    window = flow.window
+    if window.read_position - window.cursor < flow.policy.span_max:
+        return None
+    queue = window.queues[window.cursor & window.mask]
+    lease = window.leases[window.cursor & window.mask]
+    records = 0
+    for offset in range(window.cursor, window.read_position):
+        if queue is not None and window.queues[offset & window.mask] is queue:
+            records += 1
+    return FullSpan(
+        offset=window.cursor,
+        key=None if queue is None else queue.key,
+        records=records,
+        member_id=None if lease is None else lease.session.member.member_id,
     )
 
 

@@ -19,7 +19,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from dispatcher.core.hashes import key_hash32
-from dispatcher.core.stats import WindowStats
+from dispatcher.core.model import Key
+from dispatcher.core.stats import FullSpan, WindowStats
 from gateway.admin.filters import filter_routes
 from gateway.admin.parked import parked_routes
 from gateway.admin.problems import LoopbackHosts, group_problem, http_problem
@@ -115,6 +116,8 @@ def _window(window: Window) -> dict[str, Any]:
         row["cursor"] = window.dispatcher.cursor
         row["read_position"] = window.dispatcher.read_position
         row.update(_stats(window.dispatcher.stats()))
+        waiting = row["dead_lettering"] > 0
+        row["dead_letter_trouble"] = window.dead_letter_trouble if waiting else None
     return row
 
 
@@ -129,7 +132,7 @@ def _stats(stats: WindowStats) -> dict[str, Any]:
         "parked": [
             {
                 "offset": record.offset,
-                "key_hash": None if record.key is None else f"{key_hash32(record.key):08x}",
+                "key_hash": _hash(record.key),
                 "deliveries": record.deliveries,
                 "reason": record.reason.value,
                 "member_id": record.member_id,
@@ -146,4 +149,19 @@ def _stats(stats: WindowStats) -> dict[str, Any]:
             }
             for member in stats.members
         ],
+        "span_max": stats.span_max,
+        "full_span": None if stats.full_span is None else _full_span(stats.full_span),
     }
+
+
+def _full_span(full: FullSpan) -> dict[str, Any]:
+    return {
+        "offset": full.offset,
+        "key_hash": _hash(full.key),
+        "records": full.records,
+        "member_id": full.member_id,
+    }
+
+
+def _hash(key: Key) -> str | None:
+    return None if key is None else f"{key_hash32(key):08x}"

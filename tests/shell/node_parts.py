@@ -175,6 +175,9 @@ class ScriptedDeadLetters:
             raise outcome
         return [outcome] * len(effect.offsets)
 
+    def trouble(self, topic: str) -> str | None:
+        return f"no {topic}"
+
 
 def topology(
     partitions: int = 1,

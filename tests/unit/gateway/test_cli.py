@@ -36,7 +36,16 @@ GROUP = {
         }
     ],
     "partitions": [
-        {"topic": "a", "partition": 0, "state": "up", "cursor": 17, "parked": [{}]},
+        {
+            "topic": "a",
+            "partition": 0,
+            "state": "up",
+            "cursor": 17,
+            "parked": [{}],
+            "dead_letter_trouble": "no\x1btopic",
+            "span_max": 64,
+            "full_span": {"offset": 17, "key_hash": "0a", "records": 9, "member_id": "m1"},
+        },
         {"topic": "b", "partition": 1, "state": "loading"},
     ],
 }
@@ -104,8 +113,13 @@ def test_a_group_whose_names_are_hostile(node: Callable[[dict[str, Answer]], str
     assert "group g/1\\x1b[31m  state Stable  epoch 4" in out
     assert "[/bold]\\x07" in out
     rows = [line.split() for line in out.splitlines()]
-    assert ["a", "0", "up", "17", "-", "-", "-", "-", "1"] in rows
-    assert ["b", "1", "loading", "-", "-", "-", "-", "-", "0"] in rows
+    assert ["a", "0", "up", "17", "-", "-", "-", "-", "-", "1"] in rows
+    assert ["b", "1", "loading", "-", "-", "-", "-", "-", "-", "0"] in rows
+    assert out.splitlines()[-2:] == [
+        "a-0: the span of 64 offsets is full: offset 17 is not settled (key hash 0a, 9 records of"
+        " its key are read, at member m1)",
+        "a-0: dead letters are not written: no\\x1btopic",
+    ]
 
 
 def test_what_a_node_refuses_is_its_own_words(node: Callable[[dict[str, Answer]], str]) -> None:

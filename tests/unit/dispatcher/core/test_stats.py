@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dispatcher.core.model import AckType, MemberId, PoisonPolicy, Policy, Reason
-from dispatcher.core.stats import MemberStats, ParkedRecord
+from dispatcher.core.stats import FullSpan, MemberStats, ParkedRecord
 from tests.playbook import Playbook
 
 
@@ -24,6 +24,19 @@ def test_dead_letters_under_way() -> None:
     play.acquire("c1")
     play.ack("c1", 0, AckType.REJECT)
     assert play.core.stats().dead_lettering == 1
+
+
+def test_who_holds_a_full_span() -> None:
+    play = Playbook(Policy(span_max=4)).join("c1").produce(b"hot", b"a", b"hot", None, b"behind")
+    assert play.core.stats().full_span == FullSpan(0, b"hot", 2, None), "nobody has fetched it yet"
+    play.acquire("c1")
+    stats = play.core.stats()
+    assert (stats.span_max, stats.full_span) == (4, FullSpan(0, b"hot", 2, MemberId("c1")))
+    play.ack("c1", 1)
+    play.ack("c1", 3)
+    assert play.core.stats().full_span == FullSpan(0, b"hot", 2, MemberId("c1")), "room in it, but"
+    play.ack("c1", 0)
+    assert play.core.stats().full_span is None
 
 
 def test_holders_that_are_not_there() -> None:
