@@ -27,6 +27,7 @@ from gateway.authoriser import Authoriser
 from gateway.commits import Commits
 from gateway.compiled import version_line
 from gateway.config import Config, ConfigError, GroupSection
+from gateway.core.group.membership import ShareGroup
 from gateway.core.group.sessions import ShareSessions
 from gateway.core.limits import GC_ALLOCATIONS, SHARE_SESSIONS_MAX, STOP_S_MAX
 from gateway.core.wire.apis import ApiKey
@@ -135,7 +136,7 @@ class _Node:
             sessions=ShareSessions(secrets.token_hex(4), SHARE_SESSIONS_MAX),
             on_moved=lambda moved: self.windows.membership_moved(moved),
             on_session_lost=lambda session: self.windows.session_lost(session),
-            on_changed=self.memberships.changed,
+            on_changed=self._members_changed,
             on_forgotten=self._group_forgotten,
             key_filters=self.filters.of,
         )
@@ -178,6 +179,10 @@ class _Node:
     def _settings_changed(self, group: str, section: GroupSection) -> None:
         self.groups.settings_changed(group, section)
         self.windows.settings_changed(group, section)
+
+    def _members_changed(self, group: ShareGroup) -> None:
+        if self.settings.of(group.name).reliable:  # of others nothing is kept
+            self.memberships.changed(group)
 
     def _group_forgotten(self, group: str) -> None:
         self.memberships.forgotten(group)

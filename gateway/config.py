@@ -87,6 +87,7 @@ class GroupSection(_Section):
     """Key-Shared policy of the groups whose name matches; the first match in file order wins."""
 
     match: str = "*"
+    reliable: bool = True  # False: at most once, see dispatcher/core/unreliable.py
     # earliest, latest, or by_duration:P1DT12H (that long ago), as share.auto.offset.reset
     auto_offset_reset: Annotated[
         str,
@@ -130,6 +131,7 @@ class GroupSection(_Section):
             poison=self.poison,
             on_evict=self.on_evict,
             disconnect_grace_ms=self.disconnect_grace_ms,
+            reliable=self.reliable,
         )
 
 

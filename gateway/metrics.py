@@ -27,6 +27,7 @@ _LOGGED = {
     Notice.GAP_ACK,
     Notice.SPAN_FULL,
     Notice.TIMED_OUT,
+    Notice.SATURATED,
 }
 
 

@@ -17,8 +17,7 @@ from typing import assert_never
 
 import structlog
 
-from dispatcher.core.commit import decode as decode_commit
-from dispatcher.core.dispatcher import Dispatcher
+from dispatcher.core.dispatcher import Core, core_of
 from dispatcher.core.model import (
     AckResult,
     Acquire,
@@ -45,7 +44,7 @@ from gateway.core.fetching import ReadResult
 from gateway.core.limits import WINDOW_RETRY_MS_MAX, WINDOW_RETRY_MS_MIN
 from gateway.core.topology import TopicPartition
 from gateway.core.wire.errors import ErrorCode
-from gateway.starting import isolation_of, start_position
+from gateway.starting import isolation_of, snapshot_from_kafka
 from gateway.store_watch import away
 from gateway.upstream_errors import UpstreamError
 from gateway.window_parts import CommitState, Surroundings
@@ -92,7 +91,7 @@ class Window:
         self.committable: CommitState | None = None
         self._members = members
         self._around = around
-        self._dispatcher: Dispatcher | None = None
+        self._dispatcher: Core | None = None
         self._fence = Fence(0)
         self._forgotten_below = -1
         self._isolation = isolation_of(self.section)
@@ -113,7 +112,7 @@ class Window:
     # ------------------------------------------------------------------------------------ events in
 
     @property
-    def dispatcher(self) -> Dispatcher | None:
+    def dispatcher(self) -> Core | None:
         """The core, None while the window is being rebuilt."""
         return self._dispatcher
 
@@ -264,9 +263,13 @@ class Window:
 
     def want_commit(self) -> None:
         """The next round trip captures what may be committed, into `committable`."""
-        if self._dispatcher is not None:
+        core = self._dispatcher
+        if core is not None and self.section.reliable:
             self.commit_wanted = True
             self._around.dirty(self)
+        elif core is not None:  # It has no round trips: Kafka alone knows where it stands.
+            self.committable = CommitState(core.cursor, core.settled_ranges())
+            self._forget_settled()
 
     @property
     def uncommitted(self) -> bool:
@@ -294,14 +297,15 @@ class Window:
                 core = self._dispatcher
                 if core is None or read.start != core.read_position:
                     return
-            self.post(RecordsRead(read.start, read.end, read.offsets, read.keys, now_ms))
+            ahead = read.high_watermark
+            self.post(RecordsRead(read.start, read.end, read.offsets, read.keys, now_ms, ahead))
         elif read.error == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._out_of_range(read, core, now_ms)
         else:
             # The reader has tried long enough: claim and try again from the start, with back-off.
             self.fail(WindowUnavailable(f"reading failed with Kafka error {read.error}"))
 
-    def _out_of_range(self, read: ReadResult, core: Dispatcher, now_ms: int) -> None:
+    def _out_of_range(self, read: ReadResult, core: Core, now_ms: int) -> None:
         if read.log_start > core.read_position:
             log.warning(
                 "retention_passed_cursor",
@@ -392,24 +396,19 @@ class Window:
 
     async def _load(self) -> None:
         await self._around.settings.known(self.key.group)
-        claimed = await self._around.store.claim(self.key, self._around.owner)
-        snapshot = claimed.snapshot
-        if snapshot is None or self._reset_to is not None:
-            snapshot = (
-                Snapshot(cursor=self._reset_to)
-                if self._reset_to is not None
-                else await self._from_kafka()
-            )
-            await self._around.store.create(self.key, claimed.fence, snapshot)
-            self._reset_to = None
+        if self.section.reliable:
+            fence, snapshot = await self._claim()
+        else:
+            fence, snapshot = Fence(0), await self._from_kafka()
+        self._reset_to = None
         if self._closed.is_set():
             return
         # They may have changed while the store was asked, and nobody tells a window on its way.
         self.section = self._around.settings.of(self.key.group)
         self._isolation = isolation_of(self.section)
-        self._fence = claimed.fence
+        self._fence = fence
         self._broken.clear()
-        self._dispatcher = Dispatcher(self.section.policy(), snapshot)
+        self._dispatcher = core_of(self.section.policy(), snapshot)
         self._loaded.set()
         log.info(
             "window_loaded",
@@ -422,29 +421,22 @@ class Window:
         self.post(MembersChanged(self._members(), self._around.now_ms()))
         self._around.loaded(self, snapshot)
 
+    async def _claim(self) -> tuple[Fence, Snapshot]:
+        store = self._around.store
+        claimed = await store.claim(self.key, self._around.owner)
+        snapshot = claimed.snapshot
+        if snapshot is None or self._reset_to is not None:
+            snapshot = await self._from_kafka()
+            await store.create(self.key, claimed.fence, snapshot)
+        return claimed.fence, snapshot
+
     async def _from_kafka(self) -> Snapshot:
-        """The window from Kafka alone: first use, or the store lost it."""
-        committed = await self._around.commits.fetch(self.key.group, self.partition)
-        if committed is None:
-            # Where to start is decided once: by what is set in Kafka now.
-            section = await self._around.settings.learn(self.key.group)
-            cursor = await start_position(
-                self._around.upstream,
-                section,
-                self.key.group,
-                self.partition,
-                self._around.now_ms(),
-                grown=self._grown,
-            )
-            return Snapshot(cursor=cursor)
-        settled = decode_commit(committed.offset, committed.metadata)
-        if settled is None:
-            if committed.metadata:
-                log.warning(
-                    "commit_metadata_unreadable", window=repr(self), offset=committed.offset
-                )
-            settled = []  # replay from the committed offset, inclusive
-        return Snapshot(cursor=committed.offset, settled=settled)
+        """First use, the store lost it or never has it, or its position makes no sense any more."""
+        if self._reset_to is not None:
+            return Snapshot(cursor=self._reset_to)
+        return await snapshot_from_kafka(
+            self._around, self.key.group, self.partition, grown=self._grown
+        )
 
     def members_changed(self, members: tuple[Member, ...], reason: Reason) -> None:
         self.post(MembersChanged(members, self._around.now_ms(), reason))

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import cast
 
-from dispatcher.core.dispatcher import Dispatcher
+from dispatcher.core.dispatcher import Dispatcher, core_of
 from dispatcher.core.model import (
     AckError,
     Acknowledge,
@@ -46,7 +47,8 @@ class Playbook:
     def __init__(self, policy: Policy | None = None, snapshot: Snapshot | None = None) -> None:
         self.policy = policy or Policy()
         self.stored = snapshot or Snapshot(cursor=0)
-        self.core = Dispatcher(self.policy, self.stored)
+        # An unreliable one is spoken to in the same words.
+        self.core = cast("Dispatcher", core_of(self.policy, self.stored))
         self.now_ms = 1_000
         self.step = Step()
         self.log: dict[int, Key] = {}  # what the shorthands produced
@@ -57,8 +59,11 @@ class Playbook:
             self.log.update(zip(event.offsets, event.keys, strict=True))
         self.step = self.core.handle(event)
         self.core.check_invariants()
-        self.stored = apply_changes(self.stored, self.step.changes)
-        self._check_stored()
+        if self.policy.reliable:
+            self.stored = apply_changes(self.stored, self.step.changes)
+            self._check_stored()
+        else:
+            assert not self.step.changes, "of an unreliable group nothing is stored"
         return self
 
     def expect(self, *effects: Effect) -> Playbook:
@@ -79,7 +84,9 @@ class Playbook:
 
     def restart(self) -> Playbook:
         """A crash: the core is gone, another is built from what was persisted, and reads again."""
-        self.core = Dispatcher(self.policy, self.stored)
+        if not self.policy.reliable:
+            self.stored = self.core.snapshot()  # as if Kafka had just got it
+        self.core = cast("Dispatcher", core_of(self.policy, self.stored))
         self.core.check_invariants()
         return self
 
@@ -109,7 +116,7 @@ class Playbook:
         end = min(self.log_end, self.core.cursor + self.policy.span_max)
         offsets = [offset for offset in range(start, end) if offset in self.log]
         keys = [self.log[offset] for offset in offsets]
-        return self.on(RecordsRead(start, end, offsets, keys, self.now_ms))
+        return self.on(RecordsRead(start, end, offsets, keys, self.now_ms, self.log_end))
 
     def acquire(self, name: str, records_max: int = 1_000, session: str = "s1") -> list[int]:
         event = Acquire(MemberId(name), SessionId(session), records_max, self.now_ms)

@@ -60,6 +60,7 @@ from dispatcher.core.poisoned import dead_lettered, operator_act, retries_due
 from dispatcher.core.reading import log_truncated, records_read
 from dispatcher.core.restore import restore, snapshot_of
 from dispatcher.core.stats import WindowStats, window_stats
+from dispatcher.core.unreliable import Unreliable
 
 
 class Dispatcher:
@@ -154,3 +155,11 @@ class Dispatcher:
         tests.
         """
         check(self._flow)
+
+
+Core = Dispatcher | Unreliable
+
+
+def core_of(policy: Policy, snapshot: Snapshot) -> Core:
+    """The dispatcher that the group's policy asks for."""
+    return Dispatcher(policy, snapshot) if policy.reliable else Unreliable(policy, snapshot)

@@ -82,6 +82,7 @@ class Policy:
     poison: PoisonPolicy = PoisonPolicy.BLOCK
     on_evict: EvictPolicy = EvictPolicy.REDELIVER
     disconnect_grace_ms: int = 3_000  # six watchdog ticks of 500 ms
+    reliable: bool = True  # False: settled when sent (dispatcher/core/unreliable.py)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +124,7 @@ class RecordsRead:
     offsets: list[int]
     keys: list[Key]
     now_ms: int
+    log_end: int = -1  # of what may be read, at the time; -1 = not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,6 +396,9 @@ class Notice(Enum):
     GAP_ACK = "gap_ack"
     SPAN_FULL = "span_full"  # and stuck; detail: offset at the cursor and its key's hash
     TRUNCATED = "truncated"  # unsettled records that the log no longer has
+    SENT = "sent"  # and thereby settled, as the two below only in unreliable groups
+    UNSENT = "unsent"  # dropped: their member was saturated, or they could not be sent
+    SATURATED = "saturated"  # a member began to lose records; detail: who
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ class MemberStats:
     in_flight: int
     draining_keys: int  # held here, owned by another member since a join or a leave
     draining_blocked: int  # records that wait behind those
+    dropped: int = 0  # records it had no room for, since it joined (unreliable groups)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,7 @@ class WindowStats:
     members: list[MemberStats]
     span_max: int
     full_span: FullSpan | None  # None: there is room to read on
+    dropped: int = 0  # records, since the window was loaded (unreliable groups)
 
 
 def window_stats(flow: Flow) -> WindowStats:

@@ -129,6 +129,7 @@ def _stats(stats: WindowStats) -> dict[str, Any]:
         "in_flight": stats.in_flight,
         "backing_off": stats.backing_off,
         "dead_lettering": stats.dead_lettering,
+        "dropped": stats.dropped,
         "parked": [
             {
                 "offset": record.offset,
@@ -146,6 +147,7 @@ def _stats(stats: WindowStats) -> dict[str, Any]:
                 "in_flight": member.in_flight,
                 "draining_keys": member.draining_keys,
                 "draining_blocked": member.draining_blocked,
+                "dropped": member.dropped,
             }
             for member in stats.members
         ],

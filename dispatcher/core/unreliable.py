@@ -1,0 +1,401 @@
+"""The dispatcher of one window of an unreliable group: at most once, nothing to persist.
+
+Ring and filters are those of every group. A record is settled when it is handed out, so nothing is
+in flight, nothing comes back, and acknowledgements are answered and mean nothing. What is read and
+not fetched yet waits for its owner, at most `in_flight_per_member_max` records: a member that has
+so many is saturated, and what comes for it besides is dropped and counted. All that waits is put in
+the order of the log again when members come or go, so the records of one key are handed out in
+order whoever gets them; two of a key may be in the hands of one member at a time, or, around a
+join, of two.
+
+How fast it reads:
+- What was in the log when the first member came is read at the pace of the members: of the one with
+  most room, so a slow one loses records and holds nobody up.
+- From there on at most `span_max` offsets may be unread. What is beyond that is read at once,
+  whether or not there is room. So is, at each tick, what the log has while nobody has room.
+
+Nothing that waits is older than `span_max` offsets behind the last one read; that is dropped, too.
+The cursor and what is settled behind it go to Kafka alone: a node that dies sends again what it
+handed out since the last commit, and what waited was never handed out.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import assert_never
+
+from dispatcher.core.bitmap import joined
+from dispatcher.core.model import (
+    AckError,
+    Acknowledge,
+    AckResult,
+    AckType,
+    Acquire,
+    DeadLettered,
+    Delivered,
+    Effect,
+    Event,
+    Key,
+    LogTruncated,
+    Member,
+    MemberId,
+    MembersChanged,
+    MembersReady,
+    Notice,
+    Noticed,
+    NotSent,
+    OperatorAct,
+    Policy,
+    ReadOn,
+    RecordsRead,
+    SessionClosed,
+    SessionLost,
+    SessionOpened,
+    Snapshot,
+    Step,
+    Ticked,
+)
+from dispatcher.core.ring import Router
+from dispatcher.core.stats import MemberStats, WindowStats
+
+
+class Outbox:
+    """What waits for one member: ascending offsets from `at` on, and their keys."""
+
+    def __init__(self, member_id: MemberId) -> None:
+        self.member_id = member_id
+        self.offsets: list[int] = []
+        self.keys: list[Key] = []
+        self.at = 0
+        self.dropped = 0  # records, since it joined
+        self.saturated = False  # since it dropped something, until half of it is free again
+        self.told = False  # of that
+        self.awake = False
+
+    def __repr__(self) -> str:
+        return f"<{self.member_id} waiting={self.waiting()} dropped={self.dropped}>"
+
+    def waiting(self) -> int:
+        return len(self.offsets) - self.at
+
+    def put(self, offset: int, key: Key) -> None:
+        self.offsets.append(offset)
+        self.keys.append(key)
+
+    def clear(self) -> None:
+        self.offsets = []
+        self.keys = []
+        self.at = 0
+
+    def take(self, count: int) -> list[int]:
+        """The oldest `count` offsets, fewer if there are fewer."""
+        taken = self.offsets[self.at : self.at + count]
+        self.at += len(taken)
+        if self.at * 2 >= len(self.offsets):
+            del self.offsets[: self.at]
+            del self.keys[: self.at]
+            self.at = 0
+        return taken
+
+    def forget_below(self, floor: int) -> int:
+        """Returns how many waited there."""
+        return len(self.take(bisect_left(self.offsets, floor, self.at) - self.at))
+
+
+class Unreliable:
+    """As Dispatcher from outside; its steps have no changes. Not thread-safe."""
+
+    def __init__(self, policy: Policy, snapshot: Snapshot) -> None:
+        self.policy = policy
+        self.read_position = snapshot.cursor
+        self._known = [settled for settled in snapshot.settled if settled[1] >= snapshot.cursor]
+        self._router = Router(())
+        self._outboxes: list[Outbox] = []  # as the router's members
+        self._reading = False
+        self._fresh = True  # no member has read yet: what the log has now is a backlog
+        self._backlog_end = snapshot.cursor
+        self._log_end = snapshot.cursor  # as of the last read
+        self._dropped = 0
+        self._counts: dict[Notice, int] = {}
+        self._effects: list[Effect] = []
+
+    def __repr__(self) -> str:
+        return f"<unreliable {self.cursor}..{self.read_position} {self._outboxes!r}>"
+
+    # -------------------------------------------------------------------------------------- outside
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """In join order."""
+        return self._router.members
+
+    @property
+    def cursor(self) -> int:
+        """The lowest offset that was neither handed out nor dropped."""
+        cursor = self.read_position
+        for outbox in self._outboxes:
+            if outbox.waiting() > 0:
+                cursor = min(cursor, outbox.offsets[outbox.at])
+        return cursor
+
+    def settled_ranges(self) -> list[tuple[int, int]]:
+        """Offsets behind the cursor that do not wait, as ascending, disjoint, non-adjacent
+        inclusive ranges.
+        """
+        ranges: list[tuple[int, int]] = []
+        start = self.cursor
+        for offset in self._waiting_offsets():
+            if offset > start:
+                ranges.append((start, offset - 1))
+            start = offset + 1
+        if self.read_position > start:
+            ranges.append((start, self.read_position - 1))
+        return joined(ranges + [settled for settled in self._known if settled[1] >= start])
+
+    def snapshot(self) -> Snapshot:
+        """All that a commit says of it."""
+        return Snapshot(cursor=self.cursor, settled=self.settled_ranges())
+
+    def retune(self, policy: Policy) -> None:
+        """Another policy for what comes."""
+        assert not policy.reliable, "another kind of window"
+        self.policy = policy
+
+    def stats(self) -> WindowStats:
+        waiting = [
+            (outbox.offsets[at], outbox.keys[at])
+            for outbox in self._outboxes
+            for at in range(outbox.at, len(outbox.offsets))
+        ]
+        return WindowStats(
+            cursor=self.cursor,
+            read_position=self.read_position,
+            unsettled=len(waiting),
+            keys=len({key for _, key in waiting if key is not None})
+            + sum(key is None for _, key in waiting),
+            in_flight=0,
+            backing_off=0,
+            dead_lettering=0,
+            parked=[],
+            dropped=self._dropped,
+            members=[
+                MemberStats(
+                    member_id=outbox.member_id,
+                    ready_keys=len(set(outbox.keys[outbox.at :])),
+                    in_flight=0,
+                    draining_keys=0,
+                    draining_blocked=0,
+                    dropped=outbox.dropped,
+                )
+                for outbox in self._outboxes
+            ],
+        )
+
+    def check_invariants(self) -> None:
+        """AssertionError names what does not hold. O(what waits): for tests."""
+        seen: set[int] = set()
+        for member, outbox in zip(self._router.members, self._outboxes, strict=True):
+            offsets = outbox.offsets[outbox.at :]
+            assert member.member_id == outbox.member_id
+            assert len(outbox.offsets) == len(outbox.keys), f"{outbox!r}: columns differ"
+            assert offsets == sorted(set(offsets)), f"{outbox!r}: not ascending"
+            assert len(offsets) <= self.policy.in_flight_per_member_max, f"{outbox!r} holds more"
+            assert not seen & set(offsets), f"{outbox!r}: waits twice"
+            seen.update(offsets)
+            for at in range(outbox.at, len(outbox.offsets)):
+                owner = self._owner_of(outbox.keys[at], outbox.offsets[at])
+                assert owner is outbox, f"{outbox.offsets[at]} waits for another than {owner!r}"
+        assert self.read_position - self.cursor <= self.policy.span_max
+        assert all(offset < self.read_position for offset in seen)
+        assert not self._effects
+        assert not self._counts
+
+    # --------------------------------------------------------------------------------------- events
+
+    def handle(self, event: Event) -> Step:
+        match event:
+            case Acquire():
+                self._acquire(event)
+            case Acknowledge():
+                errors = [_malformed(first, last, types) for first, last, types in event.batches]
+                self._effects.append(AckResult(errors=errors))
+            case RecordsRead():
+                self._records_read(event)
+            case NotSent():
+                # Handed out, so nobody else gets them: to put them back could overtake a later one.
+                self._drop(self._outbox_of(event.member_id), len(event.offsets))
+            case MembersChanged():
+                self._members_changed(event)
+            case LogTruncated():
+                self._log_truncated(event.log_start)
+            case Ticked():
+                self._tick()
+            case SessionClosed() | SessionLost() | SessionOpened() | DeadLettered() | OperatorAct():
+                pass  # nobody holds anything
+            case _:
+                assert_never(event)
+        return self._finish(ticked=isinstance(event, Ticked))
+
+    def _acquire(self, event: Acquire) -> None:
+        outbox = self._outbox_of(event.member_id)
+        offsets = [] if outbox is None else outbox.take(max(event.records_max, 0))
+        self._count(Notice.SENT, len(offsets))
+        self._effects.append(
+            Delivered(
+                member_id=event.member_id,
+                session_id=event.session_id,
+                offsets=offsets,
+                attempts=[1] * len(offsets),
+                deadline_ms=event.now_ms + self.policy.lock_duration_ms,
+            )
+        )
+
+    def _records_read(self, event: RecordsRead) -> None:
+        self._reading = False
+        start = self.read_position
+        if not self._outboxes or event.start > start or event.end <= start:
+            return
+        assert len(event.offsets) == len(event.keys), "columns of unequal length"
+        if self._fresh:
+            self._fresh = False
+            self._backlog_end = event.log_end
+        self._log_end = event.log_end
+        at = bisect_left(event.offsets, start)
+        known = iter(self._known)
+        low, high = next(known, (event.end, event.end))
+        for offset, key in zip(event.offsets[at:], event.keys[at:], strict=True):
+            while high < offset:
+                low, high = next(known, (event.end, event.end))
+            if offset < low:
+                self._route(offset, key)
+        self.read_position = event.end
+        self._known = [settled for settled in self._known if settled[1] >= event.end]
+        floor = event.end - self.policy.span_max
+        for outbox in self._outboxes:
+            self._drop(outbox, outbox.forget_below(floor))
+
+    def _members_changed(self, event: MembersChanged) -> None:
+        if event.members == self._router.members:
+            return
+        if not event.members:
+            # Nobody is left to read for: what waits is read again for whoever comes next.
+            self._known, self.read_position = self.settled_ranges(), self.cursor
+            self._reading = False
+            self._fresh = True
+        waiting: list[tuple[int, Key]] = []
+        before: dict[MemberId, Outbox] = {}
+        for outbox in self._outboxes:
+            waiting += zip(outbox.offsets[outbox.at :], outbox.keys[outbox.at :], strict=True)
+            outbox.clear()
+            before[outbox.member_id] = outbox
+        waiting.sort(key=_offset_of)
+        self._router = Router(event.members)
+        self._outboxes = [
+            before.get(member.member_id) or Outbox(member.member_id) for member in event.members
+        ]
+        if event.members:
+            for offset, key in waiting:
+                self._route(offset, key)
+
+    def _log_truncated(self, log_start: int) -> None:
+        lost = sum(outbox.forget_below(log_start) for outbox in self._outboxes)
+        self._count(Notice.TRUNCATED, lost)
+        if log_start > self.read_position:
+            self.read_position = log_start
+            self._reading = False
+            self._known = [settled for settled in self._known if settled[1] >= log_start]
+
+    def _tick(self) -> None:
+        for outbox in self._outboxes:
+            if outbox.saturated and not outbox.told:
+                detail = f"member {outbox.member_id} dropped {outbox.dropped}"
+                self._effects.append(Noticed(notice=Notice.SATURATED, count=1, detail=detail))
+                outbox.told = True
+            if outbox.waiting() * 2 <= self.policy.in_flight_per_member_max:
+                outbox.saturated = False
+                outbox.told = False
+
+    # ----------------------------------------------------------------------------------- what it is
+
+    def _route(self, offset: int, key: Key) -> None:
+        outbox = self._owner_of(key, offset)
+        if outbox is None:
+            self._count(Notice.SKIPPED, 1)
+        elif outbox.waiting() >= self.policy.in_flight_per_member_max:
+            self._drop(outbox, 1)
+        else:
+            outbox.put(offset, key)
+
+    def _owner_of(self, key: Key, offset: int) -> Outbox | None:
+        index = int(self._router.owner_of(key, offset))
+        return None if index < 0 else self._outboxes[index]
+
+    def _outbox_of(self, member_id: MemberId) -> Outbox | None:
+        for outbox in self._outboxes:
+            if outbox.member_id == member_id:
+                return outbox
+        return None
+
+    def _drop(self, outbox: Outbox | None, count: int) -> None:
+        self._count(Notice.UNSENT, count)
+        self._dropped += count
+        if outbox is not None and count:
+            outbox.dropped += count
+            outbox.saturated = True
+
+    def _count(self, notice: Notice, count: int) -> None:
+        if count:
+            self._counts[notice] = self._counts.get(notice, 0) + count
+
+    def _waiting_offsets(self) -> list[int]:
+        offsets: list[int] = []
+        for outbox in self._outboxes:
+            offsets += outbox.offsets[outbox.at :]
+        offsets.sort()
+        return offsets
+
+    # ------------------------------------------------------------------------------------- the step
+
+    def _finish(self, *, ticked: bool) -> Step:
+        woken: list[MemberId] = []
+        for outbox in self._outboxes:
+            awake = outbox.waiting() > 0
+            if awake and not outbox.awake:
+                woken.append(outbox.member_id)
+            outbox.awake = awake
+        if woken:
+            self._effects.append(MembersReady(members=woken))
+        offsets_max = self._readable(ticked=ticked)
+        if offsets_max > 0:
+            self._reading = True
+            self._effects.append(ReadOn(position=self.read_position, offsets_max=offsets_max))
+        effects, self._effects = self._effects, []
+        for notice, count in self._counts.items():
+            effects.append(Noticed(notice=notice, count=count))
+        self._counts = {}
+        return Step(effects=effects)
+
+    def _readable(self, *, ticked: bool) -> int:
+        """How many offsets to read now; 0 = none. See the module's header."""
+        if self._reading or not self._outboxes:
+            return 0
+        span = self.policy.span_max
+        live = not self._fresh and self.read_position >= self._backlog_end
+        if live and self._log_end - self.read_position > span:
+            return span
+        waiting = min([outbox.waiting() for outbox in self._outboxes])
+        room = self.policy.in_flight_per_member_max - waiting
+        if room * 2 >= self.policy.in_flight_per_member_max or (ticked and room > 0):
+            return min(room, span)
+        return span if ticked and live else 0
+
+
+def _offset_of(record: tuple[int, Key]) -> int:
+    return record[0]
+
+
+def _malformed(first: int, last: int, types: bytes) -> AckError | None:
+    count = last - first + 1
+    if first < 0 or count < 1 or (len(types) != 1 and len(types) != count):
+        return AckError.INVALID_REQUEST
+    return AckError.INVALID_REQUEST if max(types) > AckType.RENEW else None

@@ -1,0 +1,144 @@
+"""A group with `reliable: false` through the share handlers: nothing comes again, nothing is
+stored, and Kafka alone says where it goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from dispatcher.core.commit import decode as decode_commit
+from dispatcher.core.model import AckType, Notice
+from gateway.config import GroupSection
+from gateway.core.wire.errors import ErrorCode
+from gateway.upstream_errors import Unreachable
+from tests.shell.node_parts import GROUP, Node, ScriptedCommits
+from tests.shell.share_client import Client, ack_error, joined, offsets, row_error
+from tests.shell.virtual_time import run, settle, until
+
+SECTION = GroupSection(
+    reliable=False, auto_offset_reset="earliest", in_flight_per_member_max=10, lock_duration_ms=100
+)
+
+
+def story(tell: Callable[[Node, Client], Awaitable[None]], *keys: bytes) -> None:
+    async def work() -> None:
+        async with Node(SECTION) as node:
+            node.log.produce(*(keys or (b"a", b"b", b"a")))
+            await tell(node, await joined(node))
+            assert node.store.applied == [], "nothing of it is in the store"
+            assert node.store.windows == {}
+
+    run(work())
+
+
+@pytest.mark.parametrize("kind", AckType)
+def test_acknowledgements_are_answered_and_change_nothing(kind: AckType) -> None:
+    async def tell(_node: Node, client: Client) -> None:
+        assert offsets(await client.fetch()) == [0, 1, 2], "two of a key at once"
+        answer = await client.fetch(acks={0: [(0, 1, bytes([kind]))]})
+        assert (ack_error(answer), offsets(answer)) == (ErrorCode.NONE, [])
+        answer = await client.acknowledge({0: [(2, 2, bytes([kind]))]})
+        assert row_error(answer) == ErrorCode.NONE
+        await asyncio.sleep(2)
+        assert offsets(await client.fetch(epoch=-1)) == []
+        client.epoch = 0
+        assert offsets(await client.fetch()) == [], "nor does a lock or a session end anything"
+
+    story(tell)
+
+
+def test_a_saturated_member_loses_records_and_the_loss_is_counted() -> None:
+    async def tell(node: Node, client: Client) -> None:
+        assert offsets(await client.fetch()) == [0, 1, 2]
+        node.log.produce(*[b"k"] * 100)
+        window = node.window()
+        await until(lambda: window.dispatcher is not None and window.dispatcher.cursor == 3)
+        core = window.dispatcher
+        assert core is not None
+        await until(lambda: core.read_position == 103, within_s=2)
+        assert core.stats().dropped == 90
+        counted = [n.count for n in node.noticed if n.notice is Notice.UNSENT]
+        assert sum(counted) == 90
+        assert offsets(await client.fetch()) == list(range(3, 13))
+        await until(lambda: Notice.SATURATED in [n.notice for n in node.noticed], within_s=2)
+
+    story(tell)
+
+
+def test_records_that_cannot_be_sent_are_dropped() -> None:
+    async def tell(node: Node, client: Client) -> None:
+        node.log.failure = Unreachable("broker 1")
+        assert offsets(await client.fetch()) == []
+        node.log.failure = None
+        node.log.produce(b"next")
+        await settle()
+        assert offsets(await client.fetch()) == [3]
+        assert sum(n.count for n in node.noticed if n.notice is Notice.UNSENT) == 3
+
+    story(tell)
+
+
+def test_kafka_says_where_it_goes_on() -> None:
+    """Sent and committed: never again. Waiting when the node died: sent by the next one."""
+    commits = ScriptedCommits()
+
+    async def first() -> None:
+        async with Node(SECTION, commits=commits) as node:
+            node.log.produce(b"a", b"b", b"c")
+            client = await joined(node)
+            assert offsets(await client.fetch(MaxRecords=2)) == [0, 1]
+            await node.windows.commit()
+            assert commits.committed[GROUP, 0].offset == 2
+
+    async def second() -> None:
+        async with Node(SECTION, commits=commits, boot="next") as node:
+            node.log.produce(b"a", b"b", b"c")
+            client = await joined(node)
+            assert offsets(await client.fetch()) == [2]
+            await node.windows.commit()
+            await node.windows.commit()
+            assert [c.offset for (c,) in commits.requests] == [2, 3], "what is new only"
+
+    run(first())
+    run(second())
+
+
+def test_what_was_sent_behind_the_cursor_is_in_the_commit() -> None:
+    async def tell(node: Node, client: Client) -> None:
+        other = await joined(node, member="m2")
+        window = node.window()
+        core = window.dispatcher
+        assert core is not None
+        node.log.produce(*[b"key-%d" % i for i in range(20)])
+        await settle()
+        assert all(m.ready_keys for m in core.stats().members), "both have something"
+        first, second = (client, other) if core.cursor == 0 else (other, client)
+        sent = offsets(await first.fetch())
+        held = core.cursor
+        sent += offsets(await second.fetch(MaxRecords=1))
+        await node.windows.commit()
+        committed = node.commits.committed[GROUP, 0]
+        ranges = decode_commit(committed.offset, committed.metadata)
+        assert ranges is not None
+        settled = {o for low, high in ranges for o in range(low, high + 1)}
+        assert committed.offset >= held
+        assert {o for o in sent if o >= committed.offset} <= settled
+        assert committed.offset not in settled
+
+    story(tell)
+
+
+def test_a_window_that_is_closed_idle_has_left_nothing_behind() -> None:
+    async def tell(node: Node, client: Client) -> None:
+        await client.fetch()
+        await client.heartbeat(epoch=-1)
+        await node.windows.commit()
+        await until(lambda: not node.windows.all(), within_s=120)
+        client.epoch = 0
+        again = await joined(node)
+        assert offsets(await again.fetch()) == []
+
+    story(tell)

@@ -1,0 +1,200 @@
+"""Unreliable groups: settled when sent, dropped when the member is saturated, counted, in order."""
+
+from __future__ import annotations
+
+import pytest
+
+from dispatcher.core.model import (
+    AckError,
+    Acknowledge,
+    AckType,
+    LogTruncated,
+    MemberId,
+    MembersReady,
+    Notice,
+    NotSent,
+    Policy,
+    ReadOn,
+    RecordsRead,
+    SessionId,
+    Snapshot,
+)
+from tests.playbook import Playbook
+
+
+def lossy(cap: int = 1_000, span: int = 16_384) -> Policy:
+    return Policy(reliable=False, in_flight_per_member_max=cap, span_max=span)
+
+
+def wished(play: Playbook) -> list[tuple[int, int]]:
+    return play.read_on()
+
+
+def test_what_is_sent_is_settled_whatever_is_acknowledged() -> None:
+    play = Playbook(lossy()).join("c1").produce(b"a", b"a", b"b")
+    play.expect(MembersReady([MemberId("c1")]))
+    assert play.acquire("c1", 2) == [0, 1], "two of a key at once: nothing is in flight"
+    assert play.delivered().attempts == [1, 1]
+    assert play.notices() == {Notice.SENT: 2}
+    assert play.core.cursor == 2
+    for kind in AckType:
+        assert play.ack("c1", [0, 1, 7], kind) == [None] * 3
+    assert play.ack("stranger", [2]) == [None]
+    assert play.acquire("c1") == [2]
+    assert (play.core.cursor, play.core.stats().unsettled) == (3, 0)
+    assert play.acquire("c1") == []
+
+
+@pytest.mark.parametrize("batch", [(-1, 3, b"\1"), (5, 4, b"\1"), (0, 2, b"\1\1"), (0, 0, b"\5")])
+def test_malformed_acknowledgements_are_refused(batch: tuple[int, int, bytes]) -> None:
+    play = Playbook(lossy()).join("c1").produce(b"a")
+    play.acquire("c1")
+    event = Acknowledge(MemberId("c1"), SessionId("s1"), [batch], play.now_ms)
+    assert play.acks("c1", event.batches) == [AckError.INVALID_REQUEST]
+
+
+def test_a_saturated_member_loses_what_comes_and_others_do_not() -> None:
+    play = Playbook(lossy(cap=10)).join("slow", "quick")
+    slow, quick = play.keys_of("slow")[0], play.keys_of("quick")[0]
+    play.produce(*[slow, quick] * 10)
+    assert play.acquire("quick") == list(range(1, 20, 2))
+    play.produce(*[slow, quick] * 10)
+    assert play.notices() == {Notice.UNSENT: 10}
+    assert play.acquire("quick") == list(range(21, 40, 2))
+    stats = play.core.stats()
+    assert (stats.dropped, [m.dropped for m in stats.members]) == (10, [10, 0])
+    assert play.acquire("slow") == list(range(0, 20, 2)), "the oldest wait, the newest were dropped"
+    assert play.core.cursor == 40
+    play.produce(slow)
+    assert play.acquire("slow") == [40], "it has room again"
+
+
+def test_saturation_is_said_once_until_there_is_room_again() -> None:
+    play = Playbook(lossy(cap=4)).join("c1").produce(*[b"k"] * 6)
+    said = [n for n in play.wait(500).notices() if n is Notice.SATURATED]
+    play.produce(b"k")
+    assert said == [Notice.SATURATED]
+    assert play.wait(500).notices() == {}
+    play.acquire("c1")
+    play.wait(500)
+    play.produce(*[b"k"] * 6)
+    assert play.wait(500).notices() == {Notice.SATURATED: 1}
+
+
+def test_who_comes_gets_no_later_record_of_a_key_before_an_earlier_one() -> None:
+    play = Playbook(lossy()).join("c1", "c2")
+    moving, staying = play.keys_of("c2")[0], play.keys_of("c1")[0]
+    play.leave("c2").produce(moving, staying, moving)
+    play.join("c2").produce(moving, staying)
+    assert play.acquire("c2") == [0, 2, 3], "what waited for the other, first"
+    assert play.acquire("c1") == [1, 4]
+
+
+def test_who_leaves_takes_nothing_along() -> None:
+    play = Playbook(lossy(cap=3)).join("c1", "c2")
+    one, two = play.keys_of("c1")[0], play.keys_of("c2")[0]
+    play.produce(one, two, one, two)
+    play.leave("c1")
+    assert play.notices() == {Notice.UNSENT: 1}, "the heir has room for three"
+    assert play.acquire("c2") == [0, 1, 2]
+
+
+def test_what_waits_for_nobody_is_read_again_for_whoever_comes_next() -> None:
+    play = Playbook(lossy()).join("c1", "c2")
+    one, two = play.keys_of("c1")[0], play.keys_of("c2")[0]
+    play.produce(one, two, one, two)
+    play.acquire("c1", 1)
+    play.leave("c1").leave("c2")
+    assert (play.core.cursor, play.core.read_position) == (1, 1)
+    play.join("c3").read()
+    assert play.acquire("c3") == [1, 2, 3]
+
+
+def test_a_restart_sends_nothing_that_was_committed_as_sent() -> None:
+    play = Playbook(lossy()).join("c1", "c2")
+    one, two = play.keys_of("c1")[0], play.keys_of("c2")[0]
+    play.produce(one, two, one, two, one).hole(2)
+    play.acquire("c2")
+    assert play.core.settled_ranges() == [(1, 1), (3, 3), (5, 6)]
+    play.acquire("c1", 1)
+    assert play.restart().stored == Snapshot(cursor=2, settled=[(3, 3), (5, 6)])
+    play.join("c3").produce(two)
+    assert play.acquire("c3") == [2, 4, 7]
+
+
+def test_keys_that_nobody_accepts_are_skipped() -> None:
+    play = Playbook(lossy()).join("c1", filters=(b"a*",)).produce(b"a", b"b")
+    assert play.notices() == {Notice.SKIPPED: 1}
+    assert play.acquire("c1") == [0]
+
+
+def test_records_that_could_not_be_sent_are_dropped() -> None:
+    play = Playbook(lossy()).join("c1").produce(b"a", b"b")
+    offsets = play.acquire("c1")
+    play.on(NotSent(MemberId("c1"), SessionId("s1"), offsets, play.now_ms))
+    assert play.notices() == {Notice.UNSENT: 2}
+    assert play.acquire("c1") == []
+
+
+def test_retention_that_passed_what_waits() -> None:
+    play = Playbook(lossy()).join("c1").produce(*[b"k"] * 5)
+    play.on(LogTruncated(3, play.now_ms))
+    assert play.notices() == {Notice.TRUNCATED: 3}
+    assert play.acquire("c1") == [3, 4]
+    play.on(LogTruncated(9, play.now_ms)).expect(ReadOn(9, 1_000))
+    assert play.core.cursor == 9
+
+
+def test_a_backlog_is_read_at_the_pace_of_the_members() -> None:
+    """The log has 100 records when the first member comes; it may have 10 waiting."""
+    play = Playbook(lossy(cap=10))
+    play.log.update(dict.fromkeys(range(100), b"k"))
+    play.log_end = 100
+    play.join("c1")
+    taken: list[int] = []
+    while wished(play):
+        ((start, offsets_max),) = wished(play)
+        end = min(start + offsets_max, 100)
+        keys = [play.log[offset] for offset in range(start, end)]
+        offsets = list(range(start, end))
+        play.on(RecordsRead(start, end, offsets, list(keys), play.now_ms, 100))
+        assert wished(play) == [] or end == 100
+        play.wait(500)
+        taken += play.acquire("c1")
+        if len(taken) == 100:
+            break
+    assert taken == list(range(100))
+    assert play.core.stats().dropped == 0
+
+
+def test_from_then_on_what_the_log_has_while_nobody_has_room_is_dropped_at_the_tick() -> None:
+    play = Playbook(lossy(cap=10)).join("c1").produce(b"k")
+    play.acquire("c1")
+    play.wait(500)
+    play.on(RecordsRead(1, 11, list(range(1, 11)), [b"k"] * 10, play.now_ms, 11))
+    assert wished(play) == []
+    assert wished(play.wait(500)) == [(11, 16_384)]
+    play.on(RecordsRead(11, 31, list(range(11, 31)), [b"k"] * 20, play.now_ms, 31))
+    assert play.notices() == {Notice.UNSENT: 20}
+    assert play.acquire("c1") == list(range(1, 11))
+
+
+def test_a_log_that_runs_away_is_followed_whether_or_not_there_is_room() -> None:
+    play = Playbook(lossy(cap=10, span=64)).join("c1").produce(b"k")
+    play.on(RecordsRead(1, 5, [1, 2, 3, 4], [b"k"] * 4, play.now_ms, 70))
+    assert wished(play) == [(5, 64)], "65 behind"
+    play.on(RecordsRead(5, 69, list(range(5, 69)), [b"k"] * 64, play.now_ms, 70))
+    assert play.notices()[Notice.UNSENT] == 64, "what waited is out of the span by now"
+    assert play.acquire("c1") == [5, 6, 7, 8, 9]
+
+
+def test_nothing_waits_longer_than_the_span() -> None:
+    play = Playbook(lossy(cap=10, span=8)).join("slow", "quick")
+    slow, quick = play.keys_of("slow")[0], play.keys_of("quick")[0]
+    play.produce(slow, slow, *[quick] * 6)
+    play.acquire("quick")
+    play.produce(quick)
+    play.on(RecordsRead(8, 9, [8], [quick], play.now_ms, 9))
+    assert play.core.cursor == 1
+    assert play.core.stats().members[0].dropped == 1
+    assert play.acquire("slow") == [1]
