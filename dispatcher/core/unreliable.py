@@ -108,7 +108,7 @@ class Unreliable:
     def __init__(self, policy: Policy, snapshot: Snapshot) -> None:
         self.policy = policy
         self.read_position = snapshot.cursor
-        self._known = [settled for settled in snapshot.settled if settled[1] >= snapshot.cursor]
+        self._known = _from(snapshot.settled, snapshot.cursor)  # from the read position on
         self._router = Router(())
         self._outboxes: list[Outbox] = []  # as the router's members
         self._reading = False
@@ -150,7 +150,7 @@ class Unreliable:
             start = offset + 1
         if self.read_position > start:
             ranges.append((start, self.read_position - 1))
-        return joined(ranges + [settled for settled in self._known if settled[1] >= start])
+        return joined(ranges + _from(self._known, self.read_position))
 
     def snapshot(self) -> Snapshot:
         """All that a commit says of it."""
@@ -177,6 +177,8 @@ class Unreliable:
             backing_off=0,
             dead_lettering=0,
             parked=[],
+            span_max=self.policy.span_max,
+            full_span=None,  # nothing holds it: what is left behind is dropped
             dropped=self._dropped,
             members=[
                 MemberStats(
@@ -269,7 +271,7 @@ class Unreliable:
             if offset < low:
                 self._route(offset, key)
         self.read_position = event.end
-        self._known = [settled for settled in self._known if settled[1] >= event.end]
+        self._known = _from(self._known, event.end)
         floor = event.end - self.policy.span_max
         for outbox in self._outboxes:
             self._drop(outbox, outbox.forget_below(floor))
@@ -303,7 +305,7 @@ class Unreliable:
         if log_start > self.read_position:
             self.read_position = log_start
             self._reading = False
-            self._known = [settled for settled in self._known if settled[1] >= log_start]
+            self._known = _from(self._known, log_start)
 
     def _tick(self) -> None:
         for outbox in self._outboxes:
@@ -392,6 +394,11 @@ class Unreliable:
 
 def _offset_of(record: tuple[int, Key]) -> int:
     return record[0]
+
+
+def _from(ranges: list[tuple[int, int]], start: int) -> list[tuple[int, int]]:
+    """What of ascending ranges lies at or behind `start`."""
+    return [(max(low, start), high) for low, high in ranges if high >= start]
 
 
 def _malformed(first: int, last: int, types: bytes) -> AckError | None:

@@ -82,13 +82,16 @@ class Options:
     commit_every_ms: int
 
 
-def draw(rng: Random) -> Options:
+def draw(rng: Random, seed: int) -> Options:
     assert set(_STRONGEST) == {field.name for field in fields(Faults)}
     faults = {
         name: round(rng.random() * strongest, 4) if rng.random() < 0.5 else 0.0
         for name, strongest in _STRONGEST.items()
     }
+    # From a source of their own: seeds that taught something keep the rest of their history.
+    more = Random(f"policies of {seed}")
     policy = Policy(
+        reliable=more.random() < 0.85,
         span_max=rng.choice((4, 16, 64, 64, 128)),
         in_flight_per_member_max=rng.choice((1, 3, 10, 1_000)),
         prefetch_per_key=rng.choice((1, 1, 1, 1, 2, 4)),

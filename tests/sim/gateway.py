@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, assert_never
 
 from dispatcher.core.commit import decode, encode
-from dispatcher.core.dispatcher import Dispatcher
+from dispatcher.core.dispatcher import Core, Dispatcher, core_of
 from dispatcher.core.limits import IDLE_KEYS_MAX
 from dispatcher.core.model import (
     Acknowledge,
@@ -60,7 +60,7 @@ class Gateway:
     def __init__(self, world: World) -> None:
         self.world = world
         self.store = MemoryStore()
-        self.core: Dispatcher | None = None
+        self.core: Core | None = None
         self.fence = Fence(0)
         self.life = 0  # of the core: what was started for an earlier one is dropped
         self.members: dict[MemberId, Member] = {}  # memberships outlive a restart
@@ -138,6 +138,9 @@ class Gateway:
 
     def _judge(self, event: Event, step: Step, *, told: bool) -> None:  # noqa: C901 - one case per event
         """What the outside knows now that this step is persisted, in the order of the steps."""
+        if not self.world.options.policy.reliable:
+            self.world.unreliable.judge(event, step, told=told)
+            return
         checkers = self.world.checkers
         now_ms = event.now_ms
         grace_ms = self.world.options.policy.disconnect_grace_ms
@@ -215,8 +218,7 @@ class Gateway:
             return  # A long poll: `log_grew` answers it.
         self.wish = None
         if self.last_read is not None and rng.random() < self.world.faults.stale_read:
-            stale = self.last_read
-            self._on_read(RecordsRead(stale.start, stale.end, stale.offsets, stale.keys, 0))
+            self._on_read(self.last_read)
         if log.start > wish.position:
             self.handle(LogTruncated(log.start, self.world.now_ms))
             return
@@ -224,13 +226,15 @@ class Gateway:
         offsets, keys = log.read(wish.position, end)
         if log.start > self.core.cursor:
             self.handle(LogTruncated(log.start, self.world.now_ms))
-        self._on_read(RecordsRead(wish.position, end, offsets, keys, self.world.now_ms))
+        self._on_read(RecordsRead(wish.position, end, offsets, keys, self.world.now_ms, log.end))
 
     def _on_read(self, read: RecordsRead) -> None:
         if self.core is not None and read.start == self.core.read_position:
             self.last_read = read
             self.handle(
-                RecordsRead(read.start, read.end, read.offsets, read.keys, self.world.now_ms)
+                RecordsRead(
+                    read.start, read.end, read.offsets, read.keys, self.world.now_ms, read.log_end
+                )
             )
 
     def log_grew(self) -> None:
@@ -285,7 +289,11 @@ class Gateway:
             self.world.after(300, self.rebuild)
             return
         self.fence = claimed.fence
-        self.core = Dispatcher(self.world.options.policy, snapshot)
+        if not self.world.options.policy.reliable:
+            cursor, metadata = self.commit
+            snapshot = Snapshot(cursor=cursor, settled=decode(cursor, metadata) or [])
+            self.world.unreliable.rebuilt(snapshot)
+        self.core = core_of(self.world.options.policy, snapshot)
         self.core.check_invariants()
         self.rebuilds += 1
         self.world.trace("rebuilt", self.core)
@@ -301,7 +309,8 @@ class Gateway:
         """Only what is persisted may be committed."""
         if self.core is not None and not self.pending:
             cursor, ranges = self.core.cursor, self.core.settled_ranges()
-            self.world.checkers.committed(cursor, ranges)
+            if self.world.options.policy.reliable:
+                self.world.checkers.committed(cursor, ranges)
             self.commit = (cursor, encode(cursor, ranges))
 
     def operator(self, verb: OperatorVerb) -> None:
@@ -310,12 +319,14 @@ class Gateway:
             if offsets:
                 self.handle(OperatorAct(verb, offsets, self.world.now_ms))
 
-    def _check_bounds(self, core: Dispatcher) -> None:
+    def _check_bounds(self, core: Core) -> None:
         stats = core.stats()
         policy = self.world.options.policy
         span = stats.read_position - stats.cursor
         if span > policy.span_max:
             raise CheckFailure("BoundedMemory", f"span {span}")
+        if not isinstance(core, Dispatcher):
+            return  # recounts its own bounds in `check_invariants`
         flow = core._flow
         bounds = {
             "keys": (len(flow.by_key), span + IDLE_KEYS_MAX),

@@ -15,6 +15,7 @@ from tests.sim.checkers import Checkers, CheckFailure
 from tests.sim.consumers import Consumer
 from tests.sim.faults import Faults, Options, draw
 from tests.sim.gateway import KEY, TICK_MS, Gateway
+from tests.sim.unreliable import UnreliableChecker
 from tests.sim.upstream import Log
 
 CALM_MS_MAX = 600_000  # virtual; a lock of 30 s and back-offs of 5 s fit many times
@@ -25,7 +26,7 @@ class World:
     def __init__(self, seed: int, *, verbose: bool = False) -> None:
         self.seed = seed
         self.rng = Random(seed)
-        self.options: Options = draw(self.rng)
+        self.options: Options = draw(self.rng, seed)
         self.faults = self.options.faults
         self.now_ms = 1_000_000
         self.start_ms = self.now_ms
@@ -37,6 +38,7 @@ class World:
         self._digest = sha256()
         self.log = Log()
         self.checkers = Checkers(self.options.policy, self.log)
+        self.unreliable = UnreliableChecker(self.options.policy, self.log)
         self.gateway = Gateway(self)
         self.consumers = [self._consumer(index) for index in range(self.options.consumers)]
         self.produced = 0
@@ -195,6 +197,9 @@ class World:
         return f"{core} of {self.log.end}: {None if core is None else core.stats()}"
 
     def _check_end(self) -> None:
+        if not self.options.policy.reliable:
+            self.unreliable.at_end()
+            return
         checkers = self.checkers
         lost = [offset for offset in self.log.records if offset not in checkers.causes]
         if lost:

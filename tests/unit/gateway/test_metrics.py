@@ -33,7 +33,7 @@ def test_outcomes_are_counted_by_group() -> None:
 def test_only_what_an_operator_must_hear_of_is_logged(notice: Notice) -> None:
     with structlog.testing.capture_logs() as logs:
         Metrics().noticed(KEY, Noticed(notice, 3, "detail"))
-    loud = {"parked", "dead_lettered", "dropped", "gap_ack", "span_full", "timed_out"}
+    loud = {"parked", "dead_lettered", "dropped", "gap_ack", "span_full", "timed_out", "saturated"}
     assert [line["event"] for line in logs] == ([notice.value] if notice.value in loud else [])
     for line in logs:
         assert (line["group"], line["partition"], line["count"]) == ("g", 3, 3)
