@@ -9,6 +9,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := build/stamps
 HOT := $(if $(PYTHON),$(shell $(PYTHON) gateway/compiled.py))
+# Two workers, a file each at a time: tests mostly wait on real processes. ARGS="-n 0" is one process.
+PYTEST := $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 ARGS ?=
 SEED ?=
 ROUNDS ?= 10
@@ -68,7 +70,7 @@ check: $(STAMPS)/venv ## ruff, mypy --strict, import rules
 
 .PHONY: test
 test: ready ## all tests: unit, property, simulation, integration, Spark (ARGS=pytest's)
-	$(BIN)/pytest $(ARGS)
+	$(PYTEST) $(ARGS)
 
 .PHONY: sim
 sim: $(STAMPS)/venv ## the simulation: hunt on, or replay SEED=n with its trace
@@ -80,7 +82,7 @@ chaos: ready ## kill -9 of everything under load, ROUNDS=n (10), SEED=n to repla
 
 .PHONY: integration
 integration: ready ## only the tests with a real Kafka and Spark
-	$(BIN)/pytest -m "integration or spark" $(ARGS)
+	$(PYTEST) -m "integration or spark" $(ARGS)
 
 .PHONY: bench
 bench: ready ## side by side with Kafka direct; writes build/bench.json

@@ -1,8 +1,8 @@
 """Fixtures all tests share: a real Kafka per session (started on first use), free ports, profiles.
 
 `kafka` is one broker with Kafka's own share groups on, `kafka_pair` two (the second may be killed
-and restarted: the first is the controller). Both are shared by the whole session: take topic and
-group names from `fresh_name`, and leave no broker stopped.
+and restarted: the first is the controller). Both are shared by the whole session (of a worker, if
+there are several): take topic and group names from `fresh_name`, and leave no broker stopped.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from gateway.embedded import process
 from gateway.embedded.kafka import KafkaCluster
-from gateway.embedded.process import free_ports
+from gateway.embedded.process import FREE_PORT_MAX, FREE_PORT_MIN, free_ports
 from tests.kafka import create_topic
 
-ROOT = Path(__file__).resolve().parent.parent
+TESTS = Path(__file__).resolve().parent
+ROOT = TESTS.parent
 
 settings.register_profile(
     "fast",
@@ -44,7 +46,51 @@ def stale_modules(root: Path) -> list[str]:
     return stale
 
 
-def pytest_configure() -> None:
+# The files that take longest, slowest first. Workers take a file each at a time: begun late, one of
+# these would keep one worker busy while the other has nothing left.
+LONGEST_FIRST = (
+    "integration/test_demo.py",
+    "integration/test_crashes.py",
+    "integration/test_group_admin.py",
+    "spark/test_kafka_source.py",
+    "integration/test_key_shared_failures.py",
+    "integration/test_group_acls.py",
+    "integration/test_key_shared_order.py",
+    "integration/test_embedded_kafka.py",
+    "integration/test_upstream.py",
+    "integration/test_reader.py",
+    "integration/test_key_shared_topics.py",
+    "integration/test_two_brokers.py",
+)
+
+
+def place_in_line(path: str) -> int:
+    """Of a test file, by its path below tests/: the longest, then other integration tests, then
+    what runs within seconds.
+    """
+    if path in LONGEST_FIRST:
+        return LONGEST_FIRST.index(path)
+    return len(LONGEST_FIRST) + (not path.startswith("integration/"))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: place_in_line(item.path.relative_to(TESTS).as_posix()))
+
+
+def ports_of_worker(worker: int, workers: int) -> tuple[int, int]:
+    """Where `free_ports` looks, from and to: each worker in a part of its own, for between finding
+    a port and listening there (or while a gateway restarts) the other could take it.
+    """
+    share = (FREE_PORT_MAX - FREE_PORT_MIN) // workers
+    first = FREE_PORT_MIN + worker * share
+    return first, first + share
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if worker := getattr(config, "workerinput", None):
+        number, workers = int(worker["workerid"].removeprefix("gw")), int(worker["workercount"])
+        process.FREE_PORT_MIN, process.FREE_PORT_MAX = ports_of_worker(number, workers)
     stale = stale_modules(ROOT)
     if stale:
         raise pytest.UsageError(
