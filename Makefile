@@ -44,6 +44,7 @@ $(STAMPS)/compiled: $(HOT) gateway/compiled.py setup.py $(STAMPS)/venv
 	@echo "keyway: compiling the hot modules"
 	@find gateway dispatcher -name '*.so' -delete
 	@$(BIN)/python setup.py --quiet build_ext --inplace > build/compile.log 2>&1 || { tail -20 build/compile.log; exit 1; }
+	@find gateway dispatcher -name '*.so' -exec touch {} +  # those whose C came out the same keep their old time
 	@grep -h '^keyway:' build/compile.log || true
 	@touch $@
 
