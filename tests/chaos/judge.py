@@ -40,7 +40,7 @@ class Flush:
     at_ns: int
     back_ns: int  # the gateway was started again; what was confirmed before came from the old one
     committed: frozenset[TopicPartitionOffset]  # read from Kafka just before
-    commits_worked: bool  # the broker had not been down in the round
+    calm: tuple[tuple[int, int], ...]  # from when to when gateway, Redis and broker were all up
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +162,12 @@ def _confirmed_again(
 def _explains(flush: Flush, delivery: Delivery, confirmed: Acked) -> bool:
     if not confirmed.at_ns <= flush.back_ns or delivery.at_ns < flush.at_ns:
         return False
-    age_ms = (flush.at_ns - confirmed.at_ns) / 1e6
-    too_old = flush.commits_worked and age_ms > COMMIT_INTERVAL_MS + COMMIT_SLACK_MS
-    return delivery.place not in flush.committed and not too_old
+    return delivery.place not in flush.committed and not _was_due(flush, confirmed)
+
+
+def _was_due(flush: Flush, confirmed: Acked) -> bool:
+    """Whether a commit had the time to fall due and to succeed before the flush."""
+    due_ns = (COMMIT_INTERVAL_MS + COMMIT_SLACK_MS) * 1_000_000
+    return any(
+        min(end, flush.at_ns) - max(begin, confirmed.at_ns) > due_ns for begin, end in flush.calm
+    )

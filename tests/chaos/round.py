@@ -60,13 +60,14 @@ class Round:
     recoveries: list[Recovery] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
     _falls: list[Fall] = field(default_factory=list)
-    _broker_was_down: bool = False
+    _began_ns: int = 0
     _truth: Topic = field(default_factory=dict)
 
     def run(self) -> Verdict:
         name = f"chaos-{self.plan.seed}-{uuid.uuid4().hex[:6]}"
         self.topic, self.group = name, f"group-{name}"
         create_topic(self.site.kafka.bootstrap_servers, name, partitions=self.plan.partitions)
+        self._began_ns = time.monotonic_ns()
         log_from = self.site.log_bytes()
         load = Load(self.site.gateway.bootstrap, name, self.plan)
         self.crew.begin(
@@ -112,7 +113,6 @@ class Round:
             else frozenset()
         )
         killed_ns = time.monotonic_ns()
-        self._broker_was_down |= Victim.BROKER in strike.victims
         dead: list[Service] = []
         for victim, before_ms in zip(strike.victims, (0, *strike.apart_ms), strict=True):
             pause_ms(before_ms)
@@ -132,11 +132,19 @@ class Round:
             self.site.start(victim)
             back_ns = time.monotonic_ns()
             if victim is Victim.FLUSH:
-                commits_worked = not self._broker_was_down
-                self.flushes.append(Flush(killed_ns, back_ns, committed, commits_worked))
+                self.flushes.append(
+                    Flush(killed_ns, back_ns, committed, self._calm_until(killed_ns))
+                )
         if not strike.members_only:
             self.site.wait_ready()
         self._falls.append(Fall(strike, killed_ns, back_ns, time.monotonic_ns(), held))
+
+    def _calm_until(self, now_ns: int) -> tuple[tuple[int, int], ...]:
+        """The stretches of the round in which the infrastructure was up."""
+        falls = [fall for fall in self._falls if not fall.strike.members_only]
+        begins = [self._began_ns, *(fall.up_ns for fall in falls)]
+        ends = [*(fall.killed_ns for fall in falls), now_ns]
+        return tuple(zip(begins, ends, strict=True))
 
     def _recoveries(self) -> list[Recovery]:
         deliveries = self.crew.deliveries()

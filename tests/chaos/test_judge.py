@@ -75,9 +75,10 @@ def test_what_was_confirmed_never_comes_again() -> None:
 
 
 def test_a_flush_excuses_only_what_was_not_committed_to_kafka() -> None:
-    def flush(*committed: int, at_ms: int = 6) -> Flush:
+    def flush(*committed: int, at_ms: int = 6, down_ms: tuple[int, int] = (0, 0)) -> Flush:
         places = frozenset(("t", 0, offset) for offset in committed)
-        return Flush(at_ms * MS, (at_ms + 1) * MS, places, commits_worked=True)
+        calm = ((0, down_ms[0] * MS), (down_ms[1] * MS, at_ms * MS))
+        return Flush(at_ms * MS, (at_ms + 1) * MS, places, calm)
 
     assert verdict(*all_and(9), acked=(told(2, 4),), flushes=(flush(),)).passed
     assert not verdict(*all_and(9), acked=(told(2, 4),), flushes=(flush(2),)).passed
@@ -85,6 +86,9 @@ def test_a_flush_excuses_only_what_was_not_committed_to_kafka() -> None:
     assert not verdict(*all_and(9), acked=(told(2, 8),), flushes=(flush(),)).passed, "told after"
     late = verdict(*all_and(20_001), acked=(told(2, 4),), flushes=(flush(at_ms=20_000),))
     assert not late.passed, "commits are due every 5 s"
+    for down_ms, excused in (((7_000, 15_000), True), ((9_000, 15_000), False)):
+        flushed = flush(at_ms=20_000, down_ms=down_ms)
+        assert verdict(*all_and(20_001), acked=(told(2, 4),), flushes=(flushed,)).passed is excused
 
 
 def test_a_seed_is_one_plan_and_the_seeds_together_try_everything() -> None:
