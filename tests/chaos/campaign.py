@@ -15,7 +15,7 @@ from rich.console import Console
 from gateway.embedded.kafka import KafkaCluster, kafka_libs
 from tests.chaos.crew import Crew
 from tests.chaos.judge import Verdict
-from tests.chaos.plan import plan_of
+from tests.chaos.plan import FULL, Pace, plan_of
 from tests.chaos.round import Recovery, Round
 from tests.chaos.site import Site
 from tests.clients.java_programs import JavaPrograms, compile_programs
@@ -29,13 +29,14 @@ def run(
     folder: Path,
     *,
     seconds_max: float,
+    pace: Pace = FULL,
     kafka: KafkaCluster | None = None,
     programs: JavaPrograms | None = None,
 ) -> bool:
     """Runs the rounds on one site, prints them; True if none was violated. None: of its own."""
     folder.mkdir(parents=True, exist_ok=True)
     directory = Path(tempfile.mkdtemp(dir=folder, prefix="run-"))
-    site = Site(directory, kafka)
+    site = Site(directory, pace.commit_interval_ms, kafka)
     crew = Crew(programs or compile_programs(kafka_libs(), directory / "classes"))
     recoveries: list[Recovery] = []
     failed: list[int] = []
@@ -47,7 +48,7 @@ def run(
             for seed in seeds:
                 if time.monotonic() - began > seconds_max:
                     break
-                played = Round(plan_of(seed), site, crew)
+                played = Round(plan_of(seed, pace), site, crew)
                 try:
                     verdict = _played(played)
                 except BaseException:

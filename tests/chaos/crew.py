@@ -99,6 +99,7 @@ class Crew:
     def __init__(self, programs: JavaPrograms) -> None:
         self._programs = programs
         self._hosts: list[ShareHost] = []
+        self._dead: list[ShareHost] = []  # their pipes stay open while somebody may write to them
         self._at_work: dict[ShareHost, list[Service]] = {}
         self.services: list[Service] = []  # of the round, the dead ones among them
 
@@ -108,7 +109,7 @@ class Crew:
             self._hosts = [self._host(kind) for kind in KINDS]
             yield
         finally:
-            for host in self._hosts:
+            for host in (*self._hosts, *self._dead):
                 host.stop()
 
     def _host(self, kind: Victim) -> ShareHost:
@@ -138,6 +139,7 @@ class Crew:
         host = next(it for it in self._hosts if it.kind == kind.value)
         host.kill()
         self._hosts.remove(host)
+        self._dead.append(host)
         return self._at_work.pop(host)
 
     def replace(self, kind: Victim) -> None:

@@ -21,7 +21,6 @@ from tests.clients.share_lines import Acked, Delivery, TopicPartitionOffset
 Topic = Mapping[int, Sequence[tuple[int, bytes | None, bytes | None]]]
 
 # A commit falls due once an interval; what is confirmed while one is under way waits for the next.
-COMMIT_INTERVAL_MS = 5_000
 COMMIT_SLACK_MS = 3_000
 
 
@@ -41,6 +40,7 @@ class Flush:
     back_ns: int  # the gateway was started again; what was confirmed before came from the old one
     committed: frozenset[TopicPartitionOffset]  # read from Kafka just before
     calm: tuple[tuple[int, int], ...]  # from when to when gateway, Redis and broker were all up
+    commit_interval_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,7 @@ def _explains(flush: Flush, delivery: Delivery, confirmed: Acked) -> bool:
 
 def _was_due(flush: Flush, confirmed: Acked) -> bool:
     """Whether a commit had the time to fall due and to succeed before the flush."""
-    due_ns = (COMMIT_INTERVAL_MS + COMMIT_SLACK_MS) * 1_000_000
+    due_ns = (flush.commit_interval_ms + COMMIT_SLACK_MS) * 1_000_000
     return any(
         min(end, flush.at_ns) - max(begin, confirmed.at_ns) > due_ns for begin, end in flush.calm
     )

@@ -29,9 +29,21 @@ _WEIGHTS = {
     Victim.LIBRDKAFKA: 2,
     Victim.JAVA: 2,
 }
-_RECORDS = (2_500, 5_000)
 _KEYS = (120, 400)
 _WORK_MS = (0, 20, 100, 300)
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How long a round takes, whatever happens in it."""
+
+    records: tuple[int, int]  # fewest and most
+    trickle_s: float  # in which they come, after the burst
+    commit_interval_ms: int  # of the gateway
+
+
+FULL = Pace((2_500, 5_000), 4.0, 5_000)
+QUICK = Pace((800, 1_600), 1.0, 1_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +74,13 @@ class Plan:
     partitions: int
     work_ms_max: int  # an explicit member works up to this long on a batch before it acknowledges
     strikes: tuple[Strike, ...]
+    pace: Pace = FULL
 
     def __str__(self) -> str:
         return ", ".join(str(strike) for strike in self.strikes)
 
 
-def plan_of(seed: int) -> Plan:
+def plan_of(seed: int, pace: Pace = FULL) -> Plan:
     """The same plan for the same seed, on every machine."""
     dice = random.Random(seed)
     shares = [dice.uniform(0.1, 0.8)]
@@ -75,11 +88,12 @@ def plan_of(seed: int) -> Plan:
         shares = sorted((dice.uniform(0.1, 0.4), dice.uniform(0.5, 0.85)))
     return Plan(
         seed,
-        dice.randint(*_RECORDS),
+        dice.randint(*pace.records),
         dice.randint(*_KEYS),
         dice.randint(1, 4),
         dice.choice(_WORK_MS),
         tuple(_strike(dice, share) for share in shares),
+        pace,
     )
 
 

@@ -21,7 +21,6 @@ from tests.kafka import create_topic, read_partition
 UNDER_LOAD_S_MAX = 45.0
 CALM_S_MAX = 75.0
 BURST_SHARE = 0.4  # of the records are there before anybody is struck; the others trickle in
-TRICKLE_S = 4.0
 ASK_EVERY_MS = 150
 
 
@@ -132,9 +131,9 @@ class Round:
             self.site.start(victim)
             back_ns = time.monotonic_ns()
             if victim is Victim.FLUSH:
-                self.flushes.append(
-                    Flush(killed_ns, back_ns, committed, self._calm_until(killed_ns))
-                )
+                calm = self._calm_until(killed_ns)
+                interval_ms = self.plan.pace.commit_interval_ms
+                self.flushes.append(Flush(killed_ns, back_ns, committed, calm, interval_ms))
         if not strike.members_only:
             self.site.wait_ready()
         self._falls.append(Fall(strike, killed_ns, back_ns, time.monotonic_ns(), held))
@@ -223,7 +222,7 @@ class Round:
 
 
 class Load:
-    """A stock idempotent producer through the gateway: a burst, then the rest over TRICKLE_S."""
+    """A stock idempotent producer through the gateway: a burst, then the rest trickles in."""
 
     def __init__(self, bootstrap: str, topic: str, plan: Plan) -> None:
         self._producer = Producer(
@@ -241,7 +240,7 @@ class Load:
 
     def go_on(self) -> bool:
         """Sends what is due; True when all of it has been taken by Kafka."""
-        passed = (time.monotonic() - self._began) / TRICKLE_S
+        passed = (time.monotonic() - self._began) / self._plan.pace.trickle_s
         due = self._plan.records * min(1.0, BURST_SHARE + (1 - BURST_SHARE) * passed)
         while self._sent < due:
             key = b"key-%d" % (self._sent * 7_919 % self._plan.keys)

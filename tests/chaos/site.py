@@ -14,7 +14,6 @@ from dispatcher.core.commit import decode
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import free_ports
 from gateway.embedded.redis import EmbeddedRedis
-from tests.chaos.judge import COMMIT_INTERVAL_MS
 from tests.chaos.plan import Victim
 from tests.clients.share_lines import TopicPartitionOffset
 from tests.integration.committed import committed
@@ -37,7 +36,9 @@ ANSWER_S_MAX = 30.0
 class Site:
     """`kafka`: a running one of the caller's, which outlives the site; None: its own."""
 
-    def __init__(self, directory: Path, kafka: KafkaCluster | None = None) -> None:
+    def __init__(
+        self, directory: Path, commit_interval_ms: int, kafka: KafkaCluster | None = None
+    ) -> None:
         self.kafka = kafka or KafkaCluster(1, share_groups=False, directory=directory / "kafka")
         self._own_kafka = None if kafka else self.kafka
         self.redis = EmbeddedRedis(directory / "redis", port=free_ports(1))
@@ -46,7 +47,7 @@ class Site:
             self.kafka.bootstrap_servers,
             groups=[GROUP],
             redis_url=self.redis.tcp_url,
-            state={"commit_interval_ms": COMMIT_INTERVAL_MS},
+            state={"commit_interval_ms": commit_interval_ms},
         )
 
     @contextmanager

@@ -78,7 +78,7 @@ def test_a_flush_excuses_only_what_was_not_committed_to_kafka() -> None:
     def flush(*committed: int, at_ms: int = 6, down_ms: tuple[int, int] = (0, 0)) -> Flush:
         places = frozenset(("t", 0, offset) for offset in committed)
         calm = ((0, down_ms[0] * MS), (down_ms[1] * MS, at_ms * MS))
-        return Flush(at_ms * MS, (at_ms + 1) * MS, places, calm)
+        return Flush(at_ms * MS, (at_ms + 1) * MS, places, calm, 5_000)
 
     assert verdict(*all_and(9), acked=(told(2, 4),), flushes=(flush(),)).passed
     assert not verdict(*all_and(9), acked=(told(2, 4),), flushes=(flush(2),)).passed
