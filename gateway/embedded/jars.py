@@ -82,15 +82,30 @@ def kafka_libs() -> Path:
     """
     override = os.environ.get("KEYWAY_KAFKA_LIBS")
     libs = Path(override) if override else build_dir() / "kafka" / "libs"
-    if _complete(libs):
-        return libs
-    if override and any(libs.glob("kafka_2.13-*.jar")):
+    if override and not _complete(libs, _IVY) and any(libs.glob("kafka_2.13-*.jar")):
         return libs  # the caller's own folder of jars
+    return fetched(
+        libs,
+        _IVY,
+        first=f"kafka_2.13-{KAFKA_VERSION}.jar",
+        failed="Kafka's jars could not be fetched from Maven Central (see {log}): check the"
+        " network, or point KEYWAY_KAFKA_LIBS at a folder that has them",
+    )
+
+
+def fetched(libs: Path, ivy: str, *, first: str, failed: str) -> Path:
+    """The folder `libs` with the jars of the Ivy module `ivy`, fetched unless they are there;
+    `first` is a jar that must be among them.
+
+    Raises SetupError with the text `failed` ({log}: where Ivy's own words are).
+    """
+    if _complete(libs, ivy):
+        return libs
     libs.parent.mkdir(parents=True, exist_ok=True)
     with (libs.parent / f"{libs.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not _complete(libs):
-            _fetch(libs)
+        if not _complete(libs, ivy):
+            _fetch(libs, ivy, first, failed)
     return libs
 
 
@@ -101,15 +116,15 @@ def kafka_classpath() -> str:
     return f"{kafka_libs()}/*"
 
 
-def _complete(libs: Path) -> bool:
+def _complete(libs: Path, ivy: str) -> bool:
     marker = libs / _DONE
-    return marker.exists() and marker.read_text() == _IVY
+    return marker.exists() and marker.read_text() == ivy
 
 
-def _fetch(libs: Path) -> None:
+def _fetch(libs: Path, ivy: str, first: str, failed: str) -> None:
     part = libs.parent / f"{libs.name}.part"
     ivy_xml = libs.parent / f"{libs.name}.ivy.xml"
-    ivy_xml.write_text(_IVY)
+    ivy_xml.write_text(ivy)
     command = [java(), "-jar", str(_ivy_jar()), "-cache", str(build_dir() / "ivy"), "-ivy"]
     command += [str(ivy_xml), "-confs", "default", "-types", "jar", "bundle", "-retrieve"]
     command += [f"{part}/[artifact]-[revision].[ext]"]
@@ -122,17 +137,14 @@ def _fetch(libs: Path) -> None:
             said = f"no end after {DOWNLOAD_S_MAX:.0f} s"
             continue
         said = run.stdout + run.stderr
-        if run.returncode == 0 and (part / f"kafka_2.13-{KAFKA_VERSION}.jar").exists():
-            (part / _DONE).write_text(_IVY)
+        if run.returncode == 0 and (part / first).exists():
+            (part / _DONE).write_text(ivy)
             shutil.rmtree(libs, ignore_errors=True)
             part.rename(libs)
             return
     log = libs.parent / "ivy.log"
     log.write_text(said)
-    raise SetupError(
-        f"Kafka's jars could not be fetched from Maven Central (see {log}): check the network,"
-        " or point KEYWAY_KAFKA_LIBS at a folder that has them"
-    )
+    raise SetupError(failed.format(log=log))
 
 
 def _ivy_jar() -> Path:
@@ -150,7 +162,7 @@ def main() -> int:
     """
     try:
         java()
-        if not _complete(build_dir() / "kafka" / "libs"):
+        if not _complete(build_dir() / "kafka" / "libs", _IVY):
             sys.stderr.write("keyway: fetching Kafka's jars\n")
         kafka_libs()
     except SetupError as error:

@@ -54,14 +54,16 @@ class JavaPrograms:
         return finished.stdout
 
 
-def compile_programs(libs: Path, classes: Path) -> JavaPrograms:
-    """Compiles every program under java/. Raises AssertionError with javac's own words."""
+def compile_programs(libs: Path, classes: Path, folder: Path = SOURCES) -> JavaPrograms:
+    """Compiles every program in `folder` against `libs`. Raises AssertionError with javac's own
+    words.
+    """
     javac = shutil.which("javac")
     assert javac is not None, (
         "javac not found: install a JDK >= 17 (Debian: openjdk-17-jdk-headless)"
     )
     classes.mkdir(parents=True, exist_ok=True)
-    sources = [str(path) for path in sorted(SOURCES.glob("*.java"))]
+    sources = [str(path) for path in sorted(folder.glob("*.java"))]
     finished = subprocess.run(
         [javac, "-nowarn", "-d", str(classes), "-cp", str(libs / "*"), *sources],
         capture_output=True,
