@@ -1,8 +1,9 @@
 """`python -m tests.bench` (make bench): Keyway beside Kafka itself, in one run on one machine.
 
-Rounds are interleaved: every round runs every case once, each round starting with another, so that
-a machine that gets slower or faster is the same for all. Broker, gateway and client share the
-machine. What each case does and with which settings: cases.py.
+Its parts: the throughput cases (cases.py), latency, memory, and the cost per record over keys and
+members. Rounds are interleaved: every round runs everything once, each starting with another, so
+that a machine that gets slower or faster is the same for all. Broker, gateway and client share the
+machine. At the end the bars (bars.py) are called met, missed or not measured.
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -20,80 +24,120 @@ from rich.console import Console
 
 from gateway.compiled import version_line
 from gateway.embedded.kafka import TUNED_JVM, KafkaCluster, kafka_libs
-from tests.bench.cases import (
-    KEYED,
-    PAIRS,
-    PASS_THROUGH,
-    Bench,
-    Case,
-    goes_through,
-    load_keyed,
-    load_plain,
-)
-from tests.bench.rows import rows_of, show, write
+from gateway.embedded.process import SetupError
+from tests.bench import bars, latency
+from tests.bench.cases import CASES, KEYED, PAIRS, Bench, Case, goes_through, load_keyed, load_plain
+from tests.bench.cost import client_cost, core_cost, cpu_s, plot
+from tests.bench.latency import Load
+from tests.bench.memory import memory
+from tests.bench.profiling import profile
+from tests.bench.rows import Row, rows_of, show, write
 from tests.clients.java_programs import compile_programs
 from tests.integration.gateway_process import REPOSITORY, GatewayProcess
 
-RESULT = REPOSITORY / "build" / "bench.json"
-UNIT = "records/s"
+BUILD = REPOSITORY / "build"
 # User and system time of the gateway's process: the figure that a busy machine does not change.
 CPU_UNIT = "CPU s per million records"
-Samples = tuple[dict[str, list[float]], dict[str, list[float]]]
+PARTS = ("latency", "memory", "cost core", "cost clients")
 console = Console(width=140)
 
 
 def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3, help="interleaved rounds (default 3)")
-    parser.add_argument("--records", type=int, default=1_000_000, help="records per run")
-    parser.add_argument("--max-poll-records", type=int, default=2_000, help="of share consumers")
-    parser.add_argument("--only", default="", help="cases whose name contains this, e.g. 'java'")
-    parser.add_argument("--run-seconds-max", type=float, default=120, help="bound of one run")
-    parser.add_argument("--seconds-max", type=float, default=1_800, help="no round starts after it")
-    parser.add_argument("--output", type=Path, default=RESULT)
+    add = parser.add_argument
+    add("--rounds", type=int, default=3, help="interleaved rounds (default 3)")
+    add("--records", type=int, default=1_000_000, help="records per run")
+    add("--max-poll-records", type=int, default=2_000, help="of share consumers")
+    add("--only", default="", help="cases and parts whose name contains this, e.g. 'java'")
+    add("--run-seconds-max", type=float, default=60, help="bound of one run")
+    add("--seconds-max", type=float, default=480, help="no round of a part starts after it")
+    add("--per-second", type=int, default=latency.PER_SECOND, help="records, of the latency part")
+    add("--profile", action="store_true", help="only a profile of the gateway, into build/")
+    add("--keys", type=int, default=1_000_000, help="of the profiled load")
+    add("--members", type=int, default=100, help="of the profiled load")
+    add("--output", type=Path, default=BUILD / "bench.json")
     return parser.parse_args(given)
 
 
-def main() -> None:
+def main() -> int:
     options = arguments()
-    cases: dict[str, Case] = {
-        name: case for name, case in (PASS_THROUGH | KEYED).items() if options.only in name
-    }
-    if not cases:
-        raise SystemExit(f"no case has {options.only!r} in its name: {[*PASS_THROUGH, *KEYED]}")
+    cases = {name: case for name, case in CASES.items() if options.only in name}
+    parts = [name for name in PARTS if options.only in name]
+    if not cases and not parts:
+        raise SystemExit(f"nothing has {options.only!r} in its name: {[*CASES, *PARTS]}")
     console.print(f"{version_line()}; {os.cpu_count()} CPUs, {platform.machine()}")
+    started = time.monotonic()
+    with running(options) as bench:
+        if options.profile:
+            written = profile(bench, options.keys, options.members, options.output.parent)
+            console.print(written.read_text(), markup=False, highlight=False)
+            console.print(f"written to {written}, the stacks beside it")
+            return 0
+        rows, failures = measure(bench, cases, parts, options)
+    write(rows, options.output)
+    console.print(f"written to {options.output}; {time.monotonic() - started:.0f} s")
+    bars.show(bars.judge(rows), console)
+    for failure in failures:
+        console.print(f"[red]failed      [/] {failure}", highlight=False)
+    return 1 if failures else 0
+
+
+@contextmanager
+def running(options: argparse.Namespace) -> Iterator[Bench]:
+    """A broker, and a gateway in front of it, for as long as the block."""
     with tempfile.TemporaryDirectory(prefix="keyway-bench-") as folder:
         directory = Path(folder)
         programs = compile_programs(kafka_libs(), directory / "classes")
         with KafkaCluster(1, jvm=TUNED_JVM, directory=directory / "kafka") as kafka:
-            gateway = GatewayProcess(
-                directory / "gateway",
-                kafka.bootstrap_servers,
-                groups=[{"match": "*", "auto_offset_reset": "earliest"}],
-            )
-            with gateway:
-                bench = Bench(
+            groups = [{"match": "*", "auto_offset_reset": "earliest"}]
+            upstream = kafka.bootstrap_servers
+            with GatewayProcess(directory / "gateway", upstream, groups=groups) as gateway:
+                yield Bench(
                     kafka,
                     gateway,
                     programs,
                     options.records,
                     options.max_poll_records,
                     options.run_seconds_max,
-                    "bench-keyed",
-                    "bench-plain",
+                    directory,
                 )
-                samples = run(bench, cases, options)
-    rates, gateway_cpu = samples
-    rows = rows_of(rates, PAIRS, unit=UNIT) + rows_of(gateway_cpu, {}, unit=CPU_UNIT, digits=2)
-    show(rows, f"{options.records:,} records a run, median of {options.rounds} interleaved rounds")
-    write(rows, options.output)
-    console.print(f"written to {options.output}")
 
 
-def run(bench: Bench, cases: dict[str, Case], options: argparse.Namespace) -> Samples:
+def measure(
+    bench: Bench, cases: dict[str, Case], parts: list[str], options: argparse.Namespace
+) -> tuple[list[Row], list[str]]:
+    """All rows, and what failed: a part that fails is reported, and costs the others nothing."""
+    rounds: int = options.rounds
+    work: dict[str, Callable[[], list[Row]]] = {
+        "throughput": lambda: throughput(bench, cases, options),
+        "latency": lambda: latency.latency(bench, rounds, Load(options.per_second)),
+        "memory": lambda: memory(bench, rounds),
+        "cost core": lambda: core_cost(rounds, options.seconds_max),
+        "cost clients": lambda: client_cost(bench, rounds),
+    }
+    rows: list[Row] = []
+    failures: list[str] = []
+    for name in [*(["throughput"] if cases else []), *parts]:
+        started = time.monotonic()
+        try:
+            found = work[name]()
+        except (AssertionError, TimeoutError, SetupError, subprocess.SubprocessError) as error:
+            failures.append(f"{name}: {error}")
+            console.print(f"{name} failed: {error}", markup=False)
+            continue
+        rows += found
+        show(found, f"{name}: medians of {rounds} interleaved rounds")
+        console.print(f"{name}: {time.monotonic() - started:.0f} s")
+    picture = options.output.parent / "bench-cost.png"
+    if plot(rows, picture):
+        console.print(f"drawn: {picture}")
+    return rows, failures
+
+
+def throughput(bench: Bench, cases: dict[str, Case], options: argparse.Namespace) -> list[Row]:
     """Every case once per round: its rates, and what each run cost the gateway."""
     if any(name in KEYED for name in cases):
-        load_keyed(bench.kafka, bench.keyed_topic, bench.records)
+        load_keyed(bench)
     if any(name.startswith("consumer-perf") for name in cases):
         load_plain(bench)
     rates: dict[str, list[float]] = {name: [] for name in cases}
@@ -107,16 +151,15 @@ def run(bench: Bench, cases: dict[str, Case], options: argparse.Namespace) -> Sa
             break
         turn = at % len(names)
         for name in names[turn:] + names[:turn]:
-            before = gateway.cpu_times()
+            before = cpu_s(gateway)
             rates[name].append(cases[name](bench))
-            after = gateway.cpu_times()
-            spent = after.user + after.system - before.user - before.system
+            spent = cpu_s(gateway) - before
             if goes_through(name):
                 cost = spent * 1_000_000 / bench.records
                 gateway_cpu.setdefault(f"{name}: gateway CPU", []).append(cost)
-            console.print(f"round {at + 1}  {name:36} {rates[name][-1]:12,.0f} {UNIT}")
-    return rates, gateway_cpu
+            console.print(f"round {at + 1}  {name:36} {rates[name][-1]:12,.0f} {bars.RATE}")
+    return rows_of(rates, PAIRS, unit=bars.RATE) + rows_of(gateway_cpu, {}, unit=CPU_UNIT, digits=2)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -8,21 +8,24 @@ Keyed consumption: records of 100 B values over 5,000 keys on 4 partitions, prod
 the start by one consumer of a fresh group each time, implicit acknowledgement, from the first batch
 to the last. max.poll.records is the same for every share consumer (and the plain Java one), fetch
 settings are the clients' defaults, the share group's settings Kafka's and Keyway's defaults.
+Parallel Consumer, which orders by key in the client, reads the same topic from Kafka directly with
+its own defaults (16 at once); no more than PARALLEL_RECORDS_MAX records, or it would take most of
+the bench's time.
 """
 
 from __future__ import annotations
 
 import itertools
-import random
 import subprocess
 import sys
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-
-from confluent_kafka import Producer
+from pathlib import Path
 
 from gateway.embedded.kafka import KafkaCluster
+from tests.bench.load import drawn, load
+from tests.bench.parallel_consumer import parallel_programs
 from tests.clients.java_programs import JavaPrograms
 from tests.clients.share_members import REPOSITORY
 from tests.integration.gateway_process import GatewayProcess
@@ -30,8 +33,8 @@ from tests.kafka import create_topic, set_group_config
 
 KEYS = 5_000
 PARTITIONS = 4
-KEYED_BYTES = 100
 PLAIN_BYTES = 200
+PARALLEL_RECORDS_MAX = 300_000
 WARMUP_SHARE = 5  # of the producer's records, one in five is warm-up
 # A JVM as users run it; the tests' quick-start options would hide what C2 does.
 BENCH_JVM = ("-Xms256m", "-Xmx768m", "-XX:+UseG1GC")
@@ -48,8 +51,14 @@ class Bench:
     records: int
     max_poll_records: int
     run_s_max: float
-    keyed_topic: str
-    plain_topic: str
+    directory: Path  # for what a part needs
+    keyed_topic: str = "bench-keyed"
+    plain_topic: str = "bench-plain"
+
+    @property
+    def parallel(self) -> JavaPrograms:
+        """Parallel Consumer, fetched and compiled with the first use."""
+        return parallel_programs(self.directory / "parallel-classes")
 
     def bootstrap(self, *, through: bool) -> str:
         return self.gateway.bootstrap if through else self.kafka.bootstrap_servers
@@ -58,32 +67,11 @@ class Bench:
 Case = Callable[[Bench], float]
 
 
-def load_keyed(kafka: KafkaCluster, topic: str, records: int) -> None:
-    """`records` records over KEYS keys in a seeded order, in batches as a busy producer
-    makes them.
-    """
-    create_topic(kafka.bootstrap_servers, topic, partitions=PARTITIONS)
-    producer = Producer(
-        {
-            "bootstrap.servers": kafka.bootstrap_servers,
-            "linger.ms": 20,
-            "batch.size": 131_072,
-            "partitioner": "murmur2_random",
-            "queue.buffering.max.messages": 500_000,
-        }
-    )
-    keys = [b"key-%05d" % at for at in range(KEYS)]
-    chosen = random.Random(7)
-    value = bytes(KEYED_BYTES)
-    for _ in range(records):
-        key = keys[int(chosen.random() * KEYS)]
-        while True:
-            try:
-                producer.produce(topic, value, key)
-                break
-            except BufferError:
-                producer.poll(0.1)
-    assert producer.flush(120) == 0
+def load_keyed(bench: Bench) -> None:
+    """What the keyed cases read."""
+    bootstrap = bench.kafka.bootstrap_servers
+    create_topic(bootstrap, bench.keyed_topic, partitions=PARTITIONS)
+    load(bootstrap, bench.keyed_topic, drawn(bench.records, KEYS))
 
 
 def load_plain(bench: Bench) -> None:
@@ -102,7 +90,7 @@ def producer_perf(*, through: bool) -> Case:
 
 
 def _producer_perf(bench: Bench, topic: str, *, through: bool) -> float:
-    output = _finish(
+    output = finish(
         bench,
         bench.programs.command(
             "org.apache.kafka.tools.ProducerPerformance",
@@ -119,7 +107,7 @@ def _producer_perf(bench: Bench, topic: str, *, through: bool) -> float:
 
 def consumer_perf(*, through: bool) -> Case:
     def run(bench: Bench) -> float:
-        output = _finish(
+        output = finish(
             bench,
             bench.programs.command(
                 "org.apache.kafka.tools.ConsumerPerformance",
@@ -153,15 +141,39 @@ def keyed(client: str, kind: str, *, through: bool) -> Case:
             command = bench.programs.command("ConsumeBench", *arguments, options=BENCH_JVM)
         else:
             command = [sys.executable, "-m", "tests.bench.librdkafka_consume", *arguments]
-        words = _finish(bench, command).strip().splitlines()[-1].split()
-        count, seconds = int(words[1]), float(words[3])
-        assert count >= bench.records, f"only {count} of {bench.records} in {seconds:.0f} s"
-        return count / seconds
+        return rate(finish(bench, command), bench.records)
 
     return run
 
 
-def _finish(bench: Bench, command: list[str]) -> str:
+def keyed_parallel(batch: int) -> Case:
+    """Parallel Consumer with `batch` records at most per call of its user function."""
+
+    def run(bench: Bench) -> float:
+        records = min(bench.records, PARALLEL_RECORDS_MAX)
+        command = bench.parallel.command(
+            "ParallelBench",
+            *(str(batch), bench.kafka.bootstrap_servers, f"bench-parallel-{next(_numbers)}"),
+            *(bench.keyed_topic, str(records), str(int(bench.run_s_max))),
+            f"max.poll.records={bench.max_poll_records}",
+            options=BENCH_JVM,
+        )
+        return rate(finish(bench, command), records)
+
+    return run
+
+
+def rate(output: str, wanted: int) -> float:
+    """Records per second of "records N seconds S ...". Raises AssertionError if some are
+    missing.
+    """
+    words = output.strip().splitlines()[-1].split()
+    count, seconds = int(words[1]), float(words[3])
+    assert count >= wanted, f"only {count} of {wanted} in {seconds:.0f} s"
+    return count / seconds
+
+
+def finish(bench: Bench, command: list[str]) -> str:
     """Runs a client program to its end; its standard output. Raises AssertionError."""
     done = subprocess.run(
         command,
@@ -183,15 +195,20 @@ PASS_THROUGH: dict[str, Case] = {
     "consumer-perf: Keyway": consumer_perf(through=True),
 }
 CLIENTS = ("librdkafka", "java")
+PARALLEL = {f"keyed parallel consumer: batch {batch}": batch for batch in (1, 50)}
 KEYED: dict[str, Case] = {
-    f"keyed {client}: {name}": keyed(client, kind, through=through)
-    for client in CLIENTS
-    for name, kind, through in (
-        ("Keyway", "share", True),
-        ("Kafka share group", "share", False),
-        ("plain consumer", "plain", False),
-    )
+    **{
+        f"keyed {client}: {name}": keyed(client, kind, through=through)
+        for client in CLIENTS
+        for name, kind, through in (
+            ("Keyway", "share", True),
+            ("Kafka share group", "share", False),
+            ("plain consumer", "plain", False),
+        )
+    },
+    **{name: keyed_parallel(batch) for name, batch in PARALLEL.items()},
 }
+CASES = PASS_THROUGH | KEYED
 # What a case is compared with.
 PAIRS: dict[str, tuple[str, ...]] = {
     "producer-perf: Keyway": ("producer-perf: direct",),
@@ -200,6 +217,7 @@ PAIRS: dict[str, tuple[str, ...]] = {
         f"keyed {client}: Keyway": (
             f"keyed {client}: Kafka share group",
             f"keyed {client}: plain consumer",
+            *PARALLEL,
         )
         for client in CLIENTS
     },

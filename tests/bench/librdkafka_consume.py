@@ -18,8 +18,10 @@ POLL_S = 0.2
 PLAIN_BATCH = 10_000  # messages per consume(); a share consumer's poll() has its max.poll.records
 
 
-def source(kind: str, config: dict[str, str], topic: str) -> tuple[Any, Callable[[], Any]]:
-    """The consumer and its way to read a batch."""
+def source(
+    kind: str, config: dict[str, str], topic: str, *, plain_batch: int = PLAIN_BATCH
+) -> tuple[Any, Callable[[], Any]]:
+    """The consumer and its way to read a batch. A plain one waits until it has `plain_batch`."""
     if kind == "share":
         shared = ShareConsumer(dict(config))
         shared.subscribe([topic])
@@ -27,7 +29,7 @@ def source(kind: str, config: dict[str, str], topic: str) -> tuple[Any, Callable
     config.pop("max.poll.records", None)  # no such property of librdkafka's plain consumer
     plain = Consumer({**config, "auto.offset.reset": "earliest"})
     plain.subscribe([topic])
-    return plain, lambda: plain.consume(PLAIN_BATCH, POLL_S)
+    return plain, lambda: plain.consume(plain_batch, POLL_S)
 
 
 def main(arguments: list[str]) -> str:

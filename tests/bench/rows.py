@@ -1,8 +1,10 @@
-"""Figures of a benchmark run: medians, ratios, the table and build/bench.json."""
+"""Figures of a benchmark run: medians, ratios, percentiles, the table and build/bench.json."""
 
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
@@ -43,6 +45,21 @@ def rows_of(
             low, high = round(min(values), digits), round(max(values), digits)
             found.append(Row(name, unit, round(middle, digits), low, high, ratio, other))
     return found
+
+
+def percentile(in_order: Sequence[float], share: float) -> float:
+    """The smallest of the ascending values that at least `share` percent of them do not exceed
+    (nearest rank); share > 0.
+    """
+    assert 0 < share <= 100
+    assert in_order, "of nothing"
+    # Rounded first: 99.9 / 100 * 1000 is a little above 999.
+    return in_order[math.ceil(round(len(in_order) * share / 100, 6)) - 1]
+
+
+def added(through: Sequence[float], direct: Sequence[float]) -> list[float]:
+    """What each round's figure is above that of the same round without the gateway."""
+    return [ours - theirs for ours, theirs in zip(through, direct, strict=True)]
 
 
 def show(rows: list[Row], title: str) -> None:

@@ -1,0 +1,122 @@
+"""Added latency: from `produce()` to the application, through the gateway over direct.
+
+One steady producer writes to Kafka itself on both sides; the consumer is librdkafka's share
+consumer through the gateway, and its plain consumer on Kafka. All settings are the clients'
+defaults, so both sides contain the producer's 5 ms of linger. Every run has a topic of its own, and
+starts when its consumer has shown that it gets records.
+"""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from gateway.embedded.process import start_child, stop_child, wait_until
+from tests.bench.cases import KEYS, PARTITIONS, Bench
+from tests.bench.latency_consume import PROBE
+from tests.bench.rows import Row, added, rows_of
+from tests.integration.gateway_process import REPOSITORY
+from tests.kafka import create_topic, produce
+
+PER_SECOND = 50_000
+GRACE_S = 20.0  # for a consumer that fell behind to get the rest
+STATISTICS = ("p50", "p99")
+SIDES = {"direct": ("plain", False), "Keyway": ("share", True)}
+# The producer that cannot keep its rate would make latencies of a smaller load.
+RATE_SHARE_MIN = 0.97
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What the producer does in one run; the bar is meant at the defaults."""
+
+    per_second: int = PER_SECOND
+    warmup_s: float = 2.0  # not judged
+    judged_s: float = 6.0
+
+    @property
+    def seconds(self) -> float:
+        return self.warmup_s + self.judged_s
+
+    @property
+    def records(self) -> int:
+        return int(self.per_second * self.seconds)
+
+
+def added_at(per_second: int) -> str:
+    return f"latency added by Keyway at {per_second:,} records/s"
+
+
+def latency(bench: Bench, rounds: int, load: Load) -> list[Row]:
+    """p50 and p99 of both sides, and what the gateway adds. Raises AssertionError if a side lost
+    records or the producer could not keep its rate.
+    """
+    samples: dict[str, list[float]] = {
+        f"latency {side}: {statistic}": [] for statistic in STATISTICS for side in SIDES
+    }
+    names = list(SIDES)
+    for at in range(rounds):
+        for side in names if at % 2 == 0 else reversed(names):
+            kind, through = SIDES[side]
+            found = _run(bench, load, kind, bench.bootstrap(through=through))
+            for statistic in STATISTICS:
+                samples[f"latency {side}: {statistic}"].append(found[statistic])
+            sys.stdout.write(f"round {at + 1}  latency {side}: {found}\n")
+    more = {
+        f"{added_at(load.per_second)}: {statistic}": added(
+            samples[f"latency Keyway: {statistic}"], samples[f"latency direct: {statistic}"]
+        )
+        for statistic in STATISTICS
+    }
+    pairs: dict[str, tuple[str, ...]] = {
+        f"latency Keyway: {statistic}": (f"latency direct: {statistic}",)
+        for statistic in STATISTICS
+    }
+    return rows_of(samples | more, pairs, unit="ms", digits=2)
+
+
+def _run(bench: Bench, load: Load, kind: str, bootstrap: str) -> dict[str, float]:
+    number = next(_numbers)
+    topic = f"bench-latency-{number}"
+    create_topic(bench.kafka.bootstrap_servers, topic, partitions=PARTITIONS)
+    log = bench.directory / f"latency-{number}.log"
+    module = [sys.executable, "-m"]
+    consumer = start_child(
+        [
+            *(*module, "tests.bench.latency_consume", kind, bootstrap, f"group-{topic}", topic),
+            *(str(load.records), str(load.warmup_s), str(load.seconds + 2 * GRACE_S)),
+        ],
+        log=log,
+        cwd=REPOSITORY,
+    )
+    try:
+        produce(bench.kafka.bootstrap_servers, topic, [(b"probe", PROBE)])
+        wait_until(lambda: bool(_said(log, "ready")), what="consumer ready", deadline_s=GRACE_S)
+        arguments = [topic, str(load.per_second), str(load.seconds), str(KEYS)]
+        _, sent, _, taken = subprocess.run(
+            [*module, "tests.bench.latency_produce", bench.kafka.bootstrap_servers, *arguments],
+            cwd=REPOSITORY,
+            capture_output=True,
+            text=True,
+            timeout=load.seconds + GRACE_S,
+            check=True,
+        ).stdout.split()
+        rate = int(sent) / float(taken)
+        assert rate >= load.per_second * RATE_SHARE_MIN, f"only {rate:,.0f} records/s produced"
+        consumer.wait(GRACE_S)
+        words = _said(log, "records ").split()
+    finally:
+        stop_child(consumer)
+    found = {name: float(value) for name, value in zip(words[::2], words[1::2], strict=True)}
+    assert found.get("records", 0) >= load.records, f"only {found} of {load.records} came"
+    return found
+
+
+def _said(log: Path, begin: str) -> str:
+    """The line of the log that begins so; empty if there is none yet."""
+    lines = log.read_text().splitlines() if log.exists() else []
+    return next((line for line in lines if line.startswith(begin)), "")

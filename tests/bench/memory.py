@@ -1,0 +1,105 @@
+"""Memory of the gateway with every window full: 64 partitions, 16,384 unsettled records in each.
+
+Three librdkafka share consumers take what one poll gives them and then sit still, so that nothing
+is settled and the windows read up to their span. A gateway of its own for each run; its Redis is a
+process of its own and not counted. Two topics: 5,000 keys in every partition, as in the keyed
+cases, and a key of its own for every record, the most that windows can cost.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import sys
+import time
+import urllib.request
+
+import psutil
+
+from dispatcher.core.model import Policy
+from gateway.embedded.process import wait_until
+from tests.bench.cases import KEYS, Bench
+from tests.bench.load import load
+from tests.bench.rows import Row, rows_of
+from tests.clients.share_members import ShareHost
+from tests.integration.gateway_process import GatewayProcess
+from tests.kafka import create_topic
+
+PARTITIONS = 64
+SPAN = Policy().span_max
+PAUSED = 3
+# A member with nothing to do makes every window read up to its last offset; with the paused ones
+# alone they would stop up to an eighth before it.
+TAKES_NOTHING = "idle;keys=no-such-key"
+FILL_S_MAX = 60.0
+STEADY_S = 1.0  # what is read is scanned, persisted and let go of
+MIB = 1024 * 1024
+FULL = f"memory of the gateway: {PARTITIONS} full windows, {KEYS:,} keys in each"
+FULL_OWN_KEYS = f"memory of the gateway: {PARTITIONS} full windows, a key per record"
+EMPTY = "memory of the gateway: just started"
+_numbers = itertools.count(1)
+
+
+def memory(bench: Bench, rounds: int) -> list[Row]:
+    """Resident memory in MiB, once per round and topic. Raises TimeoutError if the windows do not
+    fill.
+    """
+    topics = {FULL: ("bench-memory", KEYS), FULL_OWN_KEYS: ("bench-memory-own-keys", None)}
+    samples: dict[str, list[float]] = {EMPTY: [], **{name: [] for name in topics}}
+    for topic, keys in topics.values():
+        _load(bench.kafka.bootstrap_servers, topic, keys)
+    for at in range(rounds):
+        for name, (topic, _) in topics.items():
+            start, full = _run(bench, topic)
+            samples[EMPTY].append(start)
+            samples[name].append(full)
+            sys.stdout.write(f"round {at + 1}  {name}: {full:.0f} MiB ({start:.0f} at start)\n")
+    return rows_of(samples, {FULL: (EMPTY,), FULL_OWN_KEYS: (EMPTY,)}, unit="MiB", digits=1)
+
+
+def _load(bootstrap: str, topic: str, keys: int | None) -> None:
+    """As many records in each partition as a window holds, and one more."""
+    create_topic(bootstrap, topic, partitions=PARTITIONS)
+    chosen = random.Random(5)
+    load(
+        bootstrap,
+        topic,
+        (
+            (b"key-%05d" % (at if keys is None else int(chosen.random() * keys)), partition)
+            for at in range(SPAN + 1)
+            for partition in range(PARTITIONS)
+        ),
+    )
+
+
+def _run(bench: Bench, topic: str) -> tuple[float, float]:
+    """MiB of a gateway that has just started, and with all windows full."""
+    directory = bench.directory / f"memory-{next(_numbers)}"
+    groups = [{"match": "*", "auto_offset_reset": "earliest"}]
+    gateway = GatewayProcess(directory, bench.kafka.bootstrap_servers, groups=groups)
+    with gateway, ShareHost.librdkafka() as host:
+        process = psutil.Process(gateway.pid)
+        start = process.memory_info().rss
+        host.member(gateway.bootstrap, "memory", [topic], name=TAKES_NOTHING)
+        for _ in range(PAUSED):
+            member = host.member(gateway.bootstrap, "memory", [topic])
+            assert member.poll_some(), "a member got nothing"
+        wait_until(
+            lambda: _full_windows(gateway.admin) == PARTITIONS,
+            what="full windows",
+            deadline_s=FILL_S_MAX,
+        )
+        full = process.memory_info().rss
+        deadline = time.monotonic() + STEADY_S
+        while time.monotonic() < deadline:
+            full = max(full, process.memory_info().rss)
+            time.sleep(0.1)
+    return start / MIB, full / MIB
+
+
+def _full_windows(admin: str) -> int:
+    """How many windows hold their whole span; the records in it are all unsettled."""
+    with urllib.request.urlopen(f"http://{admin}/metrics", timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    spans = [line for line in lines if line.startswith("keyway_window_span{")]
+    return sum(float(line.rsplit(" ", 1)[1]) == SPAN for line in spans)
