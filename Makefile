@@ -81,6 +81,10 @@ sim: $(STAMPS)/venv ## the simulation: hunt on, or replay SEED=n with its trace
 chaos: ready ## kill -9 of everything under load, ROUNDS=n (10), SEED=n to replay
 	$(BIN)/python -m tests.chaos --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
 
+.PHONY: rolling
+rolling: ready ## rolling restarts of stock clients, ROUNDS=n (10), SEED=n of the first
+	$(BIN)/python -m tests.chaos.rolling --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
+
 .PHONY: integration
 integration: ready ## only the tests with a real Kafka and Spark
 	$(PYTEST) -m "integration or spark" $(ARGS)

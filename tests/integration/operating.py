@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Mapping
 from typing import Any
 
+from dispatcher.core.model import Member, MemberId
+from dispatcher.core.ring import Router
 from tests.integration.gateway_process import REPOSITORY, GatewayProcess
 
 COMMAND_S_MAX = 60
@@ -60,3 +64,23 @@ def keyway(gateway: GatewayProcess, *arguments: str) -> tuple[int, str, str]:
         check=False,
     )
     return finished.returncode, finished.stdout, finished.stderr
+
+
+def members_of(gateway: GatewayProcess, group: str) -> dict[str, str]:
+    """Member id by client id; {} while the node knows no such group."""
+    status, answer = rest(gateway, f"/v1/groups/{urllib.parse.quote(group, safe='')}")
+    rows = answer["memberships"] if status == 200 else []
+    return {row["client_id"]: row["member_id"] for row in rows}
+
+
+def keys_of(members: Mapping[str, str], client_id: str, count: int) -> list[bytes]:
+    """Keys that the ring gives to this one of `members_of`."""
+    clients = sorted(members)
+    router = Router(tuple(Member(MemberId(members[client])) for client in clients))
+    wanted = clients.index(client_id)
+    found = (key for key in map(b"key-%d".__mod__, itertools.count()) if _owns(router, key, wanted))
+    return list(itertools.islice(found, count))
+
+
+def _owns(router: Router, key: bytes, member: int) -> bool:
+    return int(router.owner_of(key, 0)) == member
