@@ -171,9 +171,30 @@ def group_describe(
         shown = [row.get(name, "-") for name in figures]
         windows.add_row(*_cells(row["topic"], *shown, len(row.get("parked", ()))))
     console.print(windows)
+    console.print(_members_of_windows(answer["partitions"]))
     for row in answer["partitions"]:
         for (line,) in map(_cells, _remarks(row)):
             console.print(line, soft_wrap=True)
+
+
+def _members_of_windows(partitions: list[dict[str, Any]]) -> Table:
+    """What each member holds of each partition; see README on the columns."""
+    columns = {
+        "READY-KEYS": "ready_keys",
+        "IN-FLIGHT": "in_flight",
+        "DRAINING-KEYS": "draining_keys",
+        "UNACKED": "draining_in_flight",
+        "BLOCKED": "draining_blocked",
+        "JOINED-BEHIND": "last_sent_position_when_joining",
+        "DROPPED": "dropped",
+    }
+    table = Table("TOPIC", "PARTITION", "MEMBER-ID", *columns, box=None)
+    for row in partitions:
+        for member in row.get("members", ()):
+            figures = [member.get(name) for name in columns.values()]
+            shown = ["-" if figure is None else figure for figure in figures]
+            table.add_row(*_cells(row["topic"], row["partition"], member["member_id"], *shown))
+    return table
 
 
 def _remarks(row: dict[str, Any]) -> Iterator[str]:
@@ -186,6 +207,11 @@ def _remarks(row: dict[str, Any]) -> Iterator[str]:
             f"{place}: the span of {row['span_max']} offsets is full: offset {full['offset']} is"
             f" not settled (key hash {full['key_hash'] or '-'}, {full['records']} records of its"
             f" key are read{holder})"
+        )
+    for late in row.get("consumers_after_mark_delete_position", ()):
+        yield (
+            f"{place}: {late['name']} ({late['id']}, {late['address']}) joined behind offset"
+            f" {late['last_sent_position_when_joining']}, which is not settled"
         )
     if row.get("dead_letter_trouble"):
         yield f"{place}: dead letters are not written: {row['dead_letter_trouble']}"

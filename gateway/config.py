@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
-from dispatcher.core.model import EvictPolicy, PoisonPolicy, Policy
+from dispatcher.core.model import EvictPolicy, JoinPolicy, PoisonPolicy, Policy
 from gateway.core.limits import FRAME_BYTES_MAX
 
 Port = Annotated[int, Field(ge=1, le=65_535)]
@@ -106,6 +106,7 @@ class GroupSection(_Section):
     poison: PoisonPolicy = PoisonPolicy.BLOCK
     dead_letter_topic: str | None = None
     on_evict: EvictPolicy = EvictPolicy.REDELIVER
+    join_policy: JoinPolicy = JoinPolicy.PER_KEY
     disconnect_grace_ms: Annotated[int, Field(ge=0, le=600_000)] = 3_000
     heartbeat_interval_ms: Annotated[int, Field(ge=100, le=60_000)] = 5_000
     session_timeout_ms: Annotated[int, Field(ge=500, le=600_000)] = 45_000
@@ -130,6 +131,7 @@ class GroupSection(_Section):
             backoff_max_ms=self.backoff_max_ms,
             poison=self.poison,
             on_evict=self.on_evict,
+            join_policy=self.join_policy,
             disconnect_grace_ms=self.disconnect_grace_ms,
             reliable=self.reliable,
         )

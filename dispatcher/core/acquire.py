@@ -32,7 +32,10 @@ def acquire(flow: Flow, event: Acquire) -> None:
         if wanted > 0 and member.ready_count() > 0:
             session = flow.book.session(member, event.session_id)
             lease = flow.book.open(session, deadline_ms, offsets)
-            _take(flow, member, session, lease, wanted)
+            if member.limit < 0:
+                _take(flow, member, session, lease, wanted)
+            else:
+                _take_limited(flow, member, session, lease, wanted)
             offsets.sort()
             lease.live = len(offsets)
             if offsets:
@@ -103,6 +106,26 @@ def _take(flow: Flow, member: MemberQueue, session: Session, lease: Lease, wante
             taken += 1
     member.ready_at = at
     member.trim_ready()
+
+
+def _take_limited(
+    flow: Flow, member: MemberQueue, session: Session, lease: Lease, wanted: int
+) -> None:
+    """As `_take`, one record of a key and none behind the member's limit; those keys stay listed
+    where they are.
+    """
+    kept: list[KeyQueue] = []
+    for queue in member.ready[member.ready_at :]:
+        if len(lease.offsets) == wanted or not flow.may_have(queue, member):
+            kept.append(queue)
+            continue
+        queue.listed = False
+        flow.window.leases[queue.head & flow.window.mask] = lease
+        queue.in_flight = 1
+        queue.holder = session
+        lease.offsets.append(queue.head)
+    member.ready = kept
+    member.ready_at = 0
 
 
 def _take_run(flow: Flow, queue: KeyQueue, session: Session, lease: Lease, wanted: int) -> int:

@@ -49,6 +49,7 @@ class Flow:
         self.members: list[MemberQueue] = []  # in join order, as the router's
         self.absent: dict[MemberId, MemberQueue] = {}  # hold leases and are not in the group
         self.router = Router(())
+        self.limited = False  # some member may have some records only (joins.py)
         self.reading = False  # a ReadOn is out and not answered
         self.full_at = NO_OFFSET  # the cursor if the span was full at the last tick
         self.stuck_at = NO_OFFSET  # the cursor that was last reported to hold a full span
@@ -297,6 +298,8 @@ class Flow:
         self.window.advance()
         if self.window.read_position != expected:
             self.reading = False  # The read under way starts too early now.
+        if self.limited:
+            self._lift_limits()
         self._close_leases()
         if self.idle_keys > IDLE_KEYS_MAX:
             self.drop_idle_keys()
@@ -315,6 +318,29 @@ class Flow:
             effects.append(Noticed(notice=notice, count=count))
         self._begin()
         return Step(changes=changes, effects=effects)
+
+    def _lift_limits(self) -> None:
+        """Of members for whom all that was sent before they joined is settled, or who are alone."""
+        lifted = False
+        self.limited = False
+        for member in self.members:
+            if member.limit >= 0:
+                if self.window.cursor > member.limit or len(self.members) == 1:
+                    member.limit = NO_OFFSET
+                    lifted = True
+                else:
+                    self.limited = True
+        if lifted:
+            self.relist()
+
+    def may_have(self, queue: KeyQueue, member: MemberQueue) -> bool:
+        """Whether a member with a limit may have the next record of a key that is listed for it."""
+        if queue.in_flight > 0 or queue.head > member.limit:
+            return False
+        return self.may_go_out(queue, member)
+
+    def _may_have_some(self, member: MemberQueue) -> bool:
+        return any(self.may_have(queue, member) for queue in member.ready[member.ready_at :])
 
     def _close_leases(self) -> None:
         if not self.ended:
@@ -342,6 +368,8 @@ class Flow:
         cap = self.policy.in_flight_per_member_max
         for member in self.members:
             awake = member.ready_count() > 0 and member.in_flight < cap
+            if awake and member.limit >= 0:
+                awake = self._may_have_some(member)
             if awake and not member.awake:
                 woken.append(member.member_id)
             member.awake = awake

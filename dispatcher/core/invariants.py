@@ -7,7 +7,7 @@ from __future__ import annotations
 from dispatcher.core.flow import Flow
 from dispatcher.core.keys import KeyQueue, MemberQueue
 from dispatcher.core.limits import IDLE_KEYS_MAX
-from dispatcher.core.model import PoisonPolicy, RetryState
+from dispatcher.core.model import JoinPolicy, PoisonPolicy, RetryState
 
 
 def check(flow: Flow) -> None:
@@ -17,6 +17,7 @@ def check(flow: Flow) -> None:
     _check_ready(flow, queues)
     _check_leases(flow)
     _check_retries(flow)
+    _check_limits(flow)
     assert not flow.changes + flow.effects + flow.ended + flow.window.dirty, "step not finished"
 
 
@@ -95,6 +96,7 @@ def _check_ready(flow: Flow, queues: list[KeyQueue]) -> None:
     for member in flow.absent.values():
         assert member.ready_count() == 0
         assert not member.joined
+        assert member.limit < 0, f"{member!r} is not there and has a limit"
     assert len(listed) == sum(queue.listed for queue in queues), "a listed key has no records"
     for queue in queues:
         assert queue.listed == (id(queue) in listed)
@@ -150,3 +152,12 @@ def _check_retries(flow: Flow) -> None:
         if retry.state in (RetryState.PARKED, RetryState.DEAD_LETTER):
             assert retry.held
             assert flow.policy.poison is not PoisonPolicy.DROP or retry.state is RetryState.PARKED
+
+
+def _check_limits(flow: Flow) -> None:
+    limited = [member for member in flow.members if member.limit >= 0]
+    assert flow.limited == (len(limited) > 0), f"{limited} have a limit"
+    for member in limited:
+        assert flow.policy.join_policy is JoinPolicy.LAST_SENT
+        assert flow.window.cursor <= member.limit == member.joined_behind, f"{member!r} still waits"
+        assert len(flow.members) > 1, f"{member!r} waits for nobody"

@@ -31,6 +31,10 @@ class MemberQueue:
         self.ready_at = 0  # entries before it are taken
         self.in_flight = 0  # records
         self.awake = False  # had something to acquire at the end of the last step
+        # The last sent position when it joined others, NO_OFFSET if it did not; and the last offset
+        # it may have for now, NO_OFFSET without a limit (joins.py).
+        self.joined_behind = NO_OFFSET
+        self.limit = NO_OFFSET
 
     def __repr__(self) -> str:
         return f"<{self.member_id} ready={self.ready_count()} in_flight={self.in_flight}>"

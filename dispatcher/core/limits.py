@@ -27,3 +27,6 @@ READ_ROOM_DIVISOR: Final = 8
 
 # Doublings of the back-off that are computed; the cap of the policy ends it long before.
 BACKOFF_DOUBLINGS_MAX: Final = 40
+
+# Draining keys that an operator is shown one by one; all are counted. The rest is more of the same.
+DRAINING_SHOWN_MAX: Final = 100

@@ -1,15 +1,16 @@
 """Who is there: joins, leaves, evictions, sessions that close or are lost.
 
-Joins follow PIP-379's rule, exact per key: a key with a record in flight stays where that record is
-until it is settled or given back; every other key goes to its new owner at once. Nothing needs to
-be remembered for that: the holder of a key is the session of its lease, the owner is the router's
-answer, and `Flow.offer` looks at both.
+By default joins follow PIP-379's rule, exact per key: a key with a record in flight stays where
+that record is until it is settled or given back; every other key goes to its new owner at once.
+Nothing needs to be remembered for that: the holder of a key is the session of its lease, the owner
+is the router's answer, and `Flow.offer` looks at both. The other rule is in joins.py.
 """
 
 from __future__ import annotations
 
 from dispatcher.core.flow import Flow
-from dispatcher.core.keys import MemberQueue
+from dispatcher.core.joins import joined
+from dispatcher.core.keys import NO_OFFSET, MemberQueue
 from dispatcher.core.model import (
     MemberId,
     MembersChanged,
@@ -26,17 +27,22 @@ def members_changed(flow: Flow, event: MembersChanged) -> None:
     if event.members == flow.router.members:
         return
     before = {member.member_id: member for member in flow.members}
+    newcomers: list[MemberQueue] = []
+    others = len(flow.members) > 0
     flow.members = [
         before.pop(member.member_id)
         if member.member_id in before
-        else _newcomer(flow, member.member_id)
+        else _newcomer(flow, member.member_id, newcomers)
         for member in event.members
     ]
+    if others and newcomers:
+        joined(flow, newcomers)
     flow.router = Router(event.members)
     if not flow.members:
         flow.reading = False
     for member in before.values():  # Those that are gone.
         member.joined = False
+        member.joined_behind = member.limit = NO_OFFSET
         member.clear_ready()
         if member.in_flight > 0:
             flow.absent[member.member_id] = member
@@ -45,12 +51,13 @@ def members_changed(flow: Flow, event: MembersChanged) -> None:
         give_back_member(flow, member, event.reason, event.now_ms)
 
 
-def _newcomer(flow: Flow, member_id: MemberId) -> MemberQueue:
+def _newcomer(flow: Flow, member_id: MemberId, newcomers: list[MemberQueue]) -> MemberQueue:
     """A new member, or one whose leases outlived a restart."""
     member = flow.absent.pop(member_id, None)
     if member is None:
         member = MemberQueue(member_id)
     member.joined = True
+    newcomers.append(member)
     return member
 
 

@@ -45,6 +45,13 @@ class EvictPolicy(Enum):
     ACK = "ack"  # at most once
 
 
+class JoinPolicy(Enum):
+    """When a member that joins gets records of keys that others held (dispatcher/core/joins.py)."""
+
+    PER_KEY = "per_key"  # PIP-379's rule made exact: each key as soon as nothing of it is in flight
+    LAST_SENT = "last_sent"  # PIP-282: nothing new before all that was sent by then is settled
+
+
 class AckError(Enum):
     """Why one acknowledged batch was refused; nothing changed for any of its offsets."""
 
@@ -82,6 +89,7 @@ class Policy:
     poison: PoisonPolicy = PoisonPolicy.BLOCK
     on_evict: EvictPolicy = EvictPolicy.REDELIVER
     disconnect_grace_ms: int = 3_000  # six watchdog ticks of 500 ms
+    join_policy: JoinPolicy = JoinPolicy.PER_KEY
     reliable: bool = True  # False: settled when sent (dispatcher/core/unreliable.py)
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dispatcher.core.flow import Flow
-from dispatcher.core.keys import MemberQueue
+from dispatcher.core.joins import individually_sent, last_sent
+from dispatcher.core.keys import NO_OFFSET, MemberQueue
+from dispatcher.core.limits import DRAINING_SHOWN_MAX
 from dispatcher.core.model import Key, MemberId, Reason, RetryState
 
 
@@ -15,7 +17,10 @@ class MemberStats:
     ready_keys: int
     in_flight: int
     draining_keys: int  # held here, owned by another member since a join or a leave
+    draining_in_flight: int  # records of those that it holds
     draining_blocked: int  # records that wait behind those
+    # The last sent position when it joined others (joins.py); None: it was there first, or at once.
+    last_sent_when_joining: int | None = None
     dropped: int = 0  # records it had no room for, since it joined (unreliable groups)
 
 
@@ -41,6 +46,16 @@ class FullSpan:
 
 
 @dataclass(frozen=True, slots=True)
+class DrainingKey:
+    """A key whose next record goes to another member than the one that holds its last."""
+
+    key: Key
+    member_id: MemberId  # who holds it
+    in_flight: int
+    blocked: int  # records that wait until those are settled
+
+
+@dataclass(frozen=True, slots=True)
 class WindowStats:
     cursor: int
     read_position: int
@@ -53,6 +68,9 @@ class WindowStats:
     members: list[MemberStats]
     span_max: int
     full_span: FullSpan | None  # None: there is room to read on
+    draining: list[DrainingKey]  # the oldest DRAINING_SHOWN_MAX
+    last_sent: int  # all up to it were handed out once, or are not there (joins.py)
+    individually_sent: list[tuple[int, int]]  # behind it; inclusive ranges
     dropped: int = 0  # records, since the window was loaded (unreliable groups)
 
 
@@ -61,8 +79,7 @@ def window_stats(flow: Flow) -> WindowStats:
     window = flow.window
     unsettled = 0
     keys = 0
-    draining: dict[MemberId, int] = {}
-    blocked: dict[MemberId, int] = {}
+    draining: dict[int, DrainingCount] = {}  # by the offset of the key's first record
     for offset in range(window.cursor, window.read_position):
         queue = window.queues[offset & window.mask]
         if queue is None:
@@ -72,11 +89,12 @@ def window_stats(flow: Flow) -> WindowStats:
             keys += 1
         holder = queue.holder
         if queue.in_flight > 0 and holder is not None and holder.member is not queue.owner:
-            name = holder.member.member_id
             if queue.head == offset:
-                draining[name] = draining.get(name, 0) + 1
+                draining[offset] = DrainingCount(queue.key, holder.member.member_id)
             if window.leases[offset & window.mask] is None:
-                blocked[name] = blocked.get(name, 0) + 1
+                draining[queue.head].blocked += 1
+            else:
+                draining[queue.head].in_flight += 1
     members: list[MemberQueue] = [*flow.members, *flow.absent.values()]
     states = [retry.state for retry in flow.retries.by_offset.values()]
     return WindowStats(
@@ -88,18 +106,36 @@ def window_stats(flow: Flow) -> WindowStats:
         backing_off=states.count(RetryState.WAITING),
         dead_lettering=states.count(RetryState.DEAD_LETTER),
         parked=_parked(flow),
-        members=[
-            MemberStats(
-                member_id=member.member_id,
-                ready_keys=member.ready_count(),
-                in_flight=member.in_flight,
-                draining_keys=draining.get(member.member_id, 0),
-                draining_blocked=blocked.get(member.member_id, 0),
-            )
-            for member in members
-        ],
+        members=[_member(member, list(draining.values())) for member in members],
         span_max=flow.policy.span_max,
         full_span=_full_span(flow),
+        draining=[key.stats() for key in list(draining.values())[:DRAINING_SHOWN_MAX]],
+        last_sent=last_sent(flow),
+        individually_sent=individually_sent(flow),
+    )
+
+
+class DrainingCount:
+    def __init__(self, key: Key, member_id: MemberId) -> None:
+        self.key = key
+        self.member_id = member_id
+        self.in_flight = 0
+        self.blocked = 0
+
+    def stats(self) -> DrainingKey:
+        return DrainingKey(self.key, self.member_id, self.in_flight, self.blocked)
+
+
+def _member(member: MemberQueue, draining: list[DrainingCount]) -> MemberStats:
+    mine = [count for count in draining if count.member_id == member.member_id]
+    return MemberStats(
+        member_id=member.member_id,
+        ready_keys=member.ready_count(),
+        in_flight=member.in_flight,
+        draining_keys=len(mine),
+        draining_in_flight=sum(count.in_flight for count in mine),
+        draining_blocked=sum(count.blocked for count in mine),
+        last_sent_when_joining=None if member.joined_behind == NO_OFFSET else member.joined_behind,
     )
 
 

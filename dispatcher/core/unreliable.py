@@ -179,6 +179,9 @@ class Unreliable:
             parked=[],
             span_max=self.policy.span_max,
             full_span=None,  # nothing holds it: what is left behind is dropped
+            draining=[],
+            last_sent=self.cursor - 1,
+            individually_sent=self.settled_ranges(),
             dropped=self._dropped,
             members=[
                 MemberStats(
@@ -186,6 +189,7 @@ class Unreliable:
                     ready_keys=len(set(outbox.keys[outbox.at :])),
                     in_flight=0,
                     draining_keys=0,
+                    draining_in_flight=0,
                     draining_blocked=0,
                     dropped=outbox.dropped,
                 )

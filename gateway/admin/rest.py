@@ -102,11 +102,11 @@ def _description(group: ShareGroup, windows: Windows) -> dict[str, Any]:
             }
             for member in group.members.values()
         ],
-        "partitions": [_window(window) for window in windows.of_group(group.name)],
+        "partitions": [_window(window, group) for window in windows.of_group(group.name)],
     }
 
 
-def _window(window: Window) -> dict[str, Any]:
+def _window(window: Window, group: ShareGroup) -> dict[str, Any]:
     row: dict[str, Any] = {
         "topic": window.partition.topic,
         "partition": window.partition.partition,
@@ -115,7 +115,9 @@ def _window(window: Window) -> dict[str, Any]:
     if window.dispatcher is not None:
         row["cursor"] = window.dispatcher.cursor
         row["read_position"] = window.dispatcher.read_position
-        row.update(_stats(window.dispatcher.stats()))
+        stats = window.dispatcher.stats()
+        row.update(_stats(stats))
+        row["consumers_after_mark_delete_position"] = _joined_behind(stats, group)
         waiting = row["dead_lettering"] > 0
         row["dead_letter_trouble"] = window.dead_letter_trouble if waiting else None
     return row
@@ -146,14 +148,41 @@ def _stats(stats: WindowStats) -> dict[str, Any]:
                 "ready_keys": member.ready_keys,
                 "in_flight": member.in_flight,
                 "draining_keys": member.draining_keys,
+                "draining_in_flight": member.draining_in_flight,
                 "draining_blocked": member.draining_blocked,
+                "last_sent_position_when_joining": member.last_sent_when_joining,
                 "dropped": member.dropped,
             }
             for member in stats.members
         ],
+        "draining": [
+            {
+                "key_hash": _hash(key.key),
+                "member_id": key.member_id,
+                "in_flight": key.in_flight,
+                "blocked": key.blocked,
+            }
+            for key in stats.draining
+        ],
+        "last_sent_position": stats.last_sent,
+        "individually_sent_positions": [list(sent) for sent in stats.individually_sent],
         "span_max": stats.span_max,
         "full_span": None if stats.full_span is None else _full_span(stats.full_span),
     }
+
+
+def _joined_behind(stats: WindowStats, group: ShareGroup) -> list[dict[str, Any]]:
+    """Members that joined when records were out which are not settled yet (PIP-282's name). Under
+    `join_policy: last_sent` they wait for those.
+    """
+    rows: list[dict[str, Any]] = []
+    for member in stats.members:
+        known = group.members.get(member.member_id)
+        position = member.last_sent_when_joining
+        if known is not None and position is not None and position >= stats.cursor:
+            row = {"name": known.client_id, "id": known.member_id, "address": known.client_host}
+            rows.append({**row, "last_sent_position_when_joining": position})
+    return rows
 
 
 def _full_span(full: FullSpan) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from dispatcher.core.model import (
     CursorMoved,
     Delivered,
     EvictPolicy,
+    JoinPolicy,
     Key,
     LeaseTaken,
     Member,
@@ -69,6 +70,9 @@ class Checkers:
         self.not_before_ms: dict[int, int] = {}  # back-off of what was released
         self.lost_sessions: set[str] = set()
         self.opened_last: dict[str, str] = {}  # member -> session
+        # Who joined others in this life of the core: the least and the most that the last sent
+        # position can have been. They differ where records left the log meanwhile.
+        self.joined: dict[str, tuple[int, int]] = {}
 
     # ---------------------------------------------------------------------------- what is persisted
 
@@ -142,8 +146,41 @@ class Checkers:
         )
         if held + len(effect.offsets) > self.policy.in_flight_per_member_max:
             raise CheckFailure("BoundedMemory", f"{effect.member_id} holds {held} and gets more")
+        self._check_joined(effect)
         for offset, attempt in zip(effect.offsets, effect.attempts, strict=True):
             self._delivered(offset, attempt, effect, now_ms)
+
+    def _check_joined(self, effect: Delivered) -> None:
+        """PIP-282: nothing behind where it joined before the cursor has passed that."""
+        if self.policy.join_policy is not JoinPolicy.LAST_SENT or not effect.offsets:
+            return
+        least, most = self.joined.get(effect.member_id, (-1, -1))
+        if self.cursor <= least and effect.offsets[-1] > most:
+            what = f"{effect.offsets} to {effect.member_id}, which joined behind {most}"
+            raise CheckFailure("LastSent", f"{what}; the cursor is {self.cursor}")
+
+    def _last_sent(self, *, gone_are_sent: bool) -> int:
+        for offset in range(self.cursor, self.log.end):
+            known = offset in self.settled or offset in self.deliveries
+            gone = offset in self.log.gone and not gone_are_sent
+            if not known and (gone or offset in self.log.records):
+                return offset - 1
+        return self.log.end - 1
+
+    def rebuilt(self) -> None:
+        """Whoever the core finds now was there first."""
+        self.joined.clear()
+        self.present: frozenset[str] = frozenset()
+
+    def _joins(self, members: tuple[Member, ...]) -> None:
+        there = frozenset(str(member.member_id) for member in members)
+        self.joined = {name: at for name, at in self.joined.items() if name in there}
+        if self.present:
+            position = (self._last_sent(gone_are_sent=False), self._last_sent(gone_are_sent=True))
+            self.joined |= dict.fromkeys(there - self.present, position)
+        if len(there) == 1:
+            self.joined.clear()
+        self.present = there
 
     def never_arrived(self, effect: Delivered) -> None:
         """Leased, and lost on the way: nobody relies on it, its holder may still speak of it."""
@@ -311,6 +348,7 @@ class Checkers:
     def members_changed(self, members: tuple[Member, ...], reason: Reason, until_ms: int) -> None:
         """Who left has given everything back, or does so at the end of the grace: a core that was
         rebuilt meanwhile has never seen it."""
+        self._joins(members)
         gone = {m.member_id for m in self.members} - {m.member_id for m in members}
         self.members = members
         for hold in self.holds.values():

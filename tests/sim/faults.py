@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from random import Random
 
-from dispatcher.core.model import EvictPolicy, PoisonPolicy, Policy
+from dispatcher.core.model import EvictPolicy, JoinPolicy, PoisonPolicy, Policy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +92,7 @@ def draw(rng: Random, seed: int) -> Options:
     more = Random(f"policies of {seed}")
     policy = Policy(
         reliable=more.random() < 0.85,
+        join_policy=more.choice((JoinPolicy.PER_KEY, JoinPolicy.PER_KEY, JoinPolicy.LAST_SENT)),
         span_max=rng.choice((4, 16, 64, 64, 128)),
         in_flight_per_member_max=rng.choice((1, 3, 10, 1_000)),
         prefetch_per_key=rng.choice((1, 1, 1, 1, 2, 4)),

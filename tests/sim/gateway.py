@@ -293,6 +293,7 @@ class Gateway:
             cursor, metadata = self.commit
             snapshot = Snapshot(cursor=cursor, settled=decode(cursor, metadata) or [])
             self.world.unreliable.rebuilt(snapshot)
+        self.world.checkers.rebuilt()
         self.core = core_of(self.world.options.policy, snapshot)
         self.core.check_invariants()
         self.rebuilds += 1

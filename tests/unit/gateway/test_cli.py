@@ -42,6 +42,26 @@ GROUP = {
             "state": "up",
             "cursor": 17,
             "parked": [{}],
+            "members": [
+                {
+                    "member_id": "m1",
+                    "ready_keys": 3,
+                    "in_flight": 2,
+                    "draining_keys": 1,
+                    "draining_in_flight": 1,
+                    "draining_blocked": 4,
+                    "last_sent_position_when_joining": None,
+                    "dropped": 0,
+                }
+            ],
+            "consumers_after_mark_delete_position": [
+                {
+                    "name": "late\x1b",
+                    "id": "m2",
+                    "address": "10.0.0.2",
+                    "last_sent_position_when_joining": 21,
+                }
+            ],
             "dead_letter_trouble": "no\x1btopic",
             "span_max": 64,
             "full_span": {"offset": 17, "key_hash": "0a", "records": 9, "member_id": "m1"},
@@ -115,9 +135,11 @@ def test_a_group_whose_names_are_hostile(node: Callable[[dict[str, Answer]], str
     rows = [line.split() for line in out.splitlines()]
     assert ["a", "0", "up", "17", "-", "-", "-", "-", "-", "1"] in rows
     assert ["b", "1", "loading", "-", "-", "-", "-", "-", "-", "0"] in rows
-    assert out.splitlines()[-2:] == [
+    assert ["a", "0", "m1", "3", "2", "1", "1", "4", "-", "0"] in rows
+    assert out.splitlines()[-3:] == [
         "a-0: the span of 64 offsets is full: offset 17 is not settled (key hash 0a, 9 records of"
         " its key are read, at member m1)",
+        "a-0: late\\x1b (m2, 10.0.0.2) joined behind offset 21, which is not settled",
         "a-0: dead letters are not written: no\\x1btopic",
     ]
 

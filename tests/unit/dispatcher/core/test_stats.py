@@ -16,7 +16,7 @@ def test_counts() -> None:
     assert (stats.cursor, stats.read_position, stats.unsettled, stats.keys) == (0, 6, 6, 5)
     assert (stats.in_flight, stats.backing_off, stats.dead_lettering) == (1, 1, 0)
     assert stats.parked == [ParkedRecord(2, b"b", 1, Reason.REJECTED, MemberId("c1"))]
-    assert stats.members == [MemberStats(MemberId("c1"), 2, 1, 0, 0)]
+    assert stats.members == [MemberStats(MemberId("c1"), 2, 1, 0, 0, 0)]
 
 
 def test_dead_letters_under_way() -> None:
@@ -43,5 +43,5 @@ def test_holders_that_are_not_there() -> None:
     play = Playbook().join("c1").produce(b"a", b"b")
     play.acquire("c1")
     stats = play.restart().core.stats()
-    assert stats.members == [MemberStats(MemberId("c1"), 0, 2, 0, 0)]
+    assert stats.members == [MemberStats(MemberId("c1"), 0, 2, 0, 0, 0)]
     assert (stats.unsettled, stats.in_flight) == (0, 2), "nothing was read again yet"

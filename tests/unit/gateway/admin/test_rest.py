@@ -117,6 +117,43 @@ def test_a_group_and_its_windows() -> None:
     story(tell)
 
 
+def test_what_a_join_found_and_what_drains() -> None:
+    """PIP-282's and PIP-379's figures, whichever of the two policies the group has."""
+
+    async def tell(rest: Rest) -> None:
+        window = rest.node.window(0)
+        assert window.acquire(Acquire(M1, S1, 100, now_ms())) is not None
+        for number in range(2, 40):
+            rest.node.beat(f"m{number}", connection=number)
+        rest.node.log.produce(b"personal", b"b", b"c")
+        await settle()
+        answer = await rest.ask(f"/v1/groups/{GROUP}")
+        row = answer.json["partitions"][0]
+        assert (row["last_sent_position"], row["individually_sent_positions"]) == (2, [])
+        first, second = row["members"][:2]
+        assert first["last_sent_position_when_joining"] is None
+        assert second["last_sent_position_when_joining"] == 2
+        drains = [first[f"draining_{what}"] for what in ("keys", "in_flight", "blocked")]
+        assert drains == [3, 3, 3], "with 39 members none of the keys is the first one's"
+        assert [(d["member_id"], d["in_flight"], d["blocked"]) for d in row["draining"]] == [
+            ("m1", 1, 1)
+        ] * 3
+        late = row["consumers_after_mark_delete_position"]
+        assert len(late) == 38
+        assert late[0] == {
+            "name": "client-m2",
+            "id": "m2",
+            "address": "127.0.0.1",
+            "last_sent_position_when_joining": 2,
+        }
+        assert "personal" not in answer.body.decode()
+        await window.ask(Acknowledge(M1, S1, [(0, 2, bytes([AckType.ACCEPT]))], now_ms()))
+        row = (await rest.ask(f"/v1/groups/{GROUP}")).json["partitions"][0]
+        assert row["draining"] == row["consumers_after_mark_delete_position"] == []
+
+    story(tell)
+
+
 @pytest.mark.parametrize("name", ["a/b", "a b", "%", "../x", "grüße", "{group}"])
 def test_groups_with_odd_names(name: str) -> None:
     async def tell(rest: Rest) -> None:

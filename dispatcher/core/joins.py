@@ -1,0 +1,70 @@
+"""Joins by last sent position (PIP-282), the alternative to the rule of membership.py.
+
+The last sent position is the offset up to which every record has been handed out once; what was
+handed out behind it are the individually sent ranges. Both follow from what the window knows: an
+offset was sent if it is settled or not there, if somebody holds it, or if it came back. So nothing
+is kept or stored for them, and a restart changes neither.
+
+Under `join_policy: last_sent` a member that joins others may have records up to the last sent
+position of that moment only (they were others' and came back) until the cursor has passed it, or
+until it is alone. The members that a window finds when it is loaded have no limit: nobody was there
+before them. Parked records hold the cursor, so they hold such members back, too.
+
+Limits are looked at when records are handed out, not when keys are listed: the loops that every
+group runs know nothing of them.
+"""
+
+from __future__ import annotations
+
+from dispatcher.core.flow import Flow
+from dispatcher.core.keys import NO_OFFSET, MemberQueue
+from dispatcher.core.model import JoinPolicy
+
+
+def last_sent(flow: Flow) -> int:
+    """The last sent position; the offset before the cursor if that was not sent. O(span)."""
+    offset = flow.window.cursor
+    end = max(flow.window.read_position, flow.window.known_end)
+    while offset < end and was_sent(flow, offset):
+        offset += 1
+    return offset - 1
+
+
+def individually_sent(flow: Flow) -> list[tuple[int, int]]:
+    """What was sent behind the last sent position: ascending, disjoint, non-adjacent inclusive
+    ranges. O(span).
+    """
+    ranges: list[tuple[int, int]] = []
+    start = NO_OFFSET
+    end = max(flow.window.read_position, flow.window.known_end)
+    for offset in range(last_sent(flow) + 1, end):
+        sent = was_sent(flow, offset)
+        if sent and start < 0:
+            start = offset
+        elif not sent and start >= 0:
+            ranges.append((start, offset - 1))
+            start = NO_OFFSET
+    if start >= 0:
+        ranges.append((start, end - 1))
+    return ranges
+
+
+def was_sent(flow: Flow, offset: int) -> bool:
+    """Of an offset of the window at or behind the cursor."""
+    window = flow.window
+    at = offset & window.mask
+    if window.leases[at] is not None or offset in flow.retries.by_offset:
+        return True
+    if offset < window.read_position:
+        return window.queues[at] is None
+    return window.is_settled(offset)
+
+
+def joined(flow: Flow, newcomers: list[MemberQueue]) -> None:
+    """Members have come to others that are, or were until now, there."""
+    position = last_sent(flow)
+    for member in newcomers:
+        member.joined_behind = position
+        if flow.policy.join_policy is JoinPolicy.LAST_SENT and position >= flow.window.cursor:
+            member.limit = position
+            flow.limited = True
