@@ -13,6 +13,7 @@ from tests.clients.java_programs import JavaPrograms
 SHARE_GROUPS = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
 CONSUMER_GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 GROUPS = "org.apache.kafka.tools.GroupsCommand"
+CONFIGS = "kafka.admin.ConfigCommand"
 TOOL_S_MAX = 60.0
 
 

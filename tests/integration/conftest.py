@@ -41,6 +41,7 @@ GROUPS: list[Settings] = [
     {"match": "nack-*", "auto_offset_reset": "earliest", "backoff_base_ms": 2_000},
     {"match": "cap-*", **QUICK_RETRY, "in_flight_per_member_max": 10},
     {"match": "span-*", **QUICK_RETRY, "span_max": 4_096},
+    {"match": "prefetch-*", **QUICK_RETRY, "prefetch_per_key": 3},
     {
         "match": "filter-*",
         **QUICK_RETRY,

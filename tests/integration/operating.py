@@ -75,12 +75,19 @@ def members_of(gateway: GatewayProcess, group: str) -> dict[str, str]:
 
 def keys_of(members: Mapping[str, str], client_id: str, count: int) -> list[bytes]:
     """Keys that the ring gives to this one of `members_of`."""
-    clients = sorted(members)
-    router = Router(tuple(Member(MemberId(members[client])) for client in clients))
+    clients, router = _ring(members)
     wanted = clients.index(client_id)
-    found = (key for key in map(b"key-%d".__mod__, itertools.count()) if _owns(router, key, wanted))
+    numbered = map(b"key-%d".__mod__, itertools.count())
+    found = (key for key in numbered if int(router.owner_of(key, 0)) == wanted)
     return list(itertools.islice(found, count))
 
 
-def _owns(router: Router, key: bytes, member: int) -> bool:
-    return int(router.owner_of(key, 0)) == member
+def owner_of(members: Mapping[str, str], key: bytes) -> str:
+    """Client id of the one of `members_of` that the ring gives this key to."""
+    clients, router = _ring(members)
+    return clients[int(router.owner_of(key, 0))]
+
+
+def _ring(members: Mapping[str, str]) -> tuple[list[str], Router]:
+    clients = sorted(members)
+    return clients, Router(tuple(Member(MemberId(members[client])) for client in clients))

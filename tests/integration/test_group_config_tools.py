@@ -4,7 +4,6 @@ share consumers that are at work feel it at once.
 
 from __future__ import annotations
 
-import subprocess
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -14,7 +13,7 @@ from confluent_kafka import Producer
 
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import wait_until
-from tests.clients.java_programs import JavaPrograms
+from tests.clients.kafka_tools import CONFIGS, KafkaTools
 from tests.clients.order import assert_never_backwards
 from tests.clients.share_members import ShareHost, deliveries_of
 from tests.integration.committed import wait_for_committed
@@ -26,8 +25,6 @@ pytestmark = pytest.mark.integration
 
 Topic = Callable[..., str]
 Names = Callable[[str], str]
-CONFIG_TOOL = "kafka.admin.ConfigCommand"
-TOOL_S_MAX = 60
 FELT_S_MAX = 5.0  # far below the half minute between two regular looks
 
 
@@ -52,26 +49,15 @@ def test_kafka_configs_sets_and_shows(
     gateway: GatewayProcess,
     topic: Topic,
     fresh_name: Names,
-    java_programs: JavaPrograms,
+    kafka_tools: KafkaTools,
     share_host: ShareHost,
 ) -> None:
     """kafka-configs through the gateway, while a member holds a record: two deliveries, no more."""
     name, group = topic(), fresh_name("drop")  # keyway.yaml: three deliveries, then dropped
 
     def tool(*arguments: str) -> str:
-        finished = subprocess.run(
-            java_programs.command(
-                CONFIG_TOOL,
-                *("--bootstrap-server", gateway.bootstrap),
-                *("--entity-type", "groups", "--entity-name", group, *arguments),
-            ),
-            capture_output=True,
-            text=True,
-            timeout=TOOL_S_MAX,
-            check=False,
-        )
-        assert finished.returncode == 0, finished.stdout + finished.stderr
-        return finished.stdout
+        entity = ("--entity-type", "groups", "--entity-name", group)
+        return kafka_tools.run(CONFIGS, gateway.bootstrap, *entity, *arguments)
 
     produce(gateway.bootstrap, name, [(b"k", b"poison"), (b"k", b"after")])
     member = share_host.member(gateway.bootstrap, group, [name], explicit=True)
@@ -172,7 +158,7 @@ def test_renewing_keeps_locks_that_would_have_run_out(
     assert len(held) == len(keys)
     other = librdkafka_host.member(gateway.bootstrap, group, [name], explicit=True)
     began = time.monotonic()
-    while time.monotonic() - began < 5.0:
+    while time.monotonic() - began < 4.5:
         worker.acknowledge("RENEW", held)
         again = worker.poll_some()  # the client gives its application back what was renewed
         assert {(it.place, it.delivery_count) for it in again} == {(it.place, 1) for it in held}

@@ -1,0 +1,230 @@
+"""Keys that change owner while a record of theirs is in flight, with stock share consumers: nothing
+of the key moves before that record is settled, everything else does at once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from gateway.embedded.kafka import KafkaCluster
+from gateway.embedded.process import wait_until
+from tests.clients.order import assert_never_backwards
+from tests.clients.share_lines import Delivery
+from tests.clients.share_members import ShareHost, ShareMember, deliveries_of
+from tests.integration.committed import wait_for_committed
+from tests.integration.gateway_process import GatewayProcess
+from tests.integration.operating import keys_of, members_of, owner_of, windows_of
+from tests.kafka import produce
+
+pytestmark = pytest.mark.integration
+
+Topic = Callable[..., str]
+Group = Callable[..., str]
+KEYS, EACH = 40, 3
+AT_ONCE_S = 2.0  # one second, and as much for a busy machine; no lock or grace is so short
+
+
+def open_member(
+    gateway: GatewayProcess, host: ShareHost, group: str, topic: str, others: int
+) -> ShareMember:
+    """Opens an explicit member and returns when the node knows it, beside `others`."""
+    member = host.member(gateway.bootstrap, group, [topic], explicit=True)
+
+    def joined() -> bool:
+        assert member.poll(0.1) == []
+        return len(members_of(gateway, group)) == others + 1
+
+    wait_until(joined, what="joined", deadline_s=30)
+    return member
+
+
+@dataclass
+class Drained:
+    """`first` holds the first record of every key when `second` joins and becomes the owner of
+    half of the keys.
+    """
+
+    gateway: GatewayProcess
+    topic: str
+    group: str
+    first: ShareMember
+    second: ShareMember
+    held: list[Delivery]
+    moved: list[Delivery]  # of them, those whose key is the second's now
+
+    def draining(self) -> list[tuple[int, int]]:
+        """Per member: draining keys, and the records that wait behind them."""
+        rows: list[dict[str, Any]] = windows_of(self.gateway, self.group)[0]["members"]
+        return sorted((row["draining_keys"], row["draining_blocked"]) for row in rows)
+
+
+Drain = Callable[[ShareHost, ShareHost], Drained]
+
+
+@pytest.fixture
+def drain(gateway: GatewayProcess, topic: Topic, share_group: Group) -> Drain:
+    def start(host: ShareHost, other: ShareHost) -> Drained:
+        name, group = topic(partitions=1), share_group()
+        keys = [b"old-%d" % at for at in range(KEYS)]
+        produce(gateway.bootstrap, name, [(key, b"%d" % at) for at in range(EACH) for key in keys])
+        first = host.member(gateway.bootstrap, group, [name], explicit=True)
+        held = first.poll_some()
+        assert [it.value for it in held] == [b"0"] * KEYS
+        second = open_member(gateway, other, group, name, others=1)
+        members = members_of(gateway, group)
+        moved = [it for it in held if owner_of(members, it.key or b"") == second.name]
+        assert moved
+        return Drained(gateway, name, group, first, second, held, moved)
+
+    return start
+
+
+@pytest.mark.parametrize(("kind", "other"), [("librdkafka", "java"), ("java", "librdkafka")])
+def test_a_key_drains_and_the_others_do_not_wait(
+    drain: Drain, kafka: KafkaCluster, request: pytest.FixtureRequest, kind: str, other: str
+) -> None:
+    """Scenario 5: a new key of the newcomer comes at once, one that drains after its record was
+    accepted; the operator sees how many, and that they are none in the end.
+    """
+    it = drain(request.getfixturevalue(f"{kind}_host"), request.getfixturevalue(f"{other}_host"))
+    assert it.draining() == [(0, 0), (len(it.moved), len(it.moved) * (EACH - 1))]
+    (new_key,) = keys_of(members_of(it.gateway, it.group), it.second.name, 1)
+    produce(it.gateway.bootstrap, it.topic, [(new_key, b"new")])
+    began = time.monotonic()
+    got = it.second.poll_some()
+    assert [(one.key, one.value) for one in got] == [(new_key, b"new")]
+    assert time.monotonic() - began < AT_ONCE_S
+    it.second.settle("ACCEPT", got)
+    assert it.second.poll_empty(1.0) == []
+    it.first.settle("ACCEPT", it.held)
+    wait_until(lambda: it.draining() == [(0, 0), (0, 0)], what="drained", deadline_s=10)
+    next_ones = it.second.poll_some()
+    assert {one.key for one in next_ones} <= {one.key for one in it.moved}
+    assert {one.value for one in next_ones} == {b"1"}
+    it.second.settle("ACCEPT", next_ones)
+    for member in (it.first, it.second):
+        member.begin_consume()
+    wait_for_committed(kafka, it.group, it.topic, 0, KEYS * EACH + 1)
+    for member in (it.first, it.second):
+        member.end_consume()
+    everything = deliveries_of([it.first, it.second])
+    assert len(everything) == KEYS * EACH + 1
+    assert_never_backwards(everything)
+    it.first.close()
+    it.second.close()
+
+
+@pytest.mark.parametrize("kind", ["librdkafka", "java"])
+def test_the_heir_of_a_killed_holder_begins_where_it_stood(
+    drain: Drain,
+    kafka: KafkaCluster,
+    new_host: Callable[[str], ShareHost],
+    librdkafka_host: ShareHost,
+    kind: str,
+) -> None:
+    """Scenarios 2 and 3 (PIP-282's issues 1 and 2): nothing of the key comes to its new owner while
+    the old one holds it; when that one is killed, all of it does, in order.
+    """
+    host = new_host(kind)
+    it = drain(host, librdkafka_host)
+    assert it.second.poll_empty(1.0) == []
+    host.kill()
+    it.second.begin_consume()
+    wait_for_committed(kafka, it.group, it.topic, 0, KEYS * EACH)
+    it.second.end_consume()
+    assert len(it.second.deliveries) == KEYS * EACH
+    assert_never_backwards(it.second.deliveries)
+    twice = {one.place for one in it.second.deliveries if one.delivery_count == 2}
+    assert twice == {one.place for one in it.held}
+    it.second.close()
+
+
+@pytest.mark.parametrize("ending", ["accepts", "leaves"])
+def test_a_key_that_returns_home_goes_on_without_new_traffic(
+    drain: Drain,
+    gateway: GatewayProcess,
+    librdkafka_host: ShareHost,
+    java_host: ShareHost,
+    ending: str,
+) -> None:
+    """Scenario 6: the newcomer leaves again, so that nothing drains; the holder accepts, or leaves
+    to a third member, and the next records come at once though nothing is produced.
+    """
+    it = drain(java_host, librdkafka_host)
+    it.second.close()
+    wait_until(lambda: it.draining() == [(0, 0)], what="nothing drains", deadline_s=10)
+    if ending == "accepts":
+        it.first.settle("ACCEPT", it.held)
+        began, heir, value = time.monotonic(), it.first, b"1"
+    else:
+        heir = open_member(gateway, librdkafka_host, it.group, it.topic, others=1)
+        it.first.close()
+        began, value = time.monotonic(), b"0"
+    got = heir.poll_some()
+    assert time.monotonic() - began < AT_ONCE_S
+    assert {one.value for one in got} == {value}
+    heir.settle("ACCEPT", got)
+    assert all(keys == 0 for keys, _ in it.draining())
+    heir.close()
+    if ending == "accepts":
+        return
+    assert_never_backwards(deliveries_of([it.first, heir]))
+
+
+def test_who_was_full_gets_the_older_record_first(
+    gateway: GatewayProcess, topic: Topic, share_group: Group, share_host: ShareHost
+) -> None:
+    """Scenario 11: k1 comes while its owner holds all that it may, k2 when it has room again."""
+    name, group = topic(partitions=1), share_group("cap")
+    produce(gateway.bootstrap, name, [(b"held-%d" % at, b"x") for at in range(10)])
+    member = share_host.member(gateway.bootstrap, group, [name], explicit=True)
+    held = member.poll_some()
+    assert len(held) == 10
+    produce(gateway.bootstrap, name, [(b"k", b"k1")])
+    wait_until(
+        lambda: windows_of(gateway, group)[0]["unsettled"] == 11, what="k1 read", deadline_s=10
+    )
+    member.settle("ACCEPT", held[:5])
+    produce(gateway.bootstrap, name, [(b"k", b"k2")])
+    member.settle("ACCEPT", held[5:])
+    values = []
+    for _ in range(2):
+        batch = member.poll_some()
+        values += [it.value for it in batch]
+        member.settle("ACCEPT", batch)
+    assert values == [b"k1", b"k2"]
+    member.close()
+
+
+def test_a_run_of_a_key_that_is_given_back_comes_again_in_order(
+    gateway: GatewayProcess, topic: Topic, share_group: Group, share_host: ShareHost
+) -> None:
+    """Scenario 17 (PIP-493): three of a key were prefetched and the first failed. The two behind it
+    come back with it, in order, and were no redelivery of theirs; the other key does not wait.
+    """
+    name, group = topic(partitions=1), share_group("prefetch")
+    produce(gateway.bootstrap, name, [(b"a", b"%d" % at) for at in range(5)] + [(b"b", b"b")])
+    member = share_host.member(gateway.bootstrap, group, [name], explicit=True)
+    first = member.poll_some()
+    assert [it.value for it in first] == [b"0", b"1", b"2", b"b"]
+    member.acknowledge("RELEASE", first[:3])
+    member.settle("ACCEPT", first[3:])
+    again: list[Delivery] = []
+    while len(again) < 5:
+        batch = member.poll_some()
+        assert batch, f"stuck after {again}"
+        member.settle("ACCEPT", batch)
+        again += batch
+    assert [(it.value, it.delivery_count) for it in again] == [
+        (b"0", 2),
+        (b"1", 1),
+        (b"2", 1),
+        (b"3", 1),
+        (b"4", 1),
+    ]
+    member.close()
