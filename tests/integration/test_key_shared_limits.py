@@ -1,0 +1,220 @@
+"""What one hot key or one slow member may cost the others, measured with stock clients: nothing but
+the look-ahead that a window has, and that limit is said aloud.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import psutil
+import pytest
+
+from dispatcher.core.hashes import key_hash32
+from gateway.embedded.kafka import KafkaCluster
+from gateway.embedded.process import wait_until
+from tests.clients.order import assert_never_backwards
+from tests.clients.share_members import ShareHost, ShareMember, deliveries_of
+from tests.integration.gateway_process import GatewayProcess
+from tests.integration.operating import keys_of, keyway, members_of, windows_of
+from tests.kafka import produce
+
+pytestmark = pytest.mark.integration
+
+Topic = Callable[..., str]
+Names = Callable[[str], str]
+HOT, COLD, SPAN = 100_000, 1_000, 16_384
+WIDE_SPAN = 131_072
+MIB = 1 << 20
+GROWTH_BYTES_MAX = 64 * MIB  # of the cache, and the offsets of 100,000 records in a window
+RSS_BYTES_MAX = 300 * MIB  # of a gateway, whatever its clients do
+BUSY_SHARE_MAX = 0.5  # of one core, by a gateway that has nothing to do
+PAIRS_MAX = 3
+
+
+@pytest.fixture(scope="module")
+def gateway(
+    kafka: KafkaCluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[GatewayProcess]:
+    """A gateway of this file alone: its memory and its time are measured."""
+    with GatewayProcess(
+        tmp_path_factory.mktemp("limits-gateway"),
+        kafka.bootstrap_servers,
+        groups=[
+            {"match": "wide-*", "auto_offset_reset": "earliest", "span_max": WIDE_SPAN},
+            {"match": "*", "auto_offset_reset": "earliest", "lock_duration_ms": 120_000},
+        ],
+    ) as process:
+        yield process
+
+
+def rss_bytes(gateway: GatewayProcess) -> int:
+    return int(psutil.Process(gateway.pid).memory_info().rss)
+
+
+def all_joined(gateway: GatewayProcess, group: str, members: list[ShareMember]) -> dict[str, str]:
+    def there() -> bool:
+        for member in members:
+            member.poll(0.05)
+        return len(members_of(gateway, group)) == len(members)
+
+    wait_until(there, what="all members joined", deadline_s=30)
+    return members_of(gateway, group)
+
+
+def wait_for_span_full(gateway: GatewayProcess, group: str) -> None:
+    wait_until(
+        lambda: windows_of(gateway, group)[0].get("full_span") is not None,
+        what="the span full",
+        deadline_s=30,
+    )
+
+
+@pytest.mark.parametrize("prefix", ["narrow", "wide"])
+def test_a_hot_key_at_the_head_with_its_member_paused(
+    gateway: GatewayProcess,
+    topic: Topic,
+    fresh_name: Names,
+    librdkafka_host: ShareHost,
+    java_host: ShareHost,
+    prefix: str,
+) -> None:
+    """Scenario 10: 100,000 records of one key whose first is held, half of the other keys right
+    behind that one, half of them behind all. They flow as far as the span goes; it is reported
+    which record holds it; memory stays as it was.
+    """
+    name, group = topic(partitions=1), fresh_name(prefix)
+    paused = java_host.member(gateway.bootstrap, group, [name], explicit=True)
+    quick = librdkafka_host.member(gateway.bootstrap, group, [name])
+    members = all_joined(gateway, group, [paused, quick])
+    (hot,) = keys_of(members, paused.name, 1)
+    cold = [(key, b"cold") for key in keys_of(members, quick.name, COLD)]
+    value = bytes(100)
+    before = rss_bytes(gateway)
+    produce(gateway.bootstrap, name, [(hot, b"first"), *cold[: COLD // 2]])
+    produce(gateway.bootstrap, name, [(hot, value)] * (HOT - 1) + cold[COLD // 2 :])
+    held = paused.poll_some()
+    assert [(it.key, it.offset) for it in held] == [(hot, 0)]
+    quick.begin_consume()
+    wanted = COLD // 2 if prefix == "narrow" else COLD
+    wait_until(lambda: len(quick.deliveries) >= wanted, what=f"{wanted} cold keys", deadline_s=60)
+    if prefix == "narrow":
+        wait_for_span_full(gateway, group)
+        hash_text = f"{key_hash32(hot):08x}"
+        assert windows_of(gateway, group)[0]["full_span"] == {
+            "offset": 0,
+            "key_hash": hash_text,
+            "records": SPAN - COLD // 2,
+            "member_id": members[paused.name],
+        }
+        reported = f"offset 0 key hash {hash_text}"
+        wait_until(lambda: reported in gateway.log_text(), what="a log line", deadline_s=10)
+        _, said, _ = keyway(gateway, "group", "describe", group)
+        assert f"{name}-0: the span of {SPAN} offsets is full: offset 0 is not settled" in said
+        assert hash_text in said
+    grown = rss_bytes(gateway) - before
+    quick.end_consume()
+    assert len(quick.deliveries) == wanted
+    print(f"{prefix}: RSS {before / MIB:.0f} MiB, {grown / MIB:+.0f} MiB")  # noqa: T201
+    assert grown < GROWTH_BYTES_MAX
+    # What was held back goes on where it stood.
+    paused.settle("ACCEPT", held)
+    assert [it.value for it in paused.poll_some()] == [value]
+    paused.close()
+    quick.close()
+
+
+def test_a_member_that_never_fetches_delays_only_its_own_keys(
+    gateway: GatewayProcess, topic: Topic, fresh_name: Names, share_host: ShareHost
+) -> None:
+    """Scenario 8: the newcomer joins and asks for nothing; its keys wait, the others flow, and when
+    it leaves its keys go to who is there.
+    """
+    name, group = topic(partitions=1), fresh_name("idle")
+    idle = share_host.member(gateway.bootstrap, group, [name], explicit=True)
+    busy = share_host.member(gateway.bootstrap, group, [name])
+    members = all_joined(gateway, group, [idle, busy])
+    its, others = keys_of(members, idle.name, 50), keys_of(members, busy.name, 50)
+    produce(gateway.bootstrap, name, [(key, b"%d" % at) for at in range(5) for key in its + others])
+    busy.begin_consume()
+    wait_until(lambda: len(busy.deliveries) >= 250, what="the others' keys", deadline_s=30)
+    row = windows_of(gateway, group)[0]
+    assert (row["unsettled"], row["full_span"]) == (250, None)
+    assert {it.key for it in list(busy.deliveries)} == set(others)
+    idle.close()
+    wait_until(lambda: len(busy.deliveries) >= 500, what="the keys of who left", deadline_s=30)
+    busy.end_consume()
+    assert len(busy.deliveries) == 500
+    assert_never_backwards(busy.deliveries)
+    busy.close()
+
+
+def test_others_keep_their_rate_when_one_member_stops(
+    gateway: GatewayProcess, topic: Topic, fresh_name: Names, java_host: ShareHost
+) -> None:
+    """Scenario 9: 10,000 records over 1,000 keys to four members, once with all of them at work and
+    once with one that has stopped. The others' keys come at 90 % of their rate at least, and then
+    the gateway rests.
+    """
+    name, group = topic(partitions=1), fresh_name("rate")
+    members = [java_host.member(gateway.bootstrap, group, [name]) for _ in range(4)]
+    ids = all_joined(gateway, group, members)
+    stopped, others = members[0], members[1:]
+    keys = {member.name: set(keys_of(ids, member.name, 250)) for member in members}
+    records = [(key, b"x") for _ in range(10) for mine in keys.values() for key in sorted(mine)]
+    produced = 0
+
+    def rate_of_others() -> float:
+        """Records a second of the three, from their first to their last."""
+        nonlocal produced
+        before = {member.name: len(member.deliveries) for member in others}
+        produce(gateway.bootstrap, name, records)
+        produced += len(records)
+        wait_until(
+            lambda: all(len(it.deliveries) >= before[it.name] + 2_500 for it in others),
+            what="the others' records",
+            deadline_s=60,
+        )
+        times = [it.at_ns for member in others for it in member.deliveries[before[member.name] :]]
+        return len(times) * 1e9 / (max(times) - min(times))
+
+    for member in others:
+        member.begin_consume(300)
+    ratios: list[float] = []
+    while len(ratios) < PAIRS_MAX and max(ratios, default=0) < 0.9:
+        stopped.begin_consume(300)
+        with_all = rate_of_others()
+        wait_until(
+            lambda: sum(len(it.deliveries) for it in members) >= produced,
+            what="all records",
+            deadline_s=60,
+        )
+        stopped.end_consume()
+        ratios.append(rate_of_others() / with_all)
+        assert_it_rests(gateway)
+        stopped.begin_consume(300)
+        wait_until(
+            lambda: sum(len(it.deliveries) for it in members) >= produced,
+            what="what had waited",
+            deadline_s=60,
+        )
+        stopped.end_consume()
+    for member in others:
+        member.end_consume()
+    print("ratios", ratios)  # noqa: T201
+    assert max(ratios) >= 0.9
+    assert rss_bytes(gateway) < RSS_BYTES_MAX
+    everything = deliveries_of(members)
+    assert len(everything) == produced
+    assert_never_backwards(everything)
+    for member in members:
+        member.close()
+
+
+def assert_it_rests(gateway: GatewayProcess) -> None:
+    """Records wait that nobody takes: the gateway must not spin over them."""
+    process = psutil.Process(gateway.pid)
+    began, spent = time.monotonic(), sum(process.cpu_times()[:2])
+    time.sleep(1)  # what is measured
+    share = (sum(process.cpu_times()[:2]) - spent) / (time.monotonic() - began)
+    assert share < BUSY_SHARE_MAX, f"{share:.0%} of a core for nothing"
