@@ -203,8 +203,10 @@ def _remarks(row: dict[str, Any]) -> Iterator[str]:
     full = row.get("full_span")
     if full:
         holder = f", at member {full['member_id']}" if full["member_id"] else ""
+        by_records = full.get("limit") == "window_records"
+        what = "window of records" if by_records else f"span of {row['span_max']} offsets"
         yield (
-            f"{place}: the span of {row['span_max']} offsets is full: offset {full['offset']} is"
+            f"{place}: the {what} is full: offset {full['offset']} is"
             f" not settled (key hash {full['key_hash'] or '-'}, {full['records']} records of its"
             f" key are read{holder})"
         )

@@ -97,6 +97,7 @@ class GroupSection(_Section):
     ] = "latest"
     isolation_level: Literal["read_committed", "read_uncommitted"] = "read_committed"
     span_max: Annotated[int, Field(ge=1, le=1_048_576)] = Policy().span_max
+    window_records: Annotated[int, Field(ge=1, le=1_048_576)] | None = None
     in_flight_per_member_max: Annotated[int, Field(ge=1, le=100_000)] = 1_000
     prefetch_per_key: Annotated[int, Field(ge=1, le=1_000)] = 1
     lock_duration_ms: Annotated[int, Field(ge=100, le=3_600_000)] = 30_000
@@ -123,6 +124,7 @@ class GroupSection(_Section):
     def policy(self) -> Policy:
         return Policy(
             span_max=self.span_max,
+            window_records=self.window_records,
             in_flight_per_member_max=self.in_flight_per_member_max,
             prefetch_per_key=self.prefetch_per_key,
             lock_duration_ms=self.lock_duration_ms,

@@ -41,6 +41,8 @@ class Flow:
     def __init__(self, policy: Policy, cursor: int) -> None:
         self.policy = policy
         self.prefetch = policy.prefetch_per_key
+        # Offsets that may be read and not settled when there are no holes.
+        self.read_ahead = min(policy.span_max, policy.window_records or policy.span_max)
         self.window = Window(cursor)
         self.by_key: dict[bytes, KeyQueue] = {}  # without null keys
         self.idle_keys = 0  # those of them that have no unsettled records
@@ -144,13 +146,24 @@ class Flow:
         if self.idle_keys * 2 > len(self.by_key):
             self.drop_idle_keys()
 
+    def room(self) -> int:
+        """Offsets that may be read on: what the span leaves, and what the limit of records does.
+        What a snapshot knew of is read again whatever that limit is now. O(span) with the limit.
+        """
+        window = self.window
+        room = self.policy.span_max - (window.read_position - window.cursor)
+        records_max = self.policy.window_records
+        if records_max is not None:
+            known = window.known_end - window.read_position
+            room = min(room, max(records_max - window.unsettled(), known, 0))
+        return room
+
     def watch_span(self) -> None:
         """At a tick: says once of a cursor that it holds a full span. A span that is full and moves
         on is what reading ahead is for.
         """
         window = self.window
-        room = self.policy.span_max - (window.read_position - window.cursor)
-        full_at = window.cursor if room <= 0 and self.members else NO_OFFSET
+        full_at = window.cursor if self.members and self.room() <= 0 else NO_OFFSET
         if full_at >= 0 and full_at == self.full_at and full_at != self.stuck_at:
             self.stuck_at = full_at
             notice = Noticed(notice=Notice.SPAN_FULL, count=1, detail=self._blocker())
@@ -377,16 +390,14 @@ class Flow:
             effects.append(MembersReady(members=woken))
 
     def _read_on(self, effects: list[Effect]) -> None:
-        if not self.members:
+        if self.reading or not self.members:
             return
-        window = self.window
-        span = self.policy.span_max
-        room = span - (window.read_position - window.cursor)
-        if self.reading or room <= 0:
+        room = self.room()
+        if room <= 0:
             return
-        if room * READ_ROOM_DIVISOR >= span or self._somebody_idle():
+        if room * READ_ROOM_DIVISOR >= self.read_ahead or self._somebody_idle():
             self.reading = True
-            effects.append(ReadOn(position=window.read_position, offsets_max=room))
+            effects.append(ReadOn(position=self.window.read_position, offsets_max=room))
 
     def _somebody_idle(self) -> bool:
         return any(member.ready_count() == 0 for member in self.members)

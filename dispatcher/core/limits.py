@@ -1,4 +1,8 @@
-"""Limits of one window that no policy sets, each with its reason."""
+"""Limits of one window that no policy sets, each with its reason.
+
+Those that a policy sets stand together in `model.Policy`: offsets of the span (16,384), records of
+the window (off; Danube has 10,000), records of a member (1,000), of a key (1), deliveries (5).
+"""
 
 from __future__ import annotations
 

@@ -80,6 +80,7 @@ class Policy:
     """Dispatch policy of a group; defaults are KIP-932's where it has one."""
 
     span_max: int = 16_384  # offsets, cursor to the last one read; the bitmap fits commit metadata
+    window_records: int | None = None  # read and not settled, at most; None: the span alone
     in_flight_per_member_max: int = 1_000  # records, per window
     prefetch_per_key: int = 1  # records of one key in flight; > 1 falls under the PIP-493 nack rule
     lock_duration_ms: int = 30_000

@@ -32,7 +32,7 @@ def records_read(flow: Flow, event: RecordsRead) -> None:
         start = offsets[0] if offsets else event.end
         window.read_position = start
         window.move_cursor(start)
-    end = min(event.end, window.cursor + flow.policy.span_max)
+    end = min(event.end, window.read_position + flow.room())
     if end < event.end:
         fitting = bisect_left(offsets, end)
         offsets = offsets[:fitting]

@@ -37,12 +37,15 @@ class ParkedRecord:
 
 @dataclass(frozen=True, slots=True)
 class FullSpan:
-    """The record that holds a span from which nothing more is read before it is settled."""
+    """The record that holds a span from which nothing more is read before it is settled, or, with
+    `window_records`, before any is.
+    """
 
     offset: int
     key: Key
     records: int  # unsettled ones of its key, itself included
     member_id: MemberId | None  # who has it; None: it waits, or nobody takes its key now
+    by_span: bool = True  # False: it is the limit of records that is reached
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +144,7 @@ def _member(member: MemberQueue, draining: list[DrainingCount]) -> MemberStats:
 
 def _full_span(flow: Flow) -> FullSpan | None:
     window = flow.window
-    if window.read_position - window.cursor < flow.policy.span_max:
+    if flow.room() > 0:
         return None
     queue = window.queues[window.cursor & window.mask]
     lease = window.leases[window.cursor & window.mask]
@@ -154,6 +157,7 @@ def _full_span(flow: Flow) -> FullSpan | None:
         key=None if queue is None else queue.key,
         records=records,
         member_id=None if lease is None else lease.session.member.member_id,
+        by_span=window.read_position - window.cursor >= flow.policy.span_max,
     )
 
 

@@ -80,6 +80,16 @@ class Window:
         """Whether the rings have a place for `offset`."""
         return self.cursor <= offset < self.cursor + self.capacity
 
+    def unsettled(self) -> int:
+        """Records read and not settled. O(span)."""
+        queues = self.queues
+        mask = self.mask
+        count = 0
+        for offset in range(self.cursor, self.read_position):
+            if queues[offset & mask] is not None:
+                count += 1
+        return count
+
     def is_settled(self, offset: int) -> bool:
         """For cursor <= offset < cursor + capacity."""
         return (self.bits[(offset >> 3) & self.bits_mask] >> (offset & 7)) & 1 == 1

@@ -187,6 +187,7 @@ def _joined_behind(stats: WindowStats, group: ShareGroup) -> list[dict[str, Any]
 
 def _full_span(full: FullSpan) -> dict[str, Any]:
     return {
+        "limit": "span_max" if full.by_span else "window_records",
         "offset": full.offset,
         "key_hash": _hash(full.key),
         "records": full.records,

@@ -93,6 +93,7 @@ def draw(rng: Random, seed: int) -> Options:
     policy = Policy(
         reliable=more.random() < 0.85,
         join_policy=more.choice((JoinPolicy.PER_KEY, JoinPolicy.PER_KEY, JoinPolicy.LAST_SENT)),
+        window_records=more.choice((None, None, 3, 20)),
         span_max=rng.choice((4, 16, 64, 64, 128)),
         in_flight_per_member_max=rng.choice((1, 3, 10, 1_000)),
         prefetch_per_key=rng.choice((1, 1, 1, 1, 2, 4)),

@@ -328,6 +328,8 @@ class Gateway:
             raise CheckFailure("BoundedMemory", f"span {span}")
         if not isinstance(core, Dispatcher):
             return  # recounts its own bounds in `check_invariants`
+        if policy.window_records is not None and stats.unsettled > policy.window_records:
+            raise CheckFailure("BoundedMemory", f"{stats.unsettled} records")
         flow = core._flow
         bounds = {
             "keys": (len(flow.by_key), span + IDLE_KEYS_MAX),

@@ -2,7 +2,23 @@
 
 from __future__ import annotations
 
-from dispatcher.core.model import BitsSet, CursorMoved, Policy, Snapshot
+from dispatcher.core.dispatcher import Dispatcher
+from dispatcher.core.model import (
+    Acknowledge,
+    Acquire,
+    BitsSet,
+    CursorMoved,
+    Member,
+    MemberId,
+    MembersChanged,
+    Notice,
+    Noticed,
+    Policy,
+    RecordsRead,
+    SessionId,
+    Snapshot,
+    Ticked,
+)
 from dispatcher.core.window import Window
 from tests.playbook import Playbook
 
@@ -73,6 +89,54 @@ def test_capacity_is_the_span_of_offsets() -> None:
     play.ack("c1", 0)
     assert play.read_on() == [(2, 2)]
     assert play.read().acquire("c1") == [2]
+
+
+def test_capacity_of_records_beside_the_span() -> None:
+    """W2 of Danube's window: in flight and blocked together; here an option."""
+    play = Playbook(Policy(window_records=2)).join("c1").produce(b"a", b"a", b"b")
+    assert (play.core.read_position, play.read_on()) == (2, [])
+    assert play.acquire("c1") == [0]
+    play.ack("c1", 0)
+    assert play.read_on() == [(2, 1)]
+    play.read()
+    assert play.acquire("c1") == [1, 2]
+
+
+def test_ten_thousand_records_of_a_span_of_16_384() -> None:
+    core = Dispatcher(Policy(window_records=10_000), Snapshot(cursor=2_000))
+    core.handle(MembersChanged((Member(MemberId("c1")),), 0))
+    sparse = list(range(2_000, 12_000, 2))
+    core.handle(RecordsRead(2_000, 12_000, sparse, [b"%d" % offset for offset in sparse], 0))
+    assert core.read_position == 12_000, "5,000 records: holes are not counted"
+    dense = list(range(12_000, 20_000))
+    core.handle(RecordsRead(12_000, 20_000, dense, [b"%d" % offset for offset in dense], 0))
+    assert (core.read_position, core.stats().unsettled) == (17_000, 10_000)
+    assert core.handle(Ticked(500)).effects == []
+    (said,) = core.handle(Ticked(1_000)).effects
+    assert isinstance(said, Noticed)
+    assert said.notice is Notice.SPAN_FULL
+    full = core.stats().full_span
+    assert full is not None
+    assert (full.offset, full.by_span) == (2_000, False)
+    core.handle(Acquire(MemberId("c1"), SessionId("s"), 500, 1_000))
+    core.handle(Acknowledge(MemberId("c1"), SessionId("s"), [(2_500, 2_500, b"\1")], 1_000))
+    core.handle(RecordsRead(17_000, 20_000, dense[5_000:], [None] * 3_000, 1_000))
+    assert (core.read_position, core.cursor) == (17_001, 2_000)
+
+
+def test_a_limit_of_records_that_was_lowered_lets_what_was_leased_be_read_again() -> None:
+    """With prefetch nothing goes out before that: a window that waited for room would wait for
+    ever.
+    """
+    play = Playbook(Policy(prefetch_per_key=2)).join("c1")
+    play.produce(*[b"%d" % i for i in range(10)])
+    play.acquire("c1")
+    play.ack("c1", range(5))
+    lowered = Playbook(Policy(prefetch_per_key=2, window_records=2), play.stored).join("c1")
+    lowered.log, lowered.log_end = play.log, play.log_end
+    lowered.read()
+    assert lowered.core.read_position == 10
+    assert lowered.ack("c1", range(5, 10)) == [None] * 5
 
 
 def test_changed_bytes_are_sent_in_runs() -> None:
