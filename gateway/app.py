@@ -302,6 +302,7 @@ class _Node:
             self.server_settings, self.upstream.topology, handlers, self._connection_lost
         )
         self.metrics.watch_windows(self.windows.all)
+        self.metrics.watch_reader(self.reader.counts, self.reader.failing_partitions)
         self.metrics.watch_server(lambda: _figures(server))
         return server
 

@@ -215,6 +215,8 @@ def _remarks(row: dict[str, Any]) -> Iterator[str]:
             f"{place}: {late['name']} ({late['id']}, {late['address']}) joined behind offset"
             f" {late['last_sent_position_when_joining']}, which is not settled"
         )
+    if row.get("read_trouble"):
+        yield f"{place}: nothing more can be read: {row['read_trouble']}"
     if row.get("dead_letter_trouble"):
         yield f"{place}: dead letters are not written: {row['dead_letter_trouble']}"
 

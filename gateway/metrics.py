@@ -6,15 +6,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from dispatcher.core.model import Notice, Noticed
 from dispatcher.store.base import WindowKey
+from gateway.reader import ReaderCounts
 from gateway.window import Window
 
 log = structlog.get_logger("keyway.dispatch")
@@ -28,6 +29,13 @@ _LOGGED = {
     Notice.SPAN_FULL,
     Notice.TIMED_OUT,
     Notice.SATURATED,
+}
+
+_READER = {  # by field of ReaderCounts: the counter and what it says
+    "fetches": ("fetches", "Fetch requests for records that windows wait for"),
+    "fetched_bytes": ("fetched_bytes", "Bytes of records read, as upstream has them"),
+    "rereads": ("rereads", "Fetch requests for records that had left the cache"),
+    "evicted": ("evicted_batches", "Batches that left the cache to make room for others"),
 }
 
 
@@ -65,6 +73,9 @@ class Metrics:
     def watch_windows(self, windows: Callable[[], Iterable[Window]]) -> None:
         self.registry.register(_WindowCollector(windows))
 
+    def watch_reader(self, counts: ReaderCounts, failing_partitions: Callable[[], int]) -> None:
+        self.registry.register(_ReaderCollector(counts, failing_partitions))
+
     def watch_server(self, figures: Callable[[], dict[str, float]]) -> None:
         self.registry.register(_ServerCollector(figures))
 
@@ -90,6 +101,24 @@ class _WindowCollector(Collector):
             span.add_metric(values, core.read_position - core.cursor)
         yield cursor
         yield span
+
+
+@dataclass(slots=True, eq=False)
+class _ReaderCollector(Collector):
+    counts: ReaderCounts
+    failing_partitions: Callable[[], int]
+
+    def collect(self) -> Iterator[Metric]:
+        for count, value in asdict(self.counts).items():
+            name, said = _READER[count]
+            counter = CounterMetricFamily(f"keyway_reader_{name}", said)
+            counter.add_metric([], value)
+            yield counter
+        failing = GaugeMetricFamily(
+            "keyway_reader_failing_partitions", "Partitions of which nothing more can be read now"
+        )
+        failing.add_metric([], self.failing_partitions())
+        yield failing
 
 
 @dataclass(slots=True, eq=False)

@@ -18,7 +18,12 @@ from typing import Any
 import structlog
 
 from gateway.core.cache import BatchCache, RecordsGone, Source, cut
-from gateway.core.fetch_messages import answers_by_partition, fetch_request, why_unplaced
+from gateway.core.fetch_messages import (
+    answers_by_partition,
+    fetch_request,
+    undamaged,
+    why_unplaced,
+)
 from gateway.core.fetching import Fetch, FetchSchedule, Place, ReadResult, leader_of
 from gateway.core.limits import (
     CACHE_BYTES_MAX,
@@ -29,8 +34,8 @@ from gateway.core.limits import (
 )
 from gateway.core.topology import TopicPartition, Topology
 from gateway.core.wire.apis import ApiKey
-from gateway.core.wire.errors import ErrorCode
-from gateway.core.wire.records import Batch, CorruptBatch, drop_aborted, scan
+from gateway.core.wire.errors import ErrorCode, error_name
+from gateway.core.wire.records import Batch, CorruptBatch, drop_aborted
 from gateway.upstream import EARLIEST, LATEST, READ_COMMITTED, Upstream
 from gateway.upstream_errors import Refused, UpstreamError
 
@@ -101,9 +106,8 @@ class Reader:
         self._unplaced_event = asyncio.Event()
         self._reread_locks: dict[Source, asyncio.Lock] = {}
         self._tasks: asyncio.TaskGroup | None = None
-        self._failing: dict[
-            str, set[Source]
-        ] = {}  # by topic; logged when it starts and when it ends
+        # By topic, and why; logged when it starts and when it ends.
+        self._failing: dict[str, dict[Source, str]] = {}
         upstream.on_topology(self._topology_changed)
 
     # --------------------------------------------------------------------------------------- wishes
@@ -162,6 +166,16 @@ class Reader:
         """Of the records read last, uncompressed; at least 1."""
         return self._mean_bytes.get(Source(tp, isolation), MEAN_RECORD_BYTES)
 
+    def trouble(self, tp: TopicPartition, *, isolation: int = READ_COMMITTED) -> str | None:
+        """Why nothing more of a partition can be read; None if it can. What is damaged in the log
+        is tried again for ever: nobody may skip it for an operator.
+        """
+        return self._failing.get(tp.topic, {}).get(Source(tp, isolation))
+
+    def failing_partitions(self) -> int:
+        """How many cannot be read at the moment."""
+        return sum(len(sources) for sources in self._failing.values())
+
     def _withdraw(self, source: Source, sink: Sink) -> None:
         wish = self._wishes.pop((source, sink), None)
         if wish is None:
@@ -178,21 +192,6 @@ class Reader:
 
     # ---------------------------------------------------------------------------------------- bytes
 
-    def cached_bytes_for(
-        self,
-        tp: TopicPartition,
-        offsets: list[int],
-        *,
-        records_max: int,
-        isolation: int = READ_COMMITTED,
-    ) -> bytes | None:
-        """Batches with exactly these records (ascending), each of at most `records_max`; None = ask
-        `bytes_for`.
-
-        Raises RecordsGone.
-        """
-        return self._cache.slices(Source(tp, isolation), offsets, records_max)
-
     async def bytes_for(
         self,
         tp: TopicPartition,
@@ -201,8 +200,8 @@ class Reader:
         records_max: int,
         isolation: int = READ_COMMITTED,
     ) -> bytes:
-        """As `cached_bytes_for`, reading again what has left the cache. Raises RecordsGone,
-        UpstreamError.
+        """Batches with exactly these records (ascending), each of at most `records_max`; what has
+        left the cache is read again. Raises RecordsGone, UpstreamError.
         """
         source = Source(tp, isolation)
         ready = self._cache.slices(source, offsets, records_max)
@@ -388,7 +387,7 @@ class Reader:
         self._bounds[source] = _Bounds(answer["LogStartOffset"], log_end)
         data = answer["Records"] or b""
         self.counts.fetched_bytes += len(data)
-        batches = scan(data)
+        batches = undamaged(data)
         if not batches:
             return place.position
         end = batches[-1].last_offset + 1
@@ -450,25 +449,26 @@ class Reader:
         self._upstream.stale()
         failing_ms = self._schedule.failing_ms(place, now_ms)
         if failing_ms >= WORTH_A_LINE_MS:
-            self._note_failing(place.source, code, reason)
+            self._note_failing(place, code, reason)
         if code in _LASTING and failing_ms >= UNKNOWN_TOPIC_MS:
             self._report(place, code)
             return
         pause_ms = self._schedule.failed(place, now_ms)
         asyncio.get_running_loop().call_later(pause_ms / 1000 + 0.001, self._wake, place.source.tp)
 
-    def _note_failing(self, source: Source, code: int, reason: str) -> None:
+    def _note_failing(self, place: Place, code: int, reason: str) -> None:
         """One line per topic, not per partition: a broker that is down leads many."""
-        topic = source.tp.topic
+        topic = place.source.tp.topic
         if topic not in self._failing:
             log.warning("reading_stopped", topic=topic, error=code, reason=reason)
-        self._failing.setdefault(topic, set()).add(source)
+        why = f"offset {place.position}: {reason} ({error_name(code)})"
+        self._failing.setdefault(topic, {})[place.source] = why
 
     def _mended(self, source: Source) -> None:
         failing = self._failing.get(source.tp.topic)
         if failing is None:
             return
-        failing.discard(source)
+        failing.pop(source, None)
         if not failing:
             del self._failing[source.tp.topic]
             log.info("reading_again", topic=source.tp.topic)

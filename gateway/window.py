@@ -283,6 +283,11 @@ class Window:
         """Why the group's dead letters are not being written; None if they are."""
         return self._around.dead_letters.trouble(self.section.dead_letter_topic or "")
 
+    @property
+    def read_trouble(self) -> str | None:
+        """Why nothing more can be read of the partition; None if it can."""
+        return self._around.reader.trouble(self.partition, isolation=self._isolation)
+
     # -------------------------------------------------------------------------------------- the log
 
     def on_read(self, read: ReadResult) -> None:

@@ -46,6 +46,8 @@ class LogReader(Protocol):
 
     def mean_record_bytes(self, tp: TopicPartition, *, isolation: int) -> int: ...
 
+    def trouble(self, tp: TopicPartition, *, isolation: int) -> str | None: ...
+
     async def bytes_for(
         self, tp: TopicPartition, offsets: list[int], *, records_max: int, isolation: int
     ) -> bytes:

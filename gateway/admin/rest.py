@@ -120,6 +120,7 @@ def _window(window: Window, group: ShareGroup) -> dict[str, Any]:
         row["consumers_after_mark_delete_position"] = _joined_behind(stats, group)
         waiting = row["dead_lettering"] > 0
         row["dead_letter_trouble"] = window.dead_letter_trouble if waiting else None
+        row["read_trouble"] = window.read_trouble
     return row
 
 

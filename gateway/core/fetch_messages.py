@@ -8,9 +8,11 @@ from gateway.core.fetching import Fetch
 from gateway.core.limits import FETCH_BYTES_MAX, FETCH_PARTITION_BYTES_MAX
 from gateway.core.topology import TopicPartition, Topology
 from gateway.core.wire.errors import ErrorCode
+from gateway.core.wire.records import Batch, CorruptBatch, scan
 
 Message = dict[str, Any]
 
+_LENGTH_END = 12  # of a batch: base offset (8 bytes), length of what follows (4)
 _NO_ANSWER: Message = {"ErrorCode": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
@@ -52,6 +54,34 @@ def answers_by_partition(fetch: Fetch, response: Message) -> dict[TopicPartition
         or _NO_ANSWER
         for place in fetch.places
     }
+
+
+def undamaged(records: bytes) -> list[Batch]:
+    """The batches of an answer, up to the first that is damaged: what stands before it can be read
+    like any other. Raises CorruptBatch if it is the very first.
+    """
+    try:
+        return scan(records)
+    except CorruptBatch:
+        at = _end_of_undamaged(records)
+        if at == 0:
+            raise
+        return scan(records[:at])
+
+
+def _end_of_undamaged(records: bytes) -> int:
+    """Batch by batch: too slow for every answer."""
+    at = 0
+    while at + _LENGTH_END <= len(records):
+        end = at + _LENGTH_END + int.from_bytes(records[at + 8 : at + _LENGTH_END], "big")
+        try:
+            whole = scan(records[at:end])
+        except CorruptBatch:
+            break
+        if not whole:
+            break
+        at = end
+    return at
 
 
 def why_unplaced(topology: Topology, tp: TopicPartition) -> int:

@@ -50,6 +50,14 @@ def windows_of(gateway: GatewayProcess, group: str) -> list[dict[str, Any]]:
     return list(answer["partitions"]) if status == 200 else []
 
 
+def metrics(gateway: GatewayProcess) -> dict[str, float]:
+    """Every sample of a scrape, by its name and labels as they are written."""
+    with urllib.request.urlopen(f"http://{gateway.admin}/metrics", timeout=30) as answer:
+        lines = answer.read().decode().splitlines()
+    samples = (line.rpartition(" ") for line in lines if not line.startswith("#"))
+    return {name: float(value) for name, _, value in samples}
+
+
 def keyway(gateway: GatewayProcess, *arguments: str) -> tuple[int, str, str]:
     """Runs the command against the node: exit status, standard output, standard error."""
     finished = subprocess.run(

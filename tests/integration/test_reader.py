@@ -221,13 +221,12 @@ def test_records_that_left_the_cache_are_read_again(kafka: KafkaCluster, topic: 
             await collector.reached(2_000)
             assert side.reader.counts.evicted > 0
             wanted = [3, 700, 701, 1_500, 1_999]
-            assert side.reader.cached_bytes_for(tp, wanted, records_max=10) is None
             reads = [side.reader.bytes_for(tp, wanted, records_max=10) for _ in range(5)]
             for data in await asyncio.gather(*reads):
                 assert [(r.offset, r.key, r.value) for r in read_records(data)] == [
                     (i, *sent[i]) for i in wanted
                 ]
-            assert side.reader.counts.rereads < 5 * len(wanted)
+            assert 0 < side.reader.counts.rereads < 5 * len(wanted)
 
     run(read())
 

@@ -20,6 +20,7 @@ from tests.clients.order import assert_never_backwards
 from tests.clients.share_members import ShareHost
 from tests.integration.committed import wait_for_committed
 from tests.integration.gateway_process import GatewayProcess
+from tests.integration.operating import metrics
 from tests.kafka import produce
 
 pytestmark = pytest.mark.integration
@@ -62,13 +63,8 @@ def dropped(gateway: GatewayProcess, group: str) -> int:
 
 
 def counted(gateway: GatewayProcess, group: str, outcome: str) -> float:
-    with urllib.request.urlopen(f"http://{gateway.admin}/metrics", timeout=10) as answer:
-        for line in answer.read().decode().splitlines():
-            if line.startswith("keyway_group_records_total") and (
-                f'group="{group}"' in line and f'outcome="{outcome}"' in line
-            ):
-                return float(line.rsplit(" ", 1)[1])
-    return 0.0
+    sample = f'keyway_group_records_total{{group="{group}",outcome="{outcome}"}}'
+    return metrics(gateway).get(sample, 0.0)
 
 
 def test_a_saturated_consumer_loses_records_in_order_and_counted(

@@ -65,6 +65,7 @@ class ScriptedLog:
         self.wishes: dict[tuple[int, Sink], tuple[int, int]] = {}  # (partition, sink)
         self.gone: set[int] = set()  # offsets that cannot be read again
         self.failure: UpstreamError | None = None
+        self.troubles: dict[int, str] = {}  # by partition, as operators see them
         self.gate: asyncio.Event | None = None  # `bytes_for` waits for it
         self.asked: list[list[int]] = []
 
@@ -110,6 +111,9 @@ class ScriptedLog:
 
     def mean_record_bytes(self, tp: TopicPartition, *, isolation: int) -> int:  # noqa: ARG002
         return 10
+
+    def trouble(self, tp: TopicPartition, *, isolation: int) -> str | None:  # noqa: ARG002
+        return self.troubles.get(tp.partition)
 
     async def bytes_for(
         self, tp: TopicPartition, offsets: list[int], *, records_max: int, isolation: int

@@ -160,6 +160,14 @@ class EncodeError(Exception):
     """
 
 
+def error_name(code: int) -> str:
+    """Kafka's name of a code, or the number of one that we do not know."""
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return f"error {code}"
+
+
 class WireError(Exception):
     """Bytes of a peer that break the protocol."""
 

@@ -63,6 +63,7 @@ GROUP = {
                 }
             ],
             "dead_letter_trouble": "no\x1btopic",
+            "read_trouble": "offset 17: wrong\x1bCRC",
             "span_max": 64,
             "full_span": {"offset": 17, "key_hash": "0a", "records": 9, "member_id": "m1"},
         },
@@ -136,10 +137,11 @@ def test_a_group_whose_names_are_hostile(node: Callable[[dict[str, Answer]], str
     assert ["a", "0", "up", "17", "-", "-", "-", "-", "-", "1"] in rows
     assert ["b", "1", "loading", "-", "-", "-", "-", "-", "-", "0"] in rows
     assert ["a", "0", "m1", "3", "2", "1", "1", "4", "-", "0"] in rows
-    assert out.splitlines()[-3:] == [
+    assert out.splitlines()[-4:] == [
         "a-0: the span of 64 offsets is full: offset 17 is not settled (key hash 0a, 9 records of"
         " its key are read, at member m1)",
         "a-0: late\\x1b (m2, 10.0.0.2) joined behind offset 21, which is not settled",
+        "a-0: nothing more can be read: offset 17: wrong\\x1bCRC",
         "a-0: dead letters are not written: no\\x1btopic",
     ]
 

@@ -9,6 +9,7 @@ from prometheus_client import generate_latest
 from dispatcher.core.model import Notice, Noticed
 from dispatcher.store.base import WindowKey
 from gateway.metrics import Metrics
+from gateway.reader import ReaderCounts
 from tests.shell.node_parts import GROUP, TOPIC, Node
 from tests.shell.virtual_time import run, settle
 
@@ -70,3 +71,19 @@ def test_windows_and_server_are_read_when_asked() -> None:
             assert "keyway_window_span{" not in exported(metrics)
 
     run(work())
+
+
+def test_the_reader_is_read_when_asked() -> None:
+    metrics, counts = Metrics(), ReaderCounts()
+    metrics.watch_reader(counts, lambda: 3)
+    counts.fetches, counts.fetched_bytes, counts.rereads, counts.evicted = 7, 8_000, 2, 5
+    text = exported(metrics)
+    for line in (
+        "# TYPE keyway_reader_fetches_total counter",
+        "keyway_reader_fetches_total 7.0",
+        "keyway_reader_fetched_bytes_total 8000.0",
+        "keyway_reader_rereads_total 2.0",
+        "keyway_reader_evicted_batches_total 5.0",
+        "keyway_reader_failing_partitions 3.0",
+    ):
+        assert f"{line}\n" in text

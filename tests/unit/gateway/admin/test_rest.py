@@ -102,6 +102,7 @@ def test_a_group_and_its_windows() -> None:
         assert window.acquire(Acquire(M1, S1, 2, now_ms())) is not None
         await window.ask(Acknowledge(M1, S1, [(0, 0, bytes([AckType.REJECT]))], now_ms()))
         rest.node.window(1).fail(RuntimeError("away"))
+        rest.node.log.troubles[0] = "offset 3: wrong CRC"
         answer = await rest.ask(f"/v1/groups/{GROUP}")
         assert answer.status == 200
         (member,) = answer.json["memberships"]
@@ -109,6 +110,7 @@ def test_a_group_and_its_windows() -> None:
         up, loading = answer.json["partitions"]
         assert (up["state"], up["cursor"], up["read_position"]) == ("up", 0, 3)
         assert (up["unsettled"], up["in_flight"]) == (3, 1)
+        assert up["read_trouble"] == "offset 3: wrong CRC"
         (parked,) = up["parked"]
         assert (parked["offset"], parked["reason"], parked["deliveries"]) == (0, "rejected", 1)
         assert "personal" not in answer.body.decode(), "a key may be personal data"
