@@ -72,8 +72,12 @@ def _check(
         return _check_outside(flow, session, by, first, last, types)
     leases = window.leases
     mask = window.mask
+    before: Lease | None = None  # found to be theirs
     for offset in range(first, last + 1):
         lease = leases[offset & mask]
+        if lease is not None and lease is before:
+            continue
+        before = lease
         if lease is None or (lease.session is not session and not _left_behind(lease.session, by)):
             kind = types[0] if len(types) == 1 else types[offset - first]
             if kind != _GAP or lease is not None or not _nothing_there(flow, offset):
@@ -118,7 +122,9 @@ def _nothing_there(flow: Flow, offset: int) -> bool:
     )
 
 
-def accept(flow: Flow, ranges: list[tuple[int, int]]) -> None:
+def accept(  # noqa: C901, PLR0915 - the hot loop, kept in one piece
+    flow: Flow, ranges: list[tuple[int, int]]
+) -> None:
     """Settles records in flight. The hot path: flow.py's leaf operations in one loop."""
     window = flow.window
     leases = window.leases
@@ -128,7 +134,9 @@ def accept(flow: Flow, ranges: list[tuple[int, int]]) -> None:
     mask: i64 = window.mask
     bits_mask: i64 = window.bits_mask
     dirty = window.dirty
+    marked: i64 = -1  # the byte that was noted as dirty last
     retries = flow.retries.by_offset
+    plain = not retries and flow.prefetch == 1
     accepted: i64 = 0
     for first, last in ranges:
         offset: i64 = first
@@ -138,7 +146,9 @@ def accept(flow: Flow, ranges: list[tuple[int, int]]) -> None:
             at = offset & mask
             byte = offset >> 3
             bits[byte & bits_mask] |= 1 << (offset & 7)
-            dirty.append(byte)
+            if byte != marked:
+                marked = byte
+                dirty.append(byte)
             if retries:
                 flow.forget(offset)
             lease = leases[at]
@@ -159,7 +169,12 @@ def accept(flow: Flow, ranges: list[tuple[int, int]]) -> None:
                     queues[at] = None
                     queue.head = nexts[at]
                 if queue.head >= 0:
-                    flow.offer(queue)
+                    owner = queue.owner
+                    if plain and owner is not None:
+                        queue.listed = True
+                        owner.fresh.append(queue.head)
+                    else:
+                        flow.offer(queue)
                 else:
                     queue.tail = NO_OFFSET
                     flow.idle_keys += queue.key is not None

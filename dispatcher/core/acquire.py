@@ -1,5 +1,5 @@
-"""Handing records out: the ready keys of one member, oldest first, one record of a key at a time by
-default.
+"""Handing records out: what is ready for one member, oldest record first, one record of a key at a
+time by default.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ def acquire(flow: Flow, event: Acquire) -> None:
                 _take(flow, member, session, lease, wanted)
             else:
                 _take_limited(flow, member, session, lease, wanted)
-            offsets.sort()
             lease.live = len(offsets)
             if offsets:
                 member.in_flight += len(offsets)
@@ -80,32 +79,51 @@ def joined_member(flow: Flow, member_id: MemberId) -> MemberQueue | None:
 
 
 def _take(flow: Flow, member: MemberQueue, session: Session, lease: Lease, wanted: int) -> None:
-    """Fills `lease.offsets` with up to `wanted` records, in the order in which their keys became
-    ready.
-    """
+    """Fills `lease.offsets` with up to `wanted` records, ascending."""
     leases = flow.window.leases
+    queues = flow.window.queues
     mask: i64 = flow.window.mask
-    prefetch = flow.prefetch
-    ready = member.ready
-    at = member.ready_at
+    ready = member.sort_ready()
+    first = member.ready_at
+    if flow.prefetch > 1:
+        _take_runs(flow, member, session, lease, wanted)
+        return
     end = len(ready)
-    offsets = lease.offsets
-    taken = 0
-    while taken < wanted and at < end:
-        queue = ready[at]
+    at = first
+    passed = 0
+    while at < end and at - first - passed < wanted:
+        offset: i64 = ready[at]
         at += 1
+        queue = queues[offset & mask]
+        assert queue is not None, f"{offset} is listed and settled"
         queue.listed = False
-        if prefetch > 1:
-            taken += _take_run(flow, queue, session, lease, wanted - taken)
-        elif queue.in_flight == 0:
-            offset: i64 = queue.head
-            leases[offset & mask] = lease
-            queue.in_flight = 1
-            queue.holder = session
-            offsets.append(offset)
-            taken += 1
+        if queue.in_flight > 0:  # a later one of its key, since before a restart with prefetch
+            passed += 1
+            continue
+        queue.in_flight = 1
+        queue.holder = session
+        leases[offset & mask] = lease
     member.ready_at = at
-    member.trim_ready()
+    taken = ready[first:at]
+    if passed:
+        taken = [offset for offset in taken if leases[offset & mask] is lease]
+    lease.offsets += taken
+
+
+def _take_runs(
+    flow: Flow, member: MemberQueue, session: Session, lease: Lease, wanted: int
+) -> None:
+    ready = member.ready
+    queues = flow.window.queues
+    mask = flow.window.mask
+    taken = 0
+    while taken < wanted and member.ready_at < len(ready):
+        queue = queues[ready[member.ready_at] & mask]
+        member.ready_at += 1
+        assert queue is not None, "a listed record is settled"
+        queue.listed = False
+        taken += _take_run(flow, queue, session, lease, wanted - taken)
+    lease.offsets.sort()
 
 
 def _take_limited(
@@ -114,16 +132,21 @@ def _take_limited(
     """As `_take`, one record of a key and none behind the member's limit; those keys stay listed
     where they are.
     """
-    kept: list[KeyQueue] = []
-    for queue in member.ready[member.ready_at :]:
+    kept: list[int] = []
+    queues = flow.window.queues
+    mask = flow.window.mask
+    ready = member.sort_ready()
+    for offset in ready[member.ready_at :]:
+        queue = queues[offset & mask]
+        assert queue is not None, f"{offset} is listed and settled"
         if len(lease.offsets) == wanted or not flow.may_have(queue, member):
-            kept.append(queue)
+            kept.append(offset)
             continue
         queue.listed = False
-        flow.window.leases[queue.head & flow.window.mask] = lease
         queue.in_flight = 1
         queue.holder = session
-        lease.offsets.append(queue.head)
+        flow.window.leases[offset & mask] = lease
+        lease.offsets.append(offset)
     member.ready = kept
     member.ready_at = 0
 

@@ -85,7 +85,8 @@ class Flow:
                 self.skip(queue)
         elif self.may_go_out(queue, owner):
             queue.listed = True
-            owner.ready.append(queue)
+            first = queue.head if queue.in_flight == 0 else self.next_of(queue)
+            owner.fresh.append(first)
 
     def may_go_out(self, queue: KeyQueue, owner: MemberQueue) -> bool:
         """Whether some record of a key with unsettled records may be delivered to its owner."""
@@ -353,7 +354,12 @@ class Flow:
         return self.may_go_out(queue, member)
 
     def _may_have_some(self, member: MemberQueue) -> bool:
-        return any(self.may_have(queue, member) for queue in member.ready[member.ready_at :])
+        queues = self.window.queues
+        for offset in member.sort_ready()[member.ready_at :]:
+            queue = queues[offset & self.window.mask]
+            if queue is not None and self.may_have(queue, member):
+                return True
+        return False
 
     def _close_leases(self) -> None:
         if not self.ended:

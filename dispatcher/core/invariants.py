@@ -88,9 +88,14 @@ def _check_queues(flow: Flow) -> list[KeyQueue]:
 def _check_ready(flow: Flow, queues: list[KeyQueue]) -> None:
     listed: dict[int, MemberQueue] = {}
     for member in flow.members:
-        for queue in member.ready[member.ready_at :]:
+        waiting = member.ready[member.ready_at :]
+        assert waiting == sorted(waiting)
+        for offset in [*waiting, *member.fresh]:
+            queue = flow.window.queues[offset & flow.window.mask]
+            assert queue is not None, f"{offset} is listed and settled"
             assert id(queue) not in listed, f"{queue!r} is listed twice"
             assert queue.listed
+            assert offset == queue.head or flow.prefetch > 1, f"{queue!r} is listed at {offset}"
             assert queue.owner is member
             listed[id(queue)] = member
     for member in flow.absent.values():

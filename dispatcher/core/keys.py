@@ -5,18 +5,24 @@ of one hot key costs offsets only. A record in flight or held back stays where i
 until it is settled: a record that is given back is therefore at the front of its key again without
 being moved, which is what Danube's dispatcher gets wrong.
 
-A key is listed in the ready list of its owner if and only if a record of it could be acquired now.
-Entries leave the list by being acquired; every other change of what is ready rebuilds all lists (a
-join, a leave, a truncation).
+A key is listed with its owner if and only if a record of it could be acquired now; the entry is
+that record's offset. Entries leave the list by being acquired; every other change of what is ready
+rebuilds all lists (a join, a leave, a truncation).
+
+The oldest record goes out first, not the key that has waited longest: what is in flight stays close
+to the cursor and in runs. With 1,250 keys and 500 records a fetch a run has 2.5 records instead of
+1.1, so acquired ranges, acknowledgements, slices and dirty bytes of the bitmap are half as many.
 """
 
 from __future__ import annotations
 
+from bisect import insort
 from typing import Final
 
 from dispatcher.core.model import Key, MemberId, SessionId
 
 NO_OFFSET: Final = -1
+INSERTED_MAX: Final = 8  # more are sorted together with the rest
 
 
 class MemberQueue:
@@ -27,8 +33,9 @@ class MemberQueue:
     def __init__(self, member_id: MemberId) -> None:
         self.member_id = member_id
         self.joined = False  # False: known only by the leases it holds
-        self.ready: list[KeyQueue] = []
+        self.ready: list[int] = []  # offsets, ascending
         self.ready_at = 0  # entries before it are taken
+        self.fresh: list[int] = []  # listed since `ready` was last put in order
         self.in_flight = 0  # records
         self.awake = False  # had something to acquire at the end of the last step
         # The last sent position when it joined others, NO_OFFSET if it did not; and the last offset
@@ -40,19 +47,31 @@ class MemberQueue:
         return f"<{self.member_id} ready={self.ready_count()} in_flight={self.in_flight}>"
 
     def ready_count(self) -> int:
-        return len(self.ready) - self.ready_at
+        return len(self.ready) - self.ready_at + len(self.fresh)
 
     def clear_ready(self) -> None:
         self.ready = []
         self.ready_at = 0
+        self.fresh = []
 
-    def trim_ready(self) -> None:
-        """Forgets the taken entries once they are the larger half: O(1) per entry, and no more than
-        twice the memory.
+    def sort_ready(self) -> list[int]:
+        """All that is ready, in `ready` from `ready_at` on. A few newcomers are put in place: one
+        record at a time must not cost a pass over a long list.
         """
-        if self.ready_at * 2 >= len(self.ready):
-            del self.ready[: self.ready_at]
+        ready = self.ready
+        if self.ready_at * 2 >= len(ready):  # O(1) per entry, no more than twice the memory
+            del ready[: self.ready_at]
             self.ready_at = 0
+        if len(self.fresh) <= INSERTED_MAX:
+            for offset in self.fresh:
+                insort(ready, offset, self.ready_at)
+        else:
+            del ready[: self.ready_at]
+            self.ready_at = 0
+            ready += self.fresh
+            ready.sort()
+        self.fresh = []
+        return ready
 
 
 class Session:

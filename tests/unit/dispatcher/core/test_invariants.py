@@ -29,11 +29,12 @@ def _live(flow: Flow) -> None:
 
 
 def _not_listed(flow: Flow) -> None:
-    flow.members[0].ready.pop()
+    flow.members[0].sort_ready().pop()
 
 
 def _twice_listed(flow: Flow) -> None:
-    flow.members[0].ready.append(flow.members[0].ready[-1])
+    ready = flow.members[0].sort_ready()
+    ready.append(ready[-1])
 
 
 def _timer(flow: Flow) -> None:

@@ -1,20 +1,34 @@
 from __future__ import annotations
 
-from dispatcher.core.keys import KeyQueue, MemberQueue, Session
+import pytest
+
+from dispatcher.core.keys import INSERTED_MAX, KeyQueue, MemberQueue, Session
 from dispatcher.core.model import MemberId, SessionId
 
 
 def test_taken_entries_of_the_ready_list_are_forgotten() -> None:
     member = MemberQueue(MemberId("c1"))
-    member.ready = [KeyQueue(b"%d" % i, member) for i in range(100)]
+    member.ready = list(range(100))
     member.ready_at = 49
-    member.trim_ready()
-    assert (len(member.ready), member.ready_count()) == (100, 51)
+    assert member.sort_ready() == list(range(100))
+    assert member.ready_count() == 51
     member.ready_at = 50
-    member.trim_ready()
-    assert (len(member.ready), member.ready_at, member.ready_count()) == (50, 0, 50)
+    assert member.sort_ready() == list(range(50, 100))
+    assert (member.ready_at, member.ready_count()) == (0, 50)
     member.clear_ready()
     assert member.ready_count() == 0
+
+
+@pytest.mark.parametrize("count", [0, 1, INSERTED_MAX, INSERTED_MAX + 1, 100])
+def test_what_is_listed_later_gets_its_place_among_what_is_not_taken_yet(count: int) -> None:
+    member = MemberQueue(MemberId("c1"))
+    member.ready = list(range(0, 2_000, 2))
+    member.ready_at = 10  # up to 18 are taken
+    member.fresh = [(7 * at % 1_000) * 2 + 1 for at in range(count)]
+    expected = sorted([*member.ready[10:], *member.fresh])
+    assert member.sort_ready()[member.ready_at :] == expected
+    assert member.ready_count() == len(expected)
+    assert not member.fresh
 
 
 def test_they_read_well_in_a_trace() -> None:

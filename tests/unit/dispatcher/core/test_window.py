@@ -63,11 +63,11 @@ def test_doc_example_10_to_13() -> None:
     assert (play.core.cursor, play.core.settled_ranges()) == (14, [])
 
 
-def test_unblocked_keys_come_first_in_first_out() -> None:
+def test_of_the_keys_that_are_free_the_oldest_record_comes_first() -> None:
     play = Playbook().join("c1").produce(b"a", b"b", b"c", b"a", b"c", b"b")
     assert play.acquire("c1") == [0, 1, 2]
     play.ack("c1", [2, 0, 1])
-    assert [play.acquire("c1", 1) for _ in range(3)] == [[4], [3], [5]]
+    assert [play.acquire("c1", 1) for _ in range(3)] == [[3], [4], [5]]
 
 
 def test_skipped_offsets_move_the_cursor() -> None:
