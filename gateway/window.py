@@ -28,6 +28,7 @@ from dispatcher.core.model import (
     Event,
     LogTruncated,
     Member,
+    MemberId,
     MembersChanged,
     MembersReady,
     Noticed,
@@ -145,6 +146,11 @@ class Window:
                 return Acquired(effect.offsets, effect.attempts, persisted)
         persisted.cancel()
         return None
+
+    def ready_for(self, member_id: MemberId, now_ms: int) -> int:
+        """How many records `acquire` would hand out now, roughly; 0 = none."""
+        core = self._dispatcher
+        return 0 if core is None else core.ready_for(member_id, now_ms)
 
     async def bytes_for(self, offsets: list[int], records_max: int) -> bytes:
         """Batches with exactly these records. Raises RecordsGone, UpstreamError."""

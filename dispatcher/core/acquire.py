@@ -62,6 +62,16 @@ def acquire(flow: Flow, event: Acquire) -> None:
     )
 
 
+def ready_for(flow: Flow, member_id: MemberId, now_ms: int) -> int:
+    member = joined_member(flow, member_id)
+    if member is None:
+        return 0
+    ready = member.ready_count()
+    if flow.retries.is_due(now_ms):
+        ready += len(flow.retries.timers)
+    return max(0, min(ready, flow.policy.in_flight_per_member_max - member.in_flight))
+
+
 def not_sent(flow: Flow, event: NotSent) -> None:
     session = flow.book.sessions.get((event.member_id, event.session_id))
     window = flow.window

@@ -28,7 +28,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from dispatcher.core.acknowledge import acknowledge
-from dispatcher.core.acquire import acquire, not_sent
+from dispatcher.core.acquire import acquire, not_sent, ready_for
 from dispatcher.core.invariants import check
 from dispatcher.core.membership import (
     expire,
@@ -44,6 +44,7 @@ from dispatcher.core.model import (
     Event,
     LogTruncated,
     Member,
+    MemberId,
     MembersChanged,
     NotSent,
     OperatorAct,
@@ -136,6 +137,10 @@ class Dispatcher:
     def read_position(self) -> int:
         """The next offset to read."""
         return self._flow.window.read_position
+
+    def ready_for(self, member_id: MemberId, now_ms: int) -> int:
+        """How many records an Acquire would hand out now; at most, while retries are due."""
+        return ready_for(self._flow, member_id, now_ms)
 
     def settled_ranges(self) -> list[tuple[int, int]]:
         """Settled offsets behind the cursor: ascending, disjoint, non-adjacent inclusive ranges.

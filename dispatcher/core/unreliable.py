@@ -138,6 +138,10 @@ class Unreliable:
                 cursor = min(cursor, outbox.offsets[outbox.at])
         return cursor
 
+    def ready_for(self, member_id: MemberId, now_ms: int) -> int:  # noqa: ARG002
+        """How many records an Acquire would hand out now."""
+        return sum(box.waiting() for box in self._outboxes if box.member_id == member_id)
+
     def settled_ranges(self) -> list[tuple[int, int]]:
         """Offsets behind the cursor that do not wait, as ascending, disjoint, non-adjacent
         inclusive ranges.

@@ -24,7 +24,14 @@ from gateway.core.group.sessions import (
     ShareSession,
     session_key,
 )
-from gateway.core.group.share import Row, acquired_ranges, by_topic, fetch_row, node_endpoints
+from gateway.core.group.share import (
+    Row,
+    acquired_ranges,
+    by_topic,
+    fair_shares,
+    fetch_row,
+    node_endpoints,
+)
 from gateway.core.limits import SHARE_FETCH_WAIT_MS_MAX
 from gateway.core.topology import PartitionInfo
 from gateway.core.wire.codec import decode_request, encode_response
@@ -205,29 +212,15 @@ class _ShareFetch:
         """Takes what is ready, at once in memory; the records are cut out while the leases are
         being persisted.
         """
-        records_left, bytes_left = self.body["MaxRecords"], self.body["MaxBytes"]
         session = self.session
         if not self.services.groups.sessions.is_open(session):
             return  # the member has opened another since, or was evicted: nobody reads this answer
-        now_ms = self.services.now_ms()
-        taken: list[tuple[PartitionKey, Window, Acquired]] = []
-        for key in keys:
-            window = self.services.windows.get(session.group, key[0], key[1])
-            if window is None or window.leader != session.key[0]:
-                continue  # no window yet, or the leader moved while this waited
-            if records_left <= 0 or bytes_left <= 0:
-                break
-            mean_bytes = window.mean_record_bytes
-            records_max = max(1, min(records_left, bytes_left // mean_bytes))
-            acquired = window.acquire(
-                Acquire(session.member_id, session.session_id, records_max, now_ms)
-            )
-            if acquired is not None:
-                taken.append((key, window, acquired))
-                records_left -= len(acquired.offsets)
-                bytes_left -= len(acquired.offsets) * mean_bytes
-        for key, window, acquired in taken:
-            cut = await self._cut_out(window, acquired)
+        taken = self._take(keys)
+        if taken:
+            # The write to the store leaves now, so that it is under way while records are cut out.
+            await asyncio.sleep(0)
+        cuts = [await self._cut_out(window, acquired) for _, window, acquired in taken]
+        for (key, _, acquired), cut in zip(taken, cuts, strict=True):
             try:
                 await acquired.persisted
             except WindowUnavailable:
@@ -236,6 +229,33 @@ class _ShareFetch:
                 part = self._part(key)
                 part.records, part.acquired = cut
                 self.has_records = True
+
+    def _take(self, keys: list[PartitionKey]) -> list[tuple[PartitionKey, Window, Acquired]]:
+        """What the dispatchers hand out, shared fairly among the partitions."""
+        session, now_ms = self.session, self.services.now_ms()
+        having: list[tuple[PartitionKey, Window, int]] = []
+        for key in keys:
+            window = self.services.windows.get(session.group, key[0], key[1])
+            if window is None or window.leader != session.key[0]:
+                continue  # no window yet, or the leader moved while this waited
+            ready = window.ready_for(session.member_id, now_ms)
+            if ready:
+                having.append((key, window, ready))
+        bytes_left = self.body["MaxBytes"]
+        shares = fair_shares([ready for _, _, ready in having], self.body["MaxRecords"])
+        taken: list[tuple[PartitionKey, Window, Acquired]] = []
+        for (key, window, _), share in zip(having, shares, strict=True):
+            if share == 0 or bytes_left <= 0:
+                continue
+            mean_bytes = window.mean_record_bytes
+            records_max = max(1, min(share, bytes_left // mean_bytes))
+            acquired = window.acquire(
+                Acquire(session.member_id, session.session_id, records_max, now_ms)
+            )
+            if acquired is not None:
+                taken.append((key, window, acquired))
+                bytes_left -= len(acquired.offsets) * mean_bytes
+        return taken
 
     async def _cut_out(
         self, window: Window, acquired: Acquired

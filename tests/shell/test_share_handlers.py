@@ -72,11 +72,19 @@ def test_closing_gives_back_what_was_not_acknowledged() -> None:
     story(tell)
 
 
+def test_partitions_share_a_fetch() -> None:
+    async def tell(_node: Node, client: Client) -> None:
+        answer = await client.fetch(partitions=[0, 1, 2], MaxRecords=6)
+        assert [offsets(answer, p) for p in range(3)] == [[0, 1], [0, 1], [0, 1]]
+
+    story(tell, partitions=3)
+
+
 def test_partitions_take_turns() -> None:
     async def tell(_node: Node, client: Client) -> None:
-        first = await client.fetch(partitions=[0, 1, 2], MaxRecords=3)
-        second = await client.fetch(MaxRecords=3)
-        third = await client.fetch(MaxRecords=3)
+        first = await client.fetch(partitions=[0, 1, 2], MaxRecords=1)
+        second = await client.fetch(MaxRecords=1)
+        third = await client.fetch(MaxRecords=1)
         served = [[p for p in range(3) if offsets(a, p)] for a in (first, second, third)]
         assert served == [[0], [1], [2]]
 

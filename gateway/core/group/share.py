@@ -37,6 +37,29 @@ def acquired_ranges(offsets: list[int], attempts: list[int]) -> list[tuple[int, 
     return ranges
 
 
+def fair_shares(ready: list[int], total: int) -> list[int]:
+    """How many of `total` each may take, at most what it has ready: nobody gets more while another
+    one that has more gets less. What one leaves goes to the others; the first get what is odd.
+
+    A fetch that empties one partition and leaves the next alone would take long tails of scattered
+    records instead of the oldest of each.
+    """
+    level = 0
+    left = total
+    for nth, has in enumerate(sorted(ready)):
+        level = min(has, left // (len(ready) - nth))
+        if level < has:
+            break
+        left -= has
+    shares = [min(has, level) for has in ready]
+    left = total - sum(shares)
+    for at in range(len(ready)):
+        if left > 0 and shares[at] < ready[at]:
+            shares[at] += 1
+            left -= 1
+    return shares
+
+
 def fetch_row(
     partition: int,
     *,

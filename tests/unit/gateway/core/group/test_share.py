@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.group.share import acquired_ranges, by_topic, fetch_row, node_endpoints
+from gateway.core.group.share import (
+    acquired_ranges,
+    by_topic,
+    fair_shares,
+    fetch_row,
+    node_endpoints,
+)
 from gateway.core.topology import Broker
 
 
@@ -26,6 +33,29 @@ def test_ranges_ascend_are_disjoint_and_cover_exactly_the_offsets(attempts: dict
     assert all(
         attempts[o] == count for first, last, count in ranges for o in range(first, last + 1)
     )
+
+
+@pytest.mark.parametrize(
+    ("ready", "total", "shares"),
+    [
+        ([], 10, []),
+        ([1_000, 1_000, 1_000, 1_000], 2_000, [500, 500, 500, 500]),
+        ([1_000, 0, 10], 500, [490, 0, 10]),
+        ([3, 3, 3], 4, [2, 1, 1]),
+        ([5, 5], 100, [5, 5]),
+        ([5, 5], 0, [0, 0]),
+    ],
+)
+def test_partitions_share_a_fetch(ready: list[int], total: int, shares: list[int]) -> None:
+    assert fair_shares(ready, total) == shares
+
+
+@given(st.lists(st.integers(0, 50), max_size=8), st.integers(0, 200))
+def test_nobody_gets_more_while_one_that_has_more_gets_less(ready: list[int], total: int) -> None:
+    shares = fair_shares(ready, total)
+    assert sum(shares) == min(total, sum(ready))
+    for share, has in zip(shares, ready, strict=True):
+        assert share == has or share >= max(shares) - 1
 
 
 def test_records_are_empty_bytes_never_null() -> None:
