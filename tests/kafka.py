@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -118,6 +124,38 @@ def produce(
         producer.poll(0)
     assert producer.flush(60) == 0, "records still unsent after 60 s"
     assert not failed, failed[:3]
+
+
+def log_end(bootstrap_servers: str, topic: str, partition: int = 0) -> int:
+    """The offset behind the last record or marker (read_uncommitted)."""
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 4})
+    latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+    asked = admin.list_offsets(
+        {TopicPartition(topic, partition): latest},
+        isolation_level=IsolationLevel.READ_UNCOMMITTED,
+        request_timeout=ANSWER_S_MAX,
+    )
+    (answer,) = asked.values()
+    return int(answer.result(ANSWER_S_MAX).offset)
+
+
+def end_transaction(
+    producer: Producer, bootstrap_servers: str, topic: str, *, commit: bool = True
+) -> None:
+    """Ends it and waits for its marker in partition 0, which Kafka writes after it has answered:
+    until then others may write before it, and committed readers see none of it.
+    """
+    assert producer.flush(ANSWER_S_MAX) == 0
+    end = log_end(bootstrap_servers, topic)
+    if commit:
+        producer.commit_transaction(ANSWER_S_MAX)
+    else:
+        producer.abort_transaction(ANSWER_S_MAX)
+    wait_until(
+        lambda: log_end(bootstrap_servers, topic) > end,
+        what="the marker of the transaction",
+        deadline_s=ANSWER_S_MAX,
+    )
 
 
 def read_partition(

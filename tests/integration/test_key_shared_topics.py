@@ -17,7 +17,7 @@ from tests.clients.share_members import ShareHost, consume_all, deliveries_of
 from tests.integration.committed import wait_for_committed
 from tests.integration.gateway_process import GatewayProcess
 from tests.integration.topic_contents import headers_of, places_upstream, read_messages
-from tests.kafka import produce
+from tests.kafka import end_transaction, produce
 
 pytestmark = pytest.mark.integration
 
@@ -87,11 +87,7 @@ def test_aborted_records_and_markers_are_never_delivered(
         producer.begin_transaction()
         for at in range(20):
             producer.produce(name, key=b"k%d" % (at % 5), value=outcome)
-        producer.flush(30)
-        if outcome == b"aborted":
-            producer.abort_transaction(30)
-        else:
-            producer.commit_transaction(30)
+        end_transaction(producer, front, name, commit=outcome != b"aborted")
     wanted = places_upstream(kafka, name)
     assert len(wanted) == 40
     member = share_host.member(front, group, [name])
@@ -121,7 +117,7 @@ def test_an_open_transaction_holds_back_what_follows(
     member = librdkafka_host.member(gateway.bootstrap, share_group(), [name])
     consume_all([member], {(name, 0, 0)})
     assert member.poll_empty(1.5) == []
-    producer.commit_transaction(30)
+    end_transaction(producer, gateway.bootstrap, name)
     wanted = places_upstream(kafka, name)
     consume_all([member], wanted)
     assert [delivery.value for delivery in member.deliveries if delivery.key == b"a"] == [

@@ -22,7 +22,7 @@ from gateway.reader import RecordsGone
 from gateway.upstream import EARLIEST, LATEST, READ_UNCOMMITTED
 from gateway.upstream_settings import UpstreamSettings
 from tests.integration.upstream_side import DEADLINE_S, Collector, blocking, run, running
-from tests.kafka import create_topic, produce, read_partition
+from tests.kafka import create_topic, end_transaction, produce, read_partition
 
 pytestmark = pytest.mark.integration
 
@@ -72,11 +72,7 @@ def transaction(kafka: KafkaCluster, name: str, values: list[bytes], *, commit: 
     producer.begin_transaction()
     for value in values:
         producer.produce(name, key=value, value=value, partition=0)
-    producer.flush(DEADLINE_S)
-    if commit:
-        producer.commit_transaction(DEADLINE_S)
-    else:
-        producer.abort_transaction(DEADLINE_S)
+    end_transaction(producer, kafka.bootstrap_servers, name, commit=commit)
 
 
 def test_aborted_records_and_control_batches_are_holes(
