@@ -1,11 +1,9 @@
 """The shell around one dispatcher: one (group, topic, partition) window.
 
 An event is handled at once, in memory; the changes of all events since the last round trip are
-persisted together, and
-only then are their effects performed. After a failed persist the core is thrown away and rebuilt
-from the store, or,
-when the store has lost the window, from the offset and bitmap committed to Kafka: the crash path is
-the only path.
+persisted together, and only then are their effects performed. After a failed persist the core is
+thrown away and rebuilt from the store, or, when the store has lost the window, from the offset and
+bitmap committed to Kafka: the crash path is the only path.
 """
 
 from __future__ import annotations

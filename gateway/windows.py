@@ -290,9 +290,10 @@ class Windows:
             if now_ms - swept_ms >= TOPIC_UNUSED_MS:
                 swept_ms = now_ms
                 self._sweep_topics()
-            self.groups.tick(now_ms)
             for window in self.all():
                 window.post(Ticked(now_ms))
+            self.groups.tick(now_ms)  # what is evicted now was not held up by its locks before
+            for window in self.all():
                 self._close_if_idle(window, now_ms)
 
     def _sweep_topics(self) -> None:

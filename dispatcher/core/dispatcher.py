@@ -29,9 +29,11 @@ from typing import assert_never
 
 from dispatcher.core.acknowledge import acknowledge
 from dispatcher.core.acquire import acquire, not_sent, ready_for
+from dispatcher.core.flow import Flow
 from dispatcher.core.invariants import check
 from dispatcher.core.membership import (
-    expire,
+    evict_lost,
+    lock_timeouts,
     members_changed,
     session_closed,
     session_lost,
@@ -90,9 +92,7 @@ class Dispatcher:
             case RecordsRead():
                 records_read(flow, event)
             case Ticked():
-                expire(flow, event.now_ms)
-                flow.watch_span()
-                flow.rest()
+                tick(flow, event.now_ms)
             case NotSent():
                 not_sent(flow, event)
             case MembersChanged():
@@ -161,6 +161,18 @@ class Dispatcher:
         tests.
         """
         check(self._flow)
+
+
+def tick(flow: Flow, now_ms: int) -> None:
+    """The watchdog's phases, in this order: lock timeouts; what they exhausted goes to the poison
+    policy (record by record); retries that are due, also of this very tick; members that are gone.
+    The step ends with the fifth: read on, if there is room.
+    """
+    lock_timeouts(flow, now_ms)
+    retries_due(flow, now_ms)
+    evict_lost(flow, now_ms)
+    flow.watch_span()
+    flow.rest()
 
 
 Core = Dispatcher | Unreliable

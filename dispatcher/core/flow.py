@@ -238,11 +238,13 @@ class Flow:
             self.poison(retry, now_ms)
         else:
             retry.state = RetryState.WAITING
-            if returned or reason in AT_ONCE:
+            at_once = returned or reason in AT_ONCE
+            wait_ms = 0 if at_once else backoff_ms(self.policy, retry.deliveries)
+            if wait_ms == 0:
                 retry.due_ms = now_ms
                 retry.held = False
             else:
-                self.retries.wait(retry, now_ms + backoff_ms(self.policy, retry.deliveries))
+                self.retries.wait(retry, now_ms + wait_ms)
             self.changes.append(retry.noted())
         # Also if this record waits: with prefetch an earlier one may have waited for its end.
         self.offer_key_of(queue)

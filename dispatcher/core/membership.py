@@ -87,11 +87,14 @@ def session_opened(flow: Flow, event: SessionOpened) -> None:
                 session.lost_at_ms = event.now_ms
 
 
-def expire(flow: Flow, now_ms: int) -> None:
-    """Lock timeouts, lost sessions, and holders from before a restart that never showed up."""
+def lock_timeouts(flow: Flow, now_ms: int) -> None:
     for lease in flow.book.overdue(now_ms):
         flow.count(Notice.TIMED_OUT, lease.live)
         flow.give_back(lease, Reason.LOCK_TIMEOUT, now_ms)
+
+
+def evict_lost(flow: Flow, now_ms: int) -> None:
+    """Lost sessions, and holders from before a restart that never showed up."""
     grace_ms = flow.policy.disconnect_grace_ms
     for session in list(flow.book.sessions.values()):
         lost = session.lost_at_ms >= 0 and now_ms >= session.lost_at_ms + grace_ms

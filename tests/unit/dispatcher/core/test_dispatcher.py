@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from dispatcher.core.dispatcher import Dispatcher
 from dispatcher.core.model import (
+    Acknowledge,
     AckType,
     Acquire,
     CursorMoved,
@@ -18,6 +20,7 @@ from dispatcher.core.model import (
     MembersReady,
     Notice,
     Noticed,
+    PoisonPolicy,
     Policy,
     ReadOn,
     Reason,
@@ -203,3 +206,60 @@ def test_invariants_are_checked() -> None:
     play.core._flow.members[0].in_flight = 1
     with pytest.raises(AssertionError, match="another count"):
         play.core.check_invariants()
+
+
+def test_the_watchdog_s_phases_are_in_order() -> None:
+    """One tick at which all five have something to do: locks that time out (0 and 1), a budget that
+    this exhausts (0), a retry that is due (2), a session that is gone (3), room to read on.
+    """
+    policy = Policy(
+        span_max=8,
+        deliveries_max=2,
+        backoff_base_ms=3_000,
+        lock_duration_ms=4_000,
+        poison=PoisonPolicy.DROP,
+    )
+    play = Playbook(policy).join("c1").produce(b"0")
+    play.acquire("c1")
+    play.ack("c1", 0, AckType.RELEASE)
+    play.wait(3_000).produce(b"1", b"2")
+    assert play.acquire("c1") == [0, 1, 2]
+    assert play.delivered().attempts == [2, 1, 1]
+    play.wait(1_000)
+    play.ack("c1", 2, AckType.RELEASE)
+    play.produce(b"3", b"4", b"5", b"6", b"7")
+    assert play.acquire("c1", 1, session="s2") == [3]
+    play.lose("c1", session="s2")
+    assert play.read_on() == [], "the span is full"
+    play.wait(3_000)
+    noted = [(c.offset, c.reason) for c in play.step.changes if isinstance(c, RetryNoted)]
+    assert noted == [(1, Reason.LOCK_TIMEOUT), (3, Reason.MEMBER_EVICTED)]
+    assert play.notices() == {Notice.TIMED_OUT: 2, Notice.DROPPED: 1}
+    assert play.read_on() == [(8, 1)], "room for what was dropped"
+    assert play.acquire("c1", session="s3") == [2, 3, 4, 5, 6, 7]
+
+
+def test_without_a_back_off_a_record_goes_out_again_in_the_same_step() -> None:
+    play = Playbook(Policy(backoff_base_ms=0, lock_duration_ms=1_000)).join("c1").produce(b"a")
+    play.acquire("c1")
+    play.ack("c1", 0, AckType.RELEASE)
+    play.expect(MembersReady([C1]))
+    assert play.acquire("c1") == [0]
+    play.wait(1_000).expect(MembersReady([C1]))
+    assert play.notices() == {Notice.TIMED_OUT: 1}
+    assert play.acquire("c1") == [0]
+
+
+def test_a_member_holds_a_thousand_records_by_default() -> None:
+    core = Dispatcher(Policy(), Snapshot(cursor=0))
+    core.handle(MembersChanged((Member(C1),), 0))
+    core.handle(RecordsRead(0, 1_500, list(range(1_500)), [b"%d" % at for at in range(1_500)], 0))
+
+    def acquired() -> int:
+        answer = core.handle(Acquire(C1, S1, 5_000, 0)).effects[0]
+        assert isinstance(answer, Delivered)
+        return len(answer.offsets)
+
+    assert (acquired(), acquired()) == (1_000, 0)
+    core.handle(Acknowledge(C1, S1, [(10, 11, b"\1")], 0))
+    assert acquired() == 2
