@@ -1,6 +1,9 @@
 """A group's committed offsets in Kafka, read and written as the gateway itself (a simple consumer:
 no member, no generation). The metadata of a commit carries the settled bitmap, so its limit is the
 broker's `offset.metadata.max.bytes`.
+
+Topics are meant by their ids where upstream knows that (OffsetCommit and OffsetFetch v10), so that
+a topic of the same name, created anew, never gets the cursor of the one before.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ log = structlog.get_logger("keyway.commits")
 METADATA_CHARS_MAX = 4_096  # Kafka's default of offset.metadata.max.bytes
 METADATA_CHARS_MIN = 256  # halving stops here: less holds no bitmap worth writing
 METADATA_LIMIT = "offset.metadata.max.bytes"
-NAMED_COMMIT_VERSION = 9  # the last OffsetCommit and OffsetFetch that name topics
+NAMED_COMMIT_VERSION = 9  # the last OffsetFetch that names topics
 RETRY_PAUSE_MS = 100
 ATTEMPTS_MAX = 5  # at finding the coordinator that really is one: within about a second
 
@@ -77,44 +80,50 @@ class Commits:
 
     async def fetch(self, group: str, tp: TopicPartition) -> Committed | None:
         """Raises UpstreamError."""
-        found = await self.fetch_committed(group, {tp.topic: [tp.partition]})
-        return found[tp.topic, tp.partition]
+        found = await self.fetch_committed(group, [tp])
+        return found[tp]
 
     async def fetch_committed(
-        self, group: str, partitions: Mapping[str, Sequence[int]]
-    ) -> dict[tuple[str, int], Committed | None]:
-        """By (topic, partition) for all that were asked; None = never committed. Raises
-        UpstreamError.
-        """
+        self, group: str, partitions: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, Committed | None]:
+        """For all that were asked; None = never committed. Raises UpstreamError."""
         topics = [
-            {"Name": topic, "PartitionIndexes": list(numbers)}
-            for topic, numbers in partitions.items()
+            {"Name": tp.topic, "TopicId": tp.topic_id, "PartitionIndexes": [tp.partition]}
+            for tp in partitions
         ]
-        places = [(topic, number) for topic, numbers in partitions.items() for number in numbers]
-        return {**dict.fromkeys(places), **await self._fetch(group, topics)}
+        found = await self._fetch(group, topics)
+        by_name = {(topic, partition): it for (topic, _, partition), it in found.items()}
+        by_id = {(topic_id, partition): it for (_, topic_id, partition), it in found.items()}
+        return {
+            tp: by_id.get((tp.topic_id, tp.partition)) or by_name.get((tp.topic, tp.partition))
+            for tp in partitions
+        }
 
     async def fetch_all(self, group: str) -> dict[tuple[str, int], Committed]:
         """Everything the group has committed, by (topic, partition). Raises UpstreamError."""
-        return await self._fetch(group, None)
+        found = await self._fetch(group, None)
+        return {(topic, partition): it for (topic, _, partition), it in found.items()}
 
     async def _fetch(
         self, group: str, topics: list[dict[str, Any]] | None
-    ) -> dict[tuple[str, int], Committed]:
+    ) -> dict[tuple[str, bytes, int], Committed]:
+        """By name, id (one of them empty, as the version has it) and partition."""
         body = {
             "GroupId": group,
             "Topics": topics,
             "Groups": [{"GroupId": group, "Topics": topics}],
             "RequireStable": False,
         }
+        version = NAMED_COMMIT_VERSION if topics is None else None
         for _ in range(ATTEMPTS_MAX - 1):
             try:
-                return _committed(await self._ask(group, ApiKey.OFFSET_FETCH, body))
+                return _committed(await self._ask(group, ApiKey.OFFSET_FETCH, body, version))
             except Refused as refused:
                 if refused.error_code not in _NO_COORDINATOR:
                     raise
             self._upstream.forget_coordinator(group)
             await asyncio.sleep(RETRY_PAUSE_MS / 1000)
-        return _committed(await self._ask(group, ApiKey.OFFSET_FETCH, body))
+        return _committed(await self._ask(group, ApiKey.OFFSET_FETCH, body, version))
 
     # ------------------------------------------------------------------------------- writing
 
@@ -147,28 +156,32 @@ class Commits:
     async def _commit_once(
         self, group: str, commits: Sequence[Commit], chosen: list[int]
     ) -> dict[int, int]:
-        by_topic: dict[str, list[dict[str, Any]]] = {}
-        places: dict[tuple[str, int], int] = {}
+        by_topic: dict[tuple[str, bytes], list[dict[str, Any]]] = {}
+        places: dict[tuple[str | bytes, int], int] = {}
         for at in chosen:
             commit = commits[at]
-            places[commit.tp.topic, commit.tp.partition] = at
+            topic = (commit.tp.topic, commit.tp.topic_id)
+            places.update({(named, commit.tp.partition): at for named in topic})
             entry = {
                 "PartitionIndex": commit.tp.partition,
                 "CommittedOffset": commit.offset,
                 "CommittedMetadata": commit.metadata,
             }
-            by_topic.setdefault(commit.tp.topic, []).append(entry)
+            by_topic.setdefault(topic, []).append(entry)
         body = {
             "GroupId": group,
             "GenerationIdOrMemberEpoch": -1,
             "MemberId": "",
-            "Topics": [{"Name": name, "Partitions": parts} for name, parts in by_topic.items()],
+            "Topics": [
+                {"Name": name, "TopicId": topic_id, "Partitions": parts}
+                for (name, topic_id), parts in by_topic.items()
+            ],
         }
         response = await self._ask(group, ApiKey.OFFSET_COMMIT, body)
         codes = dict.fromkeys(chosen, int(ErrorCode.UNKNOWN_SERVER_ERROR))
-        for topic in response["Topics"]:
-            for answer in topic["Partitions"]:
-                at = places[topic["Name"], answer["PartitionIndex"]]
+        for answered in response["Topics"]:
+            for answer in answered["Partitions"]:
+                at = places[answered["Name"] or answered["TopicId"], answer["PartitionIndex"]]
                 codes[at] = answer["ErrorCode"]
         return codes
 
@@ -188,25 +201,29 @@ class Commits:
                 limit=self._metadata_chars_max,
             )
 
-    async def _ask(self, group: str, key: int, body: dict[str, Any]) -> dict[str, Any]:
+    async def _ask(
+        self, group: str, key: int, body: dict[str, Any], version: int | None = None
+    ) -> dict[str, Any]:
         broker_id = await self._upstream.coordinator(group)
-        return await self._upstream.call(
-            key, body, broker_id=broker_id, version=NAMED_COMMIT_VERSION
-        )
+        return await self._upstream.call(key, body, broker_id=broker_id, version=version)
 
 
-def _committed(response: dict[str, Any]) -> dict[tuple[str, int], Committed]:
+def _committed(response: dict[str, Any]) -> dict[tuple[str, bytes, int], Committed]:
     """Raises Refused."""
     answer = response["Groups"][0] if response["Groups"] else response
     if answer["ErrorCode"] != 0:
         raise Refused(answer["ErrorCode"], "committed offsets")
-    found: dict[tuple[str, int], Committed] = {}
+    found: dict[tuple[str, bytes, int], Committed] = {}
     for topic in answer["Topics"]:
         for entry in topic["Partitions"]:
             if entry["ErrorCode"] != 0:
-                raise Refused(entry["ErrorCode"], f"committed offset of {topic['Name']}")
+                raise Refused(
+                    entry["ErrorCode"],
+                    f"committed offset of {topic['Name'] or topic['TopicId'].hex()}",
+                )
             if entry["CommittedOffset"] >= 0:
-                found[topic["Name"], entry["PartitionIndex"]] = Committed(
+                place = (topic["Name"], topic["TopicId"], entry["PartitionIndex"])
+                found[place] = Committed(
                     entry["CommittedOffset"], entry["CommittedLeaderEpoch"], entry["Metadata"] or ""
                 )
     return found

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 import pytest
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as Place
+from confluent_kafka.admin import AdminClient
 
 from gateway.commits import METADATA_CHARS_MAX, Commit, Commits
 from gateway.core.topology import TopicPartition
 from gateway.core.wire.errors import ErrorCode
 from gateway.embedded.kafka import KafkaCluster
+from gateway.embedded.process import wait_until
 from gateway.upstream_settings import UpstreamSettings
 from tests.integration.upstream_side import DEADLINE_S, run, running
+from tests.kafka import create_topic
 
 pytestmark = pytest.mark.integration
 
@@ -38,8 +42,8 @@ def test_what_was_committed_is_read_back(
                 group, [Commit(tps[0], 0, ""), Commit(tps[2], 2**40, "bits:äöü")]
             )
             assert done == [0, 0]
-            found = await commits.fetch_committed(group, {name: [0, 1, 2]})
-            first, second, third = (found[name, number] for number in range(3))
+            found = await commits.fetch_committed(group, tps)
+            first, second, third = (found[tp] for tp in tps)
             assert first is not None
             assert (first.offset, first.metadata) == (0, "")
             assert second is None
@@ -66,7 +70,42 @@ def test_an_error_belongs_to_its_partition(
             tp = await side.partition(name)
             missing = TopicPartition(fresh_name("missing"), b"\1" * 16, 0)
             done = await commits.commit(group, [Commit(missing, 1, ""), Commit(tp, 1, "")])
-            assert done == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0]
+            assert done == [ErrorCode.UNKNOWN_TOPIC_ID, 0]
+
+    run(work())
+
+
+def test_a_topic_created_anew_gets_nothing_of_the_one_before(
+    kafka: KafkaCluster, topic: Callable[..., str], fresh_name: FreshName
+) -> None:
+    """A commit of one who does not know yet that the topic of that name is another one."""
+    name, group = topic(), fresh_name("anew")
+
+    def again() -> None:
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+        admin.delete_topics([name])[name].result(DEADLINE_S)
+        wait_until(
+            lambda: name not in admin.list_topics(timeout=DEADLINE_S).topics,
+            what="topic deleted",
+            deadline_s=DEADLINE_S,
+        )
+        create_topic(kafka.bootstrap_servers, name)
+
+    async def work() -> None:
+        async with running(settings(kafka)) as side:
+            commits = Commits(side.upstream)
+            before = await side.partition(name)
+            assert await commits.commit(group, [Commit(before, 7, "old")]) == [0]
+            await asyncio.to_thread(again)
+            assert await commits.commit(group, [Commit(before, 8, "late")]) == [
+                ErrorCode.UNKNOWN_TOPIC_ID
+            ]
+        async with running(settings(kafka)) as side:
+            after = await side.partition(name)
+            assert after.topic_id != before.topic_id
+            commits = Commits(side.upstream)
+            assert await commits.fetch(group, after) is None
+            assert await commits.fetch_all(group) == {}
 
     run(work())
 
