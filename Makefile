@@ -74,8 +74,8 @@ test: ready ## all tests: unit, property, simulation, integration, Spark (ARGS=p
 	$(PYTEST) $(ARGS)
 
 .PHONY: sim
-sim: $(STAMPS)/venv ## the simulation: hunt on, or replay SEED=n with its trace
-	$(BIN)/python -m tests.sim $(SEED)
+sim: compile ## the simulation: hunt on, or replay SEED=n with its trace
+	$(BIN)/python -m tests.sim $(SEED) $(ARGS)
 
 .PHONY: chaos
 chaos: ready ## kill -9 of everything under load, ROUNDS=n (10), SEED=n to replay

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dispatcher.core.flow import Flow
 from dispatcher.core.keys import KeyQueue, MemberQueue
 from dispatcher.core.limits import IDLE_KEYS_MAX
-from dispatcher.core.model import JoinPolicy, PoisonPolicy, RetryState
+from dispatcher.core.model import JoinPolicy, RetryState
 
 
 def check(flow: Flow) -> None:
@@ -156,7 +156,6 @@ def _check_retries(flow: Flow) -> None:
             assert (retry.due_ms, offset) in timers, f"{retry!r} waits for ever"
         if retry.state in (RetryState.PARKED, RetryState.DEAD_LETTER):
             assert retry.held
-            assert flow.policy.poison is not PoisonPolicy.DROP or retry.state is RetryState.PARKED
 
 
 def _check_limits(flow: Flow) -> None:

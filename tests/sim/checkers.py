@@ -1,14 +1,13 @@
 """What must hold, judged from outside: from what consumers were sent and told, and what was
 persisted.
 
-Nothing here asks the dispatcher. A settled offset needs a cause that the outside knows (`settled`),
+Nothing here asks the dispatcher. A settled offset needs a cause that the outside knows (`causes`),
 a delivery needs its key to be free (`delivered`), an accepted acknowledgement needs a holder
-(`acknowledged`).
+(`acknowledging`), and what is certainly free for a member must not be kept from it (`withheld`).
+All but that last one costs the same for any length of the log.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 from dispatcher.core.glob import accepts
 from dispatcher.core.model import (
@@ -20,15 +19,20 @@ from dispatcher.core.model import (
     Delivered,
     EvictPolicy,
     JoinPolicy,
-    Key,
     LeaseTaken,
     Member,
     PoisonPolicy,
     Policy,
     Reason,
+    RecordsRead,
     Snapshot,
 )
+from dispatcher.core.ring import Router
+from tests.sim.holds import Hold, Holds
 from tests.sim.upstream import Log
+
+NOW = 0  # a record that was given back may go out at once
+UNKNOWN = None  # … or not before something happens that the outside cannot date
 
 
 class CheckFailure(AssertionError):
@@ -39,40 +43,32 @@ class CheckFailure(AssertionError):
         self.checker = checker
 
 
-@dataclass(slots=True)
-class Hold:
-    """A record in a consumer's hands, as the consumer may believe."""
-
-    offset: int
-    key: Key
-    member: str
-    session: str
-    until_ms: int
-    expired: bool = False  # nobody may rely on it; an acknowledgement of it may still be taken
-
-    @property
-    def place(self) -> tuple[str, str]:
-        return (self.member, self.session)
-
-
 class Checkers:
     def __init__(self, policy: Policy, log: Log) -> None:
         self.policy = policy
         self.log = log
-        self.holds: dict[int, Hold] = {}
+        self.holds = Holds()
         self.settled: set[int] = set()  # persisted
         self.cursor = 0
         self.causes: dict[int, str] = {}  # why an offset may be settled
         self.deliveries: dict[int, int] = {}  # persisted leases
-        self.failed: dict[int, bool] = {}  # given back and not settled since
+        # Given back and not settled since: when it may certainly go out again.
+        self.failed: dict[int, int | None] = {}
         self.members: tuple[Member, ...] = ()
+        self._members_before: tuple[Member, ...] = ()  # this step
+        self.router = Router(())
         self.delivered_count = 0
         self.not_before_ms: dict[int, int] = {}  # back-off of what was released
         self.lost_sessions: set[str] = set()
         self.opened_last: dict[str, str] = {}  # member -> session
+        self.life = 0  # of the core
+        self.read_to = 0  # what this life of the core has read for certain
         # Who joined others in this life of the core: the least and the most that the last sent
         # position can have been. They differ where records left the log meanwhile.
         self.joined: dict[str, tuple[int, int]] = {}
+        self._present: frozenset[str] = frozenset()
+        self._committed_to = 0  # below it every record was seen to have a cause
+        self._settled_of_key: dict[bytes, int] = {}  # how many of a key's records, from its first
 
     # ---------------------------------------------------------------------------- what is persisted
 
@@ -90,6 +86,7 @@ class Checkers:
                 for offset in range(self.cursor, change.cursor):
                     self._settle(offset)
                 self.cursor = change.cursor
+        self._members_before = self.members
 
     def _settle(self, offset: int) -> None:
         if offset in self.settled:
@@ -101,12 +98,14 @@ class Checkers:
             self.causes[offset] = cause
         self.settled.add(offset)
         self.failed.pop(offset, None)
-        self.holds.pop(offset, None)
+        self.holds.pop(offset)
 
     def _natural_cause(self, offset: int) -> str:
         key = self.log.records[offset]
-        if self.members and not any(accepts(member.filters, key) for member in self.members):
-            return "skipped"
+        # What is due comes first in a step, and is still judged by those who were there.
+        for members in (self.members, self._members_before):
+            if members and not any(accepts(member.filters, key) for member in members):
+                return "skipped"
         spent = self.deliveries.get(offset, 0) >= self.policy.deliveries_max
         if self.policy.poison is PoisonPolicy.DROP and spent:
             return "dropped"
@@ -116,10 +115,11 @@ class Checkers:
 
     def committed(self, cursor: int, ranges: list[tuple[int, int]]) -> None:
         """To Kafka."""
-        for offset in self.log.records:
-            settled = offset < cursor or any(low <= offset <= high for low, high in ranges)
-            if settled and offset not in self.causes:
-                raise CheckFailure("CursorNeverPassesUnsettled", f"{offset} is committed")
+        for low, high in [(self._committed_to, cursor - 1), *ranges]:
+            for offset in range(low, high + 1):
+                if offset in self.log.records and offset not in self.causes:
+                    raise CheckFailure("CursorNeverPassesUnsettled", f"{offset} is committed")
+        self._committed_to = max(self._committed_to, cursor)
 
     def regressed(self, snapshot: Snapshot) -> None:
         """The store was lost: the commit in Kafka is what is known. Nobody holds anything."""
@@ -133,18 +133,36 @@ class Checkers:
         self.failed.clear()
         self.not_before_ms.clear()
         self.holds.clear()
+        self._committed_to = min(self._committed_to, snapshot.cursor)
+        self._settled_of_key.clear()
+
+    def rebuilt(self, cursor: int) -> None:
+        """Another core, which has read nothing yet."""
+        self.life += 1
+        self.read_to = cursor
+        self.joined.clear()  # Whoever it finds was there first.
+        self._present = frozenset()
+
+    def read(self, event: RecordsRead) -> None:
+        """At least up to where it starts, and as far as the span allowed from where the cursor
+        stood; a limit of records may have cut it anywhere.
+        """
+        if self.members:
+            span_end = min(event.end, self.cursor + self.policy.span_max)
+            end = event.start if self.policy.window_records is not None else span_end
+            self.read_to = max(self.read_to, end)
 
     # ---------------------------------------------------------------------------- what is delivered
 
-    def delivered(self, effect: Delivered, now_ms: int) -> None:
+    def delivered(self, effect: Delivered, records_max: int, now_ms: int) -> None:
         if len(effect.offsets) != len(effect.attempts):
             raise CheckFailure("Delivery", "columns of unequal length")
         if effect.offsets != sorted(set(effect.offsets)):
             raise CheckFailure("Delivery", f"not ascending: {effect.offsets}")
-        held = sum(
-            hold.member == effect.member_id and not hold.expired for hold in self.holds.values()
-        )
-        if held + len(effect.offsets) > self.policy.in_flight_per_member_max:
+        if len(effect.offsets) > records_max:
+            raise CheckFailure("Delivery", f"{len(effect.offsets)} of {records_max} at most")
+        held = self.holds.live_of(effect.member_id)
+        if effect.offsets and held + len(effect.offsets) > self.policy.in_flight_per_member_max:
             raise CheckFailure("BoundedMemory", f"{effect.member_id} holds {held} and gets more")
         self._check_joined(effect)
         for offset, attempt in zip(effect.offsets, effect.attempts, strict=True):
@@ -167,44 +185,48 @@ class Checkers:
                 return offset - 1
         return self.log.end - 1
 
-    def rebuilt(self) -> None:
-        """Whoever the core finds now was there first."""
-        self.joined.clear()
-        self.present: frozenset[str] = frozenset()
-
     def _joins(self, members: tuple[Member, ...]) -> None:
         there = frozenset(str(member.member_id) for member in members)
         self.joined = {name: at for name, at in self.joined.items() if name in there}
-        if self.present:
+        if self._present:
             position = (self._last_sent(gone_are_sent=False), self._last_sent(gone_are_sent=True))
-            self.joined |= dict.fromkeys(there - self.present, position)
+            self.joined |= dict.fromkeys(there - self._present, position)
         if len(there) == 1:
             self.joined.clear()
-        self.present = there
+        self._present = there
 
     def never_arrived(self, effect: Delivered) -> None:
         """Leased, and lost on the way: nobody relies on it, its holder may still speak of it."""
         for offset in effect.offsets:
             self._check_free(offset)
-            self.holds[offset] = Hold(
-                offset=offset,
-                key=self.log.records.get(offset),
-                member=effect.member_id,
-                session=effect.session_id,
-                until_ms=effect.deadline_ms,
-                expired=True,
-            )
+            self._never_relied_on(offset, effect)
+
+    def _never_relied_on(self, offset: int, effect: Delivered) -> None:
+        hold = self._hold(offset, effect)
+        hold.expired = True
+        self.holds.put(hold)
+
+    def _hold(self, offset: int, effect: Delivered) -> Hold:
+        return Hold(
+            offset=offset,
+            key=self.log.records.get(offset),
+            member=effect.member_id,
+            session=effect.session_id,
+            until_ms=effect.deadline_ms,
+            life=self.life,
+        )
 
     def _check_free(self, offset: int) -> None:
-        if offset in self.holds and not self.holds[offset].expired:
-            raise CheckFailure("OneOwnerPerKey", f"{offset} is still with {self.holds[offset]}")
+        hold = self.holds.get(offset)
+        if hold is not None and not hold.expired:
+            raise CheckFailure("OneOwnerPerKey", f"{offset} is still with {hold}")
 
     def _delivered(self, offset: int, attempt: int, effect: Delivered, now_ms: int) -> None:
-        if offset in self.log.gone:
-            return  # Taken from the log after it was read: its key is unknown here.
+        if offset in self.log.gone:  # Taken from it after it was read: its key is unknown here.
+            self._never_relied_on(offset, effect)
+            return
         if offset not in self.log.records:
             raise CheckFailure("Delivery", f"{offset} does not exist")
-        key = self.log.records[offset]
         if offset in self.settled:
             raise CheckFailure("NoSettledDelivery", f"{offset} was settled: {self.causes}")
         if self.policy.prefetch_per_key == 1 and attempt != self.deliveries.get(offset, 0):
@@ -213,29 +235,40 @@ class Checkers:
         not_before_ms = self.not_before_ms.pop(offset, 0)
         if self.policy.prefetch_per_key == 1 and now_ms < not_before_ms:
             raise CheckFailure("BackOff", f"{offset} {not_before_ms - now_ms} ms early")
-        mine = Hold(
-            offset=offset,
-            key=key,
-            member=effect.member_id,
-            session=effect.session_id,
-            until_ms=effect.deadline_ms,
-        )
-        if key is not None:
-            self._check_order(mine)
-            self._check_owner(mine)
-        self.holds[offset] = mine
+        mine = self._hold(offset, effect)
+        if mine.key is not None:
+            self._check_order(mine, mine.key)
+            self._check_owner(mine, mine.key)
+        self.holds.put(mine)
         self.delivered_count += 1
         if now_ms > effect.deadline_ms:
             raise CheckFailure("Delivery", "the lock was over before it began")
 
-    def _check_order(self, mine: Hold) -> None:
-        earlier = [
-            o
-            for o in self.log.of_key[mine.key]
-            if o < mine.offset and o in self.log.records and o not in self.settled
-        ]
+    def _unsettled_of(self, key: bytes) -> int:
+        """The place in `log.of_key[key]` of the first that is not settled."""
+        offsets = self.log.of_key[key]
+        at = self._settled_of_key.get(key, 0)
+        while at < len(offsets) and offsets[at] in self.settled:
+            at += 1
+        self._settled_of_key[key] = at
+        return at
+
+    def _earlier(self, key: bytes, offset: int) -> list[int]:
+        """Not settled, in the log, and before `offset`."""
+        earlier = []
+        offsets = self.log.of_key[key]
+        for at in range(self._unsettled_of(key), len(offsets)):
+            other = offsets[at]
+            if other >= offset:
+                break
+            if other in self.log.records and other not in self.settled:
+                earlier.append(other)
+        return earlier
+
+    def _check_order(self, mine: Hold, key: bytes) -> None:
+        earlier = self._earlier(key, mine.offset)
         if len(earlier) >= self.policy.prefetch_per_key:
-            raise CheckFailure("PerKeyOrder", f"{mine.offset} before {earlier} of {mine.key!r}")
+            raise CheckFailure("PerKeyOrder", f"{mine.offset} before {earlier} of {key!r}")
         for offset in earlier:
             hold = self.holds.get(offset)
             if hold is None or hold.place != mine.place:
@@ -243,10 +276,50 @@ class Checkers:
             if offset in self.failed:
                 raise CheckFailure("PerKeyOrder", f"{mine.offset} behind {offset}, which failed")
 
-    def _check_owner(self, mine: Hold) -> None:
-        for hold in self.holds.values():
-            if hold.key == mine.key and hold.member != mine.member and not hold.expired:
+    def _check_owner(self, mine: Hold, key: bytes) -> None:
+        for hold in self.holds.of_key(key).values():
+            if hold.member != mine.member and not hold.expired:
                 raise CheckFailure("OneOwnerPerKey", f"{mine} while {hold}")
+
+    # ----------------------------------------------------------------------- what must be delivered
+
+    def withheld(self, member: str, now_ms: int) -> int | None:
+        """A record that is free, due and the member's, and that it could acquire; None without.
+
+        Says nothing of keys that the outside cannot be sure of: of records that were compacted,
+        parked, or may be leased still, or of members that joined with a limit. O(keys): for
+        samples.
+        """
+        if self.policy.prefetch_per_key > 1 or not self.policy.reliable:
+            return None
+        if self.policy.join_policy is JoinPolicy.LAST_SENT and member in self.joined:
+            return None
+        for key in self.log.of_key:
+            at = self._unsettled_of(key)
+            if at == len(self.log.of_key[key]) or self.holds.of_key(key):
+                continue
+            offset = self.log.of_key[key][at]
+            if self._is_free(offset, now_ms) and self._owner(key, offset) == member:
+                return offset
+        for offset in self.log.keyless:
+            held = offset in self.settled or offset in self.holds
+            if not held and self._is_free(offset, now_ms) and self._owner(None, offset) == member:
+                return offset
+        return None
+
+    def _is_free(self, offset: int, now_ms: int) -> bool:
+        if offset < self.cursor or offset >= self.read_to or offset not in self.log.records:
+            return False
+        due_ms = self.failed.get(offset, NOW)
+        return due_ms is not UNKNOWN and due_ms <= now_ms
+
+    def _owner(self, key: bytes | None, offset: int) -> str | None:
+        index = self.router.owner_of(key, offset)
+        return None if index < 0 else self.members[index].member_id
+
+    def may_hold_more(self, member: str) -> bool:
+        """Certainly: expired holds count, for they may still be leased."""
+        return len(self.holds.of_member(member)) < self.policy.in_flight_per_member_max
 
     # ------------------------------------------------------------------------- what ends a delivery
 
@@ -289,29 +362,33 @@ class Checkers:
                 raise CheckFailure("AckFencing", f"{kind.name} of {offset} by {member}/{session}")
             return
         if kind is AckType.RENEW:
+            self.renewed(offset, now_ms + self.policy.lock_duration_ms)
             return
-        hold = self.holds[offset]
-        del self.holds[offset]
+        hold = self.holds.pop(offset)
+        assert hold is not None
         if kind is AckType.ACCEPT:
             self.causes.setdefault(offset, "accepted")
             self._check_first(hold)
-        elif kind is AckType.REJECT and self.policy.poison is PoisonPolicy.DROP:
-            self.causes.setdefault(offset, "rejected")
+        elif kind is AckType.REJECT:
+            self.failed[offset] = UNKNOWN
+            if self.policy.poison is PoisonPolicy.DROP:
+                self.causes.setdefault(offset, "rejected")
         else:
-            self.failed[offset] = True
-            if kind is not AckType.REJECT:
-                failures = self.deliveries.get(offset, 0)
-                wait_ms = self.policy.backoff_base_ms * 2 ** max(0, failures - 1)
-                self.not_before_ms[offset] = now_ms + min(wait_ms, self.policy.backoff_max_ms)
+            failures = self.deliveries.get(offset, 0)
+            wait_ms = self.policy.backoff_base_ms * 2 ** max(0, failures - 1)
+            due_ms = now_ms + min(wait_ms, self.policy.backoff_max_ms)
+            self.not_before_ms[offset] = due_ms
+            self.failed[offset] = UNKNOWN if self._spent(offset) else due_ms
+
+    def _spent(self, offset: int) -> bool:
+        return self.deliveries.get(offset, 0) >= self.policy.deliveries_max
 
     def _check_first(self, hold: Hold) -> None:
         """Successful work on a key is in order; with prefetch the consumer answers for it."""
         if hold.key is None or self.policy.prefetch_per_key > 1:
             return
-        for offset in self.log.of_key[hold.key]:
-            if offset >= hold.offset:
-                return
-            if offset in self.log.records and offset not in self.causes:
+        for offset in self._earlier(hold.key, hold.offset):
+            if offset not in self.causes:
                 raise CheckFailure("PerKeyOrder", f"{hold.offset} accepted before {offset}")
 
     def not_sent(self, offsets: list[int], member: str, session: str) -> None:
@@ -319,58 +396,70 @@ class Checkers:
         for offset in offsets:
             hold = self.holds.get(offset)
             if hold is not None and hold.place == (member, session):
-                del self.holds[offset]
-                self.failed[offset] = True
+                self.holds.pop(offset)
+                self.failed[offset] = NOW
                 self.deliveries[offset] -= 1
 
     def renewed(self, offset: int, deadline_ms: int) -> None:
-        if offset in self.holds:
-            self.holds[offset].until_ms = deadline_ms
+        hold = self.holds.get(offset)
+        if hold is not None:
+            hold.until_ms = deadline_ms
 
-    def forget_holds(self, member: str, session: str | None = None, *, evicted: bool) -> None:
-        """The member or its session is gone, as it was told: nobody may rely on these any more."""
-        for hold in list(self.holds.values()):
-            if hold.member == member and session in (None, hold.session):
-                self._end(hold, evicted=evicted)
+    def closed(self, member: str, session: str) -> None:
+        """A clean goodbye, as the member was told: what the session held is free at once."""
+        for hold in self.holds.of_member(member):
+            if hold.session == session:
+                self.holds.pop(hold.offset)
+                if hold.expired:  # Given back at its lock's end, or not known to be given back.
+                    self.failed.setdefault(hold.offset, UNKNOWN)
+                else:
+                    self.failed[hold.offset] = NOW
 
-    def lost(self, member: str, session: str, until_ms: int) -> None:
+    def lost(self, member: str, session: str, now_ms: int) -> None:
         self.lost_sessions.add(session)
-        for hold in self.holds.values():
-            if hold.place == (member, session):
-                hold.until_ms = min(hold.until_ms, until_ms)
+        for hold in self.holds.of_member(member):
+            if hold.session == session:
+                hold.lose(now_ms)
 
-    def opened(self, member: str, session: str, until_ms: int) -> None:
+    def opened(self, member: str, session: str, now_ms: int) -> None:
         self.opened_last[member] = session
-        for hold in list(self.holds.values()):
-            if hold.member == member and hold.session != session:
-                self.lost(member, hold.session, until_ms)
+        for hold in self.holds.of_member(member):
+            if hold.session != session:
+                self.lost(member, hold.session, now_ms)
 
-    def members_changed(self, members: tuple[Member, ...], reason: Reason, until_ms: int) -> None:
+    def members_changed(self, members: tuple[Member, ...], reason: Reason, now_ms: int) -> None:
         """Who left has given everything back, or does so at the end of the grace: a core that was
-        rebuilt meanwhile has never seen it."""
-        self._joins(members)
+        rebuilt meanwhile has never seen it.
+        """
         gone = {m.member_id for m in self.members} - {m.member_id for m in members}
-        self.members = members
-        for hold in self.holds.values():
-            if hold.member in gone:
-                hold.expired = True
-                hold.until_ms = min(hold.until_ms, until_ms)
-                self.failed[hold.offset] = True
-                if reason is Reason.MEMBER_EVICTED and self.policy.on_evict is EvictPolicy.ACK:
-                    self.causes.setdefault(hold.offset, "evicted")
+        self._joins(members)
+        self._members_before, self.members = self.members, members
+        self.router = Router(members)
+        for name in sorted(gone):
+            for hold in self.holds.of_member(name):
+                if hold.life == self.life and not hold.expired:
+                    self._gone(hold, reason)
+                else:
+                    hold.lose(now_ms)
+                    self._expire(hold, evicted=reason is Reason.MEMBER_EVICTED)
+
+    def _gone(self, hold: Hold, reason: Reason) -> None:
+        self.holds.pop(hold.offset)
+        evicted = reason is Reason.MEMBER_EVICTED
+        self.failed[hold.offset] = UNKNOWN if evicted and self._spent(hold.offset) else NOW
+        if evicted and self.policy.on_evict is EvictPolicy.ACK:
+            self.causes.setdefault(hold.offset, "evicted")
 
     def expired(self, now_ms: int) -> None:
-        """The watchdog ticked: what is past its lock is not held."""
-        for hold in self.holds.values():
-            if hold.until_ms <= now_ms and not hold.expired:
-                hold.expired = True
-                self.failed[hold.offset] = True
-                if self.policy.on_evict is EvictPolicy.ACK and hold.session in self.lost_sessions:
-                    self.causes.setdefault(hold.offset, "evicted")
+        """The watchdog ticked: what is past its lock, or its session's grace, is not held."""
+        lost_ms = now_ms - self.policy.disconnect_grace_ms
+        for hold in self.holds:
+            if not hold.expired and (hold.until_ms <= now_ms or hold.lost_at_ms <= lost_ms):
+                self._expire(hold, evicted=hold.session in self.lost_sessions)
 
-    def _end(self, hold: Hold, *, evicted: bool) -> None:
-        del self.holds[hold.offset]
-        self.failed[hold.offset] = True
+    def _expire(self, hold: Hold, *, evicted: bool) -> None:
+        hold.expired = True
+        self.failed[hold.offset] = UNKNOWN
         if evicted and self.policy.on_evict is EvictPolicy.ACK:
             self.causes.setdefault(hold.offset, "evicted")
 
@@ -378,6 +467,7 @@ class Checkers:
 
     def operator_retries(self, offset: int) -> None:
         self.not_before_ms.pop(offset, None)
+        self.failed[offset] = NOW
 
     def cause(self, offset: int, why: str) -> None:
         self.causes.setdefault(offset, why)

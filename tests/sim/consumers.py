@@ -1,7 +1,7 @@
 """Simulated share consumers: they fetch, work, acknowledge; they stall, die, leave and come back.
 
-A consumer that got nothing waits until it is told that there is something: a lost wake-up stops it
-for good, which the progress checker sees.
+A consumer that got nothing from any partition waits until it is told that there is something: a
+lost wake-up stops it for good, which the progress checker sees, and `World` at once.
 """
 
 from __future__ import annotations
@@ -18,17 +18,16 @@ from dispatcher.core.model import (
     MemberId,
     NotSent,
     Reason,
-    SessionClosed,
     SessionId,
-    SessionLost,
-    SessionOpened,
 )
+from tests.sim.window import Window
 
 if TYPE_CHECKING:
     from tests.sim.world import World
 
 SESSION_TIMEOUT_MS = 2_000
 RECONNECT_MS_MAX = 300
+RETRY_MS = 100
 
 
 class Consumer:
@@ -39,9 +38,12 @@ class Consumer:
         self.sessions = 0
         self.session: SessionId | None = None  # None: not connected
         self.joined = False
-        self.parked = False
-        self.fetching = False
-        self.held: list[int] = []  # offsets of earlier sessions too: a zombie's memory
+        self.fetching = False  # or working on what it got
+        self.parked = False  # got nothing and waits to be woken
+        self.woken = False  # meanwhile
+        self.wakes = 0  # on their way
+        # (window, offset), of earlier sessions and topics too: a zombie's memory.
+        self.held: list[tuple[Window, int]] = []
 
     def __repr__(self) -> str:
         return f"<{self.member_id} {self.session}>"
@@ -61,11 +63,7 @@ class Consumer:
             return
         self.sessions += 1
         self.session = SessionId(f"{self.member_id}/{self.sessions}")
-        if not self.world.gateway.handle(
-            SessionOpened(self.member_id, self.session, self.world.now_ms)
-        ):
-            self.disconnected()
-            return
+        self.world.gateway.open_session(self.member_id, self.session)
         self.fetching = False
         self.parked = False
         self.fetch()
@@ -79,15 +77,13 @@ class Consumer:
             self.world.after(self.world.rng.randint(1, RECONNECT_MS_MAX), self.connect)
 
     def disconnect(self) -> None:
-        session = self.session
-        if session is not None:
-            self.world.gateway.handle(SessionLost(self.member_id, session, self.world.now_ms))
+        if self.session is not None:
+            self.world.gateway.lose_session(self.member_id, self.session)
             self.disconnected()
 
     def close_session(self) -> None:
-        session = self.session
-        if session is not None:
-            self.world.gateway.handle(SessionClosed(self.member_id, session, self.world.now_ms))
+        if self.session is not None:
+            self.world.gateway.close_session(self.member_id, self.session)
             self.disconnected()
 
     def leave(self) -> None:
@@ -96,12 +92,13 @@ class Consumer:
         self._remove(Reason.MEMBER_LEFT)
 
     def die(self) -> None:
-        """kill -9: the node sees the connection break, or not even that."""
+        """kill -9: the node sees the connection break, or not even that before the eviction."""
         session = self.session
         if session is not None and self.world.rng.random() < 0.5:
-            self.world.gateway.handle(SessionLost(self.member_id, session, self.world.now_ms))
+            self.world.gateway.lose_session(self.member_id, session)
+            session = None
         self._gone()
-        self.world.after(SESSION_TIMEOUT_MS, self._evict)
+        self.world.after(SESSION_TIMEOUT_MS, lambda: self._evict(session))
 
     def _gone(self) -> None:
         self.joined = False
@@ -111,7 +108,10 @@ class Consumer:
         # Perhaps another comes back under the same name, before or after the eviction.
         self.world.after(self.world.rng.randint(200, 4_000), self.join)
 
-    def _evict(self) -> None:
+    def _evict(self, session: SessionId | None) -> None:
+        gateway = self.world.gateway
+        if session is not None and session in gateway.sessions:
+            gateway.lose_session(self.member_id, session)
         if not self.joined:
             self._remove(Reason.MEMBER_EVICTED)
 
@@ -120,65 +120,92 @@ class Consumer:
         if members.pop(self.member_id, None) is not None:
             self.world.gateway.set_members(members, reason)
 
+    def refilter(self, filters: tuple[bytes, ...]) -> None:
+        """The rules that give it its filters have changed: its place among the members stays."""
+        gateway = self.world.gateway
+        self.member = Member(self.member_id, filters)
+        if self.member_id in gateway.members:
+            members = {**gateway.members, self.member_id: self.member}
+            gateway.set_members(members, Reason.MEMBER_LEFT)
+
     # -------------------------------------------------------------------------------------- fetches
 
     def ready(self) -> None:
-        if self.parked or not self.fetching:
-            self.parked = False
+        self.wakes -= 1
+        if self.parked:
             self.fetch()
+        else:
+            self.woken = True
 
     def fetch(self) -> None:
         session = self.session
         if session is None or self.fetching:
             return
         self.fetching = True
-        records_max = self.world.rng.choice((1, 2, 5, 50))
+        self.parked = False
+        self.woken = False
+        rng = self.world.rng
+        windows = [*self.world.gateway.windows]
+        first = rng.randrange(len(windows)) if len(windows) > 1 else 0
+        records_max = min(rng.choice((1, 2, 5, 50)), self.world.options.fetch_max)
+        self._ask(session, windows[first:] + windows[:first], records_max, failed=False)
+
+    def _ask(
+        self, session: SessionId, windows: list[Window], records_max: int, *, failed: bool
+    ) -> None:
+        """One partition after the other, until one has something."""
+        if not windows:
+            self._got_nothing(session, failed=failed)
+            return
+        window, *others = windows
         event = Acquire(self.member_id, session, records_max, self.world.now_ms)
 
         def answer(effects: list[Effect]) -> None:
-            for effect in effects:
-                if isinstance(effect, Delivered):
-                    self._received(session, effect.offsets)
-            if not effects and session == self.session:
-                self.fetching = False
-                self.world.after(100, self.fetch)
+            offsets = [o for e in effects if isinstance(e, Delivered) for o in e.offsets]
+            if offsets:
+                self._received(window, session, offsets)
+            elif session == self.session:
+                self._ask(session, others, records_max, failed=failed or not effects)
 
-        if not self.world.gateway.handle(event, answer):
-            self.fetching = False
-            self.world.after(100, self.fetch)  # a retriable error
+        if not window.handle(event, answer):
+            self._ask(session, others, records_max, failed=True)  # a retriable error
 
-    def _received(self, session: SessionId, offsets: list[int]) -> None:
-        if session != self.session:
-            return  # Delivered into a broken connection.
-        if not offsets:
+    def _got_nothing(self, session: SessionId, *, failed: bool) -> None:
+        if failed:
+            self.world.after(RETRY_MS, lambda: self._fetch_again(session))
+        elif self.woken:
+            self.world.after(0, lambda: self._fetch_again(session))
+        else:
             self.fetching = False
             self.parked = True
-            return
+
+    def _received(self, window: Window, session: SessionId, offsets: list[int]) -> None:
+        if session != self.session:
+            return  # Delivered into a broken connection.
         rng = self.world.rng
         if rng.random() < self.world.faults.not_sent:
             failed = offsets[rng.randrange(len(offsets)) :]
-            self.world.gateway.handle(NotSent(self.member_id, session, failed, self.world.now_ms))
+            window.handle(NotSent(self.member_id, session, failed, self.world.now_ms))
             offsets = offsets[: len(offsets) - len(failed)]
-        self.held += offsets
+        self.held += [(window, offset) for offset in offsets]
         if rng.random() < self.world.faults.foreign_ack:
             self._acknowledge_foreign(session)
         if rng.random() < self.world.faults.stall:
             delay_ms = rng.randint(500, 40_000)
-            self.world.after(delay_ms, lambda: self._work(session, offsets))
+            self.world.after(delay_ms, lambda: self._work(window, session, offsets))
             self.world.after(delay_ms, lambda: self._fetch_again(session))
             return
-        self.world.after(rng.randint(1, 30), lambda: self._work(session, offsets))
+        self.world.after(rng.randint(1, 30), lambda: self._work(window, session, offsets))
         self.world.after(rng.randint(1, 40), lambda: self._fetch_again(session))
 
     def _fetch_again(self, session: SessionId) -> None:
         if session == self.session:
             self.fetching = False
-            self.parked = False
             self.fetch()
 
     # --------------------------------------------------------------------------------- acknowledges
 
-    def _work(self, session: SessionId, offsets: list[int]) -> None:
+    def _work(self, window: Window, session: SessionId, offsets: list[int]) -> None:
         """One verdict per record, then acknowledged, in one or several requests.
 
         A zombie whose session is gone does the same: it does not know.
@@ -196,14 +223,16 @@ class Consumer:
                 batches[-1] = (last[0], offset, last[2] + bytes([kind]))
             else:
                 batches.append((offset, offset, bytes([kind])))
-        self.world.rng.shuffle(batches)
-        half = self.world.rng.randint(0, len(batches))
-        self._send(session, [*batches[:half]])
+        rng = self.world.rng
+        batches = [_shorter(batch) for batch in batches]
+        rng.shuffle(batches)
+        half = rng.randint(0, len(batches))
+        self._send(window, session, [*batches[:half]])
         later = batches[half:]
         if later:
-            self.world.after(self.world.rng.randint(0, 20), lambda: self._send(session, later))
+            self.world.after(rng.randint(0, 20), lambda: self._send(window, session, later))
         if again:
-            self.world.after(self.world.rng.randint(50, 1_000), lambda: self._work(session, again))
+            self.world.after(rng.randint(50, 1_000), lambda: self._work(window, session, again))
 
     def _verdict(self) -> AckType | None:
         faults, draw = self.world.faults, self.world.rng.random()
@@ -219,15 +248,24 @@ class Consumer:
             draw -= chance
         return AckType.ACCEPT
 
-    def _send(self, session: SessionId, batches: list[tuple[int, int, bytes]]) -> None:
+    def _send(
+        self, window: Window, session: SessionId, batches: list[tuple[int, int, bytes]]
+    ) -> None:
         if batches:
-            event = Acknowledge(self.member_id, session, batches, self.world.now_ms)
-            self.world.gateway.handle(event)
+            window.handle(Acknowledge(self.member_id, session, batches, self.world.now_ms))
 
     def _acknowledge_foreign(self, session: SessionId) -> None:
         """What it held long ago, what others hold, what nobody has: with this session's name."""
         rng = self.world.rng
-        remembered = self.held and rng.random() < 0.5
-        offset = rng.choice(self.held) if remembered else rng.randint(0, 200)
+        if self.held and rng.random() < 0.5:
+            window, offset = rng.choice(self.held)
+        else:
+            window, offset = rng.choice(self.world.gateway.windows), rng.randint(0, 200)
         last = offset + rng.choice((0, 0, 3))
-        self._send(session, [(offset, last, bytes([rng.randint(0, 3)]))])
+        self._send(window, session, [(offset, last, bytes([rng.randint(0, 3)]))])
+
+
+def _shorter(batch: tuple[int, int, bytes]) -> tuple[int, int, bytes]:
+    """One type for the whole batch where that says the same, as clients do."""
+    first, last, types = batch
+    return (first, last, types[:1]) if types.count(types[0]) == len(types) else batch

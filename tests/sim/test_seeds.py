@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+from random import Random
 from typing import get_args
 
 import pytest
 
-from dispatcher.core.model import Change, Effect, Event, Notice, Noticed
+from dispatcher.core.model import Change, Effect, Event, Notice, Noticed, Policy
+from tests.sim.faults import Faults, draw
 from tests.sim.world import World, run
 
 CHUNK = 25
-SEEDS = range(325)
+SEEDS = range(400)
 
-# What failing seeds taught. A seed stands for its story only as long as the draw stays as it is, so
-# each lesson also has a test of its own, named here.
+# Seeds that failed. One stands for its story only as long as the draw stays as it is, so each
+# lesson also has a test of its own, named here.
 TAUGHT = [
-    23,  # test_no_run_after_a_restart_until_the_earlier_lease_ends
-    620,  # test_keys_that_waited_for_a_reread_go_on_when_the_last_lease_is_settled_unread
-    997,  # test_an_earlier_record_goes_out_when_the_lock_of_a_later_one_ends
-    10_112,  # test_an_earlier_session_never_settles_a_later_attempt
+    23,  # test_a_policy_that_changes_under_dead_letters
+    95,  # the checkers own: a record compacted after it was read is still in flight
+    338,  # as 23
 ]
 
 
@@ -40,8 +42,8 @@ def test_seeds_that_failed_once(seed: int) -> None:
 
 def test_the_same_seed_gives_the_same_trace() -> None:
     for seed in (3, 4, 5):
-        assert run(seed).digest() == run(seed).digest()
-    assert run(3).digest() != run(4).digest()
+        assert run(seed, traced=True).digest() == run(seed, traced=True).digest()
+    assert run(3, traced=True).digest() != run(4, traced=True).digest()
 
 
 def test_every_event_change_effect_and_notice_occurs() -> None:
@@ -53,4 +55,16 @@ def test_every_event_change_effect_and_notice_occurs() -> None:
             seen[kind] = seen.get(kind, 0) + count
     kinds = {kind.__name__ for union in (Event, Change, Effect) for kind in get_args(union)}
     expected = (kinds - {Noticed.__name__}) | {notice.name for notice in Notice}
+    expected |= {"Recreated", "Grown", "Retuned", "Refiltered"}
     assert expected - set(seen) == set()
+
+
+def test_every_fault_and_every_option_is_on_in_some_runs_and_off_in_others() -> None:
+    drawn = [draw(Random(seed)) for seed in range(100)]
+    for fault in fields(Faults):
+        values = [getattr(options.faults, fault.name) for options in drawn]
+        assert 20 < values.count(0.0) < 80, fault.name
+    for option in fields(drawn[0]):
+        assert len({repr(getattr(options, option.name)) for options in drawn}) > 1, option.name
+    for option in fields(Policy):
+        assert len({getattr(options.policy, option.name) for options in drawn}) > 1, option.name

@@ -11,12 +11,15 @@ class Log:
         self.start = 0
         self.end = 0
         self.gone: set[int] = set()  # compacted or truncated: nobody is owed them any more
-        self.of_key: dict[Key, list[int]] = {}
+        self.of_key: dict[bytes, list[int]] = {}
+        self.keyless: list[int] = []
 
     def append(self, key: Key) -> int:
         offset = self.end
         self.records[offset] = key
-        if key is not None:
+        if key is None:
+            self.keyless.append(offset)
+        else:
             self.of_key.setdefault(key, []).append(offset)
         self.end += 1
         return offset
@@ -37,5 +40,6 @@ class Log:
         self.end = max(self.end, start)
 
     def read(self, start: int, end: int) -> tuple[list[int], list[Key]]:
-        offsets = [offset for offset in range(start, end) if offset in self.records]
-        return offsets, [self.records[offset] for offset in offsets]
+        records = self.records
+        offsets = [offset for offset in range(start, end) if offset in records]
+        return offsets, [records[offset] for offset in offsets]

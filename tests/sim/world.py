@@ -1,4 +1,4 @@
-"""One seeded run: virtual time, a log, a gateway, consumers, faults; then calm, and it must finish.
+"""One seeded run: virtual time, logs, a gateway, consumers, faults; then calm, and it must finish.
 
 The same seed gives the same trace, event for event. Nothing here sleeps or asks a clock.
 """
@@ -10,45 +10,45 @@ from collections.abc import Callable, Sequence
 from hashlib import sha256
 from random import Random
 
-from dispatcher.core.model import MemberId, OperatorVerb, Snapshot
-from tests.sim.checkers import Checkers, CheckFailure
+from dispatcher.core.model import Event, MemberId, Noticed, OperatorVerb, Step
+from tests.sim.checkers import CheckFailure
 from tests.sim.consumers import Consumer
-from tests.sim.faults import Faults, Options, draw
-from tests.sim.gateway import KEY, TICK_MS, Gateway
-from tests.sim.unreliable import UnreliableChecker
-from tests.sim.upstream import Log
+from tests.sim.faults import PARTITIONS_MAX, Faults, Options, draw, retuned
+from tests.sim.gateway import TICK_MS, Gateway
+from tests.sim.window import Window
 
 CALM_MS_MAX = 600_000  # virtual; a lock of 30 s and back-offs of 5 s fit many times
-CALM_STEPS_MAX = 40_000
+CALM_STEPS_MAX = 60_000
 
 
 class World:
-    def __init__(self, seed: int, *, verbose: bool = False) -> None:
+    def __init__(self, seed: int, *, verbose: bool = False, traced: bool = False) -> None:
         self.seed = seed
         self.rng = Random(seed)
-        self.options: Options = draw(self.rng, seed)
+        self.options: Options = draw(self.rng)
+        self.policy = self.options.policy  # of the group, now
         self.faults = self.options.faults
         self.now_ms = 1_000_000
         self.start_ms = self.now_ms
         self.steps = 0
+        self.events = 0  # handled by the core
         self.calm = False
         self.verbose = verbose
+        self.traced = traced or verbose  # costs more than all else
         self._timers: list[tuple[int, int, Callable[[], None]]] = []
         self._sequence = 0
         self._digest = sha256()
-        self.log = Log()
-        self.checkers = Checkers(self.options.policy, self.log)
-        self.unreliable = UnreliableChecker(self.options.policy, self.log)
         self.gateway = Gateway(self)
         self.consumers = [self._consumer(index) for index in range(self.options.consumers)]
         self.produced = 0
         self.seen: dict[str, int] = {}  # kinds of events, changes and notices: what a run covers
 
     def _consumer(self, index: int) -> Consumer:
-        filters: tuple[bytes, ...] = ()
-        if self.rng.random() < self.options.filtered:
-            filters = (b"key-%d*" % self.rng.randint(0, 9), b"hot")
-        return Consumer(self, f"c{index + 1}", filters)
+        filtered = self.rng.random() < self.options.filtered
+        return Consumer(self, f"c{index + 1}", self._filters() if filtered else ())
+
+    def _filters(self) -> tuple[bytes, ...]:
+        return (b"key-%d*" % self.rng.randint(0, 9), b"hot")
 
     # ----------------------------------------------------------------------------------------- time
 
@@ -69,15 +69,25 @@ class World:
         action()
 
     def trace(self, what: str, detail: object) -> None:
-        line = f"{self.now_ms - self.start_ms:>7} {what:8} {detail}"
-        self._digest.update(line.encode())
-        if self.verbose:
-            print(line)  # noqa: T201
+        if self.traced:
+            line = f"{self.now_ms - self.start_ms:>7} {what:8} {detail}"
+            self._digest.update(line.encode())
+            if self.verbose:
+                print(line)  # noqa: T201
 
-    def saw(self, kind: str) -> None:
-        self.seen[kind] = self.seen.get(kind, 0) + 1
+    def saw(self, event: Event, step: Step) -> None:
+        seen = self.seen
+        name = type(event).__name__
+        seen[name] = seen.get(name, 0) + 1
+        for change in step.changes:
+            name = type(change).__name__
+            seen[name] = seen.get(name, 0) + 1
+        for effect in step.effects:
+            name = effect.notice.name if isinstance(effect, Noticed) else type(effect).__name__
+            seen[name] = seen.get(name, 0) + 1
 
     def digest(self) -> str:
+        assert self.traced, "only a traced run has one"
         return self._digest.hexdigest()
 
     # -------------------------------------------------------------------------------------- the run
@@ -85,14 +95,13 @@ class World:
     def run(self) -> World:
         """Raises CheckFailure, or AssertionError of the core itself."""
         gateway = self.gateway
-        claimed = gateway.store.claim_now(KEY, "node")
-        gateway.store.create_now(KEY, claimed.fence, Snapshot(cursor=0))
-        gateway.rebuild()
+        gateway.create_topic(self.options.partitions)
         for consumer in self.consumers:
             self.after(self.rng.randint(0, 2_000), consumer.join)
         self.every(TICK_MS, gateway.tick)
         self.every(self.options.commit_every_ms, gateway.commit_now)
         self.every(1_000, self._trouble)
+        self.every(777, self._check_parked)
         self.after(0, self._produce)
         while self.now_ms < self.start_ms + self.options.calm_after_ms:
             self._advance()
@@ -101,39 +110,65 @@ class World:
 
     def _produce(self) -> None:
         options, rng = self.options, self.rng
+        window = rng.choice(self.gateway.windows)
         for _ in range(rng.randint(1, 10)):
             if self.produced >= options.records:
                 break
             if rng.random() < options.holes:
-                self.log.append_hole(rng.choice((1, 1, 2, 5, 300)))
+                window.log.append_hole(rng.choice((1, 1, 2, 5, 300)))
             key: bytes | None = b"key-%d" % rng.randrange(options.keys)
             if rng.random() < options.hot:
                 key = b"hot"
             if rng.random() < options.null_keys:
                 key = None
-            self.log.append(key)
+            window.log.append(key)
             self.produced += 1
-        self.gateway.log_grew()
+        window.log_grew()
         if self.produced < options.records:
             self.after(rng.randint(1, 200), self._produce)
 
     def _trouble(self) -> None:
         """Once a second."""
         faults, rng, gateway = self.faults, self.rng, self.gateway
+        if self.calm:
+            return
         if rng.random() < faults.store_down and not gateway.store.down:
             gateway.store.down = True
             self.after(rng.randint(100, 3_000), self._store_up)
         if rng.random() < faults.store_flush:
             gateway.store.flush()
             self.trace("flush", "")
-        if rng.random() < faults.truncate and self.log.end > self.log.start:
-            self.log.truncate(rng.randint(self.log.start, self.log.end))
-        if rng.random() < faults.compact and self.log.records:
-            self.log.remove(rng.choice(sorted(self.log.records)))
+        if not gateway.store.down:
+            self._trouble_topic()
+        if rng.random() < faults.crash:
+            gateway.crash("between two persists")
         if rng.random() < faults.operator:
             gateway.operator(rng.choice(tuple(OperatorVerb)))
+        if rng.random() < faults.retune:
+            self.policy = retuned(self.policy, rng)
+            gateway.retune()
+            self._note("Retuned")
+        for window in gateway.windows:
+            self._trouble_log(window)
         for consumer in self.consumers:
             self._trouble_one(consumer)
+
+    def _trouble_topic(self) -> None:
+        faults, rng, gateway = self.faults, self.rng, self.gateway
+        partitions = len(gateway.windows)
+        if rng.random() < faults.recreate:
+            gateway.create_topic(rng.randint(1, partitions))
+            self._note("Recreated")
+        elif partitions < PARTITIONS_MAX and rng.random() < faults.grow:
+            gateway.add_partition()
+            self._note("Grown")
+
+    def _trouble_log(self, window: Window) -> None:
+        faults, rng, log = self.faults, self.rng, window.log
+        if rng.random() < faults.truncate and log.end > log.start:
+            log.truncate(rng.randint(log.start, log.end))
+        if rng.random() < faults.compact and log.records:
+            log.remove(rng.choice(sorted(log.records)))
 
     def _trouble_one(self, consumer: Consumer) -> None:
         faults, rng = self.faults, self.rng
@@ -147,6 +182,13 @@ class World:
             consumer.disconnect()
         elif rng.random() < faults.close_session:
             consumer.close_session()
+        elif rng.random() < faults.refilter:
+            consumer.refilter(self._filters() if rng.random() < 0.5 else ())
+            self._note("Refiltered")
+
+    def _note(self, kind: str) -> None:
+        self.trace(kind.lower(), "")
+        self.seen[kind] = self.seen.get(kind, 0) + 1
 
     def _store_up(self) -> None:
         self.gateway.store.down = False
@@ -156,6 +198,7 @@ class World:
     def ready(self, members: Sequence[MemberId]) -> None:
         for consumer in self.consumers:
             if consumer.member_id in members:
+                consumer.wakes += 1
                 self.after(0, consumer.ready)
 
     def disconnect_all(self) -> None:
@@ -164,6 +207,19 @@ class World:
                 consumer.disconnected()
 
     # ------------------------------------------------------------------------------------- progress
+
+    def _check_parked(self) -> None:
+        """Nobody waits for what it could have, as far as the windows have come."""
+        for window in self.gateway.windows:
+            if window.core is None or window.pending:
+                continue
+            for consumer in self.consumers:
+                name = consumer.member_id
+                waits = consumer.parked and not consumer.wakes
+                if waits and window.checkers.may_hold_more(name):
+                    offset = window.checkers.withheld(name, window.handled_ms)
+                    if offset is not None:
+                        raise CheckFailure("LostWakeUp", f"{name} waits, {offset} is free")
 
     def _calm_down(self) -> None:
         """No more faults: everything produced must be settled, within a bound of steps."""
@@ -181,37 +237,41 @@ class World:
             if self.now_ms > deadline_ms or self.steps > steps_max:
                 raise CheckFailure("Progress", self._why_stuck())
             self._advance()
-        self._check_end()
+        for window in self.gateway.windows:
+            self._check_end(window)
 
     def _finished(self) -> bool:
-        core = self.gateway.core
-        return (
-            self.produced == self.options.records
-            and core is not None
-            and core.cursor == self.log.end
-            and not self.gateway.pending
-        )
+        if self.produced != self.options.records:
+            return False
+        for window in self.gateway.windows:
+            if window.core is None or window.pending or window.core.cursor != window.log.end:
+                return False
+        return True
 
     def _why_stuck(self) -> str:
-        core = self.gateway.core
-        return f"{core} of {self.log.end}: {None if core is None else core.stats()}"
+        return "; ".join(
+            f"{window!r} {window.core} of {window.log.end}:"
+            f" {None if window.core is None else window.core.stats()}"
+            for window in self.gateway.windows
+        )
 
-    def _check_end(self) -> None:
-        if not self.options.policy.reliable:
-            self.unreliable.at_end()
+    def _check_end(self, window: Window) -> None:
+        window.recount()
+        if not self.policy.reliable:
+            window.unreliable.at_end()
             return
-        checkers = self.checkers
-        lost = [offset for offset in self.log.records if offset not in checkers.causes]
+        checkers = window.checkers
+        lost = [offset for offset in window.log.records if offset not in checkers.causes]
         if lost:
             raise CheckFailure("NothingLost", f"{lost} have no end")
         dead = [o for o, cause in checkers.causes.items() if cause == "dead-lettered"]
-        missing = set(dead) - set(self.gateway.dead_letters)
+        missing = set(dead) - set(window.dead_letters)
         if missing:
             raise CheckFailure("NothingLost", f"{sorted(missing)} never reached the DLQ")
-        store = self.gateway.store.windows.get(KEY)
-        if store is not None and (store.leases or store.retries):
-            raise CheckFailure("BoundedMemory", f"left behind: {store.leases} {store.retries}")
+        stored = self.gateway.store.windows.get(window.key)
+        if stored is not None and (stored.leases or stored.retries):
+            raise CheckFailure("BoundedMemory", f"left behind: {stored.leases} {stored.retries}")
 
 
-def run(seed: int, *, verbose: bool = False) -> World:
-    return World(seed, verbose=verbose).run()
+def run(seed: int, *, verbose: bool = False, traced: bool = False) -> World:
+    return World(seed, verbose=verbose, traced=traced).run()

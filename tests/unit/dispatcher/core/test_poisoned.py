@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dispatcher.core.model import (
     AckType,
     DeadLettered,
@@ -111,3 +113,13 @@ def test_operator_acts_on_parked_records_only() -> None:
     play = rejected(PoisonPolicy.BLOCK)
     play.on(OperatorAct(OperatorVerb.SKIP, [1, 2, 99], play.now_ms))
     assert play.step.changes == []
+
+
+def test_a_policy_that_changes_under_dead_letters() -> None:
+    """What is on its way to the DLQ stays held until it has arrived, whatever is wanted by now."""
+    play = rejected(PoisonPolicy.DEAD_LETTER)
+    play.core.retune(replace(play.policy, poison=PoisonPolicy.DROP))
+    assert play.wait(500).acquire("c1") == []
+    assert play.ack("c1", 2) == [None]
+    play.on(DeadLettered([0], durable=True, now_ms=play.now_ms))
+    assert play.acquire("c1") == [1]

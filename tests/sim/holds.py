@@ -1,0 +1,75 @@
+"""What consumers have in their hands, as they may believe: found by offset, key and member."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dispatcher.core.model import Key
+
+
+@dataclass(slots=True)
+class Hold:
+    offset: int
+    key: Key
+    member: str
+    session: str
+    until_ms: int
+    life: int  # of the core that handed it out
+    lost_at_ms: float = math.inf  # its session
+    expired: bool = False  # nobody may rely on it; an acknowledgement of it may still be taken
+
+    @property
+    def place(self) -> tuple[str, str]:
+        return (self.member, self.session)
+
+    def lose(self, now_ms: int) -> None:
+        self.lost_at_ms = min(self.lost_at_ms, now_ms)
+
+
+class Holds:
+    """Three views of the same holds. Any number of them per key and member, one per offset."""
+
+    def __init__(self) -> None:
+        self._by_offset: dict[int, Hold] = {}
+        self._by_key: dict[bytes, dict[int, Hold]] = {}
+        self._by_member: dict[str, dict[int, Hold]] = {}
+
+    def __contains__(self, offset: int) -> bool:
+        return offset in self._by_offset
+
+    def __iter__(self) -> Iterator[Hold]:
+        return iter(self._by_offset.values())
+
+    def get(self, offset: int) -> Hold | None:
+        return self._by_offset.get(offset)
+
+    def of_key(self, key: bytes) -> dict[int, Hold]:
+        return self._by_key.get(key, {})
+
+    def of_member(self, member: str) -> list[Hold]:
+        return list(self._by_member.get(member, {}).values())
+
+    def live_of(self, member: str) -> int:
+        return sum(not hold.expired for hold in self._by_member.get(member, {}).values())
+
+    def put(self, hold: Hold) -> None:
+        self.pop(hold.offset)
+        self._by_offset[hold.offset] = hold
+        if hold.key is not None:
+            self._by_key.setdefault(hold.key, {})[hold.offset] = hold
+        self._by_member.setdefault(hold.member, {})[hold.offset] = hold
+
+    def pop(self, offset: int) -> Hold | None:
+        hold = self._by_offset.pop(offset, None)
+        if hold is not None:
+            if hold.key is not None:
+                del self._by_key[hold.key][offset]
+            del self._by_member[hold.member][offset]
+        return hold
+
+    def clear(self) -> None:
+        self._by_offset.clear()
+        self._by_key.clear()
+        self._by_member.clear()
