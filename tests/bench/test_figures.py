@@ -141,9 +141,11 @@ def test_keys_are_drawn_alike_each_time() -> None:
 def test_a_function_counts_once_per_stack_and_by_itself_where_it_ends() -> None:
     stacks = ["main (a.py:1);f (a.py:2);f (a.py:3) 3", "main (a.py:9);g (a.py:4) 1"]
     alone, whole = costs(stacks)
-    assert alone == {"f (a.py": 3, "g (a.py": 1}
-    assert whole == {"main (a.py": 4, "f (a.py": 3, "g (a.py": 1}
-    assert "  75.0 %  f" in top_list(stacks, "title")
+    assert alone == {"f (a.py)": 3, "g (a.py)": 1}
+    assert whole == {"main (a.py)": 4, "f (a.py)": 3, "g (a.py)": 1}
+    listed = top_list(stacks, "title")
+    assert "  75.0 %  f (a.py)" in listed
+    assert "main" not in listed, "the way in"
 
 
 def test_the_plot_is_drawn_of_what_there_is(tmp_path: Path) -> None:
