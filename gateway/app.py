@@ -53,6 +53,7 @@ from gateway.memberships import Memberships
 from gateway.metrics import Metrics
 from gateway.parked import ParkedRecords
 from gateway.reader import Reader
+from gateway.resident import trim_forever, trim_heap
 from gateway.server import ConnectionId, Handler, PortTaken, Server
 from gateway.settings import server_settings, upstream_settings
 from gateway.share import ReadySignals, ShareServices
@@ -226,6 +227,7 @@ class _Node:
                 self.windows.persist_forever(),
                 self.windows.commit_forever(),
                 self.memberships.write_forever(),
+                trim_forever(lambda: self.reader.counts.fetched_bytes, trim_heap),
                 self.settings.refresh_forever(lambda: [g.name for g in self.groups.all()]),
             )
         ]

@@ -50,8 +50,11 @@ LISTEN_BACKLOG_CONNECTIONS = 512
 
 # --- reading from upstream (gateway/reader.py, gateway/core/cache.py, gateway/core/fetching.py)
 
-# Decompressed batches of the whole gateway: 4 partitions of 16,384 offsets of 1 KiB are half of it.
-CACHE_BYTES_MAX = 128 * 1024 * 1024
+# Decompressed batches of the whole gateway: 4 partitions of 16,384 offsets of 1 KiB are two thirds
+# of it. With 64 full windows (105 MiB) and a node that does nothing (66 MiB) it stays below 300
+# MiB.
+CACHE_BYTES_MAX = 96 * 1024 * 1024
+TRIM_READ_BYTES_MIN = 32 * 1024 * 1024  # read, since memory was last given back to the system
 
 FETCH_BYTES_MAX = 8 * 1024 * 1024  # one response: decoded in a few ms, so the loop stays responsive
 FETCH_PARTITION_BYTES_MAX = 1024 * 1024  # Kafka's own default; some 8,000 records of 100 bytes
