@@ -11,6 +11,7 @@ error.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -42,6 +43,7 @@ log = structlog.get_logger("keyway.admin")
 CLAIMS_MAX = 3  # a window that was just closed may still be on its way into memory, and claim
 METADATA_BY_ID_VERSION = 12
 LOGGED_PLACES_MAX = 20  # partitions of one log line
+RECOGNISED_AT_ONCE = 32  # two questions each, on the one connection to their coordinator
 STRANGERS_MAX = 10_000  # names; what is beyond is looked at again each time groups are listed
 
 Place = tuple[str, int]  # topic, partition
@@ -114,20 +116,25 @@ class GroupOffsets:
 
     async def recognise(self, names: Iterable[str]) -> None:
         """Takes in those of `names` that are Key-Shared groups by the offsets they committed."""
-        for name in names:
-            if self.groups.get(name) is not None or name in self._strangers:
-                continue
-            try:
-                ours = await self._committed(name, ours_only=True)
-            except StateAway as away:
-                log.info("group_not_recognised", group=name, reason=str(away))
-                continue
-            if ours:
-                log.info("group_remembered", group=name)
-                self.groups.ensure(name)
-            elif len(self._strangers) < STRANGERS_MAX:
-                # One that becomes ours later is known by its first member.
-                self._strangers.add(name)
+        known = self._strangers
+        unknown = [name for name in names if self.groups.get(name) is None and name not in known]
+        for at in range(0, len(unknown), RECOGNISED_AT_ONCE):
+            async with asyncio.TaskGroup() as tasks:
+                for name in unknown[at : at + RECOGNISED_AT_ONCE]:
+                    tasks.create_task(self._recognise(name))
+
+    async def _recognise(self, name: str) -> None:
+        try:
+            ours = await self._committed(name, ours_only=True)
+        except StateAway as away:
+            log.info("group_not_recognised", group=name, reason=str(away))
+            return
+        if ours:
+            log.info("group_remembered", group=name)
+            self.groups.ensure(name)
+        elif len(self._strangers) < STRANGERS_MAX:
+            # One that becomes ours later is known by its first member.
+            self._strangers.add(name)
 
     async def positions(self, name: str) -> dict[Place, Position]:
         """Of every partition the group has a position in. Raises StateAway."""

@@ -20,7 +20,7 @@ from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
 from gateway.filters import RulesNotKept
 from gateway.group_errors import GroupInUse, GroupUnknown, StateAway
-from gateway.group_offsets import GroupOffsets, Place, Position
+from gateway.group_offsets import RECOGNISED_AT_ONCE, GroupOffsets, Place, Position
 from gateway.upstream_errors import Unreachable
 from gateway.windows import topic_id_text
 from tests.shell.node_parts import (
@@ -43,8 +43,10 @@ class AdminCommits(ScriptedCommits):
     """Also answers for a whole group, and late."""
 
     gate: asyncio.Event | None = None  # `commit` waits for it, after having committed
+    answer_ms: int = 0
 
     async def fetch_all(self, group: str) -> dict[Place, Committed]:
+        await asyncio.sleep(self.answer_ms / 1000)
         if self.failure is not None:
             raise self.failure
         return {(TOPIC, p): commit for (name, p), commit in self.committed.items() if name == group}
@@ -210,6 +212,22 @@ def test_whose_commits_are_not_ours_is_no_group_of_ours() -> None:
             admin.commits.committed["other", 0] = Committed(7, -1, encode_commit(7, []))
             await admin.offsets.recognise([GROUP, "other"])
             assert [group.name for group in admin.node.groups.all()] == ["other"]
+
+    run(work())
+
+
+def test_many_unknown_groups_are_asked_about_at_once() -> None:
+    """A cluster may have thousands; whoever lists them waits for all."""
+
+    async def work() -> None:
+        admin = Admin()
+        async with admin.node:
+            admin.commits.answer_ms = 100
+            admin.commits.committed["g-77", 0] = Committed(7, -1, encode_commit(7, []))
+            began = now_ms()
+            await admin.offsets.recognise(f"g-{at}" for at in range(320))
+            assert now_ms() - began == 320 / RECOGNISED_AT_ONCE * 100
+            assert [group.name for group in admin.node.groups.all()] == ["g-77"]
 
     run(work())
 
