@@ -45,8 +45,9 @@ from gateway.core.topology import TopicPartition
 from gateway.core.wire.errors import ErrorCode
 from gateway.starting import isolation_of, snapshot_from_kafka
 from gateway.store_watch import away
+from gateway.unsent import Unsent
 from gateway.upstream_errors import UpstreamError
-from gateway.window_parts import CommitState, Surroundings
+from gateway.window_parts import CommitState, Surroundings, retrieved
 
 log = structlog.get_logger("keyway.window")
 
@@ -96,6 +97,7 @@ class Window:
         self._isolation = isolation_of(self.section)
         self._steps: list[tuple[Step, _Waiting]] = []
         self._persisting: list[tuple[Step, _Waiting]] = []
+        self._unsent = Unsent()
         self._capture: CommitState | None = None
         self._write: Write | None = None
         self._reset_to: int | None = None
@@ -126,9 +128,9 @@ class Window:
         future: asyncio.Future[list[Effect]] = asyncio.get_running_loop().create_future()
         if self._dispatcher is None:
             future.set_exception(WindowUnavailable(self._trouble or "loading"))
-            future.add_done_callback(_retrieved)
+            future.add_done_callback(retrieved)
             return future
-        future.add_done_callback(_retrieved)
+        future.add_done_callback(retrieved)
         self._handle(event, future)
         return future
 
@@ -137,7 +139,7 @@ class Window:
         if self._dispatcher is None:
             return None
         persisted: asyncio.Future[list[Effect]] = asyncio.get_running_loop().create_future()
-        persisted.add_done_callback(_retrieved)
+        persisted.add_done_callback(retrieved)
         step = self._handle(event, persisted)
         for effect in step.effects if step is not None else ():
             if isinstance(effect, Delivered) and effect.offsets:
@@ -428,6 +430,8 @@ class Window:
             retries=len(snapshot.retries),
         )
         self.post(MembersChanged(self._members(), self._around.now_ms()))
+        for taken_back in self._unsent.taken_back(self._around.now_ms()):
+            self.post(taken_back)
         self._around.loaded(self, snapshot)
 
     async def _claim(self) -> tuple[Fence, Snapshot]:
@@ -475,6 +479,7 @@ class Window:
         self._loaded.clear()
         self._around.reader.stop(self.partition, self.on_read, isolation=self._isolation)
         waiting = [*self._persisting, *self._steps]
+        self._unsent.note(step for step, _ in self._persisting)
         self._persisting, self._steps, self._capture, self._write = [], [], None, None
         self.commit_wanted, self.committable = False, None
         for _, future in waiting:
@@ -491,9 +496,3 @@ class Window:
         """Stops serving; what is in the store stays. Persist what is pending first."""
         self._closed.set()
         self._drop_core("closed")
-
-
-def _retrieved(future: asyncio.Future[list[Effect]]) -> None:
-    # A client that hangs up leaves futures nobody awaits; their failure was logged by the window.
-    if not future.cancelled():
-        future.exception()

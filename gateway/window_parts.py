@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from dispatcher.core.model import Noticed, Snapshot, WriteDeadLetters
+from dispatcher.core.model import Effect, Noticed, Snapshot, WriteDeadLetters
 from dispatcher.store.base import WindowKey, WindowStore
 from gateway.commits import Commit, Committed
 from gateway.core.fetching import ReadResult
@@ -119,3 +120,9 @@ class CommitState:
 
     cursor: int
     settled: list[tuple[int, int]]
+
+
+def retrieved(future: asyncio.Future[list[Effect]]) -> None:
+    """A client that hangs up leaves futures nobody awaits; the window has logged their failure."""
+    if not future.cancelled():
+        future.exception()

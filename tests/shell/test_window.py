@@ -251,7 +251,7 @@ def test_an_answer_of_the_store_to_a_core_that_is_gone_means_nothing() -> None:
         with pytest.raises(WindowUnavailable):
             await acquired.persisted
         await until(lambda: window.dispatcher is not None)
-        assert not window.busy
+        await until(lambda: not window.busy)
 
     story(tell)
 
