@@ -93,6 +93,10 @@ integration: ready ## only the tests with a real Kafka and Spark
 bench: ready ## side by side with Kafka direct; writes build/bench.json
 	$(BIN)/python -m tests.bench $(ARGS)
 
+.PHONY: ring
+ring: ready ## how evenly keys are spread, with and without bounded loads; writes build/ring.json
+	$(BIN)/python -m tests.bench.ring
+
 .PHONY: demo
 demo: ready ## the main job on real data, everything embedded (KEEP=1 keeps it up)
 	@$(BIN)/python -m gateway.demo $(if $(KEEP),--keep)

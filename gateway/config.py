@@ -108,6 +108,7 @@ class GroupSection(_Section):
     dead_letter_topic: str | None = None
     on_evict: EvictPolicy = EvictPolicy.REDELIVER
     join_policy: JoinPolicy = JoinPolicy.PER_KEY
+    bounded_load: Annotated[float, Field(ge=1, le=100)] | None = None
     disconnect_grace_ms: Annotated[int, Field(ge=0, le=600_000)] = 3_000
     heartbeat_interval_ms: Annotated[int, Field(ge=100, le=60_000)] = 5_000
     session_timeout_ms: Annotated[int, Field(ge=500, le=600_000)] = 45_000
@@ -134,6 +135,7 @@ class GroupSection(_Section):
             poison=self.poison,
             on_evict=self.on_evict,
             join_policy=self.join_policy,
+            bounded_load=self.bounded_load,
             disconnect_grace_ms=self.disconnect_grace_ms,
             reliable=self.reliable,
         )

@@ -118,6 +118,7 @@ class Dispatcher:
         prefetch shape the window and need a new one.
         """
         assert policy.span_max == self.policy.span_max, "the span shapes the window"
+        assert policy.bounded_load == self.policy.bounded_load, "so does it the keys"
         assert policy.window_records == self.policy.window_records, "so do its records"
         assert policy.prefetch_per_key == self.policy.prefetch_per_key, "so does the prefetch"
         self.policy = policy

@@ -12,6 +12,7 @@ from dispatcher.core.hashes import key_hash32
 from dispatcher.core.keys import NO_OFFSET, KeyQueue, MemberQueue
 from dispatcher.core.leases import Lease, LeaseBook
 from dispatcher.core.limits import IDLE_KEYS_MAX, READ_ROOM_DIVISOR
+from dispatcher.core.loads import Loads, takes
 from dispatcher.core.model import (
     Change,
     CursorMoved,
@@ -51,6 +52,7 @@ class Flow:
         self.members: list[MemberQueue] = []  # in join order, as the router's
         self.absent: dict[MemberId, MemberQueue] = {}  # hold leases and are not in the group
         self.router = Router(())
+        self.loads = None if policy.bounded_load is None else Loads(policy.bounded_load)
         self.limited = False  # some member may have some records only (joins.py)
         self.reading = False  # a ReadOn is out and not answered
         self.full_at = NO_OFFSET  # the cursor if the span was full at the last tick
@@ -72,7 +74,10 @@ class Flow:
 
     def owner_of(self, key: Key, offset: int) -> MemberQueue | None:
         """None: nobody is there, or nobody's filters accept the record."""
-        index = int(self.router.owner_of(key, offset))
+        if self.loads is not None and key is not None:
+            index = self.loads.place(self.router, key)
+        else:
+            index = int(self.router.owner_of(key, offset))
         return None if index < 0 else self.members[index]
 
     def offer(self, queue: KeyQueue) -> None:
@@ -129,6 +134,8 @@ class Flow:
     def relist(self) -> None:
         """Routes all keys and builds all ready lists anew, in the order of the records. O(span)."""
         self.drop_idle_keys()
+        if self.loads is not None:
+            self.loads.recount(self.members, [q for q in self.by_key.values() if self._stays(q)])
         for member in self.members:
             member.clear_ready()
         window = self.window
@@ -138,8 +145,18 @@ class Flow:
             queue = queues[offset & mask]
             if queue is not None and queue.head == offset:
                 queue.listed = False
-                queue.owner = self.owner_of(queue.key, offset)
+                if self.loads is None or not self._stays(queue):
+                    queue.owner = self.owner_of(queue.key, offset)
                 self.offer(queue)
+
+    def _stays(self, queue: KeyQueue) -> bool:
+        """With bounded loads: whether a key has something in flight or held, and an owner that
+        still takes it.
+        """
+        if queue.owner is None or queue.key is None:
+            return False
+        busy = queue.in_flight > 0 or self.retries.held(queue.head)
+        return busy and takes(self.router, queue.owner, queue.key)
 
     def rest(self) -> None:
         """Gives memory back that a window with little to do no longer needs."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 from dispatcher.core.flow import Flow
 from dispatcher.core.keys import KeyQueue, MemberQueue
 from dispatcher.core.limits import IDLE_KEYS_MAX
+from dispatcher.core.loads import takes
 from dispatcher.core.model import JoinPolicy, RetryState
 
 
@@ -71,7 +72,10 @@ def _check_queues(flow: Flow) -> list[KeyQueue]:
         assert queue.in_flight == in_flight <= flow.prefetch, f"{queue!r}: {in_flight} in flight"
         if queue.key is not None:
             assert flow.by_key[queue.key] is queue
-        assert queue.owner is flow.owner_of(queue.key, first), f"{queue!r} has a stale owner"
+        if flow.loads is None or queue.key is None:
+            assert queue.owner is flow.owner_of(queue.key, first), f"{queue!r} has a stale owner"
+        elif queue.owner is not None:
+            assert takes(flow.router, queue.owner, queue.key), f"{queue!r} has a stale owner"
     unsettled = sum(
         window.queues[offset & window.mask] is not None
         for offset in range(window.cursor, window.read_position)

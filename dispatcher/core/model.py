@@ -91,6 +91,7 @@ class Policy:
     on_evict: EvictPolicy = EvictPolicy.REDELIVER
     disconnect_grace_ms: int = 3_000  # six watchdog ticks of 500 ms
     join_policy: JoinPolicy = JoinPolicy.PER_KEY
+    bounded_load: float | None = None  # c >= 1 of dispatcher/core/loads.py; None: the ring alone
     reliable: bool = True  # False: settled when sent (dispatcher/core/unreliable.py)
 
 

@@ -38,6 +38,9 @@ def records_read(flow: Flow, event: RecordsRead) -> None:
         offsets = offsets[:fitting]
         keys = keys[:fitting]
     window.reserve(end)
+    if flow.loads is not None:
+        flow.drop_idle_keys()  # so that each is placed anew
+        flow.loads.recount(flow.members, list(flow.by_key.values()))
     _append(flow, start, end, offsets, keys)
     window.read_position = end
     if window.unread:

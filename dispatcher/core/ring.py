@@ -115,6 +115,33 @@ class Router:
             return self.ring.owner(key_hash)
         return self._first_taker(key, self.ring.point(key_hash))
 
+    def owner_below(self, key: bytes, loads: list[int], full: i64) -> i64:
+        """As `owner_of`, passing over members whose entry in `loads` has reached `full`, unless all
+        that accept the key have.
+        """
+        owners = self.ring.owners
+        size: i64 = len(owners)
+        if size == 0:
+            return NOBODY
+        asked = [False] * len(self.members)
+        unasked: i64 = len(asked)
+        first: i64 = NOBODY
+        point: i64 = self.ring.point(key_hash32(key))
+        while unasked > 0:
+            owner: i64 = owners[point]
+            if not asked[owner]:
+                asked[owner] = True
+                unasked -= 1
+                if self._unfiltered or accepts(self.members[owner].filters, key):
+                    if loads[owner] < full:
+                        return owner
+                    if first < 0:
+                        first = owner
+            point += 1
+            if point == size:
+                point = 0
+        return first
+
     def _first_taker(self, key: bytes, point: i64) -> i64:
         owners = self.ring.owners
         filters_of = self._filters_of

@@ -294,7 +294,9 @@ class Checkers:
             return None
         if self.policy.join_policy is JoinPolicy.LAST_SENT and member in self.joined:
             return None
-        for key in self.log.of_key:
+        # With bounded loads the ring alone does not say whose a key is.
+        known = self.log.of_key if self.policy.bounded_load is None else ()
+        for key in known:
             at = self._unsettled_of(key)
             if at == len(self.log.of_key[key]) or self.holds.of_key(key):
                 continue

@@ -109,6 +109,7 @@ def draw(rng: Random) -> Options:
         reliable=rng.random() < 0.85,
         join_policy=rng.choice((JoinPolicy.PER_KEY, JoinPolicy.PER_KEY, JoinPolicy.LAST_SENT)),
         window_records=rng.choice((None, None, 3, 20)),
+        bounded_load=rng.choice((None, None, 1.0, 1.25)),
         span_max=rng.choice((4, 16, 64, 64, 128)),
         in_flight_per_member_max=rng.choice((1, 3, 10, 1_000)),
         prefetch_per_key=rng.choice((1, 1, 1, 1, 2, 4)),

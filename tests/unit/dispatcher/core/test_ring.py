@@ -54,6 +54,16 @@ def test_arcs() -> None:
 
 
 @pytest.mark.parametrize(
+    ("members", "greatest"),
+    [(2, 1.035), (3, 1.054), (5, 1.025), (10, 1.352), (20, 1.196), (50, 1.225)],
+)
+def test_the_greatest_share_of_the_circle(members: int, greatest: float) -> None:
+    """Of members 1 to n, times n: what 100 points a member are worth."""
+    shares = arcs([str(number) for number in range(1, members + 1)])
+    assert max(shares) * members / 100 == pytest.approx(greatest, abs=0.003)
+
+
+@pytest.mark.parametrize(
     ("key", "of_two", "of_three"),
     [
         ("key-0", "2", "2"),

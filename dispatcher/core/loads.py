@@ -1,0 +1,57 @@
+"""Consistent hashing with bounded loads (Mirrokni, Thorup and Zadimoghaddam, 2016): an option.
+
+A member's load is the number of keys that have unsettled records and are its own. With K of them
+and n members no member takes another once it has ceil(c · K / n): the key goes to the next member
+on the ring that accepts it and has room. Where all that accept it are full, the first of them takes
+it: filters come before balance.
+
+A key is placed when its first unsettled record is read, and stays until the last is settled. So it
+may be another member's the next time; a key with records in flight, waiting for a retry or parked
+never moves, but with its member. When members come or go, the keys of which nothing is in flight or
+held are placed anew, oldest first. Loads are recounted with every read instead of kept, O(keys with
+unsettled records): the loops over records, which settle keys, know nothing of them.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+
+from dispatcher.core.glob import accepts
+from dispatcher.core.keys import KeyQueue, MemberQueue
+from dispatcher.core.ring import Router
+
+
+class Loads:
+    def __init__(self, factor: float) -> None:
+        self.factor = factor
+        self.keys: list[int] = []  # by member, as the router's
+        self.total = 0
+
+    def place(self, router: Router, key: bytes) -> int:
+        """The index of the member that takes a key which comes to those that were counted; < 0 if
+        none accepts it.
+        """
+        full = ceil(self.factor * (self.total + 1) / max(len(self.keys), 1))
+        index = int(router.owner_below(key, self.keys, full))
+        if index >= 0:
+            self.keys[index] += 1
+            self.total += 1
+        return index
+
+    def recount(self, members: list[MemberQueue], counted: list[KeyQueue]) -> None:
+        """From the keys that `members` own now."""
+        places = {id(member): index for index, member in enumerate(members)}
+        self.keys = [0] * len(members)
+        self.total = 0
+        for queue in counted:
+            if queue.owner is not None and queue.owner.joined:
+                self.keys[places[id(queue.owner)]] += 1
+                self.total += 1
+
+
+def takes(router: Router, owner: MemberQueue, key: bytes) -> bool:
+    """Whether a member that is there accepts the key."""
+    return any(
+        member.member_id == owner.member_id and accepts(member.filters, key)
+        for member in router.members
+    )
