@@ -7,7 +7,7 @@ unlike Danube's dispatcher, where the old consumer's acknowledgement completes t
 
 from __future__ import annotations
 
-from mypy_extensions import i64
+from mypy_extensions import i64, u8
 
 from dispatcher.core.flow import Flow
 from dispatcher.core.keys import NO_OFFSET, Session
@@ -145,7 +145,7 @@ def accept(  # noqa: C901, PLR0915 - the hot loop, kept in one piece
         while offset < end:
             at = offset & mask
             byte = offset >> 3
-            bits[byte & bits_mask] |= 1 << (offset & 7)
+            bits[byte & bits_mask] |= u8(1 << (offset & 7))
             if byte != marked:
                 marked = byte
                 dirty.append(byte)

@@ -65,7 +65,7 @@ def _append(  # noqa: C901 - the hot loop, kept in one piece
             assert offset > expected, "offsets not ascending"
             window.mark_hole(expected, offset)
         expected = offset + 1
-        if (bits[(offset >> 3) & bits_mask] >> (offset & 7)) & 1:
+        if (i64(bits[(offset >> 3) & bits_mask]) >> (offset & 7)) & 1:
             continue  # Settled before the restart.
         key = keys[i]
         at = offset & mask
