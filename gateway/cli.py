@@ -171,14 +171,18 @@ def group_describe(
         shown = [row.get(name, "-") for name in figures]
         windows.add_row(*_cells(row["topic"], *shown, len(row.get("parked", ()))))
     console.print(windows)
-    console.print(_members_of_windows(answer["partitions"]))
+    busy = _members_of_windows(answer["partitions"])
+    if busy.row_count:
+        console.print(busy)
     for row in answer["partitions"]:
         for (line,) in map(_cells, _remarks(row)):
             console.print(line, soft_wrap=True)
 
 
 def _members_of_windows(partitions: list[dict[str, Any]]) -> Table:
-    """What each member holds of each partition; see README on the columns."""
+    """What members have of partitions, where they have anything at all: UNACKED and BLOCKED are
+    records of keys that drain, JOINED-BEHIND the last sent position when the member joined others.
+    """
     columns = {
         "READY-KEYS": "ready_keys",
         "IN-FLIGHT": "in_flight",
@@ -191,8 +195,10 @@ def _members_of_windows(partitions: list[dict[str, Any]]) -> Table:
     table = Table("TOPIC", "PARTITION", "MEMBER-ID", *columns, box=None)
     for row in partitions:
         for member in row.get("members", ()):
-            figures = [member.get(name) for name in columns.values()]
-            shown = ["-" if figure is None else figure for figure in figures]
+            figures = {name: member.get(name) for name in columns.values()}
+            shown = ["-" if figure is None else figure for figure in figures.values()]
+            if not any(figures[name] for name in ("ready_keys", "in_flight", "dropped")):
+                continue
             table.add_row(*_cells(row["topic"], row["partition"], member["member_id"], *shown))
     return table
 

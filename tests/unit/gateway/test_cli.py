@@ -52,7 +52,8 @@ GROUP = {
                     "draining_blocked": 4,
                     "last_sent_position_when_joining": None,
                     "dropped": 0,
-                }
+                },
+                {"member_id": "idle", "ready_keys": 0, "in_flight": 0, "dropped": 0},
             ],
             "consumers_after_mark_delete_position": [
                 {
@@ -137,6 +138,7 @@ def test_a_group_whose_names_are_hostile(node: Callable[[dict[str, Answer]], str
     assert ["a", "0", "up", "17", "-", "-", "-", "-", "-", "1"] in rows
     assert ["b", "1", "loading", "-", "-", "-", "-", "-", "-", "0"] in rows
     assert ["a", "0", "m1", "3", "2", "1", "1", "4", "-", "0"] in rows
+    assert "idle" not in out
     assert out.splitlines()[-4:] == [
         "a-0: the span of 64 offsets is full: offset 17 is not settled (key hash 0a, 9 records of"
         " its key are read, at member m1)",
