@@ -411,6 +411,7 @@ class Window:
             fence, snapshot = await self._claim()
         else:
             fence, snapshot = Fence(0), await self._from_kafka()
+            await self._around.forget_stored(self.key)
         self._reset_to = None
         if self._closed.is_set():
             return

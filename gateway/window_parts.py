@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dispatcher.core.model import Effect, Noticed, Snapshot, WriteDeadLetters
-from dispatcher.store.base import WindowKey, WindowStore
+from dispatcher.store.base import StoreError, WindowKey, WindowStore
 from gateway.commits import Commit, Committed
 from gateway.core.fetching import ReadResult
 from gateway.core.topology import TopicPartition
@@ -112,6 +113,13 @@ class Surroundings:
     members_ready: Callable[[str, list[str]], None]
     noticed: Callable[[WindowKey, Noticed], None]
     spawn: Callable[[Coroutine[Any, Any, None]], None]
+
+    async def forget_stored(self, key: WindowKey) -> None:
+        """What an unreliable group left when it was reliable: else it would go back there when it
+        is so again. A store that is away is not waited for.
+        """
+        with suppress(StoreError):
+            await self.store.delete(key)
 
 
 @dataclass(frozen=True, slots=True)

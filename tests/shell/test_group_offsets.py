@@ -198,6 +198,24 @@ def test_positions_are_found_wherever_they_are() -> None:
     run(work())
 
 
+def test_a_position_of_an_unreliable_group_is_in_kafka_alone() -> None:
+    async def work() -> None:
+        admin = Admin(section=GroupSection(reliable=False, auto_offset_reset="earliest"))
+        node = admin.node
+        async with node:
+            node.log.produce(*[b"key-%d" % at for at in range(6)])
+            assert await admin.offsets.set_positions(GROUP, {P0: 4}) == {P0: ErrorCode.NONE}
+            assert admin.store.windows == {}
+            assert (await admin.offsets.positions(GROUP))[TOPIC, 0] == Position(4)
+            node.beat()
+            await settle()
+            acquired = node.window().acquire(Acquire(M1, S1, 100, now_ms()))
+            assert acquired is not None
+            assert acquired.offsets == [4, 5]
+
+    run(work())
+
+
 def test_whose_commits_are_not_ours_is_no_group_of_ours() -> None:
     async def work() -> None:
         admin = Admin()

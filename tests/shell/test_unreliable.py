@@ -14,7 +14,7 @@ from dispatcher.core.model import AckType, Notice
 from gateway.config import GroupSection
 from gateway.core.wire.errors import ErrorCode
 from gateway.upstream_errors import Unreachable
-from tests.shell.node_parts import GROUP, Node, ScriptedCommits
+from tests.shell.node_parts import GROUP, Node, ScriptedCommits, ScriptedStore
 from tests.shell.share_client import Client, ack_error, joined, offsets, row_error
 from tests.shell.virtual_time import run, settle, until
 
@@ -142,3 +142,25 @@ def test_a_window_that_is_closed_idle_has_left_nothing_behind() -> None:
         assert offsets(await again.fetch()) == []
 
     story(tell)
+
+
+def test_what_a_reliable_group_left_in_the_store_is_gone() -> None:
+    """Else it would go back there when it is reliable again."""
+    commits, store = ScriptedCommits(), ScriptedStore()
+    reliable = GroupSection(auto_offset_reset="earliest")
+
+    async def sends(section: GroupSection, records_max: int) -> list[int]:
+        async with Node(section, store=store, commits=commits) as node:
+            node.log.produce(*[b"key-%d" % at for at in range(9)])
+            client = await joined(node)
+            sent = offsets(await client.fetch(MaxRecords=records_max))
+            accepted = [(sent[0], sent[-1], bytes([AckType.ACCEPT]))]
+            assert row_error(await client.acknowledge({0: accepted})) == ErrorCode.NONE
+            await node.windows.commit()
+            return sent
+
+    assert run(sends(reliable, 2)) == [0, 1]
+    assert len(store.windows) == 1
+    assert run(sends(SECTION, 3)) == [2, 3, 4]
+    assert store.windows == {}
+    assert run(sends(reliable, 4)) == [5, 6, 7, 8]
