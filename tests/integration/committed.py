@@ -5,11 +5,15 @@ gateway.
 from __future__ import annotations
 
 from gateway.core.wire.apis import ApiKey
+from gateway.core.wire.schema import Message
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import wait_until
 from tests.clients.wire_client import WireClient
 from tests.integration.gateway_process import DIRECT
 
+# COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR: a broker that has just
+# started, or has its first group.
+NO_COORDINATOR_YET = (14, 15, 16)
 # The gateway commits every 5 s.
 COMMITTED_S_MAX = 20.0
 
@@ -20,9 +24,16 @@ def committed(kafka: KafkaCluster, group: str, topic: str, partition: int) -> tu
     By hand: confluent-kafka reads metadata past its end (seen with 2.16.1).
     """
     places = [{"Name": topic, "PartitionIndexes": [partition]}]
-    with WireClient(kafka.bootstrap_servers) as client:
-        asked = {"Groups": [{"GroupId": group, "Topics": places}]}
-        answer = client.call(ApiKey.OFFSET_FETCH, 8, asked)["Groups"][0]
+    asked = {"Groups": [{"GroupId": group, "Topics": places}]}
+    answer: Message = {}
+
+    def settled() -> bool:
+        nonlocal answer
+        with WireClient(kafka.bootstrap_servers) as client:
+            answer = client.call(ApiKey.OFFSET_FETCH, 8, asked)["Groups"][0]
+        return answer["ErrorCode"] not in NO_COORDINATOR_YET
+
+    wait_until(settled, what=f"the coordinator of {group}", deadline_s=COMMITTED_S_MAX)
     assert answer["ErrorCode"] == 0, answer
     row = answer["Topics"][0]["Partitions"][0]
     return row["CommittedOffset"], row["Metadata"] or ""

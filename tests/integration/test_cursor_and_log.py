@@ -1,0 +1,112 @@
+"""A committed position and the log behind it that do not fit, with stock share consumers on a real
+Kafka: nothing that can be read is skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from dispatcher.core.commit import encode as encode_commit
+from gateway.embedded.kafka import KafkaCluster
+from gateway.embedded.process import wait_until
+from tests.clients.share_members import ShareHost
+from tests.integration.committed import committed, wait_for_committed
+from tests.integration.gateway_process import GatewayProcess
+from tests.kafka import create_topic, produce
+
+pytestmark = pytest.mark.integration
+
+Topic = Callable[..., str]
+Group = Callable[..., str]
+ANSWER_S_MAX = 30.0
+RECORDS = 10
+OURS = encode_commit(4, [(6, 7)])  # offsets 6 and 7 are settled behind the cursor 4
+
+
+def commit_as_admin(bootstrap: str, group: str, topic: str, offset: int, metadata: str) -> None:
+    """As any tool can, for a group without members."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    place = TopicPartition(topic, 0, offset, metadata)
+    request = ConsumerGroupTopicPartitions(group, [place])
+    admin.alter_consumer_group_offsets([request])[group].result(ANSWER_S_MAX)
+
+
+@pytest.mark.parametrize(
+    ("offset", "metadata", "wanted"),
+    [
+        pytest.param(4, OURS, [4, 5, 8, 9], id="ours"),
+        pytest.param(4, "", [4, 5, 6, 7, 8, 9], id="none"),
+        pytest.param(4, "written by another tool", [4, 5, 6, 7, 8, 9], id="foreign"),
+        pytest.param(4, OURS[:-1], [4, 5, 6, 7, 8, 9], id="cut off"),
+        pytest.param(3, OURS, [3, 4, 5, 6, 7, 8, 9], id="of another offset"),
+        pytest.param(1_000, "", list(range(RECORDS)), id="beyond the log's end"),
+        pytest.param(
+            1_000, encode_commit(1_000, [(1_002, 1_002)]), list(range(RECORDS)), id="both"
+        ),
+    ],
+)
+def test_a_position_that_somebody_committed(
+    gateway: GatewayProcess,
+    kafka: KafkaCluster,
+    topic: Topic,
+    share_group: Group,
+    librdkafka_host: ShareHost,
+    offset: int,
+    metadata: str,
+    wanted: list[int],
+) -> None:
+    """Metadata that is not ours, or of another offset, means everything from the offset on,
+    inclusive; an offset beyond the end of the log means what a new group gets: here, all.
+    """
+    name, group = topic(), share_group()
+    produce(gateway.bootstrap, name, [(b"key-%d" % at, b"%d" % at) for at in range(RECORDS)])
+    commit_as_admin(kafka.bootstrap_servers, group, name, offset, metadata)
+    member = librdkafka_host.member(gateway.bootstrap, group, [name])
+    member.begin_consume()
+    wait_for_committed(kafka, group, name, 0, RECORDS)
+    member.end_consume()
+    assert sorted(it.offset for it in member.deliveries) == wanted
+    member.close()
+
+
+def test_a_topic_that_is_created_anew_while_the_group_reads(
+    gateway: GatewayProcess,
+    kafka: KafkaCluster,
+    topic: Topic,
+    share_group: Group,
+    share_host: ShareHost,
+) -> None:
+    """Another topic of the same name: it is read from its start, whatever was settled before."""
+    name, group = topic(), share_group()
+    produce(gateway.bootstrap, name, [(b"k", b"old")] * RECORDS)
+    member = share_host.member(gateway.bootstrap, group, [name])
+    member.begin_consume()
+    wait_for_committed(kafka, group, name, 0, RECORDS)
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    admin.delete_topics([name])[name].result(ANSWER_S_MAX)
+    wait_until(
+        lambda: name not in admin.list_topics(timeout=ANSWER_S_MAX).topics,
+        what="the topic deleted",
+        deadline_s=ANSWER_S_MAX,
+    )
+    create_topic(kafka.bootstrap_servers, name)
+    produce(kafka.bootstrap_servers, name, [(b"k", b"new-%d" % at) for at in range(3)])
+    wait_until(
+        lambda: len(member.deliveries) >= RECORDS + 3,
+        what="the records of the new topic",
+        deadline_s=60,
+    )
+    assert [(it.offset, it.value) for it in member.deliveries[RECORDS:]] == [
+        (0, b"new-0"),
+        (1, b"new-1"),
+        (2, b"new-2"),
+    ]
+    wait_until(
+        lambda: committed(kafka, group, name, 0)[0] == 3, what="its own cursor", deadline_s=20
+    )
+    member.end_consume()
+    member.close()
