@@ -1,12 +1,14 @@
 """Acceptance scenarios of Key-Shared dispatch: who gets a key, and in which order (1-3, 5-8, 11,
-12, 16, 17)."""
+12, 16, 17, 26)."""
 
 from __future__ import annotations
 
 from random import Random
 
-from dispatcher.core.model import AckType, MemberId, MembersReady, Policy, Reason
+from dispatcher.core.model import AckType, MemberId, MembersReady, Policy, Reason, RecordsRead
 from dispatcher.core.ring import Router
+from gateway.core.wire.batches import scan, select
+from gateway.core.wire.records import Compression, Record, build, read_batch
 from tests.playbook import Playbook
 
 
@@ -200,3 +202,44 @@ def test_17_an_earlier_nack_comes_before_a_later_one() -> None:
     assert play.acquire("c1") == [0]
     play.ack("c1", 0)
     assert play.acquire("c1") == [1]
+
+
+def test_26_a_batch_of_many_keys_is_split() -> None:
+    """Each record goes to its key's owner, in order, as it was produced, though one producer sent
+    all of them in one compressed batch.
+    """
+    produced = [
+        Record(at, 1_700_000_000_000 + at, b"key-%d" % (at % 50), b"v%d" % at, [("h", b"%d" % at)])
+        for at in range(200)
+    ]
+    (batch,) = scan(build(produced, base_offset=0, compression=Compression.ZSTD))
+    names = ("c1", "c2", "c3", "c4")
+    play = Playbook().join(*names)
+    play.log_end = 200
+    play.on(RecordsRead(0, 200, batch.offsets, batch.keys, play.now_ms))
+    received: dict[bytes | None, list[Record]] = {}
+    owners: dict[bytes | None, set[str]] = {}
+    while play.core.cursor < 200:
+        for name in names:
+            offsets = play.acquire(name)
+            for part in scan(select(batch, offsets, records_max=500)) if offsets else ():
+                for record in read_batch(part):
+                    received.setdefault(record.key, []).append(record)
+                    owners.setdefault(record.key, set()).add(name)
+            play.ack(name, offsets)
+    assert received == {key: produced[at::50] for at, key in enumerate(batch.keys[:50])}
+    assert all(len(names_of) == 1 for names_of in owners.values())
+    assert len(set.union(*owners.values())) == 4
+
+
+def test_26_records_without_a_key_are_spread_and_in_no_order() -> None:
+    """The documented choice: each is an order unit of its own."""
+    names = ("c1", "c2", "c3", "c4")
+    play = Playbook().join(*names).produce(*[None] * 400)
+    taken = {name: play.acquire(name) for name in names}
+    assert sorted(offset for offsets in taken.values() for offset in offsets) == list(range(400)), (
+        "all at once"
+    )
+    assert all(60 < len(offsets) < 140 for offsets in taken.values())
+    play.ack("c1", taken["c1"][::-1])
+    assert play.acquire("c1") == []
