@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 
 from dispatcher.core.dispatcher import Dispatcher
@@ -12,6 +13,7 @@ from dispatcher.core.model import (
     Acquire,
     Delivered,
     Event,
+    Key,
     Member,
     MemberId,
     MembersChanged,
@@ -33,8 +35,8 @@ NOW_MS = 1_000
 class Run:
     """One core over a log that is complete before it begins, and members that never fail."""
 
-    def __init__(self, policy: Policy, keys: list[bytes], *names: str) -> None:
-        self.keys = keys
+    def __init__(self, policy: Policy, keys: Sequence[bytes], *names: str) -> None:
+        self.keys: list[Key] = list(keys)
         self.core = Dispatcher(policy, Snapshot(cursor=0))
         self.wish: ReadOn | None = None
         self.ready: set[str] = set()
