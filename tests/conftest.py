@@ -50,17 +50,24 @@ def stale_modules(root: Path) -> list[str]:
 # these would keep one worker busy while the other has nothing left.
 LONGEST_FIRST = (
     "integration/test_demo.py",
+    "integration/test_chaos.py",
     "integration/test_crashes.py",
     "integration/test_group_admin.py",
     "spark/test_kafka_source.py",
+    "integration/test_two_brokers.py",
     "integration/test_key_shared_failures.py",
-    "integration/test_group_acls.py",
+    "integration/test_dead_letters_away.py",
+    "integration/test_group_config_tools.py",
     "integration/test_key_shared_order.py",
+    "integration/test_reader.py",
+    "integration/test_group_acls.py",
+    "integration/test_key_filters.py",
     "integration/test_embedded_kafka.py",
     "integration/test_upstream.py",
-    "integration/test_reader.py",
     "integration/test_key_shared_topics.py",
-    "integration/test_two_brokers.py",
+    "integration/test_plain_java_clients.py",
+    "integration/test_upstream_restart.py",
+    "conformance/wire/test_kafka_clients.py",
 )
 
 
