@@ -139,7 +139,8 @@ def test_keys_are_drawn_alike_each_time() -> None:
 
 
 def test_a_function_counts_once_per_stack_and_by_itself_where_it_ends() -> None:
-    stacks = ["main (a.py:1);f (a.py:2);f (a.py:3) 3", "main (a.py:9);g (a.py:4) 1"]
+    waiting = ["loop (a.py:7);uv__io_poll (linux.c:1);epoll_pwait (libc.so.6) 50"]
+    stacks = ["main (a.py:1);f (a.py:2);f (a.py:3) 3", "main (a.py:9);g (a.py:4) 1", *waiting]
     alone, whole = costs(stacks)
     assert alone == {"f (a.py)": 3, "g (a.py)": 1}
     assert whole == {"main (a.py)": 4, "f (a.py)": 3, "g (a.py)": 1}
