@@ -9,9 +9,9 @@ reading, Redis and joins included. Both go into one PNG, on one axis.
 from __future__ import annotations
 
 import itertools
+import math
 import sys
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,14 +53,10 @@ CLIENT_POINTS = (
 Costs = dict[Point, list[float]]
 
 
-def core_cost(rounds: int, seconds_max: float) -> list[Row]:
-    """A row per point of the core; no round starts after `seconds_max`."""
+def core_cost(rounds: Iterable[int]) -> list[Row]:
+    """A row per point of the core."""
     costs: Costs = {point: [] for point in CORE_POINTS}
-    started = time.monotonic()
-    for at in range(rounds):
-        if at and time.monotonic() - started > seconds_max:
-            sys.stdout.write(f"stopped after {at} rounds: {seconds_max:.0f} s are over\n")
-            break
+    for at in rounds:
         for point in CORE_POINTS:
             drive = Drive(point.keys, point.members, RECORDS, seed=at)
             costs[point].append(drive.run() / 1_000)
@@ -68,7 +64,7 @@ def core_cost(rounds: int, seconds_max: float) -> list[Row]:
     return _rows("cost of the core", costs)
 
 
-def client_cost(bench: Bench, rounds: int) -> list[Row]:
+def client_cost(bench: Bench, rounds: Iterable[int]) -> list[Row]:
     """A row per point of stock clients. Raises AssertionError if one did not get its records."""
     topics = {keys: f"bench-cost-{keys}" for keys in sorted({p.keys for p in CLIENT_POINTS})}
     bootstrap = bench.kafka.bootstrap_servers
@@ -77,7 +73,7 @@ def client_cost(bench: Bench, rounds: int) -> list[Row]:
         load(bootstrap, topic, drawn(records_for(keys), keys))
     costs: Costs = {point: [] for point in CLIENT_POINTS}
     gateway = psutil.Process(bench.gateway.pid)
-    for at in range(rounds):
+    for at in rounds:
         for point in CLIENT_POINTS:
             before = cpu_s(gateway)
             speed = _consume(bench, topics[point.keys], point)
@@ -134,12 +130,13 @@ def plot(rows: list[Row], path: Path) -> bool:
         " Stars: the whole gateway, with librdkafka share consumers."
     )
     over_keys, over_members = figure.subplots(1, 2, sharey=True)
-    _draw(over_keys, "keys", core, ".-", lambda p: (p.members, p.keys), "core, {:,} members")
-    _draw(over_keys, "keys", clients, "*", lambda p: (p.members, p.keys), "gateway, {:,} clients")
-    _draw(over_members, "members", core, ".-", lambda p: (p.keys, p.members), "core, {:,} keys")
-    _draw(
-        over_members, "members", clients, "*", lambda p: (p.keys, p.members), "gateway, {:,} keys"
-    )
+    for costs, style, who in ((core, ".-", "core"), (clients, "*", "gateway")):
+        by_members = {point: (point.members, point.keys) for point in costs}
+        by_keys = {point: (point.keys, point.members) for point in costs}
+        _draw(over_keys, costs, style, by_members, who + ", members: {:,}")
+        _draw(over_members, costs, style, by_keys, who + ", keys: {:,}")
+    over_keys.set(xlabel="keys", ylabel=UNIT)
+    over_members.set(xlabel="members")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110)
     return True
@@ -147,22 +144,23 @@ def plot(rows: list[Row], path: Path) -> bool:
 
 def _draw(
     axes: Axes,
-    what: str,
     costs: dict[Point, float],
     style: str,
-    split: Callable[[Point], tuple[int, int]],
+    numbers: dict[Point, tuple[int, int]],
     label: str,
 ) -> None:
-    """One series per first number of `split`, over the second."""
+    """One series per first number of a point, over the second; a number keeps its colour."""
     series: dict[int, list[tuple[int, float]]] = {}
     for point, cost in costs.items():
-        name, at = split(point)
+        name, at = numbers[point]
         series.setdefault(name, []).append((at, cost))
     for name, found in sorted(series.items()):
         places = sorted(found)
         xs, ys = [at for at, _ in places], [cost for _, cost in places]
-        axes.plot(xs, ys, style, markersize=12 if style == "*" else 5, label=label.format(name))
-    axes.set(xscale="log", yscale="log", xlabel=what, ylabel=UNIT)
+        colour = f"C{round(math.log10(name))}"
+        size = 13 if style == "*" else 5
+        axes.plot(xs, ys, style, color=colour, markersize=size, label=label.format(name))
+    axes.set(xscale="log", yscale="log")
     axes.grid(visible=True, which="both", alpha=0.25)
     if costs:
         axes.legend(fontsize="small")

@@ -14,6 +14,7 @@ import random
 import sys
 import time
 import urllib.request
+from collections.abc import Iterable
 from pathlib import Path
 
 import psutil
@@ -36,13 +37,13 @@ TAKES_NOTHING = "idle;keys=no-such-key"
 FILL_S_MAX = 60.0
 REST_S = 3.0  # what passed through is let go of, and given back to the system
 MIB = 1024 * 1024
-FULL = f"memory of the gateway: {PARTITIONS} full windows, {KEYS:,} keys in each"
-FULL_OWN_KEYS = f"memory of the gateway: {PARTITIONS} full windows, a key per record"
-EMPTY = "memory of the gateway: just started"
+FULL = f"memory: {PARTITIONS} full windows, {KEYS:,} keys in each"
+FULL_OWN_KEYS = f"memory: {PARTITIONS} full windows, a key per record"
+EMPTY = "memory: just started"
 _numbers = itertools.count(1)
 
 
-def memory(bench: Bench, rounds: int) -> list[Row]:
+def memory(bench: Bench, rounds: Iterable[int]) -> list[Row]:
     """Resident memory in MiB, once per round and topic. Raises TimeoutError if the windows do not
     fill.
     """
@@ -51,7 +52,7 @@ def memory(bench: Bench, rounds: int) -> list[Row]:
     pairs: dict[str, tuple[str, ...]] = dict.fromkeys(topics, (EMPTY,))
     for topic, keys in topics.values():
         _load(bench.kafka.bootstrap_servers, topic, keys)
-    for at in range(rounds):
+    for at in rounds:
         for name, (topic, _) in topics.items():
             start, full, peak = _run(bench, topic)
             samples[EMPTY].append(start)

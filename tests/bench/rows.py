@@ -71,7 +71,7 @@ def show(rows: list[Row], title: str) -> None:
         ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
         figures = [f"{value:,.7g}" for value in (row.median, row.min, row.max)]
         table.add_row(row.name, *figures, row.unit, ratio, row.against or "")
-    Console(width=140).print(table)
+    Console(width=160).print(table)
 
 
 def write(rows: list[Row], path: Path) -> None:

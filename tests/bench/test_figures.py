@@ -13,6 +13,7 @@ from tests.bench.cost import CLIENT_POINTS, CORE_POINTS, UNIT, plot
 from tests.bench.latency import added_at
 from tests.bench.load import drawn
 from tests.bench.profiling import costs, top_list
+from tests.bench.rounds import rounds_within
 from tests.bench.rows import Row, added, percentile, rows_of
 
 
@@ -118,6 +119,28 @@ def test_another_rate_is_not_judged_by_the_bar_of_latency() -> None:
 
     assert verdicts(50_000) == ["met"]
     assert verdicts(5_000) == ["not measured"]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "seconds_max", "done"),
+    [
+        ([10, 10, 10], 100, 3),
+        ([10, 10, 10], 30, 3),
+        ([10, 10, 10], 29, 2),
+        ([10, 10, 10], 5, 1),  # the first always
+        ([5, 20, 5], 44, 2),  # the third may take as long as the second
+        ([], 5, 0),
+    ],
+)
+def test_no_round_starts_that_would_end_too_late(
+    lengths: list[float], seconds_max: float, done: int
+) -> None:
+    clock = [1_000.0]
+    seen = []
+    for at in rounds_within(len(lengths), seconds_max, lambda: clock[0]):
+        seen.append(at)
+        clock[0] += lengths[at]
+    assert seen == list(range(done))
 
 
 def test_runs_are_the_ranges_of_offsets() -> None:
