@@ -372,13 +372,15 @@ class Flow:
             return False
         return self.may_go_out(queue, member)
 
-    def _may_have_some(self, member: MemberQueue) -> bool:
+    def may_have_of(self, member: MemberQueue) -> int:
+        """How many of the records that are listed for a member with a limit it may have."""
         queues = self.window.queues
+        count = 0
         for offset in member.sort_ready()[member.ready_at :]:
             queue = queues[offset & self.window.mask]
             if queue is not None and self.may_have(queue, member):
-                return True
-        return False
+                count += 1
+        return count
 
     def _close_leases(self) -> None:
         if not self.ended:
@@ -407,7 +409,7 @@ class Flow:
         for member in self.members:
             awake = member.ready_count() > 0 and member.in_flight < cap
             if awake and member.limit >= 0:
-                awake = self._may_have_some(member)
+                awake = self.may_have_of(member) > 0
             if awake and not member.awake:
                 woken.append(member.member_id)
             member.awake = awake

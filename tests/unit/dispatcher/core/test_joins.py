@@ -131,6 +131,7 @@ def test_last_sent_waits_for_all_that_was_sent_per_key_for_its_own_keys_only() -
         play.leave("c2").produce(other)
         play.acquire("c1")
         play.join("c2").produce(mine)
+        assert play.core.ready_for(MemberId("c2"), play.now_ms) == len(got)
         assert play.acquire("c2") == got
         if not got:
             play.ack("c1", 0)
