@@ -21,6 +21,7 @@ from pathlib import Path
 
 import psutil
 from rich.console import Console
+from rich.markup import escape
 
 from gateway.compiled import version_line
 from gateway.embedded.kafka import TUNED_JVM, KafkaCluster, kafka_libs
@@ -48,6 +49,8 @@ SECONDS_MAX = {
     "cost core": 60,
     "cost clients": 90,
 }
+# Of a client, of its set-up, of a bound that was passed.
+FAILURES = (AssertionError, TimeoutError, SetupError, subprocess.SubprocessError)
 console = Console(width=160)
 
 
@@ -87,7 +90,7 @@ def main() -> int:
     console.print(f"written to {options.output}; {time.monotonic() - started:.0f} s")
     bars.show(bars.judge(rows), console)
     for failure in failures:
-        console.print(f"[red]failed      [/] {failure}", highlight=False)
+        console.print(f"[red]failed      [/] {escape(failure)}", highlight=False)
     return 1 if failures else 0
 
 
@@ -115,24 +118,23 @@ def running(options: argparse.Namespace) -> Iterator[Bench]:
 def measure(
     bench: Bench, cases: dict[str, Case], parts: list[str], options: argparse.Namespace
 ) -> tuple[list[Row], list[str]]:
-    """All rows, and what failed: a part that fails is reported, and costs the others nothing."""
+    """All rows, and what failed: a part or case that fails costs the others nothing."""
+    rows: list[Row] = []
+    failures: list[str] = []
     work: dict[str, Callable[[Iterator[int]], list[Row]]] = {
-        "throughput": lambda rounds: throughput(bench, cases, rounds),
+        "throughput": lambda rounds: throughput(bench, cases, rounds, failures),
         "latency": lambda rounds: latency.latency(bench, rounds, Load(options.per_second)),
         "memory": lambda rounds: memory(bench, rounds),
         "cost core": core_cost,
         "cost clients": lambda rounds: client_cost(bench, rounds),
     }
-    rows: list[Row] = []
-    failures: list[str] = []
     for name in [*(["throughput"] if cases else []), *parts]:
         started = time.monotonic()
         try:
             seconds_max = SECONDS_MAX[name] * options.patience
             found = work[name](rounds_within(options.rounds, seconds_max))
-        except (AssertionError, TimeoutError, SetupError, subprocess.SubprocessError) as error:
-            failures.append(f"{name}: {error}")
-            console.print(f"{name} failed: {error}", markup=False)
+        except FAILURES as error:
+            note(failures, name, error)
             continue
         rows += found
         show(found, f"{name}: medians of {options.rounds} interleaved rounds")
@@ -143,8 +145,12 @@ def measure(
     return rows, failures
 
 
-def throughput(bench: Bench, cases: dict[str, Case], rounds: Iterator[int]) -> list[Row]:
-    """Every case once per round: its rates, and what each run cost the gateway."""
+def throughput(
+    bench: Bench, cases: dict[str, Case], rounds: Iterator[int], failures: list[str]
+) -> list[Row]:
+    """Every case once per round: its rates, and what each run cost the gateway. One that failed is
+    not run again.
+    """
     if any(name in KEYED for name in cases):
         load_keyed(bench)
     if any(name.startswith("consumer-perf") for name in cases):
@@ -154,16 +160,28 @@ def throughput(bench: Bench, cases: dict[str, Case], rounds: Iterator[int]) -> l
     gateway = psutil.Process(bench.gateway.pid)
     names = list(cases)
     for at in rounds:
-        turn = at % len(names)
-        for name in names[turn:] + names[:turn]:
+        turn = at % len(cases)
+        for name in [*names[turn:], *names[:turn]]:
+            if name not in rates:
+                continue
             before = cpu_s(gateway)
-            rates[name].append(cases[name](bench))
+            try:
+                rates[name].append(cases[name](bench))
+            except FAILURES as error:
+                note(failures, name, error)
+                del rates[name]
+                continue
             spent = cpu_s(gateway) - before
             if goes_through(name):
                 cost = spent * 1_000_000 / bench.records
                 gateway_cpu.setdefault(f"{name}: gateway CPU", []).append(cost)
             console.print(f"round {at + 1}  {name:36} {rates[name][-1]:12,.0f} {bars.RATE}")
     return rows_of(rates, PAIRS, unit=bars.RATE) + rows_of(gateway_cpu, {}, unit=CPU_UNIT, digits=2)
+
+
+def note(failures: list[str], name: str, error: Exception) -> None:
+    failures.append(f"{name}: {error}")
+    console.print(f"{name} failed: {error}", markup=False)
 
 
 if __name__ == "__main__":

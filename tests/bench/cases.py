@@ -169,7 +169,7 @@ def rate(output: str, wanted: int) -> float:
     """
     words = output.strip().splitlines()[-1].split()
     count, seconds = int(words[1]), float(words[3])
-    assert count >= wanted, f"only {count} of {wanted} in {seconds:.0f} s"
+    assert count >= wanted, f"only {count:,} of {wanted:,} records before the run's time was up"
     return count / seconds
 
 
