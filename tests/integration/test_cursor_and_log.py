@@ -7,14 +7,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from dispatcher.core.commit import encode as encode_commit
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import wait_until
 from tests.clients.share_members import ShareHost
-from tests.integration.committed import committed, wait_for_committed
+from tests.clients.wire_client import WireClient
+from tests.integration.committed import commit_plain, committed, wait_for_committed
 from tests.integration.gateway_process import GatewayProcess
 from tests.kafka import create_topic, produce
 
@@ -25,14 +25,6 @@ Group = Callable[..., str]
 ANSWER_S_MAX = 30.0
 RECORDS = 10
 OURS = encode_commit(4, [(6, 7)])  # offsets 6 and 7 are settled behind the cursor 4
-
-
-def commit_as_admin(bootstrap: str, group: str, topic: str, offset: int, metadata: str) -> None:
-    """As any tool can, for a group without members."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    place = TopicPartition(topic, 0, offset, metadata)
-    request = ConsumerGroupTopicPartitions(group, [place])
-    admin.alter_consumer_group_offsets([request])[group].result(ANSWER_S_MAX)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +56,12 @@ def test_a_position_that_somebody_committed(
     """
     name, group = topic(), share_group()
     produce(gateway.bootstrap, name, [(b"key-%d" % at, b"%d" % at) for at in range(RECORDS)])
-    commit_as_admin(kafka.bootstrap_servers, group, name, offset, metadata)
+    with WireClient(kafka.bootstrap_servers) as line:
+        wait_until(
+            lambda: commit_plain(line, group, name, offset, metadata),
+            what="the commit taken",
+            deadline_s=ANSWER_S_MAX,
+        )
     member = librdkafka_host.member(gateway.bootstrap, group, [name])
     member.begin_consume()
     wait_for_committed(kafka, group, name, 0, RECORDS)

@@ -19,7 +19,7 @@ from tests.clients.kafka_tools import CONSUMER_GROUPS, GROUPS, SHARE_GROUPS, Kaf
 from tests.clients.share_lines import Delivery
 from tests.clients.share_members import ShareHost, consume_all
 from tests.clients.wire_client import WireClient
-from tests.integration.committed import committed, wait_for_committed
+from tests.integration.committed import commit_plain, committed, wait_for_committed
 from tests.integration.gateway_process import GatewayProcess
 from tests.kafka import create_topic, produce
 
@@ -220,7 +220,11 @@ def test_each_group_is_listed_once(
     consume(librdkafka_host, gateway, ours, name, set(range(8)))
     wait_for_committed(kafka, ours, name, 0, 8)
     with WireClient(gateway.address_of(1)) as line:
-        wait_until(lambda: commit_plain(line, plain, name), what="a commit", deadline_s=20)
+        wait_until(
+            lambda: commit_plain(line, plain, name),
+            what="a commit",
+            deadline_s=20,
+        )
         listed = line.call(ApiKey.LIST_GROUPS, 4, {})
         rows = [row for row in listed["Groups"] if row["GroupId"] in (ours, plain)]
         assert sorted(row["GroupId"] for row in rows) == [ours, plain]
@@ -239,14 +243,6 @@ def test_each_group_is_listed_once(
     assert ours not in consumers
     rows = table(share_tool("--describe", "--group", ours, tool=CONSUMER_GROUPS))
     assert [(row["CURRENT-OFFSET"], row["LAG"]) for row in rows] == [("8", "0")]
-
-
-def commit_plain(line: WireClient, group: str, topic: str) -> bool:
-    """A simple consumer's commit; False while the group's coordinator is not ready."""
-    part = {"PartitionIndex": 0, "CommittedOffset": 3, "CommittedMetadata": "a plain consumer's"}
-    body = {"GroupId": group, "Topics": [{"Name": topic, "Partitions": [part]}]}
-    answer = line.call(ApiKey.OFFSET_COMMIT, 9, body)
-    return bool(answer["Topics"][0]["Partitions"][0]["ErrorCode"] == 0)
 
 
 def alter(line: WireClient, group: str, topic: str, partition: int, offset: int) -> int:
@@ -287,7 +283,11 @@ def test_what_the_gateway_refuses_by_itself(
         assert alter(line, group, "no-such-topic", 0, 0) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert alter(line, group, name, 0, -1) == ErrorCode.INVALID_REQUEST
         assert alter(line, "", name, 0, 0) == ErrorCode.INVALID_GROUP_ID
-        wait_until(lambda: commit_plain(line, plain, name), what="a commit", deadline_s=20)
+        wait_until(
+            lambda: commit_plain(line, plain, name),
+            what="a commit",
+            deadline_s=20,
+        )
         assert alter(line, plain, name, 0, 0) == ErrorCode.GROUP_ID_NOT_FOUND, "not a share group"
         described = line.call(
             ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
