@@ -67,6 +67,8 @@ def ready_for(flow: Flow, member_id: MemberId, now_ms: int) -> int:
     if member is None:
         return 0
     ready = member.ready_count() if member.limit < 0 else flow.may_have_of(member)
+    if flow.prefetch > 1:
+        ready *= flow.prefetch  # at most: what is listed begins runs, and nobody counts those
     if flow.retries.is_due(now_ms):
         ready += len(flow.retries.timers)
     return max(0, min(ready, flow.policy.in_flight_per_member_max - member.in_flight))

@@ -106,6 +106,7 @@ def test_a_hot_key_at_the_head_with_its_member_paused(
             "key_hash": hash_text,
             "records": SPAN - COLD // 2,
             "member_id": members[paused.name],
+            "limit": "span_max",
         }
         reported = f"offset 0 key hash {hash_text}"
         wait_until(lambda: reported in gateway.log_text(), what="a log line", deadline_s=10)

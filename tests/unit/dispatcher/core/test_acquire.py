@@ -48,6 +48,14 @@ def test_redelivered_records_are_counted() -> None:
     assert play.notices() == {Notice.REDELIVERED: 2}
 
 
+def test_what_is_ready_is_enough_for_runs() -> None:
+    """A fetch asks for no more than is ready: counted in keys, runs would be cut off."""
+    play = Playbook(Policy(prefetch_per_key=3)).join("c1").produce(*[b"a"] * 5, b"b")
+    ready = play.core.ready_for(MemberId("c1"), play.now_ms)
+    assert play.acquire("c1", ready) == [0, 1, 2, 5]
+    assert play.core.ready_for(MemberId("c1"), play.now_ms) == 0
+
+
 def test_a_run_of_one_key_with_prefetch() -> None:
     play = Playbook(Policy(prefetch_per_key=2)).join("c1").produce(b"a", b"a", b"b", b"a")
     assert play.acquire("c1", 1) == [0]
