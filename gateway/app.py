@@ -32,6 +32,7 @@ from gateway.core.group.sessions import ShareSessions
 from gateway.core.limits import GC_ALLOCATIONS, SHARE_SESSIONS_MAX, STOP_S_MAX
 from gateway.core.wire.apis import ApiKey
 from gateway.dead_letters import DeadLetters
+from gateway.deleted_topics import DeletedTopics
 from gateway.embedded.process import SetupError
 from gateway.embedded.redis import EmbeddedRedis
 from gateway.embedded.redis_watch import RedisWatch
@@ -227,6 +228,7 @@ class _Node:
                 self.windows.persist_forever(),
                 self.windows.commit_forever(),
                 self.memberships.write_forever(),
+                DeletedTopics(self.offsets).sweep_forever(),
                 trim_forever(lambda: self.reader.counts.fetched_bytes, trim_heap),
                 self.settings.refresh_forever(lambda: [g.name for g in self.groups.all()]),
             )

@@ -62,7 +62,7 @@ class StoreWatch:
     async def delete(self, key: WindowKey) -> None:
         await self.store.delete(key)
 
-    async def positions(self, group: str) -> dict[WindowKey, int]:
+    async def positions(self, group: str | None) -> dict[WindowKey, int]:
         return await self.store.positions(group)
 
     async def close(self) -> None:

@@ -79,9 +79,9 @@ class WindowStore(Protocol):
         """Forgets the window (topic or group deleted). Raises StoreError."""
         ...
 
-    async def positions(self, group: str) -> dict[WindowKey, int]:
-        """The cursors of all windows of the group, also of those that nobody owns now; takes none
-        over. Raises StoreError.
+    async def positions(self, group: str | None) -> dict[WindowKey, int]:
+        """The cursors of all windows of the group (None: of every group), also of those that nobody
+        owns now; takes none over. Raises StoreError.
         """
         ...
 

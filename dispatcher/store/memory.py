@@ -44,12 +44,12 @@ class MemoryStore:
         self.windows.pop(key, None)
         self.fences.pop(key, None)
 
-    async def positions(self, group: str) -> dict[WindowKey, int]:
+    async def positions(self, group: str | None) -> dict[WindowKey, int]:
         self._reach()
         return {
             key: window.snapshot().cursor
             for key, window in sorted(self.windows.items())
-            if key.group == group
+            if group is None or key.group == group
         }
 
     async def close(self) -> None:

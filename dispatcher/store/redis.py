@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import structlog
 from redis.asyncio import ConnectionPool, Redis
@@ -122,12 +122,12 @@ class RedisStore:
         await self._ask(lambda: self._evaluate(key, b"delete"))
         self._claims.pop(key, None)
 
-    async def positions(self, group: str) -> dict[WindowKey, int]:
+    async def positions(self, group: str | None) -> dict[WindowKey, int]:
         return await self._ask(lambda: self._positions(group))
 
     # A scan of the whole Redis: this is asked by operators, not by members.
-    async def _positions(self, group: str) -> dict[WindowKey, int]:
-        start = f"{self._prefix}{{{quote(group, safe='')}|"
+    async def _positions(self, group: str | None) -> dict[WindowKey, int]:
+        start = self._prefix + "{" + ("" if group is None else quote(group, safe="") + "|")
         pattern = re.sub(r"([\\*?\[\]])", r"\\\1", start) + "*}"
         names: set[bytes] = set()
         async for name in self._redis.scan_iter(match=pattern, count=SCAN_KEYS):
@@ -138,9 +138,10 @@ class RedisStore:
         cursors: list[Any] = await pipeline.execute()
         found: dict[WindowKey, int] = {}
         for name, cursor in zip(sorted(names), cursors, strict=True):
-            _, topic_id, partition = name.decode()[:-1].rsplit("|", 2)
+            quoted, topic_id, partition = name.decode()[:-1].rsplit("|", 2)
+            whose = unquote(quoted.removeprefix(self._prefix + "{"))
             if cursor is not None:  # else: claimed, and never created
-                found[WindowKey(group, topic_id, int(partition))] = int(cursor)
+                found[WindowKey(whose, topic_id, int(partition))] = int(cursor)
         return found
 
     async def ping(self) -> None:

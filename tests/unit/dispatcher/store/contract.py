@@ -285,4 +285,5 @@ class StoreContract:
                 cursors[keys[0]] = 65_400
             assert await stores().positions(name) == cursors
         assert await store.positions("nobody's") == {}
+        assert set(await store.positions(None)) == set(keys)
         assert await store.apply([Write(keys[0], fences[0], STEP)]) == [None], "still the owner"

@@ -1,0 +1,72 @@
+"""Windows of topics that were deleted leave the store; nobody would ever ask for them again.
+
+Careful, because a broker that has just started may not know a topic yet: only what two looks in a
+row found unknown is deleted, and never a window that is in memory. Had it been a mistake, Kafka
+still has the group's committed offset and bitmap.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+import structlog
+
+from dispatcher.store.base import StoreError
+from gateway.core.limits import DELETED_TOPICS_MS
+from gateway.core.wire.apis import ApiKey
+from gateway.core.wire.errors import EncodeError, ErrorCode
+from gateway.group_offsets import METADATA_BY_ID_VERSION, GroupOffsets
+from gateway.upstream_errors import UpstreamError
+from gateway.windows import topic_id_bytes, topic_id_text
+
+log = structlog.get_logger("keyway.windows")
+
+
+@dataclass(slots=True)
+class DeletedTopics:
+    offsets: GroupOffsets
+    _unknown: set[str] = field(default_factory=set)  # topic ids, at the last look
+
+    async def sweep_forever(self) -> None:
+        while True:
+            await asyncio.sleep(DELETED_TOPICS_MS / 1000)
+            try:
+                await self.sweep()
+            except (StoreError, UpstreamError) as error:
+                log.info("deleted_topics_not_looked_for", reason=str(error))
+            except EncodeError:
+                return  # an upstream that knows no topic ids
+
+    async def sweep(self) -> int:
+        """Deletes what was unknown before and still is; how many windows. Raises StoreError,
+        UpstreamError, EncodeError.
+        """
+        store, windows = self.offsets.store, self.offsets.windows
+        stored = sorted(await store.positions(None))
+        unknown = await self._unknown_of({key.topic_id for key in stored})
+        deleted, self._unknown = unknown & self._unknown, unknown
+        keys = [
+            key
+            for key in stored
+            if key.topic_id in deleted
+            and windows.get(key.group, topic_id_bytes(key.topic_id), key.partition) is None
+        ]
+        for key in keys:
+            await store.delete(key)
+        if keys:
+            log.info("windows_of_deleted_topics", topics=len(deleted), windows=len(keys))
+        return len(keys)
+
+    async def _unknown_of(self, ids: set[str]) -> set[str]:
+        if not ids:
+            return set()
+        topics = [{"TopicId": topic_id_bytes(text), "Name": None} for text in sorted(ids)]
+        answer = await self.offsets.upstream.call(
+            ApiKey.METADATA, {"Topics": topics}, version=METADATA_BY_ID_VERSION
+        )
+        return {
+            topic_id_text(topic["TopicId"])
+            for topic in answer["Topics"]
+            if topic["ErrorCode"] == ErrorCode.UNKNOWN_TOPIC_ID
+        }

@@ -1,0 +1,77 @@
+"""Windows of deleted topics leave the store, and no others do."""
+
+from __future__ import annotations
+
+import pytest
+
+from dispatcher.core.model import Snapshot
+from dispatcher.store.base import StoreError, WindowKey
+from gateway.core.limits import DELETED_TOPICS_MS
+from gateway.core.wire.errors import ErrorCode
+from gateway.core.wire.schema import Message
+from gateway.deleted_topics import DeletedTopics
+from gateway.windows import topic_id_text
+from tests.shell.node_parts import TOPIC_ID
+from tests.shell.test_group_offsets import Admin, View, worked
+from tests.shell.virtual_time import run, until
+
+OLD = topic_id_text(b"o" * 16)
+GONE = [WindowKey("g", OLD, 0), WindowKey("g", OLD, 1), WindowKey("h", OLD, 0)]
+
+
+class Brokers(View):
+    known: set[bytes]
+
+    async def call(self, api_key: int, body: Message, *, version: int | None = None) -> Message:  # noqa: ARG002
+        rows = [(row["TopicId"], row["TopicId"] in self.known) for row in body["Topics"]]
+        return {
+            "Topics": [
+                {"TopicId": id_, "ErrorCode": 0 if known else int(ErrorCode.UNKNOWN_TOPIC_ID)}
+                for id_, known in rows
+            ]
+        }
+
+
+async def with_windows(admin: Admin) -> tuple[DeletedTopics, Brokers]:
+    await worked(admin)
+    for key in GONE:
+        claimed = await admin.store.claim(key, "node")
+        await admin.store.create(key, claimed.fence, Snapshot(cursor=3))
+    brokers = Brokers(admin.node)
+    brokers.known = {TOPIC_ID}
+    admin.offsets.upstream = brokers
+    return DeletedTopics(admin.offsets), brokers
+
+
+def test_what_two_looks_found_unknown_is_deleted() -> None:
+    async def work() -> None:
+        admin = Admin()
+        async with admin.node:
+            topics, brokers = await with_windows(admin)
+            before = set(admin.store.windows)
+            assert await topics.sweep() == 0, "one look is none"
+            brokers.known.add(b"o" * 16)
+            assert await topics.sweep() == 0, "it was only late"
+            brokers.known.clear()
+            assert await topics.sweep() == 0
+            assert await topics.sweep() == 3, "not those in memory, whatever the brokers say"
+            assert set(admin.store.windows) == before - set(GONE)
+
+    run(work())
+
+
+def test_a_store_that_is_away_is_asked_again() -> None:
+    async def work() -> None:
+        admin = Admin()
+        async with admin.node:
+            topics, _ = await with_windows(admin)
+            admin.store.down = True
+            with pytest.raises(StoreError):
+                await topics.sweep()
+            sweeping = admin.node.tasks.create_task(topics.sweep_forever())
+            admin.store.down = False
+            within_s = 3 * DELETED_TOPICS_MS / 1000
+            await until(lambda: not set(GONE) & set(admin.store.windows), within_s=within_s)
+            sweeping.cancel()
+
+    run(work())
