@@ -77,6 +77,10 @@ test: ready ## all tests: unit, property, simulation, integration, Spark (ARGS=p
 sim: compile ## the simulation: hunt on, or replay SEED=n with its trace
 	$(BIN)/python -m tests.sim $(SEED) $(ARGS)
 
+.PHONY: mutate
+mutate: $(STAMPS)/venv ## plants bugs in dispatcher/core and fails if no test notices one (ARGS="flow retry")
+	nice -n 19 $(BIN)/python -m tests.mutation $(ARGS)
+
 .PHONY: chaos
 chaos: ready ## kill -9 of everything under load, ROUNDS=n (10), SEED=n to replay
 	$(BIN)/python -m tests.chaos --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))

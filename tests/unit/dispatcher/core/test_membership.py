@@ -11,6 +11,7 @@ from dispatcher.core.model import (
     MembersReady,
     Notice,
     Policy,
+    ReadOn,
     Reason,
     RetryNoted,
     SessionId,
@@ -136,3 +137,13 @@ def test_records_without_a_key_are_units_of_their_own() -> None:
 def test_records_without_a_key_are_skipped_by_narrow_filters() -> None:
     play = Playbook().join("c1", filters=(b"order-*",)).produce(None, b"order-1")
     assert play.core.cursor == 1
+
+
+def test_who_comes_after_everybody_had_left_does_not_wait_for_the_read_under_way() -> None:
+    play = Playbook().join("c1").expect(ReadOn(0, 16_384))
+    play.leave("c1").join("c2").expect(ReadOn(0, 16_384))
+
+
+def test_a_read_under_way_is_not_asked_for_again_while_somebody_stays() -> None:
+    play = Playbook().join("c1", "c2").leave("c1")
+    assert play.read_on() == []

@@ -36,6 +36,14 @@ def test_a_timer_of_the_past_wakes_nobody() -> None:
     assert book.timers == []
 
 
+def test_a_timer_of_the_past_holds_no_other_up() -> None:
+    book = RetryBook()
+    for offset, due_ms in ((1, 10), (1, 50), (2, 20)):
+        book.by_offset.setdefault(offset, new_retry(offset))
+        book.wait(book.by_offset[offset], due_ms)
+    assert [retry.offset for retry in book.take_due(20)] == [2]
+
+
 def test_held() -> None:
     book = RetryBook()
     assert not book.held(1)
