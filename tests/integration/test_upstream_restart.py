@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -76,8 +77,12 @@ async def before_and_after(cluster: KafkaCluster, side: Side, gateway: Everythin
     assert await gateway.commits.probe_metadata_limit() == METADATA_CHARS
     await asyncio.to_thread(produce, bootstrap, name, [(b"k", b"before")])
     await gateway.tail.reached(1)
+
+    async def committed(offset: int) -> bool:
+        return await gateway.commit(offset) == 0
+
     # The very first group of the cluster: its offsets topic is being created meanwhile.
-    assert await gateway.commit(1) == 0
+    await until(partial(committed, 1))
     assert await gateway.write(0)
 
     await blocking(cluster.brokers[0].kill)
@@ -92,13 +97,10 @@ async def before_and_after(cluster: KafkaCluster, side: Side, gateway: Everythin
     assert gateway.tail.offsets == [0, 1]
     assert not any(result.error for result in gateway.tail.results)
 
-    async def committed() -> bool:
-        return await gateway.commit(2) == 0
-
     async def written() -> bool:
         return await gateway.write(1)
 
-    await until(committed)
+    await until(partial(committed, 2))
     found = await gateway.commits.fetch("group", gateway.tp)
     assert found is not None
     assert (found.offset, found.metadata) == (2, "x" * METADATA_CHARS)
