@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dispatcher.core.flow import Flow
 from dispatcher.core.joins import joined
-from dispatcher.core.keys import NO_OFFSET, MemberQueue
+from dispatcher.core.keys import MemberQueue
 from dispatcher.core.model import (
     MemberId,
     MembersChanged,
@@ -40,14 +40,8 @@ def members_changed(flow: Flow, event: MembersChanged) -> None:
     flow.router = Router(event.members)
     if not flow.members:
         flow.reading = False
-    for member in before.values():  # Those that are gone.
-        member.joined = False
-        member.joined_behind = member.limit = NO_OFFSET
-        member.clear_ready()
-        if member.in_flight > 0:
-            flow.absent[member.member_id] = member
     flow.relist()
-    for member in before.values():
+    for member in before.values():  # Those that are gone.
         give_back_member(flow, member, event.reason, event.now_ms)
 
 
