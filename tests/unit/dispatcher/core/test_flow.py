@@ -1,0 +1,90 @@
+"""Where records go next, and what a window remembers of keys that have nothing to do."""
+
+from __future__ import annotations
+
+from dispatcher.core.dispatcher import Dispatcher
+from dispatcher.core.model import (
+    AckType,
+    Notice,
+    OperatorAct,
+    OperatorVerb,
+    PoisonPolicy,
+    Policy,
+    RecordsRead,
+)
+from tests.playbook import Playbook
+
+
+def test_a_record_that_is_due_goes_out_beside_a_later_one_of_its_key_in_the_same_hands() -> None:
+    """Also the very first of a log, whose offset is 0."""
+    play = Playbook(Policy(prefetch_per_key=2)).join("c1").produce(b"a", b"a", b"a")
+    assert play.acquire("c1") == [0, 1]
+    play.ack("c1", 0, AckType.RELEASE)
+    assert play.acquire("c1") == []
+    play.wait(1_000)
+    assert play.acquire("c1") == [0]
+
+
+def known_keys(play: Playbook) -> int:
+    assert isinstance(play.core, Dispatcher)
+    return len(play.core._flow.by_key)
+
+
+def test_keys_without_records_are_forgotten_at_a_tick_when_they_are_most() -> None:
+    play = Playbook().join("c1").produce(b"a", b"b", b"c", b"d", b"e")
+    assert play.acquire("c1") == [0, 1, 2, 3, 4]
+    play.ack("c1", [0, 1])
+    assert known_keys(play.wait(500)) == 5, "two of five have none"
+    play.ack("c1", 2)
+    assert known_keys(play) == 5
+    assert known_keys(play.wait(500)) == 2, "three of five"
+    play.ack("c1", 3)
+    assert known_keys(play.wait(500)) == 2, "half of them"
+
+
+def test_a_later_record_that_is_dropped_leaves_its_key_busy() -> None:
+    play = Playbook(Policy(prefetch_per_key=2, poison=PoisonPolicy.DROP)).join("c1")
+    play.produce(b"a", b"a")
+    assert play.acquire("c1") == [0, 1]
+    play.ack("c1", 1, AckType.REJECT)
+    assert (play.core.stats().keys, play.core.stats().unsettled) == (1, 1)
+    assert play.ack("c1", 0) == [None]
+    assert play.core.cursor == 2
+
+
+def test_a_record_that_is_skipped_before_it_is_read_again_holds_nobody_up() -> None:
+    """With prefetch, keys wait until all is read again that was leased or came back."""
+    play = Playbook(Policy(prefetch_per_key=2)).join("c1").produce(b"a", b"b", b"c")
+    play.acquire("c1")
+    play.ack("c1", 2, AckType.REJECT)
+    play.ack("c1", [0, 1], AckType.RELEASE)
+    play.restart().join("c1")
+    play.on(OperatorAct(OperatorVerb.SKIP, [2], play.now_ms))
+    play.on(RecordsRead(0, 2, [0, 1], [b"a", b"b"], play.now_ms))
+    play.wait(1_000)
+    assert play.acquire("c1") == [0, 1]
+
+
+def test_a_span_with_room_for_one_more_is_not_full() -> None:
+    play = Playbook(Policy(span_max=8)).join("c1").produce(*[b"a"] * 7)
+    play.wait(500)
+    assert play.wait(500).notices() == {}
+    play.produce(b"a").wait(500)
+    assert play.wait(500).notices() == {Notice.SPAN_FULL: 1}
+
+
+def test_only_a_release_behind_a_failed_record_of_the_key_is_no_delivery() -> None:
+    play = Playbook(Policy(prefetch_per_key=3)).join("c1").produce(b"a", b"a", b"a")
+    assert play.acquire("c1") == [0, 1, 2]
+    play.ack("c1", 0, AckType.RELEASE)
+    play.ack("c1", 1, AckType.GAP)
+    play.ack("c1", 2, AckType.RELEASE)
+    assert [(r.offset, r.deliveries) for r in play.stored.retries] == [(0, 1), (1, 1), (2, 0)]
+
+
+def test_a_failure_of_another_key_is_none_of_this() -> None:
+    play = Playbook(Policy(prefetch_per_key=2)).join("c1").produce(b"a", b"a", b"b")
+    assert play.acquire("c1") == [0, 1, 2]
+    play.ack("c1", 2, AckType.RELEASE)
+    play.ack("c1", 1, AckType.RELEASE)
+    assert [(r.offset, r.deliveries) for r in play.stored.retries] == [(1, 1), (2, 1)]
