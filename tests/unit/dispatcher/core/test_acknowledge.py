@@ -61,6 +61,14 @@ def test_a_batch_is_taken_whole_or_not_at_all() -> None:
     assert play.core.cursor == 3
 
 
+def test_a_stranger_at_the_end_of_a_batch_is_noticed() -> None:
+    """Behind two records of one lease."""
+    play = held(3)
+    play.ack("c1", 2)
+    assert play.acks("c1", [(0, 2, b"\1")]) == REFUSED
+    assert play.core.cursor == 0
+
+
 @pytest.mark.parametrize(
     "batch",
     [(0, 2, b""), (0, 2, b"\1\1"), (2, 0, b"\1"), (0, 0, b"\5"), (0, 1, b"\1\x09"), (-1, 0, b"\1")],
@@ -97,6 +105,14 @@ def test_gap_for_what_is_not_there_is_harmless() -> None:
     assert play.core.cursor == 4
     assert play.acks("c1", [(1, 2, b"\0")]) == [None], "also once the cursor has passed it"
     assert play.acks("c1", [(3, 4, b"\0")]) == REFUSED, "nobody knows yet what 4 is"
+
+
+def test_gap_inside_a_batch_that_begins_later() -> None:
+    play = Playbook().join("c1").produce(b"a", b"b").hole().produce(b"c")
+    assert play.acquire("c1") == [0, 1, 3]
+    assert play.acks("c1", [(1, 3, bytes([1, 0, 1]))]) == [None]
+    assert play.acks("c1", [(0, 0, b"\1")]) == [None]
+    assert play.core.cursor == 4
 
 
 def test_gap_for_a_record_that_exists_is_a_release_and_an_alarm() -> None:
