@@ -29,7 +29,7 @@ from gateway.compiled import version_line
 from gateway.config import Config, ConfigError, GroupSection
 from gateway.core.group.membership import ShareGroup
 from gateway.core.group.sessions import ShareSessions
-from gateway.core.limits import GC_ALLOCATIONS, SHARE_SESSIONS_MAX, STOP_S_MAX
+from gateway.core.limits import GC_ALLOCATIONS, MISSING_TOPIC_MS, SHARE_SESSIONS_MAX, STOP_S_MAX
 from gateway.core.wire.apis import ApiKey
 from gateway.dead_letters import DeadLetters
 from gateway.deleted_topics import DeletedTopics
@@ -229,6 +229,7 @@ class _Node:
                 self.windows.commit_forever(),
                 self.memberships.write_forever(),
                 DeletedTopics(self.offsets).sweep_forever(),
+                self._look_for_topics(),
                 trim_forever(lambda: self.reader.counts.fetched_bytes, trim_heap),
                 self.settings.refresh_forever(lambda: [g.name for g in self.groups.all()]),
             )
@@ -275,6 +276,13 @@ class _Node:
             # They are watched now: the next refresh that works opens their windows.
             log.warning("topics_not_known_yet", topics=topics, reason=str(error))
             self.upstream.stale()
+
+    async def _look_for_topics(self) -> None:
+        """One that is created, or created anew, must not wait for the next regular refresh."""
+        while True:
+            await asyncio.sleep(MISSING_TOPIC_MS / 1000)
+            if self.windows.waits_for_topics():
+                self.upstream.stale()
 
     async def _learn_filters(self) -> None:
         """No window opens before."""

@@ -125,6 +125,15 @@ class Windows:
             if topic.partitions
         }
 
+    def waits_for_topics(self) -> bool:
+        """Some member subscribes to a topic that upstream did not have when it was last asked."""
+        topics = self.topology().topics
+        return any(
+            name not in topics or not topics[name].partitions
+            for group in self.groups.all()
+            for name in group.topics()
+        )
+
     def _tell_leader(self, window: Window, topic: Topic) -> None:
         """A leader that moved takes its members to sessions with another virtual broker: what they
         hold in the old ones is given back after the grace, not only when its locks run out.

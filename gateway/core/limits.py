@@ -81,6 +81,7 @@ SHARE_FETCH_WAIT_MS_MAX = 60_000  # a client asks for 500 ms; beyond a minute it
 WINDOW_RETRY_MS_MIN = 100  # loading a window again: doubles from here ...
 WINDOW_RETRY_MS_MAX = 5_000  # ... to here, while the store or upstream is away
 DELETED_TOPICS_MS = 600_000  # between two looks for them; what two found unknown is deleted
+MISSING_TOPIC_MS = 2_000  # between questions for a topic that members subscribe to and is not there
 TOPIC_UNUSED_MS = 60_000  # a topic without use for this long, twice at most, leaves the view
 STORE_RETRY_MS = 100  # before a failed write is tried again: a Redis starts in about 50 ms
 ACKNOWLEDGE_WAIT_S_MAX = 5.0  # for windows that are away; a client waits 30 s for its answer

@@ -95,7 +95,7 @@ def test_a_topic_that_is_created_anew_while_the_group_reads(
     wait_until(
         lambda: len(member.deliveries) >= RECORDS + 3,
         what="the records of the new topic",
-        deadline_s=60,
+        deadline_s=25,  # below the half minute between two regular looks at the metadata
     )
     assert [(it.offset, it.value) for it in member.deliveries[RECORDS:]] == [
         (0, b"new-0"),

@@ -335,8 +335,10 @@ def test_a_deleted_topic_takes_its_windows_along_and_may_come_back() -> None:
             await filled(node)
             acquire(node.window())
             await accept(node.window(), 0)
+            assert not node.windows.waits_for_topics()
             node.change_topology(topology(error=3))
             assert node.windows.all() == []
+            assert node.windows.waits_for_topics(), "upstream is asked again soon"
             node.change_topology(topology())
             await until(lambda: node.window().dispatcher is not None)
             assert node.stored[node.window().key] == 1, "it was only a broker that knew nothing"
