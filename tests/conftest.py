@@ -68,6 +68,8 @@ LONGEST_FIRST = (
     "integration/test_plain_java_clients.py",
     "integration/test_upstream_restart.py",
     "conformance/wire/test_kafka_clients.py",
+    "sim/test_seeds.py",
+    "integration/test_key_shared_joins.py",
 )
 
 
