@@ -154,7 +154,10 @@ def accept(  # noqa: C901, PLR0915 - the hot loop, kept in one piece
             lease = leases[at]
             assert lease is not None
             leases[at] = None
-            lease.session.member.in_flight -= 1
+            member = lease.session.member
+            member.in_flight -= 1
+            if not member.touched:
+                flow.touch(member)
             lease.live -= 1
             if lease.live == 0:
                 flow.ended.append(lease)
@@ -173,6 +176,8 @@ def accept(  # noqa: C901, PLR0915 - the hot loop, kept in one piece
                     if plain and owner is not None:
                         queue.listed = True
                         owner.fresh.append(queue.head)
+                        if not owner.touched:
+                            flow.touch(owner)
                     else:
                         flow.offer(queue)
                 else:

@@ -27,6 +27,7 @@ def acquire(flow: Flow, event: Acquire) -> None:
     offsets: list[int] = []
     attempts: list[int] = []
     if member is not None:
+        flow.touch(member)
         room = flow.policy.in_flight_per_member_max - member.in_flight
         wanted = min(event.records_max, room)
         if wanted > 0 and member.ready_count() > 0:
@@ -84,10 +85,7 @@ def not_sent(flow: Flow, event: NotSent) -> None:
 
 
 def joined_member(flow: Flow, member_id: MemberId) -> MemberQueue | None:
-    for member in flow.members:
-        if member.member_id == member_id:
-            return member
-    return None
+    return flow.by_member.get(member_id)
 
 
 def _take(flow: Flow, member: MemberQueue, session: Session, lease: Lease, wanted: int) -> None:

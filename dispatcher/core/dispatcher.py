@@ -123,6 +123,7 @@ class Dispatcher:
         assert policy.prefetch_per_key == self.policy.prefetch_per_key, "so does the prefetch"
         self.policy = policy
         self._flow.policy = policy
+        self._flow.touch_all()  # the limit of what a member holds may be another
 
     @property
     def members(self) -> tuple[Member, ...]:

@@ -50,6 +50,11 @@ class Flow:
         self.book = LeaseBook()
         self.retries = RetryBook()
         self.members: list[MemberQueue] = []  # in join order, as the router's
+        self.by_member: dict[MemberId, MemberQueue] = {}  # the same
+        self.idle_members = 0  # those of them for whom nothing is ready
+        # Whose ready list or count in flight this step changed; a step must not cost a pass over
+        # all members.
+        self.touched: list[MemberQueue] = []
         self.absent: dict[MemberId, MemberQueue] = {}  # hold leases and are not in the group
         self.router = Router(())
         self.loads = None if policy.bounded_load is None else Loads(policy.bounded_load)
@@ -92,6 +97,16 @@ class Flow:
             queue.listed = True
             first = queue.head if queue.in_flight == 0 else self.next_of(queue)
             owner.fresh.append(first)
+            self.touch(owner)
+
+    def touch(self, member: MemberQueue) -> None:
+        if not member.touched:
+            member.touched = True
+            self.touched.append(member)
+
+    def touch_all(self) -> None:
+        for member in self.members:
+            self.touch(member)
 
     def may_go_out(self, queue: KeyQueue, owner: MemberQueue) -> bool:
         """Whether some record of a key with unsettled records may be delivered to its owner."""
@@ -136,8 +151,11 @@ class Flow:
         self.drop_idle_keys()
         if self.loads is not None:
             self.loads.recount(self.members, [q for q in self.by_key.values() if self._stays(q)])
+        self.idle_members = 0  # counted anew when the step is finished
         for member in self.members:
             member.clear_ready()
+            member.idle = False
+        self.touch_all()
         window = self.window
         queues = window.queues
         mask = window.mask
@@ -198,6 +216,7 @@ class Flow:
         assert lease is not None, f"{offset} is not in flight"
         window.leases[at] = None
         lease.session.member.in_flight -= 1
+        self.touch(lease.session.member)
         lease.live -= 1
         if lease.live == 0:
             self.ended.append(lease)
@@ -406,8 +425,18 @@ class Flow:
     def _wake(self, effects: list[Effect]) -> None:
         woken: list[MemberId] = []
         cap = self.policy.in_flight_per_member_max
-        for member in self.members:
-            awake = member.ready_count() > 0 and member.in_flight < cap
+        if self.limited:
+            self.touch_all()  # what a limit lets through depends on the cursor, too
+        touched, self.touched = self.touched, []
+        for member in touched:
+            member.touched = False
+            if not member.joined:
+                continue
+            idle = member.ready_count() == 0
+            if idle != member.idle:
+                member.idle = idle
+                self.idle_members += 1 if idle else -1
+            awake = not idle and member.in_flight < cap
             if awake and member.limit >= 0:
                 awake = self.may_have_of(member) > 0
             if awake and not member.awake:
@@ -422,12 +451,9 @@ class Flow:
         room = self.room()
         if room <= 0:
             return
-        if room * READ_ROOM_DIVISOR >= self.read_ahead or self._somebody_idle():
+        if room * READ_ROOM_DIVISOR >= self.read_ahead or self.idle_members > 0:
             self.reading = True
             effects.append(ReadOn(position=self.window.read_position, offsets_max=room))
-
-    def _somebody_idle(self) -> bool:
-        return any(member.ready_count() == 0 for member in self.members)
 
     def _blocker(self) -> str:
         queue = self.window.queues[self.window.cursor & self.window.mask]

@@ -15,6 +15,7 @@ def check(flow: Flow) -> None:
     """Raises AssertionError. To be called between two steps."""
     _check_offsets(flow)
     queues = _check_queues(flow)
+    _check_members(flow)
     _check_ready(flow, queues)
     _check_leases(flow)
     _check_retries(flow)
@@ -87,6 +88,22 @@ def _check_queues(flow: Flow) -> list[KeyQueue]:
     for queue in flow.by_key.values():
         assert queue.head >= 0 or (queue.in_flight == 0 and not queue.listed), f"{queue!r} is empty"
     return queues
+
+
+def _check_members(flow: Flow) -> None:
+    assert list(flow.by_member.values()) == flow.members
+    assert list(flow.by_member) == [member.member_id for member in flow.members]
+    cap = flow.policy.in_flight_per_member_max
+    for member in flow.members:
+        if member.touched:  # by a change of the policy, until the next step
+            assert member in flow.touched
+            continue
+        idle = member.ready_count() == 0
+        assert member.idle == idle, f"{member!r}: idle={member.idle}"
+        if member.limit < 0:
+            awake = not idle and member.in_flight < cap
+            assert member.awake == awake, f"{member!r}: awake={member.awake}"
+    assert flow.idle_members == sum(member.idle for member in flow.members)
 
 
 def _check_ready(flow: Flow, queues: list[KeyQueue]) -> None:

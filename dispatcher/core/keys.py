@@ -38,6 +38,8 @@ class MemberQueue:
         self.fresh: list[int] = []  # listed since `ready` was last put in order
         self.in_flight = 0  # records
         self.awake = False  # had something to acquire at the end of the last step
+        self.idle = False  # had nothing ready at the end of the last step
+        self.touched = False  # in `Flow.touched`
         # The last sent position when it joined others, NO_OFFSET if it did not; and the last offset
         # it may have for now, NO_OFFSET without a limit (joins.py).
         self.joined_behind = NO_OFFSET

@@ -35,6 +35,7 @@ def members_changed(flow: Flow, event: MembersChanged) -> None:
         else _newcomer(flow, member.member_id, newcomers)
         for member in event.members
     ]
+    flow.by_member = {member.member_id: member for member in flow.members}
     if others and newcomers:
         joined(flow, newcomers)
     flow.router = Router(event.members)
@@ -42,6 +43,7 @@ def members_changed(flow: Flow, event: MembersChanged) -> None:
         flow.reading = False
     flow.relist()
     for member in before.values():  # Those that are gone.
+        member.joined = False
         give_back_member(flow, member, event.reason, event.now_ms)
 
 

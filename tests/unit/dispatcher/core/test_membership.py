@@ -147,3 +147,12 @@ def test_who_comes_after_everybody_had_left_does_not_wait_for_the_read_under_way
 def test_a_read_under_way_is_not_asked_for_again_while_somebody_stays() -> None:
     play = Playbook().join("c1", "c2").leave("c1")
     assert play.read_on() == []
+
+
+def test_who_is_gone_is_not_told_of_what_it_gave_back() -> None:
+    play = Playbook(Policy(in_flight_per_member_max=1)).join("c1", "c2")
+    mine = play.keys_of("c1", 2)
+    play.produce(*mine)
+    assert play.acquire("c1") == [0]
+    play.leave("c1").expect(MembersReady([MemberId("c2")]))
+    assert play.acquire("c2") == [0]
