@@ -31,6 +31,8 @@ RATE = "records/s"
 BARS = (
     Bar("producer-perf: Keyway", RATE, at_least=0.95, against="producer-perf: direct"),
     Bar("consumer-perf: Keyway", RATE, at_least=0.95, against="consumer-perf: direct"),
+    Bar("keyed librdkafka: Keyway", RATE, at_least=250_000),
+    Bar("keyed java: Keyway", RATE, at_least=250_000),
     Bar("keyed librdkafka: Keyway", RATE, at_least=500_000),
     Bar(
         "keyed librdkafka: Keyway", RATE, at_least=5, against="keyed librdkafka: Kafka share group"
