@@ -11,6 +11,10 @@ STAMPS := build/stamps
 HOT := $(if $(PYTHON),$(shell $(PYTHON) gateway/compiled.py))
 # Two workers, a file each at a time: tests mostly wait on real processes. ARGS="-n 0" is one process.
 PYTEST := $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+# Python writes the byte code of what is imported; of all that is installed it takes ten seconds.
+PIP := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check
+BASE := import tomllib; it = tomllib.load(open("pyproject.toml", "rb")); \
+	print(*it["build-system"]["requires"], *it["project"]["dependencies"], sep="\n")
 ARGS ?=
 SEED ?=
 ROUNDS ?= 10
@@ -24,12 +28,18 @@ help: ## this list
 setup: $(STAMPS)/venv $(STAMPS)/jars ## virtual environment, packages, Kafka's jars (instant when done)
 	@:
 
-$(STAMPS)/venv: pyproject.toml setup.py
+# What compiling needs, and what the compiled modules import (their types are compiled in).
+$(STAMPS)/base: pyproject.toml setup.py
 	@test -n "$(PYTHON)" || { echo "keyway: no Python >= 3.11 found: install one, or make PYTHON=/path/to/python3"; exit 1; }
 	@echo "keyway: installing packages into $(VENV)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "keyway: $(PYTHON) -m venv failed (Debian: apt install python3-venv)"; exit 1; }
-	@KEYWAY_COMPILE=0 $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
-	@mkdir -p $(STAMPS) && touch $@
+	@mkdir -p $(STAMPS) && $(BIN)/python -c '$(BASE)' > build/base.txt
+	@$(PIP) -r build/base.txt
+	@touch $@
+
+$(STAMPS)/venv: $(STAMPS)/base
+	@KEYWAY_COMPILE=0 $(PIP) -e '.[dev]'
+	@touch $@
 
 $(STAMPS)/jars: gateway/embedded/jars.py $(STAMPS)/venv
 	@$(BIN)/python -m gateway.embedded.jars
@@ -40,7 +50,7 @@ compile: $(STAMPS)/compiled ## the hot modules, in place, with mypyc
 	@:
 
 # All of them anew: a module of another version beside the rest would be worse than the seconds it takes.
-$(STAMPS)/compiled: $(HOT) gateway/compiled.py setup.py $(STAMPS)/venv
+$(STAMPS)/compiled: $(HOT) gateway/compiled.py setup.py $(STAMPS)/base
 	@echo "keyway: compiling the hot modules"
 	@find gateway dispatcher -name '*.so' -delete
 	@$(BIN)/python setup.py --quiet build_ext --inplace > build/compile.log 2>&1 || { tail -20 build/compile.log; exit 1; }
@@ -48,7 +58,7 @@ $(STAMPS)/compiled: $(HOT) gateway/compiled.py setup.py $(STAMPS)/venv
 	@grep -h '^keyway:' build/compile.log || true
 	@touch $@
 
-# Jars and compiled modules at the same time: one waits for the network, the other for the compiler.
+# At the same time: the compiler has one core for a minute, packages and jars have the other.
 .PHONY: ready
 ready:
 	@$(MAKE) -s --no-print-directory -j2 $(STAMPS)/jars $(STAMPS)/compiled
