@@ -54,6 +54,27 @@ def test_matches(pattern: str, key: str, expected: bool) -> None:
     assert matches(pattern.encode(), key.encode()) is expected
 
 
+@pytest.mark.parametrize(
+    ("pattern", "key", "expected"),
+    [
+        (b"x*ab", b"xaab", True),  # the star gives back what it had taken, one byte at a time
+        (b"x*ab", b"xaaab", True),
+        (b"x*ab", b"xaba", False),
+        (b"xy*aab", b"xyaaaab", True),
+        (b"*a*ab", b"aaab", True),
+        (b"*a*ab", b"ab", False),
+        (b"a*", b"a", True),
+        (b"abc*abc", b"abc", False),  # nothing is matched twice
+        (b"abc*c", b"abc", False),
+        (b"aba*ab", b"abab", False),
+    ],
+)
+def test_a_star_takes_as_much_as_the_rest_leaves(
+    pattern: bytes, key: bytes, expected: bool
+) -> None:
+    assert matches(pattern, key) is expected
+
+
 def test_keys_are_bytes() -> None:
     assert matches(b"\xff?\x00*", b"\xff\xfe\x00")
     assert not matches(b"\xff?\x00*", b"\xff\x00")

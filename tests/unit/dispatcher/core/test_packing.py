@@ -34,6 +34,37 @@ def test_a_lease_without_offsets_and_names_comes_back() -> None:
     assert unpack_lease(LeaseId(1), pack_lease(lease)).offsets == []
 
 
+@pytest.mark.parametrize("size", [0, 1, 127, 128, 129, 255, 256, 16_383, 16_384, 20_000])
+def test_numbers_of_any_size_come_back(size: int) -> None:
+    """Lengths and counts, and the distance of two offsets, around the ends of a byte's 7 bits."""
+    name = MemberId("m" * size)
+    for offsets in ([size], [5, 5 + size], list(range(size))):
+        lease = LeaseTaken(LeaseId(1), name, SessionId("s" * size), 0, offsets)
+        found = unpack_lease(LeaseId(1), pack_lease(lease))
+        assert (found.member_id, found.session_id, found.offsets) == (
+            name,
+            lease.session_id,
+            offsets,
+        )
+
+
+def test_a_number_takes_a_byte_for_every_seven_bits() -> None:
+    empty = len(pack_lease(LeaseTaken(LeaseId(1), MemberId(""), SessionId(""), 0, [])))
+    for distance, size in ((0, 1), (127, 1), (128, 2), (16_383, 2), (16_384, 3)):
+        lease = LeaseTaken(LeaseId(1), MemberId(""), SessionId(""), 0, [distance])
+        assert len(pack_lease(lease)) == empty + size
+        named = LeaseTaken(LeaseId(1), MemberId("m" * distance), SessionId(""), 0, [])
+        assert len(pack_lease(named)) == empty + size - 1 + distance
+
+
+@pytest.mark.parametrize("end", [b"\xff" * 20, b"\x80" * 9 + b"\x01", b"\xff\xff"])
+def test_a_number_without_end_is_unreadable(end: bytes) -> None:
+    deadline = pack_deadline(1)
+    for data in (deadline + end, deadline + b"\0\0\x01" + end):
+        with pytest.raises(Unreadable, match=r"endless number|cut off|out of range"):
+            unpack_lease(LeaseId(1), data)
+
+
 def test_the_deadline_is_the_first_eight_bytes() -> None:
     moved = pack_deadline(42) + pack_lease(LEASE)[8:]
     found = unpack_lease(LeaseId(7), moved)
