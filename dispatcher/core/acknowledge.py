@@ -173,7 +173,7 @@ def accept(  # noqa: C901, PLR0915 - the hot loop, kept in one piece
                     queue.head = nexts[at]
                 if queue.head >= 0:
                     owner = queue.owner
-                    if plain and owner is not None:
+                    if plain and owner is not None and not queue.listed:
                         queue.listed = True
                         owner.fresh.append(queue.head)
                         if not owner.touched:

@@ -6,6 +6,8 @@ import pytest
 
 from dispatcher.core.model import (
     AckType,
+    LeaseId,
+    LeaseState,
     MemberId,
     MembersReady,
     Notice,
@@ -13,6 +15,7 @@ from dispatcher.core.model import (
     Policy,
     RecordsRead,
     SessionId,
+    Snapshot,
 )
 from tests.playbook import Playbook
 
@@ -135,3 +138,28 @@ def test_an_earlier_record_goes_out_when_the_lock_of_a_later_one_ends() -> None:
     play.now_ms += 29_990
     play.wait(0).expect(MembersReady([MemberId("c2")]))
     assert play.acquire("c2") == [0]
+
+
+def test_a_key_whose_later_record_is_out_since_before_a_restart_is_passed_over() -> None:
+    play = _with_a_later_record_out()
+    assert play.acquire("c1", 1) == [2]
+    assert play.acquire("c1", 5) == [3]
+    assert play.acquire("c1", 5) == []
+    assert play.ack("c1", 1, session="s0") == [None]
+    assert play.acquire("c1", 5) == [0]
+
+
+def test_it_is_listed_once_when_that_record_ends_first() -> None:
+    play = _with_a_later_record_out()
+    assert play.ack("c1", 1, session="s0") == [None]
+    assert play.acquire("c1", 5) == [0, 2, 3]
+    assert play.ack("c1", [0, 2, 3]) == [None] * 3
+    assert play.core.cursor == 4
+    assert play.acquire("c1", 5) == []
+
+
+def _with_a_later_record_out() -> Playbook:
+    """Taken with prefetch; the group was set to one record of a key since then."""
+    lease = LeaseState(LeaseId(1), MemberId("c1"), SessionId("s0"), 30_000, [1])
+    play = Playbook(snapshot=Snapshot(cursor=0, leases=[lease])).join("c1")
+    return play.produce(b"a", b"a", b"b", b"c")
