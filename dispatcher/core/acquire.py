@@ -23,7 +23,7 @@ from dispatcher.core.model import (
 
 def acquire(flow: Flow, event: Acquire) -> None:
     deadline_ms = event.now_ms + flow.policy.lock_duration_ms
-    member = joined_member(flow, event.member_id)
+    member = flow.by_member.get(event.member_id)
     offsets: list[int] = []
     attempts: list[int] = []
     if member is not None:
@@ -33,10 +33,12 @@ def acquire(flow: Flow, event: Acquire) -> None:
         if wanted > 0 and member.ready_count() > 0:
             session = flow.book.session(member, event.session_id)
             lease = flow.book.open(session, deadline_ms, offsets)
-            if member.limit < 0:
-                _take(flow, member, session, lease, wanted)
-            else:
+            if member.limit >= 0:
                 _take_limited(flow, member, session, lease, wanted)
+            elif flow.prefetch > 1:
+                _take_runs(flow, member, session, lease, wanted)
+            else:
+                _take(flow, member, session, lease, wanted)
             lease.live = len(offsets)
             if offsets:
                 member.in_flight += len(offsets)
@@ -64,7 +66,7 @@ def acquire(flow: Flow, event: Acquire) -> None:
 
 
 def ready_for(flow: Flow, member_id: MemberId, now_ms: int) -> int:
-    member = joined_member(flow, member_id)
+    member = flow.by_member.get(member_id)
     if member is None:
         return 0
     ready = member.ready_count() if member.limit < 0 else flow.may_have_of(member)
@@ -84,20 +86,13 @@ def not_sent(flow: Flow, event: NotSent) -> None:
             flow.take_back(offset, Reason.NOT_SENT, event.now_ms)
 
 
-def joined_member(flow: Flow, member_id: MemberId) -> MemberQueue | None:
-    return flow.by_member.get(member_id)
-
-
 def _take(flow: Flow, member: MemberQueue, session: Session, lease: Lease, wanted: int) -> None:
-    """Fills `lease.offsets` with up to `wanted` records, ascending."""
+    """Fills `lease.offsets` with up to `wanted` records, ascending, one of a key."""
     leases = flow.window.leases
     queues = flow.window.queues
     mask: i64 = flow.window.mask
     ready = member.sort_ready()
     first = member.ready_at
-    if flow.prefetch > 1:
-        _take_runs(flow, member, session, lease, wanted)
-        return
     end = len(ready)
     at = first
     passed = 0
@@ -123,7 +118,8 @@ def _take(flow: Flow, member: MemberQueue, session: Session, lease: Lease, wante
 def _take_runs(
     flow: Flow, member: MemberQueue, session: Session, lease: Lease, wanted: int
 ) -> None:
-    ready = member.ready
+    """As `_take`, as many records of a key as prefetch permits."""
+    ready = member.sort_ready()
     queues = flow.window.queues
     mask = flow.window.mask
     taken = 0
