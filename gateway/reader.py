@@ -45,7 +45,6 @@ log = structlog.get_logger("keyway.reader")
 
 # Lane 0 of a broker belongs to short requests (gateway/upstream.py).
 FIRST_FETCH_LANE = 1
-OFFSET_MAX = 2**63 - 1
 REREAD_MS_MAX = 5_000  # a share client gives its fetch up after 30 s; it may ask again
 WORTH_A_LINE_MS = 1_000  # a new topic, or a moved leader, is found well within this
 MEAN_RECORD_BYTES = 1_024  # a guess until a partition was read
@@ -254,19 +253,23 @@ class Reader:
         answers = await self._ask(broker, REREAD_LANE, fetch)
         answer = answers[source.tp]
         code = answer["ErrorCode"]
+        what = f"offset {offset} of {source.tp.topic}-{source.tp.partition}"
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             log_start = await self._upstream.list_offset(source.tp, EARLIEST)
-            return (log_start if log_start > offset else OFFSET_MAX), None
-        if code != 0:
-            raise Refused(code, f"fetch of {source.tp.topic}-{source.tp.partition}")
-        try:
-            self._keep(Place(source, offset), answer)
-        except CorruptBatch as error:
-            what = f"fetch of {source.tp.topic}-{source.tp.partition}: {error}"
-            raise Refused(error.code, what) from error
+            if log_start > offset:
+                return log_start, None
+        elif code != 0:
+            raise Refused(code, what)
+        else:
+            try:
+                self._keep(Place(source, offset), answer)
+            except CorruptBatch as error:
+                raise Refused(error.code, f"{what}: {error}") from error
         piece = self._cache.piece(source, offset)
-        if piece is None:  # the log ends before it: it was cut off
-            return OFFSET_MAX, None
+        if piece is None:
+            # Not gone: a leader that was just elected and a follower show less than was read before
+            # until they have caught up. A log that was cut off is found where the window reads on.
+            raise Refused(ErrorCode.OFFSET_NOT_AVAILABLE, what)
         return piece.end, piece.batch
 
     # ---------------------------------------------------------------------------------------- tasks

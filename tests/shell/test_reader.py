@@ -1,0 +1,119 @@
+"""Re-reading records from a broker that knows less of the log than the one they came from."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from gateway.core.topology import TopicPartition
+from gateway.core.wire.apis import ApiKey
+from gateway.core.wire.errors import ErrorCode
+from gateway.core.wire.frames import RequestHeader
+from gateway.core.wire.records import Record, build, read_records
+from gateway.reader import Reader, RecordsGone
+from gateway.upstream import EARLIEST, Upstream
+from gateway.upstream_errors import UpstreamError
+from gateway.upstream_settings import UpstreamSettings
+from tests.shell.fake_broker import FakeBroker, Message, all_versions, listening
+
+TOPIC, TOPIC_ID = "orders", bytes(range(16))
+TP = TopicPartition(TOPIC, TOPIC_ID, 0)
+END = 5  # of the log, as all in-sync replicas have it
+
+
+@dataclass
+class Log:
+    """One partition; `fetches` are the rows of the next fetches, then the log is whole."""
+
+    fetches: list[Message] = field(default_factory=list)
+    start: int = 0
+
+    async def answer(
+        self, broker: FakeBroker, header: RequestHeader, body: Message, writer: asyncio.StreamWriter
+    ) -> None:
+        if header.api_key == ApiKey.METADATA:
+            partition = {"PartitionIndex": 0, "LeaderId": 1, "LeaderEpoch": 1}
+            topic = {"Name": TOPIC, "TopicId": TOPIC_ID, "Partitions": [partition]}
+            broker.reply(header, {**broker.metadata(), "Topics": [topic]}, writer)
+        elif header.api_key == ApiKey.LIST_OFFSETS:
+            asked = body["Topics"][0]["Partitions"][0]["Timestamp"]
+            offset = self.start if asked == EARLIEST else END
+            row = {"PartitionIndex": 0, "Offset": offset}
+            broker.reply(header, {"Topics": [{"Name": TOPIC, "Partitions": [row]}]}, writer)
+        else:
+            assert header.api_key == ApiKey.FETCH
+            row = self.fetches.pop(0) if self.fetches else whole()
+            topics = [{"TopicId": TOPIC_ID, "Partitions": [{"PartitionIndex": 0, **row}]}]
+            broker.reply(header, {"Responses": topics}, writer)
+
+
+def whole() -> Message:
+    records = [Record(offset, 0, b"k", b"%d" % offset) for offset in range(END)]
+    data = build(records, base_offset=0)
+    return {"HighWatermark": END, "LastStableOffset": END, "LogStartOffset": 0, "Records": data}
+
+
+@asynccontextmanager
+async def reading(log: Log) -> AsyncIterator[Reader]:
+    """A reader that has nothing in its cache."""
+    async with listening(FakeBroker(log.answer, all_versions())) as broker:
+        settings = UpstreamSettings(f"127.0.0.1:{broker.port}", request_timeout_ms=2_000)
+        async with Upstream(settings) as upstream:
+            await upstream.refresh([TOPIC])
+            yield Reader(upstream)
+
+
+def run(work: Callable[[Reader], Any], log: Log) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(15), reading(log) as reader:
+            await work(reader)
+
+    asyncio.run(bounded())
+
+
+LAGS: Message = {
+    "HighWatermark": 2,
+    "LastStableOffset": 2,
+    "LogStartOffset": 0,
+    "Records": b"",
+}
+OUT_OF_RANGE: Message = {
+    "ErrorCode": int(ErrorCode.OFFSET_OUT_OF_RANGE),
+    "HighWatermark": -1,
+    "LastStableOffset": -1,
+    "LogStartOffset": -1,
+    "Records": b"",
+}
+
+
+@pytest.mark.parametrize("row", [LAGS, OUT_OF_RANGE], ids=["high watermark", "log end"])
+def test_a_replica_that_lags_has_not_lost_what_it_does_not_show_yet(row: Message) -> None:
+    """A leader that was just elected, or a follower, hides records until it has caught up."""
+
+    async def work(reader: Reader) -> None:
+        data = await reader.bytes_for(TP, [3, 4], records_max=10)
+        assert [record.value for record in read_records(data)] == [b"3", b"4"]
+
+    run(work, Log([row, row]))
+
+
+def test_what_nobody_shows_is_not_taken_for_gone() -> None:
+    async def work(reader: Reader) -> None:
+        with pytest.raises(UpstreamError):
+            await reader.bytes_for(TP, [3, 4], records_max=10)
+
+    run(work, Log([LAGS] * 100))
+
+
+def test_what_lies_before_the_start_of_the_log_is_gone() -> None:
+    async def work(reader: Reader) -> None:
+        with pytest.raises(RecordsGone) as gone:
+            await reader.bytes_for(TP, [1, 3], records_max=10)
+        assert gone.value.offsets == [1]
+
+    run(work, Log([OUT_OF_RANGE], start=2))
