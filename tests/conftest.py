@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from gateway.embedded import process
 from gateway.embedded.kafka import KafkaCluster
@@ -32,6 +32,9 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.register_profile("deep", max_examples=2_000, deadline=None)
+settings.register_profile(  # for tests.mutation: that an example fails is all it asks
+    "unshrunk", parent=settings.get_profile("fast"), phases=[Phase.explicit, Phase.generate]
+)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 
 

@@ -56,7 +56,7 @@ def main() -> int:
         return subprocess.run(
             [sys.executable, "-m", "tests.mutation", "--inside", *sys.argv[1:]],
             cwd=COPY,
-            env={**os.environ, "PYTHONHASHSEED": "0"},
+            env={**os.environ, "PYTHONHASHSEED": "0", "HYPOTHESIS_PROFILE": "unshrunk"},
             check=False,
         ).returncode
     wanted = [f"dispatcher.core.{name}" for name in arguments.modules]
@@ -90,13 +90,14 @@ def _run(modules: list[str], wanted: list[str], tests: tuple[str, ...], jobs: in
         if not result.killer:
             name = result.mutant.name
             survivors.add(name)
-            where = f"{result.tests} tests, line {result.mutant.line}"
+            where = f"{result.tests} tests, line {result.mutant.lines.start}"
             print(f"{'known' if name in known else 'SURVIVED'} {name}  # {where}", flush=True)  # noqa: T201
         if tried % 100 == 0:
             print(f"{tried} of {len(mutants)}, {time.monotonic() - began:.0f} s", flush=True)  # noqa: T201
 
     trials = Trials(modules, mutants, jobs, report)
-    pytest.main(["-q", "-s", "-p", "no:cacheprovider", "-o", "timeout=0", *tests], plugins=[trials])
+    quietly = ("-q", "-s", "--tb=native", "-p", "no:cacheprovider", "-o", "timeout=0")
+    pytest.main([*quietly, *tests], plugins=[trials])
     if trials.failed or not tried:
         print(f"without any mutant these fail: {trials.failed}")  # noqa: T201
         return 2

@@ -49,7 +49,7 @@ _Functions = ast.FunctionDef | ast.AsyncFunctionDef
 class Mutant:
     module: str
     place: str  # Class.function; the constant's name if it is one
-    line: int
+    lines: range  # of the statement (the head, if it has a body): a test runs through it or not
     change: str  # before -> after, and which of several alike in the same place
     original: ast.Module
     target: ast.AST
@@ -70,12 +70,12 @@ def mutants_of(module: str, source: str) -> list[Mutant]:
     found: list[Mutant] = []
     alike: dict[tuple[str, str], int] = {}
     for place, node in _places(tree):
-        for target, replacement, before, after in _changes(node):
+        for lines, (target, replacement, before, after) in _changes(node):
             change = f"`{before}` -> `{after}`"
             number = alike[place, change] = alike.get((place, change), 0) + 1
             if number > 1:
                 change += f" ({number})"
-            found.append(Mutant(module, place, target.lineno, change, tree, target, replacement))
+            found.append(Mutant(module, place, lines, change, tree, target, replacement))
     return found
 
 
@@ -105,28 +105,43 @@ def _is_number(value: ast.expr) -> bool:
 _Change = tuple[ast.expr | ast.stmt, ast.AST, str, str]
 
 
-def _changes(root: ast.AST) -> Iterator[_Change]:
+def _changes(root: ast.AST) -> Iterator[tuple[range, _Change]]:
     if isinstance(root, _Functions):
         for statement in root.body:
-            yield from _changes_in(statement)
+            yield from _changes_in(statement, range(0))
     elif isinstance(root, ast.Assign | ast.AnnAssign) and root.value is not None:
-        yield from _changes_in(root.value)
+        yield from _changes_in(root.value, _lines_of(root))
 
 
-def _changes_in(node: ast.AST) -> Iterator[_Change]:
+def _changes_in(node: ast.AST, lines: range) -> Iterator[tuple[range, _Change]]:
     if isinstance(node, ast.Assert):
         return
     if isinstance(node, ast.stmt):
-        yield from _of_statement(node)
+        lines = _lines_of(node)
+        for change in _of_statement(node):
+            yield lines, change
+    elif isinstance(node, ast.match_case) and node.guard is not None:
+        lines = _lines_of(node.guard)
     if isinstance(node, ast.expr):
         for replacement in _of_expression(node):
-            yield node, replacement, _text(node), _text(replacement)
+            yield lines, (node, replacement, _text(node), _text(replacement))
     for condition in _conditions(node):
         if not isinstance(condition, ast.Compare | ast.UnaryOp):  # Those have their own.
             negated = ast.UnaryOp(ast.Not(), condition)
-            yield condition, negated, _text(condition), _text(negated)
+            yield lines, (condition, negated, _text(condition), _text(negated))
     for child in _children(node):
-        yield from _changes_in(child)
+        yield from _changes_in(child, lines)
+
+
+def _lines_of(node: ast.stmt | ast.expr) -> range:
+    match node:
+        case ast.Match(subject=subject):
+            end = subject.end_lineno
+        case ast.If() | ast.While() | ast.For() | ast.With() | ast.Try() | ast.FunctionDef():
+            end = max(node.lineno, node.body[0].lineno - 1)
+        case _:
+            end = node.end_lineno
+    return range(node.lineno, (end or node.lineno) + 1)
 
 
 def _children(node: ast.AST) -> Iterator[ast.AST]:

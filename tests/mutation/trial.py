@@ -1,13 +1,16 @@
-"""Tries mutants against the tests that run through the function they change, the quickest first.
+"""Tries mutants against the tests that run through what they change: those that killed another one
+of the same function first, then the quickest.
 
 Inside one pytest session all tests are collected once and run once, to learn how long they take and
-which functions of the core the short ones run through. A mutant is then a fork of this process in
-which the code of one function is exchanged: nothing is imported or collected again. The first test
-that fails, runs for ten times as long as it should or needs too much memory has killed it.
+which functions of the core they run through; the short ones twice, for the lines. A mutant is then
+a fork of this process in which the code of one function is exchanged: nothing is imported or
+collected again. The first test that fails, runs for much longer than it should or needs too much
+memory has killed it.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import resource
@@ -26,11 +29,13 @@ from _pytest.runner import runtestprotocol
 from tests.mutation.mutants import Mutant
 
 MEMORY_BYTES_MAX = 2 << 30  # address space of one trial
-SLOWER_MAX = 10  # times the time that a test takes
-GRACE_SECONDS = 1.0
-TRACED_SECONDS_MAX = 0.2  # tests that take longer run through nearly everything anyway
+SLOWER_MAX = 5  # times the time that a test takes
+GRACE_SECONDS = 0.5
+LINES_SECONDS_MAX = 0.2  # tests that take longer run through most lines of a function anyway
+KILLERS_MAX = 5  # of a function that are tried first
 
 Function = tuple[str, str]  # module, qualified name
+Line = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +48,8 @@ class Result:
 @dataclass(slots=True)
 class Covered:
     seconds: dict[str, float] = field(default_factory=dict)
-    functions: dict[Function, list[str]] = field(default_factory=dict)  # the tests of each
-    everywhere: list[str] = field(default_factory=list)  # long ones: properties, simulation
+    lines: dict[Line, list[str]] = field(default_factory=dict)  # the tests that run through each
+    functions: dict[Function, list[str]] = field(default_factory=dict)  # the same, of long tests
 
 
 class Trials:
@@ -58,6 +63,7 @@ class Trials:
         self.jobs = jobs
         self.report = report
         self.failed: list[str] = []  # tests that fail without any mutant
+        self.killers: dict[Function, list[str]] = {}  # the last one last
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Of fifty rounds of one test, five."""
@@ -79,20 +85,21 @@ class Trials:
         files = {_file_of(name): name for name in self.modules}
         covered = Covered()
         for nodeid, item in items.items():
-            seen: set[tuple[str, str]] = set()
+            functions: set[Function] = set()
+            lines: set[Line] = set()
             began = time.process_time()
-            if not _passes(item):
-                self.failed.append(nodeid)
+            with _traced(files, functions, None):
+                if not _passes(item):
+                    self.failed.append(nodeid)
             covered.seconds[nodeid] = seconds = time.process_time() - began
-            if seconds > TRACED_SECONDS_MAX:
-                covered.everywhere.append(nodeid)
-                continue
-            with _traced(files, seen):
-                _passes(item)
-            for file, place in seen:
-                covered.functions.setdefault((files[file], place), []).append(nodeid)
-        for tests in [covered.everywhere, *covered.functions.values()]:
-            tests.sort(key=lambda nodeid: covered.seconds[nodeid])
+            if functions and seconds <= LINES_SECONDS_MAX:
+                with _traced(files, functions, lines):
+                    _passes(item)
+                for line in lines:
+                    covered.lines.setdefault(line, []).append(nodeid)
+            else:
+                for function in functions:
+                    covered.functions.setdefault(function, []).append(nodeid)
         return covered
 
     # --------------------------------------------------------------------------------------- trials
@@ -101,6 +108,8 @@ class Trials:
         waiting = iter(self.mutants)
         running: dict[int, tuple[Mutant, int, int]] = {}  # pid -> mutant, pipe, tests
         exhausted = False
+        gc.collect()
+        gc.freeze()  # A trial must not touch, and so copy, all that was there before it.
         while running or not exhausted:
             while len(running) < self.jobs and not exhausted:
                 mutant = next(waiting, None)
@@ -119,12 +128,25 @@ class Trials:
             if running:
                 pid, status = os.wait()
                 mutant, reading, count = running.pop(pid)
-                self.report(Result(mutant, _killer(reading, status), count))
+                killer = _killer(reading, status)
+                self._remember(mutant, killer)
+                self.report(Result(mutant, killer, count))
 
     def _tests_of(self, mutant: Mutant, covered: Covered) -> list[str]:
+        function = (mutant.module, mutant.place)
         if mutant.place.isupper():  # A constant: whatever runs through its module, or is near it.
-            return sorted(covered.seconds, key=lambda nodeid: covered.seconds[nodeid])
-        return covered.functions.get((mutant.module, mutant.place), []) + covered.everywhere
+            tests = set(covered.seconds)
+        else:
+            tests = set(covered.functions.get(function, []))
+            for line in mutant.lines:
+                tests.update(covered.lines.get((mutant.module, line), []))
+        killers = self.killers.get(function, [])
+        return sorted(tests, key=lambda test: (test not in killers, covered.seconds[test], test))
+
+    def _remember(self, mutant: Mutant, killer: str) -> None:
+        if killer:
+            killers = self.killers.setdefault((mutant.module, mutant.place), [])
+            killers[:] = [*(other for other in killers if other != killer), killer][-KILLERS_MAX:]
 
 
 def _killer(reading: int, status: int) -> str:
@@ -134,8 +156,7 @@ def _killer(reading: int, status: int) -> str:
     if verdict == "survived":
         return ""
     # It names each test before it begins: the last one was running when it ended.
-    last = (started or verdict).rpartition("\n")[2] or said
-    return f"{last} (ended by signal {os.WTERMSIG(status)})" if os.WIFSIGNALED(status) else last
+    return (started or verdict).rpartition("\n")[2] or said or f"nothing ran: {status}"
 
 
 def _try(mutant: Mutant, tests: list[tuple[pytest.Item, float]], pipe: int) -> None:
@@ -204,17 +225,30 @@ def _exchange_constant(module: ModuleType, mutant: Mutant) -> None:
 
 
 class _traced:
-    def __init__(self, files: dict[str, str], seen: set[tuple[str, str]]) -> None:
+    def __init__(
+        self, files: dict[str, str], functions: set[Function], lines: set[Line] | None
+    ) -> None:
         self.files = files
-        self.seen = seen
+        self.functions = functions
+        self.lines = lines
 
     def __enter__(self) -> None:
-        files, seen = self.files, self.seen
+        files, functions, lines = self.files, self.functions, self.lines
 
-        def call(frame: FrameType, _: str, __: object) -> None:
+        def call(frame: FrameType, _: str, __: object) -> Any:
             code = frame.f_code
-            if code.co_filename in files:
-                seen.add((code.co_filename, code.co_qualname))
+            module = files.get(code.co_filename)
+            if module is None:
+                return None
+            functions.add((module, code.co_qualname))
+            if lines is None:
+                return None
+
+            def line(frame: FrameType, _: str, __: object) -> Any:
+                lines.add((module, frame.f_lineno))
+                return line
+
+            return line
 
         sys.settrace(call)
 
