@@ -2,7 +2,8 @@
 
 The upstream connection is made when the first request is known to be one, so that a port scan or a
 TLS client does not reach upstream. Bytes go on as the objects that were read. When a socket does
-not take them, the other one is not read: at most HELD_BYTES_MAX are kept in each direction.
+not take them, the other one is not read: at most HELD_BYTES_MAX are kept in each direction. A
+client that does not take its answers is not read either.
 
 When the client goes, upstream still gets what the client sent: it is closed for writing, and cut
 off only if upstream does not close in time. When upstream goes, the client still gets what upstream
@@ -124,6 +125,7 @@ class ClientConnection:
         self._connecting = False
         self._early: list[bytes | memoryview] = []  # for upstream, while it is being connected
         self._client_takes = True  # its socket buffer is not full
+        self._client_took = asyncio.Event()
         self._upstream_takes = True
         self._client_read = True
         self._over = False  # the client is gone or being let go
@@ -200,6 +202,10 @@ class ClientConnection:
 
     def client_takes(self, takes: bool) -> None:
         self._client_takes = takes
+        if takes:
+            self._client_took.set()
+        else:
+            self._client_took.clear()
         self._balance()
 
     def client_lost(self) -> None:
@@ -316,6 +322,9 @@ class ClientConnection:
             header = parse_request_header(payload)
             self._client_id = header.client_id
             handler = self._node.handlers[header.api_key]
+            # As a broker: nothing more is answered to a client that does not read its answers.
+            if not self._client_takes:
+                await self._client_took.wait()
             body = await handler(Request(header, payload, self))
             frame = response_frame(header.api_key, header.api_version, header.correlation_id, body)
         except WireError as error:
@@ -342,7 +351,8 @@ class ClientConnection:
         if upstream is not None:
             _read(upstream, on=self._client_takes or client is None)
         if client is not None:
-            takes = self._upstream_takes and not (self._connecting and self._early)
+            takes = self._client_takes and self._upstream_takes
+            takes = takes and not (self._connecting and self._early)
             self._client_read = takes and self._session.held_bytes <= PAUSE_ABOVE_BYTES
             _read(client, on=self._client_read)
 

@@ -239,6 +239,60 @@ def test_a_slow_broker_holds_little_and_loses_nothing() -> None:
     run(main())
 
 
+def test_who_asks_and_does_not_read_is_answered_no_further() -> None:
+    """100 requests that the gateway answers with 8 MB each, read by nobody at first."""
+    message = {"ErrorMessage": "no", "NodeEndpoints": [], "Responses": []}
+    answered = encode_response(SHARE_FETCH, 2, message)
+    large = answered + bytes(8 * 1024 * 1024)  # what a handler answers is not looked at
+
+    async def main() -> None:
+        asked = 0
+
+        async def share_fetch(_: Request) -> bytes:
+            nonlocal asked
+            asked += 1
+            return large
+
+        async with rig({SHARE_FETCH: share_fetch}) as it:
+            client = await slow_client(it.server.addresses[1])
+            loop = asyncio.get_running_loop()
+            await loop.sock_sendall(client, request(SHARE_FETCH) * 100)
+            await until(lambda: asked > 0)
+            (connection,) = it.server.connections.values()
+            inner: Any = connection
+            await until(lambda: not inner._client.is_reading())
+            assert asked == 1
+            assert inner._client.get_write_buffer_size() <= len(large)
+            await read_exactly(client, 10 * len(large))
+            assert 10 <= asked <= 12
+            client.close()
+            await until(lambda: len(it.gone) == 1)
+
+    run(main())
+
+
+def test_refusals_that_nobody_reads_do_not_pile_up() -> None:
+    """A version of ApiVersions that nobody knows is refused without a handler."""
+    head = struct.pack(">hhih", ApiKey.API_VERSIONS, 99, 1, -1)
+    refused = (struct.pack(">i", len(head)) + head) * 100_000
+
+    async def main() -> None:
+        async with rig() as it:
+            client = await slow_client(it.server.addresses[1])
+            loop = asyncio.get_running_loop()
+            sending = asyncio.ensure_future(loop.sock_sendall(client, refused * 10))
+            await until(lambda: bool(it.server.connections))
+            (connection,) = it.server.connections.values()
+            inner: Any = connection
+            await until(lambda: not inner._client.is_reading())
+            assert inner._client.get_write_buffer_size() <= 2 * HELD_BYTES_MAX
+            assert not sending.done()
+            sending.cancel()
+            client.close()
+
+    run(main())
+
+
 def test_a_local_request_does_not_hide_that_its_client_left() -> None:
     async def main() -> None:
         began, cancelled = asyncio.Event(), asyncio.Event()
