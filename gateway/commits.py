@@ -9,7 +9,7 @@ a topic of the same name, created anew, never gets the cursor of the one before.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,9 @@ METADATA_CHARS_MAX = 4_096  # Kafka's default of offset.metadata.max.bytes
 METADATA_CHARS_MIN = 256  # halving stops here: less holds no bitmap worth writing
 METADATA_LIMIT = "offset.metadata.max.bytes"
 NAMED_COMMIT_VERSION = 9  # the last OffsetFetch that names topics
+# Of one commit; a quarter of what Kafka's default max.message.bytes permits a batch.
+REQUEST_BYTES_MAX = 256 * 1024
+ENTRY_BYTES = 100  # of an offset in the log beside its names and metadata
 RETRY_PAUSE_MS = 100
 ATTEMPTS_MAX = 5  # at finding the coordinator that really is one: within about a second
 
@@ -140,18 +143,27 @@ class Commits:
                 await asyncio.sleep(RETRY_PAUSE_MS / 1000)
             left = [at for at, code in results.items() if code in _NO_COORDINATOR]
             try:
-                results.update(await self._commit_once(group, commits, left))
-            except Refused as refused:
-                results.update(dict.fromkeys(left, refused.error_code))
+                for portion in _portions(group, commits, left):
+                    results |= await self._commit_portion(group, commits, portion)
             except UpstreamError as error:
                 # The broker is gone: nothing to wait for here, the next commit is a few s away.
                 log.warning("commit_not_sent", group=group, reason=str(error))
-                results.update(dict.fromkeys(left, int(ErrorCode.NETWORK_EXCEPTION)))
+                left = [at for at, code in results.items() if code in _NO_COORDINATOR]
+                results |= dict.fromkeys(left, int(ErrorCode.NETWORK_EXCEPTION))
                 self._upstream.forget_coordinator(group)
             if not any(code in _NO_COORDINATOR for code in results.values()):
                 break
         self._learn(group, commits, results)
         return list(results.values())
+
+    async def _commit_portion(
+        self, group: str, commits: Sequence[Commit], portion: list[int]
+    ) -> dict[int, int]:
+        """An error by place. Raises UpstreamError, but for what Kafka refused."""
+        try:
+            return await self._commit_once(group, commits, portion)
+        except Refused as refused:
+            return dict.fromkeys(portion, refused.error_code)
 
     async def _commit_once(
         self, group: str, commits: Sequence[Commit], chosen: list[int]
@@ -206,6 +218,25 @@ class Commits:
     ) -> dict[str, Any]:
         broker_id = await self._upstream.coordinator(group)
         return await self._upstream.call(key, body, broker_id=broker_id, version=version)
+
+
+def _portions(group: str, commits: Sequence[Commit], chosen: list[int]) -> Iterator[list[int]]:
+    """`chosen` in requests that Kafka can write: all offsets of a request are one batch of
+    `__consumer_offsets`, and one that is too large is refused whole.
+    """
+    portion: list[int] = []
+    size = 0
+    for at in chosen:
+        commit = commits[at]
+        names = len(group.encode()) + len(commit.tp.topic.encode())
+        needed = ENTRY_BYTES + names + len(commit.metadata.encode())
+        if portion and size + needed > REQUEST_BYTES_MAX:
+            yield portion
+            portion, size = [], 0
+        portion.append(at)
+        size += needed
+    if portion:
+        yield portion
 
 
 def _committed(response: dict[str, Any]) -> dict[tuple[str, bytes, int], Committed]:

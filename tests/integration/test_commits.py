@@ -59,6 +59,27 @@ def test_what_was_committed_is_read_back(
         consumer.close()
 
 
+def test_a_group_of_many_partitions_is_committed_whatever_its_metadata(
+    kafka: KafkaCluster, topic: Callable[..., str], fresh_name: FreshName
+) -> None:
+    """Together it is more than one batch of __consumer_offsets may hold."""
+    count = 300
+    name, group = topic(partitions=count), fresh_name("commits")
+
+    async def work() -> None:
+        async with running(settings(kafka)) as side:
+            commits = Commits(side.upstream)
+            first = await side.partition(name, count - 1)
+            tps = [TopicPartition(name, first.topic_id, number) for number in range(count)]
+            wanted = [Commit(tp, tp.partition, "x" * METADATA_CHARS_MAX) for tp in tps]
+            assert await commits.commit(group, wanted) == [0] * count
+            found = await commits.fetch_committed(group, tps)
+            offsets = [None if it is None else it.offset for it in found.values()]
+            assert offsets == list(range(count))
+
+    run(work())
+
+
 def test_an_error_belongs_to_its_partition(
     kafka: KafkaCluster, topic: Callable[..., str], fresh_name: FreshName
 ) -> None:
