@@ -76,7 +76,7 @@ UNKNOWN_TOPIC_MS = 5_000
 
 TICK_MS = 500  # the watchdog; six ticks make the disconnect grace
 GROUP_MEMBERS_MAX = 1_000  # per group; the ring holds 100 points for each
-SHARE_SESSIONS_MAX = 2_000  # per node; Kafka's own group.share.max.share.sessions
+SHARE_SESSIONS_MAX = 2_000  # per virtual broker; Kafka's own group.share.max.share.sessions
 SHARE_FETCH_WAIT_MS_MAX = 60_000  # a client asks for 500 ms; beyond a minute it is no long poll
 WINDOW_RETRY_MS_MIN = 100  # loading a window again: doubles from here ...
 WINDOW_RETRY_MS_MAX = 5_000  # ... to here, while the store or upstream is away

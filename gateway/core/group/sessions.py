@@ -68,7 +68,9 @@ class ShareSession:
 
 @dataclass(slots=True)
 class ShareSessions:
-    """`boot` is unique to this run of the node, so that a session id is never reused."""
+    """`boot` is unique to this run of the node, so that a session id is never reused. At most
+    `sessions_max` are open at a virtual broker: every member has one with each.
+    """
 
     boot: str
     sessions_max: int
@@ -83,7 +85,7 @@ class ShareSessions:
         if acknowledges:
             raise InvalidRequest("Acknowledgements are not allowed in the initial epoch.")
         self._by_key.pop(key, None)
-        if len(self._by_key) >= self.sessions_max:
+        if sum(broker == key[0] for broker, _, _ in self._by_key) >= self.sessions_max:
             raise SessionLimitReached("The limit of share sessions has been reached.")
         self._opened += 1
         session = ShareSession(SessionId(f"{self.boot}-{self._opened}"), key, connection)

@@ -69,6 +69,15 @@ def test_the_limit_counts_open_sessions() -> None:
     s.open((1, "g", "m2"), 8, acknowledges=False)
 
 
+def test_a_member_has_a_session_with_every_broker_whatever_the_others_have() -> None:
+    s = sessions(limit=1)
+    for broker in (-1, 1, 2, 3):
+        s.open((broker, "g", "m1"), 7, acknowledges=False)
+    with pytest.raises(SessionLimitReached):
+        s.open((2, "g", "m2"), 8, acknowledges=False)
+    assert len(s) == 4
+
+
 def test_a_lost_connection_takes_all_its_sessions() -> None:
     s = sessions()
     s.open(KEY, 7, acknowledges=False)
