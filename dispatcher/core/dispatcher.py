@@ -114,16 +114,14 @@ class Dispatcher:
         return flow.finish()
 
     def retune(self, policy: Policy) -> None:
-        """Another policy for what comes; leases that are out keep their deadline. Span, records and
-        prefetch shape the window and need a new one.
+        """Another policy for what comes; leases that are out keep their deadline, and what was read
+        stays. Span and prefetch shape the window and need a new one.
         """
         assert policy.span_max == self.policy.span_max, "the span shapes the window"
         assert policy.bounded_load == self.policy.bounded_load, "so does it the keys"
-        assert policy.window_records == self.policy.window_records, "so do its records"
         assert policy.prefetch_per_key == self.policy.prefetch_per_key, "so does the prefetch"
         self.policy = policy
-        self._flow.policy = policy
-        self._flow.touch_all()  # the limit of what a member holds may be another
+        self._flow.retune(policy)
 
     @property
     def members(self) -> tuple[Member, ...]:

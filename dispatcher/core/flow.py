@@ -42,8 +42,7 @@ class Flow:
     def __init__(self, policy: Policy, cursor: int) -> None:
         self.policy = policy
         self.prefetch = policy.prefetch_per_key
-        # Offsets that may be read and not settled when there are no holes.
-        self.read_ahead = min(policy.span_max, policy.window_records or policy.span_max)
+        self.read_ahead = _read_ahead(policy)
         self.window = Window(cursor)
         self.by_key: dict[bytes, KeyQueue] = {}  # without null keys
         self.idle_keys = 0  # those of them that have no unsettled records
@@ -74,6 +73,11 @@ class Flow:
         self.ended: list[Lease] = []
         self.counts: dict[Notice, int] = {}
         self.dead_letters: list[Retry] = []
+
+    def retune(self, policy: Policy) -> None:
+        self.policy = policy
+        self.read_ahead = _read_ahead(policy)
+        self.touch_all()  # the limit of what a member holds may be another
 
     # -------------------------------------------------------------------------------------- routing
 
@@ -459,3 +463,8 @@ class Flow:
         queue = self.window.queues[self.window.cursor & self.window.mask]
         key = b"" if queue is None or queue.key is None else queue.key
         return f"offset {self.window.cursor} key hash {int(key_hash32(key)):08x}"
+
+
+def _read_ahead(policy: Policy) -> int:
+    """Offsets that may be read and not settled when there are no holes."""
+    return min(policy.span_max, policy.window_records or policy.span_max)

@@ -186,6 +186,26 @@ def test_another_policy_counts_from_now_on() -> None:
         play.core.retune(Policy(span_max=1))
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "reads_on"),
+    [
+        (4, 2, []),  # what was read stays
+        (4, 6, [(4, 2)]),
+        (4, None, [(4, 16_380)]),
+        (8, 9, []),  # not for so few of them
+        (8, 10, [(8, 2)]),
+    ],
+)
+def test_another_limit_of_records(
+    before: int, after: int | None, reads_on: list[tuple[int, int]]
+) -> None:
+    keys = [b"%d" % at for at in range(before)]
+    play = Playbook(Policy(window_records=before)).join("c1").produce(*keys)
+    play.core.retune(Policy(window_records=after))
+    assert play.wait(500).read_on() == reads_on
+    assert len(play.acquire("c1")) == before
+
+
 def test_members_and_positions() -> None:
     play = Playbook(snapshot=Snapshot(cursor=7)).join("c1", "c2").produce(b"a", b"b")
     assert [m.member_id for m in play.core.members] == ["c1", "c2"]
