@@ -101,6 +101,7 @@ class GroupSection(_Section):
     in_flight_per_member_max: Annotated[int, Field(ge=1, le=100_000)] = 1_000
     prefetch_per_key: Annotated[int, Field(ge=1, le=1_000)] = 1
     lock_duration_ms: Annotated[int, Field(ge=100, le=3_600_000)] = 30_000
+    renew_acknowledge: bool = True  # False: a RENEW (KIP-1222) is refused
     deliveries_max: Annotated[int, Field(ge=1, le=1_000)] = 5
     backoff_base_ms: Annotated[int, Field(ge=0, le=3_600_000)] = 1_000
     backoff_max_ms: Annotated[int, Field(ge=0, le=3_600_000)] = 60_000

@@ -31,7 +31,11 @@ NUMBERS = {
     "share.delivery.count.limit": "deliveries_max",
     "share.heartbeat.interval.ms": "heartbeat_interval_ms",
     "share.session.timeout.ms": "session_timeout_ms",
+    # Kafka counts the offsets between the first and the last record in flight; records read and not
+    # settled are the nearest to it, and none of them more can be locked.
+    "share.partition.max.record.locks": "window_records",
 }
+FLAGS = {"share.renew.acknowledge.enable": "renew_acknowledge"}
 
 
 def overridden(section: GroupSection, set_in_kafka: Mapping[str, str]) -> GroupSection:
@@ -44,6 +48,9 @@ def overridden(section: GroupSection, set_in_kafka: Mapping[str, str]) -> GroupS
     for name, ours in NUMBERS.items():
         if set_in_kafka.get(name, "").isdecimal():
             changes[ours] = int(set_in_kafka[name])
+    for name, ours in FLAGS.items():
+        if name in set_in_kafka:
+            changes[ours] = set_in_kafka[name].lower() == "true"
     return section.model_copy(update=changes) if changes else section
 
 
@@ -119,6 +126,6 @@ class GroupSettings:
 def _differences(before: GroupSection, after: GroupSection) -> dict[str, Any]:
     return {
         name: getattr(after, name)
-        for name in (*TEXTS.values(), *NUMBERS.values())
+        for name in (*TEXTS.values(), *NUMBERS.values(), *FLAGS.values())
         if getattr(after, name) != getattr(before, name)
     }

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from dispatcher.core.model import AckError, Acknowledge, AckResult, Effect
+from dispatcher.core.model import AckError, Acknowledge, AckResult, AckType, Effect
 from gateway.authoriser import Authoriser
 from gateway.core.group.membership import GroupError, InvalidRequest
 from gateway.core.group.sessions import PartitionKey, ShareSession
@@ -129,6 +129,7 @@ async def denied_topics(
 
 
 AckAnswer = tuple[ErrorCode, str | None]
+RENEW_IS_OFF = "Renewing acquisition locks is not enabled for the group."
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,23 +150,30 @@ class Acknowledgements:
     services: ShareServices
     connection: ClientConnection
     session: ShareSession
+    renewing: bool  # the request's IsRenewAck: without it a RENEW is invalid
     _answers: dict[PartitionKey, AckAnswer] = field(default_factory=dict)
     _asked: dict[PartitionKey, _Asked] = field(default_factory=dict)
 
     def ask(self, batches: dict[PartitionKey, AckBatches]) -> None:
+        settings = self.services.settings.of(self.session.group)
+        refused = self.renewing and not settings.renew_acknowledge
         for key, acks in batches.items():
             located = locate(self.services, self.connection, self.session.group, key)
             if located.error:
                 self._answers[key] = (located.error, None)
             elif located.window is None:
                 self._answers[key] = (ErrorCode.INVALID_RECORD_STATE, "Nothing is acquired.")
+            elif refused and any(AckType.RENEW in types for _, _, types in acks):
+                # As Kafka: what else the partition was sent counts neither.
+                self._answers[key] = (ErrorCode.INVALID_RECORD_STATE, RENEW_IS_OFF)
             else:
                 future = located.window.ask(self._event(acks))
                 self._asked[key] = _Asked(located.window, acks, future)
 
     def _event(self, acks: AckBatches) -> Acknowledge:
-        session = self.session
-        return Acknowledge(session.member_id, session.session_id, acks, self.services.now_ms())
+        session, now_ms = self.session, self.services.now_ms()
+        type_max = AckType.RENEW if self.renewing else AckType.REJECT
+        return Acknowledge(session.member_id, session.session_id, acks, now_ms, type_max)
 
     async def answers(self) -> dict[PartitionKey, AckAnswer]:
         """One for every partition that was acknowledged."""

@@ -63,9 +63,9 @@ def _check(
     if first < 0 or count < 1:
         return AckError.INVALID_REQUEST
     if len(types) == 1:
-        if types[0] > _RENEW:
+        if types[0] > by.type_max:
             return AckError.INVALID_REQUEST
-    elif len(types) != count or max(types) > _RENEW:
+    elif len(types) != count or max(types) > by.type_max:
         return AckError.INVALID_REQUEST
     window = flow.window
     if first < window.cursor or last >= window.cursor + window.capacity:

@@ -165,6 +165,7 @@ class Acknowledge:
     session_id: SessionId
     batches: list[tuple[int, int, bytes]]
     now_ms: int
+    type_max: int = 4  # RENEW; what is beyond is an invalid request
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,6 @@ from dispatcher.core.model import (
     AckError,
     Acknowledge,
     AckResult,
-    AckType,
     Acquire,
     DeadLettered,
     Delivered,
@@ -227,8 +226,7 @@ class Unreliable:
             case Acquire():
                 self._acquire(event)
             case Acknowledge():
-                errors = [_malformed(first, last, types) for first, last, types in event.batches]
-                self._effects.append(AckResult(errors=errors))
+                self._effects.append(AckResult(errors=_checked(event)))
             case RecordsRead():
                 self._records_read(event)
             case NotSent():
@@ -409,8 +407,14 @@ def _from(ranges: list[tuple[int, int]], start: int) -> list[tuple[int, int]]:
     return [(max(low, start), high) for low, high in ranges if high >= start]
 
 
-def _malformed(first: int, last: int, types: bytes) -> AckError | None:
+def _checked(event: Acknowledge) -> list[AckError | None]:
+    """Nobody holds anything: only how batches are made is looked at."""
+    type_max = event.type_max
+    return [_malformed(first, last, types, type_max) for first, last, types in event.batches]
+
+
+def _malformed(first: int, last: int, types: bytes, type_max: int) -> AckError | None:
     count = last - first + 1
     if first < 0 or count < 1 or (len(types) != 1 and len(types) != count):
         return AckError.INVALID_REQUEST
-    return AckError.INVALID_REQUEST if max(types) > AckType.RENEW else None
+    return AckError.INVALID_REQUEST if max(types) > type_max else None

@@ -4,8 +4,9 @@ member owns.
 Acknowledgements come first, so that what they settle can be delivered by the same request; both are
 persisted in one round trip. MaxRecords 0 changes the session and acknowledges only.
 ShareAcquireMode record_limit (v2) is honoured as the same hard limit batch_optimized gets here: a
-delivery never exceeds MaxRecords. MaxBytes is soft, by the mean record size of the partition. Not
-implemented: MinBytes; the answer leaves with the first records there are.
+delivery never exceeds MaxRecords. A request with IsRenewAck (v2, KIP-1222) gets no records and may
+ask for none; without it a RENEW is invalid. MaxBytes is soft, by the mean record size of the
+partition. Not implemented: MinBytes; the answer leaves with the first records there are.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dispatcher.core.model import Acknowledge, AckType, Acquire, NotSent
-from gateway.core.group.membership import GroupError
+from gateway.core.group.membership import GroupError, InvalidRequest
 from gateway.core.group.sessions import (
     CLOSE_EPOCH,
     OPEN_EPOCH,
@@ -52,12 +53,15 @@ from gateway.share import (
 from gateway.upstream_errors import UpstreamError
 from gateway.window import Acquired, Window, WindowUnavailable
 
+ASKS_FOR_RECORDS = ("MaxBytes", "MinBytes", "MaxRecords", "MaxWaitMs")
+
 
 async def share_fetch(services: ShareServices, request: Request) -> bytes:
     header = request.header
     body = decode_request(header.api_key, header.api_version, request.frame, header.body_at)
     try:
         group, member_id = await authorise_group(services, request.connection, body)
+        _check_renewal(body)
         key = session_key(request.connection.broker_id, group, member_id)
         denied = await denied_topics(services, request.connection, _named(services, key, body))
         # From here on nothing waits until the dispatchers know everything: a client that hangs up
@@ -69,6 +73,14 @@ async def share_fetch(services: ShareServices, request: Request) -> bytes:
     except GroupError as error:
         answer = {"ErrorCode": int(error.code), "ErrorMessage": str(error)}
     return encode_response(header.api_key, header.api_version, answer)
+
+
+def _check_renewal(body: dict[str, Any]) -> None:
+    """Raises InvalidRequest for a renewal that asks for records, too."""
+    if body["IsRenewAck"]:
+        asking = [name for name in ASKS_FOR_RECORDS if body[name] != 0]
+        if asking:
+            raise InvalidRequest(f"{', '.join(asking)} must be 0 with IsRenewAck.")
 
 
 def _named(services: ShareServices, key: SessionKey, body: dict[str, Any]) -> list[PartitionKey]:
@@ -145,12 +157,13 @@ class _ShareFetch:
     async def answer(self) -> dict[str, Any]:
         batches = ack_batches(self.body["Topics"])
         keys = self._locate_all(batches)
-        acks = Acknowledgements(self.services, self.request.connection, self.session)
+        renewing = self.body["IsRenewAck"]
+        acks = Acknowledgements(self.services, self.request.connection, self.session, renewing)
         acks.ask({key: b for key, b in batches.items() if not self._part(key).acknowledged[0]})
         if self.body["ShareSessionEpoch"] == CLOSE_EPOCH:
             self.services.windows.session_closed(self.session)
             keys = []
-        elif self.body["MaxRecords"] <= 0 or self.body["MaxBytes"] <= 0 or self.body["IsRenewAck"]:
+        elif self.body["MaxRecords"] <= 0 or self.body["MaxBytes"] <= 0 or renewing:
             keys = []
         await self._acquire(keys)
         for key, acknowledged in (await acks.answers()).items():

@@ -13,7 +13,7 @@ import uuid
 from base64 import urlsafe_b64encode
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.codec import decode_response, encode_request
@@ -23,6 +23,7 @@ from gateway.core.wire.schema import Message
 
 ANSWER_SECONDS_MAX = 15.0
 CLIENT_ID = "wire-client"
+COORDINATOR_STARTS = {14, 15, 16}  # loading, not available, not this broker: ask again
 
 
 class WireClient:
@@ -185,7 +186,7 @@ class ShareSession:
         deadline = time.monotonic() + within_s
         answer = self.heartbeat(0, topics=[self.topic])
         while True:
-            assert answer["ErrorCode"] in (0, 14, 15), answer
+            assert answer["ErrorCode"] in (0, *COORDINATOR_STARTS), answer
             if answer["ErrorCode"] == 0:
                 self.member_epoch = answer["MemberEpoch"]
                 assigned = (answer["Assignment"] or {}).get("TopicPartitions", [])
@@ -205,9 +206,10 @@ class ShareSession:
         max_records: int = 500,
         max_wait_ms: int = 500,
         topic_id: bytes | None = None,
+        **fields: Any,
     ) -> Message:
         """One ShareFetch; the answer as it is. `epoch` None: the session's next one, which then
-        advances.
+        advances. `fields` replace those of the request.
         """
         sent = self.epoch if epoch is None else epoch
         listed = partitions if partitions is not None else (self.partitions if sent == 0 else [])
@@ -222,6 +224,7 @@ class ShareSession:
             "BatchSize": max_records,
             "Topics": self._topics(listed, acks or {}, topic_id),
             "ForgottenTopicsData": [],
+            **fields,
         }
         answer = self.leader.call(ApiKey.SHARE_FETCH, self.version, body)
         if epoch is None and answer["ErrorCode"] == 0:
@@ -254,7 +257,11 @@ class ShareSession:
             assert time.monotonic() < deadline, f"nothing acquired within {within_s} s"
 
     def acknowledge(
-        self, acks: dict[int, list[AckBatch]], *, epoch: int | None = None
+        self,
+        acks: dict[int, list[AckBatch]],
+        *,
+        epoch: int | None = None,
+        renewing: bool = False,
     ) -> dict[int, int]:
         """One ShareAcknowledge; the error code per partition, or {-1: code} for a top-level
         error.
@@ -265,6 +272,7 @@ class ShareSession:
             "MemberId": self.member_id,
             "ShareSessionEpoch": sent,
             "Topics": self._topics([], acks, None),
+            "IsRenewAck": renewing,
         }
         answer = self.leader.call(ApiKey.SHARE_ACKNOWLEDGE, self.version, body)
         if answer["ErrorCode"] != 0:

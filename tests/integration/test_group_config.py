@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import wait_until
+from gateway.group_settings import FLAGS, NUMBERS, TEXTS
 from tests.clients.wire_client import ShareSession
 from tests.integration.gateway_process import GatewayProcess
 from tests.integration.operating import windows_of
@@ -96,3 +99,38 @@ def test_the_delivery_limit_of_a_group(
             assert session.acknowledge({0: [(0, 0, [RELEASE])]}) == {0: 0}
         produce(kafka.bootstrap_servers, name, AFTER)
         assert session.fetch_some().acquired == [(1, 1)], "0 was dropped after the second"
+
+
+def test_every_share_config_of_kafka_is_known(gateway: GatewayProcess, fresh_name: Name) -> None:
+    """Those a broker lists for a group: honoured, or said in the README to mean nothing here."""
+    admin = AdminClient({"bootstrap.servers": gateway.bootstrap})
+    group = fresh_name("group")
+    set_group_config(gateway.bootstrap, group, {"share.assignment.interval.ms": "2000"})
+    resource = ConfigResource(ResourceType.GROUP, group)
+    (answer,) = admin.describe_configs([resource]).values()
+    listed = {name for name in answer.result(20) if name.startswith("share.")}
+    assert listed == {*TEXTS, *NUMBERS, *FLAGS, "share.assignment.interval.ms"}
+
+
+def test_record_locks_of_a_partition(
+    kafka: KafkaCluster, gateway: GatewayProcess, topic: Topic, fresh_name: Name
+) -> None:
+    """No more than those are read and not settled, so none more is locked; also when it changes."""
+    name, group = topic(partitions=1), fresh_name("group")
+    locks = "share.partition.max.record.locks"
+    produce(kafka.bootstrap_servers, name, [(b"k%d" % at, b"") for at in range(500)])
+    set_group_config(gateway.bootstrap, group, {locks: "100"})
+    with ShareSession(gateway.bootstrap, group, name) as session:
+        session.join()
+        held = session.fetch_some()
+        assert held.offsets == list(range(100))
+        assert session.fetch() == {}
+        set_group_config(gateway.bootstrap, group, {locks: "300"})
+        more: list[int] = []
+        deadline = time.monotonic() + 10
+        while len(more) < 200:
+            got = session.fetch().get(0)
+            more += got.offsets if got else []
+            assert time.monotonic() < deadline, more
+        assert sorted(more) == list(range(100, 300))
+        assert session.acknowledge({0: [(0, 299, [1])]}) == {0: 0}

@@ -110,8 +110,10 @@ class Client:
     member: str = "m1"
     group: str = GROUP
     epoch: int = 0
+    version: int = 1  # of ShareFetch and ShareAcknowledge
 
-    async def ask(self, key: ApiKey, body: Message, *, version: int = 1) -> Message:
+    async def ask(self, key: ApiKey, body: Message) -> Message:
+        version = 1 if key == ApiKey.SHARE_GROUP_HEARTBEAT else self.version
         frame = request_frame(key, version, 1, "client", encode_request(key, version, body))
         payload = frame[SIZE_PREFIX:]
         request = Request(parse_request_header(payload), payload, self.connection.as_connection())

@@ -44,7 +44,7 @@ def settings(kafka: Kafka, *sections: GroupSection) -> tuple[GroupSettings, list
 def test_what_is_set_replaces_and_nothing_else_does() -> None:
     section = GroupSection(lock_duration_ms=5_000, deliveries_max=7)
     assert overridden(section, {}) is section
-    assert overridden(section, {"share.renew.acknowledge.enable": "true", "x": "1"}) is section
+    assert overridden(section, {"share.assignment.interval.ms": "1", "x": "1"}) is section
     changed = overridden(
         section,
         {
@@ -54,6 +54,8 @@ def test_what_is_set_replaces_and_nothing_else_does() -> None:
             "share.delivery.count.limit": "10",
             "share.heartbeat.interval.ms": "6000",
             "share.session.timeout.ms": "50000",
+            "share.partition.max.record.locks": "400",
+            "share.renew.acknowledge.enable": "False",
         },
     )
     assert changed == GroupSection(
@@ -63,7 +65,10 @@ def test_what_is_set_replaces_and_nothing_else_does() -> None:
         deliveries_max=10,
         heartbeat_interval_ms=6_000,
         session_timeout_ms=50_000,
+        window_records=400,
+        renew_acknowledge=False,
     )
+    assert overridden(changed, {"share.renew.acknowledge.enable": "TRUE"}).renew_acknowledge
 
 
 @pytest.mark.parametrize("value", ["", "-5", "many", "1.5"])

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from dispatcher.core.model import (
     AckError,
+    Acknowledge,
+    AckResult,
     AckType,
     LeaseExtended,
     LeaseId,
@@ -135,6 +139,16 @@ def test_range_that_straddles_the_cursor() -> None:
     assert play.acks("c1", [(9, 11, bytes([1, 1, 1]))]) == REFUSED
     assert play.acks("c1", [(9, 11, bytes([0, 1, 1]))]) == [None]
     assert play.core.cursor == 12
+
+
+@pytest.mark.parametrize("types", [b"\4", bytes([1, 4])])
+def test_a_type_beyond_what_the_request_may_have(types: bytes) -> None:
+    play = held(2)
+    batch = (0, len(types) - 1, types)
+    event = Acknowledge(MemberId("c1"), SessionId("s1"), [batch], play.now_ms)
+    play.on(replace(event, type_max=3)).expect(AckResult([AckError.INVALID_REQUEST]))
+    assert play.step.changes == []
+    play.on(replace(event, type_max=4)).expect(AckResult([None]))
 
 
 def test_renewing_everything_extends_the_lease() -> None:

@@ -7,6 +7,7 @@ import pytest
 from dispatcher.core.model import (
     AckError,
     Acknowledge,
+    AckResult,
     AckType,
     LogTruncated,
     MemberId,
@@ -51,6 +52,13 @@ def test_malformed_acknowledgements_are_refused(batch: tuple[int, int, bytes]) -
     play.acquire("c1")
     event = Acknowledge(MemberId("c1"), SessionId("s1"), [batch], play.now_ms)
     assert play.acks("c1", event.batches) == [AckError.INVALID_REQUEST]
+
+
+def test_a_type_beyond_what_the_request_may_have() -> None:
+    play = Playbook(lossy()).join("c1").produce(b"a")
+    batches = [(0, 0, b"\4"), (0, 0, b"\3")]
+    event = Acknowledge(MemberId("c1"), SessionId("s1"), batches, play.now_ms, type_max=3)
+    play.on(event).expect(AckResult([AckError.INVALID_REQUEST, None]))
 
 
 def test_a_saturated_member_loses_what_comes_and_others_do_not() -> None:
