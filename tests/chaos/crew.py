@@ -160,6 +160,10 @@ class Crew:
     def complaints(self) -> Counter[str]:
         """What the clients said was wrong: failed commands, error events, acknowledgements that
         were refused (counted by record).
+
+        UnknownServerException is the Java client's own word for an acknowledgement whose connection
+        ended, with Kafka's brokers too (tests/integration/test_crashes.py); of a bug of the gateway
+        its log would tell.
         """
         found: Counter[str] = Counter()
         for service in self.services:

@@ -7,7 +7,9 @@ Without loss of state, a record whose acknowledgement was confirmed never comes 
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -23,9 +25,10 @@ from tests.clients.order import assert_first_deliveries_in_order
 from tests.clients.share_lines import TopicPartitionOffset
 from tests.clients.share_members import ShareHost, ShareMember, accepted_places, deliveries_of
 from tests.clients.wire_client import ShareSession
-from tests.integration.committed import committed
+from tests.integration.committed import committed, wait_for_committed
 from tests.integration.conftest import GROUPS
 from tests.integration.gateway_process import GatewayProcess
+from tests.integration.operating import windows_of
 from tests.kafka import create_topic, produce
 
 pytestmark = pytest.mark.integration
@@ -305,6 +308,44 @@ def settle_commit(kafka: KafkaCluster, group: str, topic: str) -> None:
             last, since = seen, time.monotonic()
         time.sleep(0.1)
     assert last[0] == 0
+
+
+def test_a_connection_that_ends_with_an_acknowledgement_under_way(
+    site: Site, load: Load, share_group: Group, java_host: ShareHost
+) -> None:
+    """The Java client alone calls that UNKNOWN_SERVER_ERROR, with Kafka's own share groups as here.
+
+    kafka-clients 4.3.1 knows no error code for its DisconnectException, and asks for one
+    (handleShareAcknowledgeFailure, ShareConsumeRequestManager.java:1079). It was not confirmed, and
+    may count all the same: here it does, for its step was on its way to the store.
+    """
+    group = share_group("lock")  # leases of 1.5 s
+    produce(load.kafka.bootstrap_servers, load.topic, [(b"k", b"v")], partition=0)
+    member = java_host.member(site.gateway.bootstrap, group, [load.topic], explicit=True)
+    batch = member.poll_some()
+    assert [it.delivery_count for it in batch] == [1]
+    assert site.redis.pid is not None
+    os.kill(site.redis.pid, signal.SIGSTOP)
+    try:
+        member.acknowledge("ACCEPT", batch)
+        member.begin("commit", 10_000)
+        wait_until(
+            lambda: sum(row["in_flight"] for row in windows_of(site.gateway, group)) == 0,
+            what="the acknowledgement handled, and not answered",
+            deadline_s=4,  # below what the store is waited for
+        )
+        site.gateway.kill()
+        member.finish()
+    finally:
+        os.kill(site.redis.pid, signal.SIGCONT)
+    said = {acked.error for acked in member.acked}
+    assert said == {
+        "UnknownServerException: The server experienced an unexpected error when processing the"
+        " request."
+    }
+    site.gateway.start()
+    wait_for_committed(load.kafka, group, load.topic, 0, 1)
+    member.close()
 
 
 def test_a_member_and_the_gateway_die_together(

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from dispatcher.store.base import FencedError
+from gateway.core.group.membership import GroupError
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from tests.shell.node_parts import GROUP, TOPIC, Node
@@ -252,6 +253,15 @@ def test_a_broker_that_does_not_lead_says_who_does(broker_id: int | None) -> Non
             assert endpoints == {1: ("keyway", 9201), 2: ("keyway", 9202)}
 
     story(tell)
+
+
+def test_no_share_request_is_answered_with_an_unknown_server_error() -> None:
+    """To stock clients it is no reason to try again, and it says nothing."""
+    kinds = list(GroupError.__subclasses__())
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    assert len(kinds) > 5
+    assert [kind for kind in kinds if kind.code == ErrorCode.UNKNOWN_SERVER_ERROR] == []
 
 
 def test_acknowledging_waits_for_a_window_that_is_being_loaded() -> None:
