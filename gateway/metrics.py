@@ -14,7 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from dispatcher.core.model import Notice, Noticed
-from dispatcher.store.base import WindowKey
+from gateway.core.topology import TopicPartition
 from gateway.reader import ReaderCounts
 from gateway.window import Window
 
@@ -52,14 +52,14 @@ class Metrics:
             registry=self.registry,
         )
 
-    def noticed(self, key: WindowKey, noticed: Noticed) -> None:
-        self._records.labels(key.group, noticed.notice.value).inc(noticed.count)
+    def noticed(self, group: str, partition: TopicPartition, noticed: Noticed) -> None:
+        self._records.labels(group, noticed.notice.value).inc(noticed.count)
         if noticed.notice in _LOGGED:
             log.warning(
                 noticed.notice.value,
-                group=key.group,
-                topic_id=key.topic_id,
-                partition=key.partition,
+                group=group,
+                topic=partition.topic,
+                partition=partition.partition,
                 count=noticed.count,
                 detail=noticed.detail,
             )

@@ -249,7 +249,7 @@ class Window:
             case WriteDeadLetters():
                 self._around.spawn(self._write_dead_letters(effect))
             case Noticed():
-                self._around.noticed(self.key, effect)
+                self._around.noticed(self.key.group, self.partition, effect)
             case _:
                 assert_never(effect)
 

@@ -111,7 +111,7 @@ class Surroundings:
     dirty: Callable[[Window], None]
     loaded: Callable[[Window, Snapshot], None]
     members_ready: Callable[[str, list[str]], None]
-    noticed: Callable[[WindowKey, Noticed], None]
+    noticed: Callable[[str, TopicPartition, Noticed], None]  # the group comes first
     spawn: Callable[[Coroutine[Any, Any, None]], None]
 
     async def forget_stored(self, key: WindowKey) -> None:

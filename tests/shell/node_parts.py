@@ -262,7 +262,7 @@ class Node:
                 dirty=lambda window: self.windows.dirty(window),
                 loaded=lambda window, snapshot: self.windows.loaded(window, snapshot),
                 members_ready=self.ready.wake,
-                noticed=lambda _key, noticed: self.noticed.append(noticed),
+                noticed=lambda _group, _partition, noticed: self.noticed.append(noticed),
                 spawn=self._spawn,
             ),
         )

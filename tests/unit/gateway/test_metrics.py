@@ -7,13 +7,13 @@ import structlog
 from prometheus_client import generate_latest
 
 from dispatcher.core.model import Notice, Noticed
-from dispatcher.store.base import WindowKey
+from gateway.core.topology import TopicPartition
 from gateway.metrics import Metrics
 from gateway.reader import ReaderCounts
 from tests.shell.node_parts import GROUP, TOPIC, Node
 from tests.shell.virtual_time import run, settle
 
-KEY = WindowKey("g", "topicAAAAAAAAAAAAAAAAA", 3)
+PLACE = TopicPartition("orders", b"t" * 16, 3)
 
 
 def exported(metrics: Metrics) -> str:
@@ -22,9 +22,9 @@ def exported(metrics: Metrics) -> str:
 
 def test_outcomes_are_counted_by_group() -> None:
     metrics = Metrics()
-    metrics.noticed(KEY, Noticed(Notice.ACCEPTED, 5))
-    metrics.noticed(KEY, Noticed(Notice.ACCEPTED, 2))
-    metrics.noticed(WindowKey('odd "name"\n', "t", 0), Noticed(Notice.DROPPED, 1))
+    metrics.noticed("g", PLACE, Noticed(Notice.ACCEPTED, 5))
+    metrics.noticed("g", PLACE, Noticed(Notice.ACCEPTED, 2))
+    metrics.noticed('odd "name"\n', PLACE, Noticed(Notice.DROPPED, 1))
     text = exported(metrics)
     assert 'keyway_group_records_total{group="g",outcome="accepted"} 7.0' in text
     assert 'group="odd \\"name\\"\\n",outcome="dropped"} 1.0' in text
@@ -33,18 +33,19 @@ def test_outcomes_are_counted_by_group() -> None:
 @pytest.mark.parametrize("notice", Notice)
 def test_only_what_an_operator_must_hear_of_is_logged(notice: Notice) -> None:
     with structlog.testing.capture_logs() as logs:
-        Metrics().noticed(KEY, Noticed(notice, 3, "detail"))
+        Metrics().noticed("g", PLACE, Noticed(notice, 3, "detail"))
     loud = {"parked", "dead_lettered", "dropped", "gap_ack", "span_full", "timed_out", "saturated"}
     assert [line["event"] for line in logs] == ([notice.value] if notice.value in loud else [])
     for line in logs:
-        assert (line["group"], line["partition"], line["count"]) == ("g", 3, 3)
+        assert (line["group"], line["topic"], line["partition"]) == ("g", "orders", 3)
+        assert (line["count"], line["detail"]) == (3, "detail")
 
 
 def test_a_group_that_is_gone_leaves_no_series() -> None:
     metrics = Metrics()
     for notice in (Notice.ACCEPTED, Notice.RELEASED):
-        metrics.noticed(KEY, Noticed(notice, 1))
-    metrics.noticed(WindowKey("other", "t", 0), Noticed(Notice.ACCEPTED, 1))
+        metrics.noticed("g", PLACE, Noticed(notice, 1))
+    metrics.noticed("other", PLACE, Noticed(Notice.ACCEPTED, 1))
     metrics.forget("g")
     metrics.forget("never known")
     text = exported(metrics)
