@@ -96,6 +96,14 @@ class Outbox:
             self.at = 0
         return taken
 
+    def keep(self, count: int) -> int:
+        """Only the oldest `count`; returns how many waited besides."""
+        besides = max(0, self.waiting() - count)
+        if besides:
+            del self.offsets[-besides:]
+            del self.keys[-besides:]
+        return besides
+
     def forget_below(self, floor: int) -> int:
         """Returns how many waited there."""
         return len(self.take(bisect_left(self.offsets, floor, self.at) - self.at))
@@ -160,9 +168,13 @@ class Unreliable:
         return Snapshot(cursor=self.cursor, settled=self.settled_ranges())
 
     def retune(self, policy: Policy) -> None:
-        """Another policy for what comes."""
+        """Another policy for what comes and what waits: what a smaller limit has no room for is
+        dropped, the newest first, as if it came now. The next step counts it.
+        """
         assert not policy.reliable, "another kind of window"
         self.policy = policy
+        for outbox in self._outboxes:
+            self._drop(outbox, outbox.keep(policy.in_flight_per_member_max))
 
     def stats(self) -> WindowStats:
         waiting = [

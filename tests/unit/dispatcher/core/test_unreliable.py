@@ -77,6 +77,23 @@ def test_a_saturated_member_loses_what_comes_and_others_do_not() -> None:
     assert play.acquire("slow") == [40], "it has room again"
 
 
+def test_a_smaller_limit_drops_the_newest_of_what_waits() -> None:
+    play = Playbook(lossy(cap=10)).join("slow", "quick")
+    slow, quick = play.keys_of("slow")[0], play.keys_of("quick")[0]
+    play.produce(*[slow] * 7, quick, quick)
+    assert play.acquire("slow", 2) == [0, 1]
+    play.core.retune(lossy(cap=2))
+    stats = play.core.stats()
+    assert (stats.dropped, [m.dropped for m in stats.members]) == (3, [3, 0]), "at once"
+    assert play.wait(500).notices() == {Notice.UNSENT: 3, Notice.SATURATED: 1}
+    play.core.retune(lossy(cap=3))
+    play.core.retune(lossy(cap=2))
+    assert play.wait(500).notices() == {}, "it had no more to lose"
+    assert play.acquire("slow") == [2, 3], "the oldest"
+    assert play.acquire("quick") == [7, 8]
+    assert play.core.cursor == 9
+
+
 def test_saturation_is_said_once_until_there_is_room_again() -> None:
     play = Playbook(lossy(cap=4)).join("c1").produce(*[b"k"] * 6)
     said = [n for n in play.wait(500).notices() if n is Notice.SATURATED]
