@@ -19,6 +19,8 @@ from __future__ import annotations
 from bisect import insort
 from typing import Final
 
+from mypy_extensions import mypyc_attr
+
 from dispatcher.core.model import Key, MemberId, SessionId
 
 NO_OFFSET: Final = -1
@@ -92,6 +94,8 @@ class Session:
         return f"<{self.member.member_id}/{self.session_id}>"
 
 
+# No cycle leads through it: 16 bytes less each, and the collector does not visit a million of them.
+@mypyc_attr(acyclic=True)
 class KeyQueue:
     """The unsettled records of one key; a record without a key has a queue of its own."""
 

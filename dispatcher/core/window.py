@@ -6,7 +6,7 @@ control, aborted), which is the same thing. Offsets from read_position on are kn
 restored snapshot: settled bits and leases.
 
 Memory, measured at the default span of 16,384: 24 bytes per offset if all records have one key,
-77 with 5,000 keys, 205 if each has a key of its own (3.4 MB per window); never a record's
+72 with 5,000 keys, 189 if each has a key of its own (3.1 MB per window); never a record's
 bytes. The rings start at 64 offsets, double with use up to the span and shrink again when idle.
 """
 

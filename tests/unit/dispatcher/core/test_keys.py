@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import gc
+
 import pytest
 
 from dispatcher.core.keys import INSERTED_MAX, KeyQueue, MemberQueue, Session
 from dispatcher.core.model import MemberId, SessionId
+from gateway.compiled import compiled_modules
 
 
 def test_taken_entries_of_the_ready_list_are_forgotten() -> None:
@@ -36,3 +39,11 @@ def test_they_read_well_in_a_trace() -> None:
     assert repr(member) == "<c1 ready=0 in_flight=0>"
     assert repr(Session(member, SessionId("s1"))) == "<c1/s1>"
     assert repr(KeyQueue(b"k", None)) == "<b'k' -1..-1 in_flight=0 None>"
+
+
+@pytest.mark.skipif(
+    not compiled_modules()["dispatcher.core.keys"], reason="interpreted objects are always tracked"
+)
+def test_the_collector_does_not_visit_keys() -> None:
+    """A million of them would hold the event loop up for 20 ms at a time."""
+    assert not gc.is_tracked(KeyQueue(b"k", MemberQueue(MemberId("m"))))
