@@ -26,7 +26,7 @@ from gateway.group_errors import (
     StateAway,
 )
 from gateway.group_offsets import GroupOffsets
-from gateway.reader import RecordsGone
+from gateway.reader import NO_BYTES_MAX, RecordsGone
 from gateway.upstream_errors import UpstreamError
 from gateway.window import Window, WindowUnavailable
 
@@ -162,7 +162,7 @@ async def _keys(window: Window, parked: list[ParkedRecord]) -> dict[int, Key]:
     unknown = [record.offset for record in parked if record.key is None]
     try:
         wanted = unknown[:PARKED_KEYS_READ_MAX]
-        data = await window.bytes_for(wanted, len(wanted)) if wanted else b""
+        data = await window.bytes_for(wanted, len(wanted), NO_BYTES_MAX) if wanted else b""
         keys.update({record.offset: record.key for record in read_records(data)})
     except (RecordsGone, UpstreamError, WireError) as error:
         log.info("parked_keys_not_read", window=repr(window), reason=str(error))

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import structlog
 
-from gateway.core.cache import BatchCache, RecordsGone, Source, cut
+from gateway.core.cache import BatchCache, Cut, RecordsGone, RecordsLarge, Source
 from gateway.core.fetch_messages import (
     answers_by_partition,
     fetch_request,
@@ -39,12 +38,13 @@ from gateway.core.wire.records import Batch, CorruptBatch, drop_aborted
 from gateway.upstream import EARLIEST, LATEST, READ_COMMITTED, Upstream
 from gateway.upstream_errors import Refused, UpstreamError
 
-__all__ = ["ReadResult", "Reader", "ReaderCounts", "RecordsGone"]
+__all__ = ["ReadResult", "Reader", "ReaderCounts", "RecordsGone", "RecordsLarge"]
 
 log = structlog.get_logger("keyway.reader")
 
 # Lane 0 of a broker belongs to short requests (gateway/upstream.py).
 FIRST_FETCH_LANE = 1
+NO_BYTES_MAX = 2**63 - 1
 REREAD_MS_MAX = 5_000  # a share client gives its fetch up after 30 s; it may ask again
 WORTH_A_LINE_MS = 1_000  # a new topic, or a moved leader, is found well within this
 MEAN_RECORD_BYTES = 1_024  # a guess until a partition was read
@@ -195,27 +195,25 @@ class Reader:
         self,
         tp: TopicPartition,
         offsets: list[int],
-        *,
         records_max: int,
+        bytes_max: int = NO_BYTES_MAX,
+        *,
         isolation: int = READ_COMMITTED,
     ) -> bytes:
         """Batches with exactly these records (ascending), each of at most `records_max`; what has
-        left the cache is read again. Raises RecordsGone, UpstreamError.
+        left the cache is read again. Raises RecordsGone, RecordsLarge, UpstreamError.
         """
         source = Source(tp, isolation)
         ready = self._cache.slices(source, offsets, records_max)
         if ready is not None:
+            if len(ready) > bytes_max:
+                raise RecordsLarge(len(offsets) * max(bytes_max, 0) // len(ready))
             return ready
-        held: list[tuple[int, Batch | None]] = []
-        at = 0
-        while at < len(offsets):
-            piece = self._cache.piece(source, offsets[at])
-            end, batch = (
-                (piece.end, piece.batch) if piece else await self._reread(source, offsets[at])
-            )
-            held.append((end, batch))
-            at = bisect_left(offsets, end, at)
-        return cut(held, offsets, records_max)
+        out = Cut(offsets, records_max, bytes_max)
+        while (offset := out.next()) is not None:
+            piece = self._cache.piece(source, offset)
+            out.add(*((piece.end, piece.batch) if piece else await self._reread(source, offset)))
+        return out.done()
 
     async def _reread(self, source: Source, offset: int) -> tuple[int, Batch | None]:
         """The end and the batch (None: nothing is there any more) of what covers `offset`."""

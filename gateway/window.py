@@ -152,10 +152,10 @@ class Window:
         core = self._dispatcher
         return 0 if core is None else core.ready_for(member_id, now_ms)
 
-    async def bytes_for(self, offsets: list[int], records_max: int) -> bytes:
-        """Batches with exactly these records. Raises RecordsGone, UpstreamError."""
+    async def bytes_for(self, offsets: list[int], records_max: int, bytes_max: int) -> bytes:
+        """Batches with exactly these records. Raises RecordsGone, RecordsLarge, UpstreamError."""
         return await self._around.reader.bytes_for(
-            self.partition, offsets, records_max=records_max, isolation=self._isolation
+            self.partition, offsets, records_max, bytes_max, isolation=self._isolation
         )
 
     @property

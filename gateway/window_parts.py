@@ -51,9 +51,15 @@ class LogReader(Protocol):
     def trouble(self, tp: TopicPartition, *, isolation: int) -> str | None: ...
 
     async def bytes_for(
-        self, tp: TopicPartition, offsets: list[int], *, records_max: int, isolation: int
+        self,
+        tp: TopicPartition,
+        offsets: list[int],
+        records_max: int,
+        bytes_max: int,
+        *,
+        isolation: int,
     ) -> bytes:
-        """Raises RecordsGone, UpstreamError."""
+        """Raises RecordsGone, RecordsLarge, UpstreamError."""
         ...
 
 

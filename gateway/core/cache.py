@@ -28,6 +28,16 @@ class RecordsGone(Exception):
         self.offsets = offsets
 
 
+class RecordsLarge(Exception):
+    """These records take more bytes than were asked for; the first `fitting` of them do not, as far
+    as is known.
+    """
+
+    def __init__(self, fitting: int) -> None:
+        super().__init__(f"only the first {fitting} records fit")
+        self.fitting = fitting
+
+
 class Source(NamedTuple):
     """A partition as seen under an isolation level (0 read_uncommitted, 1 read_committed)."""
 
@@ -230,6 +240,44 @@ def _take(columns: Columns, batch: Batch, limit: int) -> None:
     else:
         columns.offsets += batch.offsets[first:stop]
         columns.keys += batch.keys[first:stop]
+
+
+class Cut:
+    """As `cut`, a piece at a time: the batches of records that lie far apart are not all held at
+    once.
+    """
+
+    def __init__(self, offsets: list[int], records_max: int, bytes_max: int) -> None:
+        self._offsets = offsets
+        self._records_max = records_max
+        self._bytes_max = bytes_max
+        self._at = 0
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._gone: list[int] = []
+
+    def next(self) -> int | None:
+        """The offset that the next piece has to cover; None = all is cut."""
+        return self._offsets[self._at] if self._at < len(self._offsets) else None
+
+    def add(self, end: int, batch: Batch | None) -> None:
+        """Raises RecordsLarge."""
+        first, self._at = self._at, bisect_left(self._offsets, end, self._at)
+        try:
+            part = cut([(end, batch)], self._offsets[first : self._at], self._records_max)
+        except RecordsGone as gone:
+            self._gone += gone.offsets
+            return
+        self._size += len(part)
+        if self._size > self._bytes_max:
+            raise RecordsLarge(first)
+        self._parts.append(part)
+
+    def done(self) -> bytes:
+        """Raises RecordsGone."""
+        if self._gone:
+            raise RecordsGone(self._gone)
+        return b"".join(self._parts)
 
 
 def cut(pieces: list[tuple[int, Batch | None]], offsets: list[int], records_max: int) -> bytes:

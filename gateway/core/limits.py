@@ -77,6 +77,9 @@ UNKNOWN_TOPIC_MS = 5_000
 TICK_MS = 500  # the watchdog; six ticks make the disconnect grace
 GROUP_MEMBERS_MAX = 1_000  # per group; the ring holds 100 points for each
 SHARE_SESSIONS_MAX = 2_000  # per virtual broker; Kafka's own group.share.max.share.sessions
+# Records of one answer, whatever a client asks for: a broker's own fetch.max.bytes. A librdkafka
+# takes no response of more than 100 MB (receive.message.max.bytes).
+SHARE_FETCH_BYTES_MAX = 55 * 1024 * 1024
 SHARE_FETCH_WAIT_MS_MAX = 60_000  # a client asks for 500 ms; beyond a minute it is no long poll
 WINDOW_RETRY_MS_MIN = 100  # loading a window again: doubles from here ...
 WINDOW_RETRY_MS_MAX = 5_000  # ... to here, while the store or upstream is away

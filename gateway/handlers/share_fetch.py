@@ -5,8 +5,9 @@ Acknowledgements come first, so that what they settle can be delivered by the sa
 persisted in one round trip. MaxRecords 0 changes the session and acknowledges only.
 ShareAcquireMode record_limit (v2) is honoured as the same hard limit batch_optimized gets here: a
 delivery never exceeds MaxRecords. A request with IsRenewAck (v2, KIP-1222) gets no records and may
-ask for none; without it a RENEW is invalid. MaxBytes is soft, by the mean record size of the
-partition. Not implemented: MinBytes; the answer leaves with the first records there are.
+ask for none; without it a RENEW is invalid. Records are taken by the mean record size of the
+partition; what then does not fit MaxBytes goes back, but for one record in an answer without
+others. Not implemented: MinBytes; the answer leaves with the first records there are.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ from gateway.core.group.share import (
     fetch_row,
     node_endpoints,
 )
-from gateway.core.limits import SHARE_FETCH_WAIT_MS_MAX
+from gateway.core.limits import SHARE_FETCH_BYTES_MAX, SHARE_FETCH_WAIT_MS_MAX
 from gateway.core.topology import PartitionInfo
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
-from gateway.reader import RecordsGone
+from gateway.reader import NO_BYTES_MAX, RecordsGone, RecordsLarge
 from gateway.server import Request
 from gateway.share import (
     AckAnswer,
@@ -54,6 +55,7 @@ from gateway.upstream_errors import UpstreamError
 from gateway.window import Acquired, Window, WindowUnavailable
 
 ASKS_FOR_RECORDS = ("MaxBytes", "MinBytes", "MaxRecords", "MaxWaitMs")
+_Cut = tuple[bytes, list[tuple[int, int, int]]]  # records, their acquired ranges
 
 
 async def share_fetch(services: ShareServices, request: Request) -> bytes:
@@ -232,7 +234,11 @@ class _ShareFetch:
         if taken:
             # The write to the store leaves now, so that it is under way while records are cut out.
             await asyncio.sleep(0)
-        cuts = [await self._cut_out(window, acquired) for _, window, acquired in taken]
+        cuts: list[_Cut | None] = []
+        room = self._bytes_max
+        for _, window, acquired in taken:
+            cuts.append(cut := await self._cut_out(window, acquired, room))
+            room -= 0 if cut is None else len(cut[0])
         for (key, _, acquired), cut in zip(taken, cuts, strict=True):
             try:
                 await acquired.persisted
@@ -254,7 +260,7 @@ class _ShareFetch:
             ready = window.ready_for(session.member_id, now_ms)
             if ready:
                 having.append((key, window, ready))
-        bytes_left = self.body["MaxBytes"]
+        bytes_left = self._bytes_max
         shares = fair_shares([ready for _, _, ready in having], self.body["MaxRecords"])
         taken: list[tuple[PartitionKey, Window, Acquired]] = []
         for (key, window, _), share in zip(having, shares, strict=True):
@@ -270,28 +276,41 @@ class _ShareFetch:
                 bytes_left -= len(acquired.offsets) * mean_bytes
         return taken
 
-    async def _cut_out(
-        self, window: Window, acquired: Acquired
-    ) -> tuple[bytes, list[tuple[int, int, int]]] | None:
-        """The records of what was acquired; what cannot be had goes back to the window."""
+    @property
+    def _bytes_max(self) -> int:
+        return min(int(self.body["MaxBytes"]), SHARE_FETCH_BYTES_MAX)
+
+    async def _cut_out(self, window: Window, acquired: Acquired, room: int) -> _Cut | None:
+        """The records of what was acquired; what cannot be had or is more than `room` bytes goes
+        back to the window, but for one record of any size in an answer that has no other.
+        """
         offsets, attempts = acquired.offsets, acquired.attempts
+        least = 1 if room == self._bytes_max else 0
+        bytes_max = room if len(offsets) > least else NO_BYTES_MAX
         batch_size = self.body["BatchSize"]
         records_max = batch_size if batch_size > 0 else self.body["MaxRecords"]
         try:
-            return await window.bytes_for(offsets, records_max), acquired_ranges(offsets, attempts)
+            records = await window.bytes_for(offsets, records_max, bytes_max)
+            return records, acquired_ranges(offsets, attempts)
         except RecordsGone as gone:
             # Retention or compaction took them after they were read: nothing is left to wait for.
             lost = set(gone.offsets)
             self._settle(window, sorted(lost))
+        except RecordsLarge as large:
+            lost = set(offsets[max(large.fitting, least) :])
+            self._give_back(window, sorted(lost))
         except UpstreamError:
-            session, now_ms = self.session, self.services.now_ms()
-            window.post(NotSent(session.member_id, session.session_id, offsets, now_ms))
+            self._give_back(window, offsets)
             return None
         kept = [(o, a) for o, a in zip(offsets, attempts, strict=True) if o not in lost]
         if not kept:
             return None
         rest = Acquired([o for o, _ in kept], [a for _, a in kept], acquired.persisted)
-        return await self._cut_out(window, rest)
+        return await self._cut_out(window, rest, room)
+
+    def _give_back(self, window: Window, offsets: list[int]) -> None:
+        session, now_ms = self.session, self.services.now_ms()
+        window.post(NotSent(session.member_id, session.session_id, offsets, now_ms))
 
     def _settle(self, window: Window, offsets: list[int]) -> None:
         batches = [(offset, offset, bytes([AckType.ACCEPT])) for offset in offsets]

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 from dispatcher.core.model import Noticed, WriteDeadLetters
@@ -14,7 +15,7 @@ from dispatcher.store.base import StoreError, WindowKey, Write
 from dispatcher.store.memory import MemoryStore
 from gateway.commits import Commit, Committed
 from gateway.config import Config, GroupSection
-from gateway.core.cache import RecordsGone
+from gateway.core.cache import RecordsGone, RecordsLarge
 from gateway.core.fetching import ReadResult
 from gateway.core.group.membership import Heartbeat, ShareGroup
 from gateway.core.group.sessions import ShareSessions
@@ -68,6 +69,7 @@ class ScriptedLog:
         self.troubles: dict[int, str] = {}  # by partition, as operators see them
         self.gate: asyncio.Event | None = None  # `bytes_for` waits for it
         self.asked: list[list[int]] = []
+        self.sizes: dict[int, int] = {}  # bytes of records that are no small ones, by offset
 
     def produce(self, *keys: bytes | None, partition: int = 0) -> None:
         self.records.setdefault(partition, []).extend(keys)
@@ -116,7 +118,13 @@ class ScriptedLog:
         return self.troubles.get(tp.partition)
 
     async def bytes_for(
-        self, tp: TopicPartition, offsets: list[int], *, records_max: int, isolation: int
+        self,
+        tp: TopicPartition,
+        offsets: list[int],
+        records_max: int,
+        bytes_max: int,
+        *,
+        isolation: int,
     ) -> bytes:
         """Not Kafka's bytes: the offsets, for a test to read back."""
         assert isolation in (0, 1)
@@ -128,7 +136,12 @@ class ScriptedLog:
             raise self.failure
         if lost := [offset for offset in offsets if offset in self.gone]:
             raise RecordsGone(lost)
-        return b",".join(b"%d-%d" % (tp.partition, offset) for offset in offsets)
+        parts = [b"%d-%d" % (tp.partition, offset) for offset in offsets]
+        parts = [p.ljust(self.sizes.get(o, 0) - 1) for o, p in zip(offsets, parts, strict=True)]
+        fitting = sum(size <= bytes_max for size in accumulate(len(part) + 1 for part in parts))
+        if fitting < len(parts):
+            raise RecordsLarge(fitting)
+        return b",".join(parts)
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.frames import RequestHeader
 from gateway.core.wire.records import Record, build, read_records
-from gateway.reader import Reader, RecordsGone
+from gateway.reader import Reader, RecordsGone, RecordsLarge
 from gateway.upstream import EARLIEST, Upstream
 from gateway.upstream_errors import UpstreamError
 from gateway.upstream_settings import UpstreamSettings
@@ -23,6 +23,7 @@ from tests.shell.fake_broker import FakeBroker, Message, all_versions, listening
 
 TOPIC, TOPIC_ID = "orders", bytes(range(16))
 TP = TopicPartition(TOPIC, TOPIC_ID, 0)
+BATCH_BYTES = 100  # more than a batch of one of its records
 END = 5  # of the log, as all in-sync replicas have it
 
 
@@ -108,6 +109,20 @@ def test_what_nobody_shows_is_not_taken_for_gone() -> None:
             await reader.bytes_for(TP, [3, 4], records_max=10)
 
     run(work, Log([LAGS] * 100))
+
+
+def test_more_bytes_than_asked_for_are_refused_wherever_they_come_from() -> None:
+    async def work(reader: Reader) -> None:
+        for _ in ("read again", "cached"):
+            one = await reader.bytes_for(TP, [3], 10, BATCH_BYTES)
+            with pytest.raises(RecordsLarge) as large:
+                await reader.bytes_for(TP, [0, 2, 4], 1, 2 * len(one))
+            assert large.value.fitting <= 2
+            everything = await reader.bytes_for(TP, [0, 2, 4], 1, 3 * len(one))
+            assert [record.offset for record in read_records(everything)] == [0, 2, 4]
+            reader.read_on(TP, 0, END, lambda _: None)  # somebody reads here: it may stay cached
+
+    run(work, Log())
 
 
 def test_what_lies_before_the_start_of_the_log_is_gone() -> None:

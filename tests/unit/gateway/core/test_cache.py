@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.cache import PIECE_BYTES, BatchCache, RecordsGone, Source, cut
+from gateway.core.cache import (
+    PIECE_BYTES,
+    BatchCache,
+    Cut,
+    RecordsGone,
+    RecordsLarge,
+    Source,
+    cut,
+)
 from gateway.core.topology import TopicPartition
 from gateway.core.wire.records import Batch, Record, build, read_records, scan
 
@@ -177,3 +185,31 @@ def test_records_that_are_gone_are_all_named_at_once() -> None:
     with pytest.raises(RecordsGone) as gone:
         cut(pieces, [1, 3, 4, 5, 6, 8], 100)
     assert gone.value.offsets == [1, 3, 5, 8]
+
+
+def test_a_cut_piece_by_piece_is_the_same_as_of_all_at_once() -> None:
+    pieces: list[tuple[int, Batch | None]] = [(5, full(0, 5)), (8, None), (13, full(8, 5))]
+    out = Cut([1, 4, 9], 100, 10_000)
+    asked = []
+    while (offset := out.next()) is not None:
+        asked.append(offset)
+        out.add(*next(piece for piece in pieces if offset < piece[0]))
+    assert asked == [1, 9]
+    assert out.done() == cut([pieces[0], pieces[2]], [1, 4, 9], 100)
+
+
+def test_a_cut_names_all_that_is_gone_and_stops_at_what_is_too_large() -> None:
+    out = Cut([1, 6, 7, 9], 100, 10_000)
+    out.add(5, full(0, 5))
+    out.add(8, None)
+    out.add(13, batch(8, [8, 12], last=12))
+    with pytest.raises(RecordsGone) as gone:
+        out.done()
+    assert gone.value.offsets == [6, 7, 9]
+
+    first = cut([(5, full(0, 5))], [1, 4], 100)
+    out = Cut([1, 4, 9], 100, len(first))
+    out.add(5, full(0, 5))
+    with pytest.raises(RecordsLarge) as large:
+        out.add(13, full(8, 5))
+    assert large.value.fitting == 2
