@@ -161,6 +161,8 @@ class Acknowledgements:
             located = locate(self.services, self.connection, self.session.group, key)
             if located.error:
                 self._answers[key] = (located.error, None)
+            elif not _ascending(acks):
+                self._answers[key] = (ErrorCode.INVALID_REQUEST, "The batches overlap.")
             elif located.window is None:
                 self._answers[key] = (ErrorCode.INVALID_RECORD_STATE, "Nothing is acquired.")
             elif refused and any(AckType.RENEW in types for _, _, types in acks):
@@ -197,6 +199,18 @@ class Acknowledgements:
                 ErrorCode.COORDINATOR_NOT_AVAILABLE,
                 f"The group's state is not available: {reason}",
             )
+
+
+def _ascending(acks: AckBatches) -> bool:
+    """As a broker wants it: else one request could name the same offsets 400,000 times, and keep
+    the dispatcher busy for minutes.
+    """
+    behind = -1
+    for first, last, _ in acks:
+        if first < behind:
+            return False
+        behind = last
+    return True
 
 
 def _ack_answer(effects: list[Effect]) -> AckAnswer:

@@ -73,9 +73,9 @@ def test_a_partition_named_twice_is_answered_once() -> None:
         topic_id = node.window().partition.topic_id
         twice = [
             {"PartitionIndex": 0, "AcknowledgementBatches": [(0, 0, ACCEPT)]},
-            {"PartitionIndex": 0, "AcknowledgementBatches": [(1, 1, ACCEPT)]},
+            {"PartitionIndex": 0, "AcknowledgementBatches": [(1, 1, ACCEPT), (1, 1, ACCEPT)]},
         ]
-        asked = [{"TopicId": topic_id, "Partitions": twice}] * 2
+        asked = [{"TopicId": topic_id, "Partitions": twice}]
         body = {
             "GroupId": GROUP,
             "MemberId": "m1",
@@ -85,8 +85,25 @@ def test_a_partition_named_twice_is_answered_once() -> None:
         answer = await client.ask(ApiKey.SHARE_ACKNOWLEDGE, body)
         assert len(answer["Responses"]) == 1
         assert len(answer["Responses"][0]["Partitions"]) == 1
-        assert row_error(answer) == ErrorCode.INVALID_RECORD_STATE, "each was acknowledged twice"
+        assert row_error(answer) == ErrorCode.INVALID_RECORD_STATE, "one was acknowledged twice"
         assert node.stored[node.window().key] == 2, "and once it was right"
+
+    story(tell)
+
+
+@pytest.mark.parametrize("batches", [[(1, 2), (0, 0)], [(0, 1), (0, 1)], [(0, 2), (1, 1)]])
+def test_batches_that_do_not_ascend_are_refused_unread(batches: list[tuple[int, int]]) -> None:
+    async def tell(node: Node, client: Client) -> None:
+        await client.fetch()
+        acks = [(first, last, ACCEPT) for first, last in batches]
+        answer = await client.acknowledge({0: acks})
+        assert row_error(answer) == ErrorCode.INVALID_REQUEST
+        assert node.stored[node.window().key] == 0
+        answer = await client.fetch(acks={0: acks})
+        assert ack_error(answer) == ErrorCode.INVALID_REQUEST
+        answer = await client.acknowledge({0: [(0, 1, ACCEPT), (2, 2, ACCEPT)]})
+        assert row_error(answer) == ErrorCode.NONE
+        assert node.stored[node.window().key] == 3
 
     story(tell)
 
