@@ -338,6 +338,7 @@ class Reader:
                 await self._fetch(broker, lane, fetch)
             finally:
                 self._schedule.lane_free(broker, lane)
+            work.set()  # what this one fetched may now be for another
 
     async def _fetch(self, broker: int, lane: int, fetch: Fetch) -> None:
         self.counts.fetches += 1

@@ -1,9 +1,11 @@
 """What to fetch next, on which of a broker's lanes (connections), and how long that fetch may wait.
 
-A place is a position of a source that somebody wants read. It is in at most one fetch at a time.
-Places known to be at the log's end may wait (long poll) on every lane but the last; a place that
-may be behind goes out at once, with no waiting, on any lane that is free. The last lane waits only
-briefly, so no place is stuck behind the long polls of others.
+A place is a position of a source that somebody wants read. It is in at most one fetch at a time. A
+place that may be behind goes out at once, with no waiting, on any lane that is free. At the log's
+end a place is *quiet* when nothing has come for QUIET_MS. The first lane polls the quiet ones, all
+together and long; the second those that became quiet meanwhile. The others are for places where
+something has just happened, and wait briefly: partitions that nobody writes to must not hold up
+those that are busy.
 """
 
 from __future__ import annotations
@@ -14,15 +16,18 @@ from typing import NamedTuple
 
 from gateway.core.cache import Source
 from gateway.core.limits import (
-    FETCH_LANES,
+    BUSY_POLL_MS,
     LONG_POLL_MS,
+    QUIET_MS,
     RETRY_BASE_MS,
     RETRY_MAX_MS,
     SHORT_POLL_MS,
 )
 from gateway.core.topology import TopicPartition, Topology
 
-LAST_LANE = FETCH_LANES - 1
+QUIET_LANE = 0
+SECOND_LANE = 1
+POLL_MS = {QUIET_LANE: LONG_POLL_MS, SECOND_LANE: SHORT_POLL_MS}  # all others: BUSY_POLL_MS
 
 
 class Place(NamedTuple):
@@ -62,6 +67,7 @@ class _Want:
     place: Place
     at_end: bool  # of the log, as far as is known: it may wait
     turn: int  # the lowest goes first; a place keeps its turn until it was served
+    since_ms: int = -1  # when it was first fetched; -1 = not yet
     ready_at_ms: int = 0
     failures: int = 0  # in a row
     failing_since_ms: int = 0
@@ -106,20 +112,24 @@ class FetchSchedule:
         ]
         chosen = [want for want in ready if not want.at_end]
         max_wait_ms = 0
-        if not chosen and self._may_wait(broker, lane):
-            chosen = ready
-            max_wait_ms = SHORT_POLL_MS if lane == LAST_LANE else LONG_POLL_MS
-        places = self._take(chosen)
+        if not chosen:
+            chosen = [want for want in ready if self._may_poll(want, broker, lane, now_ms)]
+            max_wait_ms = POLL_MS.get(lane, BUSY_POLL_MS)
+        places = self._take(chosen, now_ms)
         if not places:
             return None
         self._busy.setdefault(broker, set()).add(lane)
         return Fetch(places[0].source.isolation, max_wait_ms, tuple(places))
 
-    def _may_wait(self, broker: int, lane: int) -> bool:
-        busy = self._busy.get(broker, ())
-        return lane != LAST_LANE or all(other in busy for other in range(LAST_LANE))
+    def _may_poll(self, want: _Want, broker: int, lane: int, now_ms: int) -> bool:
+        quiet = want.since_ms >= 0 and now_ms - want.since_ms >= QUIET_MS
+        if not quiet:
+            return lane != QUIET_LANE
+        return lane == QUIET_LANE or (
+            lane == SECOND_LANE and QUIET_LANE in self._busy.get(broker, ())
+        )
 
-    def _take(self, chosen: list[_Want]) -> list[Place]:
+    def _take(self, chosen: list[_Want], now_ms: int) -> list[Place]:
         """The longest unserved first: a response that is full leaves out the last ones."""
         chosen.sort(key=_turn)
         partitions: set[TopicPartition] = set()
@@ -133,6 +143,8 @@ class FetchSchedule:
             partitions.add(source.tp)
             places.append(want.place)
             want.fetching = True
+            if want.since_ms < 0:
+                want.since_ms = now_ms
             del self._idle[want.place]
         return places
 

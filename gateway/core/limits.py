@@ -60,11 +60,13 @@ FETCH_BYTES_MAX = 8 * 1024 * 1024  # one response: decoded in a few ms, so the l
 FETCH_PARTITION_BYTES_MAX = 1024 * 1024  # Kafka's own default; some 8,000 records of 100 bytes
 
 # A broker answers the requests of a connection one after the other, so each outstanding Fetch has
-# a connection. All but one may wait for records; the last is kept short for partitions that
-# become wanted while the others wait.
+# a connection: one for partitions where nothing happens, one for those that are waiting to join
+# them, the rest for those that are busy.
 FETCH_LANES = 4
+QUIET_MS = 20  # a partition without anything new for so long is one where nothing happens
 LONG_POLL_MS = 500  # Kafka's own default; a restart of ours waits for no longer poll
-SHORT_POLL_MS = 20  # the longest that a newly wanted partition waits when all lanes are taken
+SHORT_POLL_MS = 20  # until the long poll has ended and takes more partitions
+BUSY_POLL_MS = 5  # the longest that a partition waits for a lane when others have taken all
 
 RETRY_BASE_MS = 100  # after an error of a partition or a broker: doubles ...
 RETRY_MAX_MS = 2_000  # ... to here

@@ -6,10 +6,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.core.cache import Source
-from gateway.core.fetching import LAST_LANE, Fetch, FetchSchedule, Place, leader_of
+from gateway.core.fetching import (
+    QUIET_LANE,
+    SECOND_LANE,
+    Fetch,
+    FetchSchedule,
+    Place,
+    leader_of,
+)
 from gateway.core.limits import (
+    BUSY_POLL_MS,
     FETCH_LANES,
     LONG_POLL_MS,
+    QUIET_MS,
     RETRY_BASE_MS,
     RETRY_MAX_MS,
     SHORT_POLL_MS,
@@ -17,6 +26,8 @@ from gateway.core.limits import (
 from gateway.core.topology import Broker, PartitionInfo, Topic, TopicPartition, Topology
 
 TOPIC_ID = b"\7" * 16
+BUSY = SECOND_LANE + 1
+NOW_MS = 1_000
 
 
 def tp(partition: int) -> TopicPartition:
@@ -31,10 +42,18 @@ def one_leads(_: TopicPartition) -> int:
     return 1
 
 
-def next_fetch(schedule: FetchSchedule, lane: int, now_ms: int = 0) -> Fetch | None:
+def next_fetch(schedule: FetchSchedule, lane: int, now_ms: int = NOW_MS) -> Fetch | None:
     fetch = schedule.next_fetch(1, lane, one_leads, now_ms)
     schedule.check_invariants()
     return fetch
+
+
+def quiet(schedule: FetchSchedule, one: Place) -> None:
+    """`one` was polled at the log's end and brought nothing for QUIET_MS."""
+    schedule.want(one, at_end=True)
+    assert next_fetch(schedule, BUSY, NOW_MS - QUIET_MS) == Fetch(1, BUSY_POLL_MS, (one,))
+    schedule.empty(one, at_end=True)
+    schedule.lane_free(1, BUSY)
 
 
 def test_what_is_behind_goes_first_and_does_not_wait() -> None:
@@ -42,29 +61,56 @@ def test_what_is_behind_goes_first_and_does_not_wait() -> None:
     schedule.want(place(0, 100), at_end=True)
     schedule.want(place(1), at_end=False)
     assert next_fetch(schedule, 0) == Fetch(1, 0, (place(1),))
-    assert next_fetch(schedule, 1) == Fetch(1, LONG_POLL_MS, (place(0, 100),))
+    assert next_fetch(schedule, 1) == Fetch(1, SHORT_POLL_MS, (place(0, 100),))
     assert next_fetch(schedule, 2) is None
 
 
-def test_the_last_lane_leaves_waiting_to_the_others_while_one_is_free() -> None:
+def test_the_long_poll_is_for_places_where_nothing_happens() -> None:
+    schedule = FetchSchedule()
+    quiet(schedule, place(0))
+    schedule.want(place(1), at_end=True)
+    assert next_fetch(schedule, QUIET_LANE) == Fetch(1, LONG_POLL_MS, (place(0),))
+    assert next_fetch(schedule, BUSY) == Fetch(1, BUSY_POLL_MS, (place(1),))
+
+
+def test_nothing_happens_once_polls_have_brought_nothing_for_a_while() -> None:
     schedule = FetchSchedule()
     schedule.want(place(0), at_end=True)
-    assert next_fetch(schedule, LAST_LANE) is None
-    assert next_fetch(schedule, 0) is not None
+    for now_ms in range(0, QUIET_MS, BUSY_POLL_MS):
+        assert next_fetch(schedule, QUIET_LANE, now_ms) is None
+        assert next_fetch(schedule, BUSY, now_ms) is not None
+        schedule.empty(place(0), at_end=True)
+        schedule.lane_free(1, BUSY)
+    assert next_fetch(schedule, BUSY, QUIET_MS) is None
+    assert next_fetch(schedule, QUIET_LANE, QUIET_MS) is not None
 
 
-def test_a_newly_wanted_place_finds_a_lane_soon_when_all_others_poll() -> None:
+def test_quiet_places_take_no_more_than_two_lanes() -> None:
     schedule = FetchSchedule()
-    for lane in range(FETCH_LANES):
-        schedule.want(place(lane), at_end=True)
-        fetch = next_fetch(schedule, lane)
-        assert fetch is not None
-        assert fetch.max_wait_ms == (SHORT_POLL_MS if lane == LAST_LANE else LONG_POLL_MS)
-    schedule.want(place(9), at_end=False)
-    # The last lane comes back within SHORT_POLL_MS.
-    schedule.empty(place(LAST_LANE), at_end=True)
-    schedule.lane_free(1, LAST_LANE)
-    assert next_fetch(schedule, LAST_LANE) == Fetch(1, 0, (place(9),))
+    for partition in range(3):
+        quiet(schedule, place(partition))
+        if partition == 0:
+            assert next_fetch(schedule, SECOND_LANE) is None  # the first is free for it
+            assert next_fetch(schedule, QUIET_LANE) is not None
+        elif partition == 1:
+            assert next_fetch(schedule, SECOND_LANE) == Fetch(1, SHORT_POLL_MS, (place(1),))
+    assert [next_fetch(schedule, lane) for lane in range(BUSY, FETCH_LANES)] == [None, None]
+    schedule.want(place(9), at_end=True)
+    assert next_fetch(schedule, BUSY) == Fetch(1, BUSY_POLL_MS, (place(9),))
+
+    for partition in range(2):  # both come back with nothing: they go on together
+        schedule.empty(place(partition), at_end=True)
+        schedule.lane_free(1, partition)
+    together = (place(2), place(0), place(1))
+    assert next_fetch(schedule, QUIET_LANE) == Fetch(1, LONG_POLL_MS, together)
+
+
+def test_what_failed_is_asked_for_at_once_and_not_polled() -> None:
+    schedule = FetchSchedule()
+    quiet(schedule, place(0))
+    assert next_fetch(schedule, QUIET_LANE) is not None
+    pause_ms = schedule.failed(place(0), NOW_MS)
+    assert next_fetch(schedule, BUSY, NOW_MS + pause_ms) == Fetch(1, 0, (place(0),))
 
 
 def test_one_request_holds_a_partition_once_and_one_isolation_level() -> None:
@@ -129,10 +175,11 @@ def test_the_final_word_on_a_place_that_is_not_being_fetched() -> None:
 def test_a_place_dropped_while_it_is_fetched_is_not_fetched_again() -> None:
     schedule = FetchSchedule()
     schedule.want(place(0), at_end=True)
-    assert next_fetch(schedule, 0) is not None
+    assert next_fetch(schedule, BUSY) is not None
     schedule.drop(place(0))
     schedule.empty(place(0), at_end=True)
-    assert next_fetch(schedule, 1) is None
+    schedule.lane_free(1, BUSY)
+    assert next_fetch(schedule, BUSY) is None
 
     schedule.want(place(1), at_end=True)
     assert next_fetch(schedule, 2) is not None
