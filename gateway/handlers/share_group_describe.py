@@ -1,6 +1,9 @@
 """ShareGroupDescribe (77) v1: state, epochs, members and their assignments of the groups this node
 coordinates, also of one that only the store or Kafka remembers.
 
+As in Kafka, who may describe the group and not every topic that its members subscribe to gets
+TOPIC_AUTHORIZATION_FAILED and no members: their topics may be other people's.
+
 Not implemented: a target assignment that differs from the current one; there is none.
 """
 
@@ -9,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from gateway.authoriser import DESCRIBE
 from gateway.core.group.membership import Assignment, ShareGroup
 from gateway.core.topology import Topology
 from gateway.core.wire.codec import decode_request, encode_response
@@ -56,6 +60,13 @@ async def _describe(
             "ErrorCode": int(ErrorCode.GROUP_ID_NOT_FOUND),
             "ErrorMessage": f"Group {name} not found.",
             "GroupState": "Dead",
+        }
+    topics = {topic for member in group.members.values() for topic in member.topics}
+    if await services.authoriser.denied_topics(connection, sorted(topics), DESCRIBE):
+        return {
+            "GroupId": name,
+            "ErrorCode": int(ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+            "ErrorMessage": "The group has topics that you may not describe.",
         }
     bits = await services.authoriser.group_operations(connection, name) if operations else None
     return {

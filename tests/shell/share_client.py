@@ -10,12 +10,14 @@ from typing import Any, cast
 from dispatcher.core.model import AckType
 from gateway.authoriser import DESCRIBE, READ, Authoriser
 from gateway.config import GroupSection
+from gateway.core.group.membership import ShareGroup
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.codec import decode_response, encode_request
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.frames import parse_request_header, request_frame
 from gateway.handlers.share_acknowledge import share_acknowledge
 from gateway.handlers.share_fetch import share_fetch
+from gateway.handlers.share_group_describe import FindGroup, share_group_describe
 from gateway.handlers.share_group_heartbeat import share_group_heartbeat
 from gateway.server import ClientConnection, Request
 from gateway.share import ShareServices
@@ -93,11 +95,19 @@ def services(node: Node) -> ShareServices:
     )
 
 
-HANDLERS = {
+HANDLERS: dict[ApiKey, Callable[[ShareServices, Request], Awaitable[bytes]]] = {
     ApiKey.SHARE_GROUP_HEARTBEAT: share_group_heartbeat,
     ApiKey.SHARE_FETCH: share_fetch,
     ApiKey.SHARE_ACKNOWLEDGE: share_acknowledge,
+    ApiKey.SHARE_GROUP_DESCRIBE: lambda of, asked: share_group_describe(of, _find(of), asked),
 }
+
+
+def _find(of: ShareServices) -> FindGroup:
+    async def find(name: str) -> ShareGroup | None:
+        return of.groups.get(name)
+
+    return find
 
 
 @dataclass(slots=True)

@@ -134,6 +134,24 @@ def test_a_forgotten_partition_brings_nothing_more() -> None:
     story(tell, partitions=2)
 
 
+# --------------------------------------------------------------------------------- who may look
+
+
+@pytest.mark.parametrize("denied", [set(), {"secret"}])
+def test_members_are_shown_to_who_may_describe_all_their_topics(denied: set[str]) -> None:
+    async def tell(node: Node, client: Client) -> None:
+        node.beat("m2", 0, TOPIC, "secret")
+        client.connection.denied = denied
+        asked = {"GroupIds": [GROUP], "IncludeAuthorizedOperations": False}
+        (row,) = (await client.ask(ApiKey.SHARE_GROUP_DESCRIBE, asked))["Groups"]
+        expected = ErrorCode.TOPIC_AUTHORIZATION_FAILED if denied else ErrorCode.NONE
+        assert row["ErrorCode"] == expected
+        assert len(row["Members"]) == (0 if denied else 2)
+        assert ("secret" in str(row)) is not bool(denied)
+
+    story(tell)
+
+
 # ------------------------------------------------------------------------------------- waiting
 
 
@@ -382,6 +400,7 @@ def test_a_refused_heartbeat_leaves_no_group(
             assert error(answer) == expected
             assert answer["ErrorMessage"]
             assert node.groups.all() == []
+            assert "other" not in node.settings._known, "nor anything about it"
 
     run(work())
 
