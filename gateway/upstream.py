@@ -35,6 +35,7 @@ CONTROL_LANE = 0  # short requests; other lanes are other connections to the sam
 RESOURCE_BROKER, RESOURCE_GROUP = 4, 32  # ConfigResource.Type
 GROUP_CONFIG = 8  # DescribeConfigsResponse.ConfigSource: set for this very group
 COORDINATOR_KEY_GROUP = 0
+COORDINATORS_MAX = 10_000  # remembered; clients may ask about any number of groups
 RETRY_PAUSE_MS = 100  # between attempts at something the cluster is about to settle
 STALE_PAUSE_MS = 50  # requests for a fresh view are gathered this long
 
@@ -275,6 +276,8 @@ class Upstream:
                 await self.refresh()
                 code = 0 if broker_id in self.topology.brokers else _COORDINATOR_SETTLING[0]
             if code == 0:
+                if len(self._coordinators) >= COORDINATORS_MAX:
+                    self._coordinators.clear()
                 self._coordinators[group] = broker_id
                 return broker_id
             # The first group ever makes the cluster create __consumer_offsets, which takes a second

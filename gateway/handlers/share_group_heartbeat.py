@@ -65,9 +65,13 @@ async def _heartbeat(
         client_host=connection.peer,
         connection=connection.id,
     )
-    answer = services.groups.heartbeat(
-        group, beat, lambda name: services.topology().topics.get(name), services.now_ms()
-    )
+    try:
+        answer = services.groups.heartbeat(
+            group, beat, lambda name: services.topology().topics.get(name), services.now_ms()
+        )
+    finally:
+        if services.groups.get(group) is None:  # refused: nobody else would forget it
+            services.settings.forget(group)
     return {
         "MemberId": member_id,
         "MemberEpoch": answer.member_epoch,
