@@ -205,6 +205,8 @@ class Checkers:
         hold = self._hold(offset, effect)
         hold.expired = True
         self.holds.put(hold)
+        if offset in self.failed:  # Its back-off is over, and when this delivery ends is not told.
+            self.failed[offset] = UNKNOWN
 
     def _hold(self, offset: int, effect: Delivered) -> Hold:
         return Hold(
