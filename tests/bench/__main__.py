@@ -44,7 +44,7 @@ PARTS = ("latency", "memory", "cost core", "cost clients")
 # Seconds for each part's rounds: with loading and starting, twelve minutes.
 SECONDS_MAX = {
     "throughput": 300,
-    "latency": 110,
+    "latency": 120,
     "memory": 75,
     "cost core": 60,
     "cost clients": 90,

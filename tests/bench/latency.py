@@ -1,9 +1,11 @@
 """Added latency: from `produce()` to the application, through the gateway over direct.
 
-One steady producer writes to Kafka itself on both sides; the consumer is librdkafka's share
-consumer through the gateway, and its plain consumer on Kafka. All settings are the clients'
-defaults, so both sides contain the producer's 5 ms of linger. Every run has a topic of its own, and
-starts when its consumer has shown that it gets records.
+One steady producer writes to Kafka itself on all sides; the consumer is librdkafka's share consumer
+through the gateway, and its plain consumer on Kafka. The same share consumer on a share group of
+Kafka's own shows how much of it is the share protocol's: one that fetches again only when it has
+worked on what it got, where a plain consumer always has a fetch out. All settings are the clients'
+defaults, so every side contains the producer's 5 ms of linger. Every run has a topic of its own,
+and starts when its consumer has shown that it gets records.
 """
 
 from __future__ import annotations
@@ -21,12 +23,16 @@ from tests.bench.cases import KEYS, PARTITIONS, Bench
 from tests.bench.latency_consume import PROBE, SHARES
 from tests.bench.rows import Row, added, rows_of
 from tests.integration.gateway_process import REPOSITORY
-from tests.kafka import create_topic, produce
+from tests.kafka import create_topic, produce, set_group_config
 
 PER_SECOND = 50_000
 GRACE_S = 20.0  # for a consumer that fell behind to get the rest
 STATISTICS = ("p50", "p99")
-SIDES = {"direct": ("plain", False), "Keyway": ("share", True)}
+SIDES = {
+    "direct": ("plain", False),
+    "Kafka share group": ("share", False),
+    "Keyway": ("share", True),
+}
 # The producer that cannot keep its rate would make latencies of a smaller load.
 RATE_SHARE_MIN = 0.97
 # 5 ms of linger and some of queueing; three times that is somebody else's load.
@@ -51,15 +57,15 @@ class Load:
         return int(self.per_second * self.seconds)
 
 
-def added_at(per_second: int) -> str:
-    return f"latency added by Keyway at {per_second:,} records/s"
+def added_at(per_second: int, side: str = "Keyway") -> str:
+    return f"latency added by {side} at {per_second:,} records/s"
 
 
 def latency(bench: Bench, rounds: Iterable[int], load: Load) -> list[Row]:
-    """p50 and p99 of both sides, and what the gateway adds. Raises AssertionError if a side lost
-    records or the producer could not keep its rate.
+    """p50 and p99 of all sides, and what each adds to the direct one. Raises AssertionError if a
+    side lost records or the producer could not keep its rate.
 
-    What it adds is left out where the direct consumer's own p99 is far from what a machine with
+    What is added is left out where the direct consumer's own p99 is far from what a machine with
     time to spare shows: the difference of two such figures says nothing.
     """
     names = list(SIDES)
@@ -77,9 +83,10 @@ def latency(bench: Bench, rounds: Iterable[int], load: Load) -> list[Row]:
             figures = ", ".join(f"{name} {found[name]:.2f}" for name in SHARES)
             sys.stdout.write(f"round {at + 1}  latency {side}: {figures} ms\n")
     more = {
-        f"{added_at(load.per_second)}: {statistic}": added(
-            samples[f"latency Keyway: {statistic}"], samples[f"latency direct: {statistic}"]
+        f"{added_at(load.per_second, side)}: {statistic}": added(
+            samples[f"latency {side}: {statistic}"], samples[f"latency direct: {statistic}"]
         )
+        for side in names[1:]
         for statistic in STATISTICS
     }
     direct = median(samples["latency direct: p99"])
@@ -87,7 +94,7 @@ def latency(bench: Bench, rounds: Iterable[int], load: Load) -> list[Row]:
         sys.stdout.write(f"too busy to judge what is added: the direct p99 is {direct:.0f} ms\n")
         more = {}
     pairs: dict[str, tuple[str, ...]] = {
-        f"latency Keyway: {statistic}": (f"latency direct: {statistic}",)
+        f"latency Keyway: {statistic}": tuple(f"latency {side}: {statistic}" for side in names[:-1])
         for statistic in STATISTICS
     }
     return rows_of(samples | more, pairs, unit="ms", digits=2)
@@ -102,7 +109,10 @@ def _side(bench: Bench, side: str) -> tuple[str, str]:
 def _run(bench: Bench, load: Load, kind: str, bootstrap: str) -> dict[str, float]:
     number = next(_numbers)
     topic = f"bench-latency-{number}"
-    create_topic(bench.kafka.bootstrap_servers, topic, partitions=PARTITIONS)
+    upstream = bench.kafka.bootstrap_servers
+    create_topic(upstream, topic, partitions=PARTITIONS)
+    if kind == "share" and bootstrap == upstream:
+        set_group_config(upstream, f"group-{topic}", {"share.auto.offset.reset": "earliest"})
     log = bench.directory / f"latency-{number}.log"
     module = [sys.executable, "-m"]
     consumer = start_child(
@@ -114,11 +124,11 @@ def _run(bench: Bench, load: Load, kind: str, bootstrap: str) -> dict[str, float
         cwd=REPOSITORY,
     )
     try:
-        produce(bench.kafka.bootstrap_servers, topic, [(b"probe", PROBE)])
+        produce(upstream, topic, [(b"probe", PROBE)])
         wait_until(lambda: bool(_said(log, "ready")), what="consumer ready", deadline_s=GRACE_S)
         arguments = [topic, str(load.per_second), str(load.seconds), str(KEYS)]
         _, sent, _, taken = subprocess.run(
-            [*module, "tests.bench.latency_produce", bench.kafka.bootstrap_servers, *arguments],
+            [*module, "tests.bench.latency_produce", upstream, *arguments],
             cwd=REPOSITORY,
             capture_output=True,
             text=True,
