@@ -31,7 +31,7 @@ from tests.mutation.mutants import Mutant
 MEMORY_BYTES_MAX = 2 << 30  # address space of one trial
 SLOWER_MAX = 5  # times the time that a test takes
 GRACE_SECONDS = 0.5
-LINES_SECONDS_MAX = 0.2  # tests that take longer run through most lines of a function anyway
+LONG_SECONDS = 0.2  # tests that take longer run through most lines of a function anyway
 KILLERS_MAX = 5  # of a function that are tried first
 
 Function = tuple[str, str]  # module, qualified name
@@ -56,10 +56,16 @@ class Trials:
     """A pytest plugin: `run` the mutants instead of the tests."""
 
     def __init__(
-        self, modules: list[str], mutants: list[Mutant], jobs: int, report: Callable[[Result], None]
+        self,
+        modules: list[str],
+        mutants: list[Mutant],
+        known: set[str],
+        jobs: int,
+        report: Callable[[Result], None],
     ) -> None:
         self.modules = modules
         self.mutants = mutants
+        self.known = known  # survivors, by name: no long test is tried on them
         self.jobs = jobs
         self.report = report
         self.failed: list[str] = []  # tests that fail without any mutant
@@ -92,7 +98,7 @@ class Trials:
                 if not _passes(item):
                     self.failed.append(nodeid)
             covered.seconds[nodeid] = seconds = time.process_time() - began
-            if functions and seconds <= LINES_SECONDS_MAX:
+            if functions and seconds <= LONG_SECONDS:
                 with _traced(files, functions, lines):
                     _passes(item)
                 for line in lines:
@@ -140,6 +146,8 @@ class Trials:
             tests = set(covered.functions.get(function, []))
             for line in mutant.lines:
                 tests.update(covered.lines.get((mutant.module, line), []))
+        if mutant.name in self.known:
+            tests = {test for test in tests if covered.seconds[test] <= LONG_SECONDS}
         killers = self.killers.get(function, [])
         return sorted(tests, key=lambda test: (test not in killers, covered.seconds[test], test))
 
