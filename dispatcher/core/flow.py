@@ -202,13 +202,17 @@ class Flow:
         """At a tick: says once of a cursor that it holds a full span. A span that is full and moves
         on is what reading ahead is for.
         """
-        window = self.window
-        full_at = window.cursor if self.members and self.room() <= 0 else NO_OFFSET
-        if full_at >= 0 and full_at == self.full_at and full_at != self.stuck_at:
-            self.stuck_at = full_at
-            notice = Noticed(notice=Notice.SPAN_FULL, count=1, detail=self._blocker())
-            self.effects.append(notice)
-        self.full_at = full_at
+        cursor = self.window.cursor
+        blocker = self.window.queues[cursor & self.window.mask]
+        if blocker is None or not self.members or self.room() > 0:
+            self.full_at = NO_OFFSET  # Without a blocker the cursor moves on in this very step.
+            return
+        if cursor == self.full_at and cursor != self.stuck_at:
+            self.stuck_at = cursor
+            key_hash = int(key_hash32(blocker.key or b""))
+            detail = f"offset {cursor} key hash {key_hash:08x}"
+            self.effects.append(Noticed(notice=Notice.SPAN_FULL, count=1, detail=detail))
+        self.full_at = cursor
 
     # ------------------------------------------------------------------------------ ends of records
 
@@ -458,11 +462,6 @@ class Flow:
         if room * READ_ROOM_DIVISOR >= self.read_ahead or self.idle_members > 0:
             self.reading = True
             effects.append(ReadOn(position=self.window.read_position, offsets_max=room))
-
-    def _blocker(self) -> str:
-        queue = self.window.queues[self.window.cursor & self.window.mask]
-        key = b"" if queue is None or queue.key is None else queue.key
-        return f"offset {self.window.cursor} key hash {int(key_hash32(key)):08x}"
 
 
 def _read_ahead(policy: Policy) -> int:

@@ -159,6 +159,21 @@ def test_lock_timeout_gives_back_and_counts() -> None:
     play.expect(Noticed(Notice.REDELIVERED, 2))
 
 
+def test_a_record_without_a_key_that_holds_the_span_is_said() -> None:
+    play = Playbook(Policy(span_max=1)).join("c1").produce(None)
+    play.wait(500)
+    play.wait(500).expect(Noticed(Notice.SPAN_FULL, 1, "offset 0 key hash c610ff71"))
+
+
+def test_a_span_that_the_tick_itself_frees_is_not_said_to_be_full() -> None:
+    policy = Policy(span_max=1, lock_duration_ms=1_000, deliveries_max=1, poison=PoisonPolicy.DROP)
+    play = Playbook(policy).join("c1").produce(b"a")
+    play.acquire("c1")
+    assert play.wait(500).notices() == {}
+    assert play.wait(500).notices() == {Notice.TIMED_OUT: 1, Notice.DROPPED: 1}
+    assert play.core.cursor == 1
+
+
 def test_a_full_span_that_is_stuck_is_said_once_with_what_blocks() -> None:
     play = Playbook(Policy(span_max=4)).join("c1")
     play.produce(b"order-123", b"a", b"b", b"c", b"d")
