@@ -10,7 +10,7 @@ from __future__ import annotations
 from mypy_extensions import i64, u8
 
 from dispatcher.core.flow import Flow
-from dispatcher.core.keys import NO_OFFSET, Session
+from dispatcher.core.keys import Session
 from dispatcher.core.leases import Lease
 from dispatcher.core.model import (
     AckError,
@@ -36,9 +36,8 @@ def acknowledge(flow: Flow, event: Acknowledge) -> None:
     errors: list[AckError | None] = []
     refused = 0
     accepting: list[tuple[int, int]] = []  # checked, ascending and disjoint; not applied yet
-    accepting_end = -1
     for first, last, types in event.batches:
-        if accepting and first < accepting_end:
+        if accepting and first <= accepting[-1][1]:
             accept(flow, accepting)
             accepting = []
         error = _check(flow, session, event, first, last, types)
@@ -47,7 +46,6 @@ def acknowledge(flow: Flow, event: Acknowledge) -> None:
             refused += error is AckError.INVALID_RECORD_STATE
         elif len(types) == 1 and types[0] == _ACCEPT:
             accepting.append((first, last))
-            accepting_end = last + 1
         else:
             _apply(flow, first, last, types, event.now_ms)
     accept(flow, accepting)
@@ -102,15 +100,10 @@ def _check_outside(
     window = flow.window
     if last >= window.cursor + window.capacity:
         return AckError.INVALID_RECORD_STATE
-    below = min(last + 1, window.cursor) - first
-    if len(types) == 1:
-        if types[0] != _GAP:
-            return AckError.INVALID_RECORD_STATE
-        inside = types
-    else:
-        if types[:below].count(_GAP) != below:
-            return AckError.INVALID_RECORD_STATE
-        inside = types[below:]
+    below = window.cursor - first
+    outside, inside = (types, types) if len(types) == 1 else (types[:below], types[below:])
+    if outside.count(_GAP) != len(outside):
+        return AckError.INVALID_RECORD_STATE
     if last < window.cursor:
         return None
     return _check(flow, session, by, window.cursor, last, inside)
@@ -181,7 +174,6 @@ def accept(  # noqa: C901, PLR0915 - the hot loop, kept in one piece
                     else:
                         flow.offer(queue)
                 else:
-                    queue.tail = NO_OFFSET
                     flow.idle_keys += queue.key is not None
             offset += 1
     if accepted:

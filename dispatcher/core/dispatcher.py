@@ -80,7 +80,7 @@ class Dispatcher:
 
     def handle(self, event: Event) -> Step:  # noqa: C901 - one case per event
         flow = self._flow
-        if flow.restored_at_ms < 0:
+        if flow.restored_at_ms is None:
             flow.restored_at_ms = event.now_ms
         if flow.retries.is_due(event.now_ms):
             retries_due(flow, event.now_ms)

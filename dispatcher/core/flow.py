@@ -39,6 +39,8 @@ from dispatcher.core.window import Window
 
 
 class Flow:
+    waiting_for_reread: bool  # keys wait until all that is leased was read again; set by restore
+
     def __init__(self, policy: Policy, cursor: int) -> None:
         self.policy = policy
         self.prefetch = policy.prefetch_per_key
@@ -61,9 +63,8 @@ class Flow:
         self.reading = False  # a ReadOn is out and not answered
         self.full_at = NO_OFFSET  # the cursor if the span was full at the last tick
         self.stuck_at = NO_OFFSET  # the cursor that was last reported to hold a full span
-        self.waiting_for_reread = False  # keys wait until all that is leased was read again
         self.persisted_cursor = cursor
-        self.restored_at_ms = -1
+        self.restored_at_ms: int | None = None  # of the first event
         self._begin()
 
     def _begin(self) -> None:
@@ -271,7 +272,7 @@ class Flow:
         lease = self.detach(offset)
         retry = self.retries.by_offset.get(offset)
         if retry is None:
-            retry = new_retry(offset)
+            retry = new_retry(offset, now_ms)
             self.retries.by_offset[offset] = retry
         retry.member_id = lease.session.member.member_id
         retry.reason = reason
@@ -279,15 +280,12 @@ class Flow:
             retry.deliveries += 1
         exhausted = retry.deliveries >= self.policy.deliveries_max and reason not in CLEAN
         if not returned and (exhausted or reason is Reason.REJECTED):
-            self.poison(retry, now_ms)
+            self.poison(retry)
         else:
             retry.state = RetryState.WAITING
             at_once = returned or reason in AT_ONCE
             wait_ms = 0 if at_once else backoff_ms(self.policy, retry.deliveries)
-            if wait_ms == 0:
-                retry.due_ms = now_ms
-                retry.held = False
-            else:
+            if wait_ms > 0:
                 self.retries.wait(retry, now_ms + wait_ms)
             self.changes.append(retry.noted())
         # Also if this record waits: with prefetch an earlier one may have waited for its end.
@@ -321,7 +319,7 @@ class Flow:
                 else:
                     self.take_back(offset, reason, now_ms)
 
-    def poison(self, retry: Retry, now_ms: int) -> None:
+    def poison(self, retry: Retry) -> None:
         """The policy for a record not in flight that shall not be delivered again. Its key is
         not offered.
         """
@@ -329,21 +327,20 @@ class Flow:
             self.settle(retry.offset)
             self.count(Notice.DROPPED, 1)
         elif self.policy.poison is PoisonPolicy.DEAD_LETTER:
-            self.dead_letter(retry, now_ms)
+            self.dead_letter(retry)
         else:
-            retry.state = RetryState.PARKED
-            retry.held = True
-            retry.due_ms = now_ms
-            self.changes.append(retry.noted())
+            self._hold(retry, RetryState.PARKED)
             self.count(Notice.PARKED, 1)
 
-    def dead_letter(self, retry: Retry, now_ms: int) -> None:
+    def dead_letter(self, retry: Retry) -> None:
         """The key is held until the DLQ has the record durably."""
-        retry.state = RetryState.DEAD_LETTER
-        retry.held = True
-        retry.due_ms = now_ms
-        self.changes.append(retry.noted())
+        self._hold(retry, RetryState.DEAD_LETTER)
         self.dead_letters.append(retry)
+
+    def _hold(self, retry: Retry, state: RetryState) -> None:
+        retry.state = state
+        retry.held = True
+        self.changes.append(retry.noted())
 
     # ------------------------------------------------------------------------------------- the step
 
@@ -360,6 +357,7 @@ class Flow:
             self.reading = False  # The read under way starts too early now.
         if self.limited:
             self._lift_limits()
+            self.touch_all()  # what a limit lets through depends on others, too
         self._close_leases()
         if self.idle_keys > IDLE_KEYS_MAX:
             self.drop_idle_keys()
@@ -381,23 +379,16 @@ class Flow:
 
     def _lift_limits(self) -> None:
         """Of members for whom all that was sent before they joined is settled, or who are alone."""
-        lifted = False
         self.limited = False
         for member in self.members:
-            if member.limit >= 0:
-                if self.window.cursor > member.limit or len(self.members) == 1:
-                    member.limit = NO_OFFSET
-                    lifted = True
-                else:
-                    self.limited = True
-        if lifted:
-            self.relist()
+            if self.window.cursor > member.limit or len(self.members) == 1:
+                member.limit = NO_OFFSET
+            else:
+                self.limited = True
 
     def may_have(self, queue: KeyQueue, member: MemberQueue) -> bool:
         """Whether a member with a limit may have the next record of a key that is listed for it."""
-        if queue.in_flight > 0 or queue.head > member.limit:
-            return False
-        return self.may_go_out(queue, member)
+        return queue.head <= member.limit and self.may_go_out(queue, member)
 
     def may_have_of(self, member: MemberQueue) -> int:
         """How many of the records that are listed for a member with a limit it may have."""
@@ -410,13 +401,12 @@ class Flow:
         return count
 
     def _close_leases(self) -> None:
-        if not self.ended:
-            return
         for lease in self.ended:
             self.book.close(lease)
             self.changes.append(LeaseEnded(lease_id=lease.lease_id))
-        if self.absent:
-            self.absent = {name: m for name, m in self.absent.items() if m.in_flight > 0}
+            member = lease.session.member
+            if member.in_flight == 0:
+                self.absent.pop(member.member_id, None)
 
     def _write_dead_letters(self, effects: list[Effect]) -> None:
         letters = self.dead_letters
@@ -433,8 +423,6 @@ class Flow:
     def _wake(self, effects: list[Effect]) -> None:
         woken: list[MemberId] = []
         cap = self.policy.in_flight_per_member_max
-        if self.limited:
-            self.touch_all()  # what a limit lets through depends on the cursor, too
         touched, self.touched = self.touched, []
         for member in touched:
             member.touched = False

@@ -20,6 +20,7 @@ def check(flow: Flow) -> None:
     _check_leases(flow)
     _check_retries(flow)
     _check_limits(flow)
+    assert flow.window.unread or not flow.waiting_for_reread, "nothing is left to wait for"
     assert not flow.changes + flow.effects + flow.ended + flow.window.dirty, "step not finished"
 
 
@@ -116,12 +117,14 @@ def _check_ready(flow: Flow, queues: list[KeyQueue]) -> None:
             assert queue is not None, f"{offset} is listed and settled"
             assert id(queue) not in listed, f"{queue!r} is listed twice"
             assert queue.listed
+            assert flow.window.leases[offset & flow.window.mask] is None, f"{offset} is in flight"
             assert offset == queue.head or flow.prefetch > 1, f"{queue!r} is listed at {offset}"
             assert queue.owner is member
             listed[id(queue)] = member
     for member in flow.absent.values():
         assert member.ready_count() == 0
         assert not member.joined
+        assert member.in_flight > 0, f"{member!r} is neither there nor holds anything"
         assert member.limit < 0, f"{member!r} is not there and has a limit"
     assert len(listed) == sum(queue.listed for queue in queues), "a listed key has no records"
     for queue in queues:

@@ -88,7 +88,7 @@ class Session:
         self.restored = False  # since before a restart: what it was sent may never have reached it
         # The session that its member opened last: it may acknowledge what this one holds.
         self.successor: SessionId | None = None
-        self.lost_at_ms = -1  # >= 0: its connection is gone since then
+        self.lost_at_ms: int | None = None  # its connection is gone since then
 
     def __repr__(self) -> str:
         return f"<{self.member.member_id}/{self.session_id}>"
@@ -103,7 +103,7 @@ class KeyQueue:
         self.key = key
         self.owner = owner  # None: nobody is there, or nobody's filters accept the key
         self.head = NO_OFFSET
-        self.tail = NO_OFFSET
+        self.tail = NO_OFFSET  # says something as long as there is a head
         self.in_flight = 0
         self.holder: Session | None = None  # of what is in flight
         self.listed = False

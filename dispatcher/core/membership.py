@@ -71,7 +71,7 @@ def session_closed(flow: Flow, event: SessionClosed) -> None:
 
 def session_lost(flow: Flow, event: SessionLost) -> None:
     session = flow.book.sessions.get((event.member_id, event.session_id))
-    if session is not None and session.lost_at_ms < 0:
+    if session is not None and session.lost_at_ms is None:
         session.lost_at_ms = event.now_ms
 
 
@@ -79,7 +79,7 @@ def session_opened(flow: Flow, event: SessionOpened) -> None:
     for session in flow.book.sessions.values():
         if session.member.member_id == event.member_id and session.session_id != event.session_id:
             session.successor = event.session_id
-            if session.lost_at_ms < 0:
+            if session.lost_at_ms is None:
                 session.lost_at_ms = event.now_ms
 
 
@@ -93,8 +93,7 @@ def evict_lost(flow: Flow, now_ms: int) -> None:
     """Lost sessions, and holders from before a restart that never showed up."""
     grace_ms = flow.policy.disconnect_grace_ms
     for session in list(flow.book.sessions.values()):
-        lost = session.lost_at_ms >= 0 and now_ms >= session.lost_at_ms + grace_ms
-        unseen = not session.member.joined and now_ms >= flow.restored_at_ms + grace_ms
-        if lost or unseen:
+        since_ms = session.lost_at_ms if session.member.joined else flow.restored_at_ms
+        if since_ms is not None and now_ms >= since_ms + grace_ms:
             for lease in flow.book.of_session(session):
                 flow.give_back(lease, Reason.MEMBER_EVICTED, now_ms)

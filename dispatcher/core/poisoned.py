@@ -49,7 +49,7 @@ def operator_act(flow: Flow, event: OperatorAct) -> None:
                 end_record(flow, offset)
                 flow.count(Notice.DROPPED, 1)
             case OperatorVerb.DEAD_LETTER:
-                flow.dead_letter(retry, event.now_ms)
+                flow.dead_letter(retry)
             case _:
                 assert_never(event.verb)
 

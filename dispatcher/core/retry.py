@@ -91,15 +91,13 @@ AT_ONCE = frozenset({Reason.SESSION_CLOSED, Reason.MEMBER_LEFT, Reason.MEMBER_EV
 CLEAN = frozenset({Reason.SESSION_CLOSED, Reason.MEMBER_LEFT})
 
 
-def new_retry(offset: int) -> Retry:
-    """Of a record that was never given back before; whoever gives it back says by whom, why and
-    until when.
-    """
+def new_retry(offset: int, now_ms: int) -> Retry:
+    """Of a record that was never given back before; whoever gives it back says by whom and why."""
     return Retry(
         RetryNoted(
             offset=offset,
             deliveries=0,
-            due_ms=0,
+            due_ms=now_ms,
             state=RetryState.WAITING,
             reason=Reason.RELEASED,
             member_id=MemberId(""),

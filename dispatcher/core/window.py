@@ -234,8 +234,6 @@ class Window:
         after = nexts[offset & mask]
         if queue.head == offset:
             queue.head = after
-            if after < 0:
-                queue.tail = NO_OFFSET
         else:
             before = queue.head
             while nexts[before & mask] != offset:

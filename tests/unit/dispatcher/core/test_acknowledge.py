@@ -13,6 +13,7 @@ from dispatcher.core.model import (
     AckType,
     LeaseExtended,
     LeaseId,
+    LeaseState,
     LeaseTaken,
     MemberId,
     Notice,
@@ -102,6 +103,34 @@ def test_one_type_per_offset() -> None:
     assert play.core.cursor == 1
 
 
+def test_one_type_for_each_of_two() -> None:
+    play = held(2)
+    assert play.acks("c1", [(0, 1, bytes([1, 2]))]) == [None]
+    assert play.notices() == {Notice.ACCEPTED: 1, Notice.RELEASED: 1}
+
+
+@pytest.mark.parametrize(
+    ("first", "types"),
+    [(164, b"\1"), (164, b"\0"), (99, b"\0"), (99, bytes([0] + [1] * 65))],
+)
+def test_an_offset_one_turn_of_the_ring_further_is_not_the_record_in_its_place(
+    first: int, types: bytes
+) -> None:
+    play = Playbook(snapshot=Snapshot(cursor=100)).join("c1")
+    play.produce(*[b"%d" % number for number in range(64)])
+    assert play.acquire("c1") == list(range(100, 164))
+    assert play.acks("c1", [(first, 164, types)]) == REFUSED
+    assert play.core.stats().in_flight == 64
+
+
+def test_below_the_cursor_nothing_but_gaps_is_harmless() -> None:
+    play = Playbook(snapshot=Snapshot(cursor=10))
+    for types in (b"\0", bytes(3)):
+        assert play.acks("c1", [(5, 7, types)]) == [None]
+    for types in (b"\1", bytes([0, 0, 1]), bytes([0, 1, 0]), bytes([1, 0, 0])):
+        assert play.acks("c1", [(5, 7, types)]) == REFUSED
+
+
 def test_gap_for_what_is_not_there_is_harmless() -> None:
     play = Playbook().join("c1").produce(b"a").hole(2).produce(b"b")
     assert play.acquire("c1") == [0, 3]
@@ -168,6 +197,30 @@ def test_renewing_a_part_makes_it_a_lease_of_its_own() -> None:
     play.now_ms += 10_000
     assert play.wait(0).notices() == {}, "0 and 2 were renewed, 1 accepted"
     assert play.wait(20_000).notices() == {Notice.TIMED_OUT: 2}
+
+
+def test_renewing_all_of_one_lease_and_a_part_of_another() -> None:
+    play = Playbook().join("c1").produce(*[b"k%d" % number for number in range(4)])
+    assert (play.acquire("c1", 2), play.acquire("c1", 2)) == ([0, 1], [2, 3])
+    play.now_ms += 20_000
+    assert play.acks("c1", [(0, 2, b"\4")]) == [None]
+    until_ms = play.now_ms + 30_000
+    play.persists(
+        LeaseExtended(LeaseId(1), until_ms),
+        LeaseTaken(LeaseId(3), MemberId("c1"), SessionId("s1"), until_ms, [2]),
+    )
+
+
+def test_a_held_record_behind_the_one_accepted_stays_held() -> None:
+    """Both were out before a restart, with prefetch; now the group has one record of a key."""
+    snapshot = Snapshot(
+        cursor=0,
+        leases=[LeaseState(LeaseId(1), MemberId("c1"), SessionId("s1"), 30_000, [0])],
+        retries=[RetryNoted(1, 1, 0, RetryState.PARKED, Reason.REJECTED, MemberId("c1"))],
+    )
+    play = Playbook(snapshot=snapshot).join("c1").produce(b"k", b"k")
+    assert play.ack("c1", 0) == [None]
+    assert play.acquire("c1") == []
 
 
 def test_a_renewed_part_survives_a_restart() -> None:

@@ -71,6 +71,13 @@ def test_a_run_of_one_key_with_prefetch() -> None:
     assert play.wait(1_000).acquire("c1") == [3]
 
 
+def test_a_key_that_is_listed_for_its_next_is_not_disturbed_by_the_end_of_its_first() -> None:
+    play = Playbook(Policy(prefetch_per_key=2)).join("c1").produce(b"a", b"a", b"a")
+    assert play.acquire("c1", 1) == [0], "and 1 is listed"
+    play.ack("c1", 0)
+    assert play.acquire("c1") == [1, 2]
+
+
 def test_no_run_across_sessions() -> None:
     play = Playbook(Policy(prefetch_per_key=3)).join("c1").produce(b"a", b"a", b"a")
     assert play.acquire("c1", 1, session="s1") == [0]

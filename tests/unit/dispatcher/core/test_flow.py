@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from dispatcher.core.dispatcher import Dispatcher
+from dispatcher.core.flow import Flow
+from dispatcher.core.keys import MemberQueue
+from dispatcher.core.limits import IDLE_KEYS_MAX
 from dispatcher.core.model import (
+    Acknowledge,
     AckType,
+    Acquire,
+    Member,
+    MemberId,
+    MembersChanged,
+    MembersReady,
     Notice,
     OperatorAct,
     OperatorVerb,
     PoisonPolicy,
     Policy,
     RecordsRead,
+    SessionId,
+    Snapshot,
 )
 from tests.playbook import Playbook
 
@@ -40,6 +51,46 @@ def test_keys_without_records_are_forgotten_at_a_tick_when_they_are_most() -> No
     assert known_keys(play.wait(500)) == 2, "three of five"
     play.ack("c1", 3)
     assert known_keys(play.wait(500)) == 2, "half of them"
+
+
+def test_as_many_keys_without_records_are_kept_as_the_limit_says() -> None:
+    core = Dispatcher(Policy(in_flight_per_member_max=10_000), Snapshot(cursor=0))
+    core.handle(MembersChanged((Member(MemberId("c1")),), 1))
+    count = IDLE_KEYS_MAX + 1
+    keys: list[bytes | None] = [b"key-%d" % number for number in range(count)]
+    core.handle(RecordsRead(0, count, list(range(count)), keys, 1))
+    core.handle(Acquire(MemberId("c1"), SessionId("s1"), count, 1))
+    for last, known in ((count - 2, count), (count - 1, 0)):
+        first = core.cursor
+        core.handle(Acknowledge(MemberId("c1"), SessionId("s1"), [(first, last, b"\1")], 1))
+        assert len(core._flow.by_key) == known
+
+
+def test_a_member_is_looked_at_once_a_step_however_many_of_its_records_end() -> None:
+    flow = Flow(Policy(), 0)
+    member = MemberQueue(MemberId("c1"))
+    for _ in range(3):
+        flow.touch(member)
+    assert flow.touched == [member]
+
+
+def test_a_full_member_is_woken_when_one_of_its_records_comes_back() -> None:
+    play = Playbook(Policy(in_flight_per_member_max=1)).join("c1").produce(b"a", b"b")
+    assert play.acquire("c1") == [0]
+    play.ack("c1", 0, AckType.RELEASE)
+    play.expect(MembersReady([MemberId("c1")]))
+    assert play.acquire("c1") == [1]
+
+
+def test_room_for_one_more_is_read_into_as_soon_as_one_member_has_nothing_to_do() -> None:
+    play = Playbook(Policy(span_max=16)).join("c1", "c2")
+    play.produce(*play.keys_of("c1", 15))
+    assert play.read_on() == [(15, 1)], "c2 has nothing to do"
+    play = Playbook(Policy(span_max=16)).join("c1", "c2")
+    play.produce(*play.keys_of("c1", 14), *play.keys_of("c2"))
+    assert play.read_on() == [], "both have something: one record is not worth a fetch"
+    assert play.acquire("c2") == [14]
+    assert play.read_on() == [(15, 1)]
 
 
 def test_a_later_record_that_is_dropped_leaves_its_key_busy() -> None:

@@ -154,6 +154,7 @@ def test_a_newcomer_is_woken_for_what_comes_back_to_it() -> None:
     play.ack(first, 0, AckType.RELEASE)
     assert play.effects(MembersReady) == []
     play.wait(100).expect(MembersReady([MemberId("c2")]))
+    assert play.core.ready_for(MemberId("c2"), play.now_ms) == 1
     assert play.acquire("c2") == [0], "and not 2, which is new"
     play.ack("c3", 1)
     assert play.acquire("c2") == []

@@ -15,6 +15,8 @@ from dispatcher.core.model import (
     Member,
     MemberId,
     MembersChanged,
+    OperatorAct,
+    OperatorVerb,
     Policy,
     RecordsRead,
     Snapshot,
@@ -100,6 +102,25 @@ def test_what_is_in_flight_or_held_keeps_its_member_when_others_come() -> None:
     play.leave("c1")
     play.ack("c2", 3)
     assert play.acquire("c2") == [1, 4, 7], "whoever is left"
+
+
+def test_a_held_key_that_nobody_accepted_goes_to_whoever_comes_and_does() -> None:
+    play = Playbook(Policy(bounded_load=1.0)).join("c1").produce(b"eu-1")
+    play.acquire("c1")
+    play.ack("c1", 0, AckType.REJECT)
+    play.leave("c1").join("c2", filters=(b"us-*",)).join("c3")
+    play.on(OperatorAct(OperatorVerb.RETRY, [0], play.now_ms))
+    assert play.acquire("c3") == [0]
+
+
+def test_a_record_without_a_key_is_no_load_and_does_not_stay() -> None:
+    """It goes where its offset says, whoever has it in hands."""
+    play = Playbook(Policy(bounded_load=1.0)).join("c1").produce(*[None] * 8)
+    assert play.acquire("c1") == list(range(8))
+    play.join("c2").close("c1")
+    router = Router(play.core.members)
+    theirs = [offset for offset in range(8) if router.owner_of(None, offset) == 1]
+    assert play.acquire("c2") == theirs != []
 
 
 def test_a_key_without_unsettled_records_may_be_another_s_the_next_time() -> None:

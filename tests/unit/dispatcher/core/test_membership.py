@@ -46,11 +46,13 @@ def test_leaving_gives_back_at_once_and_counts() -> None:
 
 
 def test_an_evicted_member_s_records_count_as_taken_if_the_policy_says_so() -> None:
-    play = Playbook(Policy(on_evict=EvictPolicy.ACK)).join("c1").produce(b"k", b"k")
-    play.acquire("c1")
-    play.leave("c1", Reason.MEMBER_EVICTED)
-    assert (play.core.cursor, play.notices()) == (1, {Notice.DROPPED: 1})
-    assert play.join("c2").acquire("c2") == [1]
+    play = Playbook(Policy(on_evict=EvictPolicy.ACK)).join("c1", "c2")
+    key, other = play.keys_of("c1", 2)
+    play.produce(key, other, key, other)
+    assert play.acquire("c1") == [0, 1]
+    play.leave("c1", Reason.MEMBER_EVICTED).expect(MembersReady([MemberId("c2")]))
+    assert (play.core.cursor, play.notices()) == (2, {Notice.DROPPED: 2})
+    assert play.acquire("c2") == [2, 3]
 
 
 def test_a_clean_leave_never_takes_records_for_done() -> None:

@@ -17,7 +17,7 @@ def test_backoff(failures: int, expected: int) -> None:
 def test_due_in_order_of_time_and_offset() -> None:
     book = RetryBook()
     for offset, due_ms in ((5, 20), (3, 10), (9, 10), (1, 30)):
-        book.by_offset[offset] = new_retry(offset)
+        book.by_offset[offset] = new_retry(offset, 1)
         book.wait(book.by_offset[offset], due_ms)
     assert not book.is_due(9)
     assert [retry.offset for retry in book.take_due(20)] == [3, 9, 5]
@@ -26,7 +26,7 @@ def test_due_in_order_of_time_and_offset() -> None:
 
 def test_a_timer_of_the_past_wakes_nobody() -> None:
     book = RetryBook()
-    retry = new_retry(1)
+    retry = new_retry(1, 1)
     book.by_offset[1] = retry
     book.wait(retry, 10)
     book.wait(retry, 50)
@@ -39,7 +39,7 @@ def test_a_timer_of_the_past_wakes_nobody() -> None:
 def test_a_timer_of_the_past_holds_no_other_up() -> None:
     book = RetryBook()
     for offset, due_ms in ((1, 10), (1, 50), (2, 20)):
-        book.by_offset.setdefault(offset, new_retry(offset))
+        book.by_offset.setdefault(offset, new_retry(offset, 1))
         book.wait(book.by_offset[offset], due_ms)
     assert [retry.offset for retry in book.take_due(20)] == [2]
 
@@ -48,7 +48,7 @@ def test_held() -> None:
     book = RetryBook()
     assert not book.held(1)
     assert book.deliveries(1) == 0
-    book.by_offset[1] = new_retry(1)
+    book.by_offset[1] = new_retry(1, 1)
     assert not book.held(1)
     book.wait(book.by_offset[1], 5)
     assert book.held(1)
