@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gateway.core.fetching import Fetch
-from gateway.core.limits import FETCH_BYTES_MAX, FETCH_PARTITION_BYTES_MAX
+from gateway.core.limits import FETCH_BYTES_MAX, FETCH_PARTITION_BYTES_MAX, SCAN_BYTES_MAX
 from gateway.core.topology import TopicPartition, Topology
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.records import Batch, CorruptBatch, scan
@@ -58,15 +58,16 @@ def answers_by_partition(fetch: Fetch, response: Message) -> dict[TopicPartition
 
 def undamaged(records: bytes) -> list[Batch]:
     """The batches of an answer, up to the first that is damaged: what stands before it can be read
-    like any other. Raises CorruptBatch if it is the very first.
+    like any other. Raises CorruptBatch if it is the very first. What is beyond SCAN_BYTES_MAX of
+    decompressed records is left for the next fetch.
     """
     try:
-        return scan(records)
+        return scan(records, enough=SCAN_BYTES_MAX)
     except CorruptBatch:
         at = _end_of_undamaged(records)
         if at == 0:
             raise
-        return scan(records[:at])
+        return scan(records[:at], enough=SCAN_BYTES_MAX)
 
 
 def _end_of_undamaged(records: bytes) -> int:

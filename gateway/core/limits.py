@@ -59,6 +59,9 @@ TRIM_READ_BYTES_MIN = 32 * 1024 * 1024  # read, since memory was last given back
 FETCH_BYTES_MAX = 8 * 1024 * 1024  # one response: decoded in a few ms, so the loop stays responsive
 FETCH_PARTITION_BYTES_MAX = 1024 * 1024  # Kafka's own default; some 8,000 records of 100 bytes
 
+# Decompressed, of one partition's part of a response; one batch may be more.
+SCAN_BYTES_MAX = 32 * 1024 * 1024
+
 # A broker answers the requests of a connection one after the other, so each outstanding Fetch has
 # a connection: one for partitions where nothing happens, one for those that are waiting to join
 # them, the rest for those that are busy.

@@ -51,6 +51,8 @@ HEADER_SIZE: Final = 61
 # Of one batch, decompressed. Kafka holds producers to 1 MiB (compressed) unless told otherwise.
 BODY_BYTES_MAX: Final = 128 * 1024 * 1024
 
+UNBOUNDED: Final = 2**62
+
 CODEC_MASK: Final = 0x07
 LOG_APPEND_TIME: Final = 0x08
 TRANSACTIONAL: Final = 0x10
@@ -111,17 +113,25 @@ class Batch:
         return f"Batch({self.base_offset}..{self.last_offset}, {kind}{self.count} records)"
 
 
-def scan(data: bytes, *, check_crc: bool = True, body_max: int = BODY_BYTES_MAX) -> list[Batch]:
+def scan(
+    data: bytes,
+    *,
+    check_crc: bool = True,
+    body_max: int = BODY_BYTES_MAX,
+    enough: int = UNBOUNDED,
+) -> list[Batch]:
     """The whole batches of a Fetch response's records; a cut-off last one is left out, as
     consumers do.
 
-    `body_max` bounds each batch's decompressed records, in bytes. Raises CorruptBatch,
-    UnsupportedMagic.
+    `body_max` bounds each batch's decompressed records, in bytes; what follows after `enough` of
+    them in all is left out, too: a batch of 2 KB can be 64 MB of zeros, and a response of 1 MB 500
+    such batches. Raises CorruptBatch, UnsupportedMagic.
     """
     batches: list[Batch] = []
     at: i64 = 0
     size: i64 = len(data)
-    while size - at >= 17:
+    left: i64 = enough
+    while size - at >= 17 and left > 0:
         length: i64 = i64(read_i32_be(data, at + 8))
         if length < 14:  # no message of any format is shorter
             raise CorruptBatch(f"batch length {length}")
@@ -137,7 +147,9 @@ def scan(data: bytes, *, check_crc: bool = True, body_max: int = BODY_BYTES_MAX)
             crc: int = crc32c(memoryview(data)[at + 21 : end])
             if crc != int(read_i32_be(data, at + 17)) & 0xFFFFFFFF:
                 raise CorruptBatch(f"wrong CRC at base offset {read_i64_be(data, at)}")
-        batches.append(_scan_batch(data[at : at + 61], data[at + 61 : end], body_max))
+        batch = _scan_batch(data[at : at + 61], data[at + 61 : end], body_max)
+        batches.append(batch)
+        left -= len(batch.body)
         at = end
     return batches
 

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from gateway.core.fetch_messages import undamaged
-from gateway.core.wire.records import CorruptBatch, Record, build
+from gateway.core.limits import FETCH_PARTITION_BYTES_MAX, SCAN_BYTES_MAX
+from gateway.core.wire.records import Compression, CorruptBatch, Record, build
 
 
 def batch(*offsets: int) -> bytes:
@@ -30,6 +31,20 @@ def test_what_is_whole_is_whole() -> None:
     assert offsets(b"") == []
     assert offsets(batch(0, 1) + batch(4, 5)) == [0, 1, 4, 5]
     assert offsets(batch(0, 1) + batch(4, 5)[:-1]) == [0, 1], "cut off, as Kafka does"
+
+
+@pytest.mark.parametrize("behind", [b"", flipped(batch(9))], ids=["whole", "damaged"])
+def test_batches_that_are_small_on_the_wire_only_are_read_a_few_at_a_time(behind: bytes) -> None:
+    """Whoever produces 1 MB of zeros a thousandfold must not take the node's memory."""
+    size = SCAN_BYTES_MAX // 4
+    zeros = b"".join(
+        build([Record(at, 0, b"k", bytes(size))], base_offset=at, compression=Compression.ZSTD)
+        for at in range(9)
+    )
+    assert len(zeros) < FETCH_PARTITION_BYTES_MAX // 100
+    assert offsets(zeros + behind) == [0, 1, 2, 3]
+    alone = build([Record(0, 0, b"k", bytes(5 * size))], base_offset=0)
+    assert offsets(alone + batch(1)) == [0], "one that is larger is read alone"
 
 
 @pytest.mark.parametrize("damage", [flipped, without_length])
