@@ -181,7 +181,9 @@ def group_describe(
 
 def _members_of_windows(partitions: list[dict[str, Any]]) -> Table:
     """What members have of partitions, where they have anything at all: UNACKED and BLOCKED are
-    records of keys that drain, JOINED-BEHIND the last sent position when the member joined others.
+    records of keys that drain, ATTEMPTS how often their new owners asked meanwhile, CLEARED keys
+    that have drained since the member joined, JOINED-BEHIND the last sent position when it joined
+    others.
     """
     columns = {
         "READY-KEYS": "ready_keys",
@@ -189,6 +191,8 @@ def _members_of_windows(partitions: list[dict[str, Any]]) -> Table:
         "DRAINING-KEYS": "draining_keys",
         "UNACKED": "draining_in_flight",
         "BLOCKED": "draining_blocked",
+        "ATTEMPTS": "draining_attempts",
+        "CLEARED": "draining_cleared",
         "JOINED-BEHIND": "last_sent_position_when_joining",
         "DROPPED": "dropped",
     }

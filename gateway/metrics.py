@@ -86,11 +86,19 @@ class _WindowCollector(Collector):
 
     windows: Callable[[], Iterable[Window]]
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
+    def collect(self) -> Iterator[Metric]:
         labels = ["group", "topic", "partition"]
         cursor = GaugeMetricFamily("keyway_window_cursor", "Next offset not settled", labels=labels)
         span = GaugeMetricFamily(
             "keyway_window_span", "Offsets between the cursor and the last one read", labels=labels
+        )
+        draining = GaugeMetricFamily(
+            "keyway_window_draining_keys", "Keys one member holds and another owns", labels=labels
+        )
+        drained = CounterMetricFamily(
+            "keyway_window_drained_keys",
+            "Keys that have changed hands, or went home, since the window was loaded",
+            labels=labels,
         )
         for window in self.windows():
             core = window.dispatcher
@@ -99,8 +107,10 @@ class _WindowCollector(Collector):
             values = [window.key.group, window.partition.topic, str(window.key.partition)]
             cursor.add_metric(values, core.cursor)
             span.add_metric(values, core.read_position - core.cursor)
-        yield cursor
-        yield span
+            now, ended = core.draining
+            draining.add_metric(values, now)
+            drained.add_metric(values, ended)
+        yield from (cursor, span, draining, drained)
 
 
 @dataclass(slots=True, eq=False)

@@ -69,6 +69,8 @@ def ready_for(flow: Flow, member_id: MemberId, now_ms: int) -> int:
     member = flow.by_member.get(member_id)
     if member is None:
         return 0
+    if flow.drains.by_key:
+        flow.drains.asked_by(member, flow.window)
     ready = member.ready_count() if member.limit < 0 else flow.may_have_of(member)
     if flow.prefetch > 1:
         ready *= flow.prefetch  # at most: what is listed begins runs, and nobody counts those

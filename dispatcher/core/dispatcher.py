@@ -138,6 +138,12 @@ class Dispatcher:
         """The next offset to read."""
         return self._flow.window.read_position
 
+    @property
+    def draining(self) -> tuple[int, int]:
+        """Keys that wait to change hands now, and those that have since the window was loaded."""
+        drains = self._flow.drains
+        return len(drains.by_key), drains.cleared
+
     def ready_for(self, member_id: MemberId, now_ms: int) -> int:
         """How many records an Acquire would hand out now; at most, while retries are due."""
         return ready_for(self._flow, member_id, now_ms)

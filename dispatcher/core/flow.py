@@ -8,6 +8,7 @@ the Step.
 
 from __future__ import annotations
 
+from dispatcher.core.drains import Drains
 from dispatcher.core.hashes import key_hash32
 from dispatcher.core.keys import NO_OFFSET, KeyQueue, MemberQueue
 from dispatcher.core.leases import Lease, LeaseBook
@@ -59,6 +60,7 @@ class Flow:
         self.absent: dict[MemberId, MemberQueue] = {}  # hold leases and are not in the group
         self.router = Router(())
         self.loads = None if policy.bounded_load is None else Loads(policy.bounded_load)
+        self.drains = Drains()
         self.limited = False  # some member may have some records only (joins.py)
         self.reading = False  # a ReadOn is out and not answered
         self.full_at = NO_OFFSET  # the cursor if the span was full at the last tick
@@ -171,6 +173,8 @@ class Flow:
                 if self.loads is None or not self._stays(queue):
                     queue.owner = self.owner_of(queue.key, offset)
                 self.offer(queue)
+                if queue.in_flight > 0:
+                    self.drains.look_at(queue)
 
     def _stays(self, queue: KeyQueue) -> bool:
         """With bounded loads: whether a key has something in flight or held, and an owner that
@@ -359,6 +363,8 @@ class Flow:
             self._lift_limits()
             self.touch_all()  # what a limit lets through depends on others, too
         self._close_leases()
+        if self.drains.by_key:
+            self.drains.end(self.touched)
         if self.idle_keys > IDLE_KEYS_MAX:
             self.drop_idle_keys()
         changes = self.changes

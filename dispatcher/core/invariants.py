@@ -4,6 +4,7 @@ for.
 
 from __future__ import annotations
 
+from dispatcher.core.drains import is_draining
 from dispatcher.core.flow import Flow
 from dispatcher.core.keys import KeyQueue, MemberQueue
 from dispatcher.core.limits import IDLE_KEYS_MAX
@@ -20,6 +21,7 @@ def check(flow: Flow) -> None:
     _check_leases(flow)
     _check_retries(flow)
     _check_limits(flow)
+    _check_drains(flow, queues)
     assert flow.window.unread or not flow.waiting_for_reread, "nothing is left to wait for"
     assert not flow.changes + flow.effects + flow.ended + flow.window.dirty, "step not finished"
 
@@ -191,3 +193,17 @@ def _check_limits(flow: Flow) -> None:
         assert flow.policy.join_policy is JoinPolicy.LAST_SENT
         assert flow.window.cursor <= member.limit == member.joined_behind, f"{member!r} still waits"
         assert len(flow.members) > 1, f"{member!r} waits for nobody"
+
+
+def _check_drains(flow: Flow, queues: list[KeyQueue]) -> None:
+    by_key = flow.drains.by_key
+    for queue in queues:
+        assert is_draining(queue) == (queue in by_key), f"{queue!r}: {by_key.get(queue)!r}"
+    held: dict[int, int] = {}
+    for queue, drain in by_key.items():
+        assert is_draining(queue), f"{queue!r} does not drain"
+        assert queue.holder is not None
+        assert queue.holder.member is drain.holder, f"{queue!r} drains at {drain!r}"
+        held[id(drain.holder)] = held.get(id(drain.holder), 0) + 1
+    for member in [*flow.members, *flow.absent.values()]:
+        assert member.draining == held.get(id(member), 0), f"{member!r} drains another count"

@@ -42,6 +42,8 @@ class MemberQueue:
         self.awake = False  # had something to acquire at the end of the last step
         self.idle = False  # had nothing ready at the end of the last step
         self.touched = False  # in `Flow.touched`
+        self.draining = 0  # keys it holds and others own (drains.py)
+        self.drained = 0  # those of them that no longer do, since it joined
         # The last sent position when it joined others, NO_OFFSET if it did not; and the last offset
         # it may have for now, NO_OFFSET without a limit (joins.py).
         self.joined_behind = NO_OFFSET

@@ -90,6 +90,7 @@ def _append(  # noqa: C901 - the hot loop, kept in one piece
         if lease is not None:  # In flight since before the restart.
             queue.in_flight += 1
             queue.holder = lease.session
+            flow.drains.look_at(queue)
         elif not queue.listed:
             flow.offer(queue)
     if expected < end:

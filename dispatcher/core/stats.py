@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dispatcher.core.drains import Drain
 from dispatcher.core.flow import Flow
 from dispatcher.core.joins import individually_sent, last_sent
 from dispatcher.core.keys import NO_OFFSET, MemberQueue
@@ -19,6 +20,8 @@ class MemberStats:
     draining_keys: int  # held here, owned by another member since a join or a leave
     draining_in_flight: int  # records of those that it holds
     draining_blocked: int  # records that wait behind those
+    draining_attempts: int = 0  # times that their owners asked meanwhile (drains.py)
+    draining_cleared: int = 0  # keys that have drained here since it joined
     # The last sent position when it joined others (joins.py); None: it was there first, or at once.
     last_sent_when_joining: int | None = None
     dropped: int = 0  # records it had no room for, since it joined (unreliable groups)
@@ -56,6 +59,7 @@ class DrainingKey:
     member_id: MemberId  # who holds it
     in_flight: int
     blocked: int  # records that wait until those are settled
+    attempts: int  # times that its owner asked for records while some waited
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,7 @@ class WindowStats:
     span_max: int
     full_span: FullSpan | None  # None: there is room to read on
     draining: list[DrainingKey]  # the oldest DRAINING_SHOWN_MAX
+    draining_cleared: int  # keys that have drained since the window was loaded
     last_sent: int  # all up to it were handed out once, or are not there (joins.py)
     individually_sent: list[tuple[int, int]]  # behind it; inclusive ranges
     dropped: int = 0  # records, since the window was loaded (unreliable groups)
@@ -90,10 +95,10 @@ def window_stats(flow: Flow) -> WindowStats:
         unsettled += 1
         if queue.head == offset:
             keys += 1
-        holder = queue.holder
-        if queue.in_flight > 0 and holder is not None and holder.member is not queue.owner:
+        drain = flow.drains.by_key.get(queue)
+        if drain is not None:
             if queue.head == offset:
-                draining[offset] = DrainingCount(queue.key, holder.member.member_id)
+                draining[offset] = DrainingCount(queue.key, drain)
             if window.leases[offset & window.mask] is None:
                 draining[queue.head].blocked += 1
             else:
@@ -113,20 +118,22 @@ def window_stats(flow: Flow) -> WindowStats:
         span_max=flow.policy.span_max,
         full_span=_full_span(flow),
         draining=[key.stats() for key in list(draining.values())[:DRAINING_SHOWN_MAX]],
+        draining_cleared=flow.drains.cleared,
         last_sent=last_sent(flow),
         individually_sent=individually_sent(flow),
     )
 
 
 class DrainingCount:
-    def __init__(self, key: Key, member_id: MemberId) -> None:
+    def __init__(self, key: Key, drain: Drain) -> None:
         self.key = key
-        self.member_id = member_id
+        self.member_id = drain.holder.member_id
+        self.attempts = drain.attempts
         self.in_flight = 0
         self.blocked = 0
 
     def stats(self) -> DrainingKey:
-        return DrainingKey(self.key, self.member_id, self.in_flight, self.blocked)
+        return DrainingKey(self.key, self.member_id, self.in_flight, self.blocked, self.attempts)
 
 
 def _member(member: MemberQueue, draining: list[DrainingCount]) -> MemberStats:
@@ -138,6 +145,8 @@ def _member(member: MemberQueue, draining: list[DrainingCount]) -> MemberStats:
         draining_keys=len(mine),
         draining_in_flight=sum(count.in_flight for count in mine),
         draining_blocked=sum(count.blocked for count in mine),
+        draining_attempts=sum(count.attempts for count in mine),
+        draining_cleared=member.drained,
         last_sent_when_joining=None if member.joined_behind == NO_OFFSET else member.joined_behind,
     )
 

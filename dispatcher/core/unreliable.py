@@ -145,6 +145,11 @@ class Unreliable:
                 cursor = min(cursor, outbox.offsets[outbox.at])
         return cursor
 
+    @property
+    def draining(self) -> tuple[int, int]:
+        """Keys change hands at once: nobody holds anything."""
+        return 0, 0
+
     def ready_for(self, member_id: MemberId, now_ms: int) -> int:  # noqa: ARG002
         """How many records an Acquire would hand out now."""
         return sum(box.waiting() for box in self._outboxes if box.member_id == member_id)
@@ -195,6 +200,7 @@ class Unreliable:
             span_max=self.policy.span_max,
             full_span=None,  # nothing holds it: what is left behind is dropped
             draining=[],
+            draining_cleared=0,
             last_sent=self.cursor - 1,
             individually_sent=self.settled_ranges(),
             dropped=self._dropped,

@@ -151,6 +151,8 @@ def _stats(stats: WindowStats) -> dict[str, Any]:
                 "draining_keys": member.draining_keys,
                 "draining_in_flight": member.draining_in_flight,
                 "draining_blocked": member.draining_blocked,
+                "draining_attempts": member.draining_attempts,
+                "draining_cleared": member.draining_cleared,
                 "last_sent_position_when_joining": member.last_sent_when_joining,
                 "dropped": member.dropped,
             }
@@ -162,9 +164,11 @@ def _stats(stats: WindowStats) -> dict[str, Any]:
                 "member_id": key.member_id,
                 "in_flight": key.in_flight,
                 "blocked": key.blocked,
+                "attempts": key.attempts,
             }
             for key in stats.draining
         ],
+        "draining_cleared": stats.draining_cleared,
         "last_sent_position": stats.last_sent,
         "individually_sent_positions": [list(sent) for sent in stats.individually_sent],
         "span_max": stats.span_max,

@@ -57,10 +57,19 @@ class Drained:
     held: list[Delivery]
     moved: list[Delivery]  # of them, those whose key is the second's now
 
+    def window(self) -> dict[str, Any]:
+        (row,) = windows_of(self.gateway, self.group)
+        return row
+
     def draining(self) -> list[tuple[int, int]]:
         """Per member: draining keys, and the records that wait behind them."""
-        rows: list[dict[str, Any]] = windows_of(self.gateway, self.group)[0]["members"]
+        rows: list[dict[str, Any]] = self.window()["members"]
         return sorted((row["draining_keys"], row["draining_blocked"]) for row in rows)
+
+    def cleared(self) -> list[int]:
+        """Keys that have drained: of the window, then of each member, ascending."""
+        rows: list[dict[str, Any]] = self.window()["members"]
+        return [self.window()["draining_cleared"], *sorted(it["draining_cleared"] for it in rows)]
 
 
 Drain = Callable[[ShareHost, ShareHost], Drained]
@@ -101,8 +110,13 @@ def test_a_key_drains_and_the_others_do_not_wait(
     assert time.monotonic() - began < AT_ONCE_S
     it.second.settle("ACCEPT", got)
     assert it.second.poll_empty(1.0) == []
+    drains = it.window()["draining"]
+    assert len(drains) == len(it.moved)
+    assert all(drain["attempts"] > 0 for drain in drains), "the newcomer asks in vain"
+    assert it.cleared() == [0, 0, 0]
     it.first.settle("ACCEPT", it.held)
     wait_until(lambda: it.draining() == [(0, 0), (0, 0)], what="drained", deadline_s=10)
+    assert it.cleared() == [len(it.moved), 0, len(it.moved)]
     next_ones = it.second.poll_some()
     assert {one.key for one in next_ones} <= {one.key for one in it.moved}
     assert {one.value for one in next_ones} == {b"1"}

@@ -50,6 +50,8 @@ GROUP = {
                     "draining_keys": 1,
                     "draining_in_flight": 1,
                     "draining_blocked": 4,
+                    "draining_attempts": 31,
+                    "draining_cleared": 32,
                     "last_sent_position_when_joining": None,
                     "dropped": 0,
                 },
@@ -137,7 +139,7 @@ def test_a_group_whose_names_are_hostile(node: Callable[[dict[str, Answer]], str
     rows = [line.split() for line in out.splitlines()]
     assert ["a", "0", "up", "17", "-", "-", "-", "-", "-", "1"] in rows
     assert ["b", "1", "loading", "-", "-", "-", "-", "-", "-", "0"] in rows
-    assert ["a", "0", "m1", "3", "2", "1", "1", "4", "-", "0"] in rows
+    assert ["a", "0", "m1", "3", "2", "1", "1", "4", "31", "32", "-", "0"] in rows
     assert "idle" not in out
     assert out.splitlines()[-4:] == [
         "a-0: the span of 64 offsets is full: offset 17 is not settled (key hash 0a, 9 records of"

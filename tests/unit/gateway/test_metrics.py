@@ -6,12 +6,12 @@ import pytest
 import structlog
 from prometheus_client import generate_latest
 
-from dispatcher.core.model import Notice, Noticed
+from dispatcher.core.model import Acknowledge, Acquire, MemberId, Notice, Noticed, SessionId
 from gateway.core.topology import TopicPartition
 from gateway.metrics import Metrics
 from gateway.reader import ReaderCounts
 from tests.shell.node_parts import GROUP, TOPIC, Node
-from tests.shell.virtual_time import run, settle
+from tests.shell.virtual_time import now_ms, run, settle
 
 PLACE = TopicPartition("orders", b"t" * 16, 3)
 
@@ -70,6 +70,29 @@ def test_windows_and_server_are_read_when_asked() -> None:
             assert "keyway_server_bytes_to_clients 10.0" in exported(metrics)
             node.window().fail(RuntimeError("away"))
             assert "keyway_window_span{" not in exported(metrics)
+
+    run(work())
+
+
+def test_keys_that_change_hands() -> None:
+    async def work() -> None:
+        async with Node() as node:
+            metrics = Metrics()
+            metrics.watch_windows(node.windows.all)
+            node.log.produce(b"a", b"b")
+            node.beat()
+            await settle()
+            holder, session = MemberId("m1"), SessionId("s")
+            assert node.window().acquire(Acquire(holder, session, 9, now_ms())) is not None
+            for number in range(2, 40):
+                node.beat(f"m{number}", connection=number)
+            await settle()
+            labels = f'{{group="{GROUP}",partition="0",topic="{TOPIC}"}}'
+            assert f"keyway_window_draining_keys{labels} 2.0" in exported(metrics)
+            assert f"keyway_window_drained_keys_total{labels} 0.0" in exported(metrics)
+            await node.window().ask(Acknowledge(holder, session, [(0, 1, b"\1")], now_ms()))
+            assert f"keyway_window_draining_keys{labels} 0.0" in exported(metrics)
+            assert f"keyway_window_drained_keys_total{labels} 2.0" in exported(metrics)
 
     run(work())
 

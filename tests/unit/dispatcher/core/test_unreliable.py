@@ -54,6 +54,14 @@ def test_malformed_acknowledgements_are_refused(batch: tuple[int, int, bytes]) -
     assert play.acks("c1", event.batches) == [AckError.INVALID_REQUEST]
 
 
+def test_no_key_drains() -> None:
+    play = Playbook(lossy()).join("c1", "c2").produce(b"a", b"b", b"c")
+    play.acquire("c1", 1)
+    play.leave("c1")
+    assert play.core.draining == (0, 0)
+    assert (play.core.stats().draining, play.core.stats().draining_cleared) == ([], 0)
+
+
 def test_a_type_beyond_what_the_request_may_have() -> None:
     play = Playbook(lossy()).join("c1").produce(b"a")
     batches = [(0, 0, b"\4"), (0, 0, b"\3")]

@@ -129,17 +129,20 @@ def test_what_a_join_found_and_what_drains() -> None:
             rest.node.beat(f"m{number}", connection=number)
         rest.node.log.produce(b"personal", b"b", b"c")
         await settle()
+        for number in range(2, 40):
+            assert window.ready_for(MemberId(f"m{number}"), now_ms()) == 0
         answer = await rest.ask(f"/v1/groups/{GROUP}")
         row = answer.json["partitions"][0]
         assert (row["last_sent_position"], row["individually_sent_positions"]) == (2, [])
         first, second = row["members"][:2]
         assert first["last_sent_position_when_joining"] is None
         assert second["last_sent_position_when_joining"] == 2
-        drains = [first[f"draining_{what}"] for what in ("keys", "in_flight", "blocked")]
-        assert drains == [3, 3, 3], "with 39 members none of the keys is the first one's"
-        assert [(d["member_id"], d["in_flight"], d["blocked"]) for d in row["draining"]] == [
-            ("m1", 1, 1)
-        ] * 3
+        names = ("keys", "in_flight", "blocked", "attempts", "cleared")
+        drains = [first[f"draining_{what}"] for what in names]
+        assert drains == [3, 3, 3, 3, 0], "with 39 members none of the keys is the first one's"
+        assert row["draining_cleared"] == 0
+        named = ("member_id", "in_flight", "blocked", "attempts")
+        assert [tuple(d[name] for name in named) for d in row["draining"]] == [("m1", 1, 1, 1)] * 3
         late = row["consumers_after_mark_delete_position"]
         assert len(late) == 38
         assert late[0] == {
@@ -152,6 +155,7 @@ def test_what_a_join_found_and_what_drains() -> None:
         await window.ask(Acknowledge(M1, S1, [(0, 2, bytes([AckType.ACCEPT]))], now_ms()))
         row = (await rest.ask(f"/v1/groups/{GROUP}")).json["partitions"][0]
         assert row["draining"] == row["consumers_after_mark_delete_position"] == []
+        assert row["draining_cleared"] == row["members"][0]["draining_cleared"] == 3
 
     story(tell)
 

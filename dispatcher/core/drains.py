@@ -1,0 +1,67 @@
+"""Keys that change hands: one member holds a record of the key, another owns it since a join or a
+leave. PIP-379's draining hashes, exact per key, and what it shows of them.
+
+Nothing is decided by it: `Flow.offer` looks at holder and owner themselves. It is kept, not found
+with each look, because part of it is history. A step costs nothing more while no key drains.
+"""
+
+from __future__ import annotations
+
+from dispatcher.core.keys import KeyQueue, MemberQueue
+from dispatcher.core.window import Window
+
+
+class Drain:
+    def __init__(self, holder: MemberQueue) -> None:
+        self.holder = holder
+        # How often the owner asked for records while one of the key waited for the holder's.
+        self.attempts = 0
+
+    def __repr__(self) -> str:
+        return f"<at {self.holder.member_id} attempts={self.attempts}>"
+
+
+class Drains:
+    def __init__(self) -> None:
+        self.by_key: dict[KeyQueue, Drain] = {}
+        self.cleared = 0  # that ended: settled, given back or owned by their holder again
+
+    def look_at(self, queue: KeyQueue) -> None:
+        """To be called when a key has got an owner or a holder."""
+        holder = queue.holder
+        if holder is not None and is_draining(queue) and queue not in self.by_key:
+            self.by_key[queue] = Drain(holder.member)
+            holder.member.draining += 1
+
+    def end(self, touched: list[MemberQueue]) -> None:
+        """At the end of a step that touched these members, all who then hold less among them."""
+        for member in touched:
+            if member.draining > 0:
+                break
+        else:
+            return
+        for queue, drain in list(self.by_key.items()):
+            if not is_draining(queue):
+                del self.by_key[queue]
+                drain.holder.draining -= 1
+                drain.holder.drained += 1
+                self.cleared += 1
+
+    def asked_by(self, owner: MemberQueue, window: Window) -> None:
+        """The owner asks for records, and gets none of these keys."""
+        for queue, drain in self.by_key.items():
+            if queue.owner is owner and _waits(queue, window):
+                drain.attempts += 1
+
+
+def is_draining(queue: KeyQueue) -> bool:
+    holder = queue.holder
+    return queue.in_flight > 0 and holder is not None and holder.member is not queue.owner
+
+
+def _waits(queue: KeyQueue, window: Window) -> bool:
+    """Whether a record of it is not in flight: what is, are the first ones, or one that was ahead
+    of others before a restart.
+    """
+    leases = window.leases
+    return leases[queue.head & window.mask] is None or leases[queue.tail & window.mask] is None
