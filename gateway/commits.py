@@ -82,25 +82,10 @@ class Commits:
     # ------------------------------------------------------------------------------- reading
 
     async def fetch(self, group: str, tp: TopicPartition) -> Committed | None:
-        """Raises UpstreamError."""
-        found = await self.fetch_committed(group, [tp])
-        return found[tp]
-
-    async def fetch_committed(
-        self, group: str, partitions: Sequence[TopicPartition]
-    ) -> dict[TopicPartition, Committed | None]:
-        """For all that were asked; None = never committed. Raises UpstreamError."""
-        topics = [
-            {"Name": tp.topic, "TopicId": tp.topic_id, "PartitionIndexes": [tp.partition]}
-            for tp in partitions
-        ]
-        found = await self._fetch(group, topics)
-        by_name = {(topic, partition): it for (topic, _, partition), it in found.items()}
-        by_id = {(topic_id, partition): it for (_, topic_id, partition), it in found.items()}
-        return {
-            tp: by_id.get((tp.topic_id, tp.partition)) or by_name.get((tp.topic, tp.partition))
-            for tp in partitions
-        }
+        """None = never committed. Raises UpstreamError."""
+        topic = {"Name": tp.topic, "TopicId": tp.topic_id, "PartitionIndexes": [tp.partition]}
+        found = await self._fetch(group, [topic])
+        return next(iter(found.values()), None)
 
     async def fetch_all(self, group: str) -> dict[tuple[str, int], Committed]:
         """Everything the group has committed, by (topic, partition). Raises UpstreamError."""

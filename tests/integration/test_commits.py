@@ -42,8 +42,7 @@ def test_what_was_committed_is_read_back(
                 group, [Commit(tps[0], 0, ""), Commit(tps[2], 2**40, "bits:äöü")]
             )
             assert done == [0, 0]
-            found = await commits.fetch_committed(group, tps)
-            first, second, third = (found[tp] for tp in tps)
+            first, second, third = [await commits.fetch(group, tp) for tp in tps]
             assert first is not None
             assert (first.offset, first.metadata) == (0, "")
             assert second is None
@@ -73,9 +72,10 @@ def test_a_group_of_many_partitions_is_committed_whatever_its_metadata(
             tps = [TopicPartition(name, first.topic_id, number) for number in range(count)]
             wanted = [Commit(tp, tp.partition, "x" * METADATA_CHARS_MAX) for tp in tps]
             assert await commits.commit(group, wanted) == [0] * count
-            found = await commits.fetch_committed(group, tps)
-            offsets = [None if it is None else it.offset for it in found.values()]
-            assert offsets == list(range(count))
+            found = await commits.fetch_all(group)
+            assert {place: it.offset for place, it in found.items()} == {
+                (name, number): number for number in range(count)
+            }
 
     run(work())
 
