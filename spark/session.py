@@ -1,13 +1,16 @@
 """A SparkSession with Kafka's source, in the versions Keyway is tested with.
 
-The connector comes from Maven Central on first use, into build/ivy of a checkout or ~/.ivy2.5.2.
+The connector comes from Maven Central on first use, into build/ivy-spark of a checkout or
+~/.ivy2.5.2.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -18,6 +21,10 @@ EXCLUDES = (
     "com.google.code.findbugs:jsr305",
     "org.scala-lang.modules:scala-parallel-collections_2.13",
 )
+
+_CHECKOUT = Path(__file__).resolve().parent.parent
+# None: Spark's own default, in the home folder.
+IVY = _CHECKOUT / "build" / "ivy-spark" if (_CHECKOUT / "pyproject.toml").exists() else None
 
 
 def kafka_session(
@@ -32,9 +39,24 @@ def kafka_session(
     builder = SparkSession.builder.appName(name).master(master)
     for setting, value in {**_defaults(), **(settings or {})}.items():
         builder = builder.config(setting, value)
-    session: SparkSession = builder.getOrCreate()
+    with ivy_alone():
+        session: SparkSession = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+@contextmanager
+def ivy_alone() -> Iterator[None]:
+    """Sessions of a checkout start one after the other: Spark's Ivy has no lock of its own, and two
+    that both fetch the connector would write the same files.
+    """
+    if IVY is None:
+        yield
+        return
+    IVY.mkdir(parents=True, exist_ok=True)
+    with (IVY / "keyway.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _defaults() -> dict[str, str]:
@@ -48,8 +70,7 @@ def _defaults() -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
-    checkout = Path(__file__).resolve().parent.parent
-    if (checkout / "pyproject.toml").exists():
-        defaults["spark.jars.ivy"] = str(checkout / "build" / "ivy-spark")
-        defaults["spark.sql.warehouse.dir"] = str(checkout / "build" / "spark-warehouse")
+    if IVY is not None:
+        defaults["spark.jars.ivy"] = str(IVY)
+        defaults["spark.sql.warehouse.dir"] = str(IVY.parent / "spark-warehouse")
     return defaults
