@@ -18,8 +18,6 @@ import structlog
 
 from gateway.core.cache import BatchCache, Cut, RecordsGone, RecordsLarge, Source
 from gateway.core.fetch_messages import (
-    answers_by_partition,
-    fetch_request,
     undamaged,
     why_unplaced,
 )
@@ -28,13 +26,12 @@ from gateway.core.limits import (
     CACHE_BYTES_MAX,
     FETCH_LANES,
     RETRY_BASE_MS,
-    RETRY_MAX_MS,
     UNKNOWN_TOPIC_MS,
 )
 from gateway.core.topology import TopicPartition, Topology
-from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode, error_name
-from gateway.core.wire.records import Batch, CorruptBatch, drop_aborted
+from gateway.core.wire.records import CorruptBatch, drop_aborted
+from gateway.rereads import FIRST_FETCH_LANE, ReaderCounts, Rereads, fetched
 from gateway.upstream import EARLIEST, LATEST, READ_COMMITTED, Upstream
 from gateway.upstream_errors import Refused, UpstreamError
 
@@ -42,13 +39,9 @@ __all__ = ["ReadResult", "Reader", "ReaderCounts", "RecordsGone", "RecordsLarge"
 
 log = structlog.get_logger("keyway.reader")
 
-# Lane 0 of a broker belongs to short requests (gateway/upstream.py).
-FIRST_FETCH_LANE = 1
 NO_BYTES_MAX = 2**63 - 1
-REREAD_MS_MAX = 5_000  # a share client gives its fetch up after 30 s; it may ask again
 WORTH_A_LINE_MS = 1_000  # a new topic, or a moved leader, is found well within this
 MEAN_RECORD_BYTES = 1_024  # a guess until a partition was read
-REREAD_LANE = FIRST_FETCH_LANE + FETCH_LANES
 
 # Errors that a sink hears of when they last: nothing here will mend them.
 _LASTING = (
@@ -60,16 +53,6 @@ _LASTING = (
 
 
 Sink = Callable[[ReadResult], None]
-
-
-@dataclass(slots=True)
-class ReaderCounts:
-    """Since the start of the gateway."""
-
-    fetches: int = 0
-    fetched_bytes: int = 0
-    rereads: int = 0  # fetches for records that had left the cache
-    evicted: int = 0  # batches that made room for others
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +74,7 @@ class Reader:
         self.counts = ReaderCounts()
         self._upstream = upstream
         self._cache = BatchCache(cache_bytes_max)
+        self._rereads = Rereads(upstream, self._cache, self.counts, self._keep)
         self._schedule = FetchSchedule()
         self._wishes: dict[tuple[Source, Sink], _Wish] = {}
         self._sinks_at: dict[Place, dict[Sink, None]] = {}
@@ -103,7 +87,6 @@ class Reader:
             int, asyncio.Event
         ] = {}  # by broker: its lanes look for something to fetch
         self._unplaced_event = asyncio.Event()
-        self._reread_locks: dict[Source, asyncio.Lock] = {}
         self._tasks: asyncio.TaskGroup | None = None
         # By topic, and why; logged when it starts and when it ends.
         self._failing: dict[str, dict[Source, str]] = {}
@@ -147,7 +130,7 @@ class Reader:
         self._floors.pop(source, None)
         self._bounds.pop(source, None)
         self._mean_bytes.pop(source, None)
-        self._reread_locks.pop(source, None)
+        self._rereads.forget(source)
         self._cache.forget(source)
         self._mended(source)
 
@@ -212,63 +195,9 @@ class Reader:
         out = Cut(offsets, records_max, bytes_max)
         while (offset := out.next()) is not None:
             piece = self._cache.piece(source, offset)
-            out.add(*((piece.end, piece.batch) if piece else await self._reread(source, offset)))
+            found = (piece.end, piece.batch) if piece else await self._rereads.piece(source, offset)
+            out.add(*found)
         return out.done()
-
-    async def _reread(self, source: Source, offset: int) -> tuple[int, Batch | None]:
-        """The end and the batch (None: nothing is there any more) of what covers `offset`."""
-        lock = self._reread_locks.setdefault(source, asyncio.Lock())
-        deadline_ms = _now_ms() + REREAD_MS_MAX
-        pause_ms = RETRY_BASE_MS
-        async with lock:
-            while True:
-                piece = self._cache.piece(source, offset)  # who held the lock may have brought it
-                if piece is not None:
-                    return piece.end, piece.batch
-                try:
-                    found = await self._reread_once(source, offset)
-                except UpstreamError:
-                    if _now_ms() + pause_ms >= deadline_ms:
-                        raise
-                else:
-                    # Out of the cache at once if need be, but not before we have its batch.
-                    self.counts.evicted += self._cache.shrink()
-                    return found
-                self._upstream.stale()
-                await asyncio.sleep(pause_ms / 1000)
-                pause_ms = min(pause_ms * 2, RETRY_MAX_MS)
-
-    async def _reread_once(self, source: Source, offset: int) -> tuple[int, Batch | None]:
-        broker = leader_of(self._upstream.topology, source.tp)
-        if broker is None:
-            await self._upstream.refresh([source.tp.topic])
-            broker = leader_of(self._upstream.topology, source.tp)
-        if broker is None:
-            what = f"leader of {source.tp.topic}-{source.tp.partition}"
-            raise Refused(ErrorCode.LEADER_NOT_AVAILABLE, what)
-        self.counts.rereads += 1
-        fetch = Fetch(source.isolation, 0, (Place(source, offset),))
-        answers = await self._ask(broker, REREAD_LANE, fetch)
-        answer = answers[source.tp]
-        code = answer["ErrorCode"]
-        what = f"offset {offset} of {source.tp.topic}-{source.tp.partition}"
-        if code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            log_start = await self._upstream.list_offset(source.tp, EARLIEST)
-            if log_start > offset:
-                return log_start, None
-        elif code != 0:
-            raise Refused(code, what)
-        else:
-            try:
-                self._keep(Place(source, offset), answer)
-            except CorruptBatch as error:
-                raise Refused(error.code, f"{what}: {error}") from error
-        piece = self._cache.piece(source, offset)
-        if piece is None:
-            # Not gone: a leader that was just elected and a follower show less than was read before
-            # until they have caught up. A log that was cut off is found where the window reads on.
-            raise Refused(ErrorCode.OFFSET_NOT_AVAILABLE, what)
-        return piece.end, piece.batch
 
     # ---------------------------------------------------------------------------------------- tasks
 
@@ -343,7 +272,7 @@ class Reader:
     async def _fetch(self, broker: int, lane: int, fetch: Fetch) -> None:
         self.counts.fetches += 1
         try:
-            answers = await self._ask(broker, FIRST_FETCH_LANE + lane, fetch)
+            answers = await fetched(self._upstream, broker, FIRST_FETCH_LANE + lane, fetch)
         except UpstreamError as error:
             code = error.error_code if isinstance(error, Refused) else ErrorCode.NETWORK_EXCEPTION
             for place in fetch.places:
@@ -352,18 +281,6 @@ class Reader:
         for place in fetch.places:
             await self._fetched(place, answers[place.source.tp])
             await asyncio.sleep(0)  # a full response takes long to scan: others go in between
-
-    async def _ask(
-        self, broker: int, lane: int, fetch: Fetch
-    ) -> dict[TopicPartition, dict[str, Any]]:
-        """One answer for each partition of the fetch. Raises UpstreamError."""
-        timeout_ms = self._upstream.settings.request_timeout_ms + fetch.max_wait_ms
-        response = await self._upstream.call(
-            ApiKey.FETCH, fetch_request(fetch), broker_id=broker, lane=lane, timeout_ms=timeout_ms
-        )
-        if response["ErrorCode"] != 0:
-            raise Refused(response["ErrorCode"], f"fetch from broker {broker}")
-        return answers_by_partition(fetch, response)
 
     # -------------------------------------------------------------------------------------- answers
 

@@ -1,0 +1,131 @@
+"""Records that have left the cache are read again, one fetch at a time for a partition, on a lane
+of their own: somebody's answer waits for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from gateway.core.cache import BatchCache, Source
+from gateway.core.fetch_messages import answers_by_partition, fetch_request
+from gateway.core.fetching import Fetch, Place, leader_of
+from gateway.core.limits import FETCH_LANES, RETRY_BASE_MS, RETRY_MAX_MS
+from gateway.core.topology import TopicPartition
+from gateway.core.wire.apis import ApiKey
+from gateway.core.wire.errors import ErrorCode
+from gateway.core.wire.records import Batch, CorruptBatch
+from gateway.upstream import EARLIEST, Upstream
+from gateway.upstream_errors import Refused, UpstreamError
+
+# Lane 0 of a broker belongs to short requests (gateway/upstream.py).
+FIRST_FETCH_LANE = 1
+REREAD_LANE = FIRST_FETCH_LANE + FETCH_LANES
+REREAD_MS_MAX = 5_000  # a share client gives its fetch up after 30 s; it may ask again
+
+
+@dataclass(slots=True)
+class ReaderCounts:
+    """Since the start of the gateway."""
+
+    fetches: int = 0
+    fetched_bytes: int = 0
+    rereads: int = 0  # fetches for records that had left the cache
+    evicted: int = 0  # batches that made room for others
+
+
+class Rereads:
+    """`keep` puts an answer into the cache; it raises CorruptBatch."""
+
+    def __init__(
+        self,
+        upstream: Upstream,
+        cache: BatchCache,
+        counts: ReaderCounts,
+        keep: Callable[[Place, dict[str, Any]], int],
+    ) -> None:
+        self._upstream = upstream
+        self._cache = cache
+        self._counts = counts
+        self._keep = keep
+        self._locks: dict[Source, asyncio.Lock] = {}
+
+    def forget(self, source: Source) -> None:
+        self._locks.pop(source, None)
+
+    async def piece(self, source: Source, offset: int) -> tuple[int, Batch | None]:
+        """The end and the batch (None: nothing is there any more) of what covers `offset`. Raises
+        UpstreamError.
+        """
+        lock = self._locks.setdefault(source, asyncio.Lock())
+        deadline_ms = _now_ms() + REREAD_MS_MAX
+        pause_ms = RETRY_BASE_MS
+        async with lock:
+            while True:
+                piece = self._cache.piece(source, offset)  # who held the lock may have brought it
+                if piece is not None:
+                    return piece.end, piece.batch
+                try:
+                    found = await self._read(source, offset)
+                except UpstreamError:
+                    if _now_ms() + pause_ms >= deadline_ms:
+                        raise
+                else:
+                    # Out of the cache at once if need be, but not before we have its batch.
+                    self._counts.evicted += self._cache.shrink()
+                    return found
+                self._upstream.stale()
+                await asyncio.sleep(pause_ms / 1000)
+                pause_ms = min(pause_ms * 2, RETRY_MAX_MS)
+
+    async def _read(self, source: Source, offset: int) -> tuple[int, Batch | None]:
+        broker = leader_of(self._upstream.topology, source.tp)
+        if broker is None:
+            await self._upstream.refresh([source.tp.topic])
+            broker = leader_of(self._upstream.topology, source.tp)
+        if broker is None:
+            what = f"leader of {source.tp.topic}-{source.tp.partition}"
+            raise Refused(ErrorCode.LEADER_NOT_AVAILABLE, what)
+        self._counts.rereads += 1
+        fetch = Fetch(source.isolation, 0, (Place(source, offset),))
+        answers = await fetched(self._upstream, broker, REREAD_LANE, fetch)
+        answer = answers[source.tp]
+        code = answer["ErrorCode"]
+        what = f"offset {offset} of {source.tp.topic}-{source.tp.partition}"
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            log_start = await self._upstream.list_offset(source.tp, EARLIEST)
+            if log_start > offset:
+                return log_start, None
+        elif code != 0:
+            raise Refused(code, what)
+        else:
+            try:
+                self._keep(Place(source, offset), answer)
+            except CorruptBatch as error:
+                raise Refused(error.code, f"{what}: {error}") from error
+        piece = self._cache.piece(source, offset)
+        if piece is None:
+            # Not gone: a leader that was just elected and a follower show less than was read before
+            # until they have caught up. A log that was cut off is found where the window reads on.
+            raise Refused(ErrorCode.OFFSET_NOT_AVAILABLE, what)
+        return piece.end, piece.batch
+
+
+async def fetched(
+    upstream: Upstream, broker: int, lane: int, fetch: Fetch
+) -> dict[TopicPartition, dict[str, Any]]:
+    """One answer for each partition of the fetch. Raises UpstreamError."""
+    timeout_ms = upstream.settings.request_timeout_ms + fetch.max_wait_ms
+    response = await upstream.call(
+        ApiKey.FETCH, fetch_request(fetch), broker_id=broker, lane=lane, timeout_ms=timeout_ms
+    )
+    if response["ErrorCode"] != 0:
+        raise Refused(response["ErrorCode"], f"fetch from broker {broker}")
+    return answers_by_partition(fetch, response)
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
