@@ -50,6 +50,7 @@ from gateway.handlers.share_acknowledge import share_acknowledge
 from gateway.handlers.share_fetch import share_fetch
 from gateway.handlers.share_group_describe import share_group_describe
 from gateway.handlers.share_group_heartbeat import share_group_heartbeat
+from gateway.listeners import check_free
 from gateway.memberships import Memberships
 from gateway.metrics import Metrics
 from gateway.parked import ParkedRecords
@@ -362,14 +363,11 @@ class _Node:
                 lifespan="off",
             )
         )
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((section.host, section.port))
-            except OSError as error:
-                raise StartError(
-                    f"admin port {section.host}:{section.port}: {error.strerror}; set admin.port"
-                ) from error
+        try:
+            check_free(section.host, section.port)
+        except (PortTaken, OSError) as error:
+            place = f"admin.host {section.host}, admin.port {section.port}"
+            raise StartError(f"{place}: {error}") from error
         return admin
 
     def _health(self, server: Server) -> dict[str, Any]:

@@ -17,6 +17,8 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, m
 from dispatcher.core.model import EvictPolicy, JoinPolicy, PoisonPolicy, Policy
 from gateway.core.limits import FRAME_BYTES_MAX
 
+ANY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104 - to be refused
+
 Port = Annotated[int, Field(ge=1, le=65_535)]
 Millis = Annotated[int, Field(ge=1)]
 
@@ -59,6 +61,12 @@ class ListenSection(_Section):
     bootstrap_port: Port = 9192
     port_base: Port = 9200
     frame_bytes_max: Annotated[int, Field(ge=1024, le=2_000_000_000)] = FRAME_BYTES_MAX
+
+    @model_validator(mode="after")
+    def _reachable(self) -> ListenSection:
+        if (self.advertised_host or self.host) in ANY_ADDRESS:
+            raise ValueError("advertised_host is needed: clients cannot connect to every address")
+        return self
 
 
 class AdminSection(_Section):

@@ -106,6 +106,11 @@ class Listeners:
             server.close()
 
 
+def check_free(host: str, port: int) -> None:
+    """Raises PortTaken, OSError where nobody could listen now."""
+    _listening_socket(host, port).close()
+
+
 def _listening_socket(host: str, port: int) -> socket.socket:
     """Raises PortTaken, OSError. A host name is resolved here, which may take its time."""
     family, kind, protocol, _, address = socket.getaddrinfo(

@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 from gateway.core.limits import UPSTREAM_PATIENCE_S
 from gateway.core.topology import Broker, Topology
 from gateway.core.wire.apis import ApiKey
+from gateway.listeners import check_free
 from gateway.server import PortTaken
 from tests.fake_kafka import Asked
 from tests.shell.loopback import answers, body_of, rig, run, until, warnings
@@ -61,6 +62,22 @@ def test_a_client_waits_a_moment_for_an_upstream_that_comes_back() -> None:
                 back = Broker(1, it.upstream.host, it.upstream.port)
                 it.server.on_topology(Topology(brokers={1: back}))
                 assert await client.frame() == response(HEARTBEAT)
+
+    run(main())
+
+
+def test_ipv6() -> None:
+    async def main() -> None:
+        async with rig(host="::1") as it:
+            it.upstream.on_api(HEARTBEAT, answers({}))
+            assert it.server.addresses[1].host == "::1"
+            client = await it.client()
+            assert await client.ask(request(HEARTBEAT)) == response(HEARTBEAT)
+            (connection,) = it.server.connections.values()
+            assert connection.peer == "::1"
+            with pytest.raises(PortTaken):
+                check_free(*it.server.addresses[1])
+        check_free("::1", it.server.addresses[1].port)
 
     run(main())
 
