@@ -9,7 +9,7 @@ import secrets
 import signal
 import socket
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from functools import partial
 from typing import Any
@@ -109,9 +109,16 @@ def _redis_store(url: str) -> RedisStore:
         raise ConfigError(f"state.redis_url: {error}") from None
 
 
-def now_ms() -> int:
-    """The node's clock. Wall time: deadlines of leases must mean the same after a restart."""
-    return time.time_ns() // 1_000_000
+def steady(wall_ns: Callable[[], int], monotonic_ns: Callable[[], int]) -> Callable[[], int]:
+    """Milliseconds of wall time, so that deadlines of leases mean the same after a restart; but as
+    of now, and never set after that: a clock put forward would end every lock and every session at
+    once, one put back would keep keys waiting for as long.
+    """
+    ahead_ns = wall_ns() - monotonic_ns()
+    return lambda: (monotonic_ns() + ahead_ns) // 1_000_000
+
+
+now_ms = steady(time.time_ns, time.monotonic_ns)  # the node's clock
 
 
 class _Node:

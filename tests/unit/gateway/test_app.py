@@ -1,0 +1,18 @@
+"""The node's clock."""
+
+from __future__ import annotations
+
+from gateway.app import steady
+
+MINUTE_NS = 60_000_000_000
+
+
+def test_a_clock_that_is_set_moves_no_deadline() -> None:
+    wall, monotonic = 1_700_000_000_000_000_000, 5_000_000_000
+    now_ms = steady(lambda: wall, lambda: monotonic)
+    assert now_ms() == 1_700_000_000_000
+    monotonic += 2_000_000
+    assert now_ms() == 1_700_000_000_002
+    for step_ns in (-10 * MINUTE_NS, 30 * MINUTE_NS):
+        wall += step_ns
+        assert now_ms() == 1_700_000_000_002
