@@ -82,6 +82,7 @@ UNKNOWN_TOPIC_MS = 5_000
 TICK_MS = 500  # the watchdog; six ticks make the disconnect grace
 GROUP_MEMBERS_MAX = 1_000  # per group; the ring holds 100 points for each
 SHARE_SESSIONS_MAX = 2_000  # per virtual broker; Kafka's own group.share.max.share.sessions
+SESSION_PARTITIONS_MAX = 50_000  # 50 topics of 1,000 each, with an error row for every one
 # Records of one answer, whatever a client asks for: a broker's own fetch.max.bytes. A librdkafka
 # takes no response of more than 100 MB (receive.message.max.bytes).
 SHARE_FETCH_BYTES_MAX = 55 * 1024 * 1024

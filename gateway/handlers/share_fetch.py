@@ -34,7 +34,11 @@ from gateway.core.group.share import (
     fetch_row,
     node_endpoints,
 )
-from gateway.core.limits import SHARE_FETCH_BYTES_MAX, SHARE_FETCH_WAIT_MS_MAX
+from gateway.core.limits import (
+    SESSION_PARTITIONS_MAX,
+    SHARE_FETCH_BYTES_MAX,
+    SHARE_FETCH_WAIT_MS_MAX,
+)
 from gateway.core.topology import PartitionInfo
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
@@ -112,6 +116,7 @@ def _session(
         return sessions.close(key, connection.id)
     else:
         session = sessions.resume(key, epoch, connection.id)
+    _check_size(session, body)
     for topic in body["ForgottenTopicsData"]:
         for partition in topic["Partitions"]:
             session.partitions.pop((topic["TopicId"], partition), None)
@@ -119,6 +124,17 @@ def _session(
         for row in topic["Partitions"]:
             session.partitions[(topic["TopicId"], row["PartitionIndex"])] = None
     return session
+
+
+def _check_size(session: ShareSession, body: dict[str, Any]) -> None:
+    """A client may name topics that do not exist, others with each request. Raises GroupError."""
+    added = sum(
+        (topic["TopicId"], row["PartitionIndex"]) not in session.partitions
+        for topic in body["Topics"]
+        for row in topic["Partitions"]
+    )
+    if len(session.partitions) + added > SESSION_PARTITIONS_MAX:
+        raise InvalidRequest(f"A share session has at most {SESSION_PARTITIONS_MAX} partitions.")
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ from dispatcher.store.base import FencedError
 from gateway.core.group.membership import GroupError
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
+from gateway.handlers import share_fetch
 from tests.shell.node_parts import GROUP, TOPIC, Node
 from tests.shell.share_client import (
     ACCEPT,
@@ -63,6 +64,23 @@ def test_zero_records_acknowledge_and_do_not_wait() -> None:
         assert ack_error(answer) == ErrorCode.NONE
         assert now_ms() == before
         assert node.stored[node.window().key] == 1
+
+    story(tell)
+
+
+def test_a_session_does_not_grow_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Partitions that do not exist cost memory, too: here, and a row in each answer."""
+    monkeypatch.setattr(share_fetch, "SESSION_PARTITIONS_MAX", 20)
+
+    async def tell(_node: Node, client: Client) -> None:
+        half = list(range(10))
+        await client.fetch(partitions=half, MaxRecords=0)
+        more = await client.fetch(partitions=half, topic_id=OTHER_ID, MaxRecords=0)
+        assert error(more) == ErrorCode.NONE
+        assert error(await client.fetch(partitions=half, MaxRecords=0)) == ErrorCode.NONE
+        refused = await client.fetch(partitions=[half[-1] + 1], MaxRecords=0)
+        assert error(refused) == ErrorCode.INVALID_REQUEST
+        assert len(client.services.groups.sessions.partitions((1, GROUP, "m1"))) == 2 * len(half)
 
     story(tell)
 

@@ -53,6 +53,9 @@ from gateway.core.wire.schema import (
 # bytes on the wire and some 300 here, so without this a frame of 100 MiB could take 15 GB. The
 # metadata of a million partitions still fits.
 ELEMENTS_MAX: Final = 2_000_000
+# Of a request that is answered here, who may be anybody: some 75 MB. It acknowledges 100 partitions
+# with 2,000 ranges each.
+REQUEST_ELEMENTS_MAX: Final = 250_000
 LENGTH_MAX: Final = 0x7FFF_FFFF
 STRING_MAX: Final = 0x7FFF  # bytes; Kafka's limit also where the length is a varint
 UUID_SIZE: Final = 16
@@ -128,12 +131,13 @@ class Reader:
     def charge(self, elements: i64) -> None:
         self.elements_left -= elements
         if self.elements_left < 0:
-            raise TooManyElements(f"more than {ELEMENTS_MAX} elements")
+            raise TooManyElements(f"too many elements at {self.at}")
 
 
-def decode(plan: Plan, data: bytes, at: int) -> Message:
+def decode(plan: Plan, data: bytes, at: int, elements_max: int = ELEMENTS_MAX) -> Message:
     """All of `data` from `at` on. Raises WireError."""
     reader = Reader(data, at)
+    reader.elements_left = elements_max
     message = _struct(reader, plan)
     if reader.at != reader.end:
         raise TrailingBytes(f"{reader.end - reader.at} bytes behind the message")

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.core.wire.apis import APIS, ApiKey
 from gateway.core.wire.codec import decode_request, decode_response, encode_request
-from gateway.core.wire.decode import ELEMENTS_MAX, Reader
+from gateway.core.wire.decode import ELEMENTS_MAX, REQUEST_ELEMENTS_MAX, Reader
 from gateway.core.wire.errors import (
     BadLength,
     BadTags,
@@ -102,7 +102,7 @@ def test_an_absurd_count_allocates_nothing() -> None:
 def test_elements_are_limited_however_small_they_are() -> None:
     # Topics of 18 bytes each, as few bytes as a topic can have.
     topic = b"\x00" * 17 + b"\x00"
-    count = ELEMENTS_MAX + 1
+    count = REQUEST_ELEMENTS_MAX + 1
     head = bytes([(count + 1) & 0x7F | 0x80, (count + 1) >> 7 & 0x7F | 0x80, (count + 1) >> 14])
     with pytest.raises(TooManyElements):
         decode_request(METADATA, 12, head + topic * count)
