@@ -72,8 +72,7 @@ def ready_for(flow: Flow, member_id: MemberId, now_ms: int) -> int:
     if flow.drains.by_key:
         flow.drains.asked_by(member, flow.window)
     ready = member.ready_count() if member.limit < 0 else flow.may_have_of(member)
-    if flow.prefetch > 1:
-        ready *= flow.prefetch  # at most: what is listed begins runs, and nobody counts those
+    ready *= flow.prefetch  # at most: what is listed begins runs, and nobody counts those
     if flow.retries.is_due(now_ms):
         ready += len(flow.retries.timers)
     return max(0, min(ready, flow.policy.in_flight_per_member_max - member.in_flight))
@@ -124,13 +123,12 @@ def _take_runs(
     ready = member.sort_ready()
     queues = flow.window.queues
     mask = flow.window.mask
-    taken = 0
-    while taken < wanted and member.ready_at < len(ready):
+    while wanted and member.ready_at < len(ready):
         queue = queues[ready[member.ready_at] & mask]
         member.ready_at += 1
         assert queue is not None, "a listed record is settled"
         queue.listed = False
-        taken += _take_run(flow, queue, session, lease, wanted - taken)
+        wanted -= _take_run(flow, queue, session, lease, wanted)
     lease.offsets.sort()
 
 
@@ -143,8 +141,7 @@ def _take_limited(
     kept: list[int] = []
     queues = flow.window.queues
     mask = flow.window.mask
-    ready = member.sort_ready()
-    for offset in ready[member.ready_at :]:
+    for offset in member.sort_ready():  # All of it: from a list with a limit nothing is cut off.
         queue = queues[offset & mask]
         assert queue is not None, f"{offset} is listed and settled"
         if len(lease.offsets) == wanted or not flow.may_have(queue, member):
@@ -156,7 +153,6 @@ def _take_limited(
         flow.window.leases[offset & mask] = lease
         lease.offsets.append(offset)
     member.ready = kept
-    member.ready_at = 0
 
 
 def _take_run(flow: Flow, queue: KeyQueue, session: Session, lease: Lease, wanted: int) -> int:
@@ -175,8 +171,7 @@ def _take_run(flow: Flow, queue: KeyQueue, session: Session, lease: Lease, wante
         queue.holder = session
         lease.offsets.append(offset)
         taken += 1
-    if taken == wanted:
-        flow.offer(queue)  # More of it for the next acquire.
+    flow.offer(queue)  # More of it, if there is, for the next acquire.
     return taken
 
 

@@ -27,7 +27,7 @@ def _next(bits: bytes, start: i64, skip: i64) -> i64:
     size: i64 = len(bits)
     at: i64 = start >> 3
     if at >= size:
-        return size * 8
+        return start
     rest: i64 = (bits[at] ^ skip) >> (start & 7)
     here: i64 = start
     while rest == 0:
@@ -61,8 +61,7 @@ def set_range(bits: bytearray, low: int, high: int) -> None:
         return
     bits[first_byte] |= first_mask
     bits[last_byte] |= last_mask
-    if last_byte - first_byte > 1:
-        bits[first_byte + 1 : last_byte] = b"\xff" * (last_byte - first_byte - 1)
+    bits[first_byte + 1 : last_byte] = b"\xff" * (last_byte - first_byte - 1)
 
 
 def joined(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -400,7 +400,7 @@ class Flow:
         """How many of the records that are listed for a member with a limit it may have."""
         queues = self.window.queues
         count = 0
-        for offset in member.sort_ready()[member.ready_at :]:
+        for offset in member.sort_ready():  # From its front nothing is taken.
             queue = queues[offset & self.window.mask]
             if queue is not None and self.may_have(queue, member):
                 count += 1

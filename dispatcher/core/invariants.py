@@ -190,6 +190,7 @@ def _check_limits(flow: Flow) -> None:
     limited = [member for member in flow.members if member.limit >= 0]
     assert flow.limited == (len(limited) > 0), f"{limited} have a limit"
     for member in limited:
+        assert member.ready_at == 0, f"{member!r} has taken from the front of its list"
         assert flow.policy.join_policy is JoinPolicy.LAST_SENT
         assert flow.window.cursor <= member.limit == member.joined_behind, f"{member!r} still waits"
         assert len(flow.members) > 1, f"{member!r} waits for nobody"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from dispatcher.core.model import (
@@ -32,6 +34,37 @@ def test_ascending_whatever_the_keys_became_ready_by() -> None:
 def test_no_more_than_asked_for(records_max: int, expected: int) -> None:
     play = Playbook().join("c1").produce(b"a", b"b", b"c")
     assert len(play.acquire("c1", records_max)) == expected
+
+
+def test_who_gets_nothing_takes_no_lease() -> None:
+    play = Playbook().join("c1")
+    assert play.acquire("c1") == play.acquire("stranger") == []
+    play.produce(b"a")
+    assert play.acquire("c1", 0) == play.acquire("c1", -1) == []
+    assert play.acquire("c1") == [0]
+    assert [lease.lease_id for lease in play.stored.leases] == [1]
+
+
+def test_what_is_ready() -> None:
+    """Of what is listed no more than there is room for; what is due counts as if it were listed."""
+    play = Playbook(Policy(in_flight_per_member_max=3)).join("c1").produce(b"a", b"b", b"c", b"d")
+
+    def ready(name: str = "c1") -> int:
+        return play.core.ready_for(MemberId(name), play.now_ms)
+
+    assert (ready(), ready("stranger")) == (3, 0)
+    assert play.acquire("c1", 2) == [0, 1]
+    assert ready() == 1
+    play.ack("c1", 0, AckType.RELEASE)
+    assert play.acquire("c1", 2) == [2, 3]
+    assert ready() == 0
+    play.core.retune(replace(play.policy, in_flight_per_member_max=2))
+    assert (ready(), play.acquire("c1")) == (0, [])
+    play.core.retune(replace(play.policy, in_flight_per_member_max=9))
+    assert ready() == 0, "0 waits"
+    play.now_ms += 1_000
+    assert ready() == 1, "0 is due, whoever's it is"
+    assert play.acquire("c1") == [0]
 
 
 def test_what_another_session_of_the_member_holds_counts() -> None:
@@ -76,6 +109,19 @@ def test_a_key_that_is_listed_for_its_next_is_not_disturbed_by_the_end_of_its_fi
     assert play.acquire("c1", 1) == [0], "and 1 is listed"
     play.ack("c1", 0)
     assert play.acquire("c1") == [1, 2]
+
+
+def test_runs_of_several_keys_are_one_ascending_list() -> None:
+    play = Playbook(Policy(prefetch_per_key=2)).join("c1").produce(b"a", b"b", b"a", b"b", b"a")
+    assert play.core.ready_for(MemberId("c1"), play.now_ms) == 4
+    assert play.acquire("c1", 3) == [0, 1, 2]
+    assert play.acquire("c1") == [3]
+
+
+def test_a_key_in_the_hands_of_another_session_takes_no_room() -> None:
+    play = Playbook(Policy(prefetch_per_key=2)).join("c1").produce(b"a", b"a", b"b")
+    assert play.acquire("c1", 1, session="s1") == [0]
+    assert play.acquire("c1", 1, session="s2") == [2]
 
 
 def test_no_run_across_sessions() -> None:

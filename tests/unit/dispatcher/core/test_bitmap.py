@@ -13,6 +13,7 @@ from dispatcher.core.bitmap import bits_of, joined, ranges_of
         (b"\x80\x01", [(107, 108)]),
         (b"\xff\xff\xff", [(100, 123)]),
         (b"\x00\xfe\xff\x03\x00", [(109, 125)]),
+        (b"\x00\x00\x00\xf0", [(128, 131)]),
         (b"\x55", [(100, 100), (102, 102), (104, 104), (106, 106)]),
     ],
 )
@@ -23,6 +24,8 @@ def test_bits_and_ranges_are_the_same_thing(bits: bytes, ranges: list[tuple[int,
 
 def test_what_lies_outside_of_the_bitmap_is_left_out() -> None:
     assert bits_of([(0, 99), (105, 111), (115, 10_000)], 100, 2) == b"\xe0\x8f"
+    assert bits_of([(90, 100), (116, 120)], 100, 2) == b"\x01\x00", "one bit more at each end"
+    assert bits_of([(115, 115), (200, 210)], 100, 2) == b"\x00\x80"
 
 
 def test_adjacent_ranges_become_one() -> None:

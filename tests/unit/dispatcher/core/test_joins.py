@@ -4,16 +4,20 @@ what both join policies make of them.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from dispatcher.core.model import (
     AckType,
+    Acquire,
     JoinPolicy,
     LogTruncated,
     MemberId,
     MembersReady,
     Policy,
     Reason,
+    SessionId,
 )
 from tests.playbook import Playbook
 
@@ -160,6 +164,23 @@ def test_a_newcomer_is_woken_for_what_comes_back_to_it() -> None:
     assert play.acquire("c2") == []
     play.ack("c2", 0)
     assert play.acquire("c2") == [2]
+
+
+def test_a_newcomer_gets_no_more_than_it_asks_for_nor_than_it_has_room_for() -> None:
+    policy = Policy(join_policy=JoinPolicy.LAST_SENT, in_flight_per_member_max=2)
+    play = Playbook(policy).join("c1", "c2")
+    mine = play.keys_of("c2", 4)
+    play.leave("c2").produce(*mine)
+    play.on(Acquire(MemberId("c1"), SessionId("s1"), 4, play.now_ms))
+    play.core.retune(replace(policy, in_flight_per_member_max=4))
+    assert play.acquire("c1") == [2, 3]
+    play.join("c2").produce(*play.keys_of("c2", 5)[4:]).close("c1")
+    assert play.core.ready_for(MemberId("c2"), play.now_ms) == 4
+    assert (play.acquire("c2", 1), play.acquire("c2", 2)) == ([0], [1, 2])
+    play.core.retune(replace(policy, in_flight_per_member_max=2))
+    assert play.acquire("c2") == [], "it holds more than it may now"
+    play.ack("c2", [0, 1])
+    assert play.acquire("c2") == [3]
 
 
 def test_who_joins_later_waits_longer() -> None:
