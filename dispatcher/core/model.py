@@ -445,7 +445,8 @@ class Snapshot:
     """A window as the store, or Kafka's commit metadata alone (no leases, no retries), has it.
 
     `settled` are the offsets >= cursor that are settled, as ascending, disjoint, non-adjacent
-    inclusive ranges.
+    inclusive ranges. `leases`, by ascending id, name what is in flight and nothing else, so each
+    offset once; none if one is only there until it is ended. `retries` ascend and are not settled.
     """
 
     cursor: int

@@ -111,8 +111,7 @@ class WindowState:
         if change.chunk < self.cursor // CHUNK_OFFSETS:
             return
         chunk = self.chunks.setdefault(change.chunk, bytearray())
-        if len(chunk) < change.byte_at:
-            chunk.extend(bytes(change.byte_at - len(chunk)))
+        chunk += bytes(change.byte_at)[len(chunk) :]
         chunk[change.byte_at : change.byte_at + len(change.data)] = change.data
 
     def _extend(self, change: LeaseExtended) -> None:
@@ -159,12 +158,13 @@ def changes_of(snapshot: Snapshot) -> list[Change]:
 
 def bits_changes(settled: Sequence[tuple[int, int]]) -> list[BitsSet]:
     """Whole bitmap chunks, each as short as it can be, that hold exactly these ranges."""
-    numbers: dict[int, int] = {}  # chunk -> its last settled offset; ascending, as the ranges are
+    ends: dict[int, int] = {}  # chunk -> behind its last settled offset; ascending, as the ranges
     for low, high in settled:
         for number in range(low // CHUNK_OFFSETS, high // CHUNK_OFFSETS + 1):
-            numbers[number] = min(high, (number + 1) * CHUNK_OFFSETS - 1)
+            ends[number] = min(high + 1, (number + 1) * CHUNK_OFFSETS)
     result: list[BitsSet] = []
-    for number, last in numbers.items():
-        size = (last % CHUNK_OFFSETS) // 8 + 1
-        result.append(BitsSet(number, 0, bytes(bits_of(settled, number * CHUNK_OFFSETS, size))))
+    for number, end in ends.items():
+        first = number * CHUNK_OFFSETS
+        size = (end - first + 7) // 8
+        result.append(BitsSet(number, 0, bytes(bits_of(settled, first, size))))
     return result

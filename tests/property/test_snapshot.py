@@ -1,6 +1,6 @@
 from hypothesis import given
 
-from dispatcher.core.model import Change, Snapshot
+from dispatcher.core.model import Change, RetryState, Snapshot
 from dispatcher.core.snapshot import WindowState, apply_changes, state_of
 from tests.property.changes import histories
 
@@ -25,6 +25,12 @@ def test_a_snapshot_keeps_its_form(steps: list[list[Change]]) -> None:
         settled = [range(low, high + 1) for low, high in snapshot.settled]
         in_flight = [offset for lease in snapshot.leases for offset in lease.offsets]
         assert len(in_flight) == len(set(in_flight))
-        for offset in [*in_flight, *(retry.offset for retry in snapshot.retries)]:
+        states = {retry.offset: retry.state for retry in snapshot.retries}
+        waiting = {o for o, state in states.items() if state is not RetryState.IN_FLIGHT}
+        assert waiting.isdisjoint(in_flight)
+        lease_ids = [lease.lease_id for lease in snapshot.leases]
+        for ascending in (lease_ids, list(states)):
+            assert ascending == sorted(set(ascending))
+        for offset in [*in_flight, *states]:
             assert offset >= snapshot.cursor
             assert not any(offset in run for run in settled)

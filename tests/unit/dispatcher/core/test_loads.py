@@ -12,6 +12,8 @@ from dispatcher.core.dispatcher import Dispatcher
 from dispatcher.core.loads import Loads
 from dispatcher.core.model import (
     AckType,
+    LeaseId,
+    LeaseState,
     Member,
     MemberId,
     MembersChanged,
@@ -19,6 +21,7 @@ from dispatcher.core.model import (
     OperatorVerb,
     Policy,
     RecordsRead,
+    SessionId,
     Snapshot,
 )
 from dispatcher.core.ring import NOBODY, Router
@@ -137,3 +140,15 @@ def test_a_key_without_unsettled_records_may_be_another_s_the_next_time() -> Non
     play.ack("c1", 2)
     play.ack("c2", 1)
     assert (play.acquire("c1"), play.acquire("c2")) == ([3], [4]), "and stays while it has some"
+
+
+def test_a_key_that_is_ready_stays_also_when_all_of_before_a_restart_was_read() -> None:
+    """At its first record its own member was full; that has room by now."""
+    lease = LeaseState(LeaseId(1), MemberId("c1"), SessionId("s1"), 60_000, [2])
+    play = Playbook(Policy(bounded_load=1.0), Snapshot(cursor=0, leases=[lease])).join("c1", "c2")
+    play.produce(*play.keys_of("c2", 2))
+    assert play.acquire("c2") == [0]
+    play.ack("c2", 0)
+    play.produce(None)
+    assert play.acquire("c2") == []
+    assert play.acquire("c1") == [1]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from dispatcher.core.dispatcher import Dispatcher
 from dispatcher.core.model import (
     AckError,
@@ -9,17 +11,21 @@ from dispatcher.core.model import (
     LeaseEnded,
     LeaseId,
     LeaseState,
+    LogTruncated,
     MemberId,
     Policy,
     ReadOn,
     Reason,
+    RecordsRead,
     RetryNoted,
     RetryState,
     SessionId,
     Snapshot,
-    Ticked,
 )
+from dispatcher.core.snapshot import apply_changes
 from tests.playbook import Playbook
+
+WAITING = RetryState.WAITING
 
 
 def crashed() -> Playbook:
@@ -100,7 +106,7 @@ def test_lease_ids_are_not_reused_and_stale_leases_end() -> None:
             LeaseState(LeaseId(8), MemberId("c1"), SessionId("s1"), 9_900, [6]),
         ],
     )
-    play = Playbook(snapshot=snapshot)
+    play = Playbook(snapshot=apply_changes(snapshot, []))
     assert [lease.offsets for lease in play.core.snapshot().leases] == [[5], [6]]
     play.wait(0).persists(LeaseEnded(LeaseId(3)))
     play.log = dict.fromkeys(range(5, 10), None)
@@ -128,11 +134,18 @@ def test_from_commit_metadata_alone() -> None:
     assert play.acquire("c1") == [11, *range(14, 400), 451]
 
 
-def test_settled_below_the_cursor_is_ignored() -> None:
-    core = Dispatcher(Policy(), Snapshot(cursor=100, settled=[(0, 99), (102, 102)]))
-    assert core.settled_ranges() == [(102, 102)]
-    core.handle(Ticked(0))
-    core.check_invariants()
+@pytest.mark.parametrize(
+    "snapshot",
+    [
+        Snapshot(5, settled=[(6, 6)]),
+        Snapshot(5, leases=[LeaseState(LeaseId(1), MemberId("c1"), SessionId("s1"), 9_000, [6])]),
+        Snapshot(5, retries=[RetryNoted(6, 1, 0, WAITING, Reason.RELEASED, MemberId("c1"))]),
+    ],
+)
+def test_a_long_hole_behind_all_that_was_known_is_passed_at_once(snapshot: Snapshot) -> None:
+    play = Playbook(Policy(span_max=16), snapshot).on(LogTruncated(7, 1_000)).join("c1")
+    play.on(RecordsRead(7, 10_000_001, [10_000_000], [b"a"], 1_000))
+    assert (play.core.cursor, play.core.read_position) == (10_000_000, 10_000_001)
 
 
 def test_snapshot_of_a_fresh_window() -> None:

@@ -1,3 +1,5 @@
+import pytest
+
 from dispatcher.core.limits import CHUNK_OFFSETS
 from dispatcher.core.model import (
     BitsSet,
@@ -96,6 +98,17 @@ def test_bits_overwrite() -> None:
     steps = [BitsSet(0, 2, b"\xff\x0f"), BitsSet(0, 3, b"\xf0"), BitsSet(1, 0, b"\x01")]
     after = apply_changes(Snapshot(0), steps)
     assert after.settled == [(16, 23), (28, 31), (CHUNK_OFFSETS, CHUNK_OFFSETS)]
+
+
+def test_what_kafka_knew_to_be_settled_at_its_cursor_is_kept() -> None:
+    assert apply_changes(Snapshot(10, [(10, 12)]), []).settled == [(10, 12)]
+    assert apply_changes(Snapshot(10, [(10, 10)]), []).settled == [(10, 10)]
+
+
+@pytest.mark.parametrize(("last", "size"), [(0, 1), (7, 1), (8, 2), (15, 2), (16, 3)])
+def test_a_chunk_is_as_short_as_it_can_be(last: int, size: int) -> None:
+    (change,) = bits_changes([(0, last)])
+    assert len(change.data) == size
 
 
 def test_bits_of_a_range_over_three_chunks() -> None:
