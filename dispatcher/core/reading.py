@@ -21,35 +21,26 @@ def records_read(flow: Flow, event: RecordsRead) -> None:
     if not flow.members or event.start > start or event.end <= start:
         return
     offsets = event.offsets
-    keys = event.keys
-    assert len(offsets) == len(keys), "columns of unequal length"
-    if event.start < start:
-        skip = bisect_left(offsets, start)
-        offsets = offsets[skip:]
-        keys = keys[skip:]
+    assert len(offsets) == len(event.keys), "columns of unequal length"
     if window.cursor == start and start >= window.known_end:
         # Nothing is unsettled: a hole in front, however long (a compacted log), is passed at once.
-        start = offsets[0] if offsets else event.end
+        first = bisect_left(offsets, start)
+        start = offsets[first] if first < len(offsets) else event.end
         window.read_position = start
         window.move_cursor(start)
     end = min(event.end, window.read_position + flow.room())
-    if end < event.end:
-        fitting = bisect_left(offsets, end)
-        offsets = offsets[:fitting]
-        keys = keys[:fitting]
     window.reserve(end)
     if flow.loads is not None:
         flow.drop_idle_keys()  # so that each is placed anew
         flow.loads.recount(flow.members, list(flow.by_key.values()))
-    _append(flow, start, end, offsets, keys)
+    _append(flow, start, end, offsets, event.keys)
     window.read_position = end
     if window.unread:
         _reread(flow, end)
 
 
-def _append(  # noqa: C901 - the hot loop, kept in one piece
-    flow: Flow, start: int, end: int, offsets: list[int], keys: list[Key]
-) -> None:
+def _append(flow: Flow, start: int, end: int, offsets: list[int], keys: list[Key]) -> None:
+    """What of the columns lies from `start` up to, not including, `end`."""
     window = flow.window
     by_key = flow.by_key
     queues = window.queues
@@ -59,7 +50,9 @@ def _append(  # noqa: C901 - the hot loop, kept in one piece
     mask: i64 = window.mask
     bits_mask: i64 = window.bits_mask
     expected: i64 = start
-    for i in range(len(offsets)):
+    first: i64 = bisect_left(offsets, start)
+    behind: i64 = bisect_left(offsets, end)
+    for i in range(first, behind):
         offset: i64 = offsets[i]
         if offset != expected:
             assert offset > expected, "offsets not ascending"
@@ -93,8 +86,7 @@ def _append(  # noqa: C901 - the hot loop, kept in one piece
             flow.drains.look_at(queue)
         elif not queue.listed:
             flow.offer(queue)
-    if expected < end:
-        window.mark_hole(expected, end)
+    window.mark_hole(expected, end)
 
 
 def _reread(flow: Flow, end: int) -> None:
@@ -102,9 +94,7 @@ def _reread(flow: Flow, end: int) -> None:
     the log.
     """
     window = flow.window
-    for offset in sorted(window.unread):
-        if offset >= end:
-            break
+    for offset in sorted([offset for offset in window.unread if offset < end]):
         window.unread.discard(offset)
         at = offset & window.mask
         if window.queues[at] is None:

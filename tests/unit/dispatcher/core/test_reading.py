@@ -60,6 +60,13 @@ def test_a_long_hole_in_front_is_passed_at_once() -> None:
     assert play.acquire("c1") == [10_000_000]
 
 
+def test_a_long_hole_in_front_takes_no_room_from_a_limit_of_records() -> None:
+    play = Playbook(Policy(window_records=3)).join("c1")
+    keys = {1_000 + i: b"%d" % i for i in range(5)}
+    play.on(RecordsRead(0, 1_005, list(keys), list(keys.values()), 0))
+    assert (play.core.cursor, play.core.read_position) == (1_000, 1_003)
+
+
 def test_an_empty_read_to_the_end_of_a_hole() -> None:
     play = Playbook(Policy(span_max=16)).join("c1")
     play.on(RecordsRead(0, 500, [], [], 0))
