@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
+from dispatcher.core.limits import SPAN_OFFSETS_MAX
 from dispatcher.core.model import EvictPolicy, JoinPolicy, PoisonPolicy, Policy
 from gateway.core.limits import FRAME_BYTES_MAX
 
@@ -104,7 +105,7 @@ class GroupSection(_Section):
         ),
     ] = "latest"
     isolation_level: Literal["read_committed", "read_uncommitted"] = "read_committed"
-    span_max: Annotated[int, Field(ge=1, le=1_048_576)] = Policy().span_max
+    span_max: Annotated[int, Field(ge=1, le=SPAN_OFFSETS_MAX)] = Policy().span_max
     window_records: Annotated[int, Field(ge=1, le=1_048_576)] | None = None
     in_flight_per_member_max: Annotated[int, Field(ge=1, le=100_000)] = 1_000
     prefetch_per_key: Annotated[int, Field(ge=1, le=1_000)] = 1

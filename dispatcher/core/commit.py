@@ -20,12 +20,12 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from mypy_extensions import i64
 
 from dispatcher.core.bitmap import bits_of, ranges_of
+from dispatcher.core.limits import SPAN_OFFSETS_MAX
 
 CHARS_MAX = 4_095  # what Kafka takes with its default offset.metadata.max.bytes of 4,096
 PREFIX = "kw1:"
 _HEAD_BYTES = 5  # checksum and kind
 _BITMAP, _RUNS = b"b", b"r"
-_NUMBER_BYTES_MAX = 9  # of a varint below 2^63
 
 
 def encode(cursor: int, settled: list[tuple[int, int]], *, chars_max: int = CHARS_MAX) -> str:
@@ -38,30 +38,26 @@ def encode(cursor: int, settled: list[tuple[int, int]], *, chars_max: int = CHAR
     if size_max < 0:
         return ""
     ranges = [(max(low, cursor), high) for low, high in settled if high >= cursor]
-    runs, runs_end = _runs(ranges, cursor, size_max)
-    bits_end = min(ranges[-1][1] + 1 if ranges else cursor, cursor + 8 * size_max)
-    if runs_end == bits_end or not ranges:
-        # Both say as much. The bitmap is only made if it is the shorter one.
-        shorter = _RUNS if len(runs) <= (bits_end - cursor + 7) // 8 else _BITMAP
-    else:
-        shorter = _RUNS if _count(ranges, runs_end) >= _count(ranges, bits_end) else _BITMAP
-    if shorter == _RUNS:
-        return _framed(cursor, _RUNS, runs)
-    bits = bytes(bits_of(ranges, cursor, (bits_end - cursor + 7) // 8))
-    return _framed(cursor, _BITMAP, bits)
+    runs, by_runs = _runs(ranges, cursor, size_max)
+    bits = bytes(bits_of(ranges, cursor, size_max).rstrip(b"\0"))
+    by_bits = int.from_bytes(bits, "little").bit_count()
+    # Whichever says more, and the shorter one if both say the same.
+    _, _, kind, body = max((by_runs, -len(runs), _RUNS, runs), (by_bits, -len(bits), _BITMAP, bits))
+    return _framed(cursor, kind, body)
 
 
 def decode(cursor: int, text: str) -> list[tuple[int, int]] | None:
     """The settled ranges of metadata that was committed with `cursor`.
 
-    None: nobody's, another version's, another offset's or damaged. Then everything from the cursor
-    on is to be delivered again, the record at the cursor included.
+    None: nobody's, another version's, another offset's, damaged, or of more offsets than a window
+    can have. Then everything from the cursor on is to be delivered again, the record at the cursor
+    included.
     """
     if not text.startswith(PREFIX):
         return None
     coded = text[len(PREFIX) :]
     try:
-        data = urlsafe_b64decode(coded + "=" * (-len(coded) % 4))
+        data = urlsafe_b64decode(coded + "==")  # more than is missing does no harm
     except ValueError:
         return None
     kind, body = data[_HEAD_BYTES - 1 : _HEAD_BYTES], data[_HEAD_BYTES:]
@@ -73,15 +69,16 @@ def decode(cursor: int, text: str) -> list[tuple[int, int]] | None:
 
 
 def _framed(cursor: int, kind: bytes, body: bytes) -> str:
-    checksum = binascii.crc32(cursor.to_bytes(8, "big", signed=True) + kind + body)
+    checksum = binascii.crc32(cursor.to_bytes(8, "big") + kind + body)
     data = checksum.to_bytes(4, "big") + kind + body
     return PREFIX + urlsafe_b64encode(data).decode("ascii").rstrip("=")
 
 
 def _runs(ranges: list[tuple[int, int]], cursor: int, size_max: int) -> tuple[bytes, int]:
-    """The run lengths of as many ranges as fit `size_max` bytes, and the offset after the last."""
+    """The run lengths of as many ranges as fit `size_max` bytes, and how many offsets they have."""
     out = bytearray()
     end: i64 = cursor
+    count: i64 = 0
     for low, high in ranges:
         size = len(out)
         _write_varint(out, low - end)
@@ -90,31 +87,28 @@ def _runs(ranges: list[tuple[int, int]], cursor: int, size_max: int) -> tuple[by
             del out[size:]
             break
         end = high + 1
-    return bytes(out), end
+        count += end - low
+    return bytes(out), count
 
 
 def _ranges_of_runs(body: bytes, cursor: int) -> list[tuple[int, int]] | None:
-    numbers: list[int] = []
-    number: i64 = 0
-    shift: i64 = 0
-    for byte in body:
-        number |= (byte & 127) << shift
-        if byte < 128:
-            numbers.append(number)
-            number = shift = 0
-        else:
-            shift += 7
-            if shift >= 7 * _NUMBER_BYTES_MAX:
-                return None
-    if shift or len(numbers) % 2:
-        return None
     ranges: list[tuple[int, int]] = []
     at = cursor
-    for place in range(0, len(numbers), 2):
-        low = at + numbers[place]
-        at = low + numbers[place + 1]
-        ranges.append((low, at - 1))
-    return ranges
+    number = 0  # not an i64: any number of bytes may come
+    shift = 0
+    settled = False
+    for byte in body:
+        number |= (byte & 127) << shift
+        shift += 7
+        if at + number - cursor > SPAN_OFFSETS_MAX:
+            return None
+        if byte < 128:
+            if settled:
+                ranges.append((at, at + number - 1))
+            at += number
+            number = shift = 0
+            settled = not settled
+    return None if shift or settled else ranges
 
 
 def _write_varint(out: bytearray, value: i64) -> None:
@@ -122,8 +116,3 @@ def _write_varint(out: bytearray, value: i64) -> None:
         out.append((value & 127) | 128)
         value >>= 7
     out.append(value)
-
-
-def _count(ranges: list[tuple[int, int]], end: int) -> int:
-    """Settled offsets below `end`."""
-    return sum(min(high + 1, end) - low for low, high in ranges if low < end)

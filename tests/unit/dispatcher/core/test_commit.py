@@ -1,6 +1,7 @@
 import pytest
 
-from dispatcher.core.commit import CHARS_MAX, decode, encode
+from dispatcher.core.commit import CHARS_MAX, _framed, decode, encode
+from dispatcher.core.limits import SPAN_OFFSETS_MAX
 
 
 def test_metadata_comes_back() -> None:
@@ -16,6 +17,23 @@ def test_nothing_settled_beyond_the_cursor_is_said_and_not_merely_left_out() -> 
 
 def test_what_lies_below_the_cursor_is_left_out() -> None:
     assert decode(100, encode(100, [(3, 50), (90, 110), (120, 120)])) == [(100, 110), (120, 120)]
+    assert decode(100, encode(100, [(90, 99), (101, 101)])) == [(101, 101)]
+    assert decode(100, encode(100, [(90, 100), (105, 105)])) == [(100, 100), (105, 105)]
+
+
+@pytest.mark.parametrize(
+    ("settled", "text"),
+    [
+        ([], "kw1:WZOqHXI"),
+        ([(105, 105), (107, 300)], "kw1:F_26g3IFAQHCAQ"),
+        ([(227, 227), (355, 482)], "kw1:OL8qMHJ_AX-AAQ"),
+        ([(o, o) for o in range(101, 125, 2)], "kw1:MEzuSWKqqqo"),
+    ],
+)
+def test_what_an_earlier_version_wrote_is_read(settled: list[tuple[int, int]], text: str) -> None:
+    """Kafka keeps it for as long as the group lives: the form never changes under its name."""
+    assert encode(100, settled) == text
+    assert decode(100, text) == settled
 
 
 def test_few_ranges_are_short_however_far_they_reach() -> None:
@@ -82,3 +100,40 @@ def test_the_smallest_limits_are_kept(chars_max: int) -> None:
     text = encode(100, [(105, 105), (110, 140)], chars_max=chars_max)
     assert len(text) <= chars_max
     assert text == "" or decode(100, text) is not None
+
+
+def test_as_much_is_said_as_fits() -> None:
+    runs = [(5_000, 9_999), (10_001, 16_383)]  # four numbers of two bytes, less one
+    assert len(encode(0, runs)) == len("kw1:") + 16
+    assert decode(0, encode(0, runs, chars_max=20)) == runs
+    assert decode(0, encode(0, runs, chars_max=19)) == runs[:1]
+    assert encode(0, runs, chars_max=11) == encode(0, [])
+    assert encode(0, runs, chars_max=10) == ""
+    alternating = [(o, o) for o in range(1, 50_000, 2)]
+    assert len(encode(0, alternating)) == CHARS_MAX == 4_095
+
+
+def test_what_is_left_out_is_the_far_end_also_if_a_later_range_would_fit() -> None:
+    settled = [(1, 1), (1_000, 5_000), (5_002, 5_002)]
+    assert decode(0, encode(0, settled, chars_max=18)) == [(1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("body", "settled"),
+    [
+        (b"\x05\x01", [(105, 105)]),
+        (b"\x05", None),  # clear, and then?
+        (b"\x05\x81", None),  # cut off
+        (b"\x05\x01\x80", None),
+        (b"\x00\x80\x80\x40", [(100, 100 + SPAN_OFFSETS_MAX - 1)]),
+        (b"\x01\x80\x80\x40", None),  # no window reaches so far
+        (b"\x80\x80\x40\x01", None),
+        (b"\x80" * 5_000 + b"\x01\x01", None),
+    ],
+)
+def test_runs_that_no_window_has_are_not_believed(
+    body: bytes, settled: list[tuple[int, int]] | None
+) -> None:
+    """Whoever may commit may write metadata with the right checksum."""
+    assert decode(100, _framed(100, b"r", body)) == settled
+    assert decode(100, _framed(100, b"x", body)) is None, "another kind"
