@@ -59,13 +59,12 @@ from dispatcher.core.stats import MemberStats, WindowStats
 
 
 class Outbox:
-    """What waits for one member: ascending offsets from `at` on, and their keys."""
+    """What waits for one member: ascending offsets, and their keys."""
 
     def __init__(self, member_id: MemberId) -> None:
         self.member_id = member_id
         self.offsets: list[int] = []
         self.keys: list[Key] = []
-        self.at = 0
         self.dropped = 0  # records, since it joined
         self.saturated = False  # since it dropped something, until half of it is free again
         self.told = False  # of that
@@ -75,38 +74,32 @@ class Outbox:
         return f"<{self.member_id} waiting={self.waiting()} dropped={self.dropped}>"
 
     def waiting(self) -> int:
-        return len(self.offsets) - self.at
+        return len(self.offsets)
 
     def put(self, offset: int, key: Key) -> None:
         self.offsets.append(offset)
         self.keys.append(key)
 
-    def clear(self) -> None:
-        self.offsets = []
-        self.keys = []
-        self.at = 0
+    def records(self) -> list[tuple[int, Key]]:
+        return [(self.offsets[at], self.keys[at]) for at in range(len(self.offsets))]
 
     def take(self, count: int) -> list[int]:
         """The oldest `count` offsets, fewer if there are fewer."""
-        taken = self.offsets[self.at : self.at + count]
-        self.at += len(taken)
-        if self.at * 2 >= len(self.offsets):
-            del self.offsets[: self.at]
-            del self.keys[: self.at]
-            self.at = 0
+        taken = self.offsets[:count]
+        del self.offsets[:count]
+        del self.keys[:count]
         return taken
 
     def keep(self, count: int) -> int:
         """Only the oldest `count`; returns how many waited besides."""
-        besides = max(0, self.waiting() - count)
-        if besides:
-            del self.offsets[-besides:]
-            del self.keys[-besides:]
+        besides = len(self.offsets[count:])
+        del self.offsets[count:]
+        del self.keys[count:]
         return besides
 
     def forget_below(self, floor: int) -> int:
         """Returns how many waited there."""
-        return len(self.take(bisect_left(self.offsets, floor, self.at) - self.at))
+        return len(self.take(bisect_left(self.offsets, floor)))
 
 
 class Unreliable:
@@ -115,12 +108,12 @@ class Unreliable:
     def __init__(self, policy: Policy, snapshot: Snapshot) -> None:
         self.policy = policy
         self.read_position = snapshot.cursor
-        self._known = _from(snapshot.settled, snapshot.cursor)  # from the read position on
+        self._known = snapshot.settled  # from the read position on
         self._router = Router(())
         self._outboxes: list[Outbox] = []  # as the router's members
         self._reading = False
-        self._fresh = True  # no member has read yet: what the log has now is a backlog
-        self._backlog_end = snapshot.cursor
+        # None: no member has read yet, and what the log has then is a backlog.
+        self._backlog_end: int | None = None
         self._log_end = snapshot.cursor  # as of the last read
         self._dropped = 0
         self._counts: dict[Notice, int] = {}
@@ -142,7 +135,7 @@ class Unreliable:
         cursor = self.read_position
         for outbox in self._outboxes:
             if outbox.waiting() > 0:
-                cursor = min(cursor, outbox.offsets[outbox.at])
+                cursor = min(cursor, outbox.offsets[0])
         return cursor
 
     @property
@@ -160,13 +153,13 @@ class Unreliable:
         """
         ranges: list[tuple[int, int]] = []
         start = self.cursor
-        for offset in self._waiting_offsets():
+        for offset in sorted([offset for box in self._outboxes for offset in box.offsets]):
             if offset > start:
                 ranges.append((start, offset - 1))
             start = offset + 1
         if self.read_position > start:
             ranges.append((start, self.read_position - 1))
-        return joined(ranges + _from(self._known, self.read_position))
+        return joined(ranges + self._known)
 
     def snapshot(self) -> Snapshot:
         """All that a commit says of it."""
@@ -182,17 +175,12 @@ class Unreliable:
             self._drop(outbox, outbox.keep(policy.in_flight_per_member_max))
 
     def stats(self) -> WindowStats:
-        waiting = [
-            (outbox.offsets[at], outbox.keys[at])
-            for outbox in self._outboxes
-            for at in range(outbox.at, len(outbox.offsets))
-        ]
+        waiting = [key for outbox in self._outboxes for key in outbox.keys]
         return WindowStats(
             cursor=self.cursor,
             read_position=self.read_position,
             unsettled=len(waiting),
-            keys=len({key for _, key in waiting if key is not None})
-            + sum(key is None for _, key in waiting),
+            keys=len({key for key in waiting if key is not None}) + waiting.count(None),
             in_flight=0,
             backing_off=0,
             dead_lettering=0,
@@ -207,7 +195,7 @@ class Unreliable:
             members=[
                 MemberStats(
                     member_id=outbox.member_id,
-                    ready_keys=len(set(outbox.keys[outbox.at :])),
+                    ready_keys=len(set(outbox.keys)),
                     in_flight=0,
                     draining_keys=0,
                     draining_in_flight=0,
@@ -220,20 +208,16 @@ class Unreliable:
 
     def check_invariants(self) -> None:
         """AssertionError names what does not hold. O(what waits): for tests."""
-        seen: set[int] = set()
-        for member, outbox in zip(self._router.members, self._outboxes, strict=True):
-            offsets = outbox.offsets[outbox.at :]
-            assert member.member_id == outbox.member_id
-            assert len(outbox.offsets) == len(outbox.keys), f"{outbox!r}: columns differ"
+        assert [m.member_id for m in self.members] == [box.member_id for box in self._outboxes]
+        for outbox in self._outboxes:
+            offsets = outbox.offsets
+            assert len(offsets) == len(outbox.keys), f"{outbox!r}: columns differ"
             assert offsets == sorted(set(offsets)), f"{outbox!r}: not ascending"
             assert len(offsets) <= self.policy.in_flight_per_member_max, f"{outbox!r} holds more"
-            assert not seen & set(offsets), f"{outbox!r}: waits twice"
-            seen.update(offsets)
-            for at in range(outbox.at, len(outbox.offsets)):
-                owner = self._owner_of(outbox.keys[at], outbox.offsets[at])
-                assert owner is outbox, f"{outbox.offsets[at]} waits for another than {owner!r}"
+            assert all(offset < self.read_position for offset in offsets), f"{outbox!r}: not read"
+            for offset, key in outbox.records():
+                assert self._owner_of(key, offset) is outbox, f"{offset} waits for another"
         assert self.read_position - self.cursor <= self.policy.span_max
-        assert all(offset < self.read_position for offset in seen)
         assert not self._effects
         assert not self._counts
 
@@ -282,18 +266,17 @@ class Unreliable:
         if not self._outboxes or event.start > start or event.end <= start:
             return
         assert len(event.offsets) == len(event.keys), "columns of unequal length"
-        if self._fresh:
-            self._fresh = False
+        if self._backlog_end is None:
             self._backlog_end = event.log_end
         self._log_end = event.log_end
-        at = bisect_left(event.offsets, start)
         known = iter(self._known)
         low, high = next(known, (event.end, event.end))
-        for offset, key in zip(event.offsets[at:], event.keys[at:], strict=True):
+        for at in range(bisect_left(event.offsets, start), len(event.offsets)):
+            offset = event.offsets[at]
             while high < offset:
                 low, high = next(known, (event.end, event.end))
             if offset < low:
-                self._route(offset, key)
+                self._route(offset, event.keys[at])
         self.read_position = event.end
         self._known = _from(self._known, event.end)
         floor = event.end - self.policy.span_max
@@ -301,18 +284,16 @@ class Unreliable:
             self._drop(outbox, outbox.forget_below(floor))
 
     def _members_changed(self, event: MembersChanged) -> None:
-        if event.members == self._router.members:
-            return
         if not event.members:
             # Nobody is left to read for: what waits is read again for whoever comes next.
             self._known, self.read_position = self.settled_ranges(), self.cursor
             self._reading = False
-            self._fresh = True
+            self._backlog_end = None
         waiting: list[tuple[int, Key]] = []
         before: dict[MemberId, Outbox] = {}
         for outbox in self._outboxes:
-            waiting += zip(outbox.offsets[outbox.at :], outbox.keys[outbox.at :], strict=True)
-            outbox.clear()
+            waiting += outbox.records()
+            outbox.keep(0)
             before[outbox.member_id] = outbox
         waiting.sort(key=_offset_of)
         self._router = Router(event.members)
@@ -373,13 +354,6 @@ class Unreliable:
         if count:
             self._counts[notice] = self._counts.get(notice, 0) + count
 
-    def _waiting_offsets(self) -> list[int]:
-        offsets: list[int] = []
-        for outbox in self._outboxes:
-            offsets += outbox.offsets[outbox.at :]
-        offsets.sort()
-        return offsets
-
     # ------------------------------------------------------------------------------------- the step
 
     def _finish(self, *, ticked: bool) -> Step:
@@ -406,7 +380,7 @@ class Unreliable:
         if self._reading or not self._outboxes:
             return 0
         span = self.policy.span_max
-        live = not self._fresh and self.read_position >= self._backlog_end
+        live = self._backlog_end is not None and self.read_position >= self._backlog_end
         if live and self._log_end - self.read_position > span:
             return span
         waiting = min([outbox.waiting() for outbox in self._outboxes])

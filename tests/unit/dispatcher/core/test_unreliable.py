@@ -13,6 +13,7 @@ from dispatcher.core.model import (
     MemberId,
     MembersReady,
     Notice,
+    Noticed,
     NotSent,
     Policy,
     ReadOn,
@@ -20,6 +21,7 @@ from dispatcher.core.model import (
     SessionId,
     Snapshot,
 )
+from dispatcher.core.stats import MemberStats, WindowStats
 from tests.playbook import Playbook
 
 
@@ -83,6 +85,7 @@ def test_a_saturated_member_loses_what_comes_and_others_do_not() -> None:
     assert play.core.cursor == 40
     play.produce(slow)
     assert play.acquire("slow") == [40], "it has room again"
+    assert [m.dropped for m in play.join("third").core.stats().members] == [10, 0, 0]
 
 
 def test_a_smaller_limit_drops_the_newest_of_what_waits() -> None:
@@ -100,10 +103,13 @@ def test_a_smaller_limit_drops_the_newest_of_what_waits() -> None:
     assert play.acquire("slow") == [2, 3], "the oldest"
     assert play.acquire("quick") == [7, 8]
     assert play.core.cursor == 9
+    assert play.produce(slow, slow, slow).notices() == {Notice.UNSENT: 1}
 
 
 def test_saturation_is_said_once_until_there_is_room_again() -> None:
-    play = Playbook(lossy(cap=4)).join("c1").produce(*[b"k"] * 6)
+    play = Playbook(lossy(cap=4)).join("c1")
+    assert play.wait(500).notices() == {}
+    play.produce(*[b"k"] * 6)
     said = [n for n in play.wait(500).notices() if n is Notice.SATURATED]
     play.produce(b"k")
     assert said == [Notice.SATURATED]
@@ -118,7 +124,7 @@ def test_who_comes_gets_no_later_record_of_a_key_before_an_earlier_one() -> None
     play = Playbook(lossy()).join("c1", "c2")
     moving, staying = play.keys_of("c2")[0], play.keys_of("c1")[0]
     play.leave("c2").produce(moving, staying, moving)
-    play.join("c2").produce(moving, staying)
+    play.join("c2").expect(MembersReady([MemberId("c2")])).produce(moving, staying)
     assert play.acquire("c2") == [0, 2, 3], "what waited for the other, first"
     assert play.acquire("c1") == [1, 4]
 
@@ -147,6 +153,7 @@ def test_a_restart_sends_nothing_that_was_committed_as_sent() -> None:
     play = Playbook(lossy()).join("c1", "c2")
     one, two = play.keys_of("c1")[0], play.keys_of("c2")[0]
     play.produce(one, two, one, two, one).hole(2)
+    assert play.core.settled_ranges() == [(5, 6)]
     play.acquire("c2")
     assert play.core.settled_ranges() == [(1, 1), (3, 3), (5, 6)]
     play.acquire("c1", 1)
@@ -214,6 +221,9 @@ def test_from_then_on_what_the_log_has_while_nobody_has_room_is_dropped_at_the_t
 
 def test_a_log_that_runs_away_is_followed_whether_or_not_there_is_room() -> None:
     play = Playbook(lossy(cap=10, span=64)).join("c1").produce(b"k")
+    play.on(RecordsRead(1, 5, [1, 2, 3, 4], [b"k"] * 4, play.now_ms, 69))
+    assert wished(play) == [(5, 5)], "64 behind"
+    play = Playbook(lossy(cap=10, span=64)).join("c1").produce(b"k")
     play.on(RecordsRead(1, 5, [1, 2, 3, 4], [b"k"] * 4, play.now_ms, 70))
     assert wished(play) == [(5, 64)], "65 behind"
     play.on(RecordsRead(5, 69, list(range(5, 69)), [b"k"] * 64, play.now_ms, 70))
@@ -231,3 +241,125 @@ def test_nothing_waits_longer_than_the_span() -> None:
     assert play.core.cursor == 1
     assert play.core.stats().members[0].dropped == 1
     assert play.acquire("slow") == [1]
+
+
+def test_a_member_is_woken_when_the_first_record_comes() -> None:
+    play = Playbook(lossy()).join("c1", "c2")
+    mine = play.keys_of("c1")[0]
+    for _ in range(2):
+        assert play.produce(mine).effects(MembersReady) == [MembersReady([MemberId("c1")])]
+        assert play.produce(mine, mine).effects(MembersReady) == []
+        ready = [play.core.ready_for(MemberId(name), 0) for name in ("c1", "c2", "c3")]
+        assert ready == [3, 0, 0]
+        play.acquire("c1")
+
+
+def test_who_asks_for_nothing_gets_nothing() -> None:
+    play = Playbook(lossy()).join("c1").produce(b"a")
+    for records_max in (0, -1):
+        assert play.acquire("c1", records_max) == []
+        assert play.notices() == {}
+    assert play.acquire("c1", 1) == [0]
+    assert play.delivered().deadline_ms == play.now_ms + play.policy.lock_duration_ms
+
+
+def test_what_an_operator_sees() -> None:
+    play = Playbook(lossy(cap=4, span=64)).join("c1").produce(b"a", b"a", b"b", None, b"c", b"c")
+    play.acquire("c1", 1)
+    assert play.core.stats() == WindowStats(
+        cursor=1,
+        read_position=6,
+        unsettled=3,
+        keys=3,
+        in_flight=0,
+        backing_off=0,
+        dead_lettering=0,
+        parked=[],
+        members=[MemberStats(MemberId("c1"), 3, 0, 0, 0, 0, dropped=2)],
+        span_max=64,
+        full_span=None,
+        draining=[],
+        last_sent=0,
+        draining_cleared=0,
+        individually_sent=[(4, 5)],
+        dropped=2,
+    )
+
+
+def test_what_was_committed_as_sent_is_passed_over_however_it_is_read() -> None:
+    stored = Snapshot(cursor=2, settled=[(3, 3), (5, 6)])
+    play = Playbook(lossy(), stored).join("c1")
+    for start, end in ((2, 3), (3, 6), (6, 8)):
+        offsets = list(range(start, end))
+        play.on(RecordsRead(start, end, offsets, [b"k"] * len(offsets), play.now_ms, 8))
+        assert (3, 3) in play.core.settled_ranges()
+    assert play.core.settled_ranges() == [(3, 3), (5, 6)]
+    assert play.acquire("c1") == [2, 4, 7]
+    play = Playbook(lossy(), stored).on(LogTruncated(6, 1_000))
+    assert (play.core.cursor, play.core.settled_ranges()) == (6, [(6, 6)])
+
+
+def test_retention_up_to_what_is_being_read_asks_for_no_second_read() -> None:
+    play = Playbook(lossy()).join("c1").produce(b"k").expect(ReadOn(1, 999))
+    play.acquire("c1")
+    assert wished(play.on(LogTruncated(1, play.now_ms))) == []
+    assert wished(play.wait(500)) == []
+
+
+def test_what_the_log_has_when_somebody_comes_back_is_a_backlog() -> None:
+    play = Playbook(lossy(cap=10, span=64)).join("c1").produce(b"k")
+    play.on(RecordsRead(1, 2, [1], [b"k"], play.now_ms, 1_000))
+    play.leave("c1").join("c2").expect(ReadOn(0, 10))
+    play.on(RecordsRead(0, 10, list(range(10)), [b"k"] * 10, play.now_ms, 1_000))
+    assert wished(play) == []
+    assert wished(play.wait(500)) == []
+
+
+def test_an_answer_that_brings_nothing_says_nothing_of_the_backlog() -> None:
+    play = Playbook(lossy(cap=10)).join("c1").on(RecordsRead(0, 0, [], [], 1_000, 0))
+    play.on(RecordsRead(0, 10, list(range(10)), [b"k"] * 10, play.now_ms, 1_000))
+    assert wished(play.wait(500)) == []
+
+
+def test_saturation_ends_when_half_of_the_room_is_free() -> None:
+    play = Playbook(lossy(cap=10)).join("c1").produce(*[b"k"] * 11)
+    play.wait(500).expect(Noticed(Notice.SATURATED, 1, "member c1 dropped 1"))
+    play.acquire("c1", 4)
+    play.wait(500).produce(*[b"k"] * 5)
+    assert play.notices() == {Notice.UNSENT: 1}
+    assert play.wait(500).notices() == {}, "six waited"
+    play.acquire("c1", 5)
+    for _ in range(3):
+        assert play.wait(500).notices() == {}
+    play.produce(*[b"k"] * 6)
+    play.wait(500).expect(Noticed(Notice.SATURATED, 1, "member c1 dropped 3"))
+
+
+def test_what_somebody_who_left_was_not_sent_counts_too() -> None:
+    play = Playbook(lossy()).join("c1", "c2").produce(b"a")
+    play.leave("c1").on(NotSent(MemberId("c1"), SessionId("s1"), [0, 1], play.now_ms))
+    assert play.notices() == {Notice.UNSENT: 2}
+    assert play.core.stats().dropped == 2
+
+
+@pytest.mark.parametrize(
+    ("waiting", "at_once", "at_the_tick"), [(4, 6, 6), (5, 5, 5), (6, 0, 4), (9, 0, 1)]
+)
+def test_how_much_is_read_on(waiting: int, at_once: int, at_the_tick: int) -> None:
+    """Half of the room must be free, or any at a tick; there is one read at a time."""
+    play = Playbook(lossy(cap=10)).join("c1")
+    play.on(RecordsRead(0, waiting, list(range(waiting)), [b"k"] * waiting, 1_000, 100))
+    assert wished(play) == [(waiting, at_once)] * bool(at_once)
+    assert wished(play.wait(500)) == [(waiting, at_the_tick)] * (not at_once)
+    assert wished(play.wait(500)) == []
+
+
+def test_the_backlog_ends_with_its_last_record() -> None:
+    play = Playbook(lossy(cap=10)).join("c1").produce(*[b"k"] * 10)
+    assert wished(play) == []
+    assert wished(play.wait(500)) == [(10, 16_384)]
+
+
+def test_well_formed_acknowledgements_are_taken() -> None:
+    play = Playbook(lossy()).join("c1")
+    assert play.acks("c1", [(0, 2, b"\1\1\1"), (5, 6, b"\1\2"), (7, 9, b"\1")]) == [None] * 3
