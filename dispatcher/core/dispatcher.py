@@ -170,12 +170,11 @@ class Dispatcher:
 
 
 def tick(flow: Flow, now_ms: int) -> None:
-    """The watchdog's phases, in this order: lock timeouts; what they exhausted goes to the poison
-    policy (record by record); retries that are due, also of this very tick; members that are gone.
-    The step ends with the fifth: read on, if there is room.
+    """The watchdog's phases: retries that are due, as before every event; lock timeouts; what they
+    exhausted goes to the poison policy (record by record); members that are gone. The step ends
+    with the fifth: read on, if there is room.
     """
     lock_timeouts(flow, now_ms)
-    retries_due(flow, now_ms)
     evict_lost(flow, now_ms)
     flow.watch_span()
     flow.rest()

@@ -16,8 +16,9 @@ group runs know nothing of them.
 
 from __future__ import annotations
 
+from dispatcher.core.bitmap import joined as as_ranges
 from dispatcher.core.flow import Flow
-from dispatcher.core.keys import NO_OFFSET, MemberQueue
+from dispatcher.core.keys import MemberQueue
 from dispatcher.core.model import JoinPolicy
 
 
@@ -34,19 +35,9 @@ def individually_sent(flow: Flow) -> list[tuple[int, int]]:
     """What was sent behind the last sent position: ascending, disjoint, non-adjacent inclusive
     ranges. O(span).
     """
-    ranges: list[tuple[int, int]] = []
-    start = NO_OFFSET
     end = max(flow.window.read_position, flow.window.known_end)
-    for offset in range(last_sent(flow) + 1, end):
-        sent = was_sent(flow, offset)
-        if sent and start < 0:
-            start = offset
-        elif not sent and start >= 0:
-            ranges.append((start, offset - 1))
-            start = NO_OFFSET
-    if start >= 0:
-        ranges.append((start, end - 1))
-    return ranges
+    sent = [offset for offset in range(last_sent(flow) + 1, end) if was_sent(flow, offset)]
+    return as_ranges([(offset, offset) for offset in sent])
 
 
 def was_sent(flow: Flow, offset: int) -> bool:

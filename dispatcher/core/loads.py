@@ -18,20 +18,25 @@ from math import ceil
 
 from dispatcher.core.glob import accepts
 from dispatcher.core.keys import KeyQueue, MemberQueue
-from dispatcher.core.ring import Router
+from dispatcher.core.ring import NOBODY, Router
 
 
 class Loads:
+    """To be recounted before anything is placed."""
+
+    keys: list[int]  # by member, as the router's
+    total: int
+
     def __init__(self, factor: float) -> None:
         self.factor = factor
-        self.keys: list[int] = []  # by member, as the router's
-        self.total = 0
 
     def place(self, router: Router, key: bytes) -> int:
         """The index of the member that takes a key which comes to those that were counted; < 0 if
         none accepts it.
         """
-        full = ceil(self.factor * (self.total + 1) / max(len(self.keys), 1))
+        if not self.keys:
+            return NOBODY
+        full = ceil(self.factor * (self.total + 1) / len(self.keys))
         index = int(router.owner_below(key, self.keys, full))
         if index >= 0:
             self.keys[index] += 1
@@ -44,7 +49,7 @@ class Loads:
         self.keys = [0] * len(members)
         self.total = 0
         for queue in counted:
-            if queue.owner is not None and queue.owner.joined:
+            if queue.owner is not None:
                 self.keys[places[id(queue.owner)]] += 1
                 self.total += 1
 

@@ -121,8 +121,6 @@ class Router:
         """
         owners = self.ring.owners
         size: i64 = len(owners)
-        if size == 0:
-            return NOBODY
         asked = [False] * len(self.members)
         unasked: i64 = len(asked)
         first: i64 = NOBODY

@@ -157,13 +157,14 @@ def _full_span(flow: Flow) -> FullSpan | None:
         return None
     queue = window.queues[window.cursor & window.mask]
     lease = window.leases[window.cursor & window.mask]
+    assert queue is not None, "a full span without a record at its cursor"
     records = 0
     for offset in range(window.cursor, window.read_position):
-        if queue is not None and window.queues[offset & window.mask] is queue:
+        if window.queues[offset & window.mask] is queue:
             records += 1
     return FullSpan(
         offset=window.cursor,
-        key=None if queue is None else queue.key,
+        key=queue.key,
         records=records,
         member_id=None if lease is None else lease.session.member.member_id,
         by_span=window.read_position - window.cursor >= flow.policy.span_max,

@@ -12,12 +12,15 @@ from dispatcher.core.model import (
     AckType,
     Acquire,
     JoinPolicy,
+    LeaseId,
+    LeaseState,
     LogTruncated,
     MemberId,
     MembersReady,
     Policy,
     Reason,
     SessionId,
+    Snapshot,
 )
 from tests.playbook import Playbook
 
@@ -75,6 +78,18 @@ def test_what_was_sent_is_the_same_after_a_restart(rule: JoinPolicy) -> None:
     assert play.core.stats().individually_sent in ([(3, 5)], [(3, 3), (5, 5)]), "4 is unknown yet"
     play.join("most", "late").read()
     assert sent(play) == (1, [(2, 5)])
+
+
+def test_all_of_a_full_window_was_sent() -> None:
+    """As many records as the rings have places: behind the last comes the first."""
+    play = Playbook(Policy(span_max=64)).join("c1").produce(*[b"%d" % at for at in range(64)])
+    assert play.acquire("c1") == list(range(64))
+    assert sent(play) == (63, [])
+
+
+def test_what_is_unknown_at_the_read_position_was_not_sent() -> None:
+    lease = LeaseState(LeaseId(1), MemberId("c1"), SessionId("s1"), 60_000, [1])
+    assert sent(Playbook(snapshot=Snapshot(cursor=0, leases=[lease]))) == (-1, [(0, 1)])
 
 
 @pytest.mark.parametrize("rule", JoinPolicy)

@@ -142,6 +142,25 @@ def test_a_key_without_unsettled_records_may_be_another_s_the_next_time() -> Non
     assert (play.acquire("c1"), play.acquire("c2")) == ([3], [4]), "and stays while it has some"
 
 
+def test_what_was_read_before_counts() -> None:
+    play = Playbook(Policy(bounded_load=1.5)).join("c1", "c2")
+    for key in play.keys_of("c2", 2):
+        play.produce(key)
+    assert play.acquire("c2") == [0, 1], "two of two are within one and a half times the mean"
+
+
+def test_a_key_that_nobody_takes_any_more_counts_for_nobody() -> None:
+    play = Playbook(Policy(bounded_load=1.0)).join("c1").produce(b"b")
+    assert play.acquire("c1") == [0]
+    play.on(MembersChanged((Member(MemberId("c1"), (b"a*",)),), play.now_ms)).produce(b"a")
+    assert play.acquire("c1") == [1]
+
+
+def test_keys_wait_for_whoever_comes_when_all_are_gone() -> None:
+    play = Playbook(Policy(bounded_load=1.0)).join("c1").produce(b"a", b"b").leave("c1")
+    assert play.join("c2").acquire("c2") == [0, 1]
+
+
 def test_a_key_that_is_ready_stays_also_when_all_of_before_a_restart_was_read() -> None:
     """At its first record its own member was full; that has room by now."""
     lease = LeaseState(LeaseId(1), MemberId("c1"), SessionId("s1"), 60_000, [2])

@@ -21,6 +21,7 @@ from dispatcher.core.model import (
 from tests.playbook import Playbook
 
 C1 = MemberId("c1")
+WAITING = RetryState.WAITING
 
 
 def rejected(poison: PoisonPolicy) -> Playbook:
@@ -65,6 +66,9 @@ def test_an_answer_for_what_is_no_dead_letter_is_passed_over() -> None:
     play = rejected(PoisonPolicy.BLOCK)
     play.on(DeadLettered([0, 2, 77], durable=True, now_ms=play.now_ms))
     assert play.step.changes == []
+    play = rejected(PoisonPolicy.DEAD_LETTER)
+    play.on(DeadLettered([77, 2, 0], durable=True, now_ms=play.now_ms))
+    assert (play.core.cursor, play.notices()) == (1, {Notice.DEAD_LETTERED: 1})
 
 
 def test_block_parks_and_others_flow() -> None:
@@ -80,7 +84,9 @@ def test_block_parks_and_others_flow() -> None:
 def test_operator_retries_once() -> None:
     play = rejected(PoisonPolicy.BLOCK)
     for deliveries in (2, 3):
-        play.on(OperatorAct(OperatorVerb.RETRY, [0, 1], play.now_ms))
+        play.wait(500).on(OperatorAct(OperatorVerb.RETRY, [0, 1], play.now_ms))
+        due_ms = play.now_ms
+        play.persists(RetryNoted(0, deliveries - 1, due_ms, WAITING, Reason.OPERATOR, C1))
         assert play.acquire("c1") == [0]
         assert play.delivered().attempts == [deliveries]
         play.ack("c1", 0, AckType.REJECT)
@@ -90,6 +96,7 @@ def test_operator_retries_once() -> None:
 def test_operator_skips() -> None:
     play = rejected(PoisonPolicy.BLOCK)
     play.on(OperatorAct(OperatorVerb.SKIP, [0], play.now_ms))
+    assert play.notices() == {Notice.DROPPED: 1}
     assert play.acquire("c1") == [1]
     assert play.core.stats().parked == []
 
@@ -113,6 +120,8 @@ def test_operator_acts_on_parked_records_only() -> None:
     play = rejected(PoisonPolicy.BLOCK)
     play.on(OperatorAct(OperatorVerb.SKIP, [1, 2, 99], play.now_ms))
     assert play.step.changes == []
+    play.on(OperatorAct(OperatorVerb.SKIP, [1, 99, 0], play.now_ms))
+    assert play.notices() == {Notice.DROPPED: 1}
 
 
 def test_a_policy_that_changes_under_dead_letters() -> None:

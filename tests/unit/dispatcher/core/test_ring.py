@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_left
 from collections import Counter
 
 import pytest
 
+from dispatcher.core.glob import accepts
 from dispatcher.core.hashes import key_hash32
 from dispatcher.core.model import Member, MemberId
-from dispatcher.core.ring import NOBODY, Ring, Router
+from dispatcher.core.ring import NOBODY, Ring, Router, shared_ring
 
 
 def owner(ids: list[str], key: str) -> str:
@@ -169,7 +171,33 @@ def test_the_walk_to_a_member_that_accepts_goes_on_at_the_first_point() -> None:
     assert three.owner_of(key, 0) == eligible.owners[0]
 
 
+@pytest.mark.parametrize(
+    "filters",
+    [
+        ((), (), (), ()),
+        ((b"key-1*",), (b"key-*",), (b"key-*",), (b"*2",)),
+        ((b"key-*",), (b"other",), (b"key-2*",), (b"other",)),
+        ((b"other",), (b"none",), (b"nor this",), (b"other",)),
+        ((b"*5",),),
+    ],
+)
+def test_owners_against_a_list_of_all_who_accept_in_the_order_of_the_ring(
+    filters: tuple[tuple[bytes, ...], ...],
+) -> None:
+    """With loads: the first that has room, the first of all if none has."""
+    some = router(*[(f"m{at}", mine) for at, mine in enumerate(filters)])
+    for key in (b"key-%d" % number for number in range(60)):
+        at = bisect_left(some.ring.hashes, key_hash32(key))
+        order = dict.fromkeys(some.ring.owners[at:] + some.ring.owners[:at])
+        takers = [owner for owner in order if accepts(filters[owner], key)] or [NOBODY]
+        assert some.owner_of(key, 0) == takers[0]
+        for loads in itertools.product((4, 5, 6), repeat=len(filters)):
+            roomy = (owner for owner in takers if loads[owner] < 5)
+            assert some.owner_below(key, list(loads), 5) == next(roomy, takers[0])
+
+
 def test_windows_of_one_group_share_a_ring() -> None:
+    shared_ring.cache_clear()
     one, other = router(("1", ()), ("2", ())), router(("1", ()), ("2", (b"a*",)))
     assert one.ring is other.ring
     assert one.ring is not router(("2", ()), ("1", ())).ring  # owners are indexes
@@ -181,6 +209,7 @@ def test_records_without_a_key_are_spread_evenly() -> None:
     assert sorted(counts) == [0, 1, 3]
     assert min(counts.values()) > 3_150
     assert router(("3", (b"key-*",))).owner_of(None, 7) == NOBODY
+    assert router(("3", (b"key-*",)), ("4", ())).owner_of(None, 7) == 1
 
 
 def test_an_empty_key_is_a_key() -> None:
