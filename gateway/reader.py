@@ -367,7 +367,7 @@ class Reader:
         now_ms = _now_ms()
         self._upstream.stale()
         failing_ms = self._schedule.failing_ms(place, now_ms)
-        if failing_ms >= WORTH_A_LINE_MS:
+        if failing_ms >= WORTH_A_LINE_MS and place.source in self._floors:  # else all have stopped
             self._note_failing(place, code, reason)
         if code in _LASTING and failing_ms >= UNKNOWN_TOPIC_MS:
             self._report(place, code)

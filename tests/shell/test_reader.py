@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from gateway.core.fetching import ReadResult
 from gateway.core.topology import TopicPartition
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
@@ -20,6 +21,7 @@ from gateway.upstream import EARLIEST, Upstream
 from gateway.upstream_errors import UpstreamError
 from gateway.upstream_settings import UpstreamSettings
 from tests.shell.fake_broker import FakeBroker, Message, all_versions, listening
+from tests.shell.loopback import until
 
 TOPIC, TOPIC_ID = "orders", bytes(range(16))
 TP = TopicPartition(TOPIC, TOPIC_ID, 0)
@@ -33,6 +35,8 @@ class Log:
 
     fetches: list[Message] = field(default_factory=list)
     start: int = 0
+    gate: asyncio.Event | None = None  # fetches wait for it
+    asked: int = 0  # fetches
 
     async def answer(
         self, broker: FakeBroker, header: RequestHeader, body: Message, writer: asyncio.StreamWriter
@@ -48,6 +52,9 @@ class Log:
             broker.reply(header, {"Topics": [{"Name": TOPIC, "Partitions": [row]}]}, writer)
         else:
             assert header.api_key == ApiKey.FETCH
+            self.asked += 1
+            if self.gate is not None:
+                await self.gate.wait()
             row = self.fetches.pop(0) if self.fetches else whole()
             topics = [{"TopicId": TOPIC_ID, "Partitions": [{"PartitionIndex": 0, **row}]}]
             broker.reply(header, {"Responses": topics}, writer)
@@ -109,6 +116,30 @@ def test_what_nobody_shows_is_not_taken_for_gone() -> None:
             await reader.bytes_for(TP, [3, 4], records_max=10)
 
     run(work, Log([LAGS] * 100))
+
+
+def test_a_failure_that_comes_when_nobody_reads_any_more_is_nobodys() -> None:
+    """A topic that was deleted while it was read must not be counted as failing for ever."""
+    log = Log([{**OUT_OF_RANGE, "ErrorCode": int(ErrorCode.UNKNOWN_TOPIC_ID)}] * 1_000)
+
+    async def work(reader: Reader) -> None:
+        def sink(_: ReadResult) -> None: ...
+
+        running = asyncio.ensure_future(reader.run())
+        reader.read_on(TP, 0, END, sink)
+        await until(lambda: reader.failing_partitions() == 1)
+        log.gate = asyncio.Event()
+        asked = log.asked
+        await until(lambda: log.asked > asked)
+        reader.stop(TP, sink)
+        assert reader.failing_partitions() == 0
+        log.gate.set()
+        await until(lambda: not reader._schedule._wants)
+        assert reader.failing_partitions() == 0
+        assert reader.trouble(TP) is None
+        running.cancel()
+
+    run(work, log)
 
 
 def test_more_bytes_than_asked_for_are_refused_wherever_they_come_from() -> None:
