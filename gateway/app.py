@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import resource
 import secrets
 import signal
 import socket
 import time
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -74,6 +75,7 @@ class StartError(Exception):
 
 def run(config: Config) -> None:
     """Serves until SIGTERM or SIGINT. Raises StartError, ConfigError."""
+    permit_files()
     try:
         with _redis(config) as (redis_url, watch):
             uvloop.run(_Node(config, redis_url, watch).serve())
@@ -84,6 +86,16 @@ def run(config: Config) -> None:
         if taken is None:
             raise
         raise StartError(str(_first(taken))) from group
+
+
+def permit_files() -> None:
+    """As many open files as this process may have: a client takes two, and the 1,024 that most
+    systems begin with are 500 clients, behind whom nobody can connect.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with suppress(ValueError, OSError):  # a system that has more than it permits
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _first(error: BaseException) -> BaseException:

@@ -1,8 +1,10 @@
-"""The node's clock."""
+"""What a node begins with: its clock, its files."""
 
 from __future__ import annotations
 
-from gateway.app import steady
+import resource
+
+from gateway.app import permit_files, steady
 
 MINUTE_NS = 60_000_000_000
 
@@ -16,3 +18,16 @@ def test_a_clock_that_is_set_moves_no_deadline() -> None:
     for step_ns in (-10 * MINUTE_NS, 30 * MINUTE_NS):
         wall += step_ns
         assert now_ms() == 1_700_000_000_002
+
+
+def test_a_node_may_open_all_the_files_the_system_grants() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    few = min(hard, 512)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (few, hard))
+    try:
+        permit_files()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
+        permit_files()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
