@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dispatcher.core.model import AckType, MemberId, PoisonPolicy, Policy, Reason
+from dispatcher.core.model import AckType, MemberId, PoisonPolicy, Policy, Reason, Snapshot
 from dispatcher.core.stats import FullSpan, MemberStats, ParkedRecord
 from tests.playbook import Playbook
 
@@ -45,3 +45,24 @@ def test_holders_that_are_not_there() -> None:
     stats = play.restart().core.stats()
     assert stats.members == [MemberStats(MemberId("c1"), 0, 2, 0, 0, 0)]
     assert (stats.unsettled, stats.in_flight) == (0, 2), "nothing was read again yet"
+
+
+def test_settled_records_between_others_are_not_counted() -> None:
+    play = Playbook().join("c1").produce(b"a", b"b", b"c", b"c")
+    play.acquire("c1")
+    play.ack("c1", 1)
+    stats = play.core.stats()
+    assert (stats.unsettled, stats.keys, stats.in_flight) == (3, 2, 2)
+
+
+def test_a_span_that_has_room_for_one_is_not_full() -> None:
+    play = Playbook(Policy(span_max=3), Snapshot(cursor=10)).join("c1").produce(b"hot", b"hot")
+    assert play.core.stats().full_span is None
+    play.produce(b"a")
+    assert play.core.stats().full_span == FullSpan(10, b"hot", 2, None)
+
+
+def test_a_window_that_is_full_of_records() -> None:
+    policy = Policy(span_max=20, window_records=2)
+    play = Playbook(policy, Snapshot(cursor=10)).join("c1").produce(b"a", b"b", b"c")
+    assert play.core.stats().full_span == FullSpan(10, b"a", 1, None, by_span=False)
