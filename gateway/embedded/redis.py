@@ -25,7 +25,6 @@ import stat
 import subprocess
 import tempfile
 from pathlib import Path
-from types import TracebackType
 
 from gateway.embedded.process import (
     SetupError,
@@ -143,12 +142,7 @@ class EmbeddedRedis:
     def __enter__(self) -> EmbeddedRedis:
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _spawn(self, binary: Path, server_lock: int) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import subprocess
 import threading
-from types import TracebackType
 from typing import Self
 
 from tests.clients.java_programs import JavaPrograms
@@ -68,10 +67,5 @@ class KafkaTools:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()

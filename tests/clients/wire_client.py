@@ -12,7 +12,6 @@ import time
 import uuid
 from base64 import urlsafe_b64encode
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any, Self
 
 from gateway.core.wire.apis import ApiKey
@@ -86,12 +85,7 @@ class WireClient:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _exactly(self, size: int) -> bytes:
@@ -298,12 +292,7 @@ class ShareSession:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.disconnect()
 
     def _topics(
