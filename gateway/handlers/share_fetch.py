@@ -5,8 +5,8 @@ Acknowledgements come first, so that what they settle can be delivered by the sa
 persisted in one round trip. MaxRecords 0 changes the session and acknowledges only.
 ShareAcquireMode record_limit (v2) is honoured as the same hard limit batch_optimized gets here: a
 delivery never exceeds MaxRecords. A request with IsRenewAck (v2, KIP-1222) gets no records and may
-ask for none; without it a RENEW is invalid. Records are taken by the mean record size of the
-partition; what then does not fit MaxBytes goes back, but for one record in an answer without
+ask for none; without it a RENEW is invalid. MaxBytes is soft, by the mean record size of the
+partition; what comes to more than twice of it goes back, but for one record in an answer without
 others. Not implemented: MinBytes; the answer leaves with the first records there are.
 """
 
@@ -251,7 +251,7 @@ class _ShareFetch:
             # The write to the store leaves now, so that it is under way while records are cut out.
             await asyncio.sleep(0)
         cuts: list[_Cut | None] = []
-        room = self._bytes_max
+        room = self._room
         for _, window, acquired in taken:
             cuts.append(cut := await self._cut_out(window, acquired, room))
             room -= 0 if cut is None else len(cut[0])
@@ -276,7 +276,7 @@ class _ShareFetch:
             ready = window.ready_for(session.member_id, now_ms)
             if ready:
                 having.append((key, window, ready))
-        bytes_left = self._bytes_max
+        bytes_left = min(self.body["MaxBytes"], SHARE_FETCH_BYTES_MAX)
         shares = fair_shares([ready for _, _, ready in having], self.body["MaxRecords"])
         taken: list[tuple[PartitionKey, Window, Acquired]] = []
         for (key, window, _), share in zip(having, shares, strict=True):
@@ -293,15 +293,18 @@ class _ShareFetch:
         return taken
 
     @property
-    def _bytes_max(self) -> int:
-        return min(int(self.body["MaxBytes"]), SHARE_FETCH_BYTES_MAX)
+    def _room(self) -> int:
+        """Bytes of the records of one answer. The mean is wrong by a little all the time, and what
+        goes back costs: it is not cut to the byte.
+        """
+        return min(2 * int(self.body["MaxBytes"]), SHARE_FETCH_BYTES_MAX)
 
     async def _cut_out(self, window: Window, acquired: Acquired, room: int) -> _Cut | None:
         """The records of what was acquired; what cannot be had or is more than `room` bytes goes
         back to the window, but for one record of any size in an answer that has no other.
         """
         offsets, attempts = acquired.offsets, acquired.attempts
-        least = 1 if room == self._bytes_max else 0
+        least = 1 if room == self._room else 0
         bytes_max = room if len(offsets) > least else NO_BYTES_MAX
         batch_size = self.body["BatchSize"]
         records_max = batch_size if batch_size > 0 else self.body["MaxRecords"]

@@ -87,13 +87,13 @@ def test_records_larger_than_the_mean_go_back_rather_than_burst_the_answer() -> 
 
     async def tell(node: Node, client: Client) -> None:
         node.log.sizes = {0: 300, 1: 300, 2: 700}
-        assert offsets(await client.fetch(MaxBytes=600)) == [0, 1]
+        assert offsets(await client.fetch(MaxBytes=300)) == [0, 1]
         node.log.produce(b"d")
         node.log.sizes[3] = 1
         await settle()
-        answer = await client.fetch(MaxBytes=600)
+        answer = await client.fetch(MaxBytes=300)
         assert offsets(answer) == [2], "one of any size, or it would never come"
-        answer = await client.fetch(MaxBytes=600)
+        answer = await client.fetch(MaxBytes=300)
         assert offsets(answer) == [3]
         row = rows(answer)[0]["AcquiredRecords"]
         assert [tuple(acquired) for acquired in row] == [(3, 3, 1)], "it was no delivery"
@@ -104,9 +104,9 @@ def test_records_larger_than_the_mean_go_back_rather_than_burst_the_answer() -> 
 def test_a_partition_waits_for_the_next_answer_when_this_one_is_full() -> None:
     async def tell(node: Node, client: Client) -> None:
         node.log.sizes = dict.fromkeys(range(3), 400)
-        answer = await client.fetch(partitions=[0, 1], MaxBytes=1_000)
+        answer = await client.fetch(partitions=[0, 1], MaxBytes=500)
         assert (offsets(answer, 0), offsets(answer, 1)) == ([0, 1], [])
-        answer = await client.fetch(MaxBytes=1_000)
+        answer = await client.fetch(MaxBytes=500)
         assert (offsets(answer, 0), offsets(answer, 1)) == ([], [0, 1])
 
     story(tell, partitions=2)
