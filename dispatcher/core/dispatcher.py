@@ -72,7 +72,6 @@ class Dispatcher:
     """
 
     def __init__(self, policy: Policy, snapshot: Snapshot) -> None:
-        self.policy = policy
         self._flow = restore(policy, snapshot)
 
     def __repr__(self) -> str:
@@ -117,10 +116,10 @@ class Dispatcher:
         """Another policy for what comes; leases that are out keep their deadline, and what was read
         stays. Span and prefetch shape the window and need a new one.
         """
-        assert policy.span_max == self.policy.span_max, "the span shapes the window"
-        assert policy.bounded_load == self.policy.bounded_load, "so does it the keys"
-        assert policy.prefetch_per_key == self.policy.prefetch_per_key, "so does the prefetch"
-        self.policy = policy
+        before = self._flow.policy
+        assert policy.span_max == before.span_max, "the span shapes the window"
+        assert policy.bounded_load == before.bounded_load, "so does it the keys"
+        assert policy.prefetch_per_key == before.prefetch_per_key, "so does the prefetch"
         self._flow.retune(policy)
 
     @property

@@ -14,6 +14,7 @@ from dispatcher.core.model import (
     AckType,
     LeaseId,
     LeaseState,
+    LogTruncated,
     Member,
     MemberId,
     MembersChanged,
@@ -140,6 +141,17 @@ def test_a_key_without_unsettled_records_may_be_another_s_the_next_time() -> Non
     play.ack("c1", 2)
     play.ack("c2", 1)
     assert (play.acquire("c1"), play.acquire("c2")) == ([3], [4]), "and stays while it has some"
+
+
+def test_a_log_start_that_passes_nothing_moves_no_key() -> None:
+    """At its first record its own member was full; that has room by now."""
+    play = Playbook(Policy(bounded_load=1.0)).join("c1", "c2")
+    play.produce(*play.keys_of("c2", 2))
+    assert play.acquire("c2") == [0]
+    play.ack("c2", 0)
+    play.on(LogTruncated(1, play.now_ms))
+    assert play.acquire("c2") == []
+    assert play.acquire("c1") == [1]
 
 
 def test_what_was_read_before_counts() -> None:

@@ -86,10 +86,24 @@ def test_truncation_ends_everything_below_the_log_start() -> None:
 
 
 def test_truncation_beyond_what_was_read() -> None:
+    """However far: retention may have passed a window that nobody read for weeks."""
+    far = 1_000_000_000_000
     play = Playbook().join("c1").produce(b"a")
-    play.on(LogTruncated(1_000_000, play.now_ms)).expect(ReadOn(1_000_000, 16_384))
-    assert play.core.read_position == 1_000_000
+    play.on(LogTruncated(far, play.now_ms)).expect(ReadOn(far, 16_384))
+    assert play.core.read_position == far
     assert play.on(LogTruncated(5, play.now_ms)).step.changes == []
+
+
+def test_truncation_up_to_what_is_being_read_asks_for_no_second_read() -> None:
+    play = Playbook().join("c1").produce(b"a").expect(ReadOn(1, 16_383))
+    assert play.on(LogTruncated(1, play.now_ms)).read_on() == []
+
+
+def test_a_log_start_below_the_cursor_says_nothing() -> None:
+    """The rings are full: the places of what is below the cursor are others' by now."""
+    play = Playbook(Policy(span_max=64)).join("c1").hole(5).produce(*[None] * 64)
+    assert play.on(LogTruncated(4, play.now_ms)).step.changes == []
+    assert play.core.cursor == 5
 
 
 def test_truncation_of_what_a_restart_has_not_read_again() -> None:
@@ -101,6 +115,45 @@ def test_truncation_of_what_a_restart_has_not_read_again() -> None:
     assert [lease.offsets for lease in play.stored.leases] == [[2]]
     play.join("c1").read()
     assert play.ack("c1", 2) == [None]
+
+
+def test_a_key_that_comes_back_begins_anew() -> None:
+    play = Playbook().join("c1").produce(b"a")
+    play.acquire("c1")
+    play.ack("c1", 0)
+    play.produce(b"a", b"a")
+    assert play.acquire("c1") == [1]
+    play.ack("c1", 1)
+    assert play.acquire("c1") == [2]
+
+
+def test_a_record_follows_nothing_that_had_its_place_before() -> None:
+    """0 and 1 are of one key; 64 lies where 0 was."""
+    play = Playbook(Policy(span_max=64)).join("c1").produce(b"a", b"a")
+    for offset in range(2):
+        assert play.acquire("c1") == [offset]
+        play.ack("c1", offset)
+    play.produce(*[None] * 62, b"z")
+    play.acquire("c1")
+    play.ack("c1", 64)
+    assert play.produce(b"z").acquire("c1") == [65]
+
+
+def test_what_is_read_up_to_a_leased_record_leaves_it_alone() -> None:
+    play = Playbook().join("c1").produce(b"a", b"b", b"c")
+    play.acquire("c1")
+    play.restart().join("c1").on(RecordsRead(0, 2, [0, 1], [b"a", b"b"], play.now_ms))
+    assert play.ack("c1", 2) == [None]
+
+
+def test_a_retry_that_compaction_took_is_forgotten_when_read_again() -> None:
+    play = Playbook().join("c1").produce(b"a", b"b")
+    play.acquire("c1")
+    play.ack("c1", 0, AckType.RELEASE)
+    play.restart()
+    del play.log[0]
+    play.join("c1").read()
+    assert (play.core.cursor, play.stored.retries) == (1, [])
 
 
 def test_a_leased_record_that_compaction_took_is_settled_when_read_again() -> None:
