@@ -66,6 +66,12 @@ def test_a_nearly_full_span_is_read_on_only_for_the_idle() -> None:
     assert play.read_on() == [], "one offset is free, and c1 has fourteen records to take"
     play.ack("c1", 1)
     assert play.read_on() == [(16, 2)], "an eighth of the span is free"
+    play = Playbook(Policy(span_max=17)).join("c1").produce(*[b"%d" % i for i in range(17)])
+    play.acquire("c1", 3)
+    play.ack("c1", [0, 1])
+    assert play.read_on() == [], "not quite an eighth"
+    play.ack("c1", 2)
+    assert play.read_on() == [(17, 3)]
 
 
 def test_acquire_answers_and_persists_one_lease() -> None:

@@ -14,6 +14,11 @@ def test_backoff(failures: int, expected: int) -> None:
     assert backoff_ms(policy, failures) == expected
 
 
+def test_a_back_off_without_a_cap_to_speak_of_is_a_number_still() -> None:
+    policy = Policy(backoff_base_ms=1, backoff_max_ms=1 << 60)
+    assert backoff_ms(policy, 1_000_000) == 1 << 40
+
+
 def test_due_in_order_of_time_and_offset() -> None:
     book = RetryBook()
     for offset, due_ms in ((5, 20), (3, 10), (9, 10), (1, 30)):

@@ -39,6 +39,16 @@ def test_who_holds_a_full_span() -> None:
     assert play.core.stats().full_span is None
 
 
+def test_a_hundred_draining_keys_are_shown_and_all_are_counted() -> None:
+    play = Playbook().join("c1", "c2")
+    keys = play.keys_of("c2", 101)
+    play.leave("c2").produce(*keys)
+    play.acquire("c1")
+    stats = play.join("c2").core.stats()
+    assert [key.key for key in stats.draining] == keys[:100], "the oldest"
+    assert stats.members[0].draining_keys == 101
+
+
 def test_holders_that_are_not_there() -> None:
     play = Playbook().join("c1").produce(b"a", b"b")
     play.acquire("c1")
