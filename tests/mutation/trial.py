@@ -187,7 +187,7 @@ def _try(mutant: Mutant, tests: list[tuple[pytest.Item, float]], pipe: int) -> N
 
 def _passes(item: pytest.Item) -> bool:
     reports = runtestprotocol(item, log=False, nextitem=None)
-    return all(report.passed for report in reports)
+    return not any(report.failed for report in reports)
 
 
 # ----------------------------------------------------------------------------------- exchanging
