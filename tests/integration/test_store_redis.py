@@ -103,6 +103,30 @@ class TestRedisStore(StoreContract):
         await store.close()
 
     @in_loop
+    async def test_calls_at_once_get_their_own_answers(
+        self, stores: Stores, admin: redis.Redis
+    ) -> None:
+        store = stores()
+        keys = [WindowKey("group", KEY.topic_id, partition) for partition in range(20)]
+
+        async def positioned(key: WindowKey) -> None:
+            fence = (await store.claim(key, "one")).fence
+            await store.create(key, fence, Snapshot(key.partition))
+            assert await store.apply([Write(key, fence, [])]) == [None]
+
+        for _ in range(2):  # The second time on the connections of the first.
+            await asyncio.gather(*(positioned(key) for key in keys))
+            claimed = await asyncio.gather(*(store.claim(key, "two") for key in keys))
+            cursors = [found.snapshot.cursor for found in claimed if found.snapshot is not None]
+            assert cursors == list(range(20))
+        connections = admin.info("clients")["connected_clients"]
+        await store.close()
+        deadline = time.monotonic() + 5
+        while admin.info("clients")["connected_clients"] >= connections - 15:
+            assert time.monotonic() < deadline, "its connections are still open"
+            await asyncio.sleep(0.01)
+
+    @in_loop
     async def test_a_deleted_window_leaves_nothing_behind(
         self, stores: Stores, admin: redis.Redis
     ) -> None:
