@@ -1,14 +1,11 @@
 """What a client may do is what upstream's own ACLs say of its connection (ARCHITECTURE, Decisions).
 
 The share APIs are answered by the gateway, so it asks upstream first, on the client's own upstream
-connection and thus
-under the client's own identity. Metadata returns the operations the caller is authorised for on
-topics. DescribeGroups
-would for a group, but only on its coordinator and once that has loaded; READ is therefore asked by
-a Heartbeat of a
-member that does not exist: every broker checks READ on the group before anything else, and it
-changes nothing. An
-answer is kept for AUTHORISATION_MS_MAX; a revoked ACL takes effect after that at the latest.
+connection and thus under the client's own identity. Metadata returns the operations the caller is
+authorised for on topics. DescribeGroups would for a group, but only on its coordinator and once
+that has loaded; READ is therefore asked by a Heartbeat of a member that does not exist: every
+broker checks READ on the group before anything else, and it changes nothing. An answer is kept for
+AUTHORISATION_MS_MAX; a revoked ACL takes effect after that at the latest.
 """
 
 from __future__ import annotations

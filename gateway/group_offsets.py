@@ -101,7 +101,7 @@ class GroupOffsets:
     owner: str
     _strangers: set[str] = field(default_factory=set)  # groups that commit, and are not ours
 
-    # --------------------------------------------------------------------------------- what there i
+    # -------------------------------------------------------------------------------- what there is
 
     async def find(self, name: str) -> ShareGroup | None:
         """The group, also one that only the store or Kafka remembers. Raises StateAway."""
@@ -201,7 +201,7 @@ class GroupOffsets:
             if topic_id_text(topic.topic_id) in ids
         }
 
-    # ----------------------------------------------------------------------------------- set, delet
+    # ---------------------------------------------------------------------------------- set, delete
 
     async def set_positions(
         self, name: str, wanted: Mapping[TopicPartition, int]
@@ -290,7 +290,7 @@ class GroupOffsets:
         if group is not None and group.members:
             raise GroupInUse(f"Group {name} is not empty: it has {len(group.members)} members.")
 
-    # ---------------------------------------------------------------------------------------- insid
+    # --------------------------------------------------------------------------------------- inside
 
     async def stored(self, name: str) -> dict[WindowKey, int]:
         """The cursors of the group's windows in the store. Raises StateAway."""

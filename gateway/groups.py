@@ -1,8 +1,7 @@
 """The share groups this node coordinates: the shell around gateway/core/group.
 
 Membership lives here and moves the dispatchers: each change of a group's members becomes one
-MembersChanged event for
-every window of the topics it touches.
+MembersChanged event for every window of the topics it touches.
 """
 
 from __future__ import annotations

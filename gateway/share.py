@@ -83,9 +83,8 @@ class Located:
 
     error: ErrorCode = ErrorCode.NONE
     topic: str | None = None
-    window: Window | None = (
-        None  # None with no error: no member of the group subscribes to the topic (yet)
-    )
+    # None with no error: no member of the group subscribes to the topic (yet).
+    window: Window | None = None
     leader: PartitionInfo | None = None  # set when the client should go there
 
 

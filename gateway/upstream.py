@@ -70,9 +70,8 @@ class Upstream:
         self._refresh_done = 0
         self._refresh_error: UpstreamError | None = None
         self._stale = asyncio.Event()
-        self._silent: dict[
-            str, str
-        ] = {}  # brokers that do not answer, and why: logged once per change
+        # Brokers that do not answer, and why: logged once per change.
+        self._silent: dict[str, str] = {}
 
     async def __aenter__(self) -> Self:
         return self

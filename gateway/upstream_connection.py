@@ -26,9 +26,8 @@ Message = dict[str, Any]
 
 FRAME_BYTES_MAX = 128 * 1024 * 1024  # more than any answer to what the gateway asks for
 API_VERSIONS_VERSION = 3  # every broker since 2.4 knows it; older ones say so in v0
-REAUTHENTICATE_AT = (
-    0.85  # of the session lifetime the broker grants (KIP-368); Java uses 85 to 95 %
-)
+# Of the session lifetime the broker grants (KIP-368); Java uses 85 to 95 %.
+REAUTHENTICATE_AT = 0.85
 
 _INT = struct.Struct(">i")
 _SHORT = struct.Struct(">h")

@@ -33,12 +33,15 @@ from gateway.core.limits import (
     WINDOW_IDLE_MS_MAX,
 )
 from gateway.core.topology import Topic, TopicPartition, Topology
+from gateway.core.wire.errors import ErrorCode
 from gateway.groups import Groups, MembershipMoved
 from gateway.store_watch import away
 from gateway.window import Window
 from gateway.window_parts import CommitState, Surroundings
 
 log = structlog.get_logger("keyway.windows")
+
+TOPIC_GONE_ERRORS = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
 def topic_id_text(topic_id: bytes) -> str:
@@ -396,7 +399,3 @@ class Windows:
         await self.commit()
         for window in self.all():
             self._close(window)
-
-
-# UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID
-TOPIC_GONE_ERRORS = (3, 100)

@@ -193,9 +193,7 @@ class KafkaCluster:
 
     def stop(self) -> None:
         """Ends every process by its id and removes the data, unless the caller named the folder."""
-        for broker in reversed(
-            self.brokers
-        ):  # The controller last: the others tell it that they leave.
+        for broker in reversed(self.brokers):  # The controller last: the others tell it they leave.
             broker.stop()
         self._remove()
 

@@ -1,9 +1,8 @@
 """Share sessions of one node: epochs and the partitions each covers (KIP-932, ShareSession).
 
 Epoch 0 opens, then 1, 2, 3 … per request, fetches and acknowledgements sharing the counter; -1
-closes. A session
-belongs to one (virtual broker, group, member) and to the connection it was opened on: it ends with
-that connection.
+closes. A session belongs to one (virtual broker, group, member) and to the connection it was opened
+on: it ends with that connection.
 """
 
 from __future__ import annotations
