@@ -19,19 +19,16 @@ def metadata_request(watched: Iterable[str]) -> dict[str, Any]:
 
 
 def topology_from(known: Topology, response: dict[str, Any]) -> Topology:
-    """The new view. Of `known` two things are kept, so that only news is a change: leader epochs
-    that the answering broker lags behind, and the controller: under KRaft a broker names any live
-    one.
+    """The new view. Of `known` the leaders of a later epoch are kept: the answering broker lags
+    behind.
     """
     topics = [_topic(entry, known) for entry in response["Topics"] if entry["Name"] is not None]
     brokers = {
-        entry["NodeId"]: Broker(entry["NodeId"], entry["Host"], entry["Port"], entry["Rack"])
+        entry["NodeId"]: Broker(entry["NodeId"], entry["Host"], entry["Port"])
         for entry in sorted(response["Brokers"], key=_node_id)
     }
-    alive = known.controller_id in brokers
     return Topology(
         cluster_id=response["ClusterId"],
-        controller_id=known.controller_id if alive else response["ControllerId"],
         brokers=brokers,
         topics={topic.name: topic for topic in topics},
         names={topic.topic_id: topic.name for topic in topics if topic.topic_id != NO_TOPIC_ID},
@@ -57,7 +54,6 @@ def _topic(entry: dict[str, Any], known: Topology) -> Topic:
             )
             for part in sorted(entry["Partitions"], key=lambda part: int(part["PartitionIndex"]))
         },
-        internal=entry["IsInternal"],
         error=entry["ErrorCode"],
     )
 

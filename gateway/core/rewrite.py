@@ -116,7 +116,7 @@ def _brokers(key: int, version: int, message: Message) -> tuple[Broker, ...]:
     elif key in (ApiKey.PRODUCE, ApiKey.FETCH):
         nodes = message["NodeEndpoints"]
     return tuple(
-        Broker(id=node[id_field], host=node["Host"], port=node["Port"], rack=node.get("Rack"))
+        Broker(id=node[id_field], host=node["Host"], port=node["Port"])
         for node in nodes
         if node[id_field] >= 0 and node["Host"]
     )

@@ -26,7 +26,6 @@ class Broker:
     id: int
     host: str
     port: int
-    rack: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +39,12 @@ class Topic:
     name: str
     topic_id: bytes  # 16 bytes; all zero = the upstream has no topic ids
     partitions: dict[int, PartitionInfo]
-    internal: bool = False
     error: int = 0  # Kafka error code; partitions is empty when the topic could not be described
 
 
 @dataclass(frozen=True, slots=True)
 class Topology:
     cluster_id: str | None = None
-    controller_id: int = -1
     brokers: dict[int, Broker] = field(default_factory=dict)
     topics: dict[str, Topic] = field(default_factory=dict)  # the watched ones, by name
     names: dict[bytes, str] = field(default_factory=dict)  # topic id -> name

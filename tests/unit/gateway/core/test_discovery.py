@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from gateway.core.discovery import NO_TOPIC_ID, metadata_request, topology_from
@@ -14,10 +13,9 @@ ID = b"\1" * 16
 def response(*topics: dict[str, Any]) -> dict[str, Any]:
     return {
         "ClusterId": "c",
-        "ControllerId": 2,
         "Brokers": [
-            {"NodeId": 2, "Host": "b", "Port": 9093, "Rack": None},
-            {"NodeId": 1, "Host": "a", "Port": 9092, "Rack": "r"},
+            {"NodeId": 2, "Host": "b", "Port": 9093},
+            {"NodeId": 1, "Host": "a", "Port": 9092},
         ],
         "Topics": list(topics),
     }
@@ -29,7 +27,6 @@ def topic(name: str, topic_id: bytes, leader: int, epoch: int, error: int = 0) -
         "ErrorCode": error,
         "Name": name,
         "TopicId": topic_id,
-        "IsInternal": False,
         "Partitions": [] if error else parts,
     }
 
@@ -40,8 +37,7 @@ def test_everything_in_its_place() -> None:
     )
     assert seen == Topology(
         cluster_id="c",
-        controller_id=2,
-        brokers={1: Broker(1, "a", 9092, "r"), 2: Broker(2, "b", 9093)},
+        brokers={1: Broker(1, "a", 9092), 2: Broker(2, "b", 9093)},
         topics={
             "t": Topic("t", ID, {0: PartitionInfo(1, 4)}),
             "u": Topic("u", NO_TOPIC_ID, {}, error=3),
@@ -76,18 +72,6 @@ def test_the_order_of_brokers_in_an_answer_is_no_change() -> None:
     answer = response(topic("t", ID, 1, 4))
     turned = answer | {"Brokers": answer["Brokers"][::-1]}
     assert topology_from(Topology(), answer) == topology_from(Topology(), turned)
-    assert topology_from(Topology(), answer) != replace(
-        topology_from(Topology(), answer), controller_id=1
-    )
-
-
-def test_the_controller_changes_only_when_it_is_gone() -> None:
-    now = topology_from(Topology(), response())
-    assert now.controller_id == 2
-    assert topology_from(now, response() | {"ControllerId": 1}) == now
-    left = [broker for broker in response()["Brokers"] if broker["NodeId"] == 1]
-    later = topology_from(now, response() | {"ControllerId": 1, "Brokers": left})
-    assert later.controller_id == 1
 
 
 def test_nothing_is_created_by_asking() -> None:

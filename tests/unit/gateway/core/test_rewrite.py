@@ -126,10 +126,10 @@ def shown_brokers(key: int, version: int, message: dict[str, Any]) -> tuple[Brok
 
 def test_the_brokers_a_response_shows_are_told_to_the_shell() -> None:
     node = {"NodeId": 3, "Host": "up", "Port": 9, "Rack": "r"}
-    assert shown_brokers(ApiKey.METADATA, 9, {"Brokers": [node]}) == (Broker(3, "up", 9, "r"),)
+    assert shown_brokers(ApiKey.METADATA, 9, {"Brokers": [node]}) == (Broker(3, "up", 9),)
     endpoints = {"NodeEndpoints": [node]}
-    assert shown_brokers(ApiKey.PRODUCE, 10, endpoints) == (Broker(3, "up", 9, "r"),)
-    assert shown_brokers(ApiKey.FETCH, 16, endpoints) == (Broker(3, "up", 9, "r"),)
+    assert shown_brokers(ApiKey.PRODUCE, 10, endpoints) == (Broker(3, "up", 9),)
+    assert shown_brokers(ApiKey.FETCH, 16, endpoints) == (Broker(3, "up", 9),)
     found = {"NodeId": 3, "Host": "up", "Port": 9}
     both = {"Coordinators": [found, {**found, "NodeId": -1, "Host": "", "Port": -1}]}
     assert shown_brokers(ApiKey.FIND_COORDINATOR, 4, both) == (Broker(3, "up", 9),)
