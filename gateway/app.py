@@ -335,7 +335,7 @@ class _Node:
         )
         self.metrics.watch_windows(self.windows.all)
         self.metrics.watch_reader(self.reader.counts, self.reader.failing_partitions)
-        self.metrics.watch_server(lambda: _figures(server))
+        self.metrics.watch_server(server.counters, lambda: len(server.connections))
         return server
 
     def _admin_handlers(self) -> dict[int, Handler]:
@@ -420,15 +420,3 @@ async def _serve_admin(admin: uvicorn.Server) -> None:
     if not admin.should_exit:
         await admin.main_loop()
     await admin.shutdown()
-
-
-def _figures(server: Server) -> dict[str, float]:
-    counters = server.counters
-    return {
-        "connections": len(server.connections),
-        "connections_opened": counters.connections_opened,
-        "connections_failed": counters.connections_failed,
-        "bytes_from_clients": counters.bytes_from_clients,
-        "bytes_to_clients": counters.bytes_to_clients,
-        "requests": sum(counters.frames.values()),
-    }

@@ -233,7 +233,6 @@ class ClientConnection:
     def from_upstream(self, data: bytes) -> None:
         if self._client is None:
             return  # The client is gone: its answers are read only so that upstream can end.
-        self._node.counters.bytes_to_clients += len(data)
         self._perform(self._session.from_upstream(data))
         if self._draining:
             self._end_if_drained()
@@ -286,6 +285,7 @@ class ClientConnection:
 
     def _to_client(self, data: bytes | memoryview) -> None:
         if self._client is not None and not self._over:
+            self._node.counters.bytes_to_clients += len(data)
             self._client.write(data)
 
     def _to_upstream(self, data: bytes | memoryview) -> None:

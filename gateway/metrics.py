@@ -1,5 +1,5 @@
-"""Every figure the node exports, in one place: what dispatchers notice, what connections carry, how
-far groups lag.
+"""Every figure the node exports, in one place: what became of records, where windows stand, what is
+read from upstream, what connections carry.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from dispatcher.core.model import Notice, Noticed
+from gateway.connection import Counters
 from gateway.core.topology import TopicPartition
+from gateway.core.wire.apis import ApiKey
 from gateway.reader import ReaderCounts
 from gateway.window import Window
 
@@ -36,6 +38,13 @@ _READER = {  # by field of ReaderCounts: the counter and what it says
     "fetched_bytes": ("fetched_bytes", "Bytes of records read, as upstream has them"),
     "rereads": ("rereads", "Fetch requests for records that had left the cache"),
     "evicted": ("evicted_batches", "Batches that left the cache to make room for others"),
+}
+
+_SERVER = {  # by field of Counters
+    "connections_opened": "Client connections that were accepted",
+    "connections_failed": "Client connections that ended for a fault, or without an upstream",
+    "bytes_from_clients": "Bytes of requests read from clients",
+    "bytes_to_clients": "Bytes of responses sent to clients",
 }
 
 
@@ -76,13 +85,13 @@ class Metrics:
     def watch_reader(self, counts: ReaderCounts, failing_partitions: Callable[[], int]) -> None:
         self.registry.register(_ReaderCollector(counts, failing_partitions))
 
-    def watch_server(self, figures: Callable[[], dict[str, float]]) -> None:
-        self.registry.register(_ServerCollector(figures))
+    def watch_server(self, counters: Counters, connections: Callable[[], int]) -> None:
+        self.registry.register(_ServerCollector(counters, connections))
 
 
 @dataclass(slots=True, eq=False)
 class _WindowCollector(Collector):
-    """Read at scrape time: a stopped group's lag must go on growing."""
+    """Read at scrape time; a window that is being loaded has no figures."""
 
     windows: Callable[[], Iterable[Window]]
 
@@ -133,10 +142,22 @@ class _ReaderCollector(Collector):
 
 @dataclass(slots=True, eq=False)
 class _ServerCollector(Collector):
-    figures: Callable[[], dict[str, float]]
+    counters: Counters
+    connections: Callable[[], int]
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        for name, value in sorted(self.figures().items()):
-            family = GaugeMetricFamily(f"keyway_server_{name}", name.replace("_", " "))
-            family.add_metric([], value)
-            yield family
+    def collect(self) -> Iterator[Metric]:
+        now_open = GaugeMetricFamily(
+            "keyway_server_connections", "Client connections that are open"
+        )
+        now_open.add_metric([], self.connections())
+        yield now_open
+        for name, said in _SERVER.items():
+            counter = CounterMetricFamily(f"keyway_server_{name}", said)
+            counter.add_metric([], getattr(self.counters, name))
+            yield counter
+        requests = CounterMetricFamily(
+            "keyway_server_requests", "Requests of clients by Kafka API", labels=["api"]
+        )
+        for key, count in sorted(self.counters.frames.items()):
+            requests.add_metric([ApiKey(key).name.lower()], count)
+        yield requests

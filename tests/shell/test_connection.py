@@ -331,9 +331,11 @@ def test_a_handler_answers_and_may_ask_upstream() -> None:
             asked = request(SHARE_FETCH, correlation_id=5, client_id="me")
             got = await client.ask(request(HEARTBEAT) + asked + request(HEARTBEAT))
             assert got == response(HEARTBEAT)
-            share = body_of(await client.frame(), SHARE_FETCH, 2)
+            answered = await client.frame()
+            share = body_of(answered, SHARE_FETCH, 2)
             assert (share["ErrorMessage"], share["ErrorCode"]) == ("abc", 1)
             assert await client.frame() == response(HEARTBEAT)
+            assert it.server.counters.bytes_to_clients == 2 * len(got) + len(answered)
             keys = [each.header.api_key for each in it.upstream.requests]
             assert keys == [HEARTBEAT, METADATA, HEARTBEAT]
             assert it.upstream.requests[1].header.client_id == "me"

@@ -7,7 +7,10 @@ import structlog
 from prometheus_client import generate_latest
 
 from dispatcher.core.model import Acknowledge, Acquire, MemberId, Notice, Noticed, SessionId
+from gateway.connection import Counters
+from gateway.core.served import rules
 from gateway.core.topology import TopicPartition
+from gateway.core.wire.apis import ApiKey
 from gateway.metrics import Metrics
 from gateway.reader import ReaderCounts
 from tests.shell.node_parts import GROUP, TOPIC, Node
@@ -53,12 +56,11 @@ def test_a_group_that_is_gone_leaves_no_series() -> None:
     assert 'group="other"' in text
 
 
-def test_windows_and_server_are_read_when_asked() -> None:
+def test_windows_are_read_when_asked() -> None:
     async def work() -> None:
         async with Node() as node:
             metrics = Metrics()
             metrics.watch_windows(node.windows.all)
-            metrics.watch_server(lambda: {"connections": 4, "bytes_to_clients": 10})
             node.log.produce(b"a", b"b")
             assert "keyway_window_cursor{" not in exported(metrics)
             node.beat()
@@ -66,8 +68,6 @@ def test_windows_and_server_are_read_when_asked() -> None:
             labels = f'{{group="{GROUP}",partition="0",topic="{TOPIC}"}}'
             assert f"keyway_window_cursor{labels} 0.0" in exported(metrics)
             assert f"keyway_window_span{labels} 2.0" in exported(metrics)
-            assert "keyway_server_connections 4.0" in exported(metrics)
-            assert "keyway_server_bytes_to_clients 10.0" in exported(metrics)
             node.window().fail(RuntimeError("away"))
             assert "keyway_window_span{" not in exported(metrics)
 
@@ -95,6 +95,36 @@ def test_keys_that_change_hands() -> None:
             assert f"keyway_window_drained_keys_total{labels} 2.0" in exported(metrics)
 
     run(work())
+
+
+def test_the_server_is_read_when_asked() -> None:
+    metrics, counters = Metrics(), Counters()
+    metrics.watch_server(counters, lambda: 4)
+    assert "keyway_server_requests_total{" not in exported(metrics)
+    counters.connections_opened, counters.connections_failed = 9, 2
+    counters.bytes_from_clients, counters.bytes_to_clients = 100, 10
+    counters.frames |= {int(ApiKey.SHARE_FETCH): 7, int(ApiKey.PRODUCE): 3}
+    text = exported(metrics)
+    for line in (
+        "# TYPE keyway_server_connections gauge",
+        "keyway_server_connections 4.0",
+        "# TYPE keyway_server_connections_opened_total counter",
+        "keyway_server_connections_opened_total 9.0",
+        "keyway_server_connections_failed_total 2.0",
+        "keyway_server_bytes_from_clients_total 100.0",
+        "keyway_server_bytes_to_clients_total 10.0",
+        'keyway_server_requests_total{api="produce"} 3.0',
+        'keyway_server_requests_total{api="share_fetch"} 7.0',
+    ):
+        assert f"{line}\n" in text
+
+
+def test_every_api_that_can_be_counted_has_a_name() -> None:
+    served = rules([])
+    metrics, counters = Metrics(), Counters()
+    metrics.watch_server(counters, lambda: 0)
+    counters.frames |= dict.fromkeys([*served.passed, *served.rewritten], 1)
+    assert exported(metrics).count("keyway_server_requests_total{") == len(counters.frames)
 
 
 def test_the_reader_is_read_when_asked() -> None:
