@@ -11,7 +11,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import AsyncExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -20,6 +20,7 @@ import uvicorn
 import uvloop
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
+from starlette.applications import Starlette
 
 from dispatcher.store.redis import RedisStore
 from gateway.admin.problems import is_loopback
@@ -51,13 +52,13 @@ from gateway.handlers.share_acknowledge import share_acknowledge
 from gateway.handlers.share_fetch import share_fetch
 from gateway.handlers.share_group_describe import share_group_describe
 from gateway.handlers.share_group_heartbeat import share_group_heartbeat
-from gateway.listeners import check_free
+from gateway.listeners import CannotListen, listening_socket
 from gateway.memberships import Memberships
 from gateway.metrics import Metrics
 from gateway.parked import ParkedRecords
 from gateway.reader import Reader
 from gateway.resident import trim_forever, trim_heap
-from gateway.server import ConnectionId, Handler, PortTaken, Server
+from gateway.server import ConnectionId, Handler, Server
 from gateway.settings import server_settings, upstream_settings
 from gateway.share import ReadySignals, ShareServices
 from gateway.store_watch import StoreWatch
@@ -79,13 +80,13 @@ def run(config: Config) -> None:
     try:
         with _redis(config) as (redis_url, watch):
             uvloop.run(_Node(config, redis_url, watch).serve())
-    except (PortTaken, SetupError) as error:
+    except SetupError as error:
         raise StartError(str(error)) from error
     except ExceptionGroup as group:
-        taken, _ = group.split((PortTaken, StartError))
-        if taken is None:
+        cannot, _ = group.split(CannotListen)
+        if cannot is None:
             raise
-        raise StartError(str(_first(taken))) from group
+        raise StartError(str(_first(cannot))) from group
 
 
 def permit_files() -> None:
@@ -256,14 +257,15 @@ class _Node:
         ]
         background.append(self.tasks.create_task(self._learn_filters()))
         topics = self.groups.restore(await self.memberships.load(), now_ms())
-        admin = self._admin(server)
+        section = self.config.admin
+        listening = listening_socket(section.host, section.port, "admin.host, admin.port")
         if self.redis_watch is not None:
             background.append(self.tasks.create_task(self.redis_watch.run()))
-        async with AsyncExitStack() as stack:
-            await self._listen(stack, server)
+        async with server.running():
             if topics:
                 await self._reopen(topics)
-            background.append(self.tasks.create_task(_serve_admin(admin)))
+            work = _serve_rest(self._rest(server), listening)
+            background.append(self.tasks.create_task(work))
             _quiet_collector()
             log.info("ready", groups=len(self.groups.all()))
             await stop.wait()
@@ -277,16 +279,8 @@ class _Node:
             log.warning("stopped_without_commit", seconds=STOP_S_MAX)
         except (RedisError, OSError) as error:
             log.warning("stopped_without_memberships", reason=str(error))
-        admin.should_exit = True
         for task in background:
             task.cancel()
-
-    async def _listen(self, stack: AsyncExitStack, server: Server) -> None:
-        try:
-            await stack.enter_async_context(server.running())
-        except* OSError as group:
-            host, reason = self.config.listen.host, _first(group)
-            raise StartError(f"listen.host {host}: {reason}") from group
 
     async def _reopen(self, topics: list[str]) -> None:
         """The windows of members of the run before."""
@@ -361,8 +355,7 @@ class _Node:
         self.groups.connection_lost(connection, now_ms())
         self.authoriser.connection_lost(connection)
 
-    def _admin(self, server: Server) -> uvicorn.Server:
-        section = self.config.admin
+    def _rest(self, server: Server) -> Starlette:
         parts = RestParts(
             groups=self.groups,
             windows=self.windows,
@@ -371,23 +364,7 @@ class _Node:
             metrics=self.metrics,
             health=partial(self._health, server),
         )
-        app = rest_app(parts, loopback=is_loopback(section.host))
-        admin = uvicorn.Server(
-            uvicorn.Config(
-                app,
-                host=section.host,
-                port=section.port,
-                log_config=None,
-                access_log=False,
-                lifespan="off",
-            )
-        )
-        try:
-            check_free(section.host, section.port)
-        except (PortTaken, OSError) as error:
-            place = f"admin.host {section.host}, admin.port {section.port}"
-            raise StartError(f"{place}: {error}") from error
-        return admin
+        return rest_app(parts, loopback=is_loopback(self.config.admin.host))
 
     def _health(self, server: Server) -> dict[str, Any]:
         waiting = sum(window.dispatcher is None for window in self.windows.all())
@@ -411,12 +388,13 @@ def _quiet_collector() -> None:
     gc.set_threshold(GC_ALLOCATIONS, 20, 20)
 
 
-async def _serve_admin(admin: uvicorn.Server) -> None:
+async def _serve_rest(rest: Starlette, listening: socket.socket) -> None:
+    """Until cancelled."""
+    config = uvicorn.Config(rest, log_config=None, access_log=False, lifespan="off")
+    config.load()
     # Not `serve()`: that installs signal handlers of its own.
-    if not admin.config.loaded:
-        admin.config.load()
-    admin.lifespan = admin.config.lifespan_class(admin.config)
-    await admin.startup()
-    if not admin.should_exit:
-        await admin.main_loop()
-    await admin.shutdown()
+    server = uvicorn.Server(config)
+    server.lifespan = config.lifespan_class(config)
+    with listening:
+        await server.startup(sockets=[listening])
+        await server.main_loop()

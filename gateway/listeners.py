@@ -7,7 +7,6 @@ accepting does. So a response may show a broker that was unknown a moment ago.
 from __future__ import annotations
 
 import asyncio
-import errno
 import socket
 from collections.abc import Callable
 
@@ -25,8 +24,8 @@ _PORT_MAX = 65_535
 Accept = Callable[[int | None], asyncio.Protocol]
 
 
-class PortTaken(Exception):
-    """One line that says which address is taken."""
+class CannotListen(Exception):
+    """One line that says which address could not be had, why, and which options name it."""
 
 
 class Listeners:
@@ -54,13 +53,14 @@ class Listeners:
         self._servers: dict[int | None, asyncio.Server] = {}
 
     def open_bootstrap(self, port: int) -> Address:
-        """Raises PortTaken, OSError."""
-        return Address(self._advertised_host, self._open(None, port))
+        """Raises CannotListen."""
+        return Address(self._advertised_host, self._open(None, port, "listen.bootstrap_port"))
 
     def open_broker(self, broker_id: int) -> Address:
-        """Raises PortTaken, OSError."""
+        """Raises CannotListen."""
         port = self._port_base + broker_id if self._port_base else 0
-        address = Address(self._advertised_host, self._open(broker_id, port))
+        option = f"listen.port_base + {broker_id}"
+        address = Address(self._advertised_host, self._open(broker_id, port, option))
         self.addresses[broker_id] = address
         log.info("virtual broker", broker=broker_id, host=address.host, port=address.port)
         return address
@@ -83,11 +83,9 @@ class Listeners:
             self.close(broker_id)
         self.addresses.update(addresses)
 
-    def _open(self, broker_id: int | None, port: int) -> int:
+    def _open(self, broker_id: int | None, port: int, port_option: str) -> int:
         assert broker_id not in self._sockets, broker_id
-        if port > _PORT_MAX:
-            raise OSError(errno.EADDRNOTAVAIL, f"port {port} is beyond {_PORT_MAX}")
-        listening = _listening_socket(self._host, port)
+        listening = listening_socket(self._host, port, f"listen.host, {port_option}")
         self._sockets[broker_id] = listening
         self._tasks.create_task(self._accept_from(broker_id, listening))
         taken: int = listening.getsockname()[1]
@@ -106,25 +104,26 @@ class Listeners:
             server.close()
 
 
-def check_free(host: str, port: int) -> None:
-    """Raises PortTaken, OSError where nobody could listen now."""
-    _listening_socket(host, port).close()
-
-
-def _listening_socket(host: str, port: int) -> socket.socket:
-    """Raises PortTaken, OSError. A host name is resolved here, which may take its time."""
-    family, kind, protocol, _, address = socket.getaddrinfo(
-        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )[0]
-    listening = socket.socket(family, kind, protocol)
+def listening_socket(host: str, port: int, options: str) -> socket.socket:
+    """`options` are those of keyway.yaml that name the address, for the message. A host name is
+    resolved here, which may take its time. Raises CannotListen.
+    """
     try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.setblocking(False)
-        listening.bind(address)
-        listening.listen(LISTEN_BACKLOG_CONNECTIONS)
+        if port > _PORT_MAX:
+            raise OSError(f"there is no port beyond {_PORT_MAX}")
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listening = socket.socket(family, kind, protocol)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.setblocking(False)
+            listening.bind(address)
+            listening.listen(LISTEN_BACKLOG_CONNECTIONS)
+        except OSError:
+            listening.close()
+            raise
     except OSError as error:
-        listening.close()
-        if error.errno == errno.EADDRINUSE:
-            raise PortTaken(f"{host}:{port} is taken by another process") from error
-        raise
+        reason = error.strerror or str(error)
+        raise CannotListen(f"cannot listen on {host}:{port} ({options}): {reason}") from error
     return listening

@@ -33,7 +33,7 @@ from gateway.core.limits import (
 from gateway.core.rewrite import Address, Addresses
 from gateway.core.served import rules
 from gateway.core.topology import Broker, Topology
-from gateway.listeners import Listeners, PortTaken
+from gateway.listeners import CannotListen, Listeners
 from gateway.upstream_errors import Unreachable
 
 __all__ = [
@@ -41,7 +41,6 @@ __all__ = [
     "ConnectionId",
     "Counters",
     "Handler",
-    "PortTaken",
     "Request",
     "Server",
     "ServerSettings",
@@ -95,7 +94,7 @@ class Server:
     async def running(self) -> AsyncIterator[Server]:
         """Serves inside the block; at its end requests under way get `drain_s` to be answered.
 
-        Raises PortTaken, OSError.
+        Raises CannotListen.
         """
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
@@ -190,7 +189,7 @@ class Server:
             self.bootstrap = listeners.open_bootstrap(settings.bootstrap_port)
             for broker_id in self._brokers:
                 listeners.open_broker(broker_id)
-        except (PortTaken, OSError):
+        except CannotListen:
             listeners.close_all()
             raise
         log.info("listening", host=self.bootstrap.host, port=self.bootstrap.port)
@@ -206,7 +205,7 @@ class Server:
             try:
                 self._listeners.open_broker(broker_id)
                 self._unheard.discard(broker_id)
-            except (PortTaken, OSError) as error:
+            except CannotListen as error:
                 # Clients do not hear of this broker until its port is free.
                 if broker_id not in self._unheard:
                     log.error("no listener for a broker", broker=broker_id, detail=str(error))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
+from typing import Any
 
 import pytest
 import structlog
@@ -12,8 +14,7 @@ from structlog.testing import capture_logs
 from gateway.core.limits import UPSTREAM_PATIENCE_S
 from gateway.core.topology import Broker, Topology
 from gateway.core.wire.apis import ApiKey
-from gateway.listeners import check_free
-from gateway.server import PortTaken
+from gateway.listeners import CannotListen, listening_socket
 from tests.fake_kafka import Asked
 from tests.shell.loopback import answers, body_of, rig, run, until, warnings
 from tests.wire_frames import request, response
@@ -75,9 +76,9 @@ def test_ipv6() -> None:
             assert await client.ask(request(HEARTBEAT)) == response(HEARTBEAT)
             (connection,) = it.server.connections.values()
             assert connection.peer == "::1"
-            with pytest.raises(PortTaken):
-                check_free(*it.server.addresses[1])
-        check_free("::1", it.server.addresses[1].port)
+            with pytest.raises(CannotListen, match="Address already in use"):
+                listening_socket(*it.server.addresses[1], "port_base")
+        listening_socket("::1", it.server.addresses[1].port, "port_base").close()
 
     run(main())
 
@@ -157,9 +158,35 @@ def test_a_taken_bootstrap_port_is_one_clear_line() -> None:
             taken.bind(("127.0.0.1", 0))
             taken.listen()
             port = taken.getsockname()[1]
-            with pytest.RaisesGroup(PortTaken):
+            line = (
+                rf"^cannot listen on 127\.0\.0\.1:{port} \(listen\.host, listen\.bootstrap_port\):"
+                " Address already in use$"
+            )
+            with pytest.RaisesGroup(pytest.RaisesExc(CannotListen, match=line)):
                 async with rig(bootstrap_port=port):
                     pass
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("settings", "line"),
+    [
+        (
+            {"port_base": 65_535},
+            "65536 (listen.host, listen.port_base + 1): there is no port beyond",
+        ),
+        ({"host": "192.0.2.1"}, "192.0.2.1:0 (listen.host, listen.bootstrap_port): Cannot assign"),
+        ({"host": "no.invalid"}, "no.invalid:0 (listen.host, listen.bootstrap_port): "),
+    ],
+)
+def test_an_address_that_cannot_be_had_names_its_options(
+    settings: dict[str, Any], line: str
+) -> None:
+    async def main() -> None:
+        with pytest.RaisesGroup(pytest.RaisesExc(CannotListen, match=re.escape(line))):
+            async with rig(**settings):
+                pass
 
     run(main())
 

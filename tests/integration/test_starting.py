@@ -1,0 +1,62 @@
+"""What keeps a node from starting is one line that names the option; addresses of every kind."""
+
+from __future__ import annotations
+
+import json
+import socket
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gateway.embedded.kafka import KafkaCluster
+from tests.integration.gateway_process import GatewayProcess
+
+pytestmark = pytest.mark.integration
+
+END_S_MAX = 30.0
+
+
+def changed(node: GatewayProcess, section: str, **options: Any) -> None:
+    """Sets options of its keyway.yaml."""
+    settings = yaml.safe_load(node.config.read_text())
+    settings[section] |= options
+    node.config.write_text(yaml.safe_dump(settings))
+
+
+@pytest.mark.parametrize(
+    ("section", "option", "below", "named"),
+    [
+        ("listen", "bootstrap_port", 0, "(listen.host, listen.bootstrap_port)"),
+        ("listen", "port_base", 1, "(listen.host, listen.port_base + 1)"),
+        ("admin", "port", 0, "(admin.host, admin.port)"),
+    ],
+)
+def test_a_port_that_is_taken(
+    tmp_path: Path, kafka: KafkaCluster, section: str, option: str, below: int, named: str
+) -> None:
+    node = GatewayProcess(tmp_path, kafka.bootstrap_servers)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        changed(node, section, **{option: port - below})
+        node.spawn()
+        assert node.child is not None
+        assert node.child.wait(END_S_MAX) == 2
+    assert node.log_text().splitlines()[-1] == (
+        f"keyway: cannot listen on 127.0.0.1:{port} {named}: Address already in use"
+    )
+    assert "Traceback" not in node.log_text()
+
+
+def test_rest_on_ipv6(tmp_path: Path, kafka: KafkaCluster) -> None:
+    if not socket.has_dualstack_ipv6():
+        pytest.skip("no IPv6 here")
+    node = GatewayProcess(tmp_path, kafka.bootstrap_servers)
+    changed(node, "admin", host="::1")
+    node.admin = node.admin.replace("127.0.0.1", "[::1]")
+    with node, urllib.request.urlopen(f"http://{node.admin}/health", timeout=20) as answer:
+        assert json.load(answer)["status"] == "up"
