@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 from http.client import HTTPException
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -37,7 +37,7 @@ app.add_typer(filter_app, name="filter")
 
 DEFAULT_ADMIN = "http://127.0.0.1:9180"
 AdminOption = Annotated[str, typer.Option("--admin", help="Address of the node's REST.")]
-OutputOption = Annotated[str, typer.Option("-o", "--output", help="table or json.")]
+Output = Annotated[Literal["table", "json"], typer.Option("-o", "--output", help="The form.")]
 ExecuteOption = Annotated[bool, typer.Option("--execute", help="Act; else only show.")]
 
 
@@ -72,8 +72,8 @@ def serve(
     upstream: Annotated[
         str | None, typer.Option(help="Kafka to stand in front of: host:port[,host:port].")
     ] = None,
-    log_format: Annotated[LogFormat, typer.Option(help="text or json.")] = "text",
-    log_level: Annotated[LogLevel, typer.Option(help="debug, info, warning or error.")] = "info",
+    log_format: Annotated[LogFormat, typer.Option(help="Of the log's lines.")] = "text",
+    log_level: Annotated[LogLevel, typer.Option(help="The least to be logged.")] = "info",
 ) -> None:
     """Run a gateway node until SIGTERM or SIGINT."""
     from gateway.app import StartError, run
@@ -94,13 +94,17 @@ def demo(
     """Run the whole thing on this machine: a real Kafka, 336,776 flights, three share consumers,
     Spark.
     """
-    from gateway.demo.run import run_demo
+    try:
+        from gateway.demo.run import run_demo
+    except ModuleNotFoundError as error:
+        typer.echo(f"keyway: no module {error.name}: pip install 'keyway[demo]'", err=True)
+        raise typer.Exit(2) from error
 
     raise typer.Exit(run_demo(keep=keep))
 
 
 @group_app.command("list")
-def group_list(admin: AdminOption = DEFAULT_ADMIN, output: OutputOption = "table") -> None:
+def group_list(admin: AdminOption = DEFAULT_ADMIN, output: Output = "table") -> None:
     """List the groups of the node."""
     answer = _get(admin, "/v1/groups")
     if output == "json":
@@ -122,7 +126,7 @@ def group_list(admin: AdminOption = DEFAULT_ADMIN, output: OutputOption = "table
 
 @group_app.command("describe")
 def group_describe(
-    group: str, admin: AdminOption = DEFAULT_ADMIN, output: OutputOption = "table"
+    group: str, admin: AdminOption = DEFAULT_ADMIN, output: Output = "table"
 ) -> None:
     """Show the members and windows of one group."""
     answer = _get(admin, f"/v1/groups/{urllib.parse.quote(group, safe='')}")
@@ -232,9 +236,7 @@ def _remarks(row: dict[str, Any]) -> Iterator[str]:
 
 
 @group_app.command("parked")
-def group_parked(
-    group: str, admin: AdminOption = DEFAULT_ADMIN, output: OutputOption = "table"
-) -> None:
+def group_parked(group: str, admin: AdminOption = DEFAULT_ADMIN, output: Output = "table") -> None:
     """List the records that wait for an operator (poison policy `block`)."""
     answer = _get(admin, f"/v1/parked?{urllib.parse.urlencode({'group': group})}")
     if output == "json":
@@ -269,7 +271,7 @@ def group_release(
     every: Annotated[bool, typer.Option("--all", help="All parked of the partition.")] = False,
     execute: ExecuteOption = False,
     admin: AdminOption = DEFAULT_ADMIN,
-    output: OutputOption = "table",
+    output: Output = "table",
 ) -> None:
     """Let parked records go: deliver them once more, skip them or write them to the dead letters.
 
@@ -310,9 +312,7 @@ def group_release(
 
 
 @filter_app.command("list")
-def filter_list(
-    group: str, admin: AdminOption = DEFAULT_ADMIN, output: OutputOption = "table"
-) -> None:
+def filter_list(group: str, admin: AdminOption = DEFAULT_ADMIN, output: Output = "table") -> None:
     """Show a group's rules: the first whose client id matches a member decides what it takes."""
     _print_rules(_get(admin, _rules_of(group)), output)
 
@@ -326,7 +326,7 @@ def filter_set(
     ],
     execute: ExecuteOption = False,
     admin: AdminOption = DEFAULT_ADMIN,
-    output: OutputOption = "table",
+    output: Output = "table",
 ) -> None:
     """Replace all rules of a group, those of keyway.yaml included, in the order given.
 
@@ -344,7 +344,7 @@ def filter_remove(
     group: str,
     execute: ExecuteOption = False,
     admin: AdminOption = DEFAULT_ADMIN,
-    output: OutputOption = "table",
+    output: Output = "table",
 ) -> None:
     """Take back what was set for a group: the rules of keyway.yaml count again.
 

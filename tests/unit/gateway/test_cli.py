@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -246,6 +247,22 @@ def test_a_filter_rule_that_is_none_asks_no_node(rule: str) -> None:
 @pytest.mark.parametrize("options", [["--log-level", "loud"], ["--log-format", "xml"], ["--no"]])
 def test_wrong_options(options: list[str]) -> None:
     assert keyway("serve", *options)[0] == 2
+
+
+@pytest.mark.parametrize("command", [("group", "list"), ("group", "describe", "g")])
+def test_a_form_of_output_that_is_none_asks_no_node(command: tuple[str, ...]) -> None:
+    code, _, err = keyway(*command, "-o", "yaml", "--admin", "127.0.0.1:1")
+    assert code == 2
+    assert "'table', 'json'" in err
+    assert "no node answers" not in err
+
+
+def test_a_demo_without_its_packages_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("gateway.demo")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
+    code, _, err = keyway("demo")
+    assert (code, err) == (2, "keyway: no module confluent_kafka: pip install 'keyway[demo]'\n")
 
 
 def test_version_says_how_it_runs() -> None:
