@@ -12,11 +12,20 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from dispatcher.core.limits import SPAN_OFFSETS_MAX
 from dispatcher.core.model import EvictPolicy, JoinPolicy, PoisonPolicy, Policy
-from gateway.core.limits import FRAME_BYTES_MAX
+from gateway.core.group.filters import InvalidKeyFilters, checked
+from gateway.core.limits import FILTER_RULES_MAX, FRAME_BYTES_MAX
 
 ANY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104 - to be refused
 
@@ -85,11 +94,26 @@ class StateSection(_Section):
 
 class FilterRule(_Section):
     """Members whose client id matches `client_id` (glob) take only keys that match one of `keys`
-    (globs).
+    (globs). In keyway.yaml or set over REST: the bounds are the same.
     """
 
-    client_id: str
+    client_id: str = Field(min_length=1)
     keys: tuple[str, ...] = Field(min_length=1)
+
+    @field_validator("keys")
+    @classmethod
+    def _within_bounds(cls, keys: tuple[str, ...]) -> tuple[str, ...]:
+        try:
+            checked(tuple(key.encode() for key in keys))
+        except InvalidKeyFilters as invalid:
+            raise ValueError(str(invalid)) from invalid
+        return keys
+
+
+class FilterRules(_Section):
+    """The rules of one group; the first whose `client_id` matches a member decides."""
+
+    rules: Annotated[tuple[FilterRule, ...], Field(max_length=FILTER_RULES_MAX)]
 
 
 class GroupSection(_Section):
@@ -122,7 +146,7 @@ class GroupSection(_Section):
     disconnect_grace_ms: Annotated[int, Field(ge=0, le=600_000)] = 3_000
     heartbeat_interval_ms: Annotated[int, Field(ge=100, le=60_000)] = 5_000
     session_timeout_ms: Annotated[int, Field(ge=500, le=600_000)] = 45_000
-    filters: tuple[FilterRule, ...] = ()
+    filters: Annotated[tuple[FilterRule, ...], Field(max_length=FILTER_RULES_MAX)] = ()
 
     @model_validator(mode="after")
     def _consistent(self) -> GroupSection:
@@ -191,7 +215,7 @@ def load(path: Path | None, *, upstream: str | None = None) -> Config:
     try:
         return Config.model_validate(raw)
     except ValidationError as error:
-        raise ConfigError(f"{path or 'options'}: {_first_fault(error)}") from error
+        raise ConfigError(f"{path or 'options'}: {first_fault(error)}") from error
 
 
 def _yaml_fault(error: Exception) -> str:
@@ -201,11 +225,13 @@ def _yaml_fault(error: Exception) -> str:
     return f"not valid YAML{where}"
 
 
-def _first_fault(error: ValidationError) -> str:
-    # Only the field and what is wrong with it: pydantic's own text repeats the input, which may be
-    # a secret.
+def first_fault(error: ValidationError) -> str:
+    """One line with the field and what is wrong with it. Not its value, as in pydantic's own text:
+    that may be a secret.
+    """
     fault = error.errors(include_input=False, include_url=False)[0]
     where = ".".join(str(part) for part in fault["loc"]) or "file"
-    what = "unknown field" if fault["type"] == "extra_forbidden" else fault["msg"]
+    said = fault["msg"].removeprefix("Value error, ")
+    what = "unknown field" if fault["type"] == "extra_forbidden" else said
     more = error.error_count() - 1
     return f"{where}: {what}" + (f" (and {more} more)" if more else "")

@@ -10,22 +10,18 @@ from __future__ import annotations
 import asyncio
 import fnmatch
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import structlog
+from pydantic import ValidationError
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from gateway.config import Config, FilterRule
-from gateway.core.group.filters import (
-    InvalidKeyFilters,
-    checked,
-    client_name,
-    inline_filters,
-)
-from gateway.core.limits import FILTER_RULES_MAX, MEMBERSHIP_RETRY_MS
+from gateway.config import Config, FilterRule, FilterRules, first_fault
+from gateway.core.group.filters import InvalidKeyFilters, client_name, inline_filters
+from gateway.core.limits import MEMBERSHIP_RETRY_MS
 
 log = structlog.get_logger("keyway.groups")
 
@@ -128,25 +124,7 @@ def rule_rows(rules: Iterable[FilterRule]) -> list[dict[str, Any]]:
 
 def parse_rules(rows: object) -> tuple[FilterRule, ...]:
     """[{"client_id": glob, "keys": [glob, ...]}, ...]. Raises InvalidRules."""
-    if not isinstance(rows, list) or len(rows) > FILTER_RULES_MAX:
-        raise InvalidRules(f"rules: a list of at most {FILTER_RULES_MAX} rules is expected")
-    return tuple(_rule(row, at) for at, row in enumerate(rows))
-
-
-def _rule(row: object, at: int) -> FilterRule:
-    if not isinstance(row, dict) or set(row) != {"client_id", "keys"}:
-        raise InvalidRules(f"rules[{at}]: client_id and keys are expected")
-    client_id, keys = row["client_id"], row["keys"]
-    if not isinstance(client_id, str) or not client_id:
-        raise InvalidRules(f"rules[{at}].client_id: a glob is expected")
-    if not isinstance(keys, list) or not keys or not _are_texts(keys):
-        raise InvalidRules(f"rules[{at}].keys: a list of globs is expected")
     try:
-        checked(tuple(key.encode() for key in keys))
-    except (InvalidKeyFilters, UnicodeEncodeError) as invalid:
-        raise InvalidRules(f"rules[{at}].keys: {invalid}") from invalid
-    return FilterRule(client_id=client_id, keys=tuple(keys))
-
-
-def _are_texts(values: Sequence[object]) -> bool:
-    return all(isinstance(value, str) for value in values)
+        return FilterRules.model_validate({"rules": rows}).rules
+    except ValidationError as error:
+        raise InvalidRules(first_fault(error)) from error

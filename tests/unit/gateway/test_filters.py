@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 from redis.asyncio import Redis
 
 from gateway.config import Config, FilterRule, GroupSection
@@ -52,27 +54,36 @@ def test_rules_are_read_as_they_are_written() -> None:
 
 
 @pytest.mark.parametrize(
-    "rows",
+    ("rows", "says"),
     [
-        None,
-        {},
-        "rules",
-        [1],
-        [{}],
-        [{"client_id": "a"}],
-        [{"client_id": "a", "keys": ["k"], "more": 1}],
-        [{"client_id": "", "keys": ["k"]}],
-        [{"client_id": 1, "keys": ["k"]}],
-        [{"client_id": "a", "keys": []}],
-        [{"client_id": "a", "keys": "k"}],
-        [{"client_id": "a", "keys": [1]}],
-        [{"client_id": "a", "keys": [""]}],
-        [{"client_id": "a", "keys": ["\ud800"]}],
-        [{"client_id": "a", "keys": ["k"] * (FILTER_GLOBS_MAX + 1)}],
-        [{"client_id": "a", "keys": ["k" * (FILTER_GLOB_BYTES_MAX + 1)]}],
-        [{"client_id": "a", "keys": ["k"]}] * (FILTER_RULES_MAX + 1),
+        (None, "rules: "),
+        ({}, "rules: "),
+        ("rules", "rules: "),
+        ([1], "rules.0: "),
+        ([{}], "rules.0.client_id: "),
+        ([{"client_id": "a"}], "rules.0.keys: "),
+        ([{"client_id": "a", "keys": ["k"], "more": 1}], "rules.0.more: unknown field"),
+        ([{"client_id": "", "keys": ["k"]}], "rules.0.client_id: "),
+        ([{"client_id": 1, "keys": ["k"]}], "rules.0.client_id: "),
+        ([{"client_id": "a", "keys": []}], "rules.0.keys: "),
+        ([{"client_id": "a", "keys": "k"}], "rules.0.keys: "),
+        ([{"client_id": "a", "keys": [1]}], "rules.0.keys.0: "),
+        ([{"client_id": "a", "keys": [""]}], "rules.0.keys: A key filter is empty"),
+        ([{"client_id": "a", "keys": ["\ud800"]}], "rules.0.keys"),
+        (
+            [{"client_id": "a", "keys": ["k"] * (FILTER_GLOBS_MAX + 1)}],
+            f"rules.0.keys: {FILTER_GLOBS_MAX + 1} key filters: at most {FILTER_GLOBS_MAX}.",
+        ),
+        (
+            [{"client_id": "a", "keys": ["k" * (FILTER_GLOB_BYTES_MAX + 1)]}],
+            f"rules.0.keys: A key filter of {FILTER_GLOB_BYTES_MAX + 1} bytes",
+        ),
+        ([{"client_id": "a", "keys": ["k"]}] * (FILTER_RULES_MAX + 1), "rules: "),
     ],
 )
-def test_rules_that_are_refused(rows: Any) -> None:
-    with pytest.raises(InvalidRules):
+def test_rules_that_are_refused(rows: Any, says: str) -> None:
+    with pytest.raises(InvalidRules, match=f"^{re.escape(says)}"):
         parse_rules(rows)
+    if isinstance(rows, list) and says != "rules.0.keys":  # YAML has no half characters
+        with pytest.raises(ValidationError):
+            GroupSection.model_validate({"filters": rows})
