@@ -48,12 +48,21 @@ class Sasl(_Section):
 
 
 class Tls(_Section):
-    """TLS towards upstream. Without `ca_file` the system's trust store is used."""
+    """TLS towards upstream. Without `ca_file` the system's trust store is used; a key without
+    `key_file` is in `cert_file`.
+    """
 
     ca_file: Path | None = None
     cert_file: Path | None = None
     key_file: Path | None = None
+    key_password: SecretStr | None = None
     verify_hostname: bool = True
+
+    @model_validator(mode="after")
+    def _key_of_a_certificate(self) -> Tls:
+        if self.cert_file is None and (self.key_file or self.key_password) is not None:
+            raise ValueError("key_file and key_password need a cert_file")
+        return self
 
 
 class UpstreamSection(_Section):

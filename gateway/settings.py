@@ -11,6 +11,7 @@ from gateway.upstream_settings import SaslSettings, TlsSettings, UpstreamSetting
 def upstream_settings(config: Config) -> UpstreamSettings:
     """Raises ConfigError for a bootstrap server that is not host:port."""
     section = config.upstream
+    tls = section.tls
     settings = UpstreamSettings(
         bootstrap_servers=section.bootstrap_servers,
         sasl=None
@@ -21,12 +22,13 @@ def upstream_settings(config: Config) -> UpstreamSettings:
             password=section.sasl.password.get_secret_value(),
         ),
         tls=None
-        if section.tls is None
+        if tls is None
         else TlsSettings(
-            ca_file=section.tls.ca_file,
-            cert_file=section.tls.cert_file,
-            key_file=section.tls.key_file,
-            verify_hostname=section.tls.verify_hostname,
+            ca_file=tls.ca_file,
+            cert_file=tls.cert_file,
+            key_file=tls.key_file,
+            key_password=None if tls.key_password is None else tls.key_password.get_secret_value(),
+            verify_hostname=tls.verify_hostname,
         ),
         request_timeout_ms=section.request_timeout_ms,
     )
@@ -44,7 +46,8 @@ def server_settings(config: Config, upstream: UpstreamSettings) -> ServerSetting
     try:
         upstream_ssl = None if upstream.tls is None else upstream.tls.context()
     except OSError as error:
-        raise ConfigError(f"upstream.tls: {error}") from error
+        what = "a file cannot be read, is no PEM, or its key has another key_password"
+        raise ConfigError(f"upstream.tls: {what}: {error}") from error
     return ServerSettings(
         bootstrap_servers=tuple(ShownAddress(a.host, a.port) for a in upstream.bootstrap()),
         host=listen.host,

@@ -40,13 +40,16 @@ class TlsSettings:
     verify_hostname: bool = True
 
     def context(self) -> ssl.SSLContext:
-        """Raises OSError (also ssl.SSLError) when a file cannot be read or is no certificate."""
+        """Raises OSError (also ssl.SSLError) when a file cannot be read, is no certificate, or the
+        key wants another password.
+        """
         context = ssl.create_default_context(
             cafile=None if self.ca_file is None else str(self.ca_file)
         )
         context.check_hostname = self.verify_hostname
         if self.cert_file is not None:
-            context.load_cert_chain(self.cert_file, self.key_file, self.key_password)
+            # Never None: a key that is encrypted would be asked for at the terminal.
+            context.load_cert_chain(self.cert_file, self.key_file, self.key_password or "")
         return context
 
 

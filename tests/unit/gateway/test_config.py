@@ -85,6 +85,10 @@ FAULTS = [
         "upstream.sasl.mechanism: ",
     ),
     ("upstream: {tls: {verify_hostname: perhaps}}", "upstream.tls.verify_hostname: "),
+    (
+        "upstream: {tls: {key_file: k}}",
+        "upstream.tls: key_file and key_password need a cert_file",
+    ),
     ("upstream: {request_timeout_ms: 0}", "upstream.request_timeout_ms: "),
     ("listen: {bootstrap_port: 65536}", "listen.bootstrap_port: "),
     ("listen: {port_base: 0}", "listen.port_base: "),
@@ -140,6 +144,7 @@ def test_starting_a_while_ago(tmp_path: Path, text: str) -> None:
         "upstream: {sasl: {username: u, password: 5, passwort: hunter2}}",
         "upstream: {sasl: {mechanism: hunter2, username: u, password: hunter2}}",
         "upstream: {sasl: hunter2}",
+        "upstream: {tls: {key_password: hunter2}}",
         "state: {redis_url: [redis://u:hunter2@h]}",
         'upstream: {sasl: {username: u, password: "hunter2}}',
         "upstream: {sasl: {username: u, password: *hunter2}}",
@@ -156,7 +161,9 @@ def test_no_message_holds_a_secret(tmp_path: Path, text: str) -> None:
 
 def test_secrets_do_not_show_in_the_objects(tmp_path: Path) -> None:
     text = (
-        "upstream: {sasl: {username: u, password: hunter2}}\n"
+        "upstream:\n"
+        "  sasl: {username: u, password: hunter2}\n"
+        "  tls: {cert_file: c, key_password: hunter2}\n"
         "state: {redis_url: 'redis://u:hunter2@h'}\n"
     )
     config = load(write(tmp_path, text))
