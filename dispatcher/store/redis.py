@@ -52,7 +52,7 @@ SCRIPT = files("dispatcher.store").joinpath("window.lua").read_text()
 GONE, FENCED = -1, -2
 
 T = TypeVar("T")
-log = structlog.get_logger()
+log = structlog.get_logger("keyway.store")
 
 
 @dataclass(slots=True)
@@ -292,6 +292,6 @@ def _read_snapshot(key: WindowKey, answer: list[Any]) -> Snapshot | None:
             state.retries[int(offset)] = unpack_retry(int(offset), data)
     except (Unreadable, ValueError) as error:
         # As good as lost, and losing Redis loses no record: the caller rebuilds it from Kafka.
-        log.warning("store.window_unreadable", window=str(key), error=str(error))
+        log.warning("window_unreadable", window=str(key), error=str(error))
         return None
     return state.snapshot()

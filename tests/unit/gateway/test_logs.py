@@ -1,0 +1,58 @@
+"""What a line of the log looks like, as a process writes it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+PROGRAM = """
+import logging, sys, structlog
+from gateway.logs import configure
+configure(sys.argv[1], sys.argv[2])
+log = structlog.get_logger("keyway.part").bind(group="g")
+log.debug("quiet")
+log.info("ready", text="two\\nlines")
+try:
+    raise ValueError("why")
+except ValueError:
+    log.exception("failed")
+logging.getLogger("some.library").info("nobody asked")
+logging.getLogger("some.library").warning("it %s", "happened")
+"""
+
+
+def lines(form: str, level: str) -> list[str]:
+    command = [sys.executable, "-c", PROGRAM, form, level]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == ""
+    return done.stderr.splitlines()
+
+
+def test_json_has_an_object_per_line_also_of_libraries() -> None:
+    ready, failed, library = (json.loads(line) for line in lines("json", "info"))
+    assert ready.pop("timestamp").endswith("Z")
+    assert ready == {
+        "level": "info",
+        "logger": "keyway.part",
+        "event": "ready",
+        "group": "g",
+        "text": "two\nlines",
+    }
+    assert (failed["event"], failed["level"], failed["group"]) == ("failed", "error", "g")
+    assert failed["exception"].splitlines()[-1] == "ValueError: why"
+    assert (library["logger"], library["event"]) == ("some.library", "it happened")
+    assert library["level"] == "warning"
+
+
+def test_text_begins_alike_and_stays_on_one_line() -> None:
+    ready, failed, library = lines("text", "info")
+    assert " level='info' logger='keyway.part' event='ready' " in ready
+    assert r"text='two\nlines'" in ready
+    assert r"ValueError: why" in failed
+    assert "logger='some.library' event='it happened'" in library
+
+
+def test_the_level_is_the_least_that_is_logged() -> None:
+    assert json.loads(lines("json", "debug")[0])["event"] == "quiet"
+    assert [json.loads(line)["event"] for line in lines("json", "error")] == ["failed"]
