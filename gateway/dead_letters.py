@@ -19,6 +19,12 @@ from aiokafka.errors import KafkaError
 
 from dispatcher.core.model import WriteDeadLetters
 from gateway.core.cache import Source
+from gateway.core.limits import (
+    DEAD_LETTER_BYTES_MAX,
+    DEAD_LETTER_WRITE_MS_MAX,
+    DEAD_LETTERS_AT_ONCE,
+    PRODUCER_STOP_S_MAX,
+)
 from gateway.core.topology import TopicPartition
 from gateway.core.wire.records import Header, Record, read_records
 from gateway.reader import Reader, RecordsGone
@@ -27,11 +33,6 @@ from gateway.upstream_errors import UpstreamError
 from gateway.upstream_settings import UpstreamSettings
 
 log = structlog.get_logger("keyway.dead_letters")
-
-WRITE_TIMEOUT_MS = 15_000  # then the window keeps the key and tries again with back-off
-STOP_TIMEOUT_S = 5.0
-REQUEST_BYTES_MAX = 100 * 1024 * 1024  # the broker decides what is too large, not we
-RECORDS_AT_ONCE = 500  # read, sent and awaited together; bounds what is held in memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +90,8 @@ class DeadLetters:
         A record that is no longer in the log counts as durable: there is nothing left to keep.
         """
         durable: list[bool] = []
-        for at in range(0, len(effect.offsets), RECORDS_AT_ONCE):
-            stop = at + RECORDS_AT_ONCE
+        for at in range(0, len(effect.offsets), DEAD_LETTERS_AT_ONCE):
+            stop = at + DEAD_LETTERS_AT_ONCE
             part = WriteDeadLetters(
                 effect.offsets[at:stop],
                 effect.deliveries[at:stop],
@@ -212,7 +213,7 @@ async def _send(producer: AIOKafkaProducer, topic: str, letter: DeadLetter) -> K
 
 async def _stop(producer: AIOKafkaProducer) -> None:
     try:
-        async with asyncio.timeout(STOP_TIMEOUT_S):
+        async with asyncio.timeout(PRODUCER_STOP_S_MAX):
             await producer.stop()
     except (TimeoutError, KafkaError) as error:
         log.warning("dead_letter_producer_stop", reason=str(error) or type(error).__name__)
@@ -225,8 +226,8 @@ def producer_options(settings: UpstreamSettings) -> dict[str, Any]:
         "client_id": f"{settings.client_id}-dead-letters",
         "acks": "all",
         "enable_idempotence": True,
-        "request_timeout_ms": WRITE_TIMEOUT_MS,
-        "max_request_size": REQUEST_BYTES_MAX,
+        "request_timeout_ms": DEAD_LETTER_WRITE_MS_MAX,
+        "max_request_size": DEAD_LETTER_BYTES_MAX,
     }
     protocol = "SSL" if settings.tls is not None else "PLAINTEXT"
     if settings.tls is not None:

@@ -26,6 +26,7 @@ from dispatcher.core.model import Snapshot
 from dispatcher.store.base import FencedError, StoreError, WindowKey, WindowStore
 from gateway.commits import Commit, Committed
 from gateway.core.group.membership import ShareGroup
+from gateway.core.limits import CLAIMS_MAX, LOGGED_PLACES_MAX, RECOGNISED_AT_ONCE, STRANGERS_MAX
 from gateway.core.topology import Topic, TopicPartition, Topology
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
@@ -40,11 +41,7 @@ from gateway.windows import Windows, topic_id_bytes, topic_id_text
 
 log = structlog.get_logger("keyway.admin")
 
-CLAIMS_MAX = 3  # a window that was just closed may still be on its way into memory, and claim
 METADATA_BY_ID_VERSION = 12
-LOGGED_PLACES_MAX = 20  # partitions of one log line
-RECOGNISED_AT_ONCE = 32  # two questions each, on the one connection to their coordinator
-STRANGERS_MAX = 10_000  # names; what is beyond is looked at again each time groups are listed
 
 Place = tuple[str, int]  # topic, partition
 

@@ -15,6 +15,7 @@ from typing import Any, Self
 import structlog
 
 from gateway.core.discovery import metadata_request, topology_from
+from gateway.core.limits import SETTLING_PAUSE_MS, STALE_PAUSE_MS
 from gateway.core.topology import TopicPartition, Topology
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
@@ -35,8 +36,6 @@ RESOURCE_BROKER, RESOURCE_GROUP = 4, 32  # ConfigResource.Type
 GROUP_CONFIG = 8  # DescribeConfigsResponse.ConfigSource: set for this very group
 COORDINATOR_KEY_GROUP = 0
 COORDINATORS_MAX = 10_000  # remembered; clients may ask about any number of groups
-RETRY_PAUSE_MS = 100  # between attempts at something the cluster is about to settle
-STALE_PAUSE_MS = 50  # requests for a fresh view are gathered this long
 
 _COORDINATOR_SETTLING = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -130,7 +129,7 @@ class Upstream:
                 await self.refresh()
             except UpstreamError:
                 # Already logged for the brokers it concerns; somebody still wants a fresh view.
-                await asyncio.sleep(RETRY_PAUSE_MS / 1000)
+                await asyncio.sleep(SETTLING_PAUSE_MS / 1000)
                 self._stale.set()
 
     def stale(self) -> None:
@@ -277,7 +276,7 @@ class Upstream:
             # or two.
             if code not in _COORDINATOR_SETTLING or _loop_time() >= deadline:
                 raise Refused(code, f"coordinator of group {group!r}")
-            await asyncio.sleep(RETRY_PAUSE_MS / 1000)
+            await asyncio.sleep(SETTLING_PAUSE_MS / 1000)
 
     async def _find_coordinator(self, group: str) -> tuple[int, int]:
         body = {"Key": group, "KeyType": COORDINATOR_KEY_GROUP, "CoordinatorKeys": [group]}
@@ -346,7 +345,7 @@ class Upstream:
             if missing and (code not in _LEADER_SETTLING or _loop_time() >= deadline):
                 raise Refused(code, f"offsets of {topic}-{missing[0]}")
             if missing:
-                await asyncio.sleep(RETRY_PAUSE_MS / 1000)
+                await asyncio.sleep(SETTLING_PAUSE_MS / 1000)
                 await self.refresh([topic])
         return found
 

@@ -14,6 +14,7 @@ import struct
 from collections import deque
 from typing import Any, cast
 
+from gateway.core.limits import ANSWER_BYTES_MAX, REAUTHENTICATE_AT
 from gateway.core.scram import ScramClient, ScramError, check_server_final
 from gateway.core.wire.apis import APIS, ApiKey
 from gateway.core.wire.codec import decode_response, encode_request
@@ -24,10 +25,7 @@ from gateway.upstream_settings import Address, SaslSettings, UpstreamSettings
 
 Message = dict[str, Any]
 
-FRAME_BYTES_MAX = 128 * 1024 * 1024  # more than any answer to what the gateway asks for
 API_VERSIONS_VERSION = 3  # every broker since 2.4 knows it; older ones say so in v0
-# Of the session lifetime the broker grants (KIP-368); Java uses 85 to 95 %.
-REAUTHENTICATE_AT = 0.85
 
 _INT = struct.Struct(">i")
 _SHORT = struct.Struct(">h")
@@ -55,7 +53,7 @@ class _Frames(asyncio.Protocol):
         buffer += data
         while len(buffer) >= 4:
             size = _INT.unpack_from(buffer)[0]
-            if not 4 <= size <= FRAME_BYTES_MAX:
+            if not 4 <= size <= ANSWER_BYTES_MAX:
                 return self.abort(Unreachable(f"frame of {size} bytes: this is not a Kafka broker"))
             if len(buffer) < 4 + size:
                 return None

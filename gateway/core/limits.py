@@ -77,6 +77,18 @@ RETRY_MAX_MS = 2_000  # ... to here
 # show everywhere.
 UNKNOWN_TOPIC_MS = 5_000
 
+# --- the gateway's own requests (gateway/upstream.py, upstream_connection.py, dead_letters.py)
+
+ANSWER_BYTES_MAX = 128 * 1024 * 1024  # more than any answer to what the gateway asks for
+SETTLING_PAUSE_MS = 100  # between attempts at something the cluster is about to settle
+STALE_PAUSE_MS = 50  # requests for a fresh view are gathered this long
+# Of the session lifetime the broker grants (KIP-368); Java uses 85 to 95 %.
+REAUTHENTICATE_AT = 0.85
+DEAD_LETTER_WRITE_MS_MAX = 15_000  # then the window keeps the key and tries again with back-off
+DEAD_LETTERS_AT_ONCE = 500  # read, sent and awaited together; bounds what is held in memory
+DEAD_LETTER_BYTES_MAX = 100 * 1024 * 1024  # the broker decides what is too large, not we
+PRODUCER_STOP_S_MAX = 5.0  # half of STOP_S_MAX: the commit comes before it
+
 # --- share groups
 
 TICK_MS = 500  # the watchdog; six ticks make the disconnect grace
@@ -107,7 +119,7 @@ MEMBERSHIP_RETRY_MS = 500  # between attempts to write memberships behind
 RESTART_GRACE_MS = 10_000  # after a restart a member has two heartbeat intervals to show itself
 STOP_S_MAX = 10.0  # to persist and commit at stop; what is not committed is in the store
 
-# ------------------------------------------------------------------------ operators, key filters
+# --- operators, key filters
 
 FILTER_GLOBS_MAX = 32  # per member: each new key is matched against all of them
 FILTER_GLOB_BYTES_MAX = 256  # a match takes at most this times the key's length
@@ -115,4 +127,11 @@ FILTER_RULES_MAX = 1_000  # per group: each join is matched against all of them
 ADMIN_BODY_BYTES_MAX = 1024 * 1024  # 16,384 offsets of 19 digits are a third of it
 WINDOW_LOAD_S_MAX = 5.0  # an operator waits this long for a window that is not in memory
 PARKED_KEYS_READ_MAX = 1_000  # keys read again from Kafka to be shown, per window
+CLAIMS_MAX = 3  # a window that was just closed may still be on its way into memory, and claim
+LOGGED_PLACES_MAX = 20  # partitions of one log line
+RECOGNISED_AT_ONCE = 32  # two questions each, on the one connection to their coordinator
+STRANGERS_MAX = 10_000  # names; what is beyond is looked at again each time groups are listed
+
+# --- the process
+
 GC_ALLOCATIONS = 50_000  # between collections of young objects; some 5 MB

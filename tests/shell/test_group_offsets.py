@@ -15,12 +15,13 @@ from dispatcher.core.model import Acknowledge, Acquire, CursorMoved, MemberId, S
 from dispatcher.store.base import Claimed, FencedError, StoreError, WindowKey, Write
 from gateway.commits import Commit, Committed
 from gateway.config import GroupSection
+from gateway.core.limits import RECOGNISED_AT_ONCE
 from gateway.core.topology import TopicPartition, Topology
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
 from gateway.filters import RulesNotKept
 from gateway.group_errors import GroupInUse, GroupUnknown, StateAway
-from gateway.group_offsets import RECOGNISED_AT_ONCE, GroupOffsets, Place, Position
+from gateway.group_offsets import GroupOffsets, Place, Position
 from gateway.upstream_errors import Unreachable
 from gateway.windows import topic_id_text
 from tests.shell.node_parts import (
