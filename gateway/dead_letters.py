@@ -26,6 +26,7 @@ from gateway.core.limits import (
     PRODUCER_STOP_S_MAX,
 )
 from gateway.core.topology import TopicPartition
+from gateway.core.wire.errors import error_name
 from gateway.core.wire.records import Header, Record, read_records
 from gateway.reader import Reader, RecordsGone
 from gateway.upstream import READ_COMMITTED, Upstream
@@ -148,7 +149,7 @@ class DeadLetters:
         try:
             known = (await self._upstream.refresh([topic])).topics[topic]
             if known.error:
-                self._not_written(topic, len(letters), f"Kafka error {known.error} for the topic")
+                self._not_written(topic, len(letters), f"the topic: {error_name(known.error)}")
                 return [False] * len(letters)
             producer = await self._started()
         except (UpstreamError, KafkaError) as error:

@@ -83,7 +83,7 @@ class GroupSettings:
             # The gateway's identity needs DESCRIBE_CONFIGS on the group for this, and no more.
             if group not in self._refused:
                 self._refused.add(group)
-                log.warning("group_config_refused", group=group, error=refused.error_code)
+                log.warning("group_config_refused", group=group, reason=str(refused))
         before = self.of(group)
         self._known[group] = section
         if section != before:

@@ -4,6 +4,8 @@ else.
 
 from __future__ import annotations
 
+from gateway.core.wire.errors import error_name
+
 
 class UpstreamError(Exception):
     """The upstream did not do what was asked; nothing says that asking again would be wrong."""
@@ -21,5 +23,5 @@ class Refused(UpstreamError):
     """The upstream answered with a Kafka error code."""
 
     def __init__(self, error_code: int, what: str) -> None:
-        super().__init__(f"{what}: Kafka error {error_code}")
+        super().__init__(f"{what}: {error_name(error_code)}")
         self.error_code = error_code

@@ -33,7 +33,7 @@ from gateway.core.limits import (
     WINDOW_IDLE_MS_MAX,
 )
 from gateway.core.topology import Topic, TopicPartition, Topology
-from gateway.core.wire.errors import ErrorCode
+from gateway.core.wire.errors import ErrorCode, error_name
 from gateway.groups import Groups, MembershipMoved
 from gateway.store_watch import away
 from gateway.window import Window
@@ -382,7 +382,7 @@ class Windows:
             return
         if error:
             self._commit_errors[group] = error
-            log.warning("commit_failed", group=group, error=error)
+            log.warning("commit_failed", group=group, error=error_name(error))
         else:
             del self._commit_errors[group]
             log.info("commit_works_again", group=group)

@@ -105,7 +105,7 @@ def without(kind: str, kafka: KafkaCluster) -> Callable[[], None]:
 
 @pytest.mark.parametrize(
     ("kind", "trouble"),
-    [(MISSING, "Kafka error 3"), (SMALL, "TooLarge"), (LEADERLESS, "")],
+    [(MISSING, "UNKNOWN_TOPIC_OR_PARTITION"), (SMALL, "TooLarge"), (LEADERLESS, "")],
 )
 def test_the_key_waits_and_the_others_flow(
     kafka_pair: KafkaCluster,
