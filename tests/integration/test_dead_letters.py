@@ -102,7 +102,7 @@ def test_a_missing_topic_is_not_durable_until_it_exists(
             try:
                 tp = await side.partition(name)
                 effect = exhausted([0, 2])
-                async with asyncio.timeout(3):
+                async with asyncio.timeout(10):  # below the 15 s that a write may take
                     assert await letters.write_offsets("g", tp, dead, effect) == [False, False]
                 await asyncio.to_thread(create_topic, kafka.bootstrap_servers, dead)
 

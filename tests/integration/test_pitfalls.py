@@ -149,14 +149,14 @@ def test_pitfall_06_max_records_0_only_acknowledges(opened: Opened) -> None:
     """Nothing is acquired and nothing is waited for."""
     session = opened([(b"a", b"0"), (b"b", b"1")])
     started = time.monotonic()
-    parts = session.fetch(max_records=0, max_wait_ms=5_000)
-    assert time.monotonic() - started < 2
+    parts = session.fetch(max_records=0, max_wait_ms=14_000)
+    assert time.monotonic() - started < 7
     assert not any(part.acquired or part.raw_records for part in parts.values())
     got = session.fetch_some(max_records=1)
     started = time.monotonic()
     acks = {0: [(got.offsets[0], got.offsets[0], [ACCEPT])]}
-    parts = session.fetch(acks=acks, max_records=0, max_wait_ms=5_000)
-    assert time.monotonic() - started < 2
+    parts = session.fetch(acks=acks, max_records=0, max_wait_ms=14_000)
+    assert time.monotonic() - started < 7
     assert parts[0].acknowledge_error == 0
     assert not parts[0].acquired
 
