@@ -6,6 +6,7 @@ Not implemented: rack-aware assignment (RackId is kept for describe only).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -41,14 +42,13 @@ async def _heartbeat(
 ) -> dict[str, Any]:
     group, member_id = await authorise_group(services, request.connection, body)
     topics = body["SubscribedTopicNames"]
-    if topics is not None:
-        if any(not name for name in topics):
-            raise InvalidRequest("SubscribedTopicNames holds an empty name.")
-        denied = await services.authoriser.denied_topics(request.connection, topics)
-        if denied:
-            raise TopicDenied(f"Not authorized to access topics: {sorted(denied)}")
+    if topics is not None and any(not name for name in topics):
+        raise InvalidRequest("SubscribedTopicNames holds an empty name.")
+    if body["MemberEpoch"] >= 0:
+        subscribed = _subscribed(services, group, member_id) if topics is None else topics
+        await _authorise_topics(services, request, subscribed)
         known = services.topology().topics
-        missing = [name for name in topics if name not in known or not known[name].partitions]
+        missing = [name for name in topics or () if name not in known or not known[name].partitions]
         if missing:
             await _look_for(services, missing)
     inline_filters(request.header.client_id or "")
@@ -78,6 +78,23 @@ async def _heartbeat(
         "HeartbeatIntervalMs": services.settings.of(group).heartbeat_interval_ms,
         "Assignment": None if answer.assignment is None else assignment_row(answer.assignment),
     }
+
+
+def _subscribed(services: ShareServices, group: str, member_id: str) -> tuple[str, ...]:
+    member = services.groups.member(group, member_id)
+    return () if member is None else member.topics
+
+
+async def _authorise_topics(
+    services: ShareServices, request: Request, topics: Iterable[str]
+) -> None:
+    """With every heartbeat: a member that may no longer read a topic gets no records of it, and its
+    keys must not wait for it. It is not heard, and evicted like one that is silent. Raises
+    GroupError.
+    """
+    denied = await services.authoriser.denied_topics(request.connection, topics)
+    if denied:
+        raise TopicDenied(f"Not authorized to access topics: {sorted(denied)}")
 
 
 async def _look_for(services: ShareServices, topics: list[str]) -> None:

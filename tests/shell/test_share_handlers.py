@@ -134,6 +134,30 @@ def test_a_forgotten_partition_brings_nothing_more() -> None:
     story(tell, partitions=2)
 
 
+def test_keys_do_not_wait_for_a_member_that_may_no_longer_read() -> None:
+    """Upstream's ACLs have changed, and its client goes on sending heartbeats."""
+
+    async def tell(node: Node, client: Client) -> None:
+        other = await joined(node, member="m2")
+        node.log.produce(*(b"%d" % key for key in range(20)))
+        await settle()
+        client.connection.denied = {TOPIC}
+        before = now_ms()
+        told = set()
+        while now_ms() - before < 100_000:
+            assert error(await other.heartbeat(2)) == ErrorCode.NONE
+            told.add(error(await client.heartbeat(1)))
+            await asyncio.sleep(5)
+        assert ErrorCode.TOPIC_AUTHORIZATION_FAILED in told
+        group = node.groups.get(GROUP)
+        assert group is not None
+        assert list(group.members) == ["m2"]
+        assert len(offsets(await other.fetch())) == 23
+        assert error(await client.heartbeat(-1)) == ErrorCode.UNKNOWN_MEMBER_ID
+
+    story(tell)
+
+
 # --------------------------------------------------------------------------------- who may look
 
 
