@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -121,6 +122,14 @@ def test_test_folders_are_packages() -> None:
     assert not [
         relative(folder) for folder in sorted(folders) if not (folder / "__init__.py").exists()
     ]
+
+
+def test_no_shell_is_missing_from_what_a_core_may_not_import() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]
+    forbidden = {name for it in contracts["contracts"] for name in it.get("forbidden_modules", ())}
+    shells = {f"gateway.{path.stem}" for path in (ROOT / "gateway").glob("*.py")}
+    shells |= {f"gateway.{path.parent.name}" for path in (ROOT / "gateway").glob("*/__init__.py")}
+    assert shells - {"gateway.__init__", "gateway.core"} - forbidden == set()
 
 
 def test_changelog_is_in_form() -> None:
