@@ -249,7 +249,9 @@ class _Node:
                 self.windows.persist_forever(),
                 self.windows.commit_forever(),
                 self.memberships.write_forever(),
-                DeletedTopics(self.offsets).sweep_forever(),
+                DeletedTopics(
+                    self.offsets, self.config.state.deleted_topics_interval_ms
+                ).sweep_forever(),
                 self._look_for_topics(),
                 trim_forever(lambda: self.reader.counts.fetched_bytes, trim_heap),
                 self.settings.refresh_forever(lambda: [g.name for g in self.groups.all()]),

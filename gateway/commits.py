@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakValueDictionary
 
 import structlog
 
@@ -56,10 +57,20 @@ class Committed:
     metadata: str
 
 
+@dataclass(slots=True)
+class _Together:
+    """Partitions that are asked about in one request, and the answer that all of them wait for."""
+
+    partitions: list[TopicPartition] = field(default_factory=list)
+    found: dict[TopicPartition, Committed | None] | UpstreamError | None = None
+
+
 class Commits:
     def __init__(self, upstream: Upstream) -> None:
         self._upstream = upstream
         self._metadata_chars_max = METADATA_CHARS_MAX
+        self._together: dict[str, _Together] = {}  # by group: not asked yet
+        self._asking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     @property
     def metadata_chars_max(self) -> int:
@@ -82,10 +93,40 @@ class Commits:
     # ------------------------------------------------------------------------------- reading
 
     async def fetch(self, group: str, tp: TopicPartition) -> Committed | None:
-        """None = never committed. Raises UpstreamError."""
-        topic = {"Name": tp.topic, "TopicId": tp.topic_id, "PartitionIndexes": [tp.partition]}
-        found = await self._fetch(group, [topic])
-        return next(iter(found.values()), None)
+        """One request at a time for a group: who asks meanwhile goes along with the next one.
+        None = never committed. Raises UpstreamError.
+        """
+        together = self._together.setdefault(group, _Together())
+        together.partitions.append(tp)
+        async with self._asking.setdefault(group, asyncio.Lock()):
+            if together.found is None:
+                if self._together.get(group) is together:
+                    del self._together[group]
+                try:
+                    together.found = await self._fetch_some(group, together.partitions)
+                except UpstreamError as error:
+                    together.found = error
+        if isinstance(together.found, UpstreamError):
+            raise together.found
+        return together.found[tp]
+
+    async def _fetch_some(
+        self, group: str, partitions: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, Committed | None]:
+        by_topic: dict[tuple[str, bytes], dict[int, None]] = {}
+        for tp in partitions:
+            by_topic.setdefault((tp.topic, tp.topic_id), {})[tp.partition] = None
+        topics = [
+            {"Name": name, "TopicId": topic_id, "PartitionIndexes": list(indexes)}
+            for (name, topic_id), indexes in by_topic.items()
+        ]
+        found = await self._fetch(group, topics)
+        by_name = {(topic, partition): it for (topic, _, partition), it in found.items()}
+        by_id = {(topic_id, partition): it for (_, topic_id, partition), it in found.items()}
+        return {
+            tp: by_id.get((tp.topic_id, tp.partition)) or by_name.get((tp.topic, tp.partition))
+            for tp in partitions
+        }
 
     async def fetch_all(self, group: str) -> dict[tuple[str, int], Committed]:
         """Everything the group has committed, by (topic, partition). Raises UpstreamError."""

@@ -25,7 +25,7 @@ from pydantic import (
 from dispatcher.core.limits import SPAN_OFFSETS_MAX
 from dispatcher.core.model import EvictPolicy, JoinPolicy, PoisonPolicy, Policy
 from gateway.core.group.filters import InvalidKeyFilters, checked
-from gateway.core.limits import FILTER_RULES_MAX, FRAME_BYTES_MAX
+from gateway.core.limits import DELETED_TOPICS_MS, FILTER_RULES_MAX, FRAME_BYTES_MAX
 
 ANY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104 - to be refused
 
@@ -99,6 +99,7 @@ class StateSection(_Section):
     redis_url: SecretStr | None = None
     directory: Path = Path("keyway-data")
     commit_interval_ms: Millis = 5_000
+    deleted_topics_interval_ms: Millis = DELETED_TOPICS_MS
 
 
 class FilterRule(_Section):

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 import structlog
 
 from dispatcher.store.base import StoreError
-from gateway.core.limits import DELETED_TOPICS_MS
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import EncodeError, ErrorCode
 from gateway.group_offsets import METADATA_BY_ID_VERSION, GroupOffsets
@@ -26,11 +25,12 @@ log = structlog.get_logger("keyway.windows")
 @dataclass(slots=True)
 class DeletedTopics:
     offsets: GroupOffsets
+    interval_ms: int  # between two looks
     _unknown: set[str] = field(default_factory=set)  # topic ids, at the last look
 
     async def sweep_forever(self) -> None:
         while True:
-            await asyncio.sleep(DELETED_TOPICS_MS / 1000)
+            await asyncio.sleep(self.interval_ms / 1000)
             try:
                 await self.sweep()
             except (StoreError, UpstreamError) as error:

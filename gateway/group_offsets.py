@@ -5,8 +5,9 @@ lost, in the offsets it has committed to Kafka. Those are told from other groups
 
 A position is set while nobody is there: committed to Kafka first, which refuses it for a group of
 another kind that is in use, then written to the store under a new fence; whoever loads the window
-afterwards starts there. A crash between the two leaves the old position, and the caller with an
-error.
+afterwards starts there. The commit has that fence as its origin, so that it counts from then on,
+whatever the store knows (dispatcher/core/believed.py): also after a crash between the two, which
+leaves the caller with an error.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from redis.exceptions import RedisError
 from dispatcher.core.commit import decode as decode_commit
 from dispatcher.core.commit import encode as encode_commit
 from dispatcher.core.model import Snapshot
-from dispatcher.store.base import FencedError, StoreError, WindowKey, WindowStore
+from dispatcher.store.base import Fence, FencedError, StoreError, WindowKey, WindowStore
 from gateway.commits import Commit, Committed
 from gateway.core.group.membership import ShareGroup
 from gateway.core.limits import CLAIMS_MAX, LOGGED_PLACES_MAX, RECOGNISED_AT_ONCE, STRANGERS_MAX
@@ -34,6 +35,7 @@ from gateway.core.wire.schema import Message
 from gateway.filters import RulesNotKept
 from gateway.group_errors import GroupInUse, GroupUnknown, StateAway
 from gateway.groups import Groups
+from gateway.loading import unstored_fence
 from gateway.starting import isolation_of
 from gateway.upstream import LATEST
 from gateway.upstream_errors import UpstreamError
@@ -211,29 +213,47 @@ class GroupOffsets:
             raise GroupUnknown(f"Group {name} is not a share group.")
         keys = {tp: WindowKey(name, topic_id_text(tp.topic_id), tp.partition) for tp in wanted}
         chosen = set(keys.values())
-        commits = [Commit(tp, offset, encode_commit(offset, [])) for tp, offset in wanted.items()]
+        results = dict.fromkeys(wanted, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         async with self.at_rest(name, chosen.__contains__):
-            codes = await self.commits.commit(name, commits)
-            results = {}
-            for tp, code in zip(wanted, codes, strict=True):
+            fences = await self._claim(name, keys)
+            commits = [
+                Commit(tp, wanted[tp], encode_commit(wanted[tp], [], origin=fence))
+                for tp, fence in fences.items()
+            ]
+            for tp, code in zip(fences, await self.commits.commit(name, commits), strict=True):
                 results[tp] = ErrorCode(code)
                 if code == 0:
-                    results[tp] = await self._create(keys[tp], wanted[tp])
+                    results[tp] = await self._create(keys[tp], fences[tp], wanted[tp])
         self.groups.ensure(name)
-        places = {
+        shown = {
             f"{tp.topic}-{tp.partition}": f"{wanted[tp]} {error.name}"
             for tp, error in list(results.items())[:LOGGED_PLACES_MAX]
         }
-        log.info("positions_set", group=name, partitions=len(results), first=places)
+        log.info("positions_set", group=name, partitions=len(results), first=shown)
         return results
 
-    async def _create(self, key: WindowKey, offset: int) -> ErrorCode:
+    async def _claim(
+        self, name: str, keys: Mapping[TopicPartition, WindowKey]
+    ) -> dict[TopicPartition, Fence]:
+        """Without those that the store does not answer for."""
+        if not self.windows.around.settings.of(name).reliable:
+            return dict.fromkeys(keys, unstored_fence(self.windows.around.now_ms()))
+        fences: dict[TopicPartition, Fence] = {}
+        for tp, key in keys.items():
+            try:
+                fences[tp] = (await self.store.claim(key, self.owner)).fence
+            except StoreError as error:
+                log.warning("position_not_stored", group=name, reason=str(error))
+        return fences
+
+    async def _create(self, key: WindowKey, fence: Fence, offset: int) -> ErrorCode:
         if not self.windows.around.settings.of(key.group).reliable:
             return ErrorCode.NONE  # its commit is all there is of it
-        for _ in range(CLAIMS_MAX):
+        for attempt in range(CLAIMS_MAX):
             try:
-                claimed = await self.store.claim(key, self.owner)
-                await self.store.create(key, claimed.fence, Snapshot(cursor=offset))
+                if attempt:
+                    fence = (await self.store.claim(key, self.owner)).fence
+                await self.store.create(key, fence, Snapshot(cursor=offset))
             except FencedError:
                 continue
             except StoreError as error:

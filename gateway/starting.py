@@ -8,12 +8,10 @@ import re
 
 import structlog
 
-from dispatcher.core.commit import decode as decode_commit
-from dispatcher.core.model import Snapshot
 from gateway.config import GroupSection
 from gateway.core.topology import TopicPartition
 from gateway.upstream import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED
-from gateway.window_parts import OffsetsByTime, Surroundings
+from gateway.window_parts import OffsetsByTime
 
 log = structlog.get_logger("keyway.window")
 
@@ -70,31 +68,3 @@ async def start_position(
         offset=position,
     )
     return position
-
-
-async def snapshot_from_kafka(
-    around: Surroundings, group: str, partition: TopicPartition, *, grown: bool
-) -> Snapshot:
-    """A window as Kafka alone knows it: its committed offset and what the metadata says, or where
-    the group starts. Raises UpstreamError.
-    """
-    committed = await around.commits.fetch(group, partition)
-    if committed is None:
-        # Where to start is decided once: by what is set in Kafka now.
-        section = await around.settings.learn(group)
-        cursor = await start_position(
-            around.upstream, section, group, partition, around.now_ms(), grown=grown
-        )
-        return Snapshot(cursor=cursor)
-    settled = decode_commit(committed.offset, committed.metadata)
-    if settled is None:
-        if committed.metadata:
-            log.warning(
-                "commit_metadata_unreadable",
-                group=group,
-                topic=partition.topic,
-                partition=partition.partition,
-                offset=committed.offset,
-            )
-        settled = []  # replay from the committed offset, inclusive
-    return Snapshot(cursor=committed.offset, settled=settled)

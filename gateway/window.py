@@ -33,7 +33,6 @@ from dispatcher.core.model import (
     ReadOn,
     Reason,
     RecordsRead,
-    Snapshot,
     Step,
     WriteDeadLetters,
 )
@@ -43,7 +42,8 @@ from gateway.core.fetching import ReadResult
 from gateway.core.limits import WINDOW_RETRY_MS_MAX, WINDOW_RETRY_MS_MIN
 from gateway.core.topology import TopicPartition
 from gateway.core.wire.errors import ErrorCode
-from gateway.starting import isolation_of, snapshot_from_kafka
+from gateway.loading import load
+from gateway.starting import isolation_of
 from gateway.store_watch import away
 from gateway.unsent import Unsent
 from gateway.upstream_errors import UpstreamError
@@ -93,6 +93,7 @@ class Window:
         self._around = around
         self._dispatcher: Core | None = None
         self._fence = Fence(0)
+        self._origin = 0
         self._forgotten_below = -1
         self._isolation = isolation_of(self.section)
         self._steps: list[tuple[Step, _Waiting]] = []
@@ -196,7 +197,7 @@ class Window:
         if self._dispatcher is None or self._write is not None:
             return None
         if self.commit_wanted:
-            self._capture = CommitState(self._dispatcher.cursor, self._dispatcher.settled_ranges())
+            self._capture = self._state_of(self._dispatcher)
             self.commit_wanted = False
         elif not self._steps:
             return None
@@ -274,15 +275,16 @@ class Window:
             self.commit_wanted = True
             self._around.dirty(self)
         elif core is not None:  # It has no round trips: Kafka alone knows where it stands.
-            self.committable = CommitState(core.cursor, core.settled_ranges())
+            self.committable = self._state_of(core)
             self._forget_settled()
 
     @property
     def uncommitted(self) -> bool:
         core = self._dispatcher
-        return core is not None and self.committed != CommitState(
-            core.cursor, core.settled_ranges()
-        )
+        return core is not None and self.committed != self._state_of(core)
+
+    def _state_of(self, core: Core) -> CommitState:
+        return CommitState(core.cursor, core.settled_ranges(), self._origin)
 
     @property
     def dead_letter_trouble(self) -> str | None:
@@ -407,18 +409,21 @@ class Window:
 
     async def _load(self) -> None:
         await self._around.settings.known(self.key.group)
-        if self.section.reliable:
-            fence, snapshot = await self._claim()
-        else:
-            fence, snapshot = Fence(0), await self._from_kafka()
-            await self._around.forget_stored(self.key)
+        loaded = await load(
+            self._around,
+            self.key,
+            self.partition,
+            reliable=self.section.reliable,
+            grown=self._grown,
+            reset_to=self._reset_to,
+        )
         self._reset_to = None
         if self._closed.is_set():
             return
         # They may have changed while the store was asked, and nobody tells a window on its way.
         self.section = self._around.settings.of(self.key.group)
         self._isolation = isolation_of(self.section)
-        self._fence = fence
+        self._fence, self._origin, snapshot = loaded.fence, loaded.origin, loaded.snapshot
         self._broken.clear()
         self._dispatcher = core_of(self.section.policy(), snapshot)
         self._loaded.set()
@@ -434,23 +439,6 @@ class Window:
         for taken_back in self._unsent.taken_back(self._around.now_ms()):
             self.post(taken_back)
         self._around.loaded(self, snapshot)
-
-    async def _claim(self) -> tuple[Fence, Snapshot]:
-        store = self._around.store
-        claimed = await store.claim(self.key, self._around.owner)
-        snapshot = claimed.snapshot
-        if snapshot is None or self._reset_to is not None:
-            snapshot = await self._from_kafka()
-            await store.create(self.key, claimed.fence, snapshot)
-        return claimed.fence, snapshot
-
-    async def _from_kafka(self) -> Snapshot:
-        """First use, the store lost it or never has it, or its position makes no sense any more."""
-        if self._reset_to is not None:
-            return Snapshot(cursor=self._reset_to)
-        return await snapshot_from_kafka(
-            self._around, self.key.group, self.partition, grown=self._grown
-        )
 
     def members_changed(self, members: tuple[Member, ...], reason: Reason) -> None:
         self.post(MembersChanged(members, self._around.now_ms(), reason))

@@ -365,7 +365,9 @@ class Windows:
             state, window.committable = window.committable, None
             if state is None or state == window.committed:
                 continue
-            text = encode_commit(state.cursor, state.settled, chars_max=chars_max)
+            text = encode_commit(
+                state.cursor, state.settled, origin=state.origin, chars_max=chars_max
+            )
             entries.append((window, state, Commit(window.partition, state.cursor, text)))
         if not entries:
             return

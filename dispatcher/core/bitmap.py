@@ -64,6 +64,19 @@ def set_range(bits: bytearray, low: int, high: int) -> None:
     bits[first_byte + 1 : last_byte] = b"\xff" * (last_byte - first_byte - 1)
 
 
+def united(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """What lies in any of the ranges, in whatever order and however they overlap, as ascending,
+    disjoint, non-adjacent ones.
+    """
+    result: list[tuple[int, int]] = []
+    for low, high in sorted(ranges):
+        if result and low <= result[-1][1] + 1:
+            result[-1] = (result[-1][0], max(result[-1][1], high))
+        else:
+            result.append((low, high))
+    return result
+
+
 def joined(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """Ascending, disjoint ranges with adjacent ones made one."""
     result: list[tuple[int, int]] = []

@@ -4,10 +4,11 @@
 
 The body is a bitmap (kind "b": bit b of byte i stands for offset cursor + 8*i + b, trailing zeros
 left out) or run lengths (kind "r": varints of clear, set, clear, set … from the cursor on),
-whichever is shorter. The checksum binds it to its cursor: metadata copied to another offset, as
-tools that reset or clone offsets do, is not believed.
+whichever is shorter. With kinds "B" and "R" it begins with the 8 bytes of the origin: which life of
+the window is meant (dispatcher/core/believed.py). The checksum binds it all to its cursor: metadata
+copied to another offset, as tools that reset or clone offsets do, is not believed.
 
-A bitmap of the default span of 16,384 offsets takes at most 2,742 characters, so it always fits the
+A bitmap of the default span of 16,384 offsets takes at most 2,752 characters, so it always fits the
 4,095 that Kafka accepts. What does not fit (a larger span, a smaller limit of the broker) is left
 out from the far end: those records are delivered again after a loss of the store, none is lost.
 """
@@ -26,15 +27,19 @@ CHARS_MAX = 4_095  # what Kafka takes with its default offset.metadata.max.bytes
 PREFIX = "kw1:"
 _HEAD_BYTES = 5  # checksum and kind
 _BITMAP, _RUNS = b"b", b"r"
+_ORIGIN_BYTES = 8
 
 
-def encode(cursor: int, settled: list[tuple[int, int]], *, chars_max: int = CHARS_MAX) -> str:
+def encode(
+    cursor: int, settled: list[tuple[int, int]], *, origin: int = 0, chars_max: int = CHARS_MAX
+) -> str:
     """Metadata of at most `chars_max` characters for a commit of `cursor`.
 
     `settled` as in `Snapshot`: ascending, disjoint, inclusive; what lies below the cursor is left
-    out. "" if not even the frame fits.
+    out. "" if not even the frame fits. `origin` 0 = not known.
     """
-    size_max = (chars_max - len(PREFIX)) * 6 // 8 - _HEAD_BYTES
+    head = origin.to_bytes(_ORIGIN_BYTES, "big") if origin else b""
+    size_max = (chars_max - len(PREFIX)) * 6 // 8 - _HEAD_BYTES - len(head)
     if size_max < 0:
         return ""
     ranges = [(max(low, cursor), high) for low, high in settled if high >= cursor]
@@ -43,7 +48,7 @@ def encode(cursor: int, settled: list[tuple[int, int]], *, chars_max: int = CHAR
     by_bits = int.from_bytes(bits, "little").bit_count()
     # Whichever says more, and the shorter one if both say the same.
     _, _, kind, body = max((by_runs, -len(runs), _RUNS, runs), (by_bits, -len(bits), _BITMAP, bits))
-    return _framed(cursor, kind, body)
+    return _framed(cursor, kind.upper() if head else kind, head + body)
 
 
 def decode(cursor: int, text: str) -> list[tuple[int, int]] | None:
@@ -53,19 +58,35 @@ def decode(cursor: int, text: str) -> list[tuple[int, int]] | None:
     can have. Then everything from the cursor on is to be delivered again, the record at the cursor
     included.
     """
+    kind, _, body = _opened(cursor, text)
+    if kind == _BITMAP:
+        return ranges_of(body, cursor)
+    return _ranges_of_runs(body, cursor) if kind == _RUNS else None
+
+
+def origin_of(cursor: int, text: str) -> int:
+    """The origin in metadata that was committed with `cursor`; 0: it has none that is believed."""
+    _, head, _ = _opened(cursor, text)
+    return int.from_bytes(head, "big")
+
+
+def _opened(cursor: int, text: str) -> tuple[bytes, bytes, bytes]:
+    """Kind (in lower case), origin and body; all empty if it is not to be believed."""
+    nothing = b"", b"", b""
     if not text.startswith(PREFIX):
-        return None
+        return nothing
     coded = text[len(PREFIX) :]
     try:
         data = urlsafe_b64decode(coded + "==")  # more than is missing does no harm
     except ValueError:
-        return None
+        return nothing
     kind, body = data[_HEAD_BYTES - 1 : _HEAD_BYTES], data[_HEAD_BYTES:]
-    if kind not in (_BITMAP, _RUNS) or _framed(cursor, kind, body) != text:
-        return None
-    if kind == _BITMAP:
-        return ranges_of(body, cursor)
-    return _ranges_of_runs(body, cursor)
+    if kind.lower() not in (_BITMAP, _RUNS) or _framed(cursor, kind, body) != text:
+        return nothing
+    head_bytes = _ORIGIN_BYTES if kind.isupper() else 0
+    if len(body) < head_bytes:
+        return nothing
+    return kind.lower(), body[:head_bytes], body[head_bytes:]
 
 
 def _framed(cursor: int, kind: bytes, body: bytes) -> str:

@@ -45,6 +45,7 @@ class WindowGone(StoreError):
 class Claimed:
     fence: Fence
     snapshot: Snapshot | None  # None: the store knows nothing of this window
+    origin: int = 0  # the fence it was created under (dispatcher/core/believed.py); 0 = not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +61,8 @@ class WindowStore(Protocol):
         ...
 
     async def create(self, key: WindowKey, fence: Fence, snapshot: Snapshot) -> None:
-        """Replaces the window by `snapshot` (first use, or rebuilt from Kafka). Raises StoreError,
-        FencedError.
+        """Replaces the window by `snapshot` (first use, or rebuilt from Kafka); its origin is
+        `fence`. Raises StoreError, FencedError.
         """
         ...
 

@@ -27,6 +27,7 @@ class MemoryStore:
     def __init__(self) -> None:
         self.windows: dict[WindowKey, WindowState] = {}
         self.fences: dict[WindowKey, Fence] = {}
+        self.origins: dict[WindowKey, Fence] = {}  # the fences they were created under
         self.last_fence = 0
         self.down = False
 
@@ -43,6 +44,7 @@ class MemoryStore:
         self._reach()
         self.windows.pop(key, None)
         self.fences.pop(key, None)
+        self.origins.pop(key, None)
 
     async def positions(self, group: str | None) -> dict[WindowKey, int]:
         self._reach()
@@ -63,7 +65,8 @@ class MemoryStore:
         fence = Fence(self.last_fence)
         self.fences[key] = fence
         window = self.windows.get(key)
-        return Claimed(fence=fence, snapshot=None if window is None else window.snapshot())
+        snapshot = None if window is None else window.snapshot()
+        return Claimed(fence, snapshot, origin=self.origins.get(key, Fence(0)))
 
     def create_now(self, key: WindowKey, fence: Fence, snapshot: Snapshot) -> None:
         """`create` for callers without an event loop."""
@@ -73,6 +76,7 @@ class MemoryStore:
         if self.fences[key] != fence:
             raise FencedError(f"{key} has another owner")
         self.windows[key] = state_of(snapshot)
+        self.origins[key] = fence
 
     def apply_now(self, writes: Sequence[Write]) -> list[StoreError | None]:
         """`apply` for callers without an event loop."""
@@ -81,6 +85,22 @@ class MemoryStore:
     def flush(self) -> None:
         """Everything is gone, fences too: as after FLUSHALL, or a Redis that lost its file."""
         self.windows.clear()
+        self.fences.clear()
+        self.origins.clear()
+
+    def dump(self) -> MemoryStore:
+        """A file of what is there now, for `set_back`."""
+        file = MemoryStore()
+        file.windows = {key: state_of(window.snapshot()) for key, window in self.windows.items()}
+        file.origins = dict(self.origins)
+        return file
+
+    def set_back(self, file: MemoryStore) -> None:
+        """As it was when the file was written. Whoever had a window has to claim it again, as one
+        whose last step Redis does not know.
+        """
+        old = file.dump()
+        self.windows, self.origins = old.windows, old.origins
         self.fences.clear()
 
     def _apply(self, write: Write) -> StoreError | None:

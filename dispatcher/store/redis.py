@@ -99,7 +99,7 @@ class RedisStore:
         assert isinstance(answer, list)
         fence = Fence(int(answer[0]))
         self._claims[key] = _Claim(fence, seq=int(answer[2] or 0))
-        return Claimed(fence, _read_snapshot(key, answer))
+        return Claimed(fence, _read_snapshot(key, answer), origin=int(answer[7] or 0))
 
     async def create(self, key: WindowKey, fence: Fence, snapshot: Snapshot) -> None:
         changes = operations(changes_of(snapshot))
@@ -276,7 +276,7 @@ async def _answer(line: AbstractConnection) -> object:
 
 
 def _read_snapshot(key: WindowKey, answer: list[Any]) -> Snapshot | None:
-    _fence, layout, _seq, cursor, chunks, leases, retries = answer
+    _fence, layout, _seq, cursor, chunks, leases, retries, _origin = answer
     if cursor is None:
         return None
     try:

@@ -1,8 +1,8 @@
 -- One window in Redis: every verb of the store, atomic because a script is.
 --
--- KEYS[1]  the window: a hash of format, fence, owner, seq, cursor, chunk (the cursor's), high (the
---          highest chunk written, perhaps below that). Its other keys are named after it and share its hash tag, hence its
---          slot: <window>:leases, <window>:retries (hashes), <window>:bits:<chunk> (strings).
+-- KEYS[1]  the window: a hash of format, fence, owner, origin (the fence it was created under), seq, cursor, chunk (the
+--          cursor's), high (the highest chunk written, perhaps below that). Its other keys are named after it and share its
+--          hash tag, hence its slot: <window>:leases, <window>:retries (hashes), <window>:bits:<chunk> (strings).
 -- ARGV     verb and its arguments; apply and create then take operations:
 --            C cursor chunk        the cursor and its chunk; chunks below it are deleted
 --            B chunk at bytes      bytes of the settled bitmap
@@ -104,7 +104,7 @@ if verb == 'create' then
     return FENCED
   end
   drop_all()
-  redis.call('HSET', window, 'format', ARGV[3])
+  redis.call('HSET', window, 'format', ARGV[3], 'origin', fence)
   return keep(tonumber(seq or 0) + 1, perform(4, '0', 0, -1))
 end
 
@@ -116,8 +116,8 @@ if verb == 'claim' then
   fence = math.max(fence, tonumber(redis.call('HGET', window, 'fence') or 0) + 1)
   fence = string.format('%.0f', fence)
   redis.call('HSET', window, 'fence', fence, 'owner', ARGV[2])
-  local format, seq, cursor, chunk, high =
-    unpack(redis.call('HMGET', window, 'format', 'seq', 'cursor', 'chunk', 'high'))
+  local format, seq, cursor, chunk, high, origin =
+    unpack(redis.call('HMGET', window, 'format', 'seq', 'cursor', 'chunk', 'high', 'origin'))
   local chunks = {}
   for number = tonumber(chunk or 0), tonumber(high or -1) do
     local bytes = redis.call('GET', chunk_name(number))
@@ -126,7 +126,10 @@ if verb == 'claim' then
       chunks[#chunks + 1] = bytes
     end
   end
-  return { fence, format, seq, cursor, chunks, redis.call('HGETALL', leases), redis.call('HGETALL', retries) }
+  return {
+    fence, format, seq, cursor, chunks,
+    redis.call('HGETALL', leases), redis.call('HGETALL', retries), origin,
+  }
 end
 
 -- delete

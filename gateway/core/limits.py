@@ -105,6 +105,7 @@ DELETED_TOPICS_MS = 600_000  # between two looks for them; what two found unknow
 MISSING_TOPIC_MS = 2_000  # between questions for a topic that members subscribe to and is not there
 TOPIC_UNUSED_MS = 60_000  # a topic without use for this long, twice at most, leaves the view
 STORE_RETRY_MS = 100  # before a failed write is tried again: a Redis starts in about 50 ms
+COMMIT_WAIT_S_MAX = 2.0  # a window that the store has does not wait longer for what Kafka has
 ACKNOWLEDGE_WAIT_S_MAX = 5.0  # for windows that are away; a client waits 30 s for its answer
 WINDOW_IDLE_MS_MAX = 60_000  # without members and with everything committed, a window leaves memory
 # An empty group is forgotten after Kafka's own offsets.retention.minutes; its positions stay in the

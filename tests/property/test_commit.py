@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatcher.core.bitmap import ranges_of
-from dispatcher.core.commit import CHARS_MAX, decode, encode
+from dispatcher.core.commit import CHARS_MAX, decode, encode, origin_of
 
 SPAN = 16_384
 Ranges = list[tuple[int, int]]
@@ -42,13 +42,14 @@ patterns = st.one_of(
 )
 
 
-@given(cursors, patterns)
-def test_the_default_span_always_fits_and_comes_back(cursor: int, bits: bytes) -> None:
+@given(cursors, patterns, st.one_of(st.just(0), st.integers(0, 2**63 - 1)))
+def test_the_default_span_always_fits_and_comes_back(cursor: int, bits: bytes, origin: int) -> None:
     settled = ranges_of(bits, cursor)
-    text = encode(cursor, settled)
-    assert len(text) <= 2_742 <= CHARS_MAX
+    text = encode(cursor, settled, origin=origin)
+    assert len(text) <= (2_752 if origin else 2_742) <= CHARS_MAX
     assert text.isascii()
     assert decode(cursor, text) == settled
+    assert origin_of(cursor, text) == origin
 
 
 @given(cursors, patterns, st.integers(0, 4_095))

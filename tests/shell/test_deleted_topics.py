@@ -40,7 +40,7 @@ async def with_windows(admin: Admin) -> tuple[DeletedTopics, Brokers]:
     brokers = Brokers(admin.node)
     brokers.known = {TOPIC_ID}
     admin.offsets.upstream = brokers
-    return DeletedTopics(admin.offsets), brokers
+    return DeletedTopics(admin.offsets, DELETED_TOPICS_MS), brokers
 
 
 def test_what_two_looks_found_unknown_is_deleted() -> None:

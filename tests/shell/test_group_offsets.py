@@ -270,6 +270,58 @@ def test_a_position_is_set_in_store_and_kafka() -> None:
     story(tell)
 
 
+@pytest.mark.parametrize("position", [1, 5])
+def test_a_store_from_before_a_position_was_set_does_not_undo_it(position: int) -> None:
+    async def tell(admin: Admin) -> None:
+        node = admin.node
+        before = node.store.dump()
+        await admin.offsets.set_positions(GROUP, {P0: position})
+        node.store.set_back(before)
+        assert node.stored[admin.key(0)] == 4
+        node.beat("m2")
+        await until(lambda: node.window().dispatcher is not None)
+        assert node.stored[admin.key(0)] == position
+
+    story(tell)
+
+
+def test_an_old_commit_does_not_undo_a_position_that_was_set() -> None:
+    async def tell(admin: Admin) -> None:
+        old = admin.commits.committed[GROUP, 0]
+        await admin.offsets.set_positions(GROUP, {P0: 1})
+        admin.commits.committed[GROUP, 0] = old  # as __consumer_offsets after an unclean election
+        admin.node.beat("m2")
+        await until(lambda: admin.node.window().dispatcher is not None)
+        assert admin.node.stored[admin.key(0)] == 1
+
+    story(tell)
+
+
+def test_a_position_that_was_committed_stands_whatever_becomes_of_the_store() -> None:
+    async def tell(admin: Admin) -> None:
+        admin.store.create_failures = [FencedError("f")] * 3
+        results = await admin.offsets.set_positions(GROUP, {P0: 1})
+        assert results == {P0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
+        assert admin.node.stored[admin.key(0)] == 4
+        admin.node.beat("m2")
+        await until(lambda: admin.node.window().dispatcher is not None)
+        assert admin.node.stored[admin.key(0)] == 1
+
+    story(tell)
+
+
+def test_nothing_is_committed_for_a_store_that_is_away() -> None:
+    async def tell(admin: Admin) -> None:
+        old = admin.commits.committed[GROUP, 0]
+        admin.store.create_failures = [StoreError("down")]
+        results = await admin.offsets.set_positions(GROUP, {P0: 1, P1: 0})
+        assert results == {P0: ErrorCode.COORDINATOR_NOT_AVAILABLE, P1: ErrorCode.NONE}
+        assert admin.commits.committed[GROUP, 0] == old
+        assert admin.node.stored[admin.key(0)] == 4
+
+    story(tell)
+
+
 def test_members_are_left_in_peace() -> None:
     async def tell(admin: Admin) -> None:
         admin.node.beat("m2")

@@ -28,6 +28,7 @@ from dispatcher.core.model import (
     Snapshot,
 )
 from dispatcher.core.ring import Router
+from tests.sim.filed import Filed, filed, held_back, offsets_of, settled_of
 from tests.sim.holds import Hold, Holds
 from tests.sim.upstream import Log
 
@@ -69,6 +70,7 @@ class Checkers:
         self._present: frozenset[str] = frozenset()
         self._committed_to = 0  # below it every record was seen to have a cause
         self._settled_of_key: dict[bytes, int] = {}  # how many of a key's records, from its first
+        self.file = Filed()
 
     # ---------------------------------------------------------------------------- what is persisted
 
@@ -124,15 +126,34 @@ class Checkers:
     def regressed(self, snapshot: Snapshot) -> None:
         """The store was lost: the commit in Kafka is what is known. Nobody holds anything."""
         self.cursor = snapshot.cursor
-        known = set(range(snapshot.cursor))
-        for low, high in snapshot.settled:
-            known.update(range(low, high + 1))
+        known = settled_of(snapshot)
         self.settled &= known
         self.causes = {o: cause for o, cause in self.causes.items() if o in known}
         self.deliveries.clear()
         self.failed.clear()
         self.not_before_ms.clear()
         self.holds.clear()
+        self._committed_to = min(self._committed_to, snapshot.cursor)
+        self._settled_of_key.clear()
+
+    def write_file(self) -> None:
+        self.file = filed(self.settled, self.causes, self.deliveries, self.holds)
+
+    def set_back(self, snapshot: Snapshot, committed: Snapshot) -> None:
+        """The store came back with its file: that and the commit are what is known."""
+        known = settled_of(snapshot)
+        wrong = self.file.not_the_union(self.log.records, known, committed)
+        if wrong:
+            raise CheckFailure("SettledIsTheUnion", f"{wrong}: {snapshot}, not with {committed}")
+        causes = self.file.causes | self.causes
+        self.causes = {o: cause for o, cause in causes.items() if o in known}
+        self.cursor, self.settled = snapshot.cursor, known
+        self.deliveries = dict(self.file.deliveries)
+        self.failed = dict.fromkeys(held_back(snapshot), UNKNOWN)
+        self.not_before_ms.clear()
+        self.holds.clear()
+        for hold in self.file.holds_left(known):
+            self.holds.put(hold)
         self._committed_to = min(self._committed_to, snapshot.cursor)
         self._settled_of_key.clear()
 
@@ -475,13 +496,3 @@ class Checkers:
 
     def cause(self, offset: int, why: str) -> None:
         self.causes.setdefault(offset, why)
-
-
-def offsets_of(change: BitsSet) -> list[int]:
-    base = change.chunk * 65_536 + change.byte_at * 8
-    return [
-        base + index * 8 + bit
-        for index, value in enumerate(change.data)
-        for bit in range(8)
-        if value >> bit & 1
-    ]

@@ -22,6 +22,7 @@ class Faults:
     store_late: float = 0.0  # an error, and the write arrives later: before the next claim or after
     store_down: float = 0.0  # per second; for 0.1 to 3 seconds
     store_flush: float = 0.0  # per second
+    store_set_back: float = 0.0  # per second: it comes back as it was some seconds before
     truncate: float = 0.0  # per second
     compact: float = 0.0  # per second: takes a record away
     recreate: float = 0.0  # per second: the topic is deleted and created again
@@ -54,6 +55,7 @@ _STRONGEST = {
     "store_late": 0.02,
     "store_down": 0.1,
     "store_flush": 0.1,
+    "store_set_back": 0.2,
     "truncate": 0.1,
     "compact": 0.3,
     "recreate": 0.05,

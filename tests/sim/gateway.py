@@ -33,6 +33,7 @@ class Gateway:
     def __init__(self, world: World) -> None:
         self.world = world
         self.store = MemoryStore()
+        self.file = self.store.dump()  # what the store may be set back to
         self.windows: list[Window] = []
         self.members: dict[MemberId, Member] = {}
         self.sessions: dict[SessionId, MemberId] = {}  # open ones
@@ -68,6 +69,19 @@ class Gateway:
     def set_members(self, members: dict[MemberId, Member], reason: Reason) -> None:
         self.members = members
         self.post(MembersChanged(tuple(members.values()), self.world.now_ms, reason))
+
+    def write_file(self) -> None:
+        self.file = self.store.dump()
+        for window in self.windows:
+            if not window.set_back:  # else the store still has what is in the file
+                window.checkers.write_file()
+
+    def set_back(self) -> None:
+        """The store comes back with its file; a window sees that with its next step or commit."""
+        self.store.set_back(self.file)
+        for window in self.windows:
+            window.set_back = True
+        self.world.note("SetBack")
 
     # ------------------------------------------------------------------------------------- sessions
 

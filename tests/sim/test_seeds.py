@@ -56,7 +56,7 @@ def test_every_event_change_effect_and_notice_occurs() -> None:
             seen[kind] = seen.get(kind, 0) + count
     kinds = {kind.__name__ for union in (Event, Change, Effect) for kind in get_args(union)}
     expected = (kinds - {Noticed.__name__}) | {notice.name for notice in Notice}
-    expected |= {"Recreated", "Grown", "Retuned", "Refiltered"}
+    expected |= {"Recreated", "Grown", "Retuned", "Refiltered", "SetBack", "Merged"}
     assert expected - set(seen) == set()
 
 

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
-from dispatcher.core.commit import decode, encode
+from dispatcher.core.believed import believed
+from dispatcher.core.commit import decode, encode, origin_of
 from dispatcher.core.dispatcher import Core, Dispatcher, core_of
 from dispatcher.core.limits import IDLE_KEYS_MAX
 from dispatcher.core.model import (
@@ -43,8 +44,9 @@ from dispatcher.core.model import (
     Ticked,
     WriteDeadLetters,
 )
-from dispatcher.store.base import Fence, StoreError, WindowKey, Write
+from dispatcher.store.base import Claimed, Fence, StoreError, WindowKey, Write
 from tests.sim.checkers import Checkers, CheckFailure
+from tests.sim.filed import settled_of
 from tests.sim.unreliable import UnreliableChecker
 from tests.sim.upstream import Log
 
@@ -73,6 +75,8 @@ class Window:
         self.unreliable = UnreliableChecker(world.policy, self.log)
         self.core: Core | None = None
         self.fence = Fence(0)
+        self.origin = 0
+        self.set_back = False  # the store was, and the core does not know it
         self.life = 0  # of the core: what was started for an earlier one is dropped
         self.closed = False  # the topic was deleted
         self.pending: list[Pending] = []
@@ -344,21 +348,21 @@ class Window:
         world, gateway = self.world, self.world.gateway
         if self.core is not None or self.closed:
             return
+        cursor, metadata = self.commit
+        committed = Snapshot(cursor=cursor, settled=decode(cursor, metadata) or [])
         try:
             claimed = gateway.store.claim_now(self.key, "node")
-            snapshot = claimed.snapshot
-            if snapshot is None:
-                cursor, metadata = self.commit
-                snapshot = Snapshot(cursor=cursor, settled=decode(cursor, metadata) or [])
+            snapshot = self._believed(claimed, committed)
+            if snapshot is not claimed.snapshot:
                 gateway.store.create_now(self.key, claimed.fence, snapshot)
-                self.checkers.regressed(snapshot)
         except StoreError:
             world.after(300, self.rebuild)
             return
+        self._judge_loaded(claimed, snapshot, committed)
         self.fence = claimed.fence
+        self.origin = claimed.origin if snapshot is claimed.snapshot else claimed.fence
         if not world.policy.reliable:
-            cursor, metadata = self.commit
-            snapshot = Snapshot(cursor=cursor, settled=decode(cursor, metadata) or [])
+            snapshot = committed
             self.unreliable.rebuilt(snapshot)
         self.life += 1
         self.core = core_of(world.policy, snapshot)
@@ -374,13 +378,44 @@ class Window:
         for session_id, member_id in gateway.sessions.items():
             self.handle(SessionOpened(member_id, session_id, now_ms))
 
+    def _believed(self, claimed: Claimed, committed: Snapshot) -> Snapshot:
+        """As gateway/loading.py."""
+        if claimed.snapshot is None:
+            return committed
+        if not self.world.policy.reliable:
+            return claimed.snapshot
+        return believed(claimed.snapshot, claimed.origin, committed, origin_of(*self.commit))
+
+    def _judge_loaded(self, claimed: Claimed, snapshot: Snapshot, committed: Snapshot) -> None:
+        was_set_back, self.set_back = self.set_back, False
+        if claimed.snapshot is None:
+            self.checkers.regressed(committed)
+        elif not self.world.policy.reliable:
+            return
+        elif not was_set_back:
+            # Holes of the log are in the commit alone.
+            come = settled_of(snapshot) - settled_of(claimed.snapshot)
+            if come & self.log.records.keys():
+                raise CheckFailure("StoreIsAhead", f"{claimed} of {committed}")
+        elif origin_of(*self.commit) > claimed.origin:
+            self.checkers.regressed(committed)
+        else:
+            same = origin_of(*self.commit) == claimed.origin
+            self.checkers.set_back(snapshot, committed if same else Snapshot(cursor=0))
+            if snapshot is not claimed.snapshot:
+                self.world.note("Merged")
+
     def commit_now(self) -> None:
-        """Only what is persisted may be committed."""
-        if self.core is not None and not self.pending:
-            cursor, ranges = self.core.cursor, self.core.settled_ranges()
-            if self.world.policy.reliable:
-                self.checkers.committed(cursor, ranges)
-            self.commit = (cursor, encode(cursor, ranges))
+        """Only what is persisted may be committed; the store is asked, and may be another."""
+        if self.core is None or self.pending:
+            return
+        cursor, ranges = self.core.cursor, self.core.settled_ranges()
+        if self.world.policy.reliable:
+            if self._apply(self.fence, []) is not None:
+                self.fail("the store does not have it")
+                return
+            self.checkers.committed(cursor, ranges)
+        self.commit = (cursor, encode(cursor, ranges, origin=self.origin))
 
     # --------------------------------------------------------------------------------------- bounds
 

@@ -19,6 +19,7 @@ from tests.sim.window import Window
 
 CALM_MS_MAX = 600_000  # virtual; a lock of 30 s and back-offs of 5 s fit many times
 CALM_STEPS_MAX = 60_000
+WRITES_FILE = 0.3  # of the seconds in which the store is not set back to its file
 
 
 class World:
@@ -132,12 +133,7 @@ class World:
         faults, rng, gateway = self.faults, self.rng, self.gateway
         if self.calm:
             return
-        if rng.random() < faults.store_down and not gateway.store.down:
-            gateway.store.down = True
-            self.after(rng.randint(100, 3_000), self._store_up)
-        if rng.random() < faults.store_flush:
-            gateway.store.flush()
-            self.trace("flush", "")
+        self._trouble_store()
         if not gateway.store.down:
             self._trouble_topic()
         if rng.random() < faults.crash:
@@ -147,21 +143,34 @@ class World:
         if rng.random() < faults.retune:
             self.policy = retuned(self.policy, rng)
             gateway.retune()
-            self._note("Retuned")
+            self.note("Retuned")
         for window in gateway.windows:
             self._trouble_log(window)
         for consumer in self.consumers:
             self._trouble_one(consumer)
+
+    def _trouble_store(self) -> None:
+        faults, rng, gateway = self.faults, self.rng, self.gateway
+        if rng.random() < faults.store_down and not gateway.store.down:
+            gateway.store.down = True
+            self.after(rng.randint(100, 3_000), self._store_up)
+        if rng.random() < faults.store_flush:
+            gateway.store.flush()
+            self.trace("flush", "")
+        if rng.random() < faults.store_set_back:
+            gateway.set_back()
+        elif faults.store_set_back and rng.random() < WRITES_FILE:
+            gateway.write_file()
 
     def _trouble_topic(self) -> None:
         faults, rng, gateway = self.faults, self.rng, self.gateway
         partitions = len(gateway.windows)
         if rng.random() < faults.recreate:
             gateway.create_topic(rng.randint(1, partitions))
-            self._note("Recreated")
+            self.note("Recreated")
         elif partitions < PARTITIONS_MAX and rng.random() < faults.grow:
             gateway.add_partition()
-            self._note("Grown")
+            self.note("Grown")
 
     def _trouble_log(self, window: Window) -> None:
         faults, rng, log = self.faults, self.rng, window.log
@@ -184,9 +193,9 @@ class World:
             consumer.close_session()
         elif rng.random() < faults.refilter:
             consumer.refilter(self._filters() if rng.random() < 0.5 else ())
-            self._note("Refiltered")
+            self.note("Refiltered")
 
-    def _note(self, kind: str) -> None:
+    def note(self, kind: str) -> None:
         self.trace(kind.lower(), "")
         self.seen[kind] = self.seen.get(kind, 0) + 1
 
@@ -269,7 +278,8 @@ class World:
         if missing:
             raise CheckFailure("NothingLost", f"{sorted(missing)} never reached the DLQ")
         stored = self.gateway.store.windows.get(window.key)
-        if stored is not None and (stored.leases or stored.retries):
+        owned = self.gateway.store.fences.get(window.key) == window.fence  # not set back
+        if stored is not None and owned and (stored.leases or stored.retries):
             raise CheckFailure("BoundedMemory", f"left behind: {stored.leases} {stored.retries}")
 
 

@@ -129,6 +129,20 @@ class StoreContract:
         assert (await store.claim(KEY, "one")).snapshot == Snapshot(7, [(9, 9)])
 
     @in_loop
+    async def test_the_origin_is_the_fence_of_the_last_create(self, stores: Stores) -> None:
+        store = stores()
+        fence = await opened(store)
+        await store.apply([Write(KEY, fence, STEP)])
+        claimed = await store.claim(KEY, "one")
+        assert claimed.origin == fence
+        assert (await store.claim(KEY, "one")).origin == fence
+        later = await store.claim(KEY, "two")
+        await store.create(KEY, later.fence, FULL)
+        assert (await store.claim(KEY, "two")).origin == later.fence > fence
+        await store.delete(KEY)
+        assert (await store.claim(KEY, "one")).origin == 0
+
+    @in_loop
     async def test_a_step_adds_up_as_the_pure_function_says(self, stores: Stores) -> None:
         store = stores()
         fence = await opened(store)

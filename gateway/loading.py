@@ -1,0 +1,135 @@
+"""What a window is loaded from: the store, Kafka's commit, or where the group starts."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+import structlog
+
+from dispatcher.core.believed import believed
+from dispatcher.core.commit import decode as decode_commit
+from dispatcher.core.commit import origin_of
+from dispatcher.core.model import Snapshot
+from dispatcher.store.base import Fence, WindowKey
+from gateway.commits import Committed
+from gateway.core.limits import COMMIT_WAIT_S_MAX
+from gateway.core.topology import TopicPartition
+from gateway.starting import start_position
+from gateway.upstream_errors import UpstreamError
+from gateway.window_parts import Surroundings
+
+log = structlog.get_logger("keyway.window")
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    fence: Fence
+    origin: int  # of its commits (dispatcher/core/believed.py)
+    snapshot: Snapshot
+
+
+async def load(
+    around: Surroundings,
+    key: WindowKey,
+    partition: TopicPartition,
+    *,
+    reliable: bool,
+    grown: bool,
+    reset_to: int | None,
+) -> Loaded:
+    """`reset_to`: the position made no sense any more, and this one does. Raises StoreError,
+    UpstreamError.
+    """
+    if not reliable:
+        snapshot = await _fresh(around, key.group, partition, grown=grown, reset_to=reset_to)
+        await around.forget_stored(key)
+        return Loaded(Fence(0), unstored_fence(around.now_ms()), snapshot)
+    claimed = await around.store.claim(key, around.owner)
+    stored = claimed.snapshot
+    if stored is None or reset_to is not None:
+        snapshot = await _fresh(around, key.group, partition, grown=grown, reset_to=reset_to)
+    else:
+        snapshot = await _with_commit(around, key.group, partition, stored, claimed.origin)
+        if snapshot is stored:
+            return Loaded(claimed.fence, claimed.origin, stored)
+    await around.store.create(key, claimed.fence, snapshot)
+    return Loaded(claimed.fence, claimed.fence, snapshot)
+
+
+def unstored_fence(now_ms: int) -> Fence:
+    """The origin of a life that is in Kafka alone, as an unreliable group's: later than that of a
+    window that the store, away at the time, could not forget.
+    """
+    return Fence(now_ms * 1_000)
+
+
+async def _with_commit(
+    around: Surroundings, group: str, partition: TopicPartition, stored: Snapshot, origin: int
+) -> Snapshot:
+    """What is stored, and what the commit says besides; `stored` itself if that is nothing, or not
+    to be had: without it records come again, none is lost.
+    """
+    try:
+        async with asyncio.timeout(COMMIT_WAIT_S_MAX):
+            committed = await around.commits.fetch(group, partition)
+    except (UpstreamError, TimeoutError) as error:
+        log.info("commit_not_looked_at", group=group, partition=repr(partition), reason=str(error))
+        return stored
+    settled = None if committed is None else decode_commit(committed.offset, committed.metadata)
+    if committed is None or settled is None:
+        return stored
+    said_origin = origin_of(committed.offset, committed.metadata)
+    said = Snapshot(committed.offset, settled)
+    snapshot = believed(stored, origin, said, said_origin)
+    behind = said_origin > origin or committed.offset > stored.cursor
+    if behind and snapshot is not stored:
+        log.warning(
+            "store_behind_commit",
+            group=group,
+            topic=partition.topic,
+            partition=partition.partition,
+            stored=stored.cursor,
+            committed=committed.offset,
+            cursor=snapshot.cursor,
+        )
+    return snapshot
+
+
+async def _fresh(
+    around: Surroundings,
+    group: str,
+    partition: TopicPartition,
+    *,
+    grown: bool,
+    reset_to: int | None,
+) -> Snapshot:
+    """First use, the store lost it or never has it, or its position makes no sense any more: as
+    Kafka alone knows it, its committed offset and what the metadata says, or where the group
+    starts. Raises UpstreamError.
+    """
+    if reset_to is not None:
+        return Snapshot(cursor=reset_to)
+    committed = await around.commits.fetch(group, partition)
+    if committed is not None:
+        return Snapshot(committed.offset, _settled_behind(committed, group, partition))
+    # Where to start is decided once: by what is set in Kafka now.
+    section = await around.settings.learn(group)
+    now_ms = around.now_ms()
+    cursor = await start_position(around.upstream, section, group, partition, now_ms, grown=grown)
+    return Snapshot(cursor)
+
+
+def _settled_behind(
+    committed: Committed, group: str, partition: TopicPartition
+) -> list[tuple[int, int]]:
+    settled = decode_commit(committed.offset, committed.metadata)
+    if settled is None and committed.metadata:
+        log.warning(
+            "commit_metadata_unreadable",
+            group=group,
+            topic=partition.topic,
+            partition=partition.partition,
+            offset=committed.offset,
+        )
+    return settled or []  # else: replay from the committed offset, inclusive

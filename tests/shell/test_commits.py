@@ -1,0 +1,141 @@
+"""Committed offsets of many windows are asked for together."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from gateway.commits import Commits, Committed
+from gateway.core.topology import TopicPartition
+from gateway.core.wire.schema import Message
+from gateway.upstream import Upstream
+from gateway.upstream_errors import Unreachable
+from tests.shell.virtual_time import run, settle
+
+ANSWER_S = 0.1
+
+
+def place(partition: int, topic: str = "orders") -> TopicPartition:
+    return TopicPartition(topic, topic.encode().ljust(16, b"."), partition)
+
+
+class Coordinator:
+    """Answers each request after a while; every partition's offset is its own number, and odd ones
+    have none.
+    """
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, list[tuple[str, list[int]]]]] = []
+        self.away = False
+
+    async def coordinator(self, group: str) -> int:  # noqa: ARG002
+        return 1
+
+    async def call(
+        self,
+        api_key: int,  # noqa: ARG002
+        body: Message,
+        *,
+        broker_id: int,  # noqa: ARG002
+        version: int | None,  # noqa: ARG002
+    ) -> Message:
+        (group,) = body["Groups"]
+        topics = group["Topics"]
+        self.asked.append(
+            (group["GroupId"], [(topic["Name"], topic["PartitionIndexes"]) for topic in topics])
+        )
+        away = self.away
+        await asyncio.sleep(ANSWER_S)
+        if away:
+            raise Unreachable("away")
+        rows = [{**topic, "Partitions": self._rows(topic)} for topic in topics]
+        return {"Groups": [{"ErrorCode": 0, "Topics": rows}]}
+
+    def _rows(self, topic: Message) -> list[dict[str, Any]]:
+        return [
+            {
+                "PartitionIndex": index,
+                "CommittedOffset": -1 if index % 2 else index,
+                "CommittedLeaderEpoch": -1,
+                "Metadata": "",
+                "ErrorCode": 0,
+            }
+            for index in topic["PartitionIndexes"]
+        ]
+
+
+def commits_of(coordinator: Coordinator) -> Commits:
+    return Commits(cast("Upstream", coordinator))
+
+
+def test_who_asks_meanwhile_goes_along_with_the_next_request() -> None:
+    async def work() -> None:
+        coordinator = Coordinator()
+        commits = commits_of(coordinator)
+        places = [*(place(number) for number in range(6)), place(0, "bills"), place(2)]
+        found = await asyncio.gather(*(commits.fetch("g", it) for it in places))
+        assert [None if it is None else it.offset for it in found] == [
+            0,
+            None,
+            2,
+            None,
+            4,
+            None,
+            0,
+            2,
+        ]
+        assert coordinator.asked == [
+            ("g", [("orders", [0])]),
+            ("g", [("orders", [1, 2, 3, 4, 5]), ("bills", [0])]),
+        ]
+        assert await commits.fetch("g", place(8)) == Committed(8, -1, "")
+
+    run(work())
+
+
+def test_one_request_at_a_time_for_a_group_and_groups_do_not_wait_for_each_other() -> None:
+    async def work() -> None:
+        coordinator = Coordinator()
+        commits = commits_of(coordinator)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(commits.fetch("g", place(0)))
+            await settle()
+            for number in (1, 2, 3):
+                tasks.create_task(commits.fetch("g", place(number)))
+            tasks.create_task(commits.fetch("h", place(0)))
+            await settle()
+            assert [group for group, _ in coordinator.asked] == ["g", "h"]
+        assert coordinator.asked[2:] == [("g", [("orders", [1, 2, 3])])]
+
+    run(work())
+
+
+def test_a_failure_is_everybodys_who_asked_and_nobodys_afterwards() -> None:
+    async def work() -> None:
+        coordinator = Coordinator()
+        commits = commits_of(coordinator)
+        coordinator.away = True
+        asking = [asyncio.ensure_future(commits.fetch("g", place(number))) for number in (0, 2, 4)]
+        await asyncio.wait(asking)
+        assert [type(it.exception()) for it in asking] == [Unreachable] * 3
+        assert len(coordinator.asked) == 2
+        coordinator.away = False
+        assert await commits.fetch("g", place(2)) == Committed(2, -1, "")
+
+    run(work())
+
+
+def test_who_gives_up_takes_nobodys_answer_along() -> None:
+    async def work() -> None:
+        commits = commits_of(Coordinator())
+        hasty = asyncio.ensure_future(commits.fetch("g", place(0)))
+        patient = asyncio.ensure_future(commits.fetch("g", place(2)))
+        await settle()
+        hasty.cancel()
+        assert await patient == Committed(2, -1, "")
+        with pytest.raises(asyncio.CancelledError):
+            await hasty
+
+    run(work())

@@ -1,0 +1,142 @@
+"""What a window goes on with when store and commit do not say the same."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+import pytest
+
+from dispatcher.core.commit import encode as encode_commit
+from dispatcher.core.commit import origin_of
+from dispatcher.core.model import Snapshot
+from dispatcher.store.base import StoreError
+from gateway.commits import Committed
+from gateway.config import GroupSection
+from gateway.core.limits import COMMIT_WAIT_S_MAX
+from gateway.core.topology import TopicPartition
+from gateway.core.wire.errors import ErrorCode
+from gateway.upstream_errors import Unreachable
+from tests.shell.node_parts import GROUP, Node, ScriptedCommits
+from tests.shell.test_window import accept, acquire, story
+from tests.shell.virtual_time import now_ms, settle, until
+
+KEYS = [b"key-%d" % at for at in range(8)]
+
+
+async def reloaded(node: Node) -> None:
+    window = node.window()
+    window.fail(StoreError("away for a moment"))
+    await until(lambda: window.dispatcher is not None)
+    await settle()
+
+
+async def worked(node: Node, *offsets: int) -> None:
+    """A member has acquired all there is and accepted these."""
+    await acquire(node.window()).persisted
+    await node.window().ask(accept(*offsets))
+
+
+def origin_committed(commits: ScriptedCommits) -> int:
+    committed = commits.committed[GROUP, 0]
+    return origin_of(committed.offset, committed.metadata)
+
+
+def test_a_store_that_fell_behind_learns_from_the_commit_what_is_settled() -> None:
+    async def tell(node: Node) -> None:
+        await worked(node, 0)
+        before = node.store.dump()
+        await node.window().ask(accept(1, 4, 5))
+        await node.windows.commit()
+        await node.window().ask(accept(3))
+        node.store.set_back(before)
+        await reloaded(node)
+        key = node.window().key
+        stored = node.store.windows[key].snapshot()
+        assert (stored.cursor, stored.settled) == (2, [(4, 5)]), "3 was in no commit"
+        assert [lease.offsets for lease in stored.leases] == [[2, 3, 6, 7]], "still leased"
+        assert node.store.origins[key] > before.origins[key], "a life of its own"
+        await node.window().ask(accept(2, 3, 6, 7))
+        assert node.stored[key] == 8
+
+    story(tell, None, *KEYS)
+
+
+def test_a_store_that_is_ahead_is_left_as_it_is() -> None:
+    async def tell(node: Node) -> None:
+        await worked(node, 0, 2)
+        await node.windows.commit()
+        await node.window().ask(accept(1, 4))
+        before, life = node.store.windows[node.window().key], dict(node.store.origins)
+        await reloaded(node)
+        assert node.store.windows[node.window().key] is before
+        assert node.store.origins == life
+
+    story(tell, None, *KEYS)
+
+
+def test_a_window_that_was_reset_is_not_brought_back_by_its_old_commit() -> None:
+    """The log ended below its position, and nothing was committed since."""
+
+    async def tell(node: Node) -> None:
+        await worked(node, *range(8))
+        await node.windows.commit()
+        node.log.refuse(ErrorCode.OFFSET_OUT_OF_RANGE, log_end=3)
+        await until(lambda: node.window().dispatcher is not None)
+        for _ in range(2):
+            assert node.stored[node.window().key] == 0
+            await reloaded(node)
+        assert node.commits.committed[GROUP, 0].offset == 8
+        await node.windows.commit()
+        assert node.commits.committed[GROUP, 0].offset == 0
+        assert origin_committed(node.commits) == node.store.origins[node.window().key]
+
+    story(tell, None, *KEYS)
+
+
+@pytest.mark.parametrize("metadata", ["", "of somebody else", encode_commit(7, [])])
+def test_a_commit_that_is_not_of_this_window_adds_nothing(metadata: str) -> None:
+    async def tell(node: Node) -> None:
+        await worked(node, 0)
+        node.commits.committed[GROUP, 0] = Committed(7, -1, metadata)
+        await reloaded(node)
+        assert node.stored[node.window().key] == 1
+
+    story(tell, None, *KEYS)
+
+
+@dataclass(slots=True)
+class SilentCommits(ScriptedCommits):
+    silent: bool = False
+
+    async def fetch(self, group: str, tp: TopicPartition) -> Committed | None:
+        if self.silent:
+            await asyncio.Event().wait()
+        return await ScriptedCommits.fetch(self, group, tp)
+
+
+@pytest.mark.parametrize("silent", [False, True])
+def test_without_a_coordinator_the_store_is_believed(*, silent: bool) -> None:
+    commits = SilentCommits()
+
+    async def tell(node: Node) -> None:
+        await worked(node, 0)
+        commits.silent = silent
+        commits.failure = Unreachable("no coordinator")
+        before = now_ms()
+        await reloaded(node)
+        assert now_ms() - before < COMMIT_WAIT_S_MAX * 1_000 + 500
+        assert node.stored[node.window().key] == 1
+
+    story(tell, None, *KEYS, commits=commits)
+
+
+def test_what_an_unreliable_group_committed_is_later_than_what_a_store_could_not_forget() -> None:
+    async def tell(node: Node) -> None:
+        await acquire(node.window(), 3).persisted
+        await node.windows.commit()
+        claimed = await node.store.claim(node.window().key, "earlier")
+        await node.store.create(node.window().key, claimed.fence, Snapshot(cursor=1))
+        assert origin_committed(node.commits) > claimed.fence
+
+    story(tell, GroupSection(auto_offset_reset="earliest", reliable=False), *KEYS)

@@ -1,0 +1,58 @@
+"""What the outside knew when the store wrote the file that it may be set back to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from dispatcher.core.model import BitsSet, Snapshot
+from tests.sim.holds import Hold
+
+
+@dataclass(frozen=True, slots=True)
+class Filed:
+    settled: set[int] = field(default_factory=set)
+    causes: dict[int, str] = field(default_factory=dict)
+    deliveries: dict[int, int] = field(default_factory=dict)
+    holds: list[Hold] = field(default_factory=list)
+
+    def not_the_union(
+        self, records: Iterable[int], known: set[int], committed: Snapshot
+    ) -> list[int]:
+        """Records that are settled in the file or by the commit and are not `known`, or the other
+        way round.
+        """
+        wanted = self.settled | settled_of(committed)
+        return [offset for offset in records if (offset in known) != (offset in wanted)]
+
+    def holds_left(self, known: set[int]) -> list[Hold]:
+        """Nobody can rely on them; an acknowledgement of them may be taken."""
+        return [replace(hold, expired=True) for hold in self.holds if hold.offset not in known]
+
+
+def filed(
+    settled: set[int], causes: dict[int, str], deliveries: dict[int, int], holds: Iterable[Hold]
+) -> Filed:
+    """As it is now, whatever becomes of it."""
+    return Filed(set(settled), dict(causes), dict(deliveries), [replace(hold) for hold in holds])
+
+
+def held_back(snapshot: Snapshot) -> list[int]:
+    """What is leased, or was delivered before."""
+    leased = [offset for lease in snapshot.leases for offset in lease.offsets]
+    return [*leased, *(retry.offset for retry in snapshot.retries)]
+
+
+def settled_of(snapshot: Snapshot) -> set[int]:
+    behind = [range(low, high + 1) for low, high in snapshot.settled]
+    return set(range(snapshot.cursor)).union(*behind)
+
+
+def offsets_of(change: BitsSet) -> list[int]:
+    base = change.chunk * 65_536 + change.byte_at * 8
+    return [
+        base + index * 8 + bit
+        for index, value in enumerate(change.data)
+        for bit in range(8)
+        if value >> bit & 1
+    ]
