@@ -42,11 +42,14 @@ def test_who_holds_a_full_span() -> None:
 def test_a_hundred_draining_keys_are_shown_and_all_are_counted() -> None:
     play = Playbook().join("c1", "c2")
     keys = play.keys_of("c2", 101)
-    play.leave("c2").produce(*keys)
+    play.leave("c2").produce(*keys, keys[0])
     play.acquire("c1")
     stats = play.join("c2").core.stats()
     assert [key.key for key in stats.draining] == keys[:100], "the oldest"
-    assert stats.members[0].draining_keys == 101
+    held = [(key.member_id, key.in_flight, key.blocked) for key in stats.draining]
+    assert held == [("c1", 1, 1)] + [("c1", 1, 0)] * 99
+    first = stats.members[0]
+    assert (first.draining_keys, first.draining_in_flight, first.draining_blocked) == (101, 101, 1)
 
 
 def test_holders_that_are_not_there() -> None:
