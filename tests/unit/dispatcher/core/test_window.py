@@ -151,6 +151,14 @@ def test_changed_bytes_are_sent_in_runs() -> None:
     assert window.take_dirty() == []
 
 
+def test_a_run_is_written_over_a_gap_of_32_bytes_at_most() -> None:
+    window = Window(0)
+    window.reserve(1_000)
+    for byte in (0, 32, 65):
+        window.mark(8 * byte)
+    assert [(run.byte_at, len(run.data)) for run in window.take_dirty()] == [(0, 33), (65, 1)]
+
+
 def test_runs_end_at_their_chunk() -> None:
     window = Window(65_530)
     window.mark(65_535)
