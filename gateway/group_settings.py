@@ -109,7 +109,7 @@ class GroupSettings:
                 self.spawn(self._learn_altered(group))
 
     async def _learn_altered(self, group: str) -> None:
-        before = self._known[group]
+        before = self._known.get(group)  # None: forgotten since
         for pause_ms in GROUP_CONFIG_ALTERED_MS:
             await asyncio.sleep(pause_ms / 1000)
             try:

@@ -20,6 +20,7 @@ class Kafka:
         self.configs: dict[str, dict[str, str]] = {}
         self.failure: UpstreamError | None = None
         self.asked: list[str] = []
+        self.spawned: list[asyncio.Task[None]] = []
 
     async def group_config(self, group: str) -> dict[str, str]:
         self.asked.append(group)
@@ -31,7 +32,7 @@ class Kafka:
 def settings(kafka: Kafka, *sections: GroupSection) -> tuple[GroupSettings, list[str]]:
     changed: list[str] = []
     config = Config(groups=sections)
-    spawned: list[asyncio.Task[None]] = []  # asyncio itself keeps weak references only
+    spawned = kafka.spawned
     made = GroupSettings(
         config,
         kafka.group_config,
@@ -168,5 +169,6 @@ def test_what_is_set_through_the_gateway_counts_as_soon_as_a_broker_shows_it() -
         chosen.forget("g")
         await asyncio.sleep(60)
         assert len(kafka.asked) == 4
+        await asyncio.gather(*kafka.spawned)
 
     run(work())
