@@ -32,6 +32,8 @@ class MemberQueue:
     holds.
     """
 
+    idle: bool  # had nothing ready at the end of the last step; set by the relist of its join
+
     def __init__(self, member_id: MemberId) -> None:
         self.member_id = member_id
         self.joined = False  # False: known only by the leases it holds
@@ -40,7 +42,6 @@ class MemberQueue:
         self.fresh: list[int] = []  # listed since `ready` was last put in order
         self.in_flight = 0  # records
         self.awake = False  # had something to acquire at the end of the last step
-        self.idle = False  # had nothing ready at the end of the last step
         self.touched = False  # in `Flow.touched`
         self.draining = 0  # keys it holds and others own (drains.py)
         self.drained = 0  # those of them that no longer do, since it joined

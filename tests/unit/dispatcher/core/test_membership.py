@@ -104,6 +104,16 @@ def test_the_reopened_session_may_settle_what_the_lost_one_holds() -> None:
     assert play.ack("c1", 1, session="s1") != [None]
 
 
+def test_opening_a_session_ends_the_earlier_ones_of_its_member_only() -> None:
+    play = Playbook().join("c1", "c2").produce(*(b"%d" % key for key in range(20)))
+    assert play.acquire("c1", session="s1")
+    held = play.acquire("c2", session="s1")
+    assert held
+    play.on(SessionOpened(MemberId("c1"), SessionId("s2"), play.now_ms))
+    play.wait(3_000)
+    assert play.ack("c2", held, session="s1") == [None] * len(held)
+
+
 def test_an_earlier_session_never_settles_a_later_attempt() -> None:
     """c1 held the record in s1 and closed that; in s2 it got it again, and lost the connection. An
     acknowledgement in the name of s1 is one of the first attempt.
