@@ -198,3 +198,16 @@ def test_rings_grow_with_their_contents_and_shrink_when_idle() -> None:
     assert play.core.settled_ranges() == [(1, 3_063)]
     play.ack("c1", 0)
     assert play.wait(500).core._flow.window.capacity == small
+
+
+def test_rings_are_as_large_as_the_offsets_need_and_no_larger() -> None:
+    window = Window(1_000)
+    assert window.capacity == 64
+    for offsets, capacity in ((64, 64), (65, 128), (128, 128), (1_000, 1_024), (1_024, 1_024)):
+        window.reserve(1_000 + offsets)
+        assert window.capacity == capacity
+        assert len(window.bits) * 8 == 2 * capacity
+    for needed, capacity in ((129, 1_024), (128, 512), (64, 256), (1, 64)):
+        window.read_position = 1_000 + needed
+        window.shrink()
+        assert window.capacity == capacity
