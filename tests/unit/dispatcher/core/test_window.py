@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 from dispatcher.core.dispatcher import Dispatcher
 from dispatcher.core.model import (
     Acknowledge,
@@ -211,3 +213,32 @@ def test_rings_are_as_large_as_the_offsets_need_and_no_larger() -> None:
         window.read_position = 1_000 + needed
         window.shrink()
         assert window.capacity == capacity
+
+
+def test_runs_begin_at_the_cursor_and_end_at_a_gap() -> None:
+    window = Window(800)
+    window.reserve(800 + 4_096)
+    for byte in (100, 101, 150, 182, 215):
+        window.mark(8 * byte + 7)
+        window.mark(8 * byte)
+    window.read_position = 1_000
+    window.move_cursor(816)
+    runs = [(run.chunk, run.byte_at, len(run.data)) for run in window.take_dirty()]
+    assert runs == [(0, 150, 33), (0, 215, 1)]
+
+
+def test_settled_ranges_are_those_of_the_bits() -> None:
+    chosen = random.Random(3)
+    for cursor in range(40, 56):
+        for end in range(cursor + 1, cursor + 60):
+            window = Window(cursor)
+            window.read_position = end
+            settled = [at for at in range(cursor, end) if chosen.random() < (0.5, 0.95)[end & 1]]
+            for offset in settled:
+                window.mark(offset)
+            found = [at for low, high in window.settled_ranges() for at in range(low, high + 1)]
+            assert found == settled
+            window.reserve(cursor + 1_000)
+            window.shrink()
+            grown = [at for low, high in window.settled_ranges() for at in range(low, high + 1)]
+            assert grown == settled
