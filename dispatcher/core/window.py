@@ -52,10 +52,10 @@ class Window:
 
     def reserve(self, end: int) -> None:
         """Makes room for offsets up to `end`."""
-        if end - self.cursor > self.capacity:
-            capacity = self.capacity
-            while end - self.cursor > capacity:
-                capacity *= 2
+        capacity = self.capacity
+        while end - self.cursor > capacity:
+            capacity *= 2
+        if capacity != self.capacity:
             self._resize(capacity)
 
     def shrink(self) -> None:
@@ -64,7 +64,7 @@ class Window:
         capacity = self.capacity
         while capacity > RING_OFFSETS_MIN and needed * 8 <= capacity:
             capacity //= 2
-        if capacity < self.capacity:
+        if capacity != self.capacity:
             self._resize(capacity)
 
     def _resize(self, capacity: int) -> None:
