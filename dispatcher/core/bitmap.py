@@ -75,14 +75,3 @@ def united(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
         else:
             result.append((low, high))
     return result
-
-
-def joined(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Ascending, disjoint ranges with adjacent ones made one."""
-    result: list[tuple[int, int]] = []
-    for low, high in ranges:
-        if result and result[-1][1] + 1 == low:
-            result[-1] = (result[-1][0], high)
-        else:
-            result.append((low, high))
-    return result

@@ -16,7 +16,7 @@ group runs know nothing of them.
 
 from __future__ import annotations
 
-from dispatcher.core.bitmap import joined as as_ranges
+from dispatcher.core.bitmap import united
 from dispatcher.core.flow import Flow
 from dispatcher.core.keys import MemberQueue
 from dispatcher.core.model import JoinPolicy
@@ -37,7 +37,7 @@ def individually_sent(flow: Flow) -> list[tuple[int, int]]:
     """
     end = max(flow.window.read_position, flow.window.known_end)
     sent = [offset for offset in range(last_sent(flow) + 1, end) if was_sent(flow, offset)]
-    return as_ranges([(offset, offset) for offset in sent])
+    return united([(offset, offset) for offset in sent])
 
 
 def was_sent(flow: Flow, offset: int) -> bool:

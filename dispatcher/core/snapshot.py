@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import assert_never
 
-from dispatcher.core.bitmap import bits_of, joined, ranges_of
+from dispatcher.core.bitmap import bits_of, ranges_of, united
 from dispatcher.core.limits import CHUNK_OFFSETS
 from dispatcher.core.model import (
     BitsSet,
@@ -99,7 +99,7 @@ class WindowState:
         ranges: list[tuple[int, int]] = []
         for number in sorted(self.chunks):
             ranges += ranges_of(bytes(self.chunks[number]), number * CHUNK_OFFSETS)
-        return joined([(max(a, self.cursor), b) for a, b in ranges if b >= self.cursor])
+        return united([(max(a, self.cursor), b) for a, b in ranges if b >= self.cursor])
 
     def _move(self, cursor: int) -> None:
         self.cursor = cursor

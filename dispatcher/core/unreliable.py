@@ -24,7 +24,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import assert_never
 
-from dispatcher.core.bitmap import joined
+from dispatcher.core.bitmap import united
 from dispatcher.core.model import (
     AckError,
     Acknowledge,
@@ -159,7 +159,7 @@ class Unreliable:
             start = offset + 1
         if self.read_position > start:
             ranges.append((start, self.read_position - 1))
-        return joined(ranges + self._known)
+        return united(ranges + self._known)
 
     def snapshot(self) -> Snapshot:
         """All that a commit says of it."""

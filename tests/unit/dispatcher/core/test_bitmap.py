@@ -1,6 +1,6 @@
 import pytest
 
-from dispatcher.core.bitmap import bits_of, joined, ranges_of, united
+from dispatcher.core.bitmap import bits_of, ranges_of, united
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_what_lies_outside_of_the_bitmap_is_left_out() -> None:
 
 
 def test_adjacent_ranges_become_one() -> None:
-    assert joined([(1, 2), (3, 3), (5, 6), (7, 9)]) == [(1, 3), (5, 9)]
+    assert united([(1, 2), (3, 3), (5, 6), (7, 9)]) == [(1, 3), (5, 9)]
 
 
 def test_ranges_in_any_order_are_united_however_they_overlap() -> None:
