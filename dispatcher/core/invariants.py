@@ -187,6 +187,8 @@ def _check_retries(flow: Flow) -> None:
 
 
 def _check_limits(flow: Flow) -> None:
+    for member in flow.members:
+        assert flow.provisional or not member.provisional, f"{member!r} waits for no reading"
     limited = [member for member in flow.members if member.limit >= 0]
     assert flow.limited == (len(limited) > 0), f"{limited} have a limit"
     for member in limited:

@@ -10,6 +10,12 @@ position of that moment only (they were others' and came back) until the cursor 
 until it is alone. The members that a window finds when it is loaded have no limit: nobody was there
 before them. Parked records hold the cursor, so they hold such members back, too.
 
+Holes of the log are not stored. After a restart an offset of which the snapshot knew nothing is a
+hole or was never sent, and only reading tells. Until then the position stands before the first such
+offset; that of members who joined meanwhile moves with what is read, up to where the snapshot ends.
+Nothing behind where reading has come is handed out or settled in between, so what is found is what
+it was when they joined.
+
 Limits are looked at when records are handed out, not when keys are listed: the loops that every
 group runs know nothing of them.
 """
@@ -23,7 +29,9 @@ from dispatcher.core.model import JoinPolicy
 
 
 def last_sent(flow: Flow) -> int:
-    """The last sent position; the offset before the cursor if that was not sent. O(span)."""
+    """The last sent position, as far as is read; the offset before the cursor if that was not sent.
+    O(span).
+    """
     offset = flow.window.cursor
     end = max(flow.window.read_position, flow.window.known_end)
     while offset < end and was_sent(flow, offset):
@@ -54,8 +62,25 @@ def was_sent(flow: Flow, offset: int) -> bool:
 def joined(flow: Flow, newcomers: list[MemberQueue]) -> None:
     """Members have come to others that are, or were until now, there."""
     position = last_sent(flow)
+    provisional = flow.window.read_position <= position + 1 < flow.window.known_end
     for member in newcomers:
-        member.joined_behind = position
-        if flow.policy.join_policy is JoinPolicy.LAST_SENT and position >= flow.window.cursor:
-            member.limit = position
-            flow.limited = True
+        member.provisional = provisional
+        _join_behind(flow, member, position)
+    flow.provisional = provisional
+
+
+def read_again(flow: Flow) -> None:
+    """More is read, or gone, of what the snapshot knew: positions that waited for it. O(span)."""
+    waiting = [member for member in flow.members if member.provisional]
+    position = last_sent(flow)
+    flow.provisional = flow.window.read_position <= position + 1 < flow.window.known_end
+    for member in waiting:
+        member.provisional = flow.provisional
+        _join_behind(flow, member, position)
+
+
+def _join_behind(flow: Flow, member: MemberQueue, position: int) -> None:
+    member.joined_behind = position
+    if flow.policy.join_policy is JoinPolicy.LAST_SENT and position >= flow.window.cursor:
+        member.limit = position
+        flow.limited = True

@@ -38,6 +38,8 @@ def members_changed(flow: Flow, event: MembersChanged) -> None:
     flow.by_member = {member.member_id: member for member in flow.members}
     if others and newcomers:
         joined(flow, newcomers)
+    if len(flow.members) == 1:
+        flow.members[0].provisional = False  # alone: nothing is kept from it, whatever is read yet
     flow.router = Router(event.members)
     if not flow.members:
         flow.reading = False

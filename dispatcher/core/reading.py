@@ -7,6 +7,7 @@ from bisect import bisect_left
 from mypy_extensions import i64
 
 from dispatcher.core.flow import Flow
+from dispatcher.core.joins import read_again
 from dispatcher.core.keys import NO_OFFSET, KeyQueue
 from dispatcher.core.model import Key, LogTruncated, Notice, RecordsRead
 
@@ -37,6 +38,8 @@ def records_read(flow: Flow, event: RecordsRead) -> None:
     window.read_position = end
     if window.unread:
         _reread(flow, end)
+    if flow.provisional:
+        read_again(flow)
 
 
 def _append(flow: Flow, start: int, end: int, offsets: list[int], keys: list[Key]) -> None:
@@ -123,5 +126,7 @@ def log_truncated(flow: Flow, event: LogTruncated) -> None:
         flow.reading = False
     window.move_cursor(log_start)
     flow.relist()
+    if flow.provisional:
+        read_again(flow)
     if lost:
         flow.count(Notice.TRUNCATED, lost)

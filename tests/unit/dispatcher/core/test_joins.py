@@ -19,6 +19,7 @@ from dispatcher.core.model import (
     MembersReady,
     Policy,
     Reason,
+    RecordsRead,
     SessionId,
     Snapshot,
 )
@@ -276,3 +277,86 @@ def test_a_run_of_one_key_waits_behind_the_limit_too() -> None:
     assert play.acquire("c2") == []
     play.ack("c2", 1)
     assert play.acquire("c2") == [2]
+
+
+# --- a member joins when a window was just loaded and not read again: holes are not stored
+
+
+def loaded_again(*, settled: int = 0, hole: bool = True) -> tuple[Playbook, bytes]:
+    """c1 was sent 0, 1, 3 and 4 of 0-5, of which the first `settled` are settled; 5 is nobody's and
+    2 is a hole or was not sent. c2 joins before anything is read again. Returns a key of c2's.
+    """
+    play = Playbook(LAST_SENT).join("c1", "c2")
+    mine, late = play.keys_of("c2", 2)
+    theirs = play.keys_of("c1", 4)
+    play.produce(*theirs[:2])
+    play = play.hole() if hole else play.produce(late)
+    play.produce(*theirs[2:], late)
+    assert play.acquire("c1") == [0, 1, 3, 4]
+    play.restart().join("c1").ack("c1", range(settled))
+    return play.join("c2"), mine
+
+
+@pytest.mark.parametrize("settled", [0, 2])
+def test_where_a_member_joined_is_found_when_holes_are_read_again(settled: int) -> None:
+    """With 2 settled the hole is at the cursor: no limit at first, and one when it is read."""
+    play, mine = loaded_again(settled=settled)
+    assert joined_behind(play, "c2") == 1, "2 is unknown yet"
+    play.read()
+    assert joined_behind(play, "c2") == 4
+    play.produce(mine)
+    assert play.acquire("c2") == []
+    play.ack("c1", range(settled, 2))
+    play.ack("c1", 4)
+    assert play.acquire("c2") == [], "3 was sent before it joined and is not settled"
+    play.ack("c1", 3)
+    assert play.acquire("c2", 1) == [5]
+
+
+def test_what_was_never_sent_ends_the_last_sent_position_when_it_is_read_again() -> None:
+    play, _ = loaded_again(hole=False)
+    play.read()
+    assert joined_behind(play, "c2") == 1
+    assert play.acquire("c2") == []
+    play.ack("c1", [0, 1])
+    assert play.acquire("c2") == [2], "and a record that is handed out later changes nothing"
+    play.hole()
+    assert joined_behind(play, "c2") == 1
+
+
+def test_where_members_joined_is_found_step_by_step() -> None:
+    play, _ = loaded_again()
+    for end, behind in ((1, 1), (2, 1), (3, 4)):
+        start = play.core.read_position
+        offsets = [at for at in range(start, end) if at in play.log]
+        keys = [play.log[at] for at in offsets]
+        play.on(RecordsRead(start, end, offsets, keys, play.now_ms, play.log_end))
+        if end == 2:
+            play.join("c3")
+        assert joined_behind(play, "c2") == behind
+    assert joined_behind(play, "c3") == 4
+
+
+def test_a_log_that_begins_behind_an_unknown_offset_says_as_much() -> None:
+    play, mine = loaded_again()
+    play.on(LogTruncated(3, play.now_ms))
+    assert joined_behind(play, "c2") == 4
+    play.read().produce(mine)
+    assert play.acquire("c2") == []
+
+
+def test_who_was_alone_meanwhile_joined_nobody() -> None:
+    """What c1 held comes back: c2 may have it, and what is new, whoever comes after it."""
+    play, _ = loaded_again()
+    play.leave("c1").join("c3").read()
+    assert joined_behind(play, "c2") == 1, "as it was known then"
+    assert joined_behind(play, "c3") == 4
+    assert play.acquire("c2")[-1] == 5
+
+
+def test_a_member_that_leaves_while_its_position_is_not_known_is_forgotten() -> None:
+    play, mine = loaded_again()
+    play.join("c3").leave("c2").read()
+    assert joined_behind(play, "c3") == 4
+    play.join("c2").produce(mine)
+    assert (joined_behind(play, "c2"), play.acquire("c2")) == (4, [])
