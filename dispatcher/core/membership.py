@@ -20,11 +20,12 @@ from dispatcher.core.model import (
     SessionLost,
     SessionOpened,
 )
-from dispatcher.core.ring import Router
+from dispatcher.core.ring import shared_router
 
 
 def members_changed(flow: Flow, event: MembersChanged) -> None:
-    if event.members == flow.router.members:
+    members = flow.router.members
+    if len(event.members) == len(members) and event.members == members:
         return
     before = {member.member_id: member for member in flow.members}
     newcomers: list[MemberQueue] = []
@@ -40,7 +41,7 @@ def members_changed(flow: Flow, event: MembersChanged) -> None:
         joined(flow, newcomers)
     if len(flow.members) == 1:
         flow.members[0].provisional = False  # alone: nothing is kept from it, whatever is read yet
-    flow.router = Router(event.members)
+    flow.router = shared_router(event.members)
     if not flow.members:
         flow.reading = False
     flow.relist()

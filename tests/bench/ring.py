@@ -70,8 +70,9 @@ def spread(names: list[str], factor: float | None) -> Spread:
 def arcs(names: list[str]) -> float:
     ring = Router(tuple(Member(MemberId(name)) for name in names)).ring
     owned = [0] * len(names)
-    for at, point in enumerate(ring.hashes):
-        owned[ring.owners[at]] += (point - ring.hashes[at - 1]) % 2**32
+    hashes = ring.hashes
+    for at, point in enumerate(hashes):
+        owned[ring.owners[at]] += (point - hashes[at - 1]) % 2**32
     return max(owned) * len(names) / 2**32
 
 

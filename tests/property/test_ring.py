@@ -56,6 +56,13 @@ def test_a_member_more_or_less_moves_only_its_own_keys(
         assert after in (before, newcomer)
 
 
+@given(st.lists(ids, unique=True, max_size=6), st.lists(ids, unique=True, max_size=6))
+def test_a_ring_made_of_another_is_the_same(before: list[str], after: list[str]) -> None:
+    made, anew = Ring(after, Ring(before)), Ring(after)
+    assert (made.points, made.owners) == (anew.points, anew.owners)
+    assert list(made.ranks) == sorted(after)
+
+
 @given(members, glob_keys)
 def test_the_owner_is_that_of_a_ring_of_those_who_accept(group: list[Member], key: bytes) -> None:
     """The walk along the full ring against a ring built for this key."""

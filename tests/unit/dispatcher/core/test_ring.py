@@ -11,7 +11,7 @@ import pytest
 from dispatcher.core.glob import accepts
 from dispatcher.core.hashes import key_hash32
 from dispatcher.core.model import Member, MemberId
-from dispatcher.core.ring import NOBODY, Ring, Router, shared_ring
+from dispatcher.core.ring import NOBODY, Ring, Router, _nearest, shared_ring, shared_router
 
 
 def owner(ids: list[str], key: str) -> str:
@@ -22,8 +22,9 @@ def arcs(ids: list[str]) -> list[float]:
     """The share of the circle that each member owns, in percent."""
     ring = Ring(ids)
     owned = [0] * len(ids)
-    for at, point in enumerate(ring.hashes):
-        owned[ring.owners[at]] += (point - ring.hashes[at - 1]) % 2**32
+    hashes = ring.hashes
+    for at, point in enumerate(hashes):
+        owned[ring.owners[at]] += (point - hashes[at - 1]) % 2**32
     return [round(100 * part / 2**32, 2) for part in owned]
 
 
@@ -131,6 +132,8 @@ def test_points_on_the_same_spot_go_by_member_id() -> None:
     (spot,) = set(Ring([low]).hashes) & set(Ring([high]).hashes)
     assert [low, high][Ring([low, high]).owner(spot)] == low
     assert [high, low][Ring([high, low]).owner(spot)] == low
+    for there in (low, high):
+        assert [high, low][Ring([high, low], Ring([there])).owner(spot)] == low
 
 
 def colliding_members() -> tuple[str, str]:
@@ -201,6 +204,26 @@ def test_windows_of_one_group_share_a_ring() -> None:
     one, other = router(("1", ()), ("2", ())), router(("1", ()), ("2", (b"a*",)))
     assert one.ring is other.ring
     assert one.ring is not router(("2", ()), ("1", ())).ring  # owners are indexes
+
+
+def test_a_ring_is_made_of_one_with_half_of_its_members_or_more() -> None:
+    """Of the latest such; a smaller or larger one shares too little."""
+    shared_ring.cache_clear()
+    names = [f"nearest-{number}" for number in range(6)]
+    half = shared_ring(tuple(names[:3]))
+    assert _nearest(tuple(names)) is half
+    assert _nearest((*names, "one more")) is None
+    assert _nearest((names[0], "other")) is None
+    whole = shared_ring(tuple(names))
+    assert _nearest(tuple(names[:3])) is whole, "the latest"
+
+
+def test_windows_that_are_told_of_the_same_members_share_a_router() -> None:
+    here, there = (tuple(Member(MemberId(name)) for name in ("1", "2")) for _ in range(2))
+    router_here = shared_router(here)
+    assert shared_router(here) is router_here
+    assert shared_router(there) is not router_here
+    assert shared_router(there).members is there
 
 
 def test_records_without_a_key_are_spread_evenly() -> None:
