@@ -158,6 +158,11 @@ class Groups:
             for member in group.subscribers(topic)
         )
 
+    def has_members(self, group_name: str, topic: str) -> bool:
+        """Cheap: each window asks with each tick."""
+        group = self._groups.get(group_name)
+        return group is not None and group.has_subscribers(topic)
+
     def ensure(self, name: str) -> ShareGroup:
         """The group, empty if nobody knew it."""
         group = self._groups.get(name)

@@ -118,6 +118,12 @@ class Window:
         """The core, None while the window is being rebuilt."""
         return self._dispatcher
 
+    @property
+    def unsettled_span(self) -> int:
+        """Offsets from the cursor to the last one read; 0 while the window is being rebuilt."""
+        core = self._dispatcher
+        return 0 if core is None else core.read_position - core.cursor
+
     async def loaded(self) -> None:
         """Waits until the core is there. The caller sets the deadline."""
         await self._loaded.wait()

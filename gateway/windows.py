@@ -35,6 +35,7 @@ from gateway.core.limits import (
 from gateway.core.topology import Topic, TopicPartition, Topology
 from gateway.core.wire.errors import ErrorCode, error_name
 from gateway.groups import Groups, MembershipMoved
+from gateway.moves import Moves
 from gateway.store_watch import away
 from gateway.window import Window
 from gateway.window_parts import CommitState, Surroundings
@@ -70,11 +71,15 @@ class Windows:
     _persisting: asyncio.Lock = field(default_factory=asyncio.Lock)  # one round trip at a time
     _partitions_before: dict[bytes, frozenset[int]] = field(default_factory=dict)  # by topic id
     _unused: set[str] = field(default_factory=set)  # topics nobody had a use for at the last sweep
+    _moves: Moves = field(init=False)
     _stopping: bool = False
     _held: Counter[str] = field(default_factory=Counter)  # groups in the hands of operators
     # Held by a commit: who sets a position by hand must not be overtaken by the old one.
     committing: asyncio.Lock = field(default_factory=asyncio.Lock)
     _commit_errors: dict[str, int] = field(default_factory=dict)  # by group; 0 is left out
+
+    def __post_init__(self) -> None:
+        self._moves = Moves(self.around.spawn)
 
     # ------------------------------------------------------------------------------ which there are
 
@@ -95,9 +100,7 @@ class Windows:
         if topic is None:
             return  # not known upstream yet: `topology_changed` opens them
         known = [self._windows.get(self._key(moved.group, topic, p)) for p in topic.partitions]
-        for window in known:
-            if window is not None:
-                window.members_changed(moved.members, moved.reason)
+        self._moves.tell(moved, [window for window in known if window is not None])
         if moved.members:
             self._open(moved.group, topic)
 
@@ -199,6 +202,7 @@ class Windows:
 
     def _close(self, window: Window) -> None:
         window.close()
+        self._moves.knows(window)
         self._windows.pop(window.key, None)
         self._dirty.pop(window, None)
 
@@ -219,6 +223,7 @@ class Windows:
         """What became of the sessions while the window was away. Those of before a restart of the
         node are not judged: their members may still be on their way back.
         """
+        self._moves.knows(window)
         sessions = self.groups.sessions
         now_ms = self.around.now_ms()
         for lease in snapshot.leases:
@@ -321,7 +326,7 @@ class Windows:
         self._unused = unused
 
     def _close_if_idle(self, window: Window, now_ms: int) -> None:
-        if self.groups.members(window.key.group, window.partition.topic):
+        if self.groups.has_members(window.key.group, window.partition.topic):
             window.idle_since_ms = None
         elif window.idle_since_ms is None:
             window.idle_since_ms = now_ms

@@ -117,6 +117,9 @@ GROUP_CONFIG_ALTERED_MS = (0, 100, 400, 1_600)
 AUTHORISATION_MS_MAX = 30_000  # an upstream ACL verdict is trusted this long per connection
 AUTHORISATIONS_MAX = 4_096  # remembered per connection; who asks about more names asks upstream
 MEMBERSHIP_RETRY_MS = 500  # between attempts to write memberships behind
+# Members and unsettled offsets of windows that hear of a change before other work goes on: 5 to 10
+# ms. One window is told whole.
+MOVES_AT_ONCE = 16_384
 RESTART_GRACE_MS = 10_000  # after a restart a member has two heartbeat intervals to show itself
 STOP_S_MAX = 10.0  # to persist and commit at stop; what is not committed is in the store
 

@@ -220,6 +220,10 @@ class ShareGroup:
         """Members that subscribe to `topic`, in join order."""
         return [member for member in self.members.values() if topic in member.topics]
 
+    def has_subscribers(self, topic: str) -> bool:
+        """As a rule the first member subscribes."""
+        return any(topic in member.topics for member in self.members.values())
+
     def topics(self) -> list[str]:
         return sorted({topic for member in self.members.values() for topic in member.topics})
 
