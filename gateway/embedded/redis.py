@@ -20,10 +20,12 @@ import fcntl
 import hashlib
 import importlib.util
 import os
+import signal
 import socket
 import stat
 import subprocess
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from gateway.embedded.process import (
@@ -111,6 +113,7 @@ class EmbeddedRedis:
             _make_private(self.socket_path.parent)
             if self._owner_lock is None:
                 self._owner_lock = self._lock_folder()
+            self._end_rewriter()
             server_lock = self._wait_for_leftover()
         except OSError as error:
             self._unlock()
@@ -191,6 +194,17 @@ class EmbeddedRedis:
         os.ftruncate(file, 0)
         os.pwrite(file, str(os.getpid()).encode(), 0)
         return file
+
+    def _end_rewriter(self) -> None:
+        """The child of a server that died while it rewrote its file goes on for seconds. It holds
+        the lock, and the connections of the dead one, whose clients wait for an answer.
+        """
+        if self._child is None:
+            return
+        with suppress(ProcessLookupError):
+            os.killpg(self._child.pid, signal.SIGKILL)
+        for unfinished in self.directory.glob("temp-rewriteaof-*.aof"):
+            unfinished.unlink(missing_ok=True)
 
     def _wait_for_leftover(self) -> int:
         """The lock that says that no redis-server is on this folder any more. Raises SetupError."""

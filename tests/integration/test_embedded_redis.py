@@ -14,14 +14,19 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from gateway.embedded import redis as embedded
 from gateway.embedded.process import SetupError, free_ports, wait_until
 from gateway.embedded.redis import EmbeddedRedis
 
 pytestmark = pytest.mark.integration
+
+ONCE = Retry(NoBackoff(), 0)
 
 # A gateway in small: starts the server, says so, and waits to be killed.
 OWNER = """
@@ -112,7 +117,9 @@ def test_no_answered_write_is_lost_by_a_kill_while_the_disk_is_busy(server: Embe
     killer = threading.Timer(until_s, lambda: os.kill(pid, signal.SIGKILL))
     killer.start()
     answered = 0
-    with redis.Redis.from_url(server.url) as client, suppress(redis.ConnectionError):
+    # A child that rewrites the file outlives it and holds the connection: then there is no answer.
+    unanswered = suppress(redis.ConnectionError, redis.TimeoutError)
+    with redis.Redis.from_url(server.url, socket_timeout=1, retry=ONCE) as client, unanswered:
         while True:
             both = {f"block-{answered % 500}": block, "count": answered + 1}
             client.mset(both)
@@ -122,6 +129,30 @@ def test_no_answered_write_is_lost_by_a_kill_while_the_disk_is_busy(server: Embe
     server.start()
     with redis.Redis.from_url(server.url, decode_responses=True) as client:
         assert int(str(client.get("count"))) >= answered > 0
+
+
+def test_one_that_dies_while_it_rewrites_its_file_is_back_at_once(server: EmbeddedRedis) -> None:
+    """Its child goes on, with the lock of the folder and the connections of the dead one."""
+    server.start()
+    put(server, "one")
+    with socket.socket(socket.AF_UNIX) as line:
+        line.settimeout(2)
+        line.connect(str(server.socket_path))
+        line.sendall(b"CONFIG SET rdb-key-save-delay 30000000\r\nBGREWRITEAOF\r\n")  # µs a key
+        assert line.recv(100).startswith(b"+OK")
+        dying = psutil.Process(server.pid)
+        wait_until(lambda: bool(dying.children()), what="a rewriting child", deadline_s=5)
+        (rewriter,) = dying.children()
+        dying.kill()
+        wait_until(lambda: not server.running, what="the server's end", deadline_s=5)
+        began = time.monotonic()
+        server.start()
+        assert time.monotonic() - began < 2
+        while line.recv(100):  # TimeoutError if nobody ends it
+            pass
+    assert got(server) == "one"
+    wait_until(lambda: is_gone(rewriter.pid), what="the child's end", deadline_s=5)
+    assert not list(server.directory.glob("temp-*"))
 
 
 def test_a_second_one_on_the_folder_is_refused(
