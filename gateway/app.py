@@ -12,6 +12,7 @@ import socket
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -52,6 +53,8 @@ from gateway.handlers.share_acknowledge import share_acknowledge
 from gateway.handlers.share_fetch import share_fetch
 from gateway.handlers.share_group_describe import share_group_describe
 from gateway.handlers.share_group_heartbeat import share_group_heartbeat
+from gateway.health import Health, NodeHealth
+from gateway.lag import Lags
 from gateway.listeners import CannotListen, listening_socket
 from gateway.memberships import Memberships
 from gateway.metrics import Metrics
@@ -197,6 +200,8 @@ class _Node:
             filters=self.filters,
             owner=self.windows.around.owner,
         )
+        self.lags = Lags(self.offsets)
+        self.stop = asyncio.Event()
         self.server_settings = server_settings(config, settings)
 
     def _settings_changed(self, group: str, section: GroupSection) -> None:
@@ -216,7 +221,7 @@ class _Node:
         self.tasks.create_task(work)
 
     async def serve(self) -> None:
-        stop = asyncio.Event()
+        stop = self.stop
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
@@ -253,6 +258,7 @@ class _Node:
                     self.offsets, self.config.state.deleted_topics_interval_ms
                 ).sweep_forever(),
                 self._look_for_topics(),
+                self.lags.look_forever(),
                 trim_forever(lambda: self.reader.counts.fetched_bytes, trim_heap),
                 self.settings.refresh_forever(lambda: [g.name for g in self.groups.all()]),
             )
@@ -330,6 +336,7 @@ class _Node:
             self.server_settings, self.upstream.topology, handlers, self._connection_lost
         )
         self.metrics.watch_windows(self.windows.all)
+        self.metrics.watch_lag(self.lags.all, self.groups.all)
         self.metrics.watch_reader(self.reader.counts, self.reader.failing_partitions)
         self.metrics.watch_server(server.counters, lambda: len(server.connections))
         return server
@@ -364,21 +371,21 @@ class _Node:
             parked=ParkedRecords(self.offsets, now_ms),
             filters=self.filters,
             metrics=self.metrics,
+            lags=self.lags,
             health=partial(self._health, server),
         )
         return rest_app(parts, loopback=is_loopback(self.config.admin.host))
 
-    def _health(self, server: Server) -> dict[str, Any]:
-        waiting = sum(window.dispatcher is None for window in self.windows.all())
-        return {
-            "status": "up" if waiting == 0 else "degraded",
-            "cluster_id": self.upstream.topology.cluster_id,
-            "brokers": len(self.upstream.topology.brokers),
-            "windows": len(self.windows.all()),
-            "windows_waiting": waiting,
-            "connections": len(server.connections),
-            "version": version_line(),
-        }
+    async def _health(self, server: Server) -> Health:
+        health = await NodeHealth(
+            redis=self.redis,
+            upstream=self.upstream,
+            windows=self.windows,
+            failing_partitions=self.reader.failing_partitions,
+            stopping=self.stop.is_set,
+        ).look()
+        node = {"connections": len(server.connections), "version": version_line()}
+        return replace(health, figures={**health.figures, **node})
 
 
 def _quiet_collector() -> None:

@@ -35,6 +35,7 @@ app.add_typer(group_app, name="group")
 filter_app = typer.Typer(help="Which keys the members of a group take.", no_args_is_help=True)
 app.add_typer(filter_app, name="filter")
 
+COLUMNS_MAX = 100_000
 DEFAULT_ADMIN = "http://127.0.0.1:9180"
 AdminOption = Annotated[str, typer.Option("--admin", help="Address of the node's REST.")]
 Output = Annotated[Literal["table", "json"], typer.Option("-o", "--output", help="The form.")]
@@ -110,7 +111,7 @@ def group_list(admin: AdminOption = DEFAULT_ADMIN, output: Output = "table") -> 
     if output == "json":
         typer.echo(json.dumps(answer, indent=2))
         return
-    table = Table("GROUP", "STATE", "MEMBERS", "TOPICS", "WINDOWS", box=None)
+    table = Table("GROUP", "STATE", "MEMBERS", "TOPICS", "WINDOWS", "TOTAL-LAG", box=None)
     for row in answer["groups"]:
         table.add_row(
             *_cells(
@@ -119,9 +120,10 @@ def group_list(admin: AdminOption = DEFAULT_ADMIN, output: Output = "table") -> 
                 row["members"],
                 ",".join(row["topics"]),
                 row["windows"],
+                _known(row["lag"]),
             )
         )
-    Console().print(table)
+    _console().print(table)
 
 
 @group_app.command("describe")
@@ -133,7 +135,7 @@ def group_describe(
     if output == "json":
         typer.echo(json.dumps(answer, indent=2))
         return
-    console = Console()
+    console = _console()
     (name,) = _cells(answer["group"])
     console.print(Text(f"group {name}  state {answer['state']}  epoch {answer['epoch']}"))
     members = Table("MEMBER-ID", "CLIENT-ID", "HOST", "EPOCH", "TOPICS", box=None)
@@ -154,6 +156,8 @@ def group_describe(
         "STATE",
         "CURSOR",
         "READ",
+        "LOG-END",
+        "LAG",
         "UNSETTLED",
         "IN-FLIGHT",
         "BACKING-OFF",
@@ -166,13 +170,15 @@ def group_describe(
         "state",
         "cursor",
         "read_position",
+        "log_end",
+        "lag",
         "unsettled",
         "in_flight",
         "backing_off",
         "dead_lettering",
     )
     for row in answer["partitions"]:
-        shown = [row.get(name, "-") for name in figures]
+        shown = [_known(row.get(name)) for name in figures]
         windows.add_row(*_cells(row["topic"], *shown, len(row.get("parked", ()))))
     console.print(windows)
     busy = _members_of_windows(answer["partitions"])
@@ -204,7 +210,7 @@ def _members_of_windows(partitions: list[dict[str, Any]]) -> Table:
     for row in partitions:
         for member in row.get("members", ()):
             figures = {name: member.get(name) for name in columns.values()}
-            shown = ["-" if figure is None else figure for figure in figures.values()]
+            shown = map(_known, figures.values())
             if not any(figures[name] for name in ("ready_keys", "in_flight", "dropped")):
                 continue
             table.add_row(*_cells(row["topic"], row["partition"], member["member_id"], *shown))
@@ -229,6 +235,8 @@ def _remarks(row: dict[str, Any]) -> Iterator[str]:
             f"{place}: {late['name']} ({late['id']}, {late['address']}) joined behind offset"
             f" {late['last_sent_position_when_joining']}, which is not settled"
         )
+    if row.get("trouble"):
+        yield f"{place}: waits: {row['trouble']}"
     if row.get("read_trouble"):
         yield f"{place}: nothing more can be read: {row['read_trouble']}"
     if row.get("dead_letter_trouble"):
@@ -251,8 +259,8 @@ def _print_parked(rows: list[dict[str, Any]]) -> None:
     )
     for row in rows:
         cells = ("topic", "partition", "offset", "key_hash", "reason", "deliveries", "member_id")
-        table.add_row(*_cells(*("-" if row[cell] is None else row[cell] for cell in cells)))
-    Console().print(table)
+        table.add_row(*_cells(*(_known(row[cell]) for cell in cells)))
+    _console().print(table)
 
 
 class ReleaseAction(StrEnum):
@@ -379,7 +387,7 @@ def _print_rules(answer: dict[str, Any], output: str) -> None:
     source = "keyway.yaml" if answer["source"] == "config" else "set"
     for row in answer["rules"]:
         table.add_row(*_cells(row["client_id"], " | ".join(row["keys"]), source))
-    Console().print(table)
+    _console().print(table)
     if not answer["rules"]:
         typer.echo("no rules: members take every key, or those their client.id declares")
 
@@ -392,6 +400,17 @@ def _print_change(now: dict[str, Any], rules: list[dict[str, Any]] | None, outpu
     _print_rules(now, output)
     count = "the rules of keyway.yaml" if rules is None else f"{len(rules)} rules"
     typer.echo(f"replaced by {count}; nothing done yet, --execute does it")
+
+
+def _console() -> Console:
+    """As wide as its widest row: cut to the terminal, or to the 80 columns of a pipe, names could
+    neither be read nor searched for.
+    """
+    return Console(width=COLUMNS_MAX)
+
+
+def _known(value: object) -> object:
+    return "-" if value is None else value
 
 
 def _cells(*values: object) -> list[Text]:

@@ -15,8 +15,10 @@ from prometheus_client.registry import Collector
 
 from dispatcher.core.model import Notice, Noticed
 from gateway.connection import Counters
+from gateway.core.group.membership import ShareGroup
 from gateway.core.topology import TopicPartition
 from gateway.core.wire.apis import ApiKey
+from gateway.lag import Lag
 from gateway.reader import ReaderCounts
 from gateway.window import Window
 
@@ -82,6 +84,11 @@ class Metrics:
     def watch_windows(self, windows: Callable[[], Iterable[Window]]) -> None:
         self.registry.register(_WindowCollector(windows))
 
+    def watch_lag(
+        self, lags: Callable[[], Iterable[Lag]], groups: Callable[[], Iterable[ShareGroup]]
+    ) -> None:
+        self.registry.register(_LagCollector(lags, groups))
+
     def watch_reader(self, counts: ReaderCounts, failing_partitions: Callable[[], int]) -> None:
         self.registry.register(_ReaderCollector(counts, failing_partitions))
 
@@ -120,6 +127,38 @@ class _WindowCollector(Collector):
             draining.add_metric(values, now)
             drained.add_metric(values, ended)
         yield from (cursor, span, draining, drained)
+
+
+@dataclass(slots=True, eq=False)
+class _LagCollector(Collector):
+    """Under the names that kafka_exporter has given them, which boards and alerts know. They are as
+    of the last look (gateway/lag.py): a scrape asks nobody.
+    """
+
+    lags: Callable[[], Iterable[Lag]]
+    groups: Callable[[], Iterable[ShareGroup]]
+
+    def collect(self) -> Iterator[Metric]:
+        labels = ["consumergroup", "topic", "partition"]
+        offset = GaugeMetricFamily(
+            "kafka_consumergroup_current_offset", "Next offset not settled", labels=labels
+        )
+        lag = GaugeMetricFamily(
+            "kafka_consumergroup_lag",
+            "Records of the log that the group has not settled",
+            labels=labels,
+        )
+        members = GaugeMetricFamily(
+            "kafka_consumergroup_members", "Members of the group", labels=labels[:1]
+        )
+        for one in self.lags():
+            values = [one.group, one.tp.topic, str(one.tp.partition)]
+            offset.add_metric(values, one.cursor)
+            if one.records is not None:
+                lag.add_metric(values, one.records)
+        for group in self.groups():
+            members.add_metric([group.name], len(group.members))
+        yield from (offset, lag, members)
 
 
 @dataclass(slots=True, eq=False)

@@ -250,6 +250,15 @@ class Upstream:
         self._silent[str(address)] = str(error)
         self._stale.set()
 
+    def silent_brokers(self) -> dict[int, str]:
+        """Those that did not answer when they were last asked, and why."""
+        found: dict[int, str] = {}
+        for broker in sorted(self.topology.brokers.values(), key=lambda broker: broker.id):
+            reason = self._silent.get(str(Address(broker.host, broker.port)))
+            if reason is not None:
+                found[broker.id] = reason
+        return found
+
     def _note_answer(self, address: Address) -> None:
         if self._silent and self._silent.pop(str(address), None) is not None:
             log.info("upstream_broker_answers_again", broker=str(address))

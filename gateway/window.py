@@ -124,6 +124,11 @@ class Window:
         core = self._dispatcher
         return 0 if core is None else core.read_position - core.cursor
 
+    @property
+    def trouble(self) -> str:
+        """Why the window could not be loaded, or broke; empty: it is up, or on its way."""
+        return self._trouble
+
     async def loaded(self) -> None:
         """Waits until the core is there. The caller sets the deadline."""
         await self._loaded.wait()

@@ -72,6 +72,7 @@ class Windows:
     _partitions_before: dict[bytes, frozenset[int]] = field(default_factory=dict)  # by topic id
     _unused: set[str] = field(default_factory=set)  # topics nobody had a use for at the last sweep
     _moves: Moves = field(init=False)
+    asked_for: set[str] = field(default_factory=set)  # topics whose lag is shown (gateway/lag.py)
     _stopping: bool = False
     _held: Counter[str] = field(default_factory=Counter)  # groups in the hands of operators
     # Held by a commit: who sets a position by hand must not be overtaken by the old one.
@@ -318,7 +319,7 @@ class Windows:
         has had a use for since the last sweep are not asked about any more. One that a join just
         asked for is not among them.
         """
-        used = {window.partition.topic for window in self._windows.values()}
+        used = {window.partition.topic for window in self._windows.values()} | self.asked_for
         for group in self.groups.all():
             used.update(group.topics())
         unused = self.topology().topics.keys() - used
@@ -393,6 +394,10 @@ class Windows:
         else:
             del self._commit_errors[group]
             log.info("commit_works_again", group=group)
+
+    def commits_failing(self) -> list[str]:
+        """Groups whose last commit Kafka did not take."""
+        return sorted(self._commit_errors)
 
     async def stop(self) -> None:
         """Persists and commits everything, then closes all windows. Leases stay in the store for

@@ -6,7 +6,7 @@ group has a path of its own and the group as a parameter, so that no name can be
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,10 +28,14 @@ from gateway.core.group.membership import ShareGroup
 from gateway.filters import Filters
 from gateway.group_errors import GroupActError
 from gateway.groups import Groups
+from gateway.health import Health
+from gateway.lag import Lag, Lags
 from gateway.metrics import Metrics
 from gateway.parked import ParkedRecords
 from gateway.window import Window
 from gateway.windows import Windows
+
+READY = "/health/ready"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +45,8 @@ class RestParts:
     parked: ParkedRecords
     filters: Filters
     metrics: Metrics
-    health: Callable[[], dict[str, Any]]
+    lags: Lags
+    health: Callable[[], Awaitable[Health]]
 
 
 def rest_app(parts: RestParts, *, loopback: bool) -> Starlette:
@@ -49,20 +54,31 @@ def rest_app(parts: RestParts, *, loopback: bool) -> Starlette:
     groups, windows = parts.groups, parts.windows
 
     async def list_groups(_: Request) -> Response:
-        return JSONResponse({"groups": [_summary(group, windows) for group in groups.all()]})
+        lags = _by_group(parts.lags)
+        return JSONResponse(
+            {"groups": [_summary(g, windows, lags.get(g.name, [])) for g in groups.all()]}
+        )
 
     async def describe_group(request: Request) -> Response:
         name = request.path_params["group"]
         group = groups.get(name)
         if group is None:
             raise HTTPException(404, f"no group {name!r} on this node")
-        return JSONResponse(_description(group, windows))
+        await parts.lags.look_at(name)
+        if groups.get(name) is not group:
+            raise HTTPException(404, f"group {name!r} was deleted just now")
+        return JSONResponse(_description(group, windows, _by_group(parts.lags).get(name, [])))
 
     async def show_metrics(_: Request) -> Response:
         return Response(generate_latest(parts.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
-    async def show_health(_: Request) -> Response:
-        return JSONResponse(parts.health())
+    async def show_health(request: Request) -> Response:
+        health = await parts.health()
+        fine = health.ready if request.url.path == READY else not health.reasons
+        return JSONResponse(health.shown(), status_code=200 if fine else 503)
+
+    async def show_alive(_: Request) -> Response:
+        return JSONResponse({"status": "alive"})
 
     return Starlette(
         routes=[
@@ -72,25 +88,42 @@ def rest_app(parts: RestParts, *, loopback: bool) -> Starlette:
             *filter_routes(parts.filters, groups),
             Route("/metrics", show_metrics),
             Route("/health", show_health),
+            Route(READY, show_health),
+            Route("/health/live", show_alive),
         ],
         middleware=[Middleware(LoopbackHosts)] if loopback else [],
         exception_handlers={HTTPException: http_problem, GroupActError: group_problem},
     )
 
 
-def _summary(group: ShareGroup, windows: Windows) -> dict[str, Any]:
+def _by_group(lags: Lags) -> dict[str, list[Lag]]:
+    found: dict[str, list[Lag]] = {}
+    for lag in lags.all():
+        found.setdefault(lag.group, []).append(lag)
+    return found
+
+
+def _summary(group: ShareGroup, windows: Windows, lags: list[Lag]) -> dict[str, Any]:
+    known = [lag.records for lag in lags if lag.records is not None]
     return {
         "group": group.name,
         "state": group.state,
         "members": len(group.members),
         "topics": group.topics(),
         "windows": len(windows.of_group(group.name)),
+        "lag": sum(known) if known else None,
     }
 
 
-def _description(group: ShareGroup, windows: Windows) -> dict[str, Any]:
+def _description(group: ShareGroup, windows: Windows, lags: list[Lag]) -> dict[str, Any]:
+    rows = {window.partition: _window(window, group) for window in windows.of_group(group.name)}
+    for lag in lags:
+        place = {"topic": lag.tp.topic, "partition": lag.tp.partition}
+        # Nobody reads there, so the window is not in memory.
+        row = rows.setdefault(lag.tp, {**place, "state": "idle", "cursor": lag.cursor})
+        row.update(log_end=lag.log_end, lag=lag.records)
     return {
-        **_summary(group, windows),
+        **_summary(group, windows, lags),
         "epoch": group.epoch,
         "memberships": [
             {
@@ -102,7 +135,7 @@ def _description(group: ShareGroup, windows: Windows) -> dict[str, Any]:
             }
             for member in group.members.values()
         ],
-        "partitions": [_window(window, group) for window in windows.of_group(group.name)],
+        "partitions": [rows[place] for place in sorted(rows)],
     }
 
 
@@ -111,6 +144,7 @@ def _window(window: Window, group: ShareGroup) -> dict[str, Any]:
         "topic": window.partition.topic,
         "partition": window.partition.partition,
         "state": "loading" if window.dispatcher is None else "up",
+        "trouble": window.trouble or None,
     }
     if window.dispatcher is not None:
         row["cursor"] = window.dispatcher.cursor

@@ -111,6 +111,12 @@ WINDOW_IDLE_MS_MAX = 60_000  # without members and with everything committed, a 
 # An empty group is forgotten after Kafka's own offsets.retention.minutes; its positions stay in the
 # store, and in Kafka as long as Kafka keeps them.
 GROUP_EMPTY_MS_MAX = 7 * 24 * 60 * 60 * 1000
+HEALTH_STORE_S_MAX = 1.0  # what a probe waits for Redis; kubelet gives one second by default
+LAG_MS = 10_000  # between two looks at where logs end; Prometheus asks every 15 s or more rarely
+LAG_STORED_EVERY = 6  # looks: the store is scanned for windows that are not in memory
+LAG_ENDS_AT_ONCE = 500  # partitions of one request: decoded in some ms
+LAG_ANSWER_MS_MAX = 5_000  # a broker that hangs does not keep the lag of the others
+LAG_LOOK_S_MAX = 2.0  # an operator who describes a group waits so long for its lag
 GROUP_CONFIG_MS = 30_000  # between two looks at what Kafka has set for a group
 # Looks after an admin has set something: a broker shows it when its metadata has caught up.
 GROUP_CONFIG_ALTERED_MS = (0, 100, 400, 1_600)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from dispatcher.core.model import Snapshot
@@ -11,8 +13,8 @@ from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
 from gateway.deleted_topics import DeletedTopics
 from gateway.windows import topic_id_text
+from tests.shell.admin_parts import Admin, View, worked
 from tests.shell.node_parts import TOPIC_ID
-from tests.shell.test_group_offsets import Admin, View, worked
 from tests.shell.virtual_time import run, until
 
 OLD = topic_id_text(b"o" * 16)
@@ -22,7 +24,7 @@ GONE = [WindowKey("g", OLD, 0), WindowKey("g", OLD, 1), WindowKey("h", OLD, 0)]
 class Brokers(View):
     known: set[bytes]
 
-    async def call(self, api_key: int, body: Message, *, version: int | None = None) -> Message:  # noqa: ARG002
+    async def call(self, api_key: int, body: Message, **_: Any) -> Message:  # noqa: ARG002
         rows = [(row["TopicId"], row["TopicId"] in self.known) for row in body["Topics"]]
         return {
             "Topics": [

@@ -5,163 +5,32 @@ are under way at the wrong moment.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable
 
 import pytest
 
 from dispatcher.core.commit import encode as encode_commit
-from dispatcher.core.model import Acknowledge, Acquire, CursorMoved, MemberId, SessionId, Snapshot
-from dispatcher.store.base import Claimed, FencedError, StoreError, WindowKey, Write
-from gateway.commits import Commit, Committed
+from dispatcher.core.model import Acknowledge, Acquire, CursorMoved, MemberId, Snapshot
+from dispatcher.store.base import FencedError, StoreError, WindowKey, Write
+from gateway.commits import Committed
 from gateway.config import GroupSection
 from gateway.core.limits import RECOGNISED_AT_ONCE
-from gateway.core.topology import TopicPartition, Topology
+from gateway.core.topology import TopicPartition
 from gateway.core.wire.errors import ErrorCode
-from gateway.core.wire.schema import Message
 from gateway.filters import RulesNotKept
 from gateway.group_errors import GroupInUse, GroupUnknown, StateAway
-from gateway.group_offsets import GroupOffsets, Place, Position
+from gateway.group_offsets import Position
 from gateway.upstream_errors import Unreachable
 from gateway.windows import topic_id_text
+from tests.shell.admin_parts import M1, S1, Admin, worked
 from tests.shell.node_parts import (
     GROUP,
     TOPIC,
     TOPIC_ID,
-    Node,
-    ScriptedCommits,
-    ScriptedStore,
-    topology,
 )
 from tests.shell.virtual_time import now_ms, run, settle, until
 
-M1, S1 = MemberId("m1"), SessionId("s1")
 P0, P1 = (TopicPartition(TOPIC, TOPIC_ID, partition) for partition in (0, 1))
-
-
-@dataclass(slots=True)
-class AdminCommits(ScriptedCommits):
-    """Also answers for a whole group, and late."""
-
-    gate: asyncio.Event | None = None  # `commit` waits for it, after having committed
-    answer_ms: int = 0
-
-    async def fetch_all(self, group: str) -> dict[Place, Committed]:
-        await asyncio.sleep(self.answer_ms / 1000)
-        if self.failure is not None:
-            raise self.failure
-        return {(TOPIC, p): commit for (name, p), commit in self.committed.items() if name == group}
-
-    async def commit(self, group: str, commits: Sequence[Commit]) -> list[int]:
-        codes = await ScriptedCommits.commit(self, group, commits)
-        if self.gate is not None:
-            await self.gate.wait()
-        return codes
-
-
-class AdminStore(ScriptedStore):
-    """Also fails to create, or is fenced by somebody just before."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.create_failures: list[StoreError] = []
-
-    async def claim(self, key: WindowKey, owner: str) -> Claimed:
-        claimed = await super().claim(key, owner)
-        if self.create_failures:
-            failure = self.create_failures.pop(0)
-            if not isinstance(failure, FencedError):
-                raise failure
-            self.claim_now(key, "somebody else")
-        return claimed
-
-
-@dataclass(slots=True)
-class Forgotten:
-    """Memberships and filters: what was forgotten, by name."""
-
-    names: list[str] = field(default_factory=list)
-    failure: RulesNotKept | None = None
-
-    async def forget(self, name: str) -> None:
-        self.names.append(name)
-
-    async def remove(self, group: str) -> None:
-        if self.failure is not None:
-            raise self.failure
-        self.names.append(f"filters of {group}")
-
-
-class View:
-    """The upstream of a Node."""
-
-    def __init__(self, node: Node) -> None:
-        self.node = node
-
-    @property
-    def topology(self) -> Topology:
-        return self.node.topology
-
-    async def refresh(self, topics: Iterable[str] = ()) -> Topology:  # noqa: ARG002
-        return self.node.topology
-
-    async def call(self, api_key: int, body: Message, *, version: int | None = None) -> Message:
-        raise Unreachable(f"nobody asks {api_key} v{version} {body}")
-
-    async def coordinator(self, group: str) -> int:  # noqa: ARG002
-        return 1
-
-    async def list_offsets(
-        self,
-        topic: str,  # noqa: ARG002
-        partitions: Iterable[int],
-        timestamp: int,  # noqa: ARG002
-        isolation: int = 1,  # noqa: ARG002
-    ) -> dict[int, int]:
-        return {partition: self.node.log.end(partition) for partition in partitions}
-
-
-@dataclass(slots=True)
-class Admin:
-    store: AdminStore = field(default_factory=AdminStore)
-    commits: AdminCommits = field(default_factory=AdminCommits)
-    forgotten: Forgotten = field(default_factory=Forgotten)
-    section: GroupSection | None = None
-    node: Node = field(init=False)
-    offsets: GroupOffsets = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.node = Node(self.section, topology=topology(2), store=self.store, commits=self.commits)
-        self.offsets = GroupOffsets(
-            upstream=View(self.node),
-            store=self.node.windows.around.store,
-            commits=self.commits,
-            groups=self.node.groups,
-            windows=self.node.windows,
-            memberships=self.forgotten,
-            filters=self.forgotten,
-            owner="node",
-        )
-
-    def key(self, partition: int) -> WindowKey:
-        return WindowKey(GROUP, topic_id_text(TOPIC_ID), partition)
-
-
-async def worked(admin: Admin, count: int = 5) -> None:
-    """A member has settled the first `count` - 1 and the last of partition 0, and has left; its
-    window is still in memory.
-    """
-    node = admin.node
-    node.log.produce(*(b"key-%d" % at for at in range(count + 1)))
-    node.beat()
-    await settle()
-    acquired = node.window().acquire(Acquire(M1, S1, 100, now_ms()))
-    assert acquired is not None
-    done = [*range(count - 1), count]
-    await node.window().ask(Acknowledge(M1, S1, [(o, o, b"\1") for o in done], now_ms()))
-    node.beat("m1", -1)
-    await node.windows.commit()
-    await settle()
 
 
 def story(tell: Callable[[Admin], Awaitable[None]]) -> None:

@@ -18,8 +18,8 @@ from gateway.group_errors import (
     StateAway,
 )
 from gateway.parked import ParkedRecords
+from tests.shell.admin_parts import Admin
 from tests.shell.node_parts import GROUP, TOPIC, TOPIC_ID
-from tests.shell.test_group_offsets import Admin
 from tests.shell.virtual_time import now_ms, run, settle
 
 M1, S1 = MemberId("m1"), SessionId("s1")

@@ -20,7 +20,14 @@ from gateway.embedded.redis import EmbeddedRedis
 Answer = tuple[int, str]
 GROUPS = {
     "groups": [
-        {"group": "[red]g[/x]", "state": "Stable", "members": 2, "topics": ["a"], "windows": 3}
+        {
+            "group": "[red]g[/x]",
+            "state": "Stable",
+            "members": 2,
+            "topics": ["a"],
+            "windows": 3,
+            "lag": 1_234,
+        }
     ]
 }
 GROUP = {
@@ -42,6 +49,8 @@ GROUP = {
             "partition": 0,
             "state": "up",
             "cursor": 17,
+            "log_end": 99,
+            "lag": 80,
             "parked": [{}],
             "members": [
                 {
@@ -71,7 +80,7 @@ GROUP = {
             "span_max": 64,
             "full_span": {"offset": 17, "key_hash": "0a", "records": 9, "member_id": "m1"},
         },
-        {"topic": "b", "partition": 1, "state": "loading"},
+        {"topic": "b", "partition": 1, "state": "loading", "trouble": "no\x1bRedis"},
     ],
 }
 
@@ -84,7 +93,7 @@ def own_logging() -> Iterator[None]:
 
 
 def keyway(*arguments: str) -> tuple[int, str, str]:
-    done = CliRunner().invoke(app, list(arguments), env={"COLUMNS": "200"})
+    done = CliRunner().invoke(app, list(arguments), env={"COLUMNS": "40"})
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     return done.exit_code, done.stdout, done.stderr
 
@@ -122,8 +131,8 @@ def test_groups_as_a_table_and_as_json(node: Callable[[dict[str, Answer]], str])
         code, out, _ = keyway("group", "list", "--admin", admin)
         assert code == 0
         assert out.split() == [
-            *("GROUP", "STATE", "MEMBERS", "TOPICS", "WINDOWS"),
-            *("[red]g[/x]", "Stable", "2", "a", "3"),
+            *("GROUP", "STATE", "MEMBERS", "TOPICS", "WINDOWS", "TOTAL-LAG"),
+            *("[red]g[/x]", "Stable", "2", "a", "3", "1234"),
         ]
     code, out, _ = keyway("group", "list", "--admin", address, "-o", "json")
     assert (code, json.loads(out)) == (0, GROUPS)
@@ -138,16 +147,17 @@ def test_a_group_whose_names_are_hostile(node: Callable[[dict[str, Answer]], str
     assert "group g/1\\x1b[31m  state Stable  epoch 4" in out
     assert "[/bold]\\x07" in out
     rows = [line.split() for line in out.splitlines()]
-    assert ["a", "0", "up", "17", "-", "-", "-", "-", "-", "1"] in rows
-    assert ["b", "1", "loading", "-", "-", "-", "-", "-", "-", "0"] in rows
+    assert ["a", "0", "up", "17", "-", "99", "80", "-", "-", "-", "-", "1"] in rows
+    assert ["b", "1", "loading", *("-" * 8), "0"] in rows
     assert ["a", "0", "m1", "3", "2", "1", "1", "4", "31", "32", "-", "0"] in rows
     assert "idle" not in out
-    assert out.splitlines()[-4:] == [
+    assert out.splitlines()[-5:] == [
         "a-0: the span of 64 offsets is full: offset 17 is not settled (key hash 0a, 9 records of"
         " its key are read, at member m1)",
         "a-0: late\\x1b (m2, 10.0.0.2) joined behind offset 21, which is not settled",
         "a-0: nothing more can be read: offset 17: wrong\\x1bCRC",
         "a-0: dead letters are not written: no\\x1btopic",
+        "b-1: waits: no\\x1bRedis",
     ]
 
 

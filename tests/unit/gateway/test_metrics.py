@@ -8,9 +8,11 @@ from prometheus_client import generate_latest
 
 from dispatcher.core.model import Acknowledge, Acquire, MemberId, Notice, Noticed, SessionId
 from gateway.connection import Counters
+from gateway.core.group.membership import ShareGroup
 from gateway.core.served import rules
 from gateway.core.topology import TopicPartition
 from gateway.core.wire.apis import ApiKey
+from gateway.lag import Lag
 from gateway.metrics import Metrics
 from gateway.reader import ReaderCounts
 from tests.shell.node_parts import GROUP, TOPIC, Node
@@ -72,6 +74,20 @@ def test_windows_are_read_when_asked() -> None:
             assert "keyway_window_span{" not in exported(metrics)
 
     run(work())
+
+
+def test_lag_has_the_names_that_boards_know() -> None:
+    metrics = Metrics()
+    seen = [Lag("g", PLACE, 5, 17, 12), Lag("h", PLACE, 3, None, None)]
+    group = ShareGroup("g", session_timeout_ms=1, disconnect_grace_ms=1, members_max=1)
+    metrics.watch_lag(lambda: seen, lambda: [group])
+    text = exported(metrics)
+    place = 'partition="3",topic="orders"}'
+    assert f'kafka_consumergroup_lag{{consumergroup="g",{place} 12.0' in text
+    assert f'kafka_consumergroup_current_offset{{consumergroup="g",{place} 5.0' in text
+    assert f'kafka_consumergroup_current_offset{{consumergroup="h",{place} 3.0' in text
+    assert 'kafka_consumergroup_lag{consumergroup="h"' not in text, "not known is not 0"
+    assert 'kafka_consumergroup_members{consumergroup="g"} 0.0' in text
 
 
 def test_keys_that_change_hands() -> None:

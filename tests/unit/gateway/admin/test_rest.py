@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
@@ -12,9 +12,12 @@ import pytest
 from dispatcher.core.model import Acknowledge, AckType, Acquire, MemberId, SessionId
 from gateway.admin.rest import RestParts, rest_app
 from gateway.filters import Filters
+from gateway.health import Health
+from gateway.lag import Lags
 from gateway.metrics import Metrics
 from gateway.parked import ParkedRecords
-from tests.shell.node_parts import GROUP, TOPIC, Node, topology
+from tests.shell.admin_parts import Admin
+from tests.shell.node_parts import GROUP, TOPIC, Node
 from tests.shell.virtual_time import now_ms, run, settle
 
 M1, S1 = MemberId("m1"), SessionId("s1")
@@ -35,6 +38,11 @@ class Answer:
 class Rest:
     node: Node
     metrics: Metrics
+    lags: Lags
+    health: Health = field(default_factory=lambda: Health(True, (), {"windows": 2}))
+
+    async def look(self) -> Health:
+        return self.health
 
     async def ask(self, path: str, *, method: str = "GET", host: str = "localhost") -> Answer:
         parts = RestParts(
@@ -43,7 +51,8 @@ class Rest:
             parked=cast(ParkedRecords, None),  # has tests of its own
             filters=cast(Filters, None),  # likewise
             metrics=self.metrics,
-            health=lambda: {"status": "up"},
+            lags=self.lags,
+            health=self.look,
         )
         raw, _, query = path.partition("?")
         scope = {
@@ -74,11 +83,12 @@ class Rest:
 
 def story(tell: Callable[[Rest], Awaitable[None]]) -> None:
     async def work() -> None:
-        async with Node(topology=topology(2)) as node:
+        admin = Admin()
+        async with admin.node as node:
             node.log.produce(b"personal", b"b", b"c")
             node.beat()
             await settle()
-            await tell(Rest(node, Metrics()))
+            await tell(Rest(node, Metrics(), Lags(admin.offsets)))
 
     run(work())
 
@@ -87,11 +97,10 @@ def test_groups() -> None:
     async def tell(rest: Rest) -> None:
         answer = await rest.ask("/v1/groups")
         assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
-        assert answer.json == {
-            "groups": [
-                {"group": GROUP, "state": "Stable", "members": 1, "topics": [TOPIC], "windows": 2}
-            ]
-        }
+        group = {"group": GROUP, "state": "Stable", "members": 1, "topics": [TOPIC], "windows": 2}
+        assert answer.json == {"groups": [{**group, "lag": None}]}, "nobody has looked yet"
+        await rest.lags.look(stored=True)
+        assert (await rest.ask("/v1/groups")).json == {"groups": [{**group, "lag": 3}]}
 
     story(tell)
 
@@ -114,7 +123,28 @@ def test_a_group_and_its_windows() -> None:
         (parked,) = up["parked"]
         assert (parked["offset"], parked["reason"], parked["deliveries"]) == (0, "rejected", 1)
         assert "personal" not in answer.body.decode(), "a key may be personal data"
-        assert loading == {"topic": TOPIC, "partition": 1, "state": "loading"}
+        assert loading == {
+            "topic": TOPIC,
+            "partition": 1,
+            "state": "loading",
+            "trouble": "RuntimeError: away",
+            "log_end": 0,
+            "lag": 0,
+        }
+        assert (up["log_end"], up["lag"], answer.json["lag"]) == (3, 3, 3)
+        assert up["trouble"] is None
+
+    story(tell)
+
+
+def test_a_group_whose_windows_have_left_memory() -> None:
+    async def tell(rest: Rest) -> None:
+        rest.node.windows.drop(rest.node.window(0).key)
+        rest.node.log.produce(b"d")
+        idle, up = (await rest.ask(f"/v1/groups/{GROUP}")).json["partitions"]
+        place = {"topic": TOPIC, "partition": 0, "state": "idle"}
+        assert idle == {**place, "cursor": 0, "log_end": 4, "lag": 4}
+        assert (up["partition"], up["state"], up["lag"]) == (1, "up", 0)
 
     story(tell)
 
@@ -206,6 +236,26 @@ def test_metrics_and_health() -> None:
         answer = await rest.ask("/metrics")
         assert answer.headers["content-type"].startswith("text/plain")
         assert b"keyway_window_cursor{" in answer.body
-        assert (await rest.ask("/health")).json == {"status": "up"}
+
+    story(tell)
+
+
+def test_health_by_who_asks() -> None:
+    """An alarm, a load balancer, whoever restarts what hangs."""
+
+    async def tell(rest: Rest) -> None:
+        async def statuses() -> list[int]:
+            paths = ("/health", "/health/ready", "/health/live")
+            return [(await rest.ask(path)).status for path in paths]
+
+        assert await statuses() == [200, 200, 200]
+        assert (await rest.ask("/health")).json == {"status": "up", "reasons": [], "windows": 2}
+        rest.health = Health(ready=True, reasons=("a window waits",), figures={})
+        assert await statuses() == [503, 200, 200]
+        answer = (await rest.ask("/health/ready")).json
+        assert answer == {"status": "degraded", "reasons": ["a window waits"]}
+        rest.health = Health(ready=False, reasons=("no Redis",), figures={})
+        assert await statuses() == [503, 503, 200]
+        assert (await rest.ask("/health/live")).json == {"status": "alive"}
 
     story(tell)

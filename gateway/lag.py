@@ -1,0 +1,189 @@
+"""How far Key-Shared groups are behind: per partition, the records between the cursor and the end
+of the log that its members may read, less those that are settled already.
+
+A group that stopped must not look as if it kept up: its lag grows with the log, although nobody
+reads for it and its windows have left memory. So every `LAG_MS` positions of all groups that the
+node knows are looked at, and upstream is asked where the logs end. A window that is not in memory
+is where it was seen last, or where the store has it; what is settled behind the cursor of the
+latter is not known here, so its lag may be as much too high. Holes of a compacted log count where
+they were not read yet. A partition without a leader keeps the end that was seen last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import structlog
+
+from dispatcher.store.base import StoreError, WindowKey
+from gateway.core.fetching import leader_of
+from gateway.core.limits import (
+    LAG_ANSWER_MS_MAX,
+    LAG_ENDS_AT_ONCE,
+    LAG_LOOK_S_MAX,
+    LAG_MS,
+    LAG_STORED_EVERY,
+)
+from gateway.core.topology import Topic, TopicPartition
+from gateway.core.wire.apis import ApiKey
+from gateway.core.wire.errors import EncodeError
+from gateway.group_errors import StateAway
+from gateway.group_offsets import GroupOffsets, Position
+from gateway.starting import isolation_of
+from gateway.upstream import LATEST
+from gateway.upstream_errors import UpstreamError
+from gateway.window import Window
+
+log = structlog.get_logger("keyway.lag")
+
+
+class Log(NamedTuple):
+    """A partition as its readers see it: the end differs with the isolation level."""
+
+    tp: TopicPartition
+    isolation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """Of one group's partition. None: the end of its log was not seen yet."""
+
+    group: str
+    tp: TopicPartition
+    cursor: int
+    log_end: int | None
+    records: int | None
+
+
+@dataclass(slots=True)
+class Lags:
+    offsets: GroupOffsets
+    _positions: dict[WindowKey, Position] = field(default_factory=dict)  # as seen last
+    _topics: dict[str, Topic] = field(default_factory=dict)  # by the text of their ids
+    _ends: dict[Log, int] = field(default_factory=dict)
+    _failed: str = ""
+
+    async def look_forever(self) -> None:
+        looks = 0
+        while True:
+            try:
+                await self.look(stored=looks % LAG_STORED_EVERY == 0)
+            except (StoreError, StateAway, UpstreamError) as error:
+                if str(error) != self._failed:
+                    log.info("lag_not_known", reason=str(error))
+                self._failed = str(error)
+            except EncodeError:
+                return  # an upstream that knows no topic ids
+            else:
+                looks += 1
+                self._failed = ""
+            await asyncio.sleep(LAG_MS / 1000)
+
+    async def look(self, *, stored: bool) -> None:
+        """`stored`: also at the windows that only the store has. Raises StoreError, StateAway,
+        UpstreamError.
+        """
+        if stored:
+            self._remember(await self.offsets.store.positions(None), lambda _: True)
+        await self._see(self.offsets.windows.all())
+        await self._name()
+        ends = {self._log(key, tp) for key, tp in self._places()}
+        self._ends = {of: end for of, end in self._ends.items() if of in ends}
+        await self._ask(ends)
+
+    async def look_at(self, group: str) -> None:
+        """At one group, for somebody who waits; what cannot be known in time stays as it was."""
+        try:
+            async with asyncio.timeout(LAG_LOOK_S_MAX):
+                await self._look_at(group)
+        except (StoreError, StateAway, UpstreamError, EncodeError, TimeoutError) as error:
+            log.info("lag_not_known", group=group, reason=str(error) or "timeout")
+
+    async def _look_at(self, group: str) -> None:
+        self._remember(await self.offsets.stored(group), lambda key: key.group == group)
+        await self._see(self.offsets.windows.of_group(group))
+        await self._name()
+        await self._ask({self._log(key, tp) for key, tp in self._places() if key.group == group})
+
+    def all(self) -> Iterator[Lag]:
+        """As of the last look, by group, topic id and partition."""
+        for key, tp in sorted(self._places()):
+            position = self._positions[key]
+            end = self._ends.get(self._log(key, tp))
+            behind = None if end is None else max(0, end - position.offset - position.settled)
+            yield Lag(key.group, tp, position.offset, end, behind)
+
+    # --------------------------------------------------------------------------------------- inside
+
+    def _remember(self, stored: dict[WindowKey, int], of: Callable[[WindowKey], bool]) -> None:
+        """What the store has: an unreliable group has nothing there, and stays as it was seen."""
+        for key in [key for key in self._positions if of(key)]:
+            reliable = self.offsets.windows.around.settings.of(key.group).reliable
+            known = self.offsets.groups.get(key.group) is not None
+            if key not in stored and (reliable or not known):
+                del self._positions[key]
+        for key, cursor in stored.items():
+            if key not in self._positions or self._positions[key].offset != cursor:
+                self._positions[key] = Position(cursor)
+
+    async def _see(self, windows: Iterable[Window]) -> None:
+        for window in windows:
+            core = window.dispatcher
+            if core is not None:
+                settled = sum(last - first + 1 for first, last in core.settled_ranges())
+                self._positions[window.key] = Position(core.cursor, settled)
+                await asyncio.sleep(0)  # O(span) each
+
+    async def _name(self) -> None:
+        self._topics = await self.offsets.topics_by_id({key.topic_id for key in self._positions})
+        self.offsets.windows.asked_for = {topic.name for topic in self._topics.values()}
+
+    def _places(self) -> list[tuple[WindowKey, TopicPartition]]:
+        """Of groups and topics that are there."""
+        groups = self.offsets.groups
+        return [
+            (key, TopicPartition(topic.name, topic.topic_id, key.partition))
+            for key in self._positions
+            if groups.get(key.group) is not None
+            and (topic := self._topics.get(key.topic_id)) is not None
+        ]
+
+    def _log(self, key: WindowKey, tp: TopicPartition) -> Log:
+        return Log(tp, isolation_of(self.offsets.windows.around.settings.of(key.group)))
+
+    async def _ask(self, logs: Iterable[Log]) -> None:
+        by_leader: dict[tuple[int, int], list[TopicPartition]] = {}
+        topology = self.offsets.upstream.topology
+        for tp, isolation in sorted(logs):
+            leader = leader_of(topology, tp)
+            if leader is not None:
+                by_leader.setdefault((leader, isolation), []).append(tp)
+        for (leader, isolation), led in by_leader.items():
+            for at in range(0, len(led), LAG_ENDS_AT_ONCE):
+                await self._ask_leader(leader, isolation, led[at : at + LAG_ENDS_AT_ONCE])
+
+    async def _ask_leader(self, leader: int, isolation: int, led: list[TopicPartition]) -> None:
+        topics: dict[str, list[dict[str, int]]] = {}
+        for tp in led:
+            row = {"PartitionIndex": tp.partition, "Timestamp": LATEST}
+            topics.setdefault(tp.topic, []).append(row)
+        body = {
+            "ReplicaId": -1,
+            "IsolationLevel": isolation,
+            "Topics": [{"Name": name, "Partitions": rows} for name, rows in topics.items()],
+        }
+        try:
+            answer = await self.offsets.upstream.call(
+                ApiKey.LIST_OFFSETS, body, broker_id=leader, timeout_ms=LAG_ANSWER_MS_MAX
+            )
+        except UpstreamError:
+            return  # said by who asks for more (gateway/upstream.py); the other brokers' count
+        asked = {(tp.topic, tp.partition): tp for tp in led}
+        for topic in answer["Topics"]:
+            for row in topic["Partitions"]:
+                if row["ErrorCode"] == 0:
+                    tp = asked[topic["Name"], row["PartitionIndex"]]
+                    self._ends[Log(tp, isolation)] = row["Offset"]

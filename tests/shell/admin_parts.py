@@ -1,0 +1,195 @@
+"""A Node whose groups an operator looks at and sets back: what the store, Kafka and upstream say is
+scripted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from dispatcher.core.model import Acknowledge, Acquire, MemberId, SessionId
+from dispatcher.store.base import Claimed, FencedError, StoreError, WindowKey
+from gateway.commits import Commit, Committed
+from gateway.config import GroupSection
+from gateway.core.topology import Topology
+from gateway.core.wire.apis import ApiKey
+from gateway.core.wire.errors import ErrorCode
+from gateway.core.wire.schema import Message
+from gateway.filters import RulesNotKept
+from gateway.group_offsets import GroupOffsets, Place
+from gateway.upstream_errors import Unreachable
+from gateway.windows import topic_id_text
+from tests.shell.node_parts import (
+    GROUP,
+    TOPIC,
+    TOPIC_ID,
+    Node,
+    ScriptedCommits,
+    ScriptedStore,
+    topology,
+)
+from tests.shell.virtual_time import now_ms, settle
+
+M1, S1 = MemberId("m1"), SessionId("s1")
+
+
+@dataclass(slots=True)
+class AdminCommits(ScriptedCommits):
+    """Also answers for a whole group, and late."""
+
+    gate: asyncio.Event | None = None  # `commit` waits for it, after having committed
+    answer_ms: int = 0
+
+    async def fetch_all(self, group: str) -> dict[Place, Committed]:
+        await asyncio.sleep(self.answer_ms / 1000)
+        if self.failure is not None:
+            raise self.failure
+        return {(TOPIC, p): commit for (name, p), commit in self.committed.items() if name == group}
+
+    async def commit(self, group: str, commits: Sequence[Commit]) -> list[int]:
+        codes = await ScriptedCommits.commit(self, group, commits)
+        if self.gate is not None:
+            await self.gate.wait()
+        return codes
+
+
+class AdminStore(ScriptedStore):
+    """Also fails to create, or is fenced by somebody just before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.create_failures: list[StoreError] = []
+
+    async def claim(self, key: WindowKey, owner: str) -> Claimed:
+        claimed = await super().claim(key, owner)
+        if self.create_failures:
+            failure = self.create_failures.pop(0)
+            if not isinstance(failure, FencedError):
+                raise failure
+            self.claim_now(key, "somebody else")
+        return claimed
+
+
+@dataclass(slots=True)
+class Forgotten:
+    """Memberships and filters: what was forgotten, by name."""
+
+    names: list[str] = field(default_factory=list)
+    failure: RulesNotKept | None = None
+
+    async def forget(self, name: str) -> None:
+        self.names.append(name)
+
+    async def remove(self, group: str) -> None:
+        if self.failure is not None:
+            raise self.failure
+        self.names.append(f"filters of {group}")
+
+
+class View:
+    """The upstream of a Node."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.silent: set[int] = set()  # brokers
+        self.errors: dict[int, ErrorCode] = {}  # by partition, of ListOffsets
+        self.asked: list[tuple[int, Message]] = []  # ListOffsets by broker
+
+    @property
+    def topology(self) -> Topology:
+        return self.node.topology
+
+    async def refresh(self, topics: Iterable[str] = ()) -> Topology:  # noqa: ARG002
+        return self.node.topology
+
+    async def call(
+        self,
+        api_key: int,
+        body: Message,
+        *,
+        broker_id: int | None = None,
+        version: int | None = None,
+        timeout_ms: int | None = None,
+    ) -> Message:
+        if api_key == ApiKey.METADATA and version is not None:
+            return {"Topics": [self._named(row["TopicId"]) for row in body["Topics"]]}
+        if api_key != ApiKey.LIST_OFFSETS or broker_id is None or timeout_ms is None:
+            raise Unreachable(f"nobody asks {api_key} v{version} {body}")
+        self.asked.append((broker_id, body))
+        if broker_id in self.silent:
+            raise Unreachable(f"broker {broker_id} is away")
+        return {"Topics": [self._ends(**topic) for topic in body["Topics"]]}
+
+    def _named(self, topic_id: bytes) -> Message:
+        name = self.node.topology.names.get(topic_id)
+        error = ErrorCode.NONE if name else ErrorCode.UNKNOWN_TOPIC_ID
+        return {"TopicId": topic_id, "Name": name, "ErrorCode": int(error)}
+
+    def _ends(self, Name: str, Partitions: list[Message]) -> Message:
+        rows = [
+            {
+                "PartitionIndex": row["PartitionIndex"],
+                "ErrorCode": int(self.errors.get(row["PartitionIndex"], 0)),
+                "Offset": self.node.log.end(row["PartitionIndex"]),
+            }
+            for row in Partitions
+        ]
+        return {"Name": Name, "Partitions": rows}
+
+    async def coordinator(self, group: str) -> int:  # noqa: ARG002
+        return 1
+
+    async def list_offsets(
+        self,
+        topic: str,  # noqa: ARG002
+        partitions: Iterable[int],
+        timestamp: int,  # noqa: ARG002
+        isolation: int = 1,  # noqa: ARG002
+    ) -> dict[int, int]:
+        return {partition: self.node.log.end(partition) for partition in partitions}
+
+
+@dataclass(slots=True)
+class Admin:
+    store: AdminStore = field(default_factory=AdminStore)
+    commits: AdminCommits = field(default_factory=AdminCommits)
+    forgotten: Forgotten = field(default_factory=Forgotten)
+    section: GroupSection | None = None
+    node: Node = field(init=False)
+    view: View = field(init=False)
+    offsets: GroupOffsets = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.node = Node(self.section, topology=topology(2), store=self.store, commits=self.commits)
+        self.view = View(self.node)
+        self.offsets = GroupOffsets(
+            upstream=self.view,
+            store=self.node.windows.around.store,
+            commits=self.commits,
+            groups=self.node.groups,
+            windows=self.node.windows,
+            memberships=self.forgotten,
+            filters=self.forgotten,
+            owner="node",
+        )
+
+    def key(self, partition: int) -> WindowKey:
+        return WindowKey(GROUP, topic_id_text(TOPIC_ID), partition)
+
+
+async def worked(admin: Admin, count: int = 5) -> None:
+    """A member has settled the first `count` - 1 and the last of partition 0, and has left; its
+    window is still in memory.
+    """
+    node = admin.node
+    node.log.produce(*(b"key-%d" % at for at in range(count + 1)))
+    node.beat()
+    await settle()
+    acquired = node.window().acquire(Acquire(M1, S1, 100, now_ms()))
+    assert acquired is not None
+    done = [*range(count - 1), count]
+    await node.window().ask(Acknowledge(M1, S1, [(o, o, b"\1") for o in done], now_ms()))
+    node.beat("m1", -1)
+    await node.windows.commit()
+    await settle()

@@ -1,0 +1,117 @@
+"""What is amiss, and whether the node can serve: Redis, upstream, windows, commits, reading."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from redis.exceptions import ConnectionError as RedisAway
+
+from gateway.core.topology import Topology
+from gateway.health import NodeHealth
+from tests.shell.node_parts import GROUP, Node, topology
+from tests.shell.virtual_time import run, settle
+
+
+@dataclass(slots=True)
+class World:
+    """Redis and upstream."""
+
+    topology: Topology = field(default_factory=lambda: topology(2))
+    silent: dict[int, str] = field(default_factory=dict)
+    redis_s: float = 0.0  # until it answers
+    redis_failure: Exception | None = None
+    failing: int = 0
+    stopping: bool = False
+
+    def silent_brokers(self) -> dict[int, str]:
+        return self.silent
+
+    async def ping(self) -> bool:
+        await asyncio.sleep(self.redis_s)
+        if self.redis_failure is not None:
+            raise self.redis_failure
+        return True
+
+
+def story(tell: Callable[[Node, World, NodeHealth], Awaitable[None]]) -> None:
+    async def work() -> None:
+        world = World()
+        async with Node(topology=topology(2)) as node:
+            node.beat()
+            await settle()
+            health = NodeHealth(
+                redis=world,
+                upstream=world,
+                windows=node.windows,
+                failing_partitions=lambda: world.failing,
+                stopping=lambda: world.stopping,
+            )
+            await tell(node, world, health)
+
+    run(work())
+
+
+def test_all_is_well() -> None:
+    async def tell(_node: Node, _world: World, health: NodeHealth) -> None:
+        found = await health.look()
+        assert found.ready
+        assert found.shown() == {
+            "status": "up",
+            "reasons": [],
+            "cluster_id": "c",
+            "brokers": 2,
+            "windows": 2,
+            "windows_waiting": 0,
+        }
+
+    story(tell)
+
+
+def test_what_keeps_the_node_from_serving() -> None:
+    async def tell(_node: Node, world: World, health: NodeHealth) -> None:
+        async def reasons() -> list[str]:
+            found = await health.look()
+            assert not found.ready
+            assert found.shown()["status"] == "not ready"
+            return list(found.reasons)
+
+        world.redis_failure = RedisAway("refused")
+        assert await reasons() == ["Redis does not answer: refused"]
+        world.redis_failure, world.redis_s = None, 60.0
+        assert await reasons() == ["Redis does not answer: in time"]
+        world.redis_s = 0.0
+        world.silent = {1: "reset", 2: "refused"}
+        assert (await reasons())[0] == "none of 2 upstream brokers answers"
+        world.silent, world.topology = {}, Topology()
+        assert await reasons() == ["none of 0 upstream brokers answers"]
+        world.topology, world.stopping = topology(2), True
+        assert await reasons() == ["the node is stopping"]
+
+    story(tell)
+
+
+def test_what_is_amiss_while_it_serves() -> None:
+    async def tell(node: Node, world: World, health: NodeHealth) -> None:
+        async def reason() -> str:
+            found = await health.look()
+            assert found.ready
+            assert found.shown()["status"] == "degraded"
+            (only,) = found.reasons
+            return only
+
+        world.silent = {2: "reset"}
+        assert await reason() == "broker 2 does not answer: reset"
+        world.silent, world.failing = {}, 3
+        assert await reason() == "3 partitions cannot be read"
+        world.failing = 0
+        node.commits.errors = [30]
+        await node.windows.commit()
+        assert await reason() == f"commits of group {GROUP} fail"
+        await node.windows.commit()
+        node.window(1).fail(RuntimeError("no room"))
+        assert await reason() == "1 windows wait, the first: RuntimeError: no room"
+        assert (await health.look()).figures["windows_waiting"] == 1
+
+    story(tell)
