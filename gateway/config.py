@@ -235,13 +235,23 @@ def _yaml_fault(error: Exception) -> str:
     return f"not valid YAML{where}"
 
 
+_WORDS = {  # pydantic's speak of Python
+    "extra_forbidden": "unknown field",
+    "missing": "is missing",
+    "tuple_type": "a list is expected",
+    "model_type": "an object is expected",
+    "string_type": "text is expected",
+    "string_too_short": "must not be empty",
+    "too_short": "must not be empty",
+}
+
+
 def first_fault(error: ValidationError) -> str:
     """One line with the field and what is wrong with it. Not its value, as in pydantic's own text:
     that may be a secret.
     """
     fault = error.errors(include_input=False, include_url=False)[0]
     where = ".".join(str(part) for part in fault["loc"]) or "file"
-    said = fault["msg"].removeprefix("Value error, ")
-    what = "unknown field" if fault["type"] == "extra_forbidden" else said
+    what = _WORDS.get(fault["type"], fault["msg"].removeprefix("Value error, "))
     more = error.error_count() - 1
     return f"{where}: {what}" + (f" (and {more} more)" if more else "")

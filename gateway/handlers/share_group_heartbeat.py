@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
+import structlog
+
 from gateway.core.group.filters import inline_filters
 from gateway.core.group.membership import Assignment, GroupError, Heartbeat, InvalidRequest
 from gateway.core.wire.codec import decode_request, encode_response
@@ -17,6 +19,8 @@ from gateway.core.wire.errors import ErrorCode
 from gateway.server import Request
 from gateway.share import ShareServices, authorise_group
 from gateway.upstream_errors import UpstreamError
+
+log = structlog.get_logger("keyway.groups")
 
 
 class TopicDenied(GroupError):
@@ -29,6 +33,13 @@ async def share_group_heartbeat(services: ShareServices, request: Request) -> by
     try:
         answer = await _heartbeat(services, request, body)
     except GroupError as error:
+        if isinstance(error, InvalidRequest):  # librdkafka shows its user the code, not the reason
+            log.warning(
+                "heartbeat_refused",
+                group=body["GroupId"],
+                client_id=header.client_id,
+                reason=str(error),
+            )
         answer = {
             "ErrorCode": int(error.code),
             "ErrorMessage": str(error),

@@ -109,6 +109,8 @@ def test_a_declaration_that_cannot_be_read_is_no_member(
     member = member_of(java_host, gateway, group, name, "orders-1;keys=eu-*|")
     with pytest.raises(MemberFailed, match=r"INVALID_REQUEST"):
         member.poll_some(20)
+    refused = [line for line in gateway.log_text().splitlines() if "heartbeat_refused" in line]
+    assert any(group in line and "A key filter is empty" in line for line in refused), "and why"
 
 
 def swapped(first: str, second: str) -> dict[str, Any]:

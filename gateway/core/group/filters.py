@@ -8,12 +8,14 @@ are matched with; a rule that matches it goes before what the client declares.
 
 from __future__ import annotations
 
+import re
 from urllib.parse import unquote_to_bytes
 
 from gateway.core.group.membership import InvalidRequest
 from gateway.core.limits import FILTER_GLOB_BYTES_MAX, FILTER_GLOBS_MAX
 
 MARK = ";keys="
+NO_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
 
 
 class InvalidKeyFilters(InvalidRequest):
@@ -32,6 +34,8 @@ def inline_filters(client_id: str) -> tuple[bytes, ...]:
     _, mark, text = client_id.partition(MARK)
     if not mark:
         return ()
+    if NO_ESCAPE.search(text):
+        raise InvalidKeyFilters("A `%` in key filters is followed by two hex digits; `%25` is one.")
     return checked(tuple(unquote_to_bytes(glob) for glob in text.split("|")))
 
 
