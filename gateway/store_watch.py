@@ -59,6 +59,9 @@ class StoreWatch:
         self._note(next((error for error in results if away(error)), None))
         return results
 
+    async def release(self, key: WindowKey, fence: Fence) -> None:
+        await self.store.release(key, fence)
+
     async def delete(self, key: WindowKey) -> None:
         await self.store.delete(key)
 

@@ -76,8 +76,14 @@ class WindowStore(Protocol):
         """
         ...
 
+    async def release(self, key: WindowKey, fence: Fence) -> None:
+        """Gives up a claim of a window that was never created, so that nothing of it stays. Does
+        nothing to one that was, or that somebody else has claimed since. Raises StoreError.
+        """
+        ...
+
     async def delete(self, key: WindowKey) -> None:
-        """Forgets the window (topic or group deleted). Raises StoreError."""
+        """Forgets the window (its topic, its group or its position deleted). Raises StoreError."""
         ...
 
     async def positions(self, group: str | None) -> dict[WindowKey, int]:

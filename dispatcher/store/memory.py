@@ -40,6 +40,11 @@ class MemoryStore:
     async def apply(self, writes: Sequence[Write]) -> list[StoreError | None]:
         return self.apply_now(writes)
 
+    async def release(self, key: WindowKey, fence: Fence) -> None:
+        self._reach()
+        if self.fences.get(key) == fence and key not in self.windows:
+            del self.fences[key]
+
     async def delete(self, key: WindowKey) -> None:
         self._reach()
         self.windows.pop(key, None)

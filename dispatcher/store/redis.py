@@ -8,7 +8,12 @@ over a Redis Cluster as they are named, but this client does not follow its redi
 A Redis that was restarted from an append-only file without its last second (a crash of the
 machine), or whose lagging replica took over, has an older state than it confirmed. Every step
 therefore carries the number of the last step that was confirmed; if Redis has not come that far,
-the window is gone.
+the window is gone. The same goes for a window that was deleted and comes back that way, as long as
+the process lives that deleted it.
+
+Beside the windows stands an index: for each group the set of its windows. A window is there before
+it is created and until it is deleted; what is there and no window counts for nothing. Redis has one
+for all groups as soon as somebody has asked (a Redis of before there was an index is scanned once).
 """
 
 from __future__ import annotations
@@ -46,6 +51,7 @@ TIMEOUT_S = 5.0  # of a whole call, connecting included
 PREFIX = "keyway:"
 CONNECTIONS_MAX = 32  # of steps and claims; a start claims all windows at once
 SCAN_KEYS = 1_000  # looked at per round trip of a scan
+DELETED_KEPT_MAX = 10_000  # deleted windows that an older file of Redis may bring back, 200 B each
 FORMAT = b"1"  # of what window.lua and dispatcher.core.packing write
 
 SCRIPT = files("dispatcher.store").joinpath("window.lua").read_text()
@@ -89,6 +95,7 @@ class RedisStore:
         self._prefix = prefix
         self._sha = b""  # known once the script is loaded
         self._claims: dict[WindowKey, _Claim] = {}
+        self._deleted: dict[WindowKey, Fence] = {}  # until when; the latest last
         self.healthy = False
 
     def __repr__(self) -> str:
@@ -99,10 +106,16 @@ class RedisStore:
         assert isinstance(answer, list)
         fence = Fence(int(answer[0]))
         self._claims[key] = _Claim(fence, seq=int(answer[2] or 0))
-        return Claimed(fence, _read_snapshot(key, answer), origin=int(answer[7] or 0))
+        origin = int(answer[7] or 0)
+        if fence <= self._deleted.get(key, 0):
+            del self._deleted[key]  # Redis's clock was put back: it says nothing any more
+        if self._was_deleted(key, origin):
+            return Claimed(fence, None)
+        return Claimed(fence, _read_snapshot(key, answer), origin=origin)
 
     async def create(self, key: WindowKey, fence: Fence, snapshot: Snapshot) -> None:
         changes = operations(changes_of(snapshot))
+        await self._ask(lambda: self._redis.sadd(self._index(key.group), _in_index(key)))
         answer = await self._ask(lambda: self._evaluate(key, b"create", fence, FORMAT, *changes))
         error = self._noted(key, fence, answer)
         if error is not None:
@@ -122,30 +135,70 @@ class RedisStore:
         ]
 
     async def delete(self, key: WindowKey) -> None:
-        await self._ask(lambda: self._evaluate(key, b"delete"))
+        deleted = await self._ask(lambda: self._evaluate(key, b"delete"))
+        assert isinstance(deleted, bytes)
+        await self._ask(lambda: self._redis.srem(self._index(key.group), _in_index(key)))
         self._claims.pop(key, None)
+        self._deleted.pop(key, None)
+        self._deleted[key] = Fence(int(deleted))
+        if len(self._deleted) > DELETED_KEPT_MAX:
+            del self._deleted[next(iter(self._deleted))]
+
+    async def release(self, key: WindowKey, fence: Fence) -> None:
+        await self._ask(lambda: self._evaluate(key, b"release", fence))
+
+    def _was_deleted(self, key: WindowKey, origin: int) -> bool:
+        """Redis has a window again that was deleted since it was created."""
+        return origin < self._deleted.get(key, 0)
 
     async def positions(self, group: str | None) -> dict[WindowKey, int]:
         return await self._ask(lambda: self._positions(group))
 
-    # A scan of the whole Redis: this is asked by operators, not by members.
     async def _positions(self, group: str | None) -> dict[WindowKey, int]:
-        start = self._prefix + "{" + ("" if group is None else quote(group, safe="") + "|")
-        pattern = re.sub(r"([\\*?\[\]])", r"\\\1", start) + "*}"
-        names: set[bytes] = set()
-        async for name in self._redis.scan_iter(match=pattern, count=SCAN_KEYS):
-            names.add(name)
+        keys = await (self._scanned() if group is None else self._indexed(group))
         pipeline = self._redis.pipeline(transaction=False)
-        for name in sorted(names):
-            pipeline.hget(name, "cursor")
-        cursors: list[Any] = await pipeline.execute()
-        found: dict[WindowKey, int] = {}
-        for name, cursor in zip(sorted(names), cursors, strict=True):
+        for key in keys:
+            pipeline.hmget(self._name(key), "cursor", "origin")
+        rows: list[Any] = await pipeline.execute()
+        return {
+            key: int(cursor)
+            for key, (cursor, origin) in zip(keys, rows, strict=True)
+            # None: claimed, and never created; or only in the index
+            if cursor is not None and not self._was_deleted(key, int(origin or 0))
+        }
+
+    async def _indexed(self, group: str) -> list[WindowKey]:
+        """O(windows of the group): anybody may ask for any name."""
+        pipeline = self._redis.pipeline(transaction=False)
+        pipeline.get(self._prefix + "indexed")
+        pipeline.smembers(self._index(group))
+        complete, members = await pipeline.execute()
+        if complete is None:
+            await self._index_all()
+            members = await self._redis.smembers(self._index(group))
+        places = sorted(member.decode().rsplit("|", 1) for member in members)
+        return [WindowKey(group, topic_id, int(partition)) for topic_id, partition in places]
+
+    async def _index_all(self) -> None:
+        pipeline = self._redis.pipeline(transaction=False)
+        for key in await self._scanned():
+            pipeline.sadd(self._index(key.group), _in_index(key))
+        pipeline.set(self._prefix + "indexed", 1)
+        await pipeline.execute()
+
+    async def _scanned(self) -> list[WindowKey]:
+        """All there are, in order: a scan of the whole Redis."""
+        start = self._prefix + "{"
+        pattern = re.sub(r"([\\*?\[\]])", r"\\\1", start) + "*}"
+        found: set[WindowKey] = set()
+        async for name in self._redis.scan_iter(match=pattern, count=SCAN_KEYS):
             quoted, topic_id, partition = name.decode()[:-1].rsplit("|", 2)
-            whose = unquote(quoted.removeprefix(self._prefix + "{"))
-            if cursor is not None:  # else: claimed, and never created
-                found[WindowKey(whose, topic_id, int(partition))] = int(cursor)
-        return found
+            group = unquote(quoted.removeprefix(start))
+            found.add(WindowKey(group, topic_id, int(partition)))
+        return sorted(found)
+
+    def _index(self, group: str) -> str:
+        return f"{self._prefix}index:{quote(group, safe='')}"
 
     async def ping(self) -> None:
         """Raises StoreError."""
@@ -253,6 +306,10 @@ class RedisStore:
         # Quoted: no "}" or "|" of a group's name may end the hash tag or make two windows one.
         group = quote(key.group, safe="")
         return f"{self._prefix}{{{group}|{key.topic_id}|{key.partition}}}".encode()
+
+
+def _in_index(key: WindowKey) -> str:
+    return f"{key.topic_id}|{key.partition}"
 
 
 def _packed(sha: bytes, commands: list[list[Argument]]) -> bytes:

@@ -108,13 +108,18 @@ if verb == 'create' then
   return keep(tonumber(seq or 0) + 1, perform(4, '0', 0, -1))
 end
 
--- claim owner: the fence, and everything else as it is. A fence is at least the clock in microseconds, so
--- that one handed out after a flush differs from every one handed out before it.
-if verb == 'claim' then
+-- A fence that is newer than the window's. It is at least the clock in microseconds, so that one
+-- handed out after a flush differs from every one handed out before it.
+local function next_fence()
   local now = redis.call('TIME')
   local fence = tonumber(now[1]) * 1000000 + tonumber(now[2])
   fence = math.max(fence, tonumber(redis.call('HGET', window, 'fence') or 0) + 1)
-  fence = string.format('%.0f', fence)
+  return string.format('%.0f', fence)
+end
+
+-- claim owner: the fence, and everything else as it is.
+if verb == 'claim' then
+  local fence = next_fence()
   redis.call('HSET', window, 'fence', fence, 'owner', ARGV[2])
   local format, seq, cursor, chunk, high, origin =
     unpack(redis.call('HMGET', window, 'format', 'seq', 'cursor', 'chunk', 'high', 'origin'))
@@ -132,7 +137,17 @@ if verb == 'claim' then
   }
 end
 
--- delete
+-- release fence: whether it was given up, as what was claimed and never created.
+if verb == 'release' then
+  local fence, cursor = unpack(redis.call('HMGET', window, 'fence', 'cursor'))
+  if fence ~= ARGV[2] or cursor then
+    return 0
+  end
+  return redis.call('DEL', window)
+end
+
+-- delete: the fence from which on there may be another window of that name.
+local fence = next_fence()
 drop_all()
 redis.call('DEL', window)
-return 0
+return fence

@@ -132,7 +132,7 @@ class TestRedisStore(StoreContract):
     ) -> None:
         store = stores()
         await opened(store)
-        assert admin.dbsize() == 6  # the window, leases, retries, chunks 0, 1 and 2
+        assert admin.dbsize() == 7  # the window, leases, retries, chunks 0, 1 and 2, the index
         await store.delete(KEY)
         assert admin.dbsize() == 0
 
@@ -155,7 +155,9 @@ class TestRedisStore(StoreContract):
         self, stores: Stores, admin: redis.Redis
     ) -> None:
         await opened(stores(), WindowKey("}{ x|y", KEY.topic_id, 3))
-        tags = {name.decode().split("{")[1].split("}")[0] for name in admin.scan_iter()}
+        names = [name.decode() for name in admin.scan_iter("keyway:{*")]
+        assert len(names) == 6
+        tags = {name.split("{")[1].split("}")[0] for name in names}
         assert tags == {f"%7D%7B%20x%7Cy|{KEY.topic_id}|3"}
 
     @in_loop

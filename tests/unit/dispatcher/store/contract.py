@@ -115,6 +115,20 @@ class StoreContract:
         assert claimed.snapshot is None
 
     @in_loop
+    async def test_a_claim_that_is_given_up_leaves_nothing(self, stores: Stores) -> None:
+        one, two = stores(), stores()
+        fence = (await one.claim(KEY, "one")).fence
+        await one.release(KEY, fence)
+        with pytest.raises(WindowGone):
+            await one.create(KEY, fence, FULL)
+        earlier = (await one.claim(KEY, "one")).fence
+        fence = (await two.claim(KEY, "two")).fence
+        await one.release(KEY, earlier)
+        await two.create(KEY, fence, FULL)
+        await two.release(KEY, fence)
+        assert (await two.claim(KEY, "two")).snapshot == FULL
+
+    @in_loop
     async def test_what_was_created_is_read_by_the_next_claim(self, stores: Stores) -> None:
         store = stores()
         await opened(store)

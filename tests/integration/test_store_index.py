@@ -1,0 +1,89 @@
+"""What stands beside the windows in a real Redis, the index of groups; and windows that were
+deleted and come back with an older file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from dispatcher.core.model import Snapshot
+from dispatcher.store.base import WindowKey
+from dispatcher.store.redis import RedisStore
+from gateway.embedded.process import free_ports
+from gateway.embedded.redis import EmbeddedRedis
+from tests.unit.dispatcher.store.contract import KEY, Stores, in_loop, opened
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[EmbeddedRedis]:
+    with EmbeddedRedis(tmp_path, port=free_ports()) as running:
+        yield running
+
+
+@pytest.fixture
+def admin(server: EmbeddedRedis) -> Iterator[redis.Redis]:
+    client = redis.Redis(unix_socket_path=str(server.socket_path))
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def stores(server: EmbeddedRedis) -> Stores:
+    return Stores(lambda: RedisStore(server.url))
+
+
+@in_loop
+async def test_positions_of_a_group_are_found_without_a_scan(
+    stores: Stores, admin: redis.Redis
+) -> None:
+    """But for the first time on a Redis of before there was an index."""
+    store = stores()
+    for partition in range(3):
+        await opened(store, WindowKey("group", KEY.topic_id, partition))
+    await opened(store, WindowKey("other", KEY.topic_id, 0))
+    admin.delete(*admin.scan_iter("keyway:index:*"))
+    cursors = {WindowKey("group", KEY.topic_id, p): 65_000 for p in range(3)}
+    assert await store.positions("group") == cursors
+    admin.config_resetstat()
+    for number in range(50):
+        assert await store.positions(f"made-up-{number}") == {}
+    assert await stores().positions("group") == cursors
+    assert "cmdstat_scan" not in admin.info("commandstats")
+    assert await store.positions("other") == {WindowKey("other", KEY.topic_id, 0): 65_000}
+
+
+@in_loop
+async def test_a_window_that_was_deleted_does_not_come_back_with_an_older_file(
+    stores: Stores, admin: redis.Redis
+) -> None:
+    store = stores()
+    await opened(store)
+    before = {name: admin.dump(name) or b"" for name in admin.scan_iter()}
+    await store.delete(KEY)
+    for name, data in before.items():
+        admin.restore(name, 0, data)
+    assert await stores().positions("group") == {KEY: 65_000}, "it is there"
+    assert await store.positions("group") == {}
+    claimed = await store.claim(KEY, "one")
+    assert (claimed.snapshot, claimed.origin) == (None, 0)
+    await store.create(KEY, claimed.fence, Snapshot(7))
+    assert (await store.claim(KEY, "one")).snapshot == Snapshot(7)
+    assert await store.positions("group") == {KEY: 7}
+
+
+@in_loop
+async def test_what_is_remembered_of_deleted_windows_is_bounded(
+    server: EmbeddedRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dispatcher.store.redis.DELETED_KEPT_MAX", 2)
+    store = RedisStore(server.url)
+    for partition in (0, 1, 0, 2):
+        await store.delete(WindowKey("group", KEY.topic_id, partition))
+    assert [key.partition for key in store._deleted] == [0, 2]
+    await store.close()
