@@ -232,7 +232,10 @@ class GroupOffsets:
                 results[tp] = ErrorCode(code)
                 if code == 0:
                     results[tp] = await self._create(keys[tp], fences[tp], wanted[tp])
-        self.groups.ensure(name)
+                else:
+                    await self._release(keys[tp], fences[tp])
+        if ErrorCode.NONE in results.values():
+            self.groups.ensure(name)
         shown = {
             f"{tp.topic}-{tp.partition}": f"{wanted[tp]} {error.name}"
             for tp, error in list(results.items())[:LOGGED_PLACES_MAX]
@@ -253,6 +256,13 @@ class GroupOffsets:
             except StoreError as error:
                 log.warning("position_not_stored", group=name, reason=str(error))
         return fences
+
+    async def _release(self, key: WindowKey, fence: Fence) -> None:
+        """Of a position that Kafka refused nothing stays, if there was none before."""
+        try:
+            await self.store.release(key, fence)
+        except StoreError as error:
+            log.info("claim_stays", group=key.group, reason=str(error))
 
     async def _create(self, key: WindowKey, fence: Fence, offset: int) -> ErrorCode:
         if not self.windows.around.settings.of(key.group).reliable:

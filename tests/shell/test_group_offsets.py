@@ -290,6 +290,21 @@ def test_a_commit_that_is_refused_changes_nothing() -> None:
     story(tell)
 
 
+def test_a_group_that_was_refused_leaves_nothing() -> None:
+    """Upstream has a group of that name that is in use, and nothing of it is ours."""
+
+    async def tell(admin: Admin) -> None:
+        admin.commits.errors = [int(ErrorCode.UNKNOWN_MEMBER_ID)]
+        results = await admin.offsets.set_positions("made-up", {P0: 1})
+        assert results == {P0: ErrorCode.UNKNOWN_MEMBER_ID}
+        assert {key.group for key in admin.store.fences} == {GROUP}
+        assert admin.node.groups.get("made-up") is None
+        assert await admin.offsets.set_positions("made-up", {P0: 1}) == {P0: ErrorCode.NONE}
+        assert admin.node.groups.get("made-up") is not None
+
+    story(tell)
+
+
 def test_one_topic_is_forgotten() -> None:
     async def tell(admin: Admin) -> None:
         other = WindowKey(GROUP, topic_id_text(bytes(16)), 0)
