@@ -17,10 +17,7 @@ from typing import Any
 import structlog
 
 from gateway.core.cache import BatchCache, Cut, RecordsGone, RecordsLarge, Source
-from gateway.core.fetch_messages import (
-    undamaged,
-    why_unplaced,
-)
+from gateway.core.fetch_messages import Damages, why_unplaced
 from gateway.core.fetching import Fetch, FetchSchedule, Place, ReadResult, leader_of
 from gateway.core.limits import (
     CACHE_BYTES_MAX,
@@ -74,6 +71,7 @@ class Reader:
         self.counts = ReaderCounts()
         self._upstream = upstream
         self._cache = BatchCache(cache_bytes_max)
+        self._damages = Damages()
         self._rereads = Rereads(upstream, self._cache, self.counts, self._keep)
         self._schedule = FetchSchedule()
         self._wishes: dict[tuple[Source, Sink], _Wish] = {}
@@ -131,6 +129,7 @@ class Reader:
         self._bounds.pop(source, None)
         self._mean_bytes.pop(source, None)
         self._rereads.forget(source)
+        self._damages.forget(source)
         self._cache.forget(source)
         self._mended(source)
 
@@ -306,7 +305,7 @@ class Reader:
         self._bounds[source] = _Bounds(answer["LogStartOffset"], log_end)
         data = answer["Records"] or b""
         self.counts.fetched_bytes += len(data)
-        batches = undamaged(data)
+        batches = self._damages.undamaged(place, data)
         if not batches:
             return place.position
         end = batches[-1].last_offset + 1

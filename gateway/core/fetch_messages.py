@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
 
-from gateway.core.fetching import Fetch
+from gateway.core.cache import Source
+from gateway.core.fetching import Fetch, Place
 from gateway.core.limits import FETCH_BYTES_MAX, FETCH_PARTITION_BYTES_MAX, SCAN_BYTES_MAX
 from gateway.core.topology import TopicPartition, Topology
 from gateway.core.wire.errors import ErrorCode
-from gateway.core.wire.records import Batch, CorruptBatch, scan
+from gateway.core.wire.records import Batch, CorruptBatch, scan_undamaged
 
 Message = dict[str, Any]
 
@@ -56,33 +59,46 @@ def answers_by_partition(fetch: Fetch, response: Message) -> dict[TopicPartition
     }
 
 
-def undamaged(records: bytes) -> list[Batch]:
-    """The batches of an answer, up to the first that is damaged: what stands before it can be read
-    like any other. Raises CorruptBatch if it is the very first. What is beyond SCAN_BYTES_MAX of
-    decompressed records is left for the next fetch.
+class Damages:
+    """Batches of answers, and what was found damaged: that is asked for again and again, as nobody
+    may skip it, but scanned only once. To find a fault at the end of a large compressed batch takes
+    most of a second.
     """
-    try:
-        return scan(records, enough=SCAN_BYTES_MAX)
-    except CorruptBatch:
-        at = _end_of_undamaged(records)
-        if at == 0:
-            raise
-        return scan(records[:at], enough=SCAN_BYTES_MAX)
 
+    def __init__(self) -> None:
+        self._known: dict[Source, _Damage] = {}
 
-def _end_of_undamaged(records: bytes) -> int:
-    """Batch by batch: too slow for every answer."""
-    at = 0
-    while at + _LENGTH_END <= len(records):
-        end = at + _LENGTH_END + int.from_bytes(records[at + 8 : at + _LENGTH_END], "big")
+    def undamaged(self, place: Place, records: bytes) -> list[Batch]:
+        """The batches of an answer, up to the first that is damaged: what stands before it can be
+        read like any other. Raises CorruptBatch if it is the very first. What is beyond
+        SCAN_BYTES_MAX of decompressed records is left for the next fetch.
+        """
+        known = self._known.get(place.source)
+        if known is not None and known.digest == _digest(records):
+            raise CorruptBatch(known.reason)  # who reads again may ask from inside the batch
+        if known is not None and known.position == place.position:
+            del self._known[place.source]
         try:
-            whole = scan(records[at:end])
-        except CorruptBatch:
-            break
-        if not whole:
-            break
-        at = end
-    return at
+            return scan_undamaged(records, SCAN_BYTES_MAX)
+        except CorruptBatch as error:
+            self._known[place.source] = _Damage(place.position, _digest(records), str(error))
+            raise
+
+    def forget(self, source: Source) -> None:
+        self._known.pop(source, None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Damage:
+    position: int
+    digest: bytes  # of the damaged batch, so that one that was mended is not taken for it
+    reason: str
+
+
+def _digest(records: bytes) -> bytes:
+    """Of the first batch alone: what follows grows."""
+    end = _LENGTH_END + int.from_bytes(records[_LENGTH_END - 4 : _LENGTH_END], "big")
+    return blake2b(memoryview(records)[:end], digest_size=16).digest()
 
 
 def why_unplaced(topology: Topology, tp: TopicPartition) -> int:

@@ -128,6 +128,26 @@ def scan(
     such batches. Raises CorruptBatch, UnsupportedMagic.
     """
     batches: list[Batch] = []
+    _scan_into(batches, data, check_crc, body_max, enough)
+    return batches
+
+
+def scan_undamaged(data: bytes, enough: int) -> list[Batch]:
+    """As `scan`, up to the first batch that is damaged: what stands before it can be read like any
+    other. Raises CorruptBatch if it is the very first.
+    """
+    batches: list[Batch] = []
+    try:
+        _scan_into(batches, data, True, BODY_BYTES_MAX, enough)
+    except CorruptBatch:
+        if not batches:
+            raise
+    return batches
+
+
+def _scan_into(
+    batches: list[Batch], data: bytes, check_crc: bool, body_max: int, enough: int
+) -> None:
     at: i64 = 0
     size: i64 = len(data)
     left: i64 = enough
@@ -151,7 +171,6 @@ def scan(
         batches.append(batch)
         left -= len(batch.body)
         at = end
-    return batches
 
 
 def _scan_batch(header: bytes, sent: bytes, body_max: int) -> Batch:

@@ -29,6 +29,7 @@ from gateway.core.wire.batches import (
     drop_aborted,
     filtered,
     scan,
+    scan_undamaged,
     select,
 )
 from gateway.core.wire.compress import Compression, compress
@@ -54,6 +55,7 @@ __all__ = [
     "read_batch",
     "read_records",
     "scan",
+    "scan_undamaged",
     "select",
 ]
 

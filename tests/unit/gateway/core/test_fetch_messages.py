@@ -6,9 +6,23 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.core.fetch_messages import undamaged
+from gateway.core import fetch_messages
+from gateway.core.cache import Source
+from gateway.core.fetch_messages import Damages
+from gateway.core.fetching import Place
 from gateway.core.limits import FETCH_PARTITION_BYTES_MAX, SCAN_BYTES_MAX
-from gateway.core.wire.records import Compression, CorruptBatch, Record, build
+from gateway.core.topology import TopicPartition
+from gateway.core.wire.records import (
+    Batch,
+    Compression,
+    CorruptBatch,
+    Record,
+    build,
+    scan_undamaged,
+)
+
+SOURCE = Source(TopicPartition("orders", bytes(16), 0), 1)
+PLACE = Place(SOURCE, 4)
 
 
 def batch(*offsets: int) -> bytes:
@@ -16,7 +30,7 @@ def batch(*offsets: int) -> bytes:
 
 
 def offsets(data: bytes) -> list[int]:
-    return [offset for found in undamaged(data) for offset in found.offsets]
+    return [offset for found in Damages().undamaged(PLACE, data) for offset in found.offsets]
 
 
 def flipped(data: bytes) -> bytes:
@@ -53,4 +67,38 @@ def test_the_batches_before_a_damaged_one(damage: Callable[[bytes], bytes], behi
     bad = damage(batch(4, 5))
     assert offsets(batch(0, 1) + batch(2) + bad + behind) == [0, 1, 2]
     with pytest.raises(CorruptBatch):
-        undamaged(bad + behind)
+        Damages().undamaged(PLACE, bad + behind)
+
+
+def test_a_damaged_batch_is_scanned_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until it is mended, or another stands there; and wherever else is read of that log."""
+    scanned: list[int] = []
+
+    def counted(data: bytes, enough: int) -> list[Batch]:
+        scanned.append(len(data))
+        return scan_undamaged(data, enough)
+
+    monkeypatch.setattr(fetch_messages, "scan_undamaged", counted)
+    damages, good = Damages(), batch(4, 5)
+    bad = flipped(good)
+    for tries in range(3):
+        with pytest.raises(CorruptBatch, match="wrong CRC at base offset 4"):
+            damages.undamaged(PLACE, bad + batch(*range(9, 9 + tries + 1)))
+    with pytest.raises(CorruptBatch):
+        damages.undamaged(Place(SOURCE, 5), bad)
+    assert len(scanned) == 1
+    assert len(damages.undamaged(Place(SOURCE, 0), batch(0))) == 1
+    with pytest.raises(CorruptBatch):
+        damages.undamaged(PLACE, bad)
+    assert len(scanned) == 2
+    for _ in range(2):
+        with pytest.raises(CorruptBatch, match="batch length -1"):
+            damages.undamaged(PLACE, without_length(good))
+    assert len(scanned) == 3
+    assert len(damages.undamaged(PLACE, good)) == 1, "mended"
+    assert not damages._known
+    for _ in range(2):
+        with pytest.raises(CorruptBatch):
+            damages.undamaged(PLACE, bad)
+        damages.forget(SOURCE)
+    assert len(scanned) == 6
