@@ -15,6 +15,7 @@ from __future__ import annotations
 from librt.vecs import vec
 from mypy_extensions import i64, u8
 
+from dispatcher.core.bitmap import ranges_of
 from dispatcher.core.keys import NO_OFFSET, KeyQueue
 from dispatcher.core.leases import Lease
 from dispatcher.core.limits import BITMAP_GAP_BYTES_MAX, CHUNK_OFFSETS, RING_OFFSETS_MIN
@@ -78,7 +79,8 @@ class Window:
             self.queues[new] = queues[old]
             self.leases[new] = leases[old]
             self.nexts[new] = nexts[old]
-        for byte in range(self.cursor >> 3, ((self.cursor + kept - 1) >> 3) + 1):
+        first = self.cursor >> 3
+        for byte in range(first, first + min(len(bits), len(self.bits))):
             self.bits[byte & self.bits_mask] = bits[byte & bits_mask]
 
     # --------------------------------------------------------------------------------- settled bits
@@ -120,60 +122,41 @@ class Window:
         """The changed bytes at and behind the cursor, in runs; their whole values, so repeating one
         changes nothing.
         """
-        dirty = self.dirty
-        if not dirty:
+        if not self.dirty:
             return []
-        self.dirty = []
-        dirty.sort()
         first_byte = self.cursor >> 3
         if self.bits[first_byte & self.bits_mask] >> (self.cursor & 7) == 0:
             first_byte += 1  # The cursor's own byte has nothing set behind the cursor.
+        dirty = sorted([byte for byte in self.dirty if byte >= first_byte])
+        self.dirty = []
+        if not dirty:
+            return []
         runs: list[BitsSet] = []
-        run_start = -1
-        run_end = -1  # inclusive
+        start = last = dirty[0]
         for byte in dirty:
-            if byte < first_byte or byte == run_end:
-                continue
-            if run_start >= 0 and (
-                byte - run_end > BITMAP_GAP_BYTES_MAX
-                or byte // _CHUNK_BYTES != run_start // _CHUNK_BYTES
-            ):
-                runs.append(self._run(run_start, run_end))
-                run_start = -1
-            if run_start < 0:
-                run_start = byte
-            run_end = byte
-        if run_start >= 0:
-            runs.append(self._run(run_start, run_end))
+            gap = byte - last
+            if gap > BITMAP_GAP_BYTES_MAX or byte // _CHUNK_BYTES != start // _CHUNK_BYTES:
+                runs.append(self._run(start, last))
+                start = byte
+            last = byte
+        runs.append(self._run(start, last))
         return runs
 
     def _run(self, first: int, last: int) -> BitsSet:
-        data = bytes([self.bits[byte & self.bits_mask] for byte in range(first, last + 1)])
+        data = self._bytes(first, last + 1)
         return BitsSet(chunk=first // _CHUNK_BYTES, byte_at=first % _CHUNK_BYTES, data=data)
 
     def settled_ranges(self) -> list[tuple[int, int]]:
         """The settled offsets at and behind the cursor: ascending, disjoint, non-adjacent inclusive
         ranges.
         """
-        ranges: list[tuple[int, int]] = []
-        end = max(self.read_position, self.known_end)
-        start = NO_OFFSET
-        offset = self.cursor
-        while offset < end:
-            value = self.bits[(offset >> 3) & self.bits_mask]
-            if offset & 7 == 0 and offset + 8 <= end and value == (0 if start < 0 else 255):
-                offset += 8  # a byte that changes nothing
-                continue
-            settled = (value >> (offset & 7)) & 1 == 1
-            if settled and start < 0:
-                start = offset
-            elif not settled and start >= 0:
-                ranges.append((start, offset - 1))
-                start = NO_OFFSET
-            offset += 1
-        if start >= 0:
-            ranges.append((start, end - 1))
-        return ranges
+        first = self.cursor >> 3
+        data = self._bytes(first, first + len(self.bits))
+        behind_cursor = int.from_bytes(data, "little") >> (self.cursor & 7)
+        return ranges_of(behind_cursor.to_bytes(len(data), "little"), self.cursor)
+
+    def _bytes(self, first: int, end: int) -> bytes:
+        return bytes([self.bits[byte & self.bits_mask] for byte in range(first, end)])
 
     # --------------------------------------------------------------------------------------- cursor
 
@@ -187,11 +170,8 @@ class Window:
         cursor = self.cursor
         while cursor < end and queues[cursor & mask] is None:
             cursor += 1
-        if (
-            cursor == end
-        ):  # Nothing unsettled was read: what the snapshot knew to be settled follows.
-            limit = self.known_end
-            while cursor < limit and self.is_settled(cursor):
+        if cursor == end:  # Nothing unsettled was read: what a snapshot called settled follows.
+            while self.is_settled(cursor):
                 cursor += 1
             self.read_position = cursor
         if cursor != self.cursor:
@@ -202,28 +182,13 @@ class Window:
         become free.
         """
         first = self.cursor >> 3
-        behind = cursor >> 3
         bits = self.bits
         mask = self.bits_mask
-        if behind - first > mask:
-            self.bits = _no_bits(mask + 1)
-        else:
-            for byte in range(first, behind):
-                bits[byte & mask] = 0
+        for byte in range(first, min(cursor >> 3, first + len(bits))):
+            bits[byte & mask] = 0
         self.cursor = cursor
 
     # ---------------------------------------------------------------------------------------- order
-
-    def append(self, queue: KeyQueue, offset: int) -> None:
-        """Puts `offset` at the end of its key."""
-        at = offset & self.mask
-        self.queues[at] = queue
-        self.nexts[at] = NO_OFFSET
-        if queue.head < 0:
-            queue.head = offset
-        else:
-            self.nexts[queue.tail & self.mask] = offset
-        queue.tail = offset
 
     def unlink(self, queue: KeyQueue, offset: int) -> None:
         """Takes `offset` out of its key: at the head, or as far behind it as records of a key may
@@ -239,6 +204,6 @@ class Window:
             while nexts[before & mask] != offset:
                 before = nexts[before & mask]
             nexts[before & mask] = after
-            if after < 0:
+            if after == NO_OFFSET:
                 queue.tail = before
         self.queues[offset & mask] = None

@@ -229,7 +229,7 @@ def test_runs_begin_at_the_cursor_and_end_at_a_gap() -> None:
 
 def test_settled_ranges_are_those_of_the_bits() -> None:
     chosen = random.Random(3)
-    for cursor in (*range(10), 45, 47, 48):
+    for cursor in (*range(10), 45, 47, 48, 10_003):
         for end in range(cursor + 1, cursor + 60):
             window = Window(cursor)
             window.read_position = end
@@ -242,3 +242,38 @@ def test_settled_ranges_are_those_of_the_bits() -> None:
             window.shrink()
             grown = [at for low, high in window.settled_ranges() for at in range(low, high + 1)]
             assert grown == settled
+
+
+def test_what_is_settled_behind_the_cursor_stays_when_it_moves() -> None:
+    window = Window(10_000)
+    for offset in (10_000, 10_001, 10_030, 10_039):
+        window.mark(offset)
+    window.read_position = 10_040
+    window.move_cursor(10_002)
+    assert window.settled_ranges() == [(10_030, 10_030), (10_039, 10_039)]
+    window.move_cursor(10_035)
+    assert window.settled_ranges() == [(10_039, 10_039)]
+
+
+def test_a_cursor_that_leaves_all_behind_leaves_no_bit_set() -> None:
+    for behind in (10_064, 10_128, 10_129, 1_000_000):
+        window = Window(10_000)
+        for offset in range(10_000, 10_064):
+            window.mark(offset)
+        window.move_cursor(behind)
+        assert window.settled_ranges() == []
+
+
+def test_the_rings_hold_as_many_offsets_as_they_are_large() -> None:
+    window = Window(5)
+    held = [offset for offset in range(100) if window.holds(offset)]
+    assert held == list(range(5, 5 + 64))
+
+
+def test_a_record_far_behind_the_front_of_its_key_is_settled_first() -> None:
+    play = Playbook(Policy(prefetch_per_key=4)).join("c1").produce(*[b"k"] * 6)
+    assert play.acquire("c1") == [0, 1, 2, 3]
+    assert play.ack("c1", [2, 3]) == [None] * 2
+    assert play.acquire("c1") == [4, 5]
+    assert play.ack("c1", [1, 4, 5, 0]) == [None] * 4
+    assert play.core.cursor == 6
