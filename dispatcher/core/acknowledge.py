@@ -10,7 +10,7 @@ from __future__ import annotations
 from mypy_extensions import i64, u8
 
 from dispatcher.core.flow import Flow
-from dispatcher.core.keys import Session
+from dispatcher.core.keys import NO_OFFSET, Session
 from dispatcher.core.leases import Lease
 from dispatcher.core.model import (
     AckError,
@@ -127,7 +127,7 @@ def accept(  # noqa: C901, PLR0915 - the hot loop, kept in one piece
     mask: i64 = window.mask
     bits_mask: i64 = window.bits_mask
     dirty = window.dirty
-    marked: i64 = -1  # the byte that was noted as dirty last
+    marked: i64 = NO_OFFSET  # the byte that was noted as dirty last
     retries = flow.retries.by_offset
     plain = not retries and flow.prefetch == 1
     accepted: i64 = 0

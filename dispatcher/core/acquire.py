@@ -35,10 +35,10 @@ def acquire(flow: Flow, event: Acquire) -> None:
             lease = flow.book.open(session, deadline_ms, offsets)
             if member.limit >= 0:
                 _take_limited(flow, member, session, lease, wanted)
-            elif flow.prefetch > 1:
-                _take_runs(flow, member, session, lease, wanted)
-            else:
+            elif flow.prefetch == 1:
                 _take(flow, member, session, lease, wanted)
+            else:
+                _take_runs(flow, member, session, lease, wanted)
             lease.live = len(offsets)
             if offsets:
                 member.in_flight += len(offsets)

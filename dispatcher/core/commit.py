@@ -23,7 +23,6 @@ from mypy_extensions import i64
 from dispatcher.core.bitmap import bits_of, ranges_of
 from dispatcher.core.limits import SPAN_OFFSETS_MAX
 
-CHARS_MAX = 4_095  # what Kafka takes with its default offset.metadata.max.bytes of 4,096
 PREFIX = "kw1:"
 _HEAD_BYTES = 5  # checksum and kind
 _BITMAP, _RUNS = b"b", b"r"
@@ -31,9 +30,10 @@ _ORIGIN_BYTES = 8
 
 
 def encode(
-    cursor: int, settled: list[tuple[int, int]], *, origin: int = 0, chars_max: int = CHARS_MAX
+    cursor: int, settled: list[tuple[int, int]], *, origin: int = 0, chars_max: int = 4_095
 ) -> str:
-    """Metadata of at most `chars_max` characters for a commit of `cursor`.
+    """Metadata of at most `chars_max` characters for a commit of `cursor`. Kafka takes 4,095 with
+    its default offset.metadata.max.bytes of 4,096.
 
     `settled` as in `Snapshot`: ascending, disjoint, inclusive; what lies below the cursor is left
     out. "" if not even the frame fits. `origin` 0 = not known.

@@ -35,17 +35,13 @@ class Drains:
 
     def end(self, touched: list[MemberQueue]) -> None:
         """At the end of a step that touched these members, all who then hold less among them."""
-        for member in touched:
-            if member.draining > 0:
-                break
-        else:
-            return
-        for queue, drain in list(self.by_key.items()):
-            if not is_draining(queue):
-                del self.by_key[queue]
-                drain.holder.draining -= 1
-                drain.holder.drained += 1
-                self.cleared += 1
+        if any(member.draining for member in touched):
+            for queue, drain in list(self.by_key.items()):
+                if not is_draining(queue):
+                    del self.by_key[queue]
+                    drain.holder.draining -= 1
+                    drain.holder.drained += 1
+                    self.cleared += 1
 
     def asked_by(self, owner: MemberQueue, window: Window) -> None:
         """The owner asks for records, and gets none of these keys."""

@@ -174,8 +174,7 @@ class Flow:
                 if self.loads is None or not self._stays(queue):
                     queue.owner = self.owner_of(queue.key, offset)
                 self.offer(queue)
-                if queue.in_flight > 0:
-                    self.drains.look_at(queue)
+                self.drains.look_at(queue)
 
     def _stays(self, queue: KeyQueue) -> bool:
         """With bounded loads: whether a key has something in flight or held, and an owner that
@@ -290,7 +289,7 @@ class Flow:
             retry.state = RetryState.WAITING
             at_once = returned or reason in AT_ONCE
             wait_ms = 0 if at_once else backoff_ms(self.policy, retry.deliveries)
-            if wait_ms > 0:
+            if wait_ms:
                 self.retries.wait(retry, now_ms + wait_ms)
             self.changes.append(retry.noted())
         # Also if this record waits: with prefetch an earlier one may have waited for its end.

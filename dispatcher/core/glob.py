@@ -21,21 +21,18 @@ def matches(pattern: bytes, key: bytes) -> bool:
     key_size: i64 = len(key)
     at: i64 = 0
     key_at: i64 = 0
-    star: i64 = -1  # where the last star seen is; only that one is ever tried again
-    resume: i64 = 0  # where in the key the run of that star ends for now
+    behind: i64 = 0  # the last star seen, 0 = none yet; only that one is ever tried again
     while key_at < key_size:
         # The star is looked at first: a `*` in the key must not use up the pattern's star.
         if at < pattern_size and pattern[at] == _STAR:
-            star = at
-            resume = key_at
             at += 1
+            behind = at
         elif at < pattern_size and (pattern[at] == _ONE or pattern[at] == key[key_at]):
             at += 1
             key_at += 1
-        elif star >= 0:
-            resume += 1
-            key_at = resume
-            at = star + 1
+        elif behind > 0:
+            key_at -= at - behind - 1  # One byte more is of the star's run.
+            at = behind
         else:
             return False
     while at < pattern_size and pattern[at] == _STAR:

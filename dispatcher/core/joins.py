@@ -32,11 +32,7 @@ def last_sent(flow: Flow) -> int:
     """The last sent position, as far as is read; the offset before the cursor if that was not sent.
     O(span).
     """
-    offset = flow.window.cursor
-    end = max(flow.window.read_position, flow.window.known_end)
-    while offset < end and was_sent(flow, offset):
-        offset += 1
-    return offset - 1
+    return _first_unsent(flow) - 1
 
 
 def individually_sent(flow: Flow) -> list[tuple[int, int]]:
@@ -44,8 +40,16 @@ def individually_sent(flow: Flow) -> list[tuple[int, int]]:
     ranges. O(span).
     """
     end = max(flow.window.read_position, flow.window.known_end)
-    sent = [offset for offset in range(last_sent(flow) + 1, end) if was_sent(flow, offset)]
+    sent = [offset for offset in range(_first_unsent(flow), end) if was_sent(flow, offset)]
     return united([(offset, offset) for offset in sent])
+
+
+def _first_unsent(flow: Flow) -> int:
+    offset = flow.window.cursor
+    end = max(flow.window.read_position, flow.window.known_end)
+    while offset < end and was_sent(flow, offset):
+        offset += 1
+    return offset
 
 
 def was_sent(flow: Flow, offset: int) -> bool:

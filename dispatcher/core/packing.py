@@ -129,21 +129,10 @@ def _write_varint(out: BytesWriter, number: i64) -> None:
 
 def _read_offsets(data: bytes, at: i64, count: i64) -> list[int]:
     offsets: list[int] = []
-    offset: i64 = 0
-    size: i64 = len(data)
-    while at < size:
-        delta: i64 = 0
-        shift: i64 = 0
-        byte: i64 = data[at]
-        while byte > 127:
-            delta |= (byte & 127) << shift
-            shift += 7
-            at += 1
-            if at >= size or shift > 56:
-                raise ValueError("cut off")
-            byte = data[at]
-        at += 1
-        offset += delta | byte << shift
+    offset = 0
+    while at < len(data):
+        delta, at = _read_varint(data, at)
+        offset += delta
         offsets.append(offset)
     if len(offsets) != count:
         raise ValueError(f"{len(offsets)} offsets instead of {count}")

@@ -19,7 +19,7 @@ def records_read(flow: Flow, event: RecordsRead) -> None:
     window = flow.window
     flow.reading = False
     start = window.read_position
-    if not flow.members or event.start > start or event.end <= start:
+    if not flow.members or start not in range(event.start, event.end):
         return
     offsets = event.offsets
     assert len(offsets) == len(event.keys), "columns of unequal length"

@@ -105,6 +105,8 @@ class Outbox:
 class Unreliable:
     """As Dispatcher from outside; its steps have no changes. Not thread-safe."""
 
+    _log_end: int  # as of the last read, which sets it
+
     def __init__(self, policy: Policy, snapshot: Snapshot) -> None:
         self.policy = policy
         self.read_position = snapshot.cursor
@@ -114,7 +116,6 @@ class Unreliable:
         self._reading = False
         # None: no member has read yet, and what the log has then is a backlog.
         self._backlog_end: int | None = None
-        self._log_end = snapshot.cursor  # as of the last read
         self._dropped = 0
         self._counts: dict[Notice, int] = {}
         self._effects: list[Effect] = []

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from dispatcher.core.acknowledge import accept
 from dispatcher.core.model import (
     AckError,
     Acknowledge,
@@ -129,6 +130,13 @@ def test_below_the_cursor_nothing_but_gaps_is_harmless() -> None:
         assert play.acks("c1", [(5, 7, types)]) == [None]
     for types in (b"\1", bytes([0, 0, 1]), bytes([0, 1, 0]), bytes([1, 0, 0])):
         assert play.acks("c1", [(5, 7, types)]) == REFUSED
+
+
+def test_a_byte_is_noted_as_changed_once_however_many_of_its_offsets_are_settled() -> None:
+    play = Playbook().join("c1").produce(*[b"%d" % at for at in range(20)])
+    play.acquire("c1")
+    accept(play.core._flow, [(1, 3), (5, 6), (8, 17)])
+    assert list(play.core._flow.window.dirty) == [0, 1, 2]
 
 
 def test_gap_for_what_is_not_there_is_harmless() -> None:

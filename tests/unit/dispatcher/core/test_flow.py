@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dispatcher.core.dispatcher import Dispatcher
 from dispatcher.core.flow import Flow
 from dispatcher.core.keys import MemberQueue
@@ -122,6 +124,30 @@ def test_a_span_with_room_for_one_more_is_not_full() -> None:
     assert play.wait(500).notices() == {}
     play.produce(b"a").wait(500)
     assert play.wait(500).notices() == {Notice.SPAN_FULL: 1}
+
+
+def test_a_full_span_is_watched_anew_when_somebody_comes_back() -> None:
+    play = Playbook(Policy(span_max=1)).join("c1").produce(b"a")
+    assert play.wait(500).notices() == {}
+    play.leave("c1").wait(500).join("c1")
+    assert play.wait(500).notices() == {}, "it may have fetched by now"
+    assert play.wait(500).notices() == {Notice.SPAN_FULL: 1}
+
+
+def test_a_member_that_may_hold_more_from_now_on_is_woken() -> None:
+    policy = Policy(in_flight_per_member_max=1)
+    play = Playbook(policy).join("c1").produce(b"a", b"b")
+    assert play.acquire("c1") == [0]
+    play.core.retune(replace(policy, in_flight_per_member_max=2))
+    play.wait(500).expect(MembersReady([MemberId("c1")]))
+
+
+def test_a_back_off_of_one_millisecond_is_waited_for() -> None:
+    play = Playbook(Policy(backoff_base_ms=1)).join("c1").produce(b"a")
+    assert play.acquire("c1") == [0]
+    play.ack("c1", 0, AckType.RELEASE)
+    assert play.acquire("c1") == []
+    assert play.wait(1).acquire("c1") == [0]
 
 
 def test_only_a_release_behind_a_failed_record_of_the_key_is_no_delivery() -> None:

@@ -34,6 +34,19 @@ def test_what_is_listed_later_gets_its_place_among_what_is_not_taken_yet(count: 
     assert not member.fresh
 
 
+@pytest.mark.parametrize(("count", "ready_at"), [(8, 5), (9, 0)])
+def test_a_few_newcomers_are_put_in_place_and_more_are_sorted_with_the_rest(
+    count: int, ready_at: int
+) -> None:
+    """Which is seen by what is taken: only sorting throws it away."""
+    member = MemberQueue(MemberId("c1"))
+    member.ready = list(range(100))
+    member.ready_at = 5
+    member.fresh = list(range(100, 100 + count))
+    member.sort_ready()
+    assert member.ready_at == ready_at
+
+
 def test_they_read_well_in_a_trace() -> None:
     member = MemberQueue(MemberId("c1"))
     assert repr(member) == "<c1 ready=0 in_flight=0>"

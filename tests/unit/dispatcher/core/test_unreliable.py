@@ -295,6 +295,7 @@ def test_what_was_committed_as_sent_is_passed_over_however_it_is_read() -> None:
         assert (3, 3) in play.core.settled_ranges()
     assert play.core.settled_ranges() == [(3, 3), (5, 6)]
     assert play.acquire("c1") == [2, 4, 7]
+    assert (play.core.cursor, play.core.settled_ranges()) == (8, []), "what is passed is forgotten"
     play = Playbook(lossy(), stored).on(LogTruncated(6, 1_000))
     assert (play.core.cursor, play.core.settled_ranges()) == (6, [(6, 6)])
 
