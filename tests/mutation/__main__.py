@@ -1,10 +1,10 @@
 """`python -m tests.mutation [MODULE ...]`: plants bugs in dispatcher/core, one at a time, and says
 which no test notices.
 
-The tests are those of the core: unit, scenarios, properties, and some seeds of the simulation. All
-runs in a copy of the sources without compiled modules. A survivor that is not explained in
-`survivors.txt` fails the run, and so does a line there that is no survivor (any more): one that is
-explained meets the quick tests only.
+The tests are those of the core: unit, and for what survives them scenarios, properties, and some
+seeds of the simulation. All runs in a copy of the sources without compiled modules. A survivor that
+is not explained in `survivors.txt` fails the run, and so does a line there that is no survivor (any
+more): one that is explained meets the unit tests only.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.mutation.trial import Result, Trials, every_module
 ROOT = Path(__file__).resolve().parents[2]
 COPY = ROOT / "build" / "mutation"
 EXPLAINED = Path(__file__).with_name("survivors.txt")
-QUICK = ("tests/unit/dispatcher/core",)
+QUICK = "tests/unit/dispatcher/core"
 DEEP = (
     "tests/sim/scenarios",
     "--ignore=tests/sim/scenarios/test_steps.py",
@@ -57,7 +57,7 @@ def main() -> int:
         ).returncode
     wanted = [f"dispatcher.core.{name}" for name in arguments.modules]
     modules = list(every_module(ROOT / "dispatcher" / "core"))
-    tests = QUICK if arguments.quick else QUICK + DEEP
+    tests = (QUICK,) if arguments.quick else (QUICK, *DEEP)
     return _run(modules, wanted or modules, tests, arguments.jobs)
 
 
@@ -91,17 +91,20 @@ def _run(modules: list[str], wanted: list[str], tests: tuple[str, ...], jobs: in
         if tried % 100 == 0:
             print(f"{tried} of {len(mutants)}, {time.monotonic() - began:.0f} s", flush=True)  # noqa: T201
 
-    trials = Trials(modules, mutants, known, jobs, report)
+    trials = Trials(modules, mutants, QUICK, known, jobs, report)
     quietly = ("-q", "-s", "--tb=native", "-p", "no:cacheprovider", "-o", "timeout=0")
     pytest.main([*quietly, *tests], plugins=[trials])
     if trials.failed or not tried:
         print(f"without any mutant these fail: {trials.failed}")  # noqa: T201
         return 2
-    stale = {name for name in known if name.split(".py")[0].startswith(tuple(wanted))} - survivors
+    wanted_places = tuple(f"{module}." for module in wanted)
+    stale = {name for name in known if name.startswith(wanted_places)} - survivors
     for name in sorted(stale):
         print(f"NO SURVIVOR (any more): {name}")  # noqa: T201
-    print(f"{tried} mutants, {len(survivors)} survived, {len(survivors & known)} explained")  # noqa: T201
-    return int(bool(survivors - known or stale))
+    unexplained = len(survivors - known)
+    took = f"{tried} mutants in {time.monotonic() - began:.0f} s"
+    print(f"{took}: {len(survivors)} survived, {unexplained} of them unexplained")  # noqa: T201
+    return int(bool(unexplained or stale))
 
 
 if __name__ == "__main__":

@@ -1,11 +1,14 @@
 """Tries mutants against the tests that run through what they change: those that killed another one
 of the same function first, then the quickest.
 
-Inside one pytest session all tests are collected once and run once, to learn how long they take and
+Inside one pytest session the tests are collected once and run once, to learn how long they take and
 which functions of the core they run through; the short ones twice, for the lines. A mutant is then
 a fork of this process in which the code of one function is exchanged: nothing is imported or
 collected again. The first test that fails, runs for much longer than it should or needs too much
 memory has killed it.
+
+There are two rounds. The deep tests (scenarios, properties, the simulation) are run only if a
+mutant has survived the quick ones and is not explained.
 """
 
 from __future__ import annotations
@@ -42,7 +45,7 @@ Line = tuple[str, int]
 class Result:
     mutant: Mutant
     killer: str  # the test; "" = survived
-    tests: int  # that run through it
+    tests: int  # that run through it, in this round
 
 
 @dataclass(slots=True)
@@ -59,13 +62,15 @@ class Trials:
         self,
         modules: list[str],
         mutants: list[Mutant],
+        quick: str,
         known: set[str],
         jobs: int,
         report: Callable[[Result], None],
     ) -> None:
         self.modules = modules
         self.mutants = mutants
-        self.known = known  # survivors, by name: no long test is tried on them
+        self.quick = quick  # the folder of the tests of the first round
+        self.known = known  # survivors, by name: they meet that round only
         self.jobs = jobs
         self.report = report
         self.failed: list[str] = []  # tests that fail without any mutant
@@ -78,12 +83,30 @@ class Trials:
         ]
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        items = {item.nodeid: item for item in session.items}
-        covered = self._cover(items)
-        print(f"{len(items)} tests, {sum(covered.seconds.values()):.0f} s", flush=True)  # noqa: T201
-        if not self.failed:
-            self._try_all(items, covered)
+        quick, deep = [
+            {item.nodeid: item for item in session.items if is_quick == self._is_quick(item)}
+            for is_quick in (True, False)
+        ]
+        waiting: list[Mutant] = []
+        for result in self._round(quick, self.mutants):
+            if deep and not result.killer and result.mutant.name not in self.known:
+                waiting.append(result.mutant)
+            else:
+                self.report(result)
+        if waiting:
+            for result in self._round(deep, waiting):
+                self.report(result)
         return True
+
+    def _is_quick(self, item: pytest.Item) -> bool:
+        return item.nodeid.startswith(self.quick)
+
+    def _round(self, items: dict[str, pytest.Item], mutants: list[Mutant]) -> Iterator[Result]:
+        covered = self._cover(items)
+        seconds = sum(covered.seconds.values())
+        print(f"{len(mutants)} mutants, {len(items)} tests, {seconds:.0f} s", flush=True)  # noqa: T201
+        if not self.failed:
+            yield from self._try_all(items, covered, mutants)
 
     # ------------------------------------------------------------------------------------- coverage
 
@@ -110,8 +133,10 @@ class Trials:
 
     # --------------------------------------------------------------------------------------- trials
 
-    def _try_all(self, items: dict[str, pytest.Item], covered: Covered) -> None:
-        waiting = iter(self.mutants)
+    def _try_all(
+        self, items: dict[str, pytest.Item], covered: Covered, mutants: list[Mutant]
+    ) -> Iterator[Result]:
+        waiting = iter(mutants)
         running: dict[int, tuple[Mutant, int, int]] = {}  # pid -> mutant, pipe, tests
         exhausted = False
         gc.collect()
@@ -136,7 +161,7 @@ class Trials:
                 mutant, reading, count = running.pop(pid)
                 killer = _killer(reading, status)
                 self._remember(mutant, killer)
-                self.report(Result(mutant, killer, count))
+                yield Result(mutant, killer, count)
 
     def _tests_of(self, mutant: Mutant, covered: Covered) -> list[str]:
         function = (mutant.module, mutant.place)
@@ -146,8 +171,6 @@ class Trials:
             tests = set(covered.functions.get(function, []))
             for line in mutant.lines:
                 tests.update(covered.lines.get((mutant.module, line), []))
-        if mutant.name in self.known:
-            tests = {test for test in tests if covered.seconds[test] <= LONG_SECONDS}
         killers = self.killers.get(function, [])
         return sorted(tests, key=lambda test: (test not in killers, covered.seconds[test], test))
 
