@@ -62,7 +62,8 @@ class Flow:
         self.loads = None if policy.bounded_load is None else Loads(policy.bounded_load)
         self.drains = Drains()
         self.limited = False  # some member may have some records only (joins.py)
-        self.provisional = False  # where some member joined is known only when more is read
+        # Members of whom it is known only when more is read where they joined (joins.py).
+        self.provisional: list[MemberQueue] = []
         self.reading = False  # a ReadOn is out and not answered
         self.full_at = NO_OFFSET  # the cursor if the span was full at the last tick
         self.stuck_at = NO_OFFSET  # the cursor that was last reported to hold a full span

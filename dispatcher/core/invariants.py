@@ -187,8 +187,9 @@ def _check_retries(flow: Flow) -> None:
 
 
 def _check_limits(flow: Flow) -> None:
-    for member in flow.members:
-        assert flow.provisional or not member.provisional, f"{member!r} waits for no reading"
+    for member in flow.provisional:
+        assert flow.by_member[member.member_id] is member, f"{member!r} is not there"
+        assert len(flow.members) > 1, f"{member!r} joined nobody"
     limited = [member for member in flow.members if member.limit >= 0]
     assert flow.limited == (len(limited) > 0), f"{limited} have a limit"
     for member in limited:

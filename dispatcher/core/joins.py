@@ -65,22 +65,17 @@ def was_sent(flow: Flow, offset: int) -> bool:
 
 def joined(flow: Flow, newcomers: list[MemberQueue]) -> None:
     """Members have come to others that are, or were until now, there."""
-    position = last_sent(flow)
-    provisional = flow.window.read_position <= position + 1 < flow.window.known_end
-    for member in newcomers:
-        member.provisional = provisional
-        _join_behind(flow, member, position)
-    flow.provisional = provisional
+    flow.provisional += newcomers
+    read_again(flow)
 
 
 def read_again(flow: Flow) -> None:
     """More is read, or gone, of what the snapshot knew: positions that waited for it. O(span)."""
-    waiting = [member for member in flow.members if member.provisional]
-    position = last_sent(flow)
-    flow.provisional = flow.window.read_position <= position + 1 < flow.window.known_end
-    for member in waiting:
-        member.provisional = flow.provisional
-        _join_behind(flow, member, position)
+    unsent = _first_unsent(flow)
+    for member in flow.provisional:
+        _join_behind(flow, member, unsent - 1)
+    if not flow.window.read_position <= unsent < flow.window.known_end:
+        flow.provisional = []
 
 
 def _join_behind(flow: Flow, member: MemberQueue, position: int) -> None:

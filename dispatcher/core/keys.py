@@ -49,7 +49,6 @@ class MemberQueue:
         # it may have for now, NO_OFFSET without a limit (joins.py).
         self.joined_behind = NO_OFFSET
         self.limit = NO_OFFSET
-        self.provisional = False  # that position waits for what is read again
 
     def __repr__(self) -> str:
         return f"<{self.member_id} ready={self.ready_count()} in_flight={self.in_flight}>"

@@ -37,10 +37,11 @@ def members_changed(flow: Flow, event: MembersChanged) -> None:
         for member in event.members
     ]
     flow.by_member = {member.member_id: member for member in flow.members}
+    flow.provisional = [one for one in flow.provisional if one.member_id not in before]
     if others and newcomers:
         joined(flow, newcomers)
     if len(flow.members) == 1:
-        flow.members[0].provisional = False  # alone: nothing is kept from it, whatever is read yet
+        flow.provisional = []  # Alone: nothing is kept from it, whatever is read yet.
     flow.router = shared_router(event.members)
     if not flow.members:
         flow.reading = False

@@ -360,3 +360,25 @@ def test_a_member_that_leaves_while_its_position_is_not_known_is_forgotten() -> 
     assert joined_behind(play, "c3") == 4
     play.join("c2").produce(mine)
     assert (joined_behind(play, "c2"), play.acquire("c2")) == (4, [])
+
+
+def test_what_the_snapshot_knew_ends_the_search_for_where_a_member_joined() -> None:
+    """A hole where it ends was not sent when c2 joined, and nothing that is read says it was."""
+    play = Playbook(LAST_SENT).join("c1", "c2")
+    theirs = play.keys_of("c1", 5)
+    play.produce(*theirs[:2])
+    assert play.acquire("c1") == [0, 1]
+    play.restart().join("c1").join("c2")
+    play.hole().produce(theirs[2])
+    assert joined_behind(play, "c2") == 1
+
+
+def test_so_does_a_step_of_reading_that_comes_to_its_end() -> None:
+    play, _ = loaded_again()
+    del play.log[5]  # compacted meanwhile
+    for end in (3, 7):
+        start = play.core.read_position
+        offsets = [at for at in range(start, end) if at in play.log]
+        keys = [play.log[at] for at in offsets]
+        play.on(RecordsRead(start, end, offsets, keys, play.now_ms, 7))
+        assert joined_behind(play, "c2") == 4
