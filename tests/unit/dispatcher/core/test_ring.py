@@ -218,6 +218,20 @@ def test_a_ring_is_made_of_one_with_half_of_its_members_or_more() -> None:
     assert _nearest(tuple(names[:3])) is whole, "the latest"
 
 
+def test_a_point_is_its_hash_above_twenty_bits_of_rank() -> None:
+    """A million members, and a number that an i64 holds."""
+    ring = Ring(("b", "a"))
+    assert [point >> 20 for point in ring.points] == ring.hashes
+    assert {(point & 0xFFFFF) for point in ring.points} == {0, 1}
+
+
+def test_the_latest_sixteen_rings_are_kept_to_make_others_of() -> None:
+    shared_ring.cache_clear()
+    rings = [shared_ring((f"kept-{number}",)) for number in range(20)]
+    assert _nearest(("kept-3",)) is None
+    assert _nearest(("kept-4",)) is rings[4]
+
+
 def test_windows_that_are_told_of_the_same_members_share_a_router() -> None:
     here, there = (tuple(Member(MemberId(name)) for name in ("1", "2")) for _ in range(2))
     router_here = shared_router(here)
