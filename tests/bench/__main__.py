@@ -28,7 +28,7 @@ from gateway.embedded.kafka import TUNED_JVM, KafkaCluster, kafka_libs
 from gateway.embedded.process import SetupError
 from tests.bench import bars, latency
 from tests.bench.cases import CASES, KEYED, PAIRS, Bench, Case, goes_through, load_keyed, load_plain
-from tests.bench.cost import client_cost, core_cost, cpu_s, plot
+from tests.bench.cost import children_cpu_s, client_cost, core_cost, cpu_s, plot
 from tests.bench.latency import Load
 from tests.bench.memory import memory
 from tests.bench.profiling import profile
@@ -148,15 +148,15 @@ def measure(
 def throughput(
     bench: Bench, cases: dict[str, Case], rounds: Iterator[int], failures: list[str]
 ) -> list[Row]:
-    """Every case once per round: its rates, and what each run cost the gateway. One that failed is
-    not run again.
+    """Every case once per round: its rates, and what each run cost the gateway, and a keyed one its
+    client. One that failed is not run again.
     """
     if any(name in KEYED for name in cases):
         load_keyed(bench)
     if any(name.startswith("consumer-perf") for name in cases):
         load_plain(bench)
     rates: dict[str, list[float]] = {name: [] for name in cases}
-    gateway_cpu: dict[str, list[float]] = {}
+    costs: dict[str, list[float]] = {}
     gateway = psutil.Process(bench.gateway.pid)
     names = list(cases)
     for at in rounds:
@@ -164,19 +164,22 @@ def throughput(
         for name in [*names[turn:], *names[:turn]]:
             if name not in rates:
                 continue
-            before = cpu_s(gateway)
+            before = cpu_s(gateway), children_cpu_s()
             try:
                 rates[name].append(cases[name](bench))
             except FAILURES as error:
                 note(failures, name, error)
                 del rates[name]
                 continue
-            spent = cpu_s(gateway) - before
+            millions = bench.records / 1_000_000
             if goes_through(name):
-                cost = spent * 1_000_000 / bench.records
-                gateway_cpu.setdefault(f"{name}: gateway CPU", []).append(cost)
+                spent = (cpu_s(gateway) - before[0]) / millions
+                costs.setdefault(f"{name}: gateway CPU", []).append(spent)
+            if name in KEYED:
+                spent = (children_cpu_s() - before[1]) / millions
+                costs.setdefault(f"{name}: client CPU", []).append(spent)
             console.print(f"round {at + 1}  {name:36} {rates[name][-1]:12,.0f} {bars.RATE}")
-    return rows_of(rates, PAIRS, unit=bars.RATE) + rows_of(gateway_cpu, {}, unit=CPU_UNIT, digits=2)
+    return rows_of(rates, PAIRS, unit=bars.RATE) + rows_of(costs, {}, unit=CPU_UNIT, digits=2)
 
 
 def note(failures: list[str], name: str, error: Exception) -> None:

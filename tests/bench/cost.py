@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -92,6 +93,12 @@ def cpu_s(process: psutil.Process) -> float:
     """User and system time so far, of all its threads: what a busy machine does not change."""
     times = process.cpu_times()
     return times.user + times.system
+
+
+def children_cpu_s() -> float:
+    """User and system time of all child processes that have ended."""
+    times = os.times()
+    return times.children_user + times.children_system
 
 
 def _consume(bench: Bench, topic: str, point: Point) -> float:
