@@ -5,7 +5,8 @@ through the gateway, and its plain consumer on Kafka. The same share consumer on
 Kafka's own shows how much of it is the share protocol's: one that fetches again only when it has
 worked on what it got, where a plain consumer always has a fetch out. All settings are the clients'
 defaults, so every side contains the producer's 5 ms of linger. Every run has a topic of its own,
-and starts when its consumer has shown that it gets records.
+and starts when its consumer has shown that it gets records. What was produced around a moment at
+which the machine stood still (freezes.py) is consumed, but not judged, on all sides alike.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
+from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,13 +22,15 @@ from statistics import median
 
 from gateway.embedded.process import start_child, stop_child, wait_until
 from tests.bench.cases import KEYS, PARTITIONS, Bench
-from tests.bench.latency_consume import PROBE, SHARES
-from tests.bench.rows import Row, added, rows_of
+from tests.bench.freezes import FreezeWatch, Span, undisturbed
+from tests.bench.latency_consume import PROBE
+from tests.bench.rows import Row, added, percentile, rows_of
 from tests.integration.gateway_process import REPOSITORY
 from tests.kafka import create_topic, produce, set_group_config
 
 PER_SECOND = 50_000
 GRACE_S = 20.0  # for a consumer that fell behind to get the rest
+SHARES = {"p50": 50.0, "p99": 99.0, "p999": 99.9, "max": 100.0}
 STATISTICS = ("p50", "p99")
 SIDES = {
     "direct": ("plain", False),
@@ -37,6 +41,7 @@ SIDES = {
 RATE_SHARE_MIN = 0.97
 # 5 ms of linger and some of queueing; three times that is somebody else's load.
 DIRECT_P99_MS_MAX = 50.0
+JUDGED_SHARE_MIN = 0.3  # of the judged records of a run, outside freezes
 _numbers = itertools.count(1)
 
 
@@ -63,7 +68,7 @@ def added_at(per_second: int, side: str = "Keyway") -> str:
 
 def latency(bench: Bench, rounds: Iterable[int], load: Load) -> list[Row]:
     """p50 and p99 of all sides, and what each adds to the direct one. Raises AssertionError if a
-    side lost records or the producer could not keep its rate.
+    side lost records, the producer could not keep its rate, or the machine stood still too often.
 
     What is added is left out where the direct consumer's own p99 is far from what a machine with
     time to spare shows: the difference of two such figures says nothing.
@@ -81,7 +86,8 @@ def latency(bench: Bench, rounds: Iterable[int], load: Load) -> list[Row]:
             for statistic in STATISTICS:
                 samples[f"latency {side}: {statistic}"].append(found[statistic])
             figures = ", ".join(f"{name} {found[name]:.2f}" for name in SHARES)
-            sys.stdout.write(f"round {at + 1}  latency {side}: {figures} ms\n")
+            judged = f"{found['judged']:.0%} judged"
+            sys.stdout.write(f"round {at + 1}  latency {side}: {figures} ms, {judged}\n")
     more = {
         f"{added_at(load.per_second, side)}: {statistic}": added(
             samples[f"latency {side}: {statistic}"], samples[f"latency direct: {statistic}"]
@@ -114,11 +120,12 @@ def _run(bench: Bench, load: Load, kind: str, bootstrap: str) -> dict[str, float
     if kind == "share" and bootstrap == upstream:
         set_group_config(upstream, f"group-{topic}", {"share.auto.offset.reset": "earliest"})
     log = bench.directory / f"latency-{number}.log"
+    ages = bench.directory / f"latency-{number}.ages"
     module = [sys.executable, "-m"]
     consumer = start_child(
         [
             *(*module, "tests.bench.latency_consume", kind, bootstrap, f"group-{topic}", topic),
-            *(str(load.records), str(load.warmup_s), str(load.seconds + 2 * GRACE_S)),
+            *(str(load.records), str(load.warmup_s), str(load.seconds + 2 * GRACE_S), str(ages)),
         ],
         log=log,
         cwd=REPOSITORY,
@@ -127,23 +134,37 @@ def _run(bench: Bench, load: Load, kind: str, bootstrap: str) -> dict[str, float
         produce(upstream, topic, [(b"probe", PROBE)])
         wait_until(lambda: bool(_said(log, "ready")), what="consumer ready", deadline_s=GRACE_S)
         arguments = [topic, str(load.per_second), str(load.seconds), str(KEYS)]
-        _, sent, _, taken = subprocess.run(
-            [*module, "tests.bench.latency_produce", upstream, *arguments],
-            cwd=REPOSITORY,
-            capture_output=True,
-            text=True,
-            timeout=load.seconds + GRACE_S,
-            check=True,
-        ).stdout.split()
+        with FreezeWatch() as watch:
+            _, sent, _, taken = subprocess.run(
+                [*module, "tests.bench.latency_produce", upstream, *arguments],
+                cwd=REPOSITORY,
+                capture_output=True,
+                text=True,
+                timeout=load.seconds + GRACE_S,
+                check=True,
+            ).stdout.split()
+            consumer.wait(GRACE_S)
         rate = int(sent) / float(taken)
         assert rate >= load.per_second * RATE_SHARE_MIN, f"only {rate:,.0f} records/s produced"
-        consumer.wait(GRACE_S)
-        words = _said(log, "records ").split()
+        came = int(_said(log, "records ").split()[1])
     finally:
         stop_child(consumer)
-    found = {name: float(value) for name, value in zip(words[::2], words[1::2], strict=True)}
-    assert found.get("records", 0) >= load.records, f"only {found} of {load.records} came"
-    return found
+    assert came >= load.records, f"only {came:,} of {load.records:,} came"
+    return _judged(ages, watch.spans())
+
+
+def _judged(file: Path, frozen: list[Span]) -> dict[str, float]:
+    """Ages in ms by the names of SHARES, and the share of the records they are of ("judged").
+    Raises AssertionError if that is too small.
+    """
+    columns = array("q", file.read_bytes())
+    count = len(columns) // 2
+    kept = sorted(undisturbed(columns[:count], columns[count:], frozen))
+    judged = len(kept) / count
+    assert judged >= JUDGED_SHARE_MIN, f"the machine stood still {len(frozen)} times"
+    return {name: percentile(kept, share) / 1e6 for name, share in SHARES.items()} | {
+        "judged": judged
+    }
 
 
 def _said(log: Path, begin: str) -> str:

@@ -10,6 +10,7 @@ import pytest
 from tests.bench.bars import BARS, Bar, judge
 from tests.bench.core_cost import Drive, runs
 from tests.bench.cost import CLIENT_POINTS, CORE_POINTS, UNIT, plot
+from tests.bench.freezes import AFTER_NS, BEFORE_NS, Sample, freezes, undisturbed
 from tests.bench.latency import added_at
 from tests.bench.load import drawn
 from tests.bench.profiling import costs, top_list
@@ -181,3 +182,20 @@ def test_the_plot_is_drawn_of_what_there_is(tmp_path: Path) -> None:
         assert plot(rows, picture)
         assert picture.read_bytes().startswith(b"\x89PNG")
         picture.unlink()
+
+
+def test_a_freeze_is_stolen_time_and_ends_when_it_is_told() -> None:
+    stolen = [(0, 1.0), (10, 1.01), (20, 1.03), (30, 1.125), (40, 1.125), (150, 1.155)]
+    samples = [Sample(at_ms * 1_000_000, at_s) for at_ms, at_s in stolen]
+    (first, last), second = freezes(samples)
+    assert first == pytest.approx(-65e6)
+    assert last == 30e6
+    assert second == pytest.approx((120e6, 150e6))
+
+
+def test_what_was_produced_around_a_freeze_is_not_judged() -> None:
+    start, end = 10_000_000_000, 10_100_000_000
+    first, last = start - BEFORE_NS, end + AFTER_NS
+    stamps = [first - 1, first, start, end, last, last + 1]
+    assert undisturbed(stamps, [1, 2, 3, 4, 5, 6], [(start, end)]) == [1, 6]
+    assert undisturbed(stamps, [1, 2, 3, 4, 5, 6], []) == [1, 2, 3, 4, 5, 6]
