@@ -3,8 +3,9 @@
 A record is *processed* when its application is done with it: with poll() in implicit mode, with the
 work before acknowledge() in explicit mode. In order means: no record was delivered before every
 earlier one of its key had been processed at least once. A record is *confirmed* when a client was
-told that its acknowledgement was taken; it may come again only if Redis was flushed after that,
-and only if it was not in the offset and bitmap committed to Kafka before.
+told that its acknowledgement was taken; it may come again only if Redis was flushed after that (or
+came back with older files), and only if it was not in the offset and bitmap committed to Kafka
+before.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ class Processed:
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """Redis lost everything. Times on the members' monotonic clock."""
+    """Redis lost everything, or the last of it. Times on the members' monotonic clock."""
 
     at_ns: int
-    back_ns: int  # the gateway was started again; what was confirmed before came from the old one
+    back_ns: int  # gateway or Redis was started again; what was confirmed before is from before
     committed: frozenset[TopicPartitionOffset]  # read from Kafka just before
     calm: tuple[tuple[int, int], ...]  # from when to when gateway, Redis and broker were all up
     commit_interval_ms: int

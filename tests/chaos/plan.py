@@ -5,7 +5,7 @@ comes back.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 
@@ -14,6 +14,7 @@ class Victim(StrEnum):
 
     GATEWAY = "gateway"
     REDIS = "redis"
+    OLD_REDIS = "old-redis"  # and what comes back has the files of a while before
     FLUSH = "flush"  # FLUSHALL, and the gateway is killed and started: nothing but Kafka is left
     BROKER = "broker"
     LIBRDKAFKA = "librdkafka"  # a process with two share consumers; a new one joins
@@ -57,6 +58,7 @@ class Strike:
     down_ms: int  # from the last kill to the first start
     returns: tuple[Victim, ...]  # in the order in which they are started again
     returns_apart_ms: tuple[int, ...]  # before each start but the first
+    copied_at_share: float = 0.0  # OLD_REDIS: its files are of when so many were delivered
 
     def __str__(self) -> str:
         return f"{'+'.join(self.victims)} at {self.at_share:.0%}"
@@ -64,6 +66,11 @@ class Strike:
     @property
     def members_only(self) -> bool:
         return MEMBERS.issuperset(self.victims)
+
+    @property
+    def forgets(self) -> bool:
+        """Redis loses what was confirmed: all of it, or the last of it."""
+        return not {Victim.FLUSH, Victim.OLD_REDIS}.isdisjoint(self.victims)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +93,7 @@ def plan_of(seed: int, pace: Pace = FULL) -> Plan:
     shares = [dice.uniform(0.1, 0.8)]
     if dice.random() < 0.4:
         shares = sorted((dice.uniform(0.1, 0.4), dice.uniform(0.5, 0.85)))
-    return Plan(
+    plan = Plan(
         seed,
         dice.randint(*pace.records),
         dice.randint(*_KEYS),
@@ -94,6 +101,25 @@ def plan_of(seed: int, pace: Pace = FULL) -> Plan:
         dice.choice(_WORK_MS),
         tuple(_strike(dice, share) for share in shares),
         pace,
+    )
+    # Thrown last, so that the seeds of before still mean the same.
+    return replace(plan, strikes=tuple(_aged(dice, strike) for strike in plan.strikes))
+
+
+def _aged(dice: random.Random, strike: Strike) -> Strike:
+    """Half of the Redis that are killed come back with older files."""
+    old, age = dice.random() < 0.5, dice.uniform(0.3, 0.95)
+    if not old or Victim.REDIS not in strike.victims:
+        return strike
+
+    def aged(victims: tuple[Victim, ...]) -> tuple[Victim, ...]:
+        return tuple(Victim.OLD_REDIS if it is Victim.REDIS else it for it in victims)
+
+    return replace(
+        strike,
+        victims=aged(strike.victims),
+        returns=aged(strike.returns),
+        copied_at_share=strike.at_share * age,
     )
 
 

@@ -97,10 +97,16 @@ class Round:
     # ------------------------------------------------------------------------------------- strikes
 
     def _wait_until_struck(self, strike: Strike, load: Load) -> None:
+        copied = Victim.OLD_REDIS not in strike.victims
+
         def reached() -> bool:
+            nonlocal copied
             load.go_on()
-            places = {it.place for it in self.crew.deliveries()}
-            return len(places) >= strike.at_share * self.plan.records
+            share = len({it.place for it in self.crew.deliveries()}) / self.plan.records
+            if not copied and share >= strike.copied_at_share:
+                self.site.copy_redis()
+                copied = True
+            return copied and share >= strike.at_share
 
         self._waited(reached, f"load for {strike}", UNDER_LOAD_S_MAX)
 
@@ -108,7 +114,7 @@ class Round:
         partitions = self.plan.partitions
         committed = (
             self.site.committed_records(self.group, self.topic, partitions)
-            if Victim.FLUSH in strike.victims
+            if strike.forgets
             else frozenset()
         )
         killed_ns = time.monotonic_ns()
@@ -130,7 +136,7 @@ class Round:
                 continue
             self.site.start(victim)
             back_ns = time.monotonic_ns()
-            if victim is Victim.FLUSH:
+            if victim in (Victim.FLUSH, Victim.OLD_REDIS):
                 calm = self._calm_until(killed_ns)
                 interval_ms = self.plan.pace.commit_interval_ms
                 self.flushes.append(Flush(killed_ns, back_ns, committed, calm, interval_ms))

@@ -42,6 +42,7 @@ class Site:
         self.kafka = kafka or KafkaCluster(1, share_groups=False, directory=directory / "kafka")
         self._own_kafka = None if kafka else self.kafka
         self.redis = EmbeddedRedis(directory / "redis", port=free_ports(1))
+        self._copy = directory / "redis-copy"
         self.gateway = GatewayProcess(
             directory / "gateway",
             self.kafka.bootstrap_servers,
@@ -59,7 +60,7 @@ class Site:
         match victim:
             case Victim.GATEWAY:
                 self.gateway.kill()
-            case Victim.REDIS:
+            case Victim.REDIS | Victim.OLD_REDIS:
                 self.redis.kill()
             case Victim.BROKER:
                 self.kafka.brokers[0].kill()
@@ -78,6 +79,9 @@ class Site:
                 self.gateway.spawn()
             case Victim.REDIS:
                 self.redis.start()
+            case Victim.OLD_REDIS:
+                self._age_redis()
+                self.redis.start()
             case Victim.BROKER:
                 self.kafka.brokers[0].start()
             case _:
@@ -91,6 +95,29 @@ class Site:
     def _flush(self) -> None:
         with Redis.from_url(self.redis.url) as client:
             client.flushall()
+
+    def copy_redis(self) -> None:
+        """Its files as they are, while it writes: a command that is cut off is left out when they
+        are read again.
+        """
+        shutil.rmtree(self._copy, ignore_errors=True)
+        self._copy.mkdir()
+        for file in self._redis_files():
+            if file.is_dir():
+                shutil.copytree(file, self._copy / file.name)
+            else:
+                shutil.copy(file, self._copy / file.name)
+
+    def _age_redis(self) -> None:
+        for file in self._redis_files():
+            shutil.rmtree(file) if file.is_dir() else file.unlink()
+        shutil.copytree(self._copy, self.redis.directory, dirs_exist_ok=True)
+
+    def _redis_files(self) -> list[Path]:
+        """Append-only files, or the folder of them that newer versions have."""
+        found = [*self.redis.directory.glob("*.aof"), *self.redis.directory.glob("appendonlydir")]
+        assert found, "no append-only file"
+        return found
 
     def positions(self, group: str, topic: str, partitions: int) -> list[int]:
         """The committed offset of each partition as Kafka has it; -1: none."""

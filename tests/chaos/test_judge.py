@@ -99,3 +99,7 @@ def test_a_seed_is_one_plan_and_the_seeds_together_try_everything() -> None:
     alone = {strike.victims[0] for strike in strikes if len(strike.victims) == 1}
     assert alone == set(Victim)
     assert all(sorted(strike.victims) == sorted(strike.returns) for strike in strikes)
+    for strike in strikes:
+        old = Victim.OLD_REDIS in strike.victims
+        assert old is (0 < strike.copied_at_share < strike.at_share)
+        assert strike.forgets is (old or Victim.FLUSH in strike.victims)
