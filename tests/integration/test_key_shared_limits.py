@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from statistics import geometric_mean, median
 
 import psutil
 import pytest
@@ -33,7 +34,7 @@ GROWTH_BYTES_MAX = 64 * MIB  # of the cache, and the offsets of 100,000 records 
 RSS_BYTES_MAX = 300 * MIB  # of a gateway, whatever its clients do
 BUSY_SHARE_MAX = 0.5  # of one core, by a gateway that has nothing to do
 KEYS, EACH = 1_000, 8  # of a member, and records of a key in a burst
-TURNS, TURNS_MAX = 6, 18
+TURNS, TURNS_MAX = 10, 20  # a second look at what the first found too slow, and no third
 RATE_MIN = 0.9
 WIDE = {"match": "wide-*", "auto_offset_reset": "earliest", "span_max": WIDE_SPAN}
 
@@ -200,7 +201,9 @@ class Crew:
         return sum(len(member.deliveries) for member in self.others)
 
     def cpu_s(self) -> float:
-        return sum(psutil.Process(self.gateway.pid).cpu_times()[:2])
+        """To the nanosecond: what psutil has is in ticks of 10 ms, a tenth of a burst."""
+        tasks = Path(f"/proc/{self.gateway.pid}/task").glob("*/schedstat")
+        return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
 
     def finish(self) -> None:
         for member in self.others:
@@ -216,11 +219,20 @@ class Crew:
         self.aside.end_consume()
 
 
-def side_by_side(crews: list[Crew]) -> list[float]:
-    """One burst for the three of each crew at the same time: CPU seconds of each gateway."""
+@dataclass(frozen=True, slots=True)
+class Burst:
+    """What one took: of the gateway's CPU, and until its last record was delivered."""
+
+    cpu_s: float
+    wall_s: float
+
+
+def side_by_side(crews: list[Crew]) -> list[Burst]:
+    """One burst for the three of each crew at the same time."""
     for crew in crews:
         crew.give(crew.others)
-    spent = [-crew.cpu_s() for crew in crews]
+    began_ns = time.monotonic_ns()
+    before = [crew.cpu_s() for crew in crews]
     wanted = [crew.taken() + 3 * KEYS * EACH for crew in crews]
     for members in zip(*(crew.others for crew in crews), strict=True):
         for member in members:
@@ -231,10 +243,27 @@ def side_by_side(crews: list[Crew]) -> list[float]:
             what="the burst delivered",
             deadline_s=60,
         )
-    spent = [spent[at] + crew.cpu_s() for at, crew in enumerate(crews)]
+    bursts = []
+    for crew, cpu_s in zip(crews, before, strict=True):
+        last_ns = max(member.deliveries[-1].at_ns for member in crew.others)
+        bursts.append(Burst(crew.cpu_s() - cpu_s, (last_ns - began_ns) / 1e9))
     for crew in crews:
         crew.finish()
-    return spent
+    return bursts
+
+
+def rates(turns: list[tuple[Burst, Burst]]) -> tuple[float, float]:
+    """By CPU and by time, of those beside one that stopped (first) to those alone. The median of
+    turns taken in pairs: in one gateway A had who stopped, in the other B, so that what one of the
+    two always pays cancels; a commit or a collection in one of the bursts is outvoted.
+    """
+    cpu = [alone.cpu_s / beside.cpu_s for beside, alone in turns]
+    wall = [alone.wall_s / beside.wall_s for beside, alone in turns]
+    return _middle(cpu), _middle(wall)
+
+
+def _middle(ratios: list[float]) -> float:
+    return median(map(geometric_mean, zip(ratios[::2], ratios[1::2], strict=True)))
 
 
 @pytest.mark.timeout(400)  # it takes a minute where much else runs
@@ -250,8 +279,8 @@ def test_others_keep_their_rate_when_one_member_stops(
 
     Two gateways deliver bursts of the same size at the same time, in one of them beside a member
     that has stopped before as many records as each of the others gets; then the other way round.
-    The rate is that of the gateways' CPU time: whatever else the machine does meets both alike, in
-    the long run. So a sum below the bar gets more turns; a loss that is one stays below it.
+    What else the machine does meets both alike. The CPU time says what the gateway has to do for a
+    record, the time until the last record whether somebody waited.
     """
     other = GatewayProcess(tmp_path, kafka.bootstrap_servers, groups=[WIDE])
     with other:
@@ -263,19 +292,22 @@ def test_others_keep_their_rate_when_one_member_stops(
         for crew in crews:
             crew.join()
         side_by_side(crews)  # everything is warm
-        alone = beside = 0.0
+        turns: list[tuple[Burst, Burst]] = []
+        found = (0.0, 0.0)
         for turn in range(TURNS_MAX):
             stopped, free = crews if turn % 2 else reversed(crews)
             stopped.give([stopped.aside])
-            spent = side_by_side([stopped, free])
-            beside, alone = beside + spent[0], alone + spent[1]
+            beside, alone = side_by_side([stopped, free])
+            turns.append((beside, alone))
             if turn == 0:
                 assert_it_rests(stopped.gateway)
             stopped.drain()
-            if turn + 1 >= TURNS and turn % 2 and alone / beside >= RATE_MIN:
-                break
-        print(f"rate beside one that stopped: {alone / beside:.3f}", alone, beside)  # noqa: T201
-        assert alone / beside >= RATE_MIN
+            if turn + 1 in (TURNS, TURNS_MAX):
+                found = rates(turns)
+                if min(found) >= RATE_MIN:
+                    break
+        print("rate beside one that stopped: {:.3f} by CPU, {:.3f} by time".format(*found))  # noqa: T201
+        assert min(found) >= RATE_MIN, turns
         for crew in crews:
             assert rss_bytes(crew.gateway) < RSS_BYTES_MAX
             assert_never_backwards(deliveries_of(crew.members))
