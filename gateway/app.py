@@ -58,6 +58,7 @@ from gateway.lag import Lags
 from gateway.listeners import CannotListen, listening_socket
 from gateway.memberships import Memberships
 from gateway.metrics import Metrics
+from gateway.other_kinds import OtherKinds
 from gateway.parked import ParkedRecords
 from gateway.reader import Reader
 from gateway.resident import trim_forever, trim_heap
@@ -321,6 +322,7 @@ class _Node:
             windows=self.windows,
             authoriser=self.authoriser,
             ready=self.ready,
+            other_kind_at_work=OtherKinds(self.upstream).at_work,
             now_ms=now_ms,
         )
         handlers: dict[int, Handler] = {

@@ -27,13 +27,19 @@ class TopicDenied(GroupError):
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
+class NoShareGroup(GroupError):
+    code = ErrorCode.GROUP_ID_NOT_FOUND  # as Kafka
+
+
 async def share_group_heartbeat(services: ShareServices, request: Request) -> bytes:
     header = request.header
     body = decode_request(header.api_key, header.api_version, request.frame, header.body_at)
     try:
         answer = await _heartbeat(services, request, body)
     except GroupError as error:
-        if isinstance(error, InvalidRequest):  # librdkafka shows its user the code, not the reason
+        if isinstance(
+            error, InvalidRequest | NoShareGroup
+        ):  # librdkafka shows its user the code, not the reason
             log.warning(
                 "heartbeat_refused",
                 group=body["GroupId"],
@@ -63,6 +69,10 @@ async def _heartbeat(
         if missing:
             await _look_for(services, missing)
     inline_filters(request.header.client_id or "")
+    known_group = services.groups.get(group)
+    first = body["MemberEpoch"] == 0 and (known_group is None or not known_group.members)
+    if first and await services.other_kind_at_work(group):
+        raise NoShareGroup(f"Group {group} is not a share group: it has members of another kind.")
     if services.groups.get(group) is None:
         with suppress(UpstreamError):  # keyway.yaml until upstream answers
             await services.settings.learn(group)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -76,7 +76,12 @@ class ScriptedConnection:
         return cast(ClientConnection, self)
 
 
-def services(node: Node) -> ShareServices:
+def services(node: Node, others: Container[str] = ()) -> ShareServices:
+    """`others`: names under which members of another kind of group are at work."""
+
+    async def other_kind_at_work(group: str) -> bool:
+        return group in others
+
     async def refresh(_topics: list[str]) -> Any:
         if node.refresh_failure is not None:
             raise node.refresh_failure
@@ -91,6 +96,7 @@ def services(node: Node) -> ShareServices:
         windows=node.windows,
         authoriser=Authoriser(now_ms),
         ready=node.ready,
+        other_kind_at_work=other_kind_at_work,
         now_ms=now_ms,
     )
 

@@ -1,0 +1,72 @@
+"""Whether members of another kind of group are at work under a name: a classic or a consumer group
+of the upstream.
+
+A share member may not join there, as in Kafka, where a name is one group of one kind: both would
+read the same records, and the one that commits last would set the other's position. A group of
+another kind that is empty is no hindrance: its offsets are where a Key-Shared group of that name
+goes on. What cannot be found out in time hinders nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import Protocol
+
+import structlog
+
+from gateway.core.limits import OTHER_KIND_S_MAX, SETTLING_PAUSE_MS
+from gateway.core.wire.apis import ApiKey
+from gateway.core.wire.errors import ErrorCode
+from gateway.core.wire.schema import Message
+from gateway.upstream_errors import Refused, UpstreamError
+
+log = structlog.get_logger("keyway.groups")
+
+_NO_MEMBERS = ("Dead", "Empty", "")  # Dead: not there; empty: an error came instead
+_MOVED = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
+class UpstreamView(Protocol):
+    """gateway.upstream.Upstream"""
+
+    def coordinator(self, group: str) -> Awaitable[int]: ...
+    def forget_coordinator(self, group: str) -> None: ...
+    def call(self, api_key: int, body: Message, *, broker_id: int) -> Awaitable[Message]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class OtherKinds:
+    upstream: UpstreamView
+
+    async def at_work(self, group: str) -> bool:
+        """Members of another kind of group have this name."""
+        try:
+            async with asyncio.timeout(OTHER_KIND_S_MAX):
+                return await self._any(group)
+        except (UpstreamError, TimeoutError) as error:
+            log.info("other_kinds_not_known", group=group, reason=str(error) or "timeout")
+            return False
+
+    async def _any(self, group: str) -> bool:
+        classic = {"Groups": [group]}
+        consumer = {"GroupIds": [group], "IncludeAuthorizedOperations": False}
+        if await self._state(group, ApiKey.DESCRIBE_GROUPS, classic) not in _NO_MEMBERS:
+            return True
+        try:
+            state = await self._state(group, ApiKey.CONSUMER_GROUP_DESCRIBE, consumer)
+        except Refused as refused:
+            if refused.error_code != ErrorCode.UNSUPPORTED_VERSION:
+                raise
+            return False  # an upstream from before KIP-848
+        return state not in _NO_MEMBERS
+
+    async def _state(self, group: str, api: ApiKey, body: Message) -> str:
+        while True:
+            broker = await self.upstream.coordinator(group)
+            (row,) = (await self.upstream.call(api, body, broker_id=broker))["Groups"]
+            if row["ErrorCode"] not in _MOVED:
+                return str(row["GroupState"]) if row["ErrorCode"] == 0 else ""
+            self.upstream.forget_coordinator(group)
+            await asyncio.sleep(SETTLING_PAUSE_MS / 1000)

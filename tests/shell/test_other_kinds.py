@@ -1,0 +1,107 @@
+"""A name under which a classic or a consumer group is at work is no share group's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from gateway.core.limits import OTHER_KIND_S_MAX
+from gateway.core.wire.apis import ApiKey
+from gateway.core.wire.errors import ErrorCode
+from gateway.core.wire.schema import Message
+from gateway.other_kinds import OtherKinds
+from gateway.upstream_errors import Refused, Unreachable, UpstreamError
+from tests.shell.node_parts import GROUP, Node
+from tests.shell.share_client import Client, ScriptedConnection, error, services
+from tests.shell.virtual_time import now_ms, run
+
+CLASSIC, CONSUMER = ApiKey.DESCRIBE_GROUPS, ApiKey.CONSUMER_GROUP_DESCRIBE
+Answer = tuple[int, str] | UpstreamError  # error code and state
+
+
+@dataclass(slots=True)
+class Upstream:
+    answers: dict[int, list[Answer]]  # by API; the last one stays
+    coordinators: int = 0  # asked for
+    forgotten: list[str] = field(default_factory=list)
+
+    async def coordinator(self, group: str) -> int:
+        assert group == "g"
+        self.coordinators += 1
+        return 7
+
+    def forget_coordinator(self, group: str) -> None:
+        self.forgotten.append(group)
+
+    async def call(self, api_key: int, body: Message, *, broker_id: int) -> Message:
+        assert broker_id == 7
+        assert "g" in [*body.get("Groups", ()), *body.get("GroupIds", ())]
+        left = self.answers[api_key]
+        answer = left.pop(0) if len(left) > 1 else left[0]
+        if isinstance(answer, UpstreamError):
+            raise answer
+        return {"Groups": [{"ErrorCode": answer[0], "GroupState": answer[1]}]}
+
+
+NOT_FOUND = int(ErrorCode.GROUP_ID_NOT_FOUND)
+NOT_HERE = int(ErrorCode.NOT_COORDINATOR)
+DENIED = int(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+
+
+@pytest.mark.parametrize(
+    ("classic", "consumer", "expected"),
+    [
+        ((0, "Dead"), (NOT_FOUND, ""), False),
+        ((0, "Empty"), (NOT_FOUND, ""), False),
+        ((NOT_FOUND, "Dead"), (NOT_FOUND, "Dead"), False),
+        ((0, "Stable"), (NOT_FOUND, ""), True),
+        ((0, "PreparingRebalance"), (NOT_FOUND, ""), True),
+        ((0, "Dead"), (0, "Stable"), True),
+        ((NOT_FOUND, "Dead"), (0, "Reconciling"), True),
+        ((0, "Dead"), (0, "Empty"), False),
+        ((DENIED, ""), (DENIED, ""), False),
+        ((0, "Dead"), Refused(ErrorCode.UNSUPPORTED_VERSION, "69"), False),
+        ((0, "Stable"), Refused(ErrorCode.UNSUPPORTED_VERSION, "69"), True),
+        (Unreachable("away"), (0, "Stable"), False),
+        ((0, "Dead"), Refused(ErrorCode.UNKNOWN_SERVER_ERROR, "odd"), False),
+    ],
+)
+def test_who_is_at_work(classic: Answer, consumer: Answer, *, expected: bool) -> None:
+    upstream = Upstream({CLASSIC: [classic], CONSUMER: [consumer]})
+    assert run(OtherKinds(upstream).at_work("g")) is expected
+
+
+def test_a_coordinator_that_moved_is_looked_for() -> None:
+    upstream = Upstream(
+        {CLASSIC: [(NOT_HERE, ""), (NOT_HERE, ""), (0, "Stable")], CONSUMER: [(NOT_FOUND, "")]}
+    )
+    assert run(OtherKinds(upstream).at_work("g"))
+    assert (upstream.coordinators, upstream.forgotten) == (3, ["g", "g"])
+
+
+def test_nobody_waits_long_to_know() -> None:
+    async def work() -> int:
+        began = now_ms()
+        upstream = Upstream({CLASSIC: [(NOT_HERE, "")], CONSUMER: [(NOT_FOUND, "")]})
+        assert not await OtherKinds(upstream).at_work("g")
+        return now_ms() - began
+
+    assert run(work()) == OTHER_KIND_S_MAX * 1000
+
+
+def test_a_member_joins_when_the_others_have_left() -> None:
+    async def work() -> None:
+        async with Node() as node:
+            others = {GROUP}
+            client = Client(node, services(node, others), ScriptedConnection(1))
+            refused = await client.heartbeat()
+            assert error(refused) == ErrorCode.GROUP_ID_NOT_FOUND
+            assert "members of another kind" in refused["ErrorMessage"]
+            assert node.groups.get(GROUP) is None
+            others.clear()
+            assert error(await client.heartbeat()) == ErrorCode.NONE
+            others.add(GROUP)  # who is there stays: Kafka has let the others in
+            assert error(await client.heartbeat(1)) == ErrorCode.NONE
+
+    run(work())
