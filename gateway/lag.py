@@ -12,13 +12,13 @@ they were not read yet. A partition without a leader keeps the end that was seen
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import structlog
 
-from dispatcher.store.base import StoreError, WindowKey
+from dispatcher.store.base import WindowKey
 from gateway.core.fetching import leader_of
 from gateway.core.limits import (
     LAG_ANSWER_MS_MAX,
@@ -71,7 +71,7 @@ class Lags:
         while True:
             try:
                 await self.look(stored=looks % LAG_STORED_EVERY == 0)
-            except (StoreError, StateAway, UpstreamError) as error:
+            except (StateAway, UpstreamError) as error:
                 if str(error) != self._failed:
                     log.info("lag_not_known", reason=str(error))
                 self._failed = str(error)
@@ -83,11 +83,12 @@ class Lags:
             await asyncio.sleep(LAG_MS / 1000)
 
     async def look(self, *, stored: bool) -> None:
-        """`stored`: also at the windows that only the store has. Raises StoreError, StateAway,
-        UpstreamError.
-        """
-        if stored:
-            self._remember(await self.offsets.store.positions(None), lambda _: True)
+        """`stored`: also at what only the store has. Raises StateAway, UpstreamError."""
+        groups = self.offsets.groups
+        for key in [key for key in self._positions if groups.get(key.group) is None]:
+            del self._positions[key]
+        for group in groups.all() if stored else ():
+            await self._recall(group.name)
         await self._see(self.offsets.windows.all())
         await self._name()
         ends = {self._log(key, tp) for key, tp in self._places()}
@@ -99,11 +100,11 @@ class Lags:
         try:
             async with asyncio.timeout(LAG_LOOK_S_MAX):
                 await self._look_at(group)
-        except (StoreError, StateAway, UpstreamError, EncodeError, TimeoutError) as error:
+        except (StateAway, UpstreamError, EncodeError, TimeoutError) as error:
             log.info("lag_not_known", group=group, reason=str(error) or "timeout")
 
     async def _look_at(self, group: str) -> None:
-        self._remember(await self.offsets.stored(group), lambda key: key.group == group)
+        await self._recall(group)
         await self._see(self.offsets.windows.of_group(group))
         await self._name()
         await self._ask({self._log(key, tp) for key, tp in self._places() if key.group == group})
@@ -118,13 +119,13 @@ class Lags:
 
     # --------------------------------------------------------------------------------------- inside
 
-    def _remember(self, stored: dict[WindowKey, int], of: Callable[[WindowKey], bool]) -> None:
+    async def _recall(self, group: str) -> None:
         """What the store has: an unreliable group has nothing there, and stays as it was seen."""
-        for key in [key for key in self._positions if of(key)]:
-            reliable = self.offsets.windows.around.settings.of(key.group).reliable
-            known = self.offsets.groups.get(key.group) is not None
-            if key not in stored and (reliable or not known):
-                del self._positions[key]
+        stored = await self.offsets.stored(group)
+        if self.offsets.windows.around.settings.of(group).reliable:
+            for key in [key for key in self._positions if key.group == group]:
+                if key not in stored:
+                    del self._positions[key]
         for key, cursor in stored.items():
             if key not in self._positions or self._positions[key].offset != cursor:
                 self._positions[key] = Position(cursor)
