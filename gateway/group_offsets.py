@@ -61,7 +61,6 @@ class UpstreamView(Protocol):
         *,
         broker_id: int | None = None,
         version: int | None = None,
-        timeout_ms: int | None = None,
     ) -> Message: ...
     async def coordinator(self, group: str) -> int: ...
     async def list_offsets(

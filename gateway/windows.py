@@ -396,8 +396,8 @@ class Windows:
             log.info("commit_works_again", group=group)
 
     def commits_failing(self) -> list[str]:
-        """Groups whose last commit Kafka did not take."""
-        return sorted(self._commit_errors)
+        """Groups whose last commit Kafka did not take, and that still have something to commit."""
+        return sorted(self._commit_errors.keys() & {key.group for key in self._windows})
 
     async def stop(self) -> None:
         """Persists and commits everything, then closes all windows. Leases stay in the store for

@@ -91,7 +91,7 @@ def test_gateway_listens_where_compose_publishes(
     assert exposed is not None
     assert {int(port) for port in exposed.group(1).split()} == ports
     check = compose["services"]["gateway"]["healthcheck"]["test"][-1]
-    assert f"'127.0.0.1', {config.listen.port_base + node_id}" in check
+    assert f"http://127.0.0.1:{config.admin.port}/health/ready" in check
     assert config.listen.host == config.admin.host == "0.0.0.0"
 
 

@@ -116,7 +116,7 @@ HEALTH_STORE_S_MAX = 1.0  # what a probe waits for Redis; kubelet gives one seco
 LAG_MS = 10_000  # between two looks at where logs end; Prometheus asks every 15 s or more rarely
 LAG_STORED_EVERY = 6  # looks: the store is asked for windows that are not in memory
 LAG_ENDS_AT_ONCE = 500  # partitions of one request: decoded in some ms
-LAG_ANSWER_MS_MAX = 5_000  # a broker that hangs does not keep the lag of the others
+LAG_ANSWER_S_MAX = 5.0  # a broker that hangs does not keep the lag of the others
 LAG_LOOK_S_MAX = 2.0  # an operator who describes a group waits so long for its lag
 GROUP_CONFIG_MS = 30_000  # between two looks at what Kafka has set for a group
 # Looks after an admin has set something: a broker shows it when its metadata has caught up.

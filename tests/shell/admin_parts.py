@@ -93,6 +93,7 @@ class View:
     def __init__(self, node: Node) -> None:
         self.node = node
         self.silent: set[int] = set()  # brokers
+        self.gate: asyncio.Event | None = None  # ListOffsets waits for it
         self.errors: dict[int, ErrorCode] = {}  # by partition, of ListOffsets
         self.asked: list[tuple[int, Message]] = []  # ListOffsets by broker
 
@@ -110,13 +111,14 @@ class View:
         *,
         broker_id: int | None = None,
         version: int | None = None,
-        timeout_ms: int | None = None,
     ) -> Message:
         if api_key == ApiKey.METADATA and version is not None:
             return {"Topics": [self._named(row["TopicId"]) for row in body["Topics"]]}
-        if api_key != ApiKey.LIST_OFFSETS or broker_id is None or timeout_ms is None:
+        if api_key != ApiKey.LIST_OFFSETS or broker_id is None:
             raise Unreachable(f"nobody asks {api_key} v{version} {body}")
         self.asked.append((broker_id, body))
+        if self.gate is not None:
+            await self.gate.wait()
         if broker_id in self.silent:
             raise Unreachable(f"broker {broker_id} is away")
         return {"Topics": [self._ends(**topic) for topic in body["Topics"]]}

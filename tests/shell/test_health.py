@@ -92,6 +92,18 @@ def test_what_keeps_the_node_from_serving() -> None:
     story(tell)
 
 
+def test_a_group_that_is_gone_has_nothing_to_commit() -> None:
+    async def tell(node: Node, _world: World, health: NodeHealth) -> None:
+        node.commits.errors = [30]
+        await node.windows.commit()
+        assert (await health.look()).shown()["status"] == "degraded"
+        for window in node.windows.all():
+            node.windows.drop(window.key)
+        assert (await health.look()).reasons == ()
+
+    story(tell)
+
+
 def test_what_is_amiss_while_it_serves() -> None:
     async def tell(node: Node, world: World, health: NodeHealth) -> None:
         async def reason() -> str:
@@ -110,6 +122,7 @@ def test_what_is_amiss_while_it_serves() -> None:
         await node.windows.commit()
         assert await reason() == f"commits of group {GROUP} fail"
         await node.windows.commit()
+        assert (await health.look()).reasons == ()
         node.window(1).fail(RuntimeError("no room"))
         assert await reason() == "1 windows wait, the first: RuntimeError: no room"
         assert (await health.look()).figures["windows_waiting"] == 1

@@ -9,12 +9,12 @@ import structlog
 
 from dispatcher.store.base import StoreError, WindowKey
 from gateway.config import GroupSection
-from gateway.core.limits import LAG_MS
+from gateway.core.limits import LAG_ANSWER_S_MAX, LAG_LOOK_S_MAX, LAG_MS
 from gateway.core.wire.errors import ErrorCode
 from gateway.lag import Lag, Lags
 from tests.shell.admin_parts import Admin, AdminStore, worked
 from tests.shell.node_parts import GROUP, TOPIC, topology
-from tests.shell.virtual_time import run
+from tests.shell.virtual_time import now_ms, run
 
 Figures = dict[int, tuple[int, int | None, int | None]]  # cursor, log end, lag by partition
 
@@ -84,6 +84,22 @@ def test_a_partition_that_nobody_answers_for_keeps_its_own_row_behind() -> None:
         await lags.look(stored=False)
         assert figures(lags) == {0: (4, 6, 1), 1: (0, None, None)}, "as it was seen last"
         assert admin.view.asked
+
+    story(tell)
+
+
+def test_a_broker_that_hangs_is_not_waited_for() -> None:
+    async def tell(admin: Admin, lags: Lags) -> None:
+        await lags.look(stored=True)
+        admin.view.gate = asyncio.Event()
+        admin.node.log.produce(b"k", partition=0)
+        began = now_ms()
+        await lags.look(stored=False)
+        assert now_ms() - began == LAG_ANSWER_S_MAX * 1000
+        began = now_ms()
+        await lags.look_at(GROUP)
+        assert now_ms() - began == LAG_LOOK_S_MAX * 1000
+        assert figures(lags) == {0: (4, 6, 1), 1: (0, 0, 0)}, "as it was seen last"
 
     story(tell)
 
