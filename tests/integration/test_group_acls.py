@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -198,6 +199,75 @@ def test_who_does_not_ask_for_the_coordinator_first(
         answer = line.call(ApiKey.DELETE_GROUPS, 2, {"GroupsNames": [GROUP]})
         assert answer["Results"][0]["ErrorCode"] == denied
     assert committed(cluster, GROUP, TOPIC, 0)[0] == 5
+
+
+JOIN = {
+    "GroupId": GROUP,
+    "MemberId": "AAAAAAAAAAAAAAAAAAAAAA",
+    "MemberEpoch": 0,
+    "RackId": None,
+    "SubscribedTopicNames": [TOPIC],
+}
+FETCH = {
+    "GroupId": GROUP,
+    "MemberId": JOIN["MemberId"],
+    "ShareSessionEpoch": 0,
+    "MaxWaitMs": 0,
+    "MinBytes": 1,
+    "MaxBytes": 1_000,
+    "MaxRecords": 10,
+    "BatchSize": 10,
+    "Topics": [],
+}
+ACKNOWLEDGE = {name: FETCH[name] for name in ("GroupId", "MemberId", "Topics")}
+ASKED: dict[ApiKey, dict[str, Any]] = {
+    ApiKey.SHARE_GROUP_HEARTBEAT: JOIN,
+    ApiKey.SHARE_FETCH: FETCH,
+    ApiKey.SHARE_ACKNOWLEDGE: {**ACKNOWLEDGE, "ShareSessionEpoch": 1},
+    ApiKey.SHARE_GROUP_DESCRIBE: {"GroupIds": [GROUP]},
+    ApiKey.LIST_GROUPS: {},
+    ApiKey.DELETE_GROUPS: {"GroupsNames": [GROUP]},
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: {"Groups": [{"GroupId": GROUP, "Topics": None}]},
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: {"GroupId": GROUP, "Topics": []},
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: {"GroupId": GROUP, "Topics": []},
+}
+VERSIONS = {
+    ApiKey.DELETE_GROUPS: 2,
+    ApiKey.LIST_GROUPS: 5,
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: 0,
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: 0,
+}
+
+
+@pytest.mark.parametrize("api", ASKED)
+def test_who_has_not_said_who_it_is_hears_nothing(gateway: GatewayProcess, api: ApiKey) -> None:
+    """What the gateway answers itself, it answers to those that upstream knows. An upstream that
+    wants SASL ends the connection of who asks for anything else first.
+    """
+    with (
+        WireClient(gateway.address_of(1)) as line,
+        pytest.raises((ConnectionError, EOFError)),
+    ):
+        line.call(api, VERSIONS.get(api, 1), ASKED[api])
+
+
+@pytest.mark.parametrize(
+    ("user", "error"),
+    [
+        ("nobody", ErrorCode.GROUP_AUTHORIZATION_FAILED),
+        ("looker", ErrorCode.GROUP_AUTHORIZATION_FAILED),
+        ("owner", ErrorCode.NONE),
+    ],
+)
+def test_who_may_join(gateway: GatewayProcess, user: str, error: ErrorCode) -> None:
+    with WireClient(gateway.address_of(1)) as line:
+        authenticate(line, user)
+        assert line.call(ApiKey.SHARE_GROUP_HEARTBEAT, 1, JOIN)["ErrorCode"] == error
+        fetched = line.call(ApiKey.SHARE_FETCH, 1, FETCH)
+        assert fetched["ErrorCode"] == error
+        if error == ErrorCode.NONE:
+            left = line.call(ApiKey.SHARE_GROUP_HEARTBEAT, 1, {**JOIN, "MemberEpoch": -1})
+            assert left["ErrorCode"] == ErrorCode.NONE
 
 
 def authenticate(line: WireClient, user: str) -> None:
