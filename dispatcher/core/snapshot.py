@@ -97,8 +97,8 @@ class WindowState:
 
     def _settled_ranges(self) -> list[tuple[int, int]]:
         ranges: list[tuple[int, int]] = []
-        for number in sorted(self.chunks):
-            ranges += ranges_of(bytes(self.chunks[number]), number * CHUNK_OFFSETS)
+        for number, chunk in self.chunks.items():
+            ranges += ranges_of(bytes(chunk), number * CHUNK_OFFSETS)
         return united([(max(a, self.cursor), b) for a, b in ranges if b >= self.cursor])
 
     def _move(self, cursor: int) -> None:

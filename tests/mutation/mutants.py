@@ -1,7 +1,8 @@
 """Small bugs, planted one at a time in the functions and constants of a module.
 
 Operators: comparisons (boundary, negation), conditions negated, `and`/`or`, `not` left out, numbers
-and truth values, arithmetic and bits, statements left out, `continue`/`break`, values returned.
+and truth values, arithmetic and bits, statements left out, `continue`/`break`, values returned,
+`min`/`max`, `any`/`all`, what is sorted left as it is.
 
 Not mutated: `assert` statements (they state what never happens), `__repr__`, texts, class bodies
 and default arguments, types.
@@ -42,6 +43,7 @@ _ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
     ast.LShift: ast.RShift,
     ast.RShift: ast.LShift,
 }
+_CALLED = {"min": "max", "max": "min", "any": "all", "all": "any", "sorted": "list"}
 _Functions = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -210,10 +212,11 @@ def _of_expression(node: ast.expr) -> Iterator[ast.expr]:
             yield node.operand
         case ast.BinOp() if type(node.op) in _ARITHMETIC:
             yield ast.BinOp(node.left, _ARITHMETIC[type(node.op)](), node.right)
-        case ast.Constant(value=bool() as value):
-            yield ast.Constant(not value)
-        case ast.Constant(value=int() as value):
-            yield ast.Constant(value + 1)
+        case ast.Call(func=ast.Name(id=name), args=args) if name in _CALLED:
+            keywords = [] if name == "sorted" else node.keywords
+            yield ast.Call(ast.Name(_CALLED[name], ast.Load()), args, keywords)
+        case ast.Constant(value=int() as value):  # or bool, which is an int
+            yield ast.Constant(not value if isinstance(value, bool) else value + 1)
         case _:
             pass
 

@@ -23,7 +23,10 @@ class Thing:
         assert by > 0, "by what?"
         if by < LIMIT and not self.full:
             self.size += by
-        return self.size
+        return min(self.size, LIMIT)
+
+def tidied(numbers: list[int]) -> list[int]:
+    return sorted(numbers, key=abs)
 '''
 
 
@@ -39,7 +42,10 @@ def test_what_is_planted() -> None:
         "m.Thing.grow: `not self.full` -> `self.full`",
         "m.Thing.grow: `self.size += by` -> `pass`",
         "m.Thing.grow: `self.size += by` -> `self.size -= by`",
-        "m.Thing.grow: `return self.size` -> `return None`",
+        "m.Thing.grow: `return min(self.size, LIMIT)` -> `return None`",
+        "m.Thing.grow: `min(self.size, LIMIT)` -> `max(self.size, LIMIT)`",
+        "m.tidied: `return sorted(numbers, key=abs)` -> `return None`",
+        "m.tidied: `sorted(numbers, key=abs)` -> `list(numbers)`",
     ]
 
 

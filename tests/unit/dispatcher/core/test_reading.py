@@ -13,6 +13,7 @@ from dispatcher.core.model import (
     Policy,
     ReadOn,
     RecordsRead,
+    RetriesForgotten,
     Snapshot,
 )
 from tests.playbook import Playbook
@@ -154,6 +155,16 @@ def test_a_retry_that_compaction_took_is_forgotten_when_read_again() -> None:
     del play.log[0]
     play.join("c1").read()
     assert (play.core.cursor, play.stored.retries) == (1, [])
+
+
+def test_what_compaction_took_is_forgotten_in_the_order_of_the_log() -> None:
+    play = Playbook().join("c1").produce(*[b"%d" % at for at in range(9)])
+    play.acquire("c1")
+    play.ack("c1", [8, 1], AckType.RELEASE)
+    play.ack("c1", [0, *range(2, 8)])
+    play.restart()
+    del play.log[1], play.log[8]
+    play.join("c1").read().persists(RetriesForgotten([1, 8]), CursorMoved(9))
 
 
 def test_a_leased_record_that_compaction_took_is_settled_when_read_again() -> None:

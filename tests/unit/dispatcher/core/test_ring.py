@@ -249,6 +249,13 @@ def test_records_without_a_key_are_spread_evenly() -> None:
     assert router(("3", (b"key-*",)), ("4", ())).owner_of(None, 7) == 1
 
 
+def test_records_without_a_key_have_the_same_owner_in_whatever_order_members_came() -> None:
+    names = ("1", "2", "3")
+    one, other = (router(*[(name, ()) for name in order]) for order in (names, names[::-1]))
+    for offset in range(100):
+        assert names[one.owner_of(None, offset)] == names[::-1][other.owner_of(None, offset)]
+
+
 def test_an_empty_key_is_a_key() -> None:
     two = router(("1", ()), ("2", ()))
     assert len({int(two.owner_of(b"", offset)) for offset in range(100)}) == 1

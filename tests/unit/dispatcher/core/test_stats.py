@@ -19,6 +19,13 @@ def test_counts() -> None:
     assert stats.members == [MemberStats(MemberId("c1"), 2, 1, 0, 0, 0)]
 
 
+def test_parked_records_are_shown_in_the_order_of_the_log() -> None:
+    play = Playbook().join("c1").produce(b"a", b"b", b"c")
+    play.acquire("c1")
+    play.ack("c1", [2, 0, 1], AckType.REJECT)
+    assert [parked.offset for parked in play.core.stats().parked] == [0, 1, 2]
+
+
 def test_dead_letters_under_way() -> None:
     play = Playbook(Policy(poison=PoisonPolicy.DEAD_LETTER)).join("c1").produce(b"a")
     play.acquire("c1")

@@ -48,7 +48,9 @@ def test_what_is_sent_is_settled_whatever_is_acknowledged() -> None:
     assert play.acquire("c1") == []
 
 
-@pytest.mark.parametrize("batch", [(-1, 3, b"\1"), (5, 4, b"\1"), (0, 2, b"\1\1"), (0, 0, b"\5")])
+@pytest.mark.parametrize(
+    "batch", [(-1, 3, b"\1"), (5, 4, b"\1"), (0, 2, b"\1\1"), (0, 0, b"\5"), (0, 1, b"\5\1")]
+)
 def test_malformed_acknowledgements_are_refused(batch: tuple[int, int, bytes]) -> None:
     play = Playbook(lossy()).join("c1").produce(b"a")
     play.acquire("c1")
@@ -353,6 +355,13 @@ def test_how_much_is_read_on(waiting: int, at_once: int, at_the_tick: int) -> No
     assert wished(play) == [(waiting, at_once)] * bool(at_once)
     assert wished(play.wait(500)) == [(waiting, at_the_tick)] * (not at_once)
     assert wished(play.wait(500)) == []
+
+
+def test_a_slow_member_holds_nobody_up() -> None:
+    play = Playbook(lossy(cap=10)).join("c1", "c2")
+    key = play.keys_of("c1")[0]
+    play.on(RecordsRead(0, 6, list(range(6)), [key] * 6, 1_000, 100))
+    assert wished(play) == [(6, 10)], "c2 has nothing"
 
 
 def test_the_backlog_ends_with_its_last_record() -> None:
