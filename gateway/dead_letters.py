@@ -63,6 +63,9 @@ class DeadLetter:
         return [*self.record.headers, *((name, text.encode()) for name, text in origin.items())]
 
 
+OWN_TOPIC = "the records come from that very topic"
+
+
 class DeadLetters:
     """The producer starts with the first dead letter; `close` stops it."""
 
@@ -73,9 +76,9 @@ class DeadLetters:
         self._changing = asyncio.Lock()
         self._troubles: dict[str, str] = {}  # by topic that did not take its last letters
 
-    def trouble(self, topic: str) -> str | None:
-        """Why the last letters for `topic` were not written; None if they were."""
-        return self._troubles.get(topic)
+    def trouble(self, origin: str, topic: str) -> str | None:
+        """Why the last letters from `origin` for `topic` were not written; None if they were."""
+        return OWN_TOPIC if origin == topic else self._troubles.get(topic)
 
     async def write_offsets(
         self,
@@ -89,7 +92,11 @@ class DeadLetters:
         """Reads these records and writes them to `topic`: one answer per offset, true = durable.
 
         A record that is no longer in the log counts as durable: there is nothing left to keep.
+        None is written to the topic it comes from: whoever rejects it would get it again, for ever.
         """
+        if topic == tp.topic:
+            log.error("dead_letters_not_written", topic=topic, group=group, reason=OWN_TOPIC)
+            return [False] * len(effect.offsets)
         durable: list[bool] = []
         for at in range(0, len(effect.offsets), DEAD_LETTERS_AT_ONCE):
             stop = at + DEAD_LETTERS_AT_ONCE

@@ -91,6 +91,8 @@ class ParkedRecords:
         window = await self._window(group, topic, partition)
         if verb is OperatorVerb.DEAD_LETTER and not window.section.dead_letter_topic:
             raise BadAct(f"group {group!r} has no dead_letter_topic")
+        if verb is OperatorVerb.DEAD_LETTER and window.section.dead_letter_topic == topic:
+            raise BadAct(f"{topic} is the dead_letter_topic itself: not written there again")
         # From here to `ask` nothing is awaited: what is parked now is what is decided over.
         core = window.dispatcher
         if core is None:

@@ -300,7 +300,8 @@ class Window:
     @property
     def dead_letter_trouble(self) -> str | None:
         """Why the group's dead letters are not being written; None if they are."""
-        return self._around.dead_letters.trouble(self.section.dead_letter_topic or "")
+        topic = self.section.dead_letter_topic or ""
+        return self._around.dead_letters.trouble(self.partition.topic, topic)
 
     @property
     def read_trouble(self) -> str | None:

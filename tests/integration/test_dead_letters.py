@@ -120,6 +120,28 @@ def test_a_missing_topic_is_not_durable_until_it_exists(
     ]
 
 
+def test_nothing_is_written_to_where_it_comes_from(
+    kafka: KafkaCluster, topic: Callable[..., str]
+) -> None:
+    """A group may read the topic its dead letters go to: what it rejects would come back for ever.
+    It stays held, and the reason is shown.
+    """
+    name = topic()
+    produce(kafka.bootstrap_servers, name, [(b"k", b"v")] * 2)
+
+    async def work() -> None:
+        async with running(settings(kafka)) as side:
+            letters = DeadLetters(side.upstream, side.reader)
+            tp = await side.partition(name)
+            assert await letters.write_offsets("g", tp, name, exhausted([0, 1])) == [False, False]
+            assert letters.trouble(name, name) == "the records come from that very topic"
+            assert letters.trouble("another", name) is None
+            await letters.close()
+
+    run(work())
+    assert len(read_partition(kafka.bootstrap_servers, name, 0)) == 2
+
+
 def test_each_record_has_its_own_answer(kafka: KafkaCluster, topic: Callable[..., str]) -> None:
     name, dead = topic(), topic(config={"max.message.bytes": "2000"})
     values = [b"small", b"x" * 50_000, b"small too"]

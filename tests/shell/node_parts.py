@@ -192,8 +192,8 @@ class ScriptedDeadLetters:
             raise outcome
         return [outcome] * len(effect.offsets)
 
-    def trouble(self, topic: str) -> str | None:
-        return f"no {topic}"
+    def trouble(self, origin: str, topic: str) -> str | None:
+        return f"no {topic} for {origin}"
 
 
 def topology(

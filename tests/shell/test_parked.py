@@ -66,6 +66,19 @@ def test_all_or_none() -> None:
     run(work())
 
 
+def test_not_to_the_topic_they_come_from() -> None:
+    async def work() -> None:
+        section = GroupSection(auto_offset_reset="earliest", dead_letter_topic=TOPIC)
+        admin = Admin(section=section)
+        async with admin.node:
+            records = await parked(admin)
+            with pytest.raises(BadAct, match="itself"):
+                await records.release(GROUP, TOPIC, 0, [0], OperatorVerb.DEAD_LETTER)
+            assert await offsets_of(records) == [0, 1, 2]
+
+    run(work())
+
+
 def test_two_operators_decide_once() -> None:
     async def work() -> None:
         admin = Admin()
