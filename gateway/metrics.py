@@ -33,6 +33,7 @@ _LOGGED = {
     Notice.SPAN_FULL,
     Notice.TIMED_OUT,
     Notice.SATURATED,
+    Notice.TRUNCATED,
 }
 
 _READER = {  # by field of ReaderCounts: the counter and what it says

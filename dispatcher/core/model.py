@@ -406,7 +406,7 @@ class Notice(Enum):
     LATE_ACK = "late_ack"  # refused batches
     GAP_ACK = "gap_ack"
     SPAN_FULL = "span_full"  # and stuck; detail: offset at the cursor and its key's hash
-    TRUNCATED = "truncated"  # unsettled records that the log no longer has
+    TRUNCATED = "truncated"  # unsettled, and the log no longer has them; if never read, offsets
     SENT = "sent"  # and thereby settled, as the two below only in unreliable groups
     UNSENT = "unsent"  # dropped: their member was saturated, or they could not be sent
     SATURATED = "saturated"  # a member began to lose records; detail: who

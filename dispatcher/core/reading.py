@@ -111,8 +111,9 @@ def log_truncated(flow: Flow, event: LogTruncated) -> None:
     log_start = event.log_start
     if log_start <= window.cursor:
         return
-    lost = 0
-    end = min(log_start, max(window.read_position, window.known_end))
+    known = max(window.read_position, window.known_end)
+    lost = max(log_start - known, 0)  # never read: holes of the log count, nobody can tell
+    end = min(log_start, known)
     for offset in range(window.cursor, end):
         at = offset & window.mask
         queue = window.queues[at]
@@ -120,6 +121,8 @@ def log_truncated(flow: Flow, event: LogTruncated) -> None:
             flow.detach(offset)
         if queue is not None or offset in window.unread:
             flow.settle(offset)
+            lost += 1
+        elif offset >= window.read_position and not window.is_settled(offset):
             lost += 1
     if log_start > window.read_position:
         window.read_position = log_start

@@ -92,6 +92,7 @@ def test_truncation_beyond_what_was_read() -> None:
     play = Playbook().join("c1").produce(b"a")
     play.on(LogTruncated(far, play.now_ms)).expect(ReadOn(far, 16_384))
     assert play.core.read_position == far
+    assert play.notices() == {Notice.TRUNCATED: far}, "the one that was read, and all others"
     assert play.on(LogTruncated(5, play.now_ms)).step.changes == []
 
 
@@ -116,6 +117,17 @@ def test_truncation_of_what_a_restart_has_not_read_again() -> None:
     assert [lease.offsets for lease in play.stored.leases] == [[2]]
     play.join("c1").read()
     assert play.ack("c1", 2) == [None]
+
+
+def test_truncation_of_what_was_not_read_since_a_restart() -> None:
+    """0 and 3 were settled, 1 never handed out, 2 and 4 are leased, 5 was never read."""
+    play = Playbook().join("c1").produce(b"a", b"a", b"c", b"d", b"e", b"f")
+    play.acquire("c1", 4)
+    play.ack("c1", 0)
+    play.ack("c1", 3)
+    play.restart().on(LogTruncated(6, play.now_ms))
+    assert play.notices() == {Notice.TRUNCATED: 4}
+    assert play.core.cursor == 6
 
 
 def test_a_key_that_comes_back_begins_anew() -> None:
