@@ -92,9 +92,7 @@ def serve(
 def demo(
     keep: Annotated[bool, typer.Option(help="Leave it running and print the addresses.")] = False,
 ) -> None:
-    """Run the whole thing on this machine: a real Kafka, 336,776 flights, three share consumers,
-    Spark.
-    """
+    """Run it all on this machine: a real Kafka, 336,776 flights, three share consumers, Spark."""
     try:
         from gateway.demo.run import run_demo
     except ModuleNotFoundError as error:

@@ -25,7 +25,11 @@ from gateway.upstream_errors import Refused, UpstreamError
 log = structlog.get_logger("keyway.groups")
 
 _NO_MEMBERS = ("Dead", "Empty", "")  # Dead: not there; empty: an error came instead
-_MOVED = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+_SETTLING = (
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+)
 
 
 class UpstreamView(Protocol):
@@ -66,7 +70,7 @@ class OtherKinds:
         while True:
             broker = await self.upstream.coordinator(group)
             (row,) = (await self.upstream.call(api, body, broker_id=broker))["Groups"]
-            if row["ErrorCode"] not in _MOVED:
+            if row["ErrorCode"] not in _SETTLING:
                 return str(row["GroupState"]) if row["ErrorCode"] == 0 else ""
             self.upstream.forget_coordinator(group)
             await asyncio.sleep(SETTLING_PAUSE_MS / 1000)

@@ -46,6 +46,7 @@ class Upstream:
 
 NOT_FOUND = int(ErrorCode.GROUP_ID_NOT_FOUND)
 NOT_HERE = int(ErrorCode.NOT_COORDINATOR)
+LOADING = int(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 DENIED = int(ErrorCode.GROUP_AUTHORIZATION_FAILED)
 
 
@@ -74,7 +75,7 @@ def test_who_is_at_work(classic: Answer, consumer: Answer, *, expected: bool) ->
 
 def test_a_coordinator_that_moved_is_looked_for() -> None:
     upstream = Upstream(
-        {CLASSIC: [(NOT_HERE, ""), (NOT_HERE, ""), (0, "Stable")], CONSUMER: [(NOT_FOUND, "")]}
+        {CLASSIC: [(NOT_HERE, ""), (LOADING, ""), (0, "Stable")], CONSUMER: [(NOT_FOUND, "")]}
     )
     assert run(OtherKinds(upstream).at_work("g"))
     assert (upstream.coordinators, upstream.forgotten) == (3, ["g", "g"])
