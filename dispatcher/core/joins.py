@@ -22,9 +22,8 @@ group runs know nothing of them.
 
 from __future__ import annotations
 
-from dispatcher.core.bitmap import united
 from dispatcher.core.flow import Flow
-from dispatcher.core.keys import MemberQueue
+from dispatcher.core.keys import NO_OFFSET, MemberQueue
 from dispatcher.core.model import JoinPolicy
 
 
@@ -40,8 +39,18 @@ def individually_sent(flow: Flow) -> list[tuple[int, int]]:
     ranges. O(span).
     """
     end = max(flow.window.read_position, flow.window.known_end)
-    sent = [offset for offset in range(_first_unsent(flow), end) if was_sent(flow, offset)]
-    return united([(offset, offset) for offset in sent])
+    sent: list[tuple[int, int]] = []
+    first = NO_OFFSET
+    for offset in range(_first_unsent(flow), end):
+        if not was_sent(flow, offset):
+            if first >= 0:
+                sent.append((first, offset - 1))
+                first = NO_OFFSET
+        elif first < 0:
+            first = offset
+    if first >= 0:
+        sent.append((first, end - 1))
+    return sent
 
 
 def _first_unsent(flow: Flow) -> int:

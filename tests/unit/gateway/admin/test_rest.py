@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -10,12 +11,15 @@ from typing import Any, cast
 import pytest
 
 from dispatcher.core.model import Acknowledge, AckType, Acquire, MemberId, SessionId
+from gateway.admin import rest
 from gateway.admin.rest import RestParts, rest_app
+from gateway.core.group.membership import ShareGroup
 from gateway.filters import Filters
 from gateway.health import Health
 from gateway.lag import Lags
 from gateway.metrics import Metrics
 from gateway.parked import ParkedRecords
+from gateway.window import Window
 from tests.shell.admin_parts import Admin
 from tests.shell.node_parts import GROUP, TOPIC, Node
 from tests.shell.virtual_time import now_ms, run, settle
@@ -133,6 +137,25 @@ def test_a_group_and_its_windows() -> None:
         }
         assert (up["log_end"], up["lag"], answer.json["lag"]) == (3, 3, 3)
         assert up["trouble"] is None
+
+    story(tell)
+
+
+def test_other_work_goes_on_between_two_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Telling of one takes longer the more it holds: many at once would hold up the node."""
+    order: list[str] = []
+    row_of = rest._window
+
+    def seen(window: Window, group: ShareGroup) -> dict[str, Any]:
+        order.append(repr(window.key.partition))
+        asyncio.get_running_loop().call_soon(order.append, "other work")
+        return row_of(window, group)
+
+    async def tell(rest: Rest) -> None:
+        monkeypatch.setattr("gateway.admin.rest._window", seen)
+        answer = await rest.ask(f"/v1/groups/{GROUP}")
+        assert [row["partition"] for row in answer.json["partitions"]] == [0, 1]
+        assert order == ["0", "other work", "1", "other work"]
 
     story(tell)
 
