@@ -9,14 +9,22 @@ from __future__ import annotations
 
 from typing import Final
 
+from librt.vecs import vec
 from mypy_extensions import i64
+
+from dispatcher.core.limits import GLOB_STEPS_MAX
 
 _STAR: Final = 0x2A
 _ONE: Final = 0x3F
+_WORD_BITS: Final = 62  # of a state's word: shifted by one it is an i64 still
+# Not shifted where they are used: mypyc shifts a literal 1 in 32 bits.
+_BITS: Final[list[int]] = [2**bit for bit in range(_WORD_BITS)]
 
 
 def matches(pattern: bytes, key: bytes) -> bool:
-    """Whether the whole key matches. At most len(pattern) * len(key) steps, no recursion."""
+    """Whether the whole key matches. GLOB_STEPS_MAX steps at most, or a few for each byte of it."""
+    if len(pattern) * len(key) > GLOB_STEPS_MAX:
+        return matches_long(pattern, key)
     pattern_size: i64 = len(pattern)
     key_size: i64 = len(key)
     at: i64 = 0
@@ -38,6 +46,77 @@ def matches(pattern: bytes, key: bytes) -> bool:
     while at < pattern_size and pattern[at] == _STAR:
         at += 1
     return at == pattern_size
+
+
+def matches_long(pattern: bytes, key: bytes) -> bool:
+    """As `matches`, for long keys: what stands before the first star and behind the last is
+    compared, what stands between two is looked for from left to right, in time that grows with the
+    key's length and not with that of the glob as well: clients choose both.
+    """
+    first: i64 = pattern.find(b"*")
+    if first < 0:
+        return len(pattern) == len(key) and _stands_at(pattern, key, 0)
+    last: i64 = pattern.rfind(b"*")
+    tail = pattern[last + 1 :]
+    end: i64 = len(key) - len(tail)
+    if first > end or not _stands_at(pattern[:first], key, 0) or not _stands_at(tail, key, end):
+        return False
+    at = first
+    if first < last:
+        for part in pattern[first:last].split(b"*"):
+            if b"?" in part:
+                at = _behind(part, key, at, end)
+            else:
+                found: i64 = key.find(part, at, end)
+                at = found + len(part) if found >= 0 else -1
+            if at < 0:
+                return False
+    return True
+
+
+def _stands_at(part: bytes, key: bytes, at: i64) -> bool:
+    size: i64 = len(part)
+    i: i64 = 0
+    while i < size:
+        if part[i] != _ONE and part[i] != key[at + i]:
+            return False
+        i += 1
+    return True
+
+
+def _behind(part: bytes, key: bytes, start: i64, end: i64) -> i64:
+    """Where the first place of `part` in key[start:end] ends; -1 = nowhere.
+
+    Shift-and: bit i of the state says that the last i + 1 bytes match the part's first i + 1.
+    """
+    size: i64 = len(part)
+    words: i64 = (size + _WORD_BITS - 1) // _WORD_BITS
+    masks = vec[i64]([0] * (256 * words))
+    i: i64 = 0
+    while i < size:
+        bit: i64 = _BITS[i % _WORD_BITS]
+        byte: i64 = 0 if part[i] == _ONE else i64(part[i])
+        stop: i64 = 256 if part[i] == _ONE else byte + 1
+        while byte < stop:
+            masks[byte * words + i // _WORD_BITS] |= bit
+            byte += 1
+        i += 1
+    state = vec[i64]([0] * words)
+    done: i64 = _BITS[(size - 1) % _WORD_BITS]
+    at = start
+    while at < end:
+        row: i64 = i64(key[at]) * words
+        carry: i64 = 1
+        word: i64 = 0
+        while word < words:
+            before: i64 = state[word]
+            state[word] = (before << 1 | carry) & masks[row + word]
+            carry = before >> (_WORD_BITS - 1)
+            word += 1
+        at += 1
+        if state[words - 1] & done:
+            return at
+    return -1
 
 
 def accepts(filters: tuple[bytes, ...], key: bytes | None) -> bool:

@@ -133,7 +133,7 @@ STOP_S_MAX = 10.0  # to persist and commit at stop; what is not committed is in 
 # --- operators, key filters
 
 FILTER_GLOBS_MAX = 32  # per member: each new key is matched against all of them
-FILTER_GLOB_BYTES_MAX = 256  # a match takes at most this times the key's length
+FILTER_GLOB_BYTES_MAX = 256  # a key of 1 MB takes at most some 13 ms for each glob
 FILTER_RULES_MAX = 1_000  # per group: each join is matched against all of them
 ADMIN_BODY_BYTES_MAX = 1024 * 1024  # 16,384 offsets of 19 digits are a third of it
 WINDOW_LOAD_S_MAX = 5.0  # an operator waits this long for a window that is not in memory

@@ -8,7 +8,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.core.glob import accepts, matches
+from dispatcher.core.glob import accepts, matches, matches_long
 from dispatcher.core.hashes import key_hash32
 from dispatcher.core.model import Member, MemberId
 from dispatcher.core.ring import NOBODY, Ring, Router
@@ -90,3 +90,4 @@ def test_globs_match_as_the_shell_does(pattern: bytes, key: bytes) -> None:
     regex = fnmatch.translate(pattern.decode("latin-1"))
     expected = re.match(regex, key.decode("latin-1")) is not None
     assert matches(pattern, key) == expected
+    assert matches_long(pattern, key) == expected

@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from dispatcher.core.glob import accepts, matches
+from dispatcher.core.glob import accepts, matches, matches_long
+from dispatcher.core.limits import GLOB_STEPS_MAX
 
 CASES = [
     ("user-*", "user-1", True),
@@ -52,6 +53,7 @@ CASES = [
 @pytest.mark.parametrize(("pattern", "key", "expected"), CASES)
 def test_matches(pattern: str, key: str, expected: bool) -> None:
     assert matches(pattern.encode(), key.encode()) is expected
+    assert matches_long(pattern.encode(), key.encode()) is expected
 
 
 @pytest.mark.parametrize(
@@ -73,6 +75,37 @@ def test_a_star_takes_as_much_as_the_rest_leaves(
     pattern: bytes, key: bytes, expected: bool
 ) -> None:
     assert matches(pattern, key) is expected
+    assert matches_long(pattern, key) is expected
+
+
+@pytest.mark.parametrize("size", [1, 2, 61, 62, 63, 124, 125, 186, 254])
+def test_parts_of_any_length_between_two_stars(size: int) -> None:
+    """Where the words of the search end nothing is lost, and nothing found that is not there."""
+    part = bytes(97 + at % 23 for at in range(size))
+    wild = part[: size // 2] + b"?" + part[size // 2 + 1 :]
+    other = part[:-1] + b"!"
+    for glob in (part, wild):
+        for before in (b"", b"a", part[:-1], other * 3):
+            assert matches_long(b"*" + glob + b"*", before + part + b"z")
+            assert matches_long(b"a*" + glob + b"*z", b"a" + before + part + b"z")
+            assert not matches_long(b"a*" + glob + b"*" + glob + b"*", b"a" + part + part[1:])
+    if size > 2:
+        assert not matches_long(b"*" + wild + b"*", other * 5)
+        assert not matches_long(b"*" + wild + b"*", (part[1:] + other) * 5)
+
+
+@pytest.mark.parametrize("part", [b"a" * 127 + b"b", b"?" * 20 + b"a" * 107 + b"b"])
+def test_a_hostile_glob_takes_time_by_the_length_of_the_key_alone(part: bytes) -> None:
+    """By trying: 128 steps for each byte of the key, some 20 s without a compiler."""
+    before = time.monotonic()
+    assert not matches(b"*" + part + b"*", b"a" * 1_000_000)
+    assert time.monotonic() - before < 8
+
+
+def test_short_and_long_keys_meet() -> None:
+    for size in (GLOB_STEPS_MAX // 4, GLOB_STEPS_MAX // 4 + 1):
+        assert matches(b"*a*b", b"x" * (size - 2) + b"ab")
+        assert not matches(b"*a*b", b"x" * (size - 2) + b"ba")
 
 
 def test_keys_are_bytes() -> None:
