@@ -186,10 +186,8 @@ class Reader:
         left the cache is read again. Raises RecordsGone, RecordsLarge, UpstreamError.
         """
         source = Source(tp, isolation)
-        ready = self._cache.slices(source, offsets, records_max)
+        ready = self._cache.slices(source, offsets, records_max, bytes_max)
         if ready is not None:
-            if len(ready) > bytes_max:
-                raise RecordsLarge(len(offsets) * max(bytes_max, 0) // len(ready))
             return ready
         out = Cut(offsets, records_max, bytes_max)
         while (offset := out.next()) is not None:

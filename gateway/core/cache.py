@@ -160,9 +160,11 @@ class BatchCache:
         at = -1 if shelf is None else shelf.covering(offset)
         return None if shelf is None or at < 0 else shelf.pieces[at]
 
-    def slices(self, source: Source, offsets: list[int], records_max: int) -> bytes | None:
+    def slices(
+        self, source: Source, offsets: list[int], records_max: int, bytes_max: int
+    ) -> bytes | None:
         """The records at `offsets` (ascending) as batches; None = some have to be read. Raises
-        RecordsGone.
+        RecordsGone, RecordsLarge.
         """
         shelf = self._shelves.get(source)
         if shelf is None:
@@ -176,7 +178,10 @@ class BatchCache:
             piece = shelf.pieces[index]
             pieces.append(piece)
             at = bisect_left(offsets, piece.end, at)
-        return cut([(piece.end, piece.batch) for piece in pieces], offsets, records_max)
+        out = Cut(offsets, records_max, bytes_max)
+        for piece in pieces:
+            out.add(piece.end, piece.batch)
+        return out.done()
 
     def forget_below(self, source: Source, offset: int) -> None:
         """Nobody needs anything below `offset` again."""
@@ -243,8 +248,8 @@ def _take(columns: Columns, batch: Batch, limit: int) -> None:
 
 
 class Cut:
-    """As `cut`, a piece at a time: the batches of records that lie far apart are not all held at
-    once.
+    """Slices of pieces that hold exactly `offsets` (ascending), at most `bytes_max` of them; a
+    piece at a time, so that the batches of records that lie far apart need not be held at once.
     """
 
     def __init__(self, offsets: list[int], records_max: int, bytes_max: int) -> None:
@@ -261,42 +266,28 @@ class Cut:
         return self._offsets[self._at] if self._at < len(self._offsets) else None
 
     def add(self, end: int, batch: Batch | None) -> None:
-        """Raises RecordsLarge."""
-        first, self._at = self._at, bisect_left(self._offsets, end, self._at)
-        try:
-            part = cut([(end, batch)], self._offsets[first : self._at], self._records_max)
-        except RecordsGone as gone:
-            self._gone += gone.offsets
+        """The piece that covers `next` and ends at `end`. Raises RecordsLarge."""
+        offsets, first = self._offsets, self._at
+        stop = self._at = bisect_left(offsets, end, first)
+        wanted = offsets if stop - first == len(offsets) else offsets[first:stop]
+        if batch is None:
+            self._gone += wanted
             return
+        try:
+            part = select(batch, wanted, records_max=self._records_max)
+        except ValueError:
+            held = set(batch.offsets)
+            self._gone += [offset for offset in wanted if offset not in held]
+            return
+        left = self._bytes_max - self._size
+        if len(part) > left:
+            # Of this batch's own records as many as their share of the bytes.
+            raise RecordsLarge(first + len(wanted) * max(left, 0) // len(part))
         self._size += len(part)
-        if self._size > self._bytes_max:
-            raise RecordsLarge(first)
         self._parts.append(part)
 
     def done(self) -> bytes:
         """Raises RecordsGone."""
         if self._gone:
             raise RecordsGone(self._gone)
-        return b"".join(self._parts)
-
-
-def cut(pieces: list[tuple[int, Batch | None]], offsets: list[int], records_max: int) -> bytes:
-    """Slices of `pieces` (each: end, batch) that hold exactly `offsets`. Raises RecordsGone."""
-    parts: list[bytes] = []
-    gone: list[int] = []
-    at = 0
-    for end, batch in pieces:
-        stop = bisect_left(offsets, end, at)
-        wanted = offsets if stop - at == len(offsets) else offsets[at:stop]
-        at = stop
-        if batch is None:
-            gone += wanted
-            continue
-        try:
-            parts.append(select(batch, wanted, records_max=records_max))
-        except ValueError:
-            held = set(batch.offsets)
-            gone += [offset for offset in wanted if offset not in held]
-    if gone:
-        raise RecordsGone(gone)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+        return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)

@@ -15,12 +15,12 @@ from gateway.core.cache import (
     RecordsGone,
     RecordsLarge,
     Source,
-    cut,
 )
 from gateway.core.topology import TopicPartition
 from gateway.core.wire.records import Batch, Record, build, read_records, scan
 
 SOURCE = Source(TopicPartition("t", b"\1" * 16, 0), 1)
+ANY = 10_000  # bytes, more than any cut here has
 OTHER = Source(TopicPartition("t", b"\1" * 16, 1), 1)
 
 
@@ -31,6 +31,13 @@ def batch(base: int, offsets: list[int], last: int | None = None) -> Batch:
 
 def full(base: int, count: int) -> Batch:
     return batch(base, list(range(base, base + count)))
+
+
+def cut(pieces: list[tuple[int, Batch | None]], offsets: list[int], bytes_max: int = ANY) -> bytes:
+    out = Cut(offsets, 100, bytes_max)
+    for end, batch_of in pieces:
+        out.add(end, batch_of)
+    return out.done()
 
 
 @dataclass(frozen=True)
@@ -99,7 +106,7 @@ def test_columns_are_the_log_wherever_it_was_read(
     assert columns.offsets == [at for at in visible if position <= at < columns.end]
     assert columns.keys == [b"k%d" % at for at in columns.offsets]
     if columns.offsets:
-        data = cache.slices(SOURCE, columns.offsets, 2)
+        data = cache.slices(SOURCE, columns.offsets, 2, ANY)
         assert data is not None
         assert [record.offset for record in read_records(data)] == columns.offsets
 
@@ -168,9 +175,9 @@ def test_a_cursor_inside_a_batch_keeps_it() -> None:
 def test_slices_need_every_piece() -> None:
     cache = BatchCache(1_000_000)
     cache.add(SOURCE, 0, [full(0, 5)], 5)
-    assert cache.slices(SOURCE, [1, 7], 10) is None
+    assert cache.slices(SOURCE, [1, 7], 10, ANY) is None
     cache.add(SOURCE, 5, [full(5, 5)], 10)
-    data = cache.slices(SOURCE, [1, 4, 7], 1)
+    data = cache.slices(SOURCE, [1, 4, 7], 1, ANY)
     assert data is not None
     assert [(record.offset, record.value) for record in read_records(data)] == [
         (1, b"v1"),
@@ -183,33 +190,46 @@ def test_slices_need_every_piece() -> None:
 def test_records_that_are_gone_are_all_named_at_once() -> None:
     pieces: list[tuple[int, Batch | None]] = [(4, None), (10, batch(4, [4, 6], last=9))]
     with pytest.raises(RecordsGone) as gone:
-        cut(pieces, [1, 3, 4, 5, 6, 8], 100)
+        cut(pieces, [1, 3, 4, 5, 6, 8])
     assert gone.value.offsets == [1, 3, 5, 8]
 
 
-def test_a_cut_piece_by_piece_is_the_same_as_of_all_at_once() -> None:
+def test_a_cut_asks_for_the_pieces_it_needs() -> None:
     pieces: list[tuple[int, Batch | None]] = [(5, full(0, 5)), (8, None), (13, full(8, 5))]
-    out = Cut([1, 4, 9], 100, 10_000)
+    out = Cut([1, 4, 9], 100, ANY)
     asked = []
     while (offset := out.next()) is not None:
         asked.append(offset)
         out.add(*next(piece for piece in pieces if offset < piece[0]))
     assert asked == [1, 9]
-    assert out.done() == cut([pieces[0], pieces[2]], [1, 4, 9], 100)
+    assert [record.offset for record in read_records(out.done())] == [1, 4, 9]
 
 
-def test_a_cut_names_all_that_is_gone_and_stops_at_what_is_too_large() -> None:
-    out = Cut([1, 6, 7, 9], 100, 10_000)
-    out.add(5, full(0, 5))
-    out.add(8, None)
-    out.add(13, batch(8, [8, 12], last=12))
-    with pytest.raises(RecordsGone) as gone:
-        out.done()
-    assert gone.value.offsets == [6, 7, 9]
-
-    first = cut([(5, full(0, 5))], [1, 4], 100)
-    out = Cut([1, 4, 9], 100, len(first))
-    out.add(5, full(0, 5))
+def test_a_cut_stops_at_what_is_too_large() -> None:
+    """With as many as fit: whole batches, and of the one that does not fit its records' share."""
+    pieces: list[tuple[int, Batch | None]] = [(5, full(0, 5)), (18, full(8, 10))]
+    offsets = [1, 4, *range(8, 18)]
+    first, whole = len(cut(pieces[:1], [1, 4])), len(cut(pieces, offsets))
+    assert cut(pieces, offsets, whole) == cut(pieces, offsets)
+    for room, fitting in (
+        (whole - 1, 11),
+        ((first + whole + 1) // 2, 7),
+        (first, 2),
+        (first - 1, 1),
+    ):
+        with pytest.raises(RecordsLarge) as large:
+            cut(pieces, offsets, room)
+        assert large.value.fitting == fitting
     with pytest.raises(RecordsLarge) as large:
-        out.add(13, full(8, 5))
+        cut(pieces, offsets, -5)
+    assert large.value.fitting == 0
+
+
+def test_what_is_cached_is_cut_within_the_same_bound() -> None:
+    cache = BatchCache(1_000_000)
+    cache.add(SOURCE, 0, [full(0, 5), full(5, 5)], 10)
+    size = len(cache.slices(SOURCE, [1, 4, 7], 10, ANY) or b"")
+    assert cache.slices(SOURCE, [1, 4, 7], 10, size) is not None
+    with pytest.raises(RecordsLarge) as large:
+        cache.slices(SOURCE, [1, 4, 7], 10, size - 1)
     assert large.value.fitting == 2
