@@ -21,6 +21,8 @@ from dispatcher.core.model import WriteDeadLetters
 from gateway.core.cache import Source
 from gateway.core.limits import (
     DEAD_LETTER_BYTES_MAX,
+    DEAD_LETTER_PART_BYTES_MAX,
+    DEAD_LETTER_PARTS_MAX,
     DEAD_LETTER_WRITE_MS_MAX,
     DEAD_LETTERS_AT_ONCE,
     PRODUCER_STOP_S_MAX,
@@ -28,7 +30,7 @@ from gateway.core.limits import (
 from gateway.core.topology import TopicPartition
 from gateway.core.wire.errors import error_name
 from gateway.core.wire.records import Header, Record, read_records
-from gateway.reader import Reader, RecordsGone
+from gateway.reader import NO_BYTES_MAX, Reader, RecordsGone, RecordsLarge
 from gateway.upstream import READ_COMMITTED, Upstream
 from gateway.upstream_errors import UpstreamError
 from gateway.upstream_settings import UpstreamSettings
@@ -74,6 +76,7 @@ class DeadLetters:
         self._reader = reader
         self._producer: AIOKafkaProducer | None = None
         self._changing = asyncio.Lock()
+        self._parts = asyncio.Semaphore(DEAD_LETTER_PARTS_MAX)
         self._troubles: dict[str, str] = {}  # by topic that did not take its last letters
 
     def trouble(self, origin: str, topic: str) -> str | None:
@@ -98,7 +101,7 @@ class DeadLetters:
             log.error("dead_letters_not_written", topic=topic, group=group, reason=OWN_TOPIC)
             return [False] * len(effect.offsets)
         durable: list[bool] = []
-        for at in range(0, len(effect.offsets), DEAD_LETTERS_AT_ONCE):
+        while (at := len(durable)) < len(effect.offsets):
             stop = at + DEAD_LETTERS_AT_ONCE
             part = WriteDeadLetters(
                 effect.offsets[at:stop],
@@ -106,14 +109,16 @@ class DeadLetters:
                 effect.reasons[at:stop],
                 effect.members[at:stop],
             )
-            durable += await self._write_part(group, Source(tp, isolation), topic, part)
+            async with self._parts:
+                durable += await self._write_part(group, Source(tp, isolation), topic, part)
         return durable
 
     async def _write_part(
         self, group: str, source: Source, topic: str, part: WriteDeadLetters
     ) -> list[bool]:
+        """The answers to the first of them, as many as it took at once."""
         try:
-            records = await self._records(source, part.offsets)
+            records, count = await self._records(source, part.offsets)
         except UpstreamError as error:
             self._not_written(topic, len(part.offsets), str(error))
             return [False] * len(part.offsets)
@@ -126,16 +131,20 @@ class DeadLetters:
         ]
         results = await self.write(topic, letters)
         written = {letter.record.offset: ok for letter, ok in zip(letters, results, strict=True)}
-        return [written.get(offset, True) for offset in part.offsets]
+        return [written.get(offset, True) for offset in part.offsets[:count]]
 
-    async def _records(self, source: Source, offsets: list[int]) -> dict[int, Record]:
-        """Those that still exist, by offset. Raises UpstreamError."""
-        wanted = offsets
+    async def _records(self, source: Source, offsets: list[int]) -> tuple[dict[int, Record], int]:
+        """Of the first so many offsets those that still exist, by offset. Raises UpstreamError."""
+        wanted, count = offsets, len(offsets)
         while wanted:
+            bytes_max = DEAD_LETTER_PART_BYTES_MAX if len(wanted) > 1 else NO_BYTES_MAX
             try:
                 data = await self._reader.bytes_for(
-                    source.tp, wanted, records_max=len(wanted), isolation=source.isolation
+                    source.tp, wanted, len(wanted), bytes_max, isolation=source.isolation
                 )
+            except RecordsLarge as large:
+                wanted = wanted[: max(1, large.fitting)]
+                count = offsets.index(wanted[-1]) + 1
             except RecordsGone as gone:
                 log.warning(
                     "dead_letters_gone",
@@ -146,8 +155,8 @@ class DeadLetters:
                 lost = set(gone.offsets)
                 wanted = [offset for offset in wanted if offset not in lost]
             else:
-                return {record.offset: record for record in read_records(data)}
-        return {}
+                return {record.offset: record for record in read_records(data)}, count
+        return {}, count
 
     async def write(self, topic: str, letters: Sequence[DeadLetter]) -> list[bool]:
         """One answer per letter, true = on all in-sync replicas. Raises nothing of Kafka's."""

@@ -85,7 +85,11 @@ STALE_PAUSE_MS = 50  # requests for a fresh view are gathered this long
 # Of the session lifetime the broker grants (KIP-368); Java uses 85 to 95 %.
 REAUTHENTICATE_AT = 0.85
 DEAD_LETTER_WRITE_MS_MAX = 15_000  # then the window keeps the key and tries again with back-off
-DEAD_LETTERS_AT_ONCE = 500  # read, sent and awaited together; bounds what is held in memory
+# Read, sent and awaited together, of one partition: so many, or fewer if they are large; one is
+# written however large it is. Each is held three times: as read, taken apart, and by the producer.
+DEAD_LETTERS_AT_ONCE = 500
+DEAD_LETTER_PART_BYTES_MAX = 8 * 1024 * 1024
+DEAD_LETTER_PARTS_MAX = 4  # at once, of all partitions; the others wait
 DEAD_LETTER_BYTES_MAX = 100 * 1024 * 1024  # the broker decides what is too large, not we
 PRODUCER_STOP_S_MAX = 5.0  # half of STOP_S_MAX: the commit comes before it
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient
 
 from dispatcher.core.model import MemberId, Reason, WriteDeadLetters
-from gateway.dead_letters import DeadLetters
+from gateway.dead_letters import DeadLetter, DeadLetters
 from gateway.embedded.kafka import KafkaCluster
 from gateway.upstream_settings import UpstreamSettings
 from tests.integration.upstream_side import DEADLINE_S, run, running, until
@@ -161,6 +161,50 @@ def test_each_record_has_its_own_answer(kafka: KafkaCluster, topic: Callable[...
                 await letters.close()
 
     assert run(work()) == [True, False, True]
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_large_ones_are_held_a_few_at_a_time(
+    kafka: KafkaCluster,
+    topic: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    cached: bool,
+) -> None:
+    """Not 500 whole records; one that is larger than all that may be held goes alone."""
+    name, dead = topic(), topic()
+    sizes = [400, 400, 400, 5_000, 400, 900, 400]
+    produce(kafka.bootstrap_servers, name, [(b"k", bytes(size)) for size in sizes[:4]])
+    produce(kafka.bootstrap_servers, name, [(b"k", bytes(size)) for size in sizes[4:]])
+    at_once: list[int] = []
+    write = DeadLetters.write
+
+    async def seen(self: DeadLetters, to: str, letters: Sequence[DeadLetter]) -> list[bool]:
+        at_once.append(sum(len(letter.record.value or b"") for letter in letters))
+        return await write(self, to, letters)
+
+    monkeypatch.setattr("gateway.dead_letters.DEAD_LETTER_PART_BYTES_MAX", 1_500)
+    monkeypatch.setattr(DeadLetters, "write", seen)
+
+    async def work() -> list[bool]:
+        async with running(settings(kafka)) as side:
+            letters = DeadLetters(side.upstream, side.reader)
+            try:
+                tp = await side.partition(name)
+                if cached:
+                    side.reader.read_on(tp, 0, len(sizes), lambda _: None)
+                    await side.reader.bytes_for(tp, list(range(len(sizes))), 10)
+                return await letters.write_offsets("g", tp, dead, exhausted(list(range(7))))
+            finally:
+                await letters.close()
+
+    assert run(work()) == [True] * 7
+    assert sum(at_once) == sum(sizes)
+    assert sorted(at_once)[-1] == 5_000
+    assert all(held <= 1_500 for held in sorted(at_once)[:-1])
+    assert len(at_once) < len(sizes), "and not one by one"
+    values = [value for _, _, value in read_partition(kafka.bootstrap_servers, dead, 0)]
+    assert [len(value or b"") for value in values] == sizes
 
 
 def test_records_that_retention_took_are_settled(
