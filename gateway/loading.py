@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import structlog
 
 from dispatcher.core.believed import believed
-from dispatcher.core.commit import decode as decode_commit
-from dispatcher.core.commit import origin_of
+from dispatcher.core.commit import read as read_commit
 from dispatcher.core.model import Snapshot
 from dispatcher.store.base import Fence, WindowKey
 from gateway.commits import Committed
@@ -76,19 +75,18 @@ async def _with_commit(
     except (UpstreamError, TimeoutError) as error:
         log.info("commit_not_looked_at", group=group, partition=repr(partition), reason=str(error))
         return stored
-    settled = None if committed is None else decode_commit(committed.offset, committed.metadata)
-    if committed is None or settled is None:
+    if committed is None:
         return stored
-    said_origin = origin_of(committed.offset, committed.metadata)
+    settled, said_origin = read_commit(committed.offset, committed.metadata)
+    if settled is None:
+        return stored
     said = Snapshot(committed.offset, settled)
     snapshot = believed(stored, origin, said, said_origin)
     behind = said_origin > origin or committed.offset > stored.cursor
     if behind and snapshot is not stored:
         log.warning(
             "store_behind_commit",
-            group=group,
-            topic=partition.topic,
-            partition=partition.partition,
+            **_place(group, partition),
             stored=stored.cursor,
             committed=committed.offset,
             cursor=snapshot.cursor,
@@ -123,13 +121,14 @@ async def _fresh(
 def _settled_behind(
     committed: Committed, group: str, partition: TopicPartition
 ) -> list[tuple[int, int]]:
-    settled = decode_commit(committed.offset, committed.metadata)
+    settled, _ = read_commit(committed.offset, committed.metadata)
     if settled is None and committed.metadata:
         log.warning(
-            "commit_metadata_unreadable",
-            group=group,
-            topic=partition.topic,
-            partition=partition.partition,
-            offset=committed.offset,
+            "commit_metadata_unreadable", **_place(group, partition), offset=committed.offset
         )
     return settled or []  # else: replay from the committed offset, inclusive
+
+
+def _place(group: str, partition: TopicPartition) -> dict[str, str | int]:
+    """As the log names it."""
+    return {"group": group, "topic": partition.topic, "partition": partition.partition}

@@ -9,7 +9,6 @@ the result then says. Sinks are called from this module's task.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -28,7 +27,7 @@ from gateway.core.limits import (
 from gateway.core.topology import TopicPartition, Topology
 from gateway.core.wire.errors import ErrorCode, error_name
 from gateway.core.wire.records import CorruptBatch, drop_aborted
-from gateway.rereads import FIRST_FETCH_LANE, ReaderCounts, Rereads, fetched
+from gateway.rereads import FIRST_FETCH_LANE, ReaderCounts, Rereads, fetched, monotonic_ms
 from gateway.upstream import EARLIEST, LATEST, READ_COMMITTED, Upstream
 from gateway.upstream_errors import Refused, UpstreamError
 
@@ -255,7 +254,7 @@ class Reader:
         work = self._work[broker]
         while True:
             work.clear()
-            fetch = self._schedule.next_fetch(broker, lane, self._leader, _now_ms())
+            fetch = self._schedule.next_fetch(broker, lane, self._leader, monotonic_ms())
             if fetch is None:
                 await work.wait()
                 continue
@@ -361,7 +360,7 @@ class Reader:
             sink(ReadResult(position, position, [], [], bounds.log_start, bounds.end, code))
 
     def _failed(self, place: Place, code: int, reason: str) -> None:
-        now_ms = _now_ms()
+        now_ms = monotonic_ms()
         self._upstream.stale()
         failing_ms = self._schedule.failing_ms(place, now_ms)
         if failing_ms >= WORTH_A_LINE_MS and place.source in self._floors:  # else all have stopped
@@ -393,7 +392,7 @@ class Reader:
         """Looks after places that no broker leads: new topics, lost leaders, deleted topics."""
         while True:
             self._unplaced_event.clear()
-            places = self._schedule.unplaced(self._leader, _now_ms())
+            places = self._schedule.unplaced(self._leader, monotonic_ms())
             if not places:
                 await self._unplaced_event.wait()
                 continue
@@ -402,11 +401,7 @@ class Reader:
             except UpstreamError:
                 await asyncio.sleep(RETRY_BASE_MS / 1000)
                 continue
-            for place in self._schedule.unplaced(self._leader, _now_ms()):
+            for place in self._schedule.unplaced(self._leader, monotonic_ms()):
                 self._failed(
                     place, why_unplaced(self._upstream.topology, place.source.tp), "leader"
                 )
-
-
-def _now_ms() -> int:
-    return time.monotonic_ns() // 1_000_000

@@ -61,7 +61,7 @@ class Rereads:
         UpstreamError.
         """
         lock = self._locks.setdefault(source, asyncio.Lock())
-        deadline_ms = _now_ms() + REREAD_MS_MAX
+        deadline_ms = monotonic_ms() + REREAD_MS_MAX
         pause_ms = RETRY_BASE_MS
         async with lock:
             while True:
@@ -71,7 +71,7 @@ class Rereads:
                 try:
                     found = await self._read(source, offset)
                 except UpstreamError:
-                    if _now_ms() + pause_ms >= deadline_ms:
+                    if monotonic_ms() + pause_ms >= deadline_ms:
                         raise
                 else:
                     # Out of the cache at once if need be, but not before we have its batch.
@@ -127,5 +127,5 @@ async def fetched(
     return answers_by_partition(fetch, response)
 
 
-def _now_ms() -> int:
+def monotonic_ms() -> int:
     return time.monotonic_ns() // 1_000_000

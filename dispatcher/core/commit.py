@@ -58,16 +58,21 @@ def decode(cursor: int, text: str) -> list[tuple[int, int]] | None:
     can have. Then everything from the cursor on is to be delivered again, the record at the cursor
     included.
     """
-    kind, _, body = _opened(cursor, text)
-    if kind == _BITMAP:
-        return ranges_of(body, cursor)
-    return _ranges_of_runs(body, cursor) if kind == _RUNS else None
+    return read(cursor, text)[0]
 
 
 def origin_of(cursor: int, text: str) -> int:
     """The origin in metadata that was committed with `cursor`; 0: it has none that is believed."""
-    _, head, _ = _opened(cursor, text)
-    return int.from_bytes(head, "big")
+    return read(cursor, text)[1]
+
+
+def read(cursor: int, text: str) -> tuple[list[tuple[int, int]] | None, int]:
+    """What `decode` and `origin_of` say, at once."""
+    kind, head, body = _opened(cursor, text)
+    origin = int.from_bytes(head, "big")
+    if kind == _BITMAP:
+        return ranges_of(body, cursor), origin
+    return _ranges_of_runs(body, cursor) if kind == _RUNS else None, origin
 
 
 def _opened(cursor: int, text: str) -> tuple[bytes, bytes, bytes]:
