@@ -115,7 +115,7 @@ def _member(row: dict[str, Any]) -> ShareMember:
         client_id=str(row["client_id"]),
         client_host=str(row["client_host"]),
         rack_id=row["rack_id"],
-        topics=tuple(str(name) for name in row["topics"]),
+        topics=tuple(sorted(str(name) for name in row["topics"])),
         epoch=int(row["epoch"]),
         previous_epoch=int(row["previous_epoch"]),
         assignment={},

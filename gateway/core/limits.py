@@ -98,6 +98,9 @@ PRODUCER_STOP_S_MAX = 5.0  # half of STOP_S_MAX: the commit comes before it
 TICK_MS = 500  # the watchdog; six ticks make the disconnect grace
 OTHER_KIND_S_MAX = 2.0  # to find out whether a name is another group's; then a member may join
 GROUP_MEMBERS_MAX = 1_000  # per group; the ring holds 100 points for each
+# Of one member. Each is looked up, watched and asked about: 100,000 names that do not exist held
+# the node for a minute.
+SUBSCRIBED_TOPICS_MAX = 1_000
 SHARE_SESSIONS_MAX = 2_000  # per virtual broker; Kafka's own group.share.max.share.sessions
 SESSION_PARTITIONS_MAX = 50_000  # 50 topics of 1,000 each, with an error row for every one
 # Records of one answer, whatever a client asks for: a broker's own fetch.max.bytes. A librdkafka

@@ -14,6 +14,7 @@ import structlog
 
 from gateway.core.group.filters import inline_filters
 from gateway.core.group.membership import Assignment, GroupError, Heartbeat, InvalidRequest
+from gateway.core.limits import SUBSCRIBED_TOPICS_MAX
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
 from gateway.server import Request
@@ -61,6 +62,10 @@ async def _heartbeat(
     topics = body["SubscribedTopicNames"]
     if topics is not None and any(not name for name in topics):
         raise InvalidRequest("SubscribedTopicNames holds an empty name.")
+    if topics is not None and len(topics) > SUBSCRIBED_TOPICS_MAX:
+        raise InvalidRequest(
+            f"SubscribedTopicNames holds {len(topics)} names: at most {SUBSCRIBED_TOPICS_MAX}."
+        )
     if body["MemberEpoch"] >= 0:
         subscribed = _subscribed(services, group, member_id) if topics is None else topics
         await _authorise_topics(services, request, subscribed)

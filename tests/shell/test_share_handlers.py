@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.config import GroupSection
-from gateway.core.limits import SHARE_FETCH_WAIT_MS_MAX
+from gateway.core.limits import SHARE_FETCH_WAIT_MS_MAX, SUBSCRIBED_TOPICS_MAX
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.upstream_errors import Unreachable
@@ -409,6 +409,7 @@ def test_the_intervals_are_those_kafka_has_for_the_group() -> None:
     [
         (0, [], ErrorCode.INVALID_REQUEST),
         (0, [""], ErrorCode.INVALID_REQUEST),
+        (0, [str(at) for at in range(SUBSCRIBED_TOPICS_MAX + 1)], ErrorCode.INVALID_REQUEST),
         (5, None, ErrorCode.UNKNOWN_MEMBER_ID),
         (-1, None, ErrorCode.UNKNOWN_MEMBER_ID),
         (-2, None, ErrorCode.INVALID_REQUEST),
@@ -425,6 +426,16 @@ def test_a_refused_heartbeat_leaves_no_group(
             assert answer["ErrorMessage"]
             assert node.groups.all() == []
             assert "other" not in node.settings._known, "nor anything about it"
+
+    run(work())
+
+
+def test_as_many_topics_as_a_member_may_have() -> None:
+    async def work() -> None:
+        async with Node() as node:
+            client = Client(node, services(node), ScriptedConnection(1))
+            names = [str(at) for at in range(SUBSCRIBED_TOPICS_MAX)]
+            assert error(await client.heartbeat(0, names)) == ErrorCode.NONE
 
     run(work())
 

@@ -12,6 +12,7 @@ session times out.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -71,13 +72,17 @@ class ShareMember:
     client_id: str
     client_host: str
     rack_id: str | None
-    topics: tuple[str, ...]
+    topics: tuple[str, ...]  # ascending
     epoch: int
     previous_epoch: int
     assignment: Assignment
     last_heartbeat_ms: int
     connections: set[int] = field(default_factory=set)
     gone_since_ms: int | None = None
+
+    def subscribes(self, topic: str) -> bool:
+        at = bisect_left(self.topics, topic)
+        return at < len(self.topics) and self.topics[at] == topic
 
 
 @dataclass(slots=True)
@@ -218,11 +223,11 @@ class ShareGroup:
 
     def subscribers(self, topic: str) -> list[ShareMember]:
         """Members that subscribe to `topic`, in join order."""
-        return [member for member in self.members.values() if topic in member.topics]
+        return [member for member in self.members.values() if member.subscribes(topic)]
 
     def has_subscribers(self, topic: str) -> bool:
         """As a rule the first member subscribes."""
-        return any(topic in member.topics for member in self.members.values())
+        return any(member.subscribes(topic) for member in self.members.values())
 
     def topics(self) -> list[str]:
         return sorted({topic for member in self.members.values() for topic in member.topics})

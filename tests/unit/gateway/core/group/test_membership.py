@@ -142,6 +142,15 @@ def test_a_member_that_reconnects_within_the_grace_stays() -> None:
     assert g.evict_due(10_000) == []
 
 
+@pytest.mark.parametrize("topics", [("b",), ("c", "b", "a"), ("b", "b"), ("a", "b"), ("b", "c")])
+def test_who_subscribes_to_what(topics: tuple[str, ...]) -> None:
+    g = group()
+    g.heartbeat(beat(topics=topics), TOPICS.get, 0)
+    for name in ("", "a", "b", "bb", "c", "d"):
+        assert g.has_subscribers(name) is (name in topics)
+        assert [member.member_id for member in g.subscribers(name)] == ["m1"] * (name in topics)
+
+
 def test_subscribers_come_in_join_order() -> None:
     g = group()
     for member in ("m3", "m1", "m2"):
