@@ -77,6 +77,8 @@ class Lags:
                 self._failed = str(error)
             except EncodeError:
                 return  # an upstream that knows no topic ids
+            except Exception:  # A figure is not worth the node.
+                log.exception("lag_not_looked_at")
             else:
                 looks += 1
                 self._failed = ""

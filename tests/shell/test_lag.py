@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+import pytest
 import structlog
 
 from dispatcher.store.base import StoreError, WindowKey
@@ -156,18 +157,23 @@ def test_a_group_of_which_nothing_is_stored() -> None:
 class Away(AdminStore):
     """Does not tell positions at first."""
 
-    refusals = 2
+    def __init__(self, *refusals: Exception) -> None:
+        super().__init__()
+        self.refusals = list(refusals)
 
     async def positions(self, group: str | None) -> dict[WindowKey, int]:
         if self.refusals:
-            self.refusals -= 1
-            raise StoreError("away")
+            raise self.refusals.pop(0)
         return await super().positions(group)
 
 
-def test_looks_go_on_when_the_store_is_back() -> None:
+@pytest.mark.parametrize(
+    ("refusal", "event"),
+    [(StoreError("away"), "lag_not_known"), (KeyError("a bug"), "lag_not_looked_at")],
+)
+def test_looks_go_on(refusal: Exception, event: str) -> None:
     async def work() -> None:
-        admin = Admin(store=Away())
+        admin = Admin(store=Away(refusal, refusal))
         lags = Lags(admin.offsets)
         async with admin.node, asyncio.TaskGroup() as tasks:
             with structlog.testing.capture_logs() as logs:
@@ -176,7 +182,9 @@ def test_looks_go_on_when_the_store_is_back() -> None:
                 await asyncio.sleep(1.5 * LAG_MS / 1000)
                 assert figures(lags) == {}
                 await lags.look_at(GROUP)
-            assert [line["event"] for line in logs].count("lag_not_known") == 1, "not at each look"
+            said = [line["event"] for line in logs if line["event"].startswith("lag")]
+            expected = 1 if isinstance(refusal, StoreError) else 2
+            assert said == [event] * expected, "an outage is said once, a bug whenever it shows"
             assert figures(lags)[0] == (4, 6, 1), "who asks is answered"
             admin.node.log.produce(b"k", partition=0)
             await asyncio.sleep(LAG_MS / 1000)
