@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from dispatcher.core.commit import encode as encode_commit
@@ -67,6 +68,36 @@ def test_a_position_that_somebody_committed(
     wait_for_committed(kafka, group, name, 0, RECORDS)
     member.end_consume()
     assert sorted(it.offset for it in member.deliveries) == wanted
+    member.close()
+
+
+def test_retention_ran_past_a_committed_position(
+    gateway: GatewayProcess,
+    kafka: KafkaCluster,
+    topic: Topic,
+    share_group: Group,
+    share_host: ShareHost,
+) -> None:
+    """All that is left of the group is its commit, and the log starts behind it: the group goes on
+    at the log start, settled records behind that are settled still, and the commit moves.
+    """
+    name, group = topic(), share_group()
+    produce(gateway.bootstrap, name, [(b"key-%d" % at, b"%d" % at) for at in range(RECORDS)])
+    settled = encode_commit(2, [(4, 4), (7, 7)])
+    with WireClient(kafka.bootstrap_servers) as line:
+        wait_until(
+            lambda: commit_plain(line, group, name, 2, settled),
+            what="the commit taken",
+            deadline_s=ANSWER_S_MAX,
+        )
+    place = TopicPartition(name, 0, 6)
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    admin.delete_records([place])[place].result(ANSWER_S_MAX)
+    member = share_host.member(gateway.bootstrap, group, [name])
+    member.begin_consume()
+    wait_for_committed(kafka, group, name, 0, RECORDS)
+    member.end_consume()
+    assert sorted(it.offset for it in member.deliveries) == [6, 8, 9]
     member.close()
 
 

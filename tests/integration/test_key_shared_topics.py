@@ -212,3 +212,35 @@ def test_a_partition_added_while_running(
     produce(kafka.bootstrap_servers, name, [(b"b", b"1")], partition=1)
     consume_all([member], {(name, 1, 0)}, within_s=40)
     member.close()
+
+
+def test_a_partition_added_while_a_group_reads_on_from_the_end(
+    gateway: GatewayProcess,
+    kafka: KafkaCluster,
+    topic: Topic,
+    share_group: Group,
+    fresh_name: Callable[[str], str],
+    librdkafka_host: ShareHost,
+) -> None:
+    """What is in it before the gateway has heard of it came after the group did: also with `latest`
+    it is read from its start. Subscribed to a topic that is not there as well, it hears of new
+    partitions within 2 s; else it may take half a minute.
+    """
+    name, group = topic(partitions=1), share_group("latest")
+    produce(kafka.bootstrap_servers, name, [(b"a", b"old")], partition=0)
+    often = {"topic.metadata.refresh.interval.ms": "500"}
+    topics = [name, fresh_name("missing")]
+    member = librdkafka_host.member(gateway.bootstrap, group, topics, properties=often)
+    member.begin_consume()
+    wait_for_committed(kafka, group, name, 0, 1)
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    admin.create_partitions([NewPartitions(name, 2)])[name].result(20)
+    produce(kafka.bootstrap_servers, name, [(b"b", b"%d" % at) for at in range(3)], partition=1)
+    wait_for_committed(kafka, group, name, 1, 3)
+    member.end_consume()
+    assert [(it.partition, it.value) for it in member.deliveries] == [
+        (1, b"0"),
+        (1, b"1"),
+        (1, b"2"),
+    ]
+    member.close()
