@@ -275,11 +275,12 @@ class Flow:
             queue is not None and self._returned(queue, offset, reason)
         )
         lease = self.detach(offset)
+        member_id = lease.session.member.member_id
         retry = self.retries.by_offset.get(offset)
         if retry is None:
-            retry = new_retry(offset, now_ms)
+            retry = new_retry(offset, reason, member_id, now_ms)
             self.retries.by_offset[offset] = retry
-        retry.member_id = lease.session.member.member_id
+        retry.member_id = member_id
         retry.reason = reason
         if not returned:
             retry.deliveries += 1

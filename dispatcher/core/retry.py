@@ -91,16 +91,16 @@ AT_ONCE = frozenset({Reason.SESSION_CLOSED, Reason.MEMBER_LEFT, Reason.MEMBER_EV
 CLEAN = frozenset({Reason.SESSION_CLOSED, Reason.MEMBER_LEFT})
 
 
-def new_retry(offset: int, now_ms: int) -> Retry:
-    """Of a record that was never given back before; whoever gives it back says by whom and why."""
+def new_retry(offset: int, reason: Reason, member_id: MemberId, now_ms: int) -> Retry:
+    """Of a record that was never given back before."""
     return Retry(
         RetryNoted(
             offset=offset,
             deliveries=0,
             due_ms=now_ms,
             state=RetryState.WAITING,
-            reason=Reason.RELEASED,
-            member_id=MemberId(""),
+            reason=reason,
+            member_id=member_id,
         ),
         held=False,
     )

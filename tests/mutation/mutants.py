@@ -2,7 +2,7 @@
 
 Operators: comparisons (boundary, negation), conditions negated, `and`/`or`, `not` left out, numbers
 and truth values, arithmetic and bits, statements left out, `continue`/`break`, values returned,
-`min`/`max`, `any`/`all`, what is sorted left as it is.
+`min`/`max`, `any`/`all`, what is sorted left as it is, words of the core (`Reason.REJECTED`).
 
 Not mutated: `assert` statements (they state what never happens), `__repr__`, texts, class bodies
 and default arguments, types.
@@ -16,6 +16,9 @@ import ast
 import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import EnumMeta
+
+from dispatcher.core import model
 
 _BOUNDARY: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,
@@ -42,6 +45,13 @@ _ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
     ast.BitXor: ast.BitAnd,
     ast.LShift: ast.RShift,
     ast.RShift: ast.LShift,
+}
+_WORDS = {
+    kind.__name__: dict(
+        zip(kind.__members__, [*list(kind.__members__)[1:], *kind.__members__], strict=False)
+    )
+    for kind in vars(model).values()
+    if isinstance(kind, EnumMeta) and len(kind.__members__) > 1
 }
 _CALLED = {"min": "max", "max": "min", "any": "all", "all": "any", "sorted": "list"}
 _Functions = ast.FunctionDef | ast.AsyncFunctionDef
@@ -212,11 +222,19 @@ def _of_expression(node: ast.expr) -> Iterator[ast.expr]:
             yield node.operand
         case ast.BinOp() if type(node.op) in _ARITHMETIC:
             yield ast.BinOp(node.left, _ARITHMETIC[type(node.op)](), node.right)
+        case ast.Constant(value=int() as value):  # or bool, which is an int
+            yield ast.Constant(not value if isinstance(value, bool) else value + 1)
+        case _:
+            yield from _of_name(node)
+
+
+def _of_name(node: ast.expr) -> Iterator[ast.expr]:
+    match node:
         case ast.Call(func=ast.Name(id=name), args=args) if name in _CALLED:
             keywords = [] if name == "sorted" else node.keywords
             yield ast.Call(ast.Name(_CALLED[name], ast.Load()), args, keywords)
-        case ast.Constant(value=int() as value):  # or bool, which is an int
-            yield ast.Constant(not value if isinstance(value, bool) else value + 1)
+        case ast.Attribute(value=ast.Name(id=kind), attr=name) if name in _WORDS.get(kind, {}):
+            yield ast.Attribute(node.value, _WORDS[kind][name], ast.Load())
         case _:
             pass
 

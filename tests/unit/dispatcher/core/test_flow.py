@@ -21,6 +21,7 @@ from dispatcher.core.model import (
     OperatorVerb,
     PoisonPolicy,
     Policy,
+    Reason,
     RecordsRead,
     SessionId,
     Snapshot,
@@ -148,6 +149,16 @@ def test_a_back_off_of_one_millisecond_is_waited_for() -> None:
     play.ack("c1", 0, AckType.RELEASE)
     assert play.acquire("c1") == []
     assert play.wait(1).acquire("c1") == [0]
+
+
+def test_the_latest_failure_says_by_whom_and_why() -> None:
+    play = Playbook().join("c1").produce(b"a")
+    play.acquire("c1")
+    play.ack("c1", 0, AckType.RELEASE)
+    assert [(r.member_id, r.reason) for r in play.stored.retries] == [("c1", Reason.RELEASED)]
+    play.leave("c1").join("c2").wait(1_000).acquire("c2")
+    play.ack("c2", 0, AckType.GAP)
+    assert [(r.member_id, r.reason) for r in play.stored.retries] == [("c2", Reason.GAP_ACK)]
 
 
 def test_only_a_release_behind_a_failed_record_of_the_key_is_no_delivery() -> None:

@@ -78,6 +78,7 @@ def test_closing_a_session_gives_back_what_it_holds_and_no_more() -> None:
     assert play.acquire("c1", 1, session="s1") == [0]
     assert play.acquire("c1", 1, session="s2") == [1]
     play.close("c1", "s1")
+    assert [retry.reason for retry in play.stored.retries] == [Reason.SESSION_CLOSED]
     assert play.acquire("c1", session="s2") == [0]
     assert play.ack("c1", [0, 1], session="s2") == [None, None]
     assert play.close("c1", "s1").step.changes == []
