@@ -62,15 +62,11 @@ def matches_long(pattern: bytes, key: bytes) -> bool:
     if first > end or not _stands_at(pattern[:first], key, 0) or not _stands_at(tail, key, end):
         return False
     at = first
-    if first < last:
-        for part in pattern[first:last].split(b"*"):
-            if b"?" in part:
-                at = _behind(part, key, at, end)
-            else:
-                found: i64 = key.find(part, at, end)
-                at = found + len(part) if found >= 0 else -1
-            if at < 0:
-                return False
+    for part in pattern[first:last].split(b"*"):
+        behind = _behind(part, key, at, end)
+        if behind is None:
+            return False
+        at = behind
     return True
 
 
@@ -84,11 +80,14 @@ def _stands_at(part: bytes, key: bytes, at: i64) -> bool:
     return True
 
 
-def _behind(part: bytes, key: bytes, start: i64, end: i64) -> i64:
-    """Where the first place of `part` in key[start:end] ends; -1 = nowhere.
+def _behind(part: bytes, key: bytes, start: i64, end: i64) -> int | None:
+    """Where the first place of `part` in key[start:end] ends.
 
     Shift-and: bit i of the state says that the last i + 1 bytes match the part's first i + 1.
     """
+    if b"?" not in part:
+        found = key.find(part, start, end)
+        return None if found < 0 else found + len(part)
     size: i64 = len(part)
     words: i64 = (size + _WORD_BITS - 1) // _WORD_BITS
     masks = vec[i64]([0] * (256 * words))
@@ -116,7 +115,7 @@ def _behind(part: bytes, key: bytes, start: i64, end: i64) -> i64:
         at += 1
         if state[words - 1] & done:
             return at
-    return -1
+    return None
 
 
 def accepts(filters: tuple[bytes, ...], key: bytes | None) -> bool:

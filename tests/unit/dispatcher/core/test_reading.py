@@ -96,6 +96,12 @@ def test_truncation_beyond_what_was_read() -> None:
     assert play.on(LogTruncated(5, play.now_ms)).step.changes == []
 
 
+def test_truncation_of_what_was_never_read_loses_what_is_not_known_to_be_settled() -> None:
+    play = Playbook(snapshot=Snapshot(cursor=0, settled=[(2, 4)])).join("c1")
+    play.on(LogTruncated(7, play.now_ms))
+    assert play.notices() == {Notice.TRUNCATED: 4}, "0, 1, 5 and 6"
+
+
 def test_truncation_up_to_what_is_being_read_asks_for_no_second_read() -> None:
     play = Playbook().join("c1").produce(b"a").expect(ReadOn(1, 16_383))
     assert play.on(LogTruncated(1, play.now_ms)).read_on() == []
