@@ -122,12 +122,13 @@ class Lags:
     # --------------------------------------------------------------------------------------- inside
 
     async def _recall(self, group: str) -> None:
-        """What the store has: an unreliable group has nothing there, and stays as it was seen."""
+        """What the store has: of an unreliable group nothing, which stays as it was seen."""
+        if not self.offsets.windows.around.settings.of(group).reliable:
+            return
         stored = await self.offsets.stored(group)
-        if self.offsets.windows.around.settings.of(group).reliable:
-            for key in [key for key in self._positions if key.group == group]:
-                if key not in stored:
-                    del self._positions[key]
+        for key in [key for key in self._positions if key.group == group]:
+            if key not in stored:
+                del self._positions[key]
         for key, cursor in stored.items():
             if key not in self._positions or self._positions[key].offset != cursor:
                 self._positions[key] = Position(cursor)
