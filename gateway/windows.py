@@ -143,16 +143,14 @@ class Windows:
 
     def _tell_leader(self, window: Window, topic: Topic) -> None:
         """A leader that moved takes its members to sessions with another virtual broker: what they
-        hold in the old ones is given back after the grace, not only when its locks run out.
+        hold in the old ones is given back after the grace, not only when its locks run out. Those
+        with the new leader may be of before it moved away the last time, and are alive again.
         """
         info = topic.partitions.get(window.partition.partition)
         if info is None or info.leader in (-1, window.leader):
             return  # none for the moment, or the same
         window.leader = info.leader
-        now_ms = self.around.now_ms()
-        for session in self.groups.sessions.of_group(window.key.group):
-            if session.key[0] != info.leader:
-                window.post(SessionLost(session.member_id, session.session_id, now_ms))
+        self._tell_sessions(window)
 
     def _key(self, group: str, topic: Topic, partition: int) -> WindowKey:
         return WindowKey(group, topic_id_text(topic.topic_id), partition)
@@ -230,7 +228,12 @@ class Windows:
         for lease in snapshot.leases:
             if sessions.ended(lease.session_id):
                 window.post(SessionLost(lease.member_id, lease.session_id, now_ms))
-        for session in sessions.of_group(window.key.group):
+        self._tell_sessions(window)
+
+    def _tell_sessions(self, window: Window) -> None:
+        """Which of those that are open are with the broker that leads it, and which are not."""
+        now_ms = self.around.now_ms()
+        for session in self.groups.sessions.of_group(window.key.group):
             kind = SessionOpened if session.key[0] == window.leader else SessionLost
             window.post(kind(session.member_id, session.session_id, now_ms))
 

@@ -81,7 +81,12 @@ def session_lost(flow: Flow, event: SessionLost) -> None:
 
 def session_opened(flow: Flow, event: SessionOpened) -> None:
     for session in flow.book.sessions.values():
-        if session.member.member_id == event.member_id and session.session_id != event.session_id:
+        if session.member.member_id != event.member_id:
+            continue
+        if session.session_id == event.session_id:
+            # It was taken for lost: a leader that moved away and came back.
+            session.successor, session.lost_at_ms = None, None
+        else:
             session.successor = event.session_id
             if session.lost_at_ms is None:
                 session.lost_at_ms = event.now_ms

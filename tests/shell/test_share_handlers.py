@@ -286,6 +286,20 @@ def test_a_fetch_takes_nothing_of_a_partition_whose_leader_has_moved() -> None:
     story(tell)
 
 
+def test_a_leader_that_comes_back_finds_its_sessions_alive() -> None:
+    """What they hold was to be given back after the grace, when it had moved away."""
+
+    async def tell(node: Node, client: Client) -> None:
+        assert offsets(await client.fetch()) == [0, 1, 2]
+        for leader in (2, 1):
+            node.change_topology(topology(leader=leader))
+        await asyncio.sleep(5)
+        await client.acknowledge({0: [(0, 2, ACCEPT)]})
+        assert node.stored[node.window().key] == 3
+
+    story(tell)
+
+
 # ---------------------------------------------------------------------- records that cannot be had
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from dispatcher.core.model import (
     AckError,
     EvictPolicy,
@@ -103,6 +105,20 @@ def test_the_reopened_session_may_settle_what_the_lost_one_holds() -> None:
     assert play.ack("c1", 0, session="s2") == [None]
     assert play.wait(3_000).acquire("c1", session="s2") == [1]
     assert play.ack("c1", 1, session="s1") != [None]
+
+
+@pytest.mark.parametrize("other", [False, True])
+def test_a_session_that_is_opened_again_is_not_lost_any_more(*, other: bool) -> None:
+    """Its member works on: what it holds must not go to somebody else."""
+    play = Playbook().join("c1").produce(b"a", b"b")
+    assert play.acquire("c1", session="s1") == [0, 1]
+    if other:
+        play.on(SessionOpened(MemberId("c1"), SessionId("s2"), play.now_ms))
+    else:
+        play.lose("c1", "s1")
+    play.on(SessionOpened(MemberId("c1"), SessionId("s1"), play.now_ms)).wait(4_000)
+    assert play.ack("c1", 0, session="s2") == [AckError.INVALID_RECORD_STATE]
+    assert play.ack("c1", 0, session="s1") == [None]
 
 
 def test_opening_a_session_ends_the_earlier_ones_of_its_member_only() -> None:
