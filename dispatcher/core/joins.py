@@ -43,12 +43,12 @@ def individually_sent(flow: Flow) -> list[tuple[int, int]]:
     first = NO_OFFSET
     for offset in range(_first_unsent(flow), end):
         if not was_sent(flow, offset):
-            if first >= 0:
+            if first != NO_OFFSET:
                 sent.append((first, offset - 1))
                 first = NO_OFFSET
-        elif first < 0:
+        elif first == NO_OFFSET:
             first = offset
-    if first >= 0:
+    if first != NO_OFFSET:
         sent.append((first, end - 1))
     return sent
 

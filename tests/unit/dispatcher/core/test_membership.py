@@ -125,10 +125,13 @@ def test_opening_a_session_ends_the_earlier_ones_of_its_member_only() -> None:
     play = Playbook().join("c1", "c2").produce(*(b"%d" % key for key in range(20)))
     assert play.acquire("c1", session="s1")
     held = play.acquire("c2", session="s1")
-    assert held
+    play.on(SessionOpened(MemberId("c2"), SessionId("s2"), play.now_ms))
+    assert play.ack("c2", held.pop(), session="s2") == [None], "the one before is c1's"
+    play.on(SessionOpened(MemberId("c2"), SessionId("s1"), play.now_ms))
     play.on(SessionOpened(MemberId("c1"), SessionId("s2"), play.now_ms))
     play.wait(3_000)
     assert play.ack("c2", held, session="s1") == [None] * len(held)
+    assert held
 
 
 def test_an_earlier_session_never_settles_a_later_attempt() -> None:
