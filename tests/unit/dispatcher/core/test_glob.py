@@ -69,6 +69,8 @@ def test_matches(pattern: str, key: str, expected: bool) -> None:
         (b"abc*abc", b"abc", False),  # nothing is matched twice
         (b"abc*c", b"abc", False),
         (b"aba*ab", b"abab", False),
+        (b"ab*", b"ax", False),  # what is not looked for is compared to its last byte
+        (b"*abc", b"axc", False),
     ],
 )
 def test_a_star_takes_as_much_as_the_rest_leaves(

@@ -110,15 +110,17 @@ def test_the_reopened_session_may_settle_what_the_lost_one_holds() -> None:
 @pytest.mark.parametrize("other", [False, True])
 def test_a_session_that_is_opened_again_is_not_lost_any_more(*, other: bool) -> None:
     """Its member works on: what it holds must not go to somebody else."""
-    play = Playbook().join("c1").produce(b"a", b"b")
-    assert play.acquire("c1", session="s1") == [0, 1]
+    play = Playbook().join("c0", "c1")
+    play.produce(*play.keys_of("c0"), *play.keys_of("c1"))
+    assert play.acquire("c0", session="s0") == [0]
+    assert play.acquire("c1", session="s1") == [1]
     if other:
         play.on(SessionOpened(MemberId("c1"), SessionId("s2"), play.now_ms))
     else:
         play.lose("c1", "s1")
     play.on(SessionOpened(MemberId("c1"), SessionId("s1"), play.now_ms)).wait(4_000)
-    assert play.ack("c1", 0, session="s2") == [AckError.INVALID_RECORD_STATE]
-    assert play.ack("c1", 0, session="s1") == [None]
+    assert play.ack("c1", 1, session="s2") == [AckError.INVALID_RECORD_STATE]
+    assert play.ack("c1", 1, session="s1") == [None]
 
 
 def test_opening_a_session_ends_the_earlier_ones_of_its_member_only() -> None:
