@@ -78,7 +78,7 @@ def consume(
         for number in range(1, CONSUMERS + 1)
     ]
     try:
-        killed = _follow(consumers, records, advance, check)
+        killed = follow(consumers, records, advance, check)
         for consumer in consumers:
             stop_child(consumer.child, grace_s=20)
             consumer.read_on()
@@ -99,14 +99,15 @@ def _start(
     return RunningConsumer(name, log, errors, start_child(command, log=errors))
 
 
-def _follow(
+def follow(
     consumers: list[RunningConsumer],
     records: int,
     advance: Callable[[int], None],
     check: Callable[[], None],
 ) -> str:
-    victim = consumers[0]  # the first to be there: on little data the others may come too late
-    frozen_at: float | None = None
+    """Until every record is in a log, or nothing moves any more; returns who was killed."""
+    victim: RunningConsumer | None = None
+    frozen_at = 0.0
     killed = ""
     seen: set[tuple[int, int]] = set()
     moved_at = time.monotonic()
@@ -121,8 +122,10 @@ def _follow(
         if len(seen) > before:
             advance(len(seen) - before)
             moved_at = time.monotonic()
-        if frozen_at is None:
-            if len(seen) >= records * FREEZE_AT and victim.deliveries:
+        if victim is None:
+            if len(seen) >= records * FREEZE_AT:
+                # One that is at work: on little data the others may not have joined yet.
+                victim = max(consumers, key=lambda consumer: len(consumer.deliveries))
                 victim.child.send_signal(signal.SIGSTOP)
                 frozen_at = time.monotonic()
         elif not killed and time.monotonic() - frozen_at >= FROZEN_S:
