@@ -38,9 +38,8 @@ async def share_group_heartbeat(services: ShareServices, request: Request) -> by
     try:
         answer = await _heartbeat(services, request, body)
     except GroupError as error:
-        if isinstance(
-            error, InvalidRequest | NoShareGroup
-        ):  # librdkafka shows its user the code, not the reason
+        # librdkafka shows its user the code, not the reason.
+        if isinstance(error, InvalidRequest | NoShareGroup):
             log.warning(
                 "heartbeat_refused",
                 group=body["GroupId"],
