@@ -63,14 +63,18 @@ def wait_for_committed(
 
 def commit_plain(
     line: WireClient, group: str, topic: str, offset: int = 3, metadata: str = "a plain consumer's"
-) -> bool:
-    """A simple consumer's commit for partition 0, as any tool can for a group without members;
-    False while the group's coordinator is not ready.
+) -> None:
+    """A simple consumer's commit for partition 0, as any tool can for a group without members, as
+    soon as the group's coordinator is ready.
 
     By hand: confluent-kafka does not write metadata as it was given (seen with 2.16.1).
     """
-    line.call(ApiKey.FIND_COORDINATOR, 3, {"Key": group, "KeyType": 0})  # the first makes one
     part = {"PartitionIndex": 0, "CommittedOffset": offset, "CommittedMetadata": metadata}
     body = {"GroupId": group, "Topics": [{"Name": topic, "Partitions": [part]}]}
-    answer = line.call(ApiKey.OFFSET_COMMIT, 9, body)
-    return bool(answer["Topics"][0]["Partitions"][0]["ErrorCode"] == 0)
+
+    def taken() -> bool:
+        line.call(ApiKey.FIND_COORDINATOR, 3, {"Key": group, "KeyType": 0})  # the first makes one
+        answer = line.call(ApiKey.OFFSET_COMMIT, 9, body)
+        return bool(answer["Topics"][0]["Partitions"][0]["ErrorCode"] == 0)
+
+    wait_until(taken, what="the commit taken", deadline_s=COMMITTED_S_MAX)
