@@ -61,13 +61,8 @@ def decode(cursor: int, text: str) -> list[tuple[int, int]] | None:
     return read(cursor, text)[0]
 
 
-def origin_of(cursor: int, text: str) -> int:
-    """The origin in metadata that was committed with `cursor`; 0: it has none that is believed."""
-    return read(cursor, text)[1]
-
-
 def read(cursor: int, text: str) -> tuple[list[tuple[int, int]] | None, int]:
-    """What `decode` and `origin_of` say, at once."""
+    """What `decode` says, and the origin, 0: it has none that is believed."""
     kind, head, body = _opened(cursor, text)
     origin = int.from_bytes(head, "big")
     if kind == _BITMAP:

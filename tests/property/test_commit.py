@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatcher.core.bitmap import ranges_of
-from dispatcher.core.commit import decode, encode, origin_of
+from dispatcher.core.commit import decode, encode, read
 
 SPAN = 16_384
 Ranges = list[tuple[int, int]]
@@ -49,7 +49,7 @@ def test_the_default_span_always_fits_and_comes_back(cursor: int, bits: bytes, o
     assert len(text) <= (2_752 if origin else 2_742) <= 4_095
     assert text.isascii()
     assert decode(cursor, text) == settled
-    assert origin_of(cursor, text) == origin
+    assert read(cursor, text)[1] == origin
 
 
 @given(cursors, patterns, st.integers(0, 4_095))

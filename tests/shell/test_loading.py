@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from dispatcher.core.commit import encode as encode_commit
-from dispatcher.core.commit import origin_of
+from dispatcher.core.commit import read
 from dispatcher.core.model import Snapshot
 from dispatcher.store.base import StoreError
 from gateway.commits import Committed
@@ -39,7 +39,7 @@ async def worked(node: Node, *offsets: int) -> None:
 
 def origin_committed(commits: ScriptedCommits) -> int:
     committed = commits.committed[GROUP, 0]
-    return origin_of(committed.offset, committed.metadata)
+    return read(committed.offset, committed.metadata)[1]
 
 
 def test_a_store_that_fell_behind_learns_from_the_commit_what_is_settled() -> None:

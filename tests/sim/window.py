@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
 from dispatcher.core.believed import believed
-from dispatcher.core.commit import decode, encode, origin_of
+from dispatcher.core.commit import decode, encode, read
 from dispatcher.core.dispatcher import Core, Dispatcher, core_of
 from dispatcher.core.limits import IDLE_KEYS_MAX
 from dispatcher.core.model import (
@@ -384,7 +384,12 @@ class Window:
             return committed
         if not self.world.policy.reliable:
             return claimed.snapshot
-        return believed(claimed.snapshot, claimed.origin, committed, origin_of(*self.commit))
+        return believed(claimed.snapshot, claimed.origin, committed, self._committed_origin)
+
+    @property
+    def _committed_origin(self) -> int:
+        _, origin = read(*self.commit)
+        return origin
 
     def _judge_loaded(self, claimed: Claimed, snapshot: Snapshot, committed: Snapshot) -> None:
         was_set_back, self.set_back = self.set_back, False
@@ -397,10 +402,10 @@ class Window:
             come = settled_of(snapshot) - settled_of(claimed.snapshot)
             if come & self.log.records.keys():
                 raise CheckFailure("StoreIsAhead", f"{claimed} of {committed}")
-        elif origin_of(*self.commit) > claimed.origin:
+        elif self._committed_origin > claimed.origin:
             self.checkers.regressed(committed)
         else:
-            same = origin_of(*self.commit) == claimed.origin
+            same = self._committed_origin == claimed.origin
             self.checkers.set_back(snapshot, committed if same else Snapshot(cursor=0))
             if snapshot is not claimed.snapshot:
                 self.world.note("Merged")

@@ -3,7 +3,7 @@ from binascii import crc32
 
 import pytest
 
-from dispatcher.core.commit import _framed, decode, encode, origin_of
+from dispatcher.core.commit import _framed, decode, encode, read
 from dispatcher.core.limits import SPAN_OFFSETS_MAX
 
 
@@ -47,16 +47,16 @@ def test_few_ranges_are_short_however_far_they_reach() -> None:
 def test_the_origin_comes_back_with_what_is_settled(settled: list[tuple[int, int]]) -> None:
     text = encode(100, settled, origin=1_795_275_285_654_321)
     assert decode(100, text) == settled
-    assert origin_of(100, text) == 1_795_275_285_654_321
+    assert read(100, text)[1] == 1_795_275_285_654_321
     assert decode(101, text) is None
-    assert origin_of(101, text) == 0
+    assert read(101, text)[1] == 0
     assert encode(100, settled, origin=1_795_275_285_654_322)[:9] != text[:9], "it is in the sum"
 
 
 def test_metadata_without_an_origin_has_none() -> None:
-    assert origin_of(100, encode(100, [(105, 105)])) == 0
-    assert origin_of(100, encode(100, [], origin=0)) == 0
-    assert origin_of(100, "") == 0
+    assert read(100, encode(100, [(105, 105)]))[1] == 0
+    assert read(100, encode(100, [], origin=0))[1] == 0
+    assert read(100, "")[1] == 0
 
 
 @pytest.mark.parametrize("kind", [b"B", b"R"])
@@ -64,7 +64,7 @@ def test_an_origin_that_is_cut_off_is_not_believed(kind: bytes) -> None:
     body = bytes(7)
     checksum = crc32((100).to_bytes(8, "big") + kind + body).to_bytes(4, "big")
     text = "kw1:" + urlsafe_b64encode(checksum + kind + body).decode().rstrip("=")
-    assert (decode(100, text), origin_of(100, text)) == (None, 0)
+    assert (decode(100, text), read(100, text)[1]) == (None, 0)
 
 
 def test_the_origin_is_part_of_what_has_to_fit() -> None:
@@ -72,7 +72,7 @@ def test_the_origin_is_part_of_what_has_to_fit() -> None:
     for chars_max in range(4, 120):
         text = encode(100, settled, origin=7, chars_max=chars_max)
         assert len(text) <= chars_max
-        assert origin_of(100, text) == (7 if text else 0)
+        assert read(100, text)[1] == (7 if text else 0)
     assert encode(100, [], origin=7, chars_max=22)
     assert not encode(100, [], origin=7, chars_max=21)
 
