@@ -8,6 +8,7 @@ COPY gateway gateway
 COPY dispatcher dispatcher
 COPY offsets offsets
 COPY schema_dist schema_dist
+COPY clusters clusters
 COPY spark spark
 # Every dependency as a wheel, so that the images below need no compiler; Keyway's own has the
 # compiled modules in it.

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("gateway", "dispatcher", "offsets", "schema_dist", "spark", "tests")
+PACKAGES = ("gateway", "dispatcher", "offsets", "schema_dist", "spark", "clusters", "tests")
 FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
 EMPTY_NAMES = {"utils", "util", "helpers", "helper", "manager", "managers", "misc", "common"}
