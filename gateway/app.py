@@ -30,9 +30,9 @@ from gateway.authoriser import Authoriser
 from gateway.commits import Commits
 from gateway.compiled import version_line
 from gateway.config import Config, ConfigError, GroupSection
-from gateway.core.group.membership import ShareGroup
-from gateway.core.group.sessions import ShareSessions
 from gateway.core.limits import GC_ALLOCATIONS, MISSING_TOPIC_MS, SHARE_SESSIONS_MAX, STOP_S_MAX
+from gateway.core.share.membership import ShareGroup
+from gateway.core.share.sessions import ShareSessions
 from gateway.core.wire.apis import ApiKey
 from gateway.dead_letters import DeadLetters
 from gateway.deleted_topics import DeletedTopics

@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gateway import config as configuration
-from gateway.core.group.filters import MARK, InvalidKeyFilters, client_name, inline_filters
+from gateway.core.share.declared_filters import MARK, InvalidKeyFilters, client_name, inline_filters
 from gateway.logs import LogFormat, LogLevel, configure
 
 app = typer.Typer(

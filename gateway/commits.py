@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 
 import structlog
 
-from gateway.core.topology import TopicPartition
+from gateway.core.cluster.topology import TopicPartition
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.upstream import Upstream

@@ -15,12 +15,12 @@ from pathlib import Path
 
 HOT_MODULES = (
     "gateway/core/wire/*.py",
-    "gateway/core/flow.py",
-    "gateway/core/group/share.py",
-    "gateway/core/requests.py",
-    "gateway/core/responses.py",
-    "gateway/core/session.py",
-    "gateway/core/walk.py",
+    "gateway/core/forwarding/effects.py",
+    "gateway/core/share/answers.py",
+    "gateway/core/forwarding/requests.py",
+    "gateway/core/forwarding/responses.py",
+    "gateway/core/forwarding/connection_state.py",
+    "gateway/core/forwarding/node_endpoints.py",
     "dispatcher/core/*.py",
 )
 # Plain data that loops only at import, or what mypyc cannot take: compiling it would gain nothing.

@@ -24,8 +24,8 @@ from pydantic import (
 
 from dispatcher.core.limits import SPAN_OFFSETS_MAX
 from dispatcher.core.model import EvictPolicy, JoinPolicy, PoisonPolicy, Policy
-from gateway.core.group.filters import InvalidKeyFilters, checked
 from gateway.core.limits import DELETED_TOPICS_MS, FILTER_RULES_MAX, FRAME_BYTES_MAX
+from gateway.core.share.declared_filters import InvalidKeyFilters, checked
 
 ANY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104 - to be refused
 

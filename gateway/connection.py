@@ -19,7 +19,9 @@ from typing import NewType, Protocol, assert_never, cast
 
 import structlog
 
-from gateway.core.flow import (
+from gateway.core.cluster.topology import Broker
+from gateway.core.forwarding.connection_state import Session
+from gateway.core.forwarding.effects import (
     Answered,
     Effect,
     Failed,
@@ -29,15 +31,13 @@ from gateway.core.flow import (
     ToClient,
     ToUpstream,
 )
+from gateway.core.forwarding.rewrite import Addresses, read, write
 from gateway.core.limits import (
     CLOSE_FLUSH_S,
     FIRST_REQUEST_S,
     INJECTED_REQUESTS_MAX,
     PAUSE_ABOVE_BYTES,
 )
-from gateway.core.rewrite import Addresses, read, write
-from gateway.core.session import Session
-from gateway.core.topology import Broker
 from gateway.core.wire.codec import decode_response, encode_request
 from gateway.core.wire.errors import WireError
 from gateway.core.wire.frames import (

@@ -18,7 +18,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
 from dispatcher.core.model import WriteDeadLetters
-from gateway.core.cache import Source
+from gateway.core.cluster.topology import TopicPartition
 from gateway.core.limits import (
     DEAD_LETTER_BYTES_MAX,
     DEAD_LETTER_PART_BYTES_MAX,
@@ -27,7 +27,7 @@ from gateway.core.limits import (
     DEAD_LETTERS_AT_ONCE,
     PRODUCER_STOP_S_MAX,
 )
-from gateway.core.topology import TopicPartition
+from gateway.core.reading.cache import Source
 from gateway.core.wire.errors import error_name
 from gateway.core.wire.records import Header, Record, read_records
 from gateway.reader import NO_BYTES_MAX, Reader, RecordsGone, RecordsLarge

@@ -2,7 +2,7 @@
 
 The first rule whose glob matches the client's name decides. Rules set for a group by REST replace
 those of keyway.yaml; they live in Redis beside the memberships. Without a matching rule, what the
-client declares itself counts (gateway/core/group/filters.py), else it takes every key.
+client declares itself counts (gateway/core/share/declared_filters.py), else it takes every key.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from gateway.config import Config, FilterRule, FilterRules, first_fault
-from gateway.core.group.filters import InvalidKeyFilters, client_name, inline_filters
 from gateway.core.limits import MEMBERSHIP_RETRY_MS
+from gateway.core.share.declared_filters import InvalidKeyFilters, client_name, inline_filters
 
 log = structlog.get_logger("keyway.groups")
 

@@ -26,9 +26,9 @@ from dispatcher.core.commit import encode as encode_commit
 from dispatcher.core.model import Snapshot
 from dispatcher.store.base import Fence, FencedError, StoreError, WindowKey, WindowStore
 from gateway.commits import Commit, Committed
-from gateway.core.group.membership import ShareGroup
+from gateway.core.cluster.topology import Topic, TopicPartition, Topology
 from gateway.core.limits import CLAIMS_MAX, LOGGED_PLACES_MAX, RECOGNISED_AT_ONCE, STRANGERS_MAX
-from gateway.core.topology import Topic, TopicPartition, Topology
+from gateway.core.share.membership import ShareGroup
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message

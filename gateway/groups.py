@@ -1,4 +1,4 @@
-"""The share groups this node coordinates: the shell around gateway/core/group.
+"""The share groups this node coordinates: the shell around gateway/core/share.
 
 Membership lives here and moves the dispatchers: each change of a group's members becomes one
 MembersChanged event for every window of the topics it touches.
@@ -13,15 +13,15 @@ import structlog
 
 from dispatcher.core.model import Member, MemberId, Reason
 from gateway.config import GroupSection
-from gateway.core.group.membership import (
+from gateway.core.limits import GROUP_EMPTY_MS_MAX, GROUP_MEMBERS_MAX, RESTART_GRACE_MS
+from gateway.core.share.membership import (
     Heartbeat,
     HeartbeatAnswer,
     ShareGroup,
     ShareMember,
     TopicByName,
 )
-from gateway.core.group.sessions import ShareSession, ShareSessions
-from gateway.core.limits import GROUP_EMPTY_MS_MAX, GROUP_MEMBERS_MAX, RESTART_GRACE_MS
+from gateway.core.share.sessions import ShareSession, ShareSessions
 from gateway.group_settings import GroupSettings
 
 log = structlog.get_logger("keyway.groups")

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import structlog
 
 from dispatcher.store.base import WindowKey
-from gateway.core.fetching import leader_of
+from gateway.core.cluster.topology import Topic, TopicPartition
 from gateway.core.limits import (
     LAG_ANSWER_S_MAX,
     LAG_ENDS_AT_ONCE,
@@ -27,7 +27,7 @@ from gateway.core.limits import (
     LAG_MS,
     LAG_STORED_EVERY,
 )
-from gateway.core.topology import Topic, TopicPartition
+from gateway.core.reading.fetching import leader_of
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import EncodeError
 from gateway.group_errors import StateAway

@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 import structlog
 
+from gateway.core.forwarding.rewrite import Address
 from gateway.core.limits import LISTEN_BACKLOG_CONNECTIONS
-from gateway.core.rewrite import Address
 
 log = structlog.get_logger("keyway.listeners")
 

@@ -12,8 +12,8 @@ from dispatcher.core.commit import read as read_commit
 from dispatcher.core.model import Snapshot
 from dispatcher.store.base import Fence, WindowKey
 from gateway.commits import Committed
+from gateway.core.cluster.topology import TopicPartition
 from gateway.core.limits import COMMIT_WAIT_S_MAX
-from gateway.core.topology import TopicPartition
 from gateway.starting import start_position
 from gateway.upstream_errors import UpstreamError
 from gateway.window_parts import Surroundings

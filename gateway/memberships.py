@@ -15,8 +15,8 @@ import structlog
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from gateway.core.group.membership import ShareGroup, ShareMember
 from gateway.core.limits import MEMBERSHIP_RETRY_MS
+from gateway.core.share.membership import ShareGroup, ShareMember
 
 log = structlog.get_logger("keyway.groups")
 

@@ -15,8 +15,8 @@ from prometheus_client.registry import Collector
 
 from dispatcher.core.model import Notice, Noticed
 from gateway.connection import Counters
-from gateway.core.group.membership import ShareGroup
-from gateway.core.topology import TopicPartition
+from gateway.core.cluster.topology import TopicPartition
+from gateway.core.share.membership import ShareGroup
 from gateway.core.wire.apis import ApiKey
 from gateway.lag import Lag
 from gateway.reader import ReaderCounts

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.core.cache import BatchCache, Source
-from gateway.core.fetch_messages import answers_by_partition, fetch_request
-from gateway.core.fetching import Fetch, Place, leader_of
+from gateway.core.cluster.topology import TopicPartition
 from gateway.core.limits import FETCH_LANES, RETRY_BASE_MS, RETRY_MAX_MS
-from gateway.core.topology import TopicPartition
+from gateway.core.reading.cache import BatchCache, Source
+from gateway.core.reading.fetch_messages import answers_by_partition, fetch_request
+from gateway.core.reading.fetching import Fetch, Place, leader_of
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.records import Batch, CorruptBatch

@@ -23,6 +23,9 @@ from gateway.connection import (
     Handler,
     Request,
 )
+from gateway.core.cluster.topology import Broker, Topology
+from gateway.core.forwarding.rewrite import Address, Addresses
+from gateway.core.forwarding.served_apis import rules
 from gateway.core.limits import (
     ABORT_S,
     CONNECT_TIMEOUT_S,
@@ -30,9 +33,6 @@ from gateway.core.limits import (
     UPSTREAM_AGAIN_S,
     UPSTREAM_PATIENCE_S,
 )
-from gateway.core.rewrite import Address, Addresses
-from gateway.core.served import rules
-from gateway.core.topology import Broker, Topology
 from gateway.listeners import CannotListen, Listeners
 from gateway.upstream_errors import Unreachable
 

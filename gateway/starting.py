@@ -9,7 +9,7 @@ import re
 import structlog
 
 from gateway.config import GroupSection
-from gateway.core.topology import TopicPartition
+from gateway.core.cluster.topology import TopicPartition
 from gateway.upstream import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED
 from gateway.window_parts import OffsetsByTime
 

@@ -14,9 +14,9 @@ from typing import Any, Self
 
 import structlog
 
-from gateway.core.discovery import metadata_request, topology_from
+from gateway.core.cluster.discovery import metadata_request, topology_from
+from gateway.core.cluster.topology import TopicPartition, Topology
 from gateway.core.limits import SETTLING_PAUSE_MS, STALE_PAUSE_MS
-from gateway.core.topology import TopicPartition, Topology
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.upstream_connection import BrokerConnection

@@ -14,8 +14,8 @@ import struct
 from collections import deque
 from typing import Any, cast
 
+from gateway.core.cluster.scram import ScramClient, ScramError, check_server_final
 from gateway.core.limits import ANSWER_BYTES_MAX, REAUTHENTICATE_AT
-from gateway.core.scram import ScramClient, ScramError, check_server_final
 from gateway.core.wire.apis import APIS, ApiKey
 from gateway.core.wire.codec import decode_response, encode_request
 from gateway.core.wire.errors import ErrorCode, WireError

@@ -38,9 +38,9 @@ from dispatcher.core.model import (
 )
 from dispatcher.store.base import Fence, FencedError, StoreError, WindowKey, Write
 from gateway.config import GroupSection
-from gateway.core.fetching import ReadResult
+from gateway.core.cluster.topology import TopicPartition
 from gateway.core.limits import WINDOW_RETRY_MS_MAX, WINDOW_RETRY_MS_MIN
-from gateway.core.topology import TopicPartition
+from gateway.core.reading.fetching import ReadResult
 from gateway.core.wire.errors import ErrorCode
 from gateway.loading import load
 from gateway.starting import isolation_of

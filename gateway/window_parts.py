@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from dispatcher.core.model import Effect, Noticed, Snapshot, WriteDeadLetters
 from dispatcher.store.base import StoreError, WindowKey, WindowStore
 from gateway.commits import Commit, Committed
-from gateway.core.fetching import ReadResult
-from gateway.core.topology import TopicPartition
+from gateway.core.cluster.topology import TopicPartition
+from gateway.core.reading.fetching import ReadResult
 from gateway.group_settings import GroupSettings
 
 if TYPE_CHECKING:

@@ -25,14 +25,14 @@ from dispatcher.core.model import (
 from dispatcher.store.base import StoreError, WindowKey, Write
 from gateway.commits import Commit
 from gateway.config import Config, GroupSection
-from gateway.core.group.sessions import ShareSession
+from gateway.core.cluster.topology import Topic, TopicPartition, Topology
 from gateway.core.limits import (
     STORE_RETRY_MS,
     TICK_MS,
     TOPIC_UNUSED_MS,
     WINDOW_IDLE_MS_MAX,
 )
-from gateway.core.topology import Topic, TopicPartition, Topology
+from gateway.core.share.sessions import ShareSession
 from gateway.core.wire.errors import ErrorCode, error_name
 from gateway.groups import Groups, MembershipMoved
 from gateway.moves import Moves

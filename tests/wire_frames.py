@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from gateway.core.flow import Answered, Effect, Failed, Intercepted, Rewrite, ToClient, ToUpstream
+from gateway.core.forwarding.effects import (
+    Answered,
+    Effect,
+    Failed,
+    Intercepted,
+    Rewrite,
+    ToClient,
+    ToUpstream,
+)
 from gateway.core.wire.apis import APIS
 from gateway.core.wire.codec import encode_request, encode_response
 from gateway.core.wire.frames import request_frame, response_frame

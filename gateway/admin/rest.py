@@ -26,8 +26,8 @@ from dispatcher.core.stats import FullSpan, WindowStats
 from gateway.admin.filters import filter_routes
 from gateway.admin.parked import parked_routes
 from gateway.admin.problems import LoopbackHosts, group_problem, http_problem
-from gateway.core.group.membership import ShareGroup
-from gateway.core.topology import TopicPartition
+from gateway.core.cluster.topology import TopicPartition
+from gateway.core.share.membership import ShareGroup
 from gateway.filters import Filters
 from gateway.group_errors import GroupActError
 from gateway.groups import Groups

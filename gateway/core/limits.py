@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# --- frames and connections (gateway/core/session.py, gateway/connection.py)
+# --- frames and connections (gateway/core/forwarding/connection_state.py, gateway/connection.py)
 
 # Kafka's socket.request.max.bytes, which is also what Kroxylicious and kafka-proxy take.
 FRAME_BYTES_MAX = 100 * 1024 * 1024
@@ -48,7 +48,7 @@ CLOSE_FLUSH_S = 5.0  # what was received may still go out after the other side h
 ABORT_S = 1.0  # for the event loop to see that aborted connections are gone
 LISTEN_BACKLOG_CONNECTIONS = 512
 
-# --- reading from upstream (gateway/reader.py, gateway/core/cache.py, gateway/core/fetching.py)
+# --- reading from upstream (gateway/reader.py, gateway/core/reading/)
 
 # Decompressed batches of the whole gateway: 4 partitions of 16,384 offsets of 1 KiB are two thirds
 # of it. With 64 full windows (105 MiB) and a node that does nothing (66 MiB) it stays below 300

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from gateway.authoriser import Authoriser
-from gateway.core.topology import Topic, TopicPartition
+from gateway.core.cluster.topology import Topic, TopicPartition
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
 from gateway.group_errors import GroupActError

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from gateway.authoriser import Authoriser
-from gateway.core.group.listing import may_be_ours, merged, share_row
+from gateway.core.share.listing import may_be_ours, merged, share_row
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
 from gateway.group_offsets import GroupOffsets

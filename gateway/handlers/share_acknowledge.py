@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.core.group.membership import GroupError
-from gateway.core.group.sessions import CLOSE_EPOCH, OPEN_EPOCH, InvalidSessionEpoch, session_key
-from gateway.core.group.share import Row, acknowledge_row, by_topic, node_endpoints
+from gateway.core.share.answers import Row, acknowledge_row, by_topic, node_endpoints
+from gateway.core.share.membership import GroupError
+from gateway.core.share.sessions import CLOSE_EPOCH, OPEN_EPOCH, InvalidSessionEpoch, session_key
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
 from gateway.server import Request

@@ -17,16 +17,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dispatcher.core.model import Acknowledge, AckType, Acquire, NotSent
-from gateway.core.group.membership import GroupError, InvalidRequest
-from gateway.core.group.sessions import (
-    CLOSE_EPOCH,
-    OPEN_EPOCH,
-    PartitionKey,
-    SessionKey,
-    ShareSession,
-    session_key,
+from gateway.core.cluster.topology import PartitionInfo
+from gateway.core.limits import (
+    SESSION_PARTITIONS_MAX,
+    SHARE_FETCH_BYTES_MAX,
+    SHARE_FETCH_WAIT_MS_MAX,
 )
-from gateway.core.group.share import (
+from gateway.core.share.answers import (
     Row,
     acquired_ranges,
     by_topic,
@@ -34,12 +31,15 @@ from gateway.core.group.share import (
     fetch_row,
     node_endpoints,
 )
-from gateway.core.limits import (
-    SESSION_PARTITIONS_MAX,
-    SHARE_FETCH_BYTES_MAX,
-    SHARE_FETCH_WAIT_MS_MAX,
+from gateway.core.share.membership import GroupError, InvalidRequest
+from gateway.core.share.sessions import (
+    CLOSE_EPOCH,
+    OPEN_EPOCH,
+    PartitionKey,
+    SessionKey,
+    ShareSession,
+    session_key,
 )
-from gateway.core.topology import PartitionInfo
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
 from gateway.reader import NO_BYTES_MAX, RecordsGone, RecordsLarge

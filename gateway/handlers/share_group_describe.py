@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from gateway.authoriser import DESCRIBE
-from gateway.core.group.membership import Assignment, ShareGroup
-from gateway.core.topology import Topology
+from gateway.core.cluster.topology import Topology
+from gateway.core.share.membership import Assignment, ShareGroup
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
 from gateway.group_errors import GroupActError

@@ -12,9 +12,9 @@ from typing import Any
 
 import structlog
 
-from gateway.core.group.filters import inline_filters
-from gateway.core.group.membership import Assignment, GroupError, Heartbeat, InvalidRequest
 from gateway.core.limits import SUBSCRIBED_TOPICS_MAX
+from gateway.core.share.declared_filters import inline_filters
+from gateway.core.share.membership import Assignment, GroupError, Heartbeat, InvalidRequest
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
 from gateway.server import Request

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from gateway.core.flow import Rewrite, ToClient
-from gateway.core.rewrite import Address, read, write
-from gateway.core.served import REWRITTEN, rules
-from gateway.core.session import Session
+from gateway.core.forwarding.connection_state import Session
+from gateway.core.forwarding.effects import Rewrite, ToClient
+from gateway.core.forwarding.rewrite import Address, read, write
+from gateway.core.forwarding.served_apis import REWRITTEN, rules
 from gateway.core.wire.apis import APIS, KNOWN, ApiKey
 from gateway.core.wire.codec import decode_response
 from gateway.core.wire.frames import parse_response_header

@@ -11,7 +11,7 @@ from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient
 
 from gateway.commits import METADATA_CHARS_MAX, Commit, Commits
-from gateway.core.topology import TopicPartition
+from gateway.core.cluster.topology import TopicPartition
 from gateway.core.wire.errors import ErrorCode
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import wait_until

@@ -17,8 +17,8 @@ import uvloop
 from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient
 
-from gateway.core.rewrite import Address
-from gateway.core.topology import Topology
+from gateway.core.cluster.topology import Topology
+from gateway.core.forwarding.rewrite import Address
 from gateway.server import Server, ServerSettings
 from tests.integration.secure_kafka import PASSWORD, USER, SecureKafka, secure_kafka
 from tests.kafka import create_topic

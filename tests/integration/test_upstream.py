@@ -12,7 +12,7 @@ from typing import get_args
 
 import pytest
 
-from gateway.core.topology import Topology
+from gateway.core.cluster.topology import Topology
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.embedded.kafka import KafkaCluster

@@ -10,7 +10,7 @@ import pytest
 
 from dispatcher.core.model import MemberId, Reason, WriteDeadLetters
 from gateway.commits import Commit, Commits
-from gateway.core.topology import TopicPartition
+from gateway.core.cluster.topology import TopicPartition
 from gateway.dead_letters import DeadLetters
 from gateway.embedded.kafka import KafkaCluster
 from gateway.upstream_errors import UpstreamError

@@ -11,9 +11,9 @@ from typing import TypeVar
 
 import uvloop
 
-from gateway.core.fetching import ReadResult
+from gateway.core.cluster.topology import TopicPartition
 from gateway.core.limits import CACHE_BYTES_MAX
-from gateway.core.topology import TopicPartition
+from gateway.core.reading.fetching import ReadResult
 from gateway.reader import Reader
 from gateway.upstream import READ_COMMITTED, Upstream
 from gateway.upstream_settings import UpstreamSettings

@@ -8,9 +8,17 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.flow import Answered, Effect, Failed, Intercepted, Rewrite, ToClient, ToUpstream
-from gateway.core.served import rules
-from gateway.core.session import Session
+from gateway.core.forwarding.connection_state import Session
+from gateway.core.forwarding.effects import (
+    Answered,
+    Effect,
+    Failed,
+    Intercepted,
+    Rewrite,
+    ToClient,
+    ToUpstream,
+)
+from gateway.core.forwarding.served_apis import rules
 from gateway.core.wire.apis import ApiKey
 from tests.wire_frames import joined, request, response, to_client, to_upstream
 

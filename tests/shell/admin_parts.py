@@ -12,7 +12,7 @@ from dispatcher.core.model import Acknowledge, Acquire, MemberId, SessionId
 from dispatcher.store.base import Claimed, FencedError, StoreError, WindowKey
 from gateway.commits import Commit, Committed
 from gateway.config import GroupSection
-from gateway.core.topology import Topology
+from gateway.core.cluster.topology import Topology
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message

@@ -10,8 +10,8 @@ from typing import Any
 
 import uvloop
 
-from gateway.core.rewrite import Address
-from gateway.core.topology import Broker, Topology
+from gateway.core.cluster.topology import Broker, Topology
+from gateway.core.forwarding.rewrite import Address
 from gateway.core.wire.codec import decode_response
 from gateway.core.wire.frames import parse_response_header
 from gateway.server import ConnectionId, Handler, Server, ServerSettings

@@ -15,11 +15,11 @@ from dispatcher.store.base import StoreError, WindowKey, Write
 from dispatcher.store.memory import MemoryStore
 from gateway.commits import Commit, Committed
 from gateway.config import Config, GroupSection
-from gateway.core.cache import RecordsGone, RecordsLarge
-from gateway.core.fetching import ReadResult
-from gateway.core.group.membership import Heartbeat, ShareGroup
-from gateway.core.group.sessions import ShareSessions
-from gateway.core.topology import Broker, PartitionInfo, Topic, TopicPartition, Topology
+from gateway.core.cluster.topology import Broker, PartitionInfo, Topic, TopicPartition, Topology
+from gateway.core.reading.cache import RecordsGone, RecordsLarge
+from gateway.core.reading.fetching import ReadResult
+from gateway.core.share.membership import Heartbeat, ShareGroup
+from gateway.core.share.sessions import ShareSessions
 from gateway.group_settings import GroupSettings
 from gateway.groups import Groups
 from gateway.share import ReadySignals

@@ -10,7 +10,7 @@ from typing import Any, cast
 from dispatcher.core.model import AckType
 from gateway.authoriser import DESCRIBE, READ, Authoriser
 from gateway.config import GroupSection
-from gateway.core.group.membership import ShareGroup
+from gateway.core.share.membership import ShareGroup
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.codec import decode_response, encode_request
 from gateway.core.wire.errors import ErrorCode

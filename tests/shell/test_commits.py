@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from gateway.commits import Commits, Committed
-from gateway.core.topology import TopicPartition
+from gateway.core.cluster.topology import TopicPartition
 from gateway.core.wire.schema import Message
 from gateway.upstream import Upstream
 from gateway.upstream_errors import Unreachable

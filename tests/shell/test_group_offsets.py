@@ -14,8 +14,8 @@ from dispatcher.core.model import Acknowledge, Acquire, CursorMoved, MemberId, S
 from dispatcher.store.base import FencedError, StoreError, WindowKey, Write
 from gateway.commits import Committed
 from gateway.config import GroupSection
+from gateway.core.cluster.topology import TopicPartition
 from gateway.core.limits import RECOGNISED_AT_ONCE
-from gateway.core.topology import TopicPartition
 from gateway.core.wire.errors import ErrorCode
 from gateway.filters import RulesNotKept
 from gateway.group_errors import GroupInUse, GroupUnknown, StateAway

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from redis.exceptions import ConnectionError as RedisAway
 
-from gateway.core.topology import Topology
+from gateway.core.cluster.topology import Topology
 from gateway.health import NodeHealth
 from tests.shell.node_parts import GROUP, Node, topology
 from tests.shell.virtual_time import run, settle

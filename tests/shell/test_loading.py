@@ -13,8 +13,8 @@ from dispatcher.core.model import Snapshot
 from dispatcher.store.base import StoreError
 from gateway.commits import Committed
 from gateway.config import GroupSection
+from gateway.core.cluster.topology import TopicPartition
 from gateway.core.limits import COMMIT_WAIT_S_MAX
-from gateway.core.topology import TopicPartition
 from gateway.core.wire.errors import ErrorCode
 from gateway.upstream_errors import Unreachable
 from tests.shell.node_parts import GROUP, Node, ScriptedCommits

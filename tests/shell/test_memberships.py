@@ -12,7 +12,7 @@ import structlog
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from gateway.core.group.membership import ShareGroup, ShareMember
+from gateway.core.share.membership import ShareGroup, ShareMember
 from gateway.embedded.redis import EmbeddedRedis
 from gateway.memberships import Memberships
 from tests.shell.loopback import until

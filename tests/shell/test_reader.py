@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from gateway.core.fetching import ReadResult
-from gateway.core.topology import TopicPartition
+from gateway.core.cluster.topology import TopicPartition
+from gateway.core.reading.fetching import ReadResult
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.frames import RequestHeader

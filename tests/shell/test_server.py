@@ -11,8 +11,8 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
+from gateway.core.cluster.topology import Broker, Topology
 from gateway.core.limits import UPSTREAM_PATIENCE_S
-from gateway.core.topology import Broker, Topology
 from gateway.core.wire.apis import ApiKey
 from gateway.listeners import CannotListen, listening_socket
 from tests.fake_kafka import Asked

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.core.topology import Topology
+from gateway.core.cluster.topology import Topology
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.frames import RequestHeader

@@ -8,9 +8,9 @@ from prometheus_client import generate_latest
 
 from dispatcher.core.model import Acknowledge, Acquire, MemberId, Notice, Noticed, SessionId
 from gateway.connection import Counters
-from gateway.core.group.membership import ShareGroup
-from gateway.core.served import rules
-from gateway.core.topology import TopicPartition
+from gateway.core.cluster.topology import TopicPartition
+from gateway.core.forwarding.served_apis import rules
+from gateway.core.share.membership import ShareGroup
 from gateway.core.wire.apis import ApiKey
 from gateway.lag import Lag
 from gateway.metrics import Metrics

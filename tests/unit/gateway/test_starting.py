@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from gateway.config import GroupSection
-from gateway.core.topology import TopicPartition
+from gateway.core.cluster.topology import TopicPartition
 from gateway.starting import duration_ms, isolation_of, start_position
 
 TP = TopicPartition("t", b"x" * 16, 0)

@@ -13,7 +13,7 @@ import pytest
 from dispatcher.core.model import Acknowledge, AckType, Acquire, MemberId, SessionId
 from gateway.admin import rest
 from gateway.admin.rest import RestParts, rest_app
-from gateway.core.group.membership import ShareGroup
+from gateway.core.share.membership import ShareGroup
 from gateway.filters import Filters
 from gateway.health import Health
 from gateway.lag import Lags

@@ -1,0 +1,64 @@
+"""From a Metadata response to the topology (gateway/core/cluster/topology.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from gateway.core.cluster.topology import Broker, PartitionInfo, Topic, Topology
+
+NO_TOPIC_ID = bytes(16)
+
+
+def metadata_request(watched: Iterable[str]) -> dict[str, Any]:
+    """Asks for these topics only. None of them is created by being asked for."""
+    return {
+        "Topics": [{"TopicId": NO_TOPIC_ID, "Name": name} for name in watched],
+        "AllowAutoTopicCreation": False,
+    }
+
+
+def topology_from(known: Topology, response: dict[str, Any]) -> Topology:
+    """The new view. Of `known` the leaders of a later epoch are kept: the answering broker lags
+    behind.
+    """
+    topics = [_topic(entry, known) for entry in response["Topics"] if entry["Name"] is not None]
+    brokers = {
+        entry["NodeId"]: Broker(entry["NodeId"], entry["Host"], entry["Port"])
+        for entry in sorted(response["Brokers"], key=_node_id)
+    }
+    return Topology(
+        cluster_id=response["ClusterId"],
+        brokers=brokers,
+        topics={topic.name: topic for topic in topics},
+        names={topic.topic_id: topic.name for topic in topics if topic.topic_id != NO_TOPIC_ID},
+    )
+
+
+def _node_id(entry: dict[str, Any]) -> int:
+    node_id: int = entry["NodeId"]
+    return node_id
+
+
+def _topic(entry: dict[str, Any], known: Topology) -> Topic:
+    # Another topic of the same name starts its epochs anew.
+    same = known.topics.get(entry["Name"])
+    before = same.partitions if same is not None and same.topic_id == entry["TopicId"] else {}
+    return Topic(
+        name=entry["Name"],
+        topic_id=entry["TopicId"],
+        partitions={
+            part["PartitionIndex"]: _later(
+                PartitionInfo(part["LeaderId"], part["LeaderEpoch"]),
+                before.get(part["PartitionIndex"]),
+            )
+            for part in sorted(entry["Partitions"], key=lambda part: int(part["PartitionIndex"]))
+        },
+        error=entry["ErrorCode"],
+    )
+
+
+def _later(answer: PartitionInfo, before: PartitionInfo | None) -> PartitionInfo:
+    if before is not None and 0 <= answer.leader_epoch < before.leader_epoch:
+        return before
+    return answer

@@ -1,0 +1,104 @@
+"""One client connection and its upstream connection: bytes in, effects out (ARCHITECTURE, States).
+
+Cut-through: a frame that needs no rewriting is never assembled. Its bytes go on in the chunks they
+came in, whole chunks as the very object that was read; only frame heads are looked at. Assembled
+are: requests the gateway answers itself, responses to rewrite, responses to requests the gateway
+put in between.
+
+Order is Kafka's own. A broker works on one request of a connection at a time, so responses come in
+the order of the requests, and the queue of open calls says what the next response is. A request
+the gateway answers itself waits until everything before it is answered, and everything after it
+waits for its answer: a broker mutes the channel meanwhile, and this does the same.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from gateway.core.forwarding.effects import Call, Effect, Failed, Fault, Rules, Side, Stop
+from gateway.core.forwarding.node_endpoints import MalformedResponse
+from gateway.core.forwarding.requests import Requests
+from gateway.core.forwarding.responses import Responses
+
+
+class Session:
+    """`frames` counts requests per API key; whoever reports them owns it."""
+
+    def __init__(self, rules: Rules, frames: dict[int, int]) -> None:
+        self._calls: deque[Call] = deque()
+        self._requests = Requests(rules, self._calls, frames)
+        self._responses = Responses(rules, self._calls, self._requests)
+        self._ended = False
+
+    @property
+    def held_bytes(self) -> int:
+        """Client bytes that wait here for their turn: stop reading while there are many."""
+        return self._requests.held_bytes
+
+    @property
+    def idle(self) -> bool:
+        """Nothing was asked that is not answered."""
+        return not self._calls and self._requests.idle
+
+    @property
+    def calls_open(self) -> int:
+        return len(self._calls)
+
+    def from_client(self, data: bytes) -> list[Effect]:
+        effects: list[Effect] = []
+        if not self._ended:
+            try:
+                self._requests.feed(data, effects)
+            except Stop as stop:
+                self._end(stop.failed, effects)
+        return effects
+
+    def from_upstream(self, data: bytes) -> list[Effect]:
+        effects: list[Effect] = []
+        if not self._ended:
+            try:
+                self._responses.feed(data, effects)
+            except Stop as stop:
+                self._end(stop.failed, effects)
+            except MalformedResponse as error:
+                failed = Failed(Fault.MALFORMED_RESPONSE, Side.UPSTREAM, str(error))
+                self._end(failed, effects)
+        return effects
+
+    def answered(self, frame: bytes) -> list[Effect]:
+        """The answer to the `Intercepted` request, with its size prefix."""
+        effects: list[Effect] = []
+        if not self._ended:
+            try:
+                self._requests.answered(frame, effects)
+            except Stop as stop:
+                self._end(stop.failed, effects)
+        return effects
+
+    def inject(self, frame: bytes, correlation_id: int) -> list[Effect]:
+        """Puts in a request at the next frame boundary; its response comes as `Answered`."""
+        effects: list[Effect] = []
+        if not self._ended:
+            self._requests.inject(frame, correlation_id, effects)
+        return effects
+
+    def client_ended(self) -> list[Effect]:
+        """The client has closed its side."""
+        return self._ended_by(Side.CLIENT, self._requests.mid_frame, self._requests.missing_bytes)
+
+    def upstream_ended(self) -> list[Effect]:
+        """Upstream has closed its side; what it sent before is already out."""
+        mid_frame, missing = self._responses.mid_frame, self._responses.missing_bytes
+        return self._ended_by(Side.UPSTREAM, mid_frame, missing)
+
+    def _ended_by(self, side: Side, mid_frame: bool, missing: int) -> list[Effect]:
+        effects: list[Effect] = []
+        if mid_frame and not self._ended:
+            detail = f"missing_bytes={missing}" if missing else "in the header"
+            effects.append(Failed(Fault.TRUNCATED, side, detail))
+        self._ended = True
+        return effects
+
+    def _end(self, failed: Failed, effects: list[Effect]) -> None:
+        self._ended = True
+        effects.append(failed)

@@ -1,0 +1,321 @@
+"""The stream of a client's requests: what passes, what stops here.
+
+Only heads are read: size, API key, version, correlation id; of Produce also `acks`, since a
+request without a response must not be waited for.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from struct import Struct
+from typing import Final
+
+from gateway.core.forwarding.effects import (
+    Call,
+    Chunk,
+    Effect,
+    Failed,
+    Fault,
+    Intercepted,
+    Kind,
+    Rules,
+    Side,
+    Stop,
+    ToClient,
+    ToUpstream,
+)
+from gateway.core.limits import HEAD_BYTES_MAX, LOCAL_REQUEST_BYTES_MAX, PIPELINED_REQUESTS_MAX
+
+PRODUCE: Final = 0
+FETCH: Final = 1
+SASL_HANDSHAKE: Final = 17
+API_VERSIONS: Final = 18
+
+_PRODUCE_TRANSACTIONAL_FROM: Final = 3
+_PRODUCE_FLEXIBLE_FROM: Final = 9
+_PRODUCE_ENDPOINTS_FROM: Final = 10
+_FETCH_ENDPOINTS_FROM: Final = 16
+
+_SIZE_BYTES: Final = 4
+_PAYLOAD_BYTES_MIN: Final = 8  # api key, version, correlation id
+_UNSUPPORTED_VERSION: Final = 35
+
+_HEAD = Struct(">ihhi")  # size, api key, version, correlation id
+_API_VERSIONS_REFUSAL = Struct(">iihihhh")  # v0: size, correlation id, error, [key, min, max]
+_SASL_HANDSHAKE_REFUSAL = Struct(">iihi")  # v0: size, correlation id, error, no mechanisms
+_SHORT = Struct(">h")
+
+_HTTP_VERBS: Final = frozenset(
+    [b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN", b"TRAC", b"PRI "]
+)
+
+
+@dataclass(slots=True)
+class _Local:
+    """A request that stops here; without `reply` a handler answers it."""
+
+    left: int
+    reply: bytes | None
+    payload: bytearray = field(default_factory=bytearray)
+
+
+class Requests:
+    """`calls` is the queue shared with the stream of responses; `frames` counts per API key."""
+
+    def __init__(self, rules: Rules, calls: deque[Call], frames: dict[int, int]) -> None:
+        self._rules = rules
+        self._calls = calls
+        self._frames = frames
+        self._first = True
+        self._left = 0  # bytes of the current request that still pass
+        self._head = b""  # the beginning of a head that is cut off
+        self._collecting: _Local | None = None
+        self._parked: _Local | None = None  # complete; waits for the calls before it
+        self._answering = False
+        self._waiting: list[bytes] = []  # came while the stream stands still
+        self._injections: deque[tuple[bytes, int]] = deque()
+
+    @property
+    def held_bytes(self) -> int:
+        """What waits for its turn; not what needs more bytes to go on: a cut-off head, a local
+        request that is being collected.
+        """
+        return sum(len(data) for data in self._waiting)
+
+    @property
+    def idle(self) -> bool:
+        local = self._parked is not None or self._answering
+        return not (local or self.mid_frame or self._waiting or self._injections)
+
+    @property
+    def mid_frame(self) -> bool:
+        return self._left > 0 or len(self._head) > 0 or self._collecting is not None
+
+    @property
+    def missing_bytes(self) -> int:
+        """Of the current request; 0 also when not even its head is complete."""
+        return self._left if self._collecting is None else self._collecting.left
+
+    @property
+    def waits(self) -> bool:
+        """`resume` would have something to do."""
+        return self._parked is not None or len(self._waiting) > 0
+
+    def feed(self, data: bytes, effects: list[Effect]) -> None:
+        """Raises Stop."""
+        if self._stands_still():
+            self._waiting.append(data)
+            return
+        chunk = Chunk(self._head + data if self._head else data, effects, side=Side.CLIENT)
+        self._head = b""
+        try:
+            self._read(chunk)
+        finally:
+            chunk.flush()
+
+    def answered(self, frame: bytes, effects: list[Effect]) -> None:
+        """Raises Stop."""
+        assert self._answering
+        self._answering = False
+        effects.append(ToClient(frame))
+        self.resume(effects)
+
+    def inject(self, frame: bytes, correlation_id: int, effects: list[Effect]) -> None:
+        self._injections.append((frame, correlation_id))
+        if self._left == 0:
+            self._send_injections(effects)
+
+    def resume(self, effects: list[Effect]) -> None:
+        """A call was answered: what waited for that goes on. Raises Stop."""
+        if self._parked is not None and not self._calls:
+            self._serve(self._parked, effects)
+        if self._waiting and not self._stands_still():
+            data = b"".join(self._waiting)
+            self._waiting.clear()
+            self.feed(data, effects)
+
+    def _stands_still(self) -> bool:
+        local = self._parked is not None or self._answering
+        return local or len(self._calls) >= PIPELINED_REQUESTS_MAX
+
+    def _read(self, chunk: Chunk) -> None:
+        while chunk.at < chunk.end:
+            if self._left:
+                step = min(self._left, chunk.end - chunk.at)
+                chunk.at += step
+                self._left -= step
+                if self._left == 0 and self._injections:
+                    chunk.flush()
+                    self._send_injections(chunk.effects)
+            elif self._collecting is not None:
+                self._collect(self._collecting, chunk)
+            elif self._stands_still():
+                self._waiting.append(chunk.rest())
+            elif not self._begin(chunk):
+                self._head = chunk.rest()
+
+    def _begin(self, chunk: Chunk) -> bool:
+        """Decides what becomes of the next request; False: its head is not complete."""
+        data, at = chunk.data, chunk.at
+        have = chunk.end - at
+        if have < _SIZE_BYTES:
+            return False
+        if self._first:
+            _refuse_other_protocols(data[at : at + _SIZE_BYTES])
+        size = int.from_bytes(data[at : at + _SIZE_BYTES], "big", signed=True)
+        if not _PAYLOAD_BYTES_MIN <= size <= self._rules.frame_bytes_max:
+            raise _stop(Fault.FRAME_SIZE, f"size={size} limit={self._rules.frame_bytes_max}")
+        if have < _HEAD.size:
+            return False
+        _, api_key, version, correlation_id = _HEAD.unpack_from(data, at)
+        if self._is_local(api_key, version):
+            if size > LOCAL_REQUEST_BYTES_MAX:
+                detail = f"size={size} limit={LOCAL_REQUEST_BYTES_MAX} api_key={api_key}"
+                raise _stop(Fault.FRAME_SIZE, detail)
+            reply = self._refusal(api_key, correlation_id)
+            self._collecting = _Local(size, reply)
+            chunk.take(_SIZE_BYTES)
+        else:
+            kind = self._kind(api_key, version)
+            acks: int | None = 1
+            if api_key == PRODUCE:
+                acks = _peek_acks(data, at, at + _SIZE_BYTES + size, version)
+                if acks is None:
+                    return False
+            if acks != 0:
+                self._calls.append(Call(kind, api_key, version, correlation_id))
+            self._left = _SIZE_BYTES + size
+        self._first = False
+        self._frames[api_key] = self._frames.get(api_key, 0) + 1
+        return True
+
+    def _is_local(self, api_key: int, version: int) -> bool:
+        served = self._rules.local.get(api_key)
+        if served is not None:
+            if not served[0] <= version <= served[1]:
+                raise _unsupported(api_key, version, served)
+            return True
+        if api_key == API_VERSIONS:
+            return version > self._rules.rewritten[API_VERSIONS][1]
+        # After SaslHandshake v0, tokens would follow without any frame header (KIP-152).
+        return api_key == SASL_HANDSHAKE and version == 0
+
+    def _refusal(self, api_key: int, correlation_id: int) -> bytes | None:
+        if api_key in self._rules.local:
+            return None
+        error = _UNSUPPORTED_VERSION
+        if api_key == API_VERSIONS:
+            # As a broker that is older than its client: in v0, with the versions it knows.
+            low, high = self._rules.rewritten[API_VERSIONS]
+            size = _API_VERSIONS_REFUSAL.size - _SIZE_BYTES
+            return _API_VERSIONS_REFUSAL.pack(size, correlation_id, error, 1, api_key, low, high)
+        size = _SASL_HANDSHAKE_REFUSAL.size - _SIZE_BYTES
+        return _SASL_HANDSHAKE_REFUSAL.pack(size, correlation_id, error, 0)
+
+    def _kind(self, api_key: int, version: int) -> Kind:
+        known = self._rules.rewritten.get(api_key)
+        if known is None:
+            if api_key in self._rules.passed:
+                return Kind.PASS
+            raise _stop(Fault.UNKNOWN_API, f"api_key={api_key} version={version}")
+        if not known[0] <= version <= known[1]:
+            raise _unsupported(api_key, version, known)
+        if api_key == FETCH:
+            return Kind.WALK if version >= _FETCH_ENDPOINTS_FROM else Kind.PASS
+        if api_key == PRODUCE:
+            return Kind.WALK if version >= _PRODUCE_ENDPOINTS_FROM else Kind.PASS
+        return Kind.REWRITE
+
+    def _collect(self, local: _Local, chunk: Chunk) -> None:
+        step = min(local.left, chunk.end - chunk.at)
+        local.payload += chunk.take(step)
+        local.left -= step
+        if local.left == 0:
+            self._collecting = None
+            if self._calls:
+                self._parked = local
+            else:
+                self._serve(local, chunk.effects)
+
+    def _serve(self, local: _Local, effects: list[Effect]) -> None:
+        self._parked = None
+        if local.reply is not None:
+            effects.append(ToClient(local.reply))
+        else:
+            self._answering = True
+            effects.append(Intercepted(bytes(local.payload)))
+
+    def _send_injections(self, effects: list[Effect]) -> None:
+        while self._injections:
+            frame, correlation_id = self._injections.popleft()
+            self._calls.append(Call(Kind.INJECTED, -1, -1, correlation_id))
+            effects.append(ToUpstream(frame))
+
+
+def _stop(fault: Fault, detail: str) -> Stop:
+    return Stop(Failed(fault, Side.CLIENT, detail))
+
+
+def _unsupported(api_key: int, version: int, served: tuple[int, int]) -> Stop:
+    detail = f"api_key={api_key} version={version} served={served[0]}-{served[1]}"
+    return _stop(Fault.UNSUPPORTED_VERSION, detail)
+
+
+def _refuse_other_protocols(first: bytes) -> None:
+    if first[:2] == b"\x16\x03":
+        raise _stop(Fault.TLS, "the client speaks TLS, this port does not")
+    if first in _HTTP_VERBS:
+        raise _stop(Fault.HTTP, f"verb={first.decode().strip()}")
+
+
+def _peek_acks(data: bytes, start: int, end: int, version: int) -> int | None:
+    """`acks` of the Produce request at `start` that ends at `end`; None: not all here yet.
+
+    Positions beyond the data go through unread: what follows is then beyond it, too.
+    """
+    have = len(data)
+    # The client id stays a string with a two-byte length in every header version.
+    at = _after_string(data, start + _HEAD.size)
+    if version >= _PRODUCE_FLEXIBLE_FROM:
+        tags, at = _varint(data, at)
+        while tags and at < have:
+            tags -= 1
+            _, at = _varint(data, at)
+            size, at = _varint(data, at)
+            at += size
+        size, at = _varint(data, at)
+        at += size - 1 if size else 0  # compact: n + 1, 0 is null
+    elif version >= _PRODUCE_TRANSACTIONAL_FROM:
+        at = _after_string(data, at)
+    if at + _SHORT.size > end or (at + _SHORT.size > have and have - start > HEAD_BYTES_MAX):
+        raise _bad_produce_header(version)
+    if at + _SHORT.size > have:
+        return None
+    acks: int = _SHORT.unpack_from(data, at)[0]
+    return acks
+
+
+def _after_string(data: bytes, at: int) -> int:
+    if at + _SHORT.size > len(data):
+        return at + _SHORT.size
+    size: int = _SHORT.unpack_from(data, at)[0]
+    return at + _SHORT.size + max(size, 0)
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = 0
+    shift = 0
+    while at < len(data) and shift <= 28:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+    # Cut off, so at least one more byte is to come; or longer than any varint may be.
+    return 0, max(at, len(data)) + 1
+
+
+def _bad_produce_header(version: int) -> Stop:
+    return _stop(Fault.HEADER, f"api_key={PRODUCE} version={version}")

@@ -1,0 +1,177 @@
+"""The stream of upstream's responses: what passes, what is assembled."""
+
+from __future__ import annotations
+
+from collections import deque
+from struct import Struct
+from typing import Final
+
+from gateway.core.forwarding.effects import (
+    Answered,
+    Call,
+    Chunk,
+    Effect,
+    Failed,
+    Fault,
+    Kind,
+    Rewrite,
+    Rules,
+    Side,
+    Stop,
+    ToClient,
+)
+from gateway.core.forwarding.node_endpoints import MalformedResponse, TailWalk, neutralised
+from gateway.core.forwarding.requests import FETCH, Requests
+from gateway.core.limits import RESPONSE_TAIL_BYTES_MAX, WHOLE_RESPONSE_BYTES_MAX
+
+_PRODUCE_TOPIC_IDS_FROM: Final = 13
+_SIZE_BYTES: Final = 4
+_PAYLOAD_BYTES_MIN: Final = 4  # correlation id
+
+_HEAD = Struct(">ii")  # size, correlation id
+
+
+class Responses:
+    """`calls` is the queue shared with `requests`, which waits for answers to some of them."""
+
+    def __init__(self, rules: Rules, calls: deque[Call], requests: Requests) -> None:
+        self._rules = rules
+        self._calls = calls  # the first one may be partly answered
+        self._requests = requests
+        self._head = b""  # the beginning of a head that is cut off
+        self._left = 0  # bytes of the current response that still pass
+        self._walk: TailWalk | None = None  # through the response that passes
+        self._whole_left = 0  # bytes of the current response, or of its tail, to be collected
+        self._whole = bytearray()
+        self._in_tail = False
+
+    @property
+    def mid_frame(self) -> bool:
+        return self._left > 0 or self._whole_left > 0 or len(self._head) > 0
+
+    @property
+    def missing_bytes(self) -> int:
+        """Of the current response; 0 also when not even its head is complete."""
+        return self._left or self._whole_left
+
+    def feed(self, data: bytes, effects: list[Effect]) -> None:
+        """Raises Stop, MalformedResponse."""
+        chunk = Chunk(self._head + data if self._head else data, effects, side=Side.UPSTREAM)
+        self._head = b""
+        try:
+            self._read(chunk)
+        finally:
+            chunk.flush()
+
+    def _read(self, chunk: Chunk) -> None:
+        while chunk.at < chunk.end:
+            if self._walk is not None:
+                self._pass_walking(self._walk, chunk)
+            elif self._left:
+                self._pass(chunk)
+            elif self._whole_left:
+                self._collect(chunk)
+            elif chunk.end - chunk.at < _HEAD.size:
+                self._head = chunk.rest()
+            else:
+                self._begin(chunk)
+
+    def _begin(self, chunk: Chunk) -> None:
+        size, correlation_id = _HEAD.unpack_from(chunk.data, chunk.at)
+        if not self._calls:
+            raise _stop(Fault.OUT_OF_STEP, f"correlation_id={correlation_id} expected=none")
+        call = self._calls[0]
+        if correlation_id != call.correlation_id:
+            detail = f"correlation_id={correlation_id} expected={call.correlation_id}"
+            raise _stop(Fault.OUT_OF_STEP, detail)
+        if not _PAYLOAD_BYTES_MIN <= size <= self._rules.frame_bytes_max:
+            limit = self._rules.frame_bytes_max
+            raise _stop(Fault.FRAME_SIZE, f"size={size} limit={limit} api_key={call.api_key}")
+        if call.kind is Kind.PASS:
+            self._left = _SIZE_BYTES + size
+        elif call.kind is Kind.WALK and size > WHOLE_RESPONSE_BYTES_MAX:
+            self._walk = _tail_walk(call)
+            self._left = size
+            chunk.at += _SIZE_BYTES
+        elif call.kind is Kind.WALK and _is_clean_here(call, chunk, size):
+            self._left = _SIZE_BYTES + size
+        else:
+            self._whole_left = size
+            chunk.take(_SIZE_BYTES)
+
+    def _pass(self, chunk: Chunk) -> None:
+        step = min(self._left, chunk.end - chunk.at)
+        chunk.at += step
+        self._left -= step
+        if self._left == 0:
+            self._complete(chunk)
+
+    def _pass_walking(self, walk: TailWalk, chunk: Chunk) -> None:
+        end = chunk.at + min(self._left, chunk.end - chunk.at)
+        tail_at = walk.feed(chunk.data, chunk.at, end)
+        passed = end if tail_at < 0 else tail_at
+        self._left -= passed - chunk.at
+        chunk.at = passed
+        if self._left == 0:
+            raise MalformedResponse("the frame ends before its tagged fields")
+        if tail_at < 0:
+            return
+        self._walk = None
+        if self._left == 1 and tail_at < chunk.end and chunk.data[tail_at] == 0:
+            return  # No tagged fields: the last byte passes as well.
+        if self._left > RESPONSE_TAIL_BYTES_MAX:
+            raise MalformedResponse(f"tagged fields of {self._left} bytes")
+        self._whole_left = self._left
+        self._left = 0
+        self._in_tail = True
+
+    def _collect(self, chunk: Chunk) -> None:
+        step = min(self._whole_left, chunk.end - chunk.at)
+        self._whole += chunk.take(step)
+        self._whole_left -= step
+        if self._whole_left:
+            return
+        payload = bytes(self._whole)
+        self._whole = bytearray()
+        chunk.effects.append(self._whole_response(self._calls[0], payload))
+        self._complete(chunk)
+
+    def _whole_response(self, call: Call, payload: bytes) -> Effect:
+        if self._in_tail:
+            self._in_tail = False
+            return ToClient(neutralised(payload))
+        if call.kind is Kind.INJECTED:
+            return Answered(call.correlation_id, payload)
+        if call.kind is Kind.WALK and _is_clean(call, payload, 0, len(payload)):
+            return ToClient(len(payload).to_bytes(_SIZE_BYTES, "big") + payload)
+        return Rewrite(call.api_key, call.version, payload)
+
+    def _complete(self, chunk: Chunk) -> None:
+        self._calls.popleft()
+        if self._requests.waits:
+            chunk.flush()
+            self._requests.resume(chunk.effects)
+
+
+def _stop(fault: Fault, detail: str) -> Stop:
+    return Stop(Failed(fault, Side.UPSTREAM, detail))
+
+
+def _tail_walk(call: Call) -> TailWalk:
+    fetch = call.api_key == FETCH
+    # Fetch has had topic ids since v13, and only v16 on is walked.
+    return TailWalk(fetch=fetch, topic_ids=fetch or call.version >= _PRODUCE_TOPIC_IDS_FROM)
+
+
+def _is_clean_here(call: Call, chunk: Chunk, size: int) -> bool:
+    """The response at hand is all there and no tagged field ends it. Raises MalformedResponse."""
+    at = chunk.at + _SIZE_BYTES
+    return at + size <= chunk.end and _is_clean(call, chunk.data, at, at + size)
+
+
+def _is_clean(call: Call, data: bytes, at: int, end: int) -> bool:
+    """No tagged field ends the response payload data[at:end]. Raises MalformedResponse."""
+    tail_at = _tail_walk(call).feed(data, at, end)
+    if tail_at < 0 or tail_at == end:
+        raise MalformedResponse("the frame ends before its tagged fields")
+    return tail_at + 1 == end and data[tail_at] == 0

@@ -1,0 +1,186 @@
+"""Responses that show upstream addresses, and ApiVersions: what a client gets instead.
+
+Two steps, with the shell between them: `read` says which brokers a response shows, the shell sees
+to it that each of them has a listener, `write` puts those addresses in. A broker without one is
+left out: no upstream address reaches a client.
+
+DescribeConfigs is here for a broker's own `listeners`, `advertised.listeners` and the like.
+DescribeTopicPartitions shows broker ids only and passes unread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from gateway.core.cluster.topology import Broker
+from gateway.core.forwarding.effects import Rewrite, Rules
+from gateway.core.forwarding.served_apis import MERGED, offered
+from gateway.core.wire.apis import ApiKey
+from gateway.core.wire.codec import decode_response, encode_response
+from gateway.core.wire.errors import ErrorCode
+from gateway.core.wire.frames import parse_response_header, response_frame
+from gateway.core.wire.schema import Message
+
+
+class Address(NamedTuple):
+    """Where clients reach a virtual broker."""
+
+    host: str
+    port: int
+
+
+Addresses = Mapping[int, Address]  # by broker id
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A response, decoded. `version` is that of the response, which an older upstream may lower."""
+
+    api_key: int
+    version: int
+    correlation_id: int
+    message: Message
+    brokers: tuple[Broker, ...]  # the ones it shows, at their upstream addresses
+
+
+_NO_NODE: Final = -1
+_BROKER_RESOURCE: Final = 4
+_ADDRESS_CONFIGS: Final = frozenset(
+    {
+        "listeners",
+        "advertised.listeners",
+        "host.name",
+        "advertised.host.name",
+        "controller.quorum.voters",
+        "zookeeper.connect",
+    }
+)
+_ADDRESS_CONFIG_SUFFIX: Final = "bootstrap.servers"
+
+
+def read(response: Rewrite) -> Shown:
+    """Raises WireError."""
+    key, version = response.api_key, response.version
+    header = parse_response_header(key, version, response.payload)
+    body_at = header.body_at
+    if key == ApiKey.API_VERSIONS:
+        version = _api_versions_version(response.payload, body_at, version)
+    message = decode_response(key, version, response.payload, body_at)
+    return Shown(key, version, header.correlation_id, message, _brokers(key, version, message))
+
+
+def write(shown: Shown, addresses: Addresses, rules: Rules) -> bytes:
+    """The frame for the client, with its size prefix. Changes the message of `shown`."""
+    message = shown.message
+    if shown.api_key == ApiKey.API_VERSIONS:
+        _clamp(message, rules)
+    elif shown.api_key == ApiKey.METADATA:
+        message["Brokers"] = _moved(message["Brokers"], "NodeId", addresses)
+    elif shown.api_key == ApiKey.DESCRIBE_CLUSTER:
+        message["Brokers"] = _moved(message["Brokers"], "BrokerId", addresses)
+    elif shown.api_key == ApiKey.FIND_COORDINATOR:
+        for found in message["Coordinators"] if shown.version >= 4 else (message,):
+            _move_coordinator(found, addresses)
+    elif shown.api_key == ApiKey.DESCRIBE_QUORUM:
+        for node in message["Nodes"]:
+            _move_listeners(node, addresses)
+    elif shown.api_key == ApiKey.DESCRIBE_CONFIGS:
+        _hide_addresses(message)
+    else:
+        assert shown.api_key in (ApiKey.PRODUCE, ApiKey.FETCH), shown.api_key
+        message["NodeEndpoints"] = _moved(message["NodeEndpoints"], "NodeId", addresses)
+    body = encode_response(shown.api_key, shown.version, message)
+    return response_frame(shown.api_key, shown.version, shown.correlation_id, body)
+
+
+def _api_versions_version(payload: bytes, body_at: int, version: int) -> int:
+    # A broker that does not know the version it was asked in answers in v0 (KIP-511).
+    error = int.from_bytes(payload[body_at : body_at + 2], "big", signed=True)
+    return 0 if error == ErrorCode.UNSUPPORTED_VERSION else version
+
+
+def _brokers(key: int, version: int, message: Message) -> tuple[Broker, ...]:
+    nodes: list[Message] = []
+    id_field = "NodeId"
+    if key == ApiKey.METADATA:
+        nodes = message["Brokers"]
+    elif key == ApiKey.DESCRIBE_CLUSTER:
+        id_field = "BrokerId"
+        nodes = [node for node in message["Brokers"] if not node["IsFenced"]]
+        if message["EndpointType"] != 1:
+            nodes = []  # controllers: no client is served by them
+    elif key == ApiKey.FIND_COORDINATOR:
+        nodes = message["Coordinators"] if version >= 4 else [message]
+    elif key in (ApiKey.PRODUCE, ApiKey.FETCH):
+        nodes = message["NodeEndpoints"]
+    return tuple(
+        Broker(id=node[id_field], host=node["Host"], port=node["Port"])
+        for node in nodes
+        if node[id_field] >= 0 and node["Host"]
+    )
+
+
+def _moved(nodes: list[Message], id_field: str, addresses: Addresses) -> list[Message]:
+    moved = []
+    for node in nodes:
+        address = addresses.get(node[id_field])
+        if address is not None:
+            moved.append({**node, "Host": address.host, "Port": address.port})
+    return moved
+
+
+def _move_coordinator(found: Message, addresses: Addresses) -> None:
+    address = addresses.get(found["NodeId"])
+    if address is not None:
+        found["Host"], found["Port"] = address
+        return
+    if found["NodeId"] >= 0 and not found["ErrorCode"]:
+        found["ErrorCode"] = int(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    found["NodeId"], found["Host"], found["Port"] = _NO_NODE, "", -1
+
+
+def _move_listeners(node: Message, addresses: Addresses) -> None:
+    address = addresses.get(node["NodeId"])
+    if address is None:
+        node["Listeners"] = []
+        return
+    for listener in node["Listeners"]:
+        listener["Host"], listener["Port"] = address
+
+
+def _hide_addresses(message: Message) -> None:
+    """As Kafka shows a password: without its value."""
+    for resource in message["Results"]:
+        if resource["ResourceType"] != _BROKER_RESOURCE:
+            continue
+        for config in resource["Configs"]:
+            if _has_address(config["Name"]):
+                config["Value"], config["IsSensitive"] = None, True
+                for synonym in config["Synonyms"]:
+                    synonym["Value"] = None
+
+
+def _has_address(config: str) -> bool:
+    # `listener.name.<listener>.<config>` sets one for a single listener.
+    return config in _ADDRESS_CONFIGS or config.endswith(_ADDRESS_CONFIG_SUFFIX)
+
+
+def _clamp(message: Message, rules: Rules) -> None:
+    served = []
+    for api in message["ApiKeys"]:
+        versions = offered(api["ApiKey"], api["MinVersion"], api["MaxVersion"], rules)
+        if versions is not None:
+            served.append({**api, "MinVersion": versions[0], "MaxVersion": versions[1]})
+    if not message["ErrorCode"]:
+        for key, (low, high) in rules.local.items():
+            if key in MERGED:
+                continue  # as far as upstream has it, above
+            served.append({"ApiKey": key, "MinVersion": low, "MaxVersion": high})
+    message["ApiKeys"] = sorted(served, key=_api_key)
+
+
+def _api_key(api: Message) -> int:
+    key: int = api["ApiKey"]
+    return key

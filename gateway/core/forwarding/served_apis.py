@@ -1,0 +1,89 @@
+"""Which APIs a client may use through the gateway, and in which versions.
+
+A request nobody decodes passes at any version. A response that shows an address must be understood,
+so the APIs that have one are served in the versions of our tables; ApiVersions tells clients so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from gateway.core.forwarding.effects import Rules
+from gateway.core.limits import FRAME_BYTES_MAX
+from gateway.core.wire.apis import APIS, KNOWN, ApiKey
+
+# Share groups are the gateway's own: what upstream knows of them is another world, and ShareFetch
+# and ShareAcknowledge show addresses. Without a handler they are not served.
+_SHARE: Final = frozenset(
+    {
+        ApiKey.SHARE_GROUP_HEARTBEAT,
+        ApiKey.SHARE_GROUP_DESCRIBE,
+        ApiKey.SHARE_FETCH,
+        ApiKey.SHARE_ACKNOWLEDGE,
+        ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
+        ApiKey.ALTER_SHARE_GROUP_OFFSETS,
+        ApiKey.DELETE_SHARE_GROUP_OFFSETS,
+    }
+)
+
+REWRITTEN: Final = (
+    ApiKey.PRODUCE,
+    ApiKey.FETCH,
+    ApiKey.METADATA,
+    ApiKey.FIND_COORDINATOR,
+    ApiKey.API_VERSIONS,
+    ApiKey.DESCRIBE_CONFIGS,
+    ApiKey.DESCRIBE_QUORUM,
+    ApiKey.DESCRIBE_CLUSTER,
+)
+
+# Answered here with upstream's own answer in it, so in no version that upstream lacks.
+MERGED: Final = frozenset(
+    {ApiKey.LIST_GROUPS, ApiKey.DELETE_GROUPS, ApiKey.INCREMENTAL_ALTER_CONFIGS}
+)
+
+# Versions before the first one with node endpoints pass unread, however old.
+_PASS_WHEN_OLD: Final = frozenset({ApiKey.PRODUCE, ApiKey.FETCH})
+
+
+def rules(local: Iterable[int], *, frame_bytes_max: int = FRAME_BYTES_MAX) -> Rules:
+    """`local`: the API keys that have a handler."""
+    served_here = {int(key): (APIS[key].min_version, APIS[key].max_version) for key in local}
+    rewritten = {
+        int(key): (0 if key in _PASS_WHEN_OLD else APIS[key].min_version, APIS[key].max_version)
+        for key in REWRITTEN
+        if key not in served_here
+    }
+    passed = frozenset(
+        key
+        for key, known in KNOWN.items()
+        if not known.internal
+        and key not in _SHARE
+        and key not in served_here
+        and key not in rewritten
+    )
+    return Rules(
+        passed=passed, rewritten=rewritten, local=served_here, frame_bytes_max=frame_bytes_max
+    )
+
+
+def offered(key: int, low: int, high: int, rules: Rules) -> tuple[int, int] | None:
+    """The versions a client is told of, where upstream has low..high of `key`; None: none.
+
+    Keys with a handler are not upstream's to offer, but for the merged ones.
+    """
+    if key in rules.local and key not in MERGED:
+        return None
+    known = rules.local.get(key, rules.rewritten.get(key))
+    if known is not None:
+        low, high = max(low, known[0]), min(high, known[1])
+    elif key in rules.passed:
+        high = min(high, KNOWN[key].max_version)
+    else:
+        return None
+    if key == ApiKey.PRODUCE:
+        low = 0  # KAFKA-18659: older librdkafka would not compress
+    elif key == ApiKey.SASL_HANDSHAKE:
+        low = max(low, 1)  # v0 is followed by tokens without frame headers
+    return (low, high) if low <= high else None

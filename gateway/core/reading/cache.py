@@ -1,0 +1,293 @@
+"""Batches read from upstream and kept for windows: bookkeeping of what is covered, columns and
+slices out of it.
+
+A piece covers a stretch of a log: its batch is everything consumers may see there, a piece without
+one covers what they may not (aborted, control). So "nothing here" and "not read" are never mixed
+up. Pieces of one source are disjoint and in offset order; they grow old in the order they came,
+whatever their source.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import deque
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from gateway.core.cluster.topology import TopicPartition
+from gateway.core.wire.records import Batch, select
+
+
+class RecordsGone(Exception):
+    """These offsets are no longer in the log: retention, compaction or DeleteRecords took them."""
+
+    def __init__(self, offsets: list[int]) -> None:
+        super().__init__(
+            f"{len(offsets)} records are no longer in the log, the first at {offsets[0]}"
+        )
+        self.offsets = offsets
+
+
+class RecordsLarge(Exception):
+    """These records take more bytes than were asked for; the first `fitting` of them do not, as far
+    as is known.
+    """
+
+    def __init__(self, fitting: int) -> None:
+        super().__init__(f"only the first {fitting} records fit")
+        self.fitting = fitting
+
+
+class Source(NamedTuple):
+    """A partition as seen under an isolation level (0 read_uncommitted, 1 read_committed)."""
+
+    tp: TopicPartition
+    isolation: int
+
+
+@dataclass(slots=True)
+class Columns:
+    """What consumers may see of [start, end): equally long columns, offsets ascending."""
+
+    start: int
+    end: int
+    offsets: list[int]
+    keys: list[bytes | None]
+
+
+@dataclass(slots=True, eq=False)
+class Piece:
+    """Covers [start, end). Dropped pieces stay in the queue of the cache until their turn comes."""
+
+    source: Source
+    start: int
+    end: int
+    batch: Batch | None
+    dropped: bool = False
+
+    @property
+    def size(self) -> int:
+        return PIECE_BYTES if self.batch is None else PIECE_BYTES + self.batch.size
+
+
+PIECE_BYTES = 200  # a piece, its place in three lists and a batch object
+
+
+@dataclass(slots=True)
+class _Shelf:
+    """The pieces of one source. `starts` repeats their starts, for bisection."""
+
+    starts: list[int] = field(default_factory=list)
+    pieces: list[Piece] = field(default_factory=list)
+
+    def covering(self, offset: int) -> int:
+        """Index of the piece that covers `offset`; -1 = none."""
+        at = bisect_right(self.starts, offset) - 1
+        return at if at >= 0 and offset < self.pieces[at].end else -1
+
+
+class BatchCache:
+    """`bytes_max` bounds the bytes held after each `shrink`."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        self.bytes = 0
+        self._shelves: dict[Source, _Shelf] = {}
+        self._queue: deque[Piece] = deque()  # oldest first
+
+    def add(self, source: Source, start: int, batches: list[Batch], end: int) -> None:
+        """`batches` are all that consumers may see of [start, end); the first may begin before
+        `start`.
+        """
+        at = start
+        for batch in batches:
+            self._put(Piece(source, min(at, batch.base_offset), batch.last_offset + 1, batch))
+            at = batch.last_offset + 1
+        if at < end:
+            self._put(Piece(source, at, end, None))
+
+    def _put(self, piece: Piece) -> None:
+        shelf = self._shelves.setdefault(piece.source, _Shelf())
+        at = bisect_left(shelf.starts, piece.start)
+        before = shelf.pieces[at - 1] if at else None
+        if before is not None and before.end > piece.start:
+            if before.end >= piece.end:
+                return
+            piece.start = before.end
+        behind = at
+        while behind < len(shelf.pieces) and shelf.pieces[behind].end <= piece.end:
+            behind += 1
+        if behind < len(shelf.pieces) and shelf.pieces[behind].start < piece.end:
+            # It begins inside ours and ends behind it. Only pieces without a batch have such ends.
+            piece.end = shelf.pieces[behind].start
+            if piece.end <= piece.start:
+                return
+        for old in shelf.pieces[at:behind]:
+            self._forget(old)
+        shelf.pieces[at:behind] = [piece]
+        shelf.starts[at:behind] = [piece.start]
+        self._queue.append(piece)
+        self.bytes += piece.size
+
+    def _forget(self, piece: Piece) -> None:
+        piece.dropped = True
+        self.bytes -= piece.size
+        piece.batch = None
+
+    def columns(self, source: Source, position: int, offsets_max: int) -> Columns | None:
+        """What is held from `position` on without a break, at most `offsets_max` offsets; None =
+        nothing.
+        """
+        shelf = self._shelves.get(source)
+        at = -1 if shelf is None else shelf.covering(position)
+        if shelf is None or at < 0:
+            return None
+        limit = position + offsets_max
+        columns = Columns(position, position, [], [])
+        while at < len(shelf.pieces) and columns.end < limit:
+            piece = shelf.pieces[at]
+            if piece.start > columns.end:
+                break
+            if piece.batch is not None:
+                _take(columns, piece.batch, limit)
+            columns.end = min(piece.end, limit)
+            at += 1
+        return columns
+
+    def piece(self, source: Source, offset: int) -> Piece | None:
+        """The piece that covers `offset`; None = it has to be read."""
+        shelf = self._shelves.get(source)
+        at = -1 if shelf is None else shelf.covering(offset)
+        return None if shelf is None or at < 0 else shelf.pieces[at]
+
+    def slices(
+        self, source: Source, offsets: list[int], records_max: int, bytes_max: int
+    ) -> bytes | None:
+        """The records at `offsets` (ascending) as batches; None = some have to be read. Raises
+        RecordsGone, RecordsLarge.
+        """
+        shelf = self._shelves.get(source)
+        if shelf is None:
+            return None
+        pieces: list[Piece] = []
+        at = 0
+        while at < len(offsets):
+            index = shelf.covering(offsets[at])
+            if index < 0:
+                return None
+            piece = shelf.pieces[index]
+            pieces.append(piece)
+            at = bisect_left(offsets, piece.end, at)
+        out = Cut(offsets, records_max, bytes_max)
+        for piece in pieces:
+            out.add(piece.end, piece.batch)
+        return out.done()
+
+    def forget_below(self, source: Source, offset: int) -> None:
+        """Nobody needs anything below `offset` again."""
+        shelf = self._shelves.get(source)
+        if shelf is None:
+            return
+        count = bisect_right(shelf.starts, offset)
+        if count and shelf.pieces[count - 1].end > offset:
+            count -= 1
+        self._remove(source, shelf, 0, count)
+
+    def forget(self, source: Source) -> None:
+        shelf = self._shelves.get(source)
+        if shelf is not None:
+            self._remove(source, shelf, 0, len(shelf.pieces))
+
+    def _remove(self, source: Source, shelf: _Shelf, first: int, stop: int) -> None:
+        for piece in shelf.pieces[first:stop]:
+            self._forget(piece)
+        del shelf.pieces[first:stop]
+        del shelf.starts[first:stop]
+        if not shelf.pieces:
+            del self._shelves[source]
+
+    def shrink(self) -> int:
+        """Drops the oldest pieces until the bound holds; returns how many were dropped for that."""
+        count = 0
+        while self._queue and (self.bytes > self.bytes_max or self._queue[0].dropped):
+            piece = self._queue.popleft()
+            if piece.dropped:
+                continue
+            shelf = self._shelves[piece.source]
+            at = bisect_left(shelf.starts, piece.start)
+            self._remove(piece.source, shelf, at, at + 1)
+            count += 1
+        return count
+
+    def check_invariants(self) -> None:
+        """Recounts what is kept for speed. For tests."""
+        held = [piece for shelf in self._shelves.values() for piece in shelf.pieces]
+        assert self.bytes == sum(piece.size for piece in held)
+        assert {id(piece) for piece in held} == {id(p) for p in self._queue if not p.dropped}
+        for shelf in self._shelves.values():
+            assert shelf.pieces
+            assert shelf.starts == [piece.start for piece in shelf.pieces]
+            for piece, following in zip(shelf.pieces, shelf.pieces[1:], strict=False):
+                assert piece.start < piece.end <= following.start
+
+
+def _take(columns: Columns, batch: Batch, limit: int) -> None:
+    """Appends the records of `batch` in [columns.end, limit)."""
+    first = 0
+    if batch.base_offset < columns.end:
+        first = bisect_left(batch.offsets, columns.end)
+    stop = batch.count
+    if batch.last_offset >= limit:
+        stop = bisect_left(batch.offsets, limit)
+    if first == 0 and stop == batch.count:
+        columns.offsets += batch.offsets
+        columns.keys += batch.keys
+    else:
+        columns.offsets += batch.offsets[first:stop]
+        columns.keys += batch.keys[first:stop]
+
+
+class Cut:
+    """Slices of pieces that hold exactly `offsets` (ascending), at most `bytes_max` of them; a
+    piece at a time, so that the batches of records that lie far apart need not be held at once.
+    """
+
+    def __init__(self, offsets: list[int], records_max: int, bytes_max: int) -> None:
+        self._offsets = offsets
+        self._records_max = records_max
+        self._bytes_max = bytes_max
+        self._at = 0
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._gone: list[int] = []
+
+    def next(self) -> int | None:
+        """The offset that the next piece has to cover; None = all is cut."""
+        return self._offsets[self._at] if self._at < len(self._offsets) else None
+
+    def add(self, end: int, batch: Batch | None) -> None:
+        """The piece that covers `next` and ends at `end`. Raises RecordsLarge."""
+        offsets, first = self._offsets, self._at
+        stop = self._at = bisect_left(offsets, end, first)
+        wanted = offsets if stop - first == len(offsets) else offsets[first:stop]
+        if batch is None:
+            self._gone += wanted
+            return
+        try:
+            part = select(batch, wanted, records_max=self._records_max)
+        except ValueError:
+            held = set(batch.offsets)
+            self._gone += [offset for offset in wanted if offset not in held]
+            return
+        left = self._bytes_max - self._size
+        if len(part) > left:
+            # Of this batch's own records as many as their share of the bytes.
+            raise RecordsLarge(first + len(wanted) * max(left, 0) // len(part))
+        self._size += len(part)
+        self._parts.append(part)
+
+    def done(self) -> bytes:
+        """Raises RecordsGone."""
+        if self._gone:
+            raise RecordsGone(self._gone)
+        return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)

@@ -1,0 +1,111 @@
+"""Fetch requests from places, answers to them by partition, and why a place has no leader."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+from gateway.core.cluster.topology import TopicPartition, Topology
+from gateway.core.limits import FETCH_BYTES_MAX, FETCH_PARTITION_BYTES_MAX, SCAN_BYTES_MAX
+from gateway.core.reading.cache import Source
+from gateway.core.reading.fetching import Fetch, Place
+from gateway.core.wire.errors import ErrorCode
+from gateway.core.wire.records import Batch, CorruptBatch, scan_undamaged
+
+Message = dict[str, Any]
+
+_LENGTH_END = 12  # of a batch: base offset (8 bytes), length of what follows (4)
+_NO_ANSWER: Message = {"ErrorCode": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+
+def fetch_request(fetch: Fetch) -> dict[str, Any]:
+    """A full fetch without a session. No leader epoch: which leader to ask is the topology's
+    business.
+    """
+    topics: dict[tuple[str, bytes], list[dict[str, Any]]] = {}
+    for place in fetch.places:
+        tp = place.source.tp
+        entry = {
+            "Partition": tp.partition,
+            "FetchOffset": place.position,
+            "PartitionMaxBytes": FETCH_PARTITION_BYTES_MAX,
+        }
+        topics.setdefault((tp.topic, tp.topic_id), []).append(entry)
+    return {
+        "MaxWaitMs": fetch.max_wait_ms,
+        "MinBytes": 1,
+        "MaxBytes": FETCH_BYTES_MAX,
+        "IsolationLevel": fetch.isolation,
+        "Topics": [
+            {"Topic": name, "TopicId": topic_id, "Partitions": entries}
+            for (name, topic_id), entries in topics.items()
+        ],
+    }
+
+
+def answers_by_partition(fetch: Fetch, response: Message) -> dict[TopicPartition, Message]:
+    """One answer for each partition of the fetch; topics are named by id from version 13 on."""
+    found = {
+        (topic["Topic"] or topic["TopicId"], answer["PartitionIndex"]): answer
+        for topic in response["Responses"]
+        for answer in topic["Partitions"]
+    }
+    return {
+        place.source.tp: found.get((place.source.tp.topic_id, place.source.tp.partition))
+        or found.get((place.source.tp.topic, place.source.tp.partition))
+        or _NO_ANSWER
+        for place in fetch.places
+    }
+
+
+class Damages:
+    """Batches of answers, and what was found damaged: that is asked for again and again, as nobody
+    may skip it, but scanned only once. To find a fault at the end of a large compressed batch takes
+    most of a second.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[Source, _Damage] = {}
+
+    def undamaged(self, place: Place, records: bytes) -> list[Batch]:
+        """The batches of an answer, up to the first that is damaged: what stands before it can be
+        read like any other. Raises CorruptBatch if it is the very first. What is beyond
+        SCAN_BYTES_MAX of decompressed records is left for the next fetch.
+        """
+        known = self._known.get(place.source)
+        if known is not None and known.digest == _digest(records):
+            raise CorruptBatch(known.reason)  # who reads again may ask from inside the batch
+        if known is not None and known.position == place.position:
+            del self._known[place.source]
+        try:
+            return scan_undamaged(records, SCAN_BYTES_MAX)
+        except CorruptBatch as error:
+            self._known[place.source] = _Damage(place.position, _digest(records), str(error))
+            raise
+
+    def forget(self, source: Source) -> None:
+        self._known.pop(source, None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Damage:
+    position: int
+    digest: bytes  # of the damaged batch, so that one that was mended is not taken for it
+    reason: str
+
+
+def _digest(records: bytes) -> bytes:
+    """Of the first batch alone: what follows grows."""
+    end = _LENGTH_END + int.from_bytes(records[_LENGTH_END - 4 : _LENGTH_END], "big")
+    return blake2b(memoryview(records)[:end], digest_size=16).digest()
+
+
+def why_unplaced(topology: Topology, tp: TopicPartition) -> int:
+    topic = topology.topics.get(tp.topic)
+    if topic is None or topic.error:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else topic.error
+    if topic.topic_id != tp.topic_id:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    known = tp.partition in topic.partitions
+    return ErrorCode.LEADER_NOT_AVAILABLE if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -1,0 +1,228 @@
+"""What to fetch next, on which of a broker's lanes (connections), and how long that fetch may wait.
+
+A place is a position of a source that somebody wants read. It is in at most one fetch at a time. A
+place that may be behind goes out at once, with no waiting, on any lane that is free. At the log's
+end a place is *quiet* when nothing has come for QUIET_MS. The first lane polls the quiet ones, all
+together and long; the second those that became quiet meanwhile. The others are for places where
+something has just happened, and wait briefly: partitions that nobody writes to must not hold up
+those that are busy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from gateway.core.cluster.topology import TopicPartition, Topology
+from gateway.core.limits import (
+    BUSY_POLL_MS,
+    LONG_POLL_MS,
+    QUIET_MS,
+    RETRY_BASE_MS,
+    RETRY_MAX_MS,
+    SHORT_POLL_MS,
+)
+from gateway.core.reading.cache import Source
+
+QUIET_LANE = 0
+SECOND_LANE = 1
+POLL_MS = {QUIET_LANE: LONG_POLL_MS, SECOND_LANE: SHORT_POLL_MS}  # all others: BUSY_POLL_MS
+
+
+class Place(NamedTuple):
+    source: Source
+    position: int
+
+
+@dataclass(slots=True)
+class ReadResult:
+    """Everything consumers may see of [start, end): offsets ascending, keys equally long.
+
+    With `error` (a Kafka error code) start == end. OFFSET_OUT_OF_RANGE: the log runs from
+    `log_start` to `high_watermark`. UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID: the topic is
+    gone. TOPIC_AUTHORIZATION_FAILED: the gateway's own identity may not read it.
+    """
+
+    start: int
+    end: int
+    offsets: list[int]
+    keys: list[bytes | None]
+    log_start: int  # -1 = not known
+    high_watermark: int  # the last stable offset under read_committed; -1 = not known
+    error: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """One Fetch request: at most one place per partition, all of one isolation level."""
+
+    isolation: int
+    max_wait_ms: int
+    places: tuple[Place, ...]
+
+
+@dataclass(slots=True)
+class _Want:
+    place: Place
+    at_end: bool  # of the log, as far as is known: it may wait
+    turn: int  # the lowest goes first; a place keeps its turn until it was served
+    since_ms: int = -1  # when it was first fetched; -1 = not yet
+    ready_at_ms: int = 0
+    failures: int = 0  # in a row
+    failing_since_ms: int = 0
+    fetching: bool = False
+    dropped: bool = False  # while it was being fetched
+
+
+LeaderOf = Callable[[TopicPartition], int | None]
+
+
+class FetchSchedule:
+    def __init__(self) -> None:
+        self._wants: dict[Place, _Want] = {}
+        self._idle: dict[Place, _Want] = {}  # those not being fetched, oldest first
+        self._busy: dict[int, set[int]] = {}  # lanes that fetch, by broker
+        self._turn = 0
+
+    def want(self, place: Place, *, at_end: bool) -> None:
+        known = self._wants.get(place)
+        if known is None:
+            self._turn += 1
+            known = self._wants[place] = _Want(place, at_end, self._turn)
+            self._idle[place] = known
+        known.dropped = False
+
+    def drop(self, place: Place) -> None:
+        """Nobody wants it any more. A fetch that is out for it stays out."""
+        want = self._wants.get(place)
+        if want is None:
+            return
+        if want.fetching:
+            want.dropped = True
+        else:
+            del self._wants[place], self._idle[place]
+
+    def next_fetch(self, broker: int, lane: int, leader_of: LeaderOf, now_ms: int) -> Fetch | None:
+        """Marks the lane busy and the places as being fetched; None = nothing for this lane now."""
+        ready = [
+            want
+            for want in self._idle.values()
+            if want.ready_at_ms <= now_ms and leader_of(want.place.source.tp) == broker
+        ]
+        chosen = [want for want in ready if not want.at_end]
+        max_wait_ms = 0
+        if not chosen:
+            chosen = [want for want in ready if self._may_poll(want, broker, lane, now_ms)]
+            max_wait_ms = POLL_MS.get(lane, BUSY_POLL_MS)
+        places = self._take(chosen, now_ms)
+        if not places:
+            return None
+        self._busy.setdefault(broker, set()).add(lane)
+        return Fetch(places[0].source.isolation, max_wait_ms, tuple(places))
+
+    def _may_poll(self, want: _Want, broker: int, lane: int, now_ms: int) -> bool:
+        quiet = want.since_ms >= 0 and now_ms - want.since_ms >= QUIET_MS
+        if not quiet:
+            return lane != QUIET_LANE
+        return lane == QUIET_LANE or (
+            lane == SECOND_LANE and QUIET_LANE in self._busy.get(broker, ())
+        )
+
+    def _take(self, chosen: list[_Want], now_ms: int) -> list[Place]:
+        """The longest unserved first: a response that is full leaves out the last ones."""
+        chosen.sort(key=_turn)
+        partitions: set[TopicPartition] = set()
+        places: list[Place] = []
+        for want in chosen:
+            source = want.place.source
+            if source.tp in partitions or (
+                places and places[0].source.isolation != source.isolation
+            ):
+                continue
+            partitions.add(source.tp)
+            places.append(want.place)
+            want.fetching = True
+            if want.since_ms < 0:
+                want.since_ms = now_ms
+            del self._idle[want.place]
+        return places
+
+    def lane_free(self, broker: int, lane: int) -> None:
+        self._busy[broker].discard(lane)
+
+    def read(self, place: Place) -> None:
+        """The fetch brought something, or the final word was said: the place is done with."""
+        del self._wants[place]
+        self._idle.pop(place, None)
+
+    def empty(self, place: Place, *, at_end: bool) -> None:
+        """The fetch brought nothing. It is tried again, first in its next fetch, unless nobody
+        wants it now.
+        """
+        want = self._wants[place]
+        want.fetching = False
+        want.failures = 0
+        want.at_end = at_end
+        if want.dropped:
+            del self._wants[place]
+            return
+        if at_end:
+            self._turn += 1
+            want.turn = self._turn
+        self._idle[place] = want
+
+    def failed(self, place: Place, now_ms: int) -> int:
+        """The fetch failed. It is tried again after a pause; returns the pause in ms."""
+        want = self._wants[place]
+        if want.failures == 0:
+            want.failing_since_ms = now_ms
+        want.failures += 1
+        want.at_end = False
+        if want.fetching:
+            want.fetching = False
+            if want.dropped:
+                del self._wants[place]
+                return 0
+            self._idle[place] = want
+        pause_ms = min(RETRY_MAX_MS, RETRY_BASE_MS << min(want.failures - 1, 8))
+        want.ready_at_ms = now_ms + pause_ms
+        return pause_ms
+
+    def failing_ms(self, place: Place, now_ms: int) -> int:
+        """How long every fetch of it has failed; 0 = the last one did not."""
+        want = self._wants.get(place)
+        return now_ms - want.failing_since_ms if want is not None and want.failures else 0
+
+    def unplaced(self, leader_of: LeaderOf, now_ms: int) -> list[Place]:
+        """Places that no broker leads now and whose pause is over."""
+        return [
+            place
+            for place, want in self._idle.items()
+            if want.ready_at_ms <= now_ms and leader_of(place.source.tp) is None
+        ]
+
+    def hurry(self) -> None:
+        """The topology changed: whatever failed may work now."""
+        for want in self._idle.values():
+            want.ready_at_ms = 0
+
+    def check_invariants(self) -> None:
+        """Recounts what is kept for speed. For tests."""
+        assert self._idle.keys() == {p for p, want in self._wants.items() if not want.fetching}
+        assert not any(want.dropped for want in self._idle.values())
+
+
+def _turn(want: _Want) -> int:
+    return want.turn
+
+
+def leader_of(topology: Topology, tp: TopicPartition) -> int | None:
+    """The live broker that leads `tp`; None = unknown topic, another topic of that name, or no
+    leader now.
+    """
+    topic = topology.topics.get(tp.topic)
+    if topic is None or topic.topic_id != tp.topic_id:
+        return None
+    info = topic.partitions.get(tp.partition)
+    return None if info is None or info.leader not in topology.brokers else info.leader

@@ -1,0 +1,53 @@
+"""Key filters that a client declares in its own client.id: `orders-1;keys=eu-*|us-*`.
+
+Everything behind the first `;keys=` is globs, `|` between them; the member takes only keys that
+match one of them (dispatcher/core/glob.py). A byte that is not to be read as `|`, `;` or `%`, or is
+no text at all, is written as %XX. The part before is the name that rules in keyway.yaml and REST
+are matched with; a rule that matches it goes before what the client declares.
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote_to_bytes
+
+from gateway.core.limits import FILTER_GLOB_BYTES_MAX, FILTER_GLOBS_MAX
+from gateway.core.share.membership import InvalidRequest
+
+MARK = ";keys="
+NO_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
+
+
+class InvalidKeyFilters(InvalidRequest):
+    """What follows `;keys=` in a client.id is not what it should be; the member may not join: it
+    would otherwise take keys it did not ask for.
+    """
+
+
+def client_name(client_id: str) -> str:
+    """The client.id without the filters it declares."""
+    return client_id.partition(MARK)[0]
+
+
+def inline_filters(client_id: str) -> tuple[bytes, ...]:
+    """The globs a client.id declares; () if it declares none. Raises InvalidKeyFilters."""
+    _, mark, text = client_id.partition(MARK)
+    if not mark:
+        return ()
+    if NO_ESCAPE.search(text):
+        raise InvalidKeyFilters("A `%` in key filters is followed by two hex digits; `%25` is one.")
+    return checked(tuple(unquote_to_bytes(glob) for glob in text.split("|")))
+
+
+def checked(globs: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    """The same globs, if they are within the bounds. Raises InvalidKeyFilters."""
+    if len(globs) > FILTER_GLOBS_MAX:
+        raise InvalidKeyFilters(f"{len(globs)} key filters: at most {FILTER_GLOBS_MAX}.")
+    for glob in globs:
+        if not glob:
+            raise InvalidKeyFilters("A key filter is empty; `*` takes every key.")
+        if len(glob) > FILTER_GLOB_BYTES_MAX:
+            raise InvalidKeyFilters(
+                f"A key filter of {len(glob)} bytes: at most {FILTER_GLOB_BYTES_MAX}."
+            )
+    return globs

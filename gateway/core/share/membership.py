@@ -1,0 +1,246 @@
+"""Membership of one share group: joins, epochs, assignments, evictions (KIP-932,
+ShareGroupHeartbeat).
+
+Every member is assigned all partitions of its subscribed topics; which keys of them it gets is the
+dispatcher's business. A member's epoch grows when its own assignment does: nothing else a member
+must learn of ever changes. Member ids are UUIDs that clients choose, one per client instance.
+
+A member is evicted when its heartbeats stop for the session timeout, or when none of its
+connections is left for the disconnect grace: a killed process frees its keys long before its
+session times out.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from gateway.core.cluster.topology import Topic
+from gateway.core.wire.errors import ErrorCode
+
+LEAVE_EPOCH = -1
+JOIN_EPOCH = 0
+
+Assignment = dict[bytes, tuple[int, ...]]  # topic id (16 bytes) -> partitions
+TopicByName = Callable[[str], Topic | None]
+
+
+class GroupError(Exception):
+    """The peer broke the protocol; `code` is what it is answered."""
+
+    code = ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+class UnknownMember(GroupError):
+    code = ErrorCode.UNKNOWN_MEMBER_ID
+
+
+class FencedMemberEpoch(GroupError):
+    code = ErrorCode.FENCED_MEMBER_EPOCH
+
+
+class InvalidRequest(GroupError):
+    code = ErrorCode.INVALID_REQUEST
+
+
+class GroupFull(GroupError):
+    code = ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    member_id: str
+    member_epoch: int
+    rack_id: str | None
+    topics: tuple[str, ...] | None  # None: unchanged
+    client_id: str
+    client_host: str
+    connection: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatAnswer:
+    member_epoch: int
+    assignment: Assignment | None  # None: unchanged
+    members_changed: bool  # the dispatchers must hear of it
+
+
+@dataclass(slots=True)
+class ShareMember:
+    member_id: str
+    client_id: str
+    client_host: str
+    rack_id: str | None
+    topics: tuple[str, ...]  # ascending
+    epoch: int
+    previous_epoch: int
+    assignment: Assignment
+    last_heartbeat_ms: int
+    connections: set[int] = field(default_factory=set)
+    gone_since_ms: int | None = None
+
+    def subscribes(self, topic: str) -> bool:
+        at = bisect_left(self.topics, topic)
+        return at < len(self.topics) and self.topics[at] == topic
+
+
+@dataclass(slots=True)
+class ShareGroup:
+    name: str
+    session_timeout_ms: int
+    disconnect_grace_ms: int
+    members_max: int
+    epoch: int = 0
+    members: dict[str, ShareMember] = field(default_factory=dict)  # in join order
+
+    def heartbeat(
+        self, beat: Heartbeat, topic_by_name: TopicByName, now_ms: int
+    ) -> HeartbeatAnswer:
+        """Raises GroupError. The answer has the assignment on a join and whenever it changed."""
+        if not beat.member_id:
+            raise InvalidRequest("MemberId can't be empty.")
+        if beat.member_epoch == LEAVE_EPOCH:
+            return self._leave(beat.member_id)
+        if beat.member_epoch == JOIN_EPOCH:
+            return self._join(beat, topic_by_name, now_ms)
+        if beat.member_epoch < 0:
+            raise InvalidRequest("MemberEpoch is invalid.")
+        return self._continue(beat, topic_by_name, now_ms)
+
+    def _leave(self, member_id: str) -> HeartbeatAnswer:
+        if self.members.pop(member_id, None) is None:
+            raise UnknownMember(f"Member {member_id} is not a member of group {self.name}.")
+        self.epoch += 1
+        return HeartbeatAnswer(LEAVE_EPOCH, None, members_changed=True)
+
+    def _join(self, beat: Heartbeat, topic_by_name: TopicByName, now_ms: int) -> HeartbeatAnswer:
+        if not beat.topics:
+            raise InvalidRequest("SubscribedTopicNames must be set in first request.")
+        known = self.members.get(beat.member_id)
+        if known is None and len(self.members) >= self.members_max:
+            raise GroupFull(f"The group has reached its maximum of {self.members_max} members.")
+        topics = tuple(sorted(set(beat.topics)))
+        changed = known is None or known.topics != topics
+        if changed:
+            self.epoch += 1
+        if known is None:
+            known = ShareMember(
+                member_id=beat.member_id,
+                client_id=beat.client_id,
+                client_host=beat.client_host,
+                rack_id=beat.rack_id,
+                topics=topics,
+                epoch=self.epoch,
+                previous_epoch=self.epoch,
+                assignment={},
+                last_heartbeat_ms=now_ms,
+            )
+            self.members[beat.member_id] = known
+        known.topics = topics
+        known.assignment = assign(topics, topic_by_name)
+        self._move_epoch(known)
+        self._seen(known, beat.connection, now_ms)
+        return HeartbeatAnswer(known.epoch, known.assignment, members_changed=changed)
+
+    def _continue(
+        self, beat: Heartbeat, topic_by_name: TopicByName, now_ms: int
+    ) -> HeartbeatAnswer:
+        member = self.members.get(beat.member_id)
+        if member is None:
+            raise UnknownMember(f"Member {beat.member_id} is not a member of group {self.name}.")
+        # An answer may have been lost: the epoch before is still good (KIP-848 rule).
+        if beat.member_epoch not in (member.epoch, member.previous_epoch):
+            raise FencedMemberEpoch(
+                f"The share group member has epoch {beat.member_epoch}, expected {member.epoch}."
+            )
+        self._seen(member, beat.connection, now_ms)
+        changed = False
+        if beat.topics is not None and (topics := tuple(sorted(set(beat.topics)))) != member.topics:
+            member.topics = topics
+            self.epoch += 1
+            changed = True
+        assignment = assign(member.topics, topic_by_name)
+        if assignment != member.assignment:
+            member.assignment = assignment
+            self.epoch += 1
+            self._move_epoch(member)
+            return HeartbeatAnswer(member.epoch, assignment, members_changed=changed)
+        if beat.member_epoch != member.epoch or beat.topics is not None:
+            return HeartbeatAnswer(member.epoch, assignment, members_changed=changed)
+        return HeartbeatAnswer(member.epoch, None, members_changed=changed)
+
+    def _move_epoch(self, member: ShareMember) -> None:
+        member.previous_epoch = member.epoch
+        member.epoch = self.epoch
+
+    def _seen(self, member: ShareMember, connection: int, now_ms: int) -> None:
+        member.last_heartbeat_ms = now_ms
+        self.connected(member.member_id, connection)
+
+    def connected(self, member_id: str, connection: int) -> None:
+        """A connection carries requests of this member."""
+        member = self.members.get(member_id)
+        if member is not None:
+            member.connections.add(connection)
+            member.gone_since_ms = None
+
+    def connection_lost(self, connection: int, now_ms: int) -> None:
+        for member in self.members.values():
+            if connection in member.connections:
+                member.connections.discard(connection)
+                if not member.connections:
+                    member.gone_since_ms = now_ms
+
+    def evict_due(self, now_ms: int) -> list[ShareMember]:
+        """Takes out the members whose session timed out or whose connections are gone for the
+        grace.
+        """
+        due = [member for member in self.members.values() if self._is_due(member, now_ms)]
+        for member in due:
+            del self.members[member.member_id]
+        if due:
+            self.epoch += 1
+        return due
+
+    def _is_due(self, member: ShareMember, now_ms: int) -> bool:
+        if now_ms - member.last_heartbeat_ms >= self.session_timeout_ms:
+            return True
+        gone = member.gone_since_ms
+        return gone is not None and now_ms - gone >= self.disconnect_grace_ms
+
+    def restore(
+        self, epoch: int, members: Iterable[ShareMember], now_ms: int, grace_ms: int
+    ) -> None:
+        """Members as they were before a restart; one that is not heard of within `grace_ms` is
+        evicted.
+        """
+        self.epoch = epoch
+        for member in members:
+            member.last_heartbeat_ms = now_ms
+            member.gone_since_ms = now_ms + grace_ms - self.disconnect_grace_ms
+            self.members[member.member_id] = member
+
+    def subscribers(self, topic: str) -> list[ShareMember]:
+        """Members that subscribe to `topic`, in join order."""
+        return [member for member in self.members.values() if member.subscribes(topic)]
+
+    def has_subscribers(self, topic: str) -> bool:
+        """As a rule the first member subscribes."""
+        return any(member.subscribes(topic) for member in self.members.values())
+
+    def topics(self) -> list[str]:
+        return sorted({topic for member in self.members.values() for topic in member.topics})
+
+    @property
+    def state(self) -> str:
+        return "Stable" if self.members else "Empty"
+
+
+def assign(topics: Iterable[str], topic_by_name: TopicByName) -> Assignment:
+    assignment: Assignment = {}
+    for name in topics:
+        topic = topic_by_name(name)
+        if topic is not None and topic.partitions:
+            assignment[topic.topic_id] = tuple(sorted(topic.partitions))
+    return assignment

@@ -1,0 +1,296 @@
+"""Playbooks of one connection: which bytes go where, and what stops."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.core.forwarding.connection_state import Session
+from gateway.core.forwarding.effects import (
+    Answered,
+    Failed,
+    Fault,
+    Intercepted,
+    Rewrite,
+    Side,
+    ToClient,
+    ToUpstream,
+)
+from gateway.core.forwarding.served_apis import rules
+from gateway.core.wire.apis import ApiKey
+from gateway.core.wire.frames import request_frame
+from tests.wire_frames import request, response, to_client, to_upstream
+
+LOCAL = (ApiKey.SHARE_GROUP_HEARTBEAT, ApiKey.SHARE_FETCH)
+HEARTBEAT = request(ApiKey.SHARE_GROUP_HEARTBEAT, correlation_id=50)
+
+
+def session(frame_bytes_max: int = 1_000_000) -> Session:
+    return Session(rules(LOCAL, frame_bytes_max=frame_bytes_max), {})
+
+
+def test_a_whole_chunk_goes_on_as_the_object_that_was_read() -> None:
+    it = session()
+    asked = request(ApiKey.LIST_OFFSETS, correlation_id=7)
+    assert it.from_client(asked) == [ToUpstream(asked)]
+    effects = it.from_upstream(response(ApiKey.LIST_OFFSETS, correlation_id=7))
+    assert len(effects) == 1
+
+
+def test_a_request_passes_before_it_is_complete() -> None:
+    it = session()
+    asked = request(ApiKey.CREATE_TOPICS, message={"Topics": [{"Name": "t" * 5_000}]})
+    first = it.from_client(asked[:40])
+    assert to_upstream(first) == asked[:40]
+    assert not it.idle
+    assert to_upstream(it.from_client(asked[40:])) == asked[40:]
+
+
+def test_a_large_response_passes_before_it_is_complete() -> None:
+    it = session()
+    it.from_client(request(ApiKey.FETCH))
+    answer = response(
+        ApiKey.FETCH,
+        message={"Responses": [{"Partitions": [{"Records": b"r" * 200_000}]}]},
+    )
+    assert to_client(it.from_upstream(answer[:100_000])) == answer[:100_000]
+    assert to_client(it.from_upstream(answer[100_000:])) == answer[100_000:]
+    assert it.idle
+
+
+def test_pipelined_requests_pass_at_once_and_are_counted() -> None:
+    frames: dict[int, int] = {}
+    it = Session(rules(LOCAL), frames)
+    asked = [request(ApiKey.HEARTBEAT, correlation_id=n) for n in range(3)]
+    assert to_upstream(it.from_client(b"".join(asked))) == b"".join(asked)
+    assert it.calls_open == 3
+    assert frames == {ApiKey.HEARTBEAT: 3}
+
+
+def test_a_local_request_waits_for_the_answers_before_it() -> None:
+    it = session()
+    it.from_client(request(ApiKey.HEARTBEAT, correlation_id=1))
+    assert it.from_client(HEARTBEAT) == []
+    answer = response(ApiKey.HEARTBEAT, correlation_id=1)
+    assert it.from_upstream(answer) == [ToClient(answer), Intercepted(HEARTBEAT[4:])]
+
+
+def test_requests_behind_a_local_one_wait_for_its_answer() -> None:
+    it = session()
+    later = request(ApiKey.HEARTBEAT, correlation_id=51)
+    assert it.from_client(HEARTBEAT + later) == [Intercepted(HEARTBEAT[4:])]
+    assert it.held_bytes == len(later)
+    more = request(ApiKey.HEARTBEAT, correlation_id=52)
+    assert it.from_client(more) == []
+    answer = response(ApiKey.SHARE_GROUP_HEARTBEAT, correlation_id=50)
+    assert it.answered(answer) == [ToClient(answer), ToUpstream(later + more)]
+    assert it.held_bytes == 0
+
+
+def test_bytes_behind_a_cut_local_request_keep_their_place() -> None:
+    it = session()
+    later = request(ApiKey.HEARTBEAT, correlation_id=51)
+    assert it.from_client(HEARTBEAT[:20]) == []
+    assert it.from_client(HEARTBEAT[20:] + later) == [Intercepted(HEARTBEAT[4:])]
+    assert it.held_bytes == len(later)
+
+
+def test_an_injected_request_waits_for_the_frame_boundary_and_stays_hidden() -> None:
+    it = session()
+    asked = request(ApiKey.LIST_OFFSETS, correlation_id=7)
+    it.from_client(asked[:-3])
+    injected = request(ApiKey.METADATA, correlation_id=900)
+    assert it.inject(injected, 900) == []
+    assert it.from_client(asked[-3:]) == [ToUpstream(asked[-3:]), ToUpstream(injected)]
+    answer = response(ApiKey.LIST_OFFSETS, correlation_id=7)
+    hidden = response(ApiKey.METADATA, correlation_id=900)
+    assert it.from_upstream(answer + hidden) == [ToClient(answer), Answered(900, hidden[4:])]
+    assert it.idle
+
+
+def test_a_handler_may_ask_upstream_while_its_request_is_open() -> None:
+    it = session()
+    it.from_client(HEARTBEAT)
+    injected = request(ApiKey.METADATA, correlation_id=900)
+    assert it.inject(injected, 900) == [ToUpstream(injected)]
+    hidden = response(ApiKey.METADATA, correlation_id=900)
+    assert it.from_upstream(hidden) == [Answered(900, hidden[4:])]
+    answer = response(ApiKey.SHARE_GROUP_HEARTBEAT, correlation_id=50)
+    assert it.answered(answer) == [ToClient(answer)]
+
+
+def test_a_response_with_addresses_is_assembled() -> None:
+    it = session()
+    it.from_client(request(ApiKey.METADATA))
+    answer = response(ApiKey.METADATA)
+    assert it.from_upstream(answer[:9]) == []
+    assert it.from_upstream(answer[9:]) == [Rewrite(ApiKey.METADATA, 13, answer[4:])]
+
+
+@pytest.mark.parametrize("version", [3, 8, 9, 12, 13])
+@pytest.mark.parametrize("transactional_id", [None, "", "tx-1"])
+@pytest.mark.parametrize("acks", [0, 1, -1])
+def test_produce_without_acks_has_no_response(
+    version: int, transactional_id: str | None, acks: int
+) -> None:
+    it = session()
+    asked = request(
+        ApiKey.PRODUCE, version, {"TransactionalId": transactional_id, "Acks": acks}, client_id="c"
+    )
+    got = b"".join(to_upstream(it.from_client(bytes([byte]))) for byte in asked)
+    assert got == asked
+    assert it.calls_open == (1 if acks else 0)
+
+
+def test_produce_with_acks_zero_behind_a_long_head() -> None:
+    it = session()
+    head = {"TransactionalId": "t" * 20_000, "Acks": 0}
+    asked = request(ApiKey.PRODUCE, 11, head, client_id="c" * 20_000)
+    for start in range(0, len(asked), 4_096):
+        it.from_client(asked[start : start + 4_096])
+    assert it.calls_open == 0
+    assert it.idle
+
+
+def test_produce_versions_that_kafka_dropped_pass() -> None:
+    it = session()
+    body = b"\0\0" + bytes(8)  # acks=0, timeout, no topics
+    asked = b"\0\0\0\x14" + b"\0\0\0\0\0\0\0\1\0\0" + body
+    assert to_upstream(it.from_client(asked)) == asked
+    assert it.calls_open == 0
+
+
+def test_sasl_handshake_v0_is_refused_as_a_newer_broker_would() -> None:
+    it = session()
+    asked = request_frame(ApiKey.SASL_HANDSHAKE, 0, 5, None, b"\0\5PLAIN")
+    refusal = response(
+        ApiKey.SASL_HANDSHAKE, 0, {"ErrorCode": 35, "Mechanisms": []}, correlation_id=5
+    )
+    assert it.from_client(asked) == [ToClient(refusal)]
+    assert to_upstream(it.from_client(request(ApiKey.SASL_HANDSHAKE, 1)))
+
+
+def test_api_versions_of_a_newer_client_is_answered_in_v0() -> None:
+    it = session()
+    newest = {"ApiKey": 18, "MinVersion": 0, "MaxVersion": 4}
+    refusal = response(
+        ApiKey.API_VERSIONS, 0, {"ErrorCode": 35, "ApiKeys": [newest]}, correlation_id=9
+    )
+    asked = request_frame(ApiKey.API_VERSIONS, 5, 9, "new", b"\0" * 40)
+    assert it.from_client(asked) == [ToClient(refusal)]
+    assert to_upstream(it.from_client(request(ApiKey.API_VERSIONS, 4)))
+
+
+@pytest.mark.parametrize(
+    ("data", "fault"),
+    [
+        (b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03", Fault.TLS),
+        (b"GET / HTTP/1.1\r\n\r\n", Fault.HTTP),
+        (b"PRI * HTTP/2.0\r\n\r\n", Fault.HTTP),
+        (b"\xff\xff\xff\xff" + bytes(20), Fault.FRAME_SIZE),
+        (b"\0\0\0\0" + bytes(20), Fault.FRAME_SIZE),
+        (b"\0\0\0\7" + bytes(20), Fault.FRAME_SIZE),
+        ((1_000_001).to_bytes(4, "big") + bytes(20), Fault.FRAME_SIZE),
+        (b"\0\0\0\x0c\x7f\x77\0\1\0\0\0\1\xff\xff\0\0", Fault.UNKNOWN_API),
+        (b"\0\0\0\x0c\xff\xfe\0\1\0\0\0\1\xff\xff\0\0", Fault.UNKNOWN_API),
+        (b"\0\0\0\x0c\0\x34\0\0\0\0\0\1\xff\xff\0\0", Fault.UNKNOWN_API),  # Vote
+        (b"\0\0\0\x0c\0\x4f\0\1\0\0\0\1\xff\xff\0\0", Fault.UNKNOWN_API),  # no handler
+        (b"\0\0\0\x0c\0\x4e\0\0\0\0\0\1\xff\xff\0\0", Fault.UNSUPPORTED_VERSION),
+        (b"\0\0\0\x0c\0\3\0\x63\0\0\0\1\xff\xff\0\0", Fault.UNSUPPORTED_VERSION),
+        (b"\0\0\0\x0c\0\1\0\x13\0\0\0\1\xff\xff\0\0", Fault.UNSUPPORTED_VERSION),
+        (b"\0\0\0\x0c\0\0\0\x09\0\0\0\1\x00\x30\0\0", Fault.HEADER),  # client id of 48 bytes
+        (b"\0\x81\0\0\0\x4e\0\1" + bytes(8), Fault.FRAME_SIZE),  # too much for a handler
+    ],
+)
+def test_bad_input_ends_the_connection(data: bytes, fault: Fault) -> None:
+    it = session() if fault is not Fault.FRAME_SIZE or data[1] != 0x81 else session(10**8)
+    effects = it.from_client(data)
+    assert [type(effect) for effect in effects] == [Failed]
+    failed = effects[0]
+    assert isinstance(failed, Failed)
+    assert (failed.fault, failed.side) == (fault, Side.CLIENT)
+    assert it.from_client(request(ApiKey.HEARTBEAT)) == []
+
+
+def test_what_came_before_the_fault_still_passes() -> None:
+    it = session()
+    asked = request(ApiKey.HEARTBEAT)
+    passed, failed = it.from_client(asked + b"\xff" * 20)
+    assert passed == ToUpstream(asked)
+    assert isinstance(failed, Failed)
+
+
+def test_http_is_only_looked_for_in_the_first_frame() -> None:
+    it = session()
+    it.from_client(request(ApiKey.HEARTBEAT))
+    (failed,) = it.from_client(b"GET / HTTP/1.1\r\n\r\n")
+    assert isinstance(failed, Failed)
+    assert failed.fault is Fault.FRAME_SIZE
+
+
+@pytest.mark.parametrize(
+    ("answer", "fault"),
+    [
+        (response(ApiKey.LIST_OFFSETS, correlation_id=8), Fault.OUT_OF_STEP),
+        (b"\0\0\0\3\0\0\0\7\0", Fault.FRAME_SIZE),
+        (b"\x7f\0\0\0\0\0\0\7", Fault.FRAME_SIZE),
+    ],
+)
+def test_a_broken_upstream_ends_the_connection(answer: bytes, fault: Fault) -> None:
+    it = session()
+    it.from_client(request(ApiKey.LIST_OFFSETS, correlation_id=7))
+    (failed,) = it.from_upstream(answer)
+    assert isinstance(failed, Failed)
+    assert (failed.fault, failed.side) == (fault, Side.UPSTREAM)
+
+
+def test_a_response_nobody_asked_for_ends_the_connection() -> None:
+    (failed,) = session().from_upstream(response(ApiKey.HEARTBEAT))
+    assert isinstance(failed, Failed)
+    assert failed.fault is Fault.OUT_OF_STEP
+
+
+@pytest.mark.parametrize("records", [0, 100_000])
+def test_a_fetch_response_that_cannot_be_walked_ends_the_connection(records: int) -> None:
+    it = session()
+    it.from_client(request(ApiKey.FETCH))
+    message = {"Responses": [{"Partitions": [{"Records": bytes(records)}]}]}
+    whole = response(ApiKey.FETCH, message=message)
+    answer = (len(whole) - 5).to_bytes(4, "big") + whole[4:-1]  # the last tagged fields are missing
+    effects = it.from_upstream(answer)
+    failed = effects[-1]
+    assert isinstance(failed, Failed)
+    assert failed.fault is Fault.MALFORMED_RESPONSE
+
+
+def test_a_truncated_request_is_told_from_a_clean_end() -> None:
+    it = session()
+    assert it.client_ended() == []
+    it = session()
+    it.from_client(request(ApiKey.LIST_OFFSETS)[:-2])
+    assert it.client_ended() == [Failed(Fault.TRUNCATED, Side.CLIENT, "missing_bytes=2")]
+    it = session()
+    it.from_client(HEARTBEAT[:-1])
+    assert it.client_ended() == [Failed(Fault.TRUNCATED, Side.CLIENT, "missing_bytes=1")]
+    it = session()
+    it.from_client(HEARTBEAT[:3])
+    assert it.client_ended() == [Failed(Fault.TRUNCATED, Side.CLIENT, "in the header")]
+
+
+def test_a_truncated_response_is_told_from_a_clean_end() -> None:
+    it = session()
+    it.from_client(request(ApiKey.METADATA))
+    it.from_upstream(response(ApiKey.METADATA)[:-1])
+    assert it.upstream_ended() == [Failed(Fault.TRUNCATED, Side.UPSTREAM, "missing_bytes=1")]
+    assert session().upstream_ended() == []
+
+
+def test_a_client_that_never_reads_its_answers_is_not_read_on() -> None:
+    it = session()
+    many = b"".join(request(ApiKey.HEARTBEAT, correlation_id=n) for n in range(2_000))
+    passed = to_upstream(it.from_client(many))
+    assert it.calls_open == 1_024
+    assert it.held_bytes == len(many) - len(passed)
+    for n in range(2_000):
+        passed += to_upstream(it.from_upstream(response(ApiKey.HEARTBEAT, correlation_id=n)))
+    assert passed == many
+    assert it.idle

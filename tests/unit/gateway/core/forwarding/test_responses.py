@@ -1,0 +1,86 @@
+"""Responses that end in node endpoints: small ones are rewritten, large ones as they stream."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import pytest
+
+from gateway.core.forwarding.effects import Call, Effect, Kind, Rewrite, ToClient
+from gateway.core.forwarding.node_endpoints import MalformedResponse
+from gateway.core.forwarding.requests import Requests
+from gateway.core.forwarding.responses import Responses
+from gateway.core.forwarding.served_apis import rules
+from gateway.core.limits import RESPONSE_TAIL_BYTES_MAX, WHOLE_RESPONSE_BYTES_MAX
+from gateway.core.wire.apis import ApiKey
+from tests.wire_frames import response, to_client
+
+ENDPOINT = {"NodeId": 2, "Host": "upstream.internal", "Port": 9092}
+
+
+def responses(version: int = 17) -> Responses:
+    """One Fetch is open."""
+    calls = deque([Call(Kind.WALK, ApiKey.FETCH, version, 1)])
+    served = rules([])
+    return Responses(served, calls, Requests(served, calls, {}))
+
+
+def fetched(records: int, **top: Any) -> bytes:
+    return response(
+        ApiKey.FETCH, 17, {"Responses": [{"Partitions": [{"Records": bytes(records)}]}], **top}
+    )
+
+
+def test_a_small_response_without_endpoints_is_not_copied() -> None:
+    effects: list[Effect] = []
+    answer = fetched(1_000)
+    responses().feed(answer, effects)
+    (effect,) = effects
+    assert isinstance(effect, ToClient)
+    assert effect.data is answer
+
+
+def test_a_small_response_without_endpoints_that_comes_in_pieces_is_the_same() -> None:
+    effects: list[Effect] = []
+    it, answer = responses(), fetched(1_000)
+    it.feed(answer[:500], effects)
+    assert effects == []
+    it.feed(answer[500:], effects)
+    assert to_client(effects) == answer
+
+
+def test_a_small_response_with_endpoints_is_rewritten() -> None:
+    effects: list[Effect] = []
+    answer = fetched(1_000, NodeEndpoints=[ENDPOINT])
+    responses().feed(answer, effects)
+    assert effects == [Rewrite(ApiKey.FETCH, 17, answer[4:])]
+
+
+@pytest.mark.parametrize("step", [1_000, 65_536, 10**9])
+def test_a_large_response_keeps_its_length(step: int) -> None:
+    effects: list[Effect] = []
+    it, answer = responses(), fetched(WHOLE_RESPONSE_BYTES_MAX * 3, NodeEndpoints=[ENDPOINT])
+    for start in range(0, len(answer), step):
+        it.feed(answer[start : start + step], effects)
+    got = to_client(effects)
+    assert len(got) == len(answer)
+    assert b"upstream" not in got
+    tail = len(answer) - len(fetched(WHOLE_RESPONSE_BYTES_MAX * 3)) + 1
+    assert got[:-tail] == answer[:-tail]
+
+
+@pytest.mark.parametrize("step", [1_000, 65_536, 10**9])
+def test_a_large_response_without_endpoints_passes_as_it_comes(step: int) -> None:
+    effects: list[Effect] = []
+    it, answer = responses(), fetched(WHOLE_RESPONSE_BYTES_MAX * 3)
+    for start in range(0, len(answer), step):
+        it.feed(answer[start : start + step], effects)
+        assert to_client(effects) == answer[: start + step]
+    assert not it.mid_frame
+
+
+def test_tagged_fields_without_end_are_not_collected() -> None:
+    big = {99: bytes(RESPONSE_TAIL_BYTES_MAX + 1)}
+    with pytest.raises(MalformedResponse):
+        responses().feed(fetched(WHOLE_RESPONSE_BYTES_MAX * 3, _tags=big), [])

@@ -1,0 +1,56 @@
+"""Which APIs are served, and how."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.core.forwarding.served_apis import offered, rules
+from gateway.core.wire.apis import KNOWN, ApiKey
+
+SHARE = (76, 77, 78, 79)
+
+
+def test_every_api_is_served_in_one_way_or_not_at_all() -> None:
+    it = rules(SHARE)
+    ways = [it.passed, frozenset(it.rewritten), frozenset(it.local)]
+    assert sum(len(way) for way in ways) == len(frozenset().union(*ways))
+    not_served = set(KNOWN) - frozenset().union(*ways)
+    assert not_served == {key for key, api in KNOWN.items() if api.internal} | {90, 91, 92}
+
+
+def test_a_handler_takes_its_api_from_upstream() -> None:
+    it = rules([*SHARE, ApiKey.METADATA, ApiKey.LIST_OFFSETS])
+    assert ApiKey.METADATA not in it.rewritten
+    assert ApiKey.LIST_OFFSETS not in it.passed
+    assert it.local[ApiKey.SHARE_FETCH] == (1, 2)
+    assert offered(ApiKey.METADATA, 0, 99, it) is None
+
+
+def test_a_merged_api_is_offered_as_far_as_upstream_has_it() -> None:
+    it = rules([ApiKey.LIST_GROUPS, ApiKey.DELETE_GROUPS])
+    assert offered(ApiKey.LIST_GROUPS, 0, 4, it) == (0, 4)
+    assert offered(ApiKey.LIST_GROUPS, 0, 99, it) == (0, 5)
+    assert offered(ApiKey.DELETE_GROUPS, 3, 4, it) is None
+
+
+@pytest.mark.parametrize(
+    ("key", "upstream", "told"),
+    [
+        (ApiKey.PRODUCE, (3, 11), (0, 11)),
+        (ApiKey.PRODUCE, (3, 99), (0, 13)),
+        (ApiKey.FETCH, (0, 3), (0, 3)),
+        (ApiKey.FETCH, (19, 20), None),
+        (ApiKey.DESCRIBE_CONFIGS, (0, 4), (1, 4)),  # v0 is not in our tables
+        (ApiKey.CREATE_TOPICS, (0, 99), (0, 7)),
+        (ApiKey.SASL_HANDSHAKE, (0, 1), (1, 1)),
+        (ApiKey.SASL_HANDSHAKE, (0, 0), None),
+        (ApiKey.WRITE_TXN_MARKERS, (1, 2), (1, 2)),
+        (ApiKey.ENVELOPE, (0, 0), None),
+        (ApiKey.SHARE_FETCH, (0, 1), None),
+        (93, (0, 0), None),
+    ],
+)
+def test_versions_a_client_is_told(
+    key: int, upstream: tuple[int, int], told: tuple[int, int] | None
+) -> None:
+    assert offered(key, *upstream, rules([])) == told

@@ -1,0 +1,104 @@
+"""Fetch answers that are damaged: what stands before the damage is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from gateway.core.cluster.topology import TopicPartition
+from gateway.core.limits import FETCH_PARTITION_BYTES_MAX, SCAN_BYTES_MAX
+from gateway.core.reading import fetch_messages
+from gateway.core.reading.cache import Source
+from gateway.core.reading.fetch_messages import Damages
+from gateway.core.reading.fetching import Place
+from gateway.core.wire.records import (
+    Batch,
+    Compression,
+    CorruptBatch,
+    Record,
+    build,
+    scan_undamaged,
+)
+
+SOURCE = Source(TopicPartition("orders", bytes(16), 0), 1)
+PLACE = Place(SOURCE, 4)
+
+
+def batch(*offsets: int) -> bytes:
+    return build([Record(at, 0, b"k", b"value") for at in offsets], base_offset=offsets[0])
+
+
+def offsets(data: bytes) -> list[int]:
+    return [offset for found in Damages().undamaged(PLACE, data) for offset in found.offsets]
+
+
+def flipped(data: bytes) -> bytes:
+    return data[:-3] + bytes([data[-3] ^ 1]) + data[-3:][1:]
+
+
+def without_length(data: bytes) -> bytes:
+    return data[:8] + b"\xff\xff\xff\xff" + data[12:]
+
+
+def test_what_is_whole_is_whole() -> None:
+    assert offsets(b"") == []
+    assert offsets(batch(0, 1) + batch(4, 5)) == [0, 1, 4, 5]
+    assert offsets(batch(0, 1) + batch(4, 5)[:-1]) == [0, 1], "cut off, as Kafka does"
+
+
+@pytest.mark.parametrize("behind", [b"", flipped(batch(9))], ids=["whole", "damaged"])
+def test_batches_that_are_small_on_the_wire_only_are_read_a_few_at_a_time(behind: bytes) -> None:
+    """Whoever produces 1 MB of zeros a thousandfold must not take the node's memory."""
+    size = SCAN_BYTES_MAX // 4
+    zeros = b"".join(
+        build([Record(at, 0, b"k", bytes(size))], base_offset=at, compression=Compression.ZSTD)
+        for at in range(9)
+    )
+    assert len(zeros) < FETCH_PARTITION_BYTES_MAX // 100
+    assert offsets(zeros + behind) == [0, 1, 2, 3]
+    alone = build([Record(0, 0, b"k", bytes(5 * size))], base_offset=0)
+    assert offsets(alone + batch(1)) == [0], "one that is larger is read alone"
+
+
+@pytest.mark.parametrize("damage", [flipped, without_length])
+@pytest.mark.parametrize("behind", [b"", batch(9), batch(9)[:30]], ids=["end", "batch", "cut"])
+def test_the_batches_before_a_damaged_one(damage: Callable[[bytes], bytes], behind: bytes) -> None:
+    bad = damage(batch(4, 5))
+    assert offsets(batch(0, 1) + batch(2) + bad + behind) == [0, 1, 2]
+    with pytest.raises(CorruptBatch):
+        Damages().undamaged(PLACE, bad + behind)
+
+
+def test_a_damaged_batch_is_scanned_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until it is mended, or another stands there; and wherever else is read of that log."""
+    scanned: list[int] = []
+
+    def counted(data: bytes, enough: int) -> list[Batch]:
+        scanned.append(len(data))
+        return scan_undamaged(data, enough)
+
+    monkeypatch.setattr(fetch_messages, "scan_undamaged", counted)
+    damages, good = Damages(), batch(4, 5)
+    bad = flipped(good)
+    for tries in range(3):
+        with pytest.raises(CorruptBatch, match="wrong CRC at base offset 4"):
+            damages.undamaged(PLACE, bad + batch(*range(9, 9 + tries + 1)))
+    with pytest.raises(CorruptBatch):
+        damages.undamaged(Place(SOURCE, 5), bad)
+    assert len(scanned) == 1
+    assert len(damages.undamaged(Place(SOURCE, 0), batch(0))) == 1
+    with pytest.raises(CorruptBatch):
+        damages.undamaged(PLACE, bad)
+    assert len(scanned) == 2
+    for _ in range(2):
+        with pytest.raises(CorruptBatch, match="batch length -1"):
+            damages.undamaged(PLACE, without_length(good))
+    assert len(scanned) == 3
+    assert len(damages.undamaged(PLACE, good)) == 1, "mended"
+    assert not damages._known
+    for _ in range(2):
+        with pytest.raises(CorruptBatch):
+            damages.undamaged(PLACE, bad)
+        damages.forget(SOURCE)
+    assert len(scanned) == 6

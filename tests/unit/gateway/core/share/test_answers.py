@@ -1,0 +1,77 @@
+"""Acquired ranges and rows of share responses (KIP-932)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.core.cluster.topology import Broker
+from gateway.core.share.answers import (
+    acquired_ranges,
+    by_topic,
+    fair_shares,
+    fetch_row,
+    node_endpoints,
+)
+
+
+def test_contiguous_offsets_of_one_attempt_become_one_range() -> None:
+    assert acquired_ranges([3, 4, 5, 9], [1, 1, 1, 1]) == [(3, 5, 1), (9, 9, 1)]
+
+
+def test_another_attempt_starts_another_range() -> None:
+    assert acquired_ranges([3, 4, 5], [1, 2, 2]) == [(3, 3, 1), (4, 5, 2)]
+
+
+@given(st.dictionaries(st.integers(0, 300), st.integers(1, 3), max_size=60))
+def test_ranges_ascend_are_disjoint_and_cover_exactly_the_offsets(attempts: dict[int, int]) -> None:
+    offsets = sorted(attempts)
+    ranges = acquired_ranges(offsets, [attempts[offset] for offset in offsets])
+    covered = [offset for first, last, _ in ranges for offset in range(first, last + 1)]
+    assert covered == offsets
+    assert all(
+        attempts[o] == count for first, last, count in ranges for o in range(first, last + 1)
+    )
+
+
+@pytest.mark.parametrize(
+    ("ready", "total", "shares"),
+    [
+        ([], 10, []),
+        ([1_000, 1_000, 1_000, 1_000], 2_000, [500, 500, 500, 500]),
+        ([1_000, 0, 10], 500, [490, 0, 10]),
+        ([3, 3, 3], 4, [2, 1, 1]),
+        ([5, 5], 100, [5, 5]),
+        ([5, 5], 0, [0, 0]),
+    ],
+)
+def test_partitions_share_a_fetch(ready: list[int], total: int, shares: list[int]) -> None:
+    assert fair_shares(ready, total) == shares
+
+
+@given(st.lists(st.integers(0, 50), max_size=8), st.integers(0, 200))
+def test_nobody_gets_more_while_one_that_has_more_gets_less(ready: list[int], total: int) -> None:
+    shares = fair_shares(ready, total)
+    assert sum(shares) == min(total, sum(ready))
+    for share, has in zip(shares, ready, strict=True):
+        assert share == has or share >= max(shares) - 1
+
+
+def test_records_are_empty_bytes_never_null() -> None:
+    assert fetch_row(0)["Records"] == b""
+
+
+def test_rows_are_grouped_by_topic_in_the_order_they_came() -> None:
+    rows = [
+        (b"b", {"PartitionIndex": 0}),
+        (b"a", {"PartitionIndex": 0}),
+        (b"b", {"PartitionIndex": 1}),
+    ]
+    assert [(t["TopicId"], len(t["Partitions"])) for t in by_topic(rows)] == [(b"b", 2), (b"a", 1)]
+
+
+def test_a_broker_without_listener_is_left_out_not_leaked() -> None:
+    brokers = {1: Broker(1, "kafka-1.internal", 9092), 2: Broker(2, "kafka-2.internal", 9092)}
+    endpoints = node_endpoints(brokers, {1: ("gateway", 9201)})
+    assert endpoints == [{"NodeId": 1, "Host": "gateway", "Port": 9201}]

@@ -1,0 +1,171 @@
+"""Membership of a share group: joins, epochs, assignments, evictions."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.core.cluster.topology import PartitionInfo, Topic
+from gateway.core.share.membership import (
+    FencedMemberEpoch,
+    GroupFull,
+    Heartbeat,
+    InvalidRequest,
+    ShareGroup,
+    UnknownMember,
+)
+
+ORDERS = Topic("orders", b"o" * 16, {0: PartitionInfo(1, 0), 1: PartitionInfo(1, 0)})
+GROWN = Topic("orders", b"o" * 16, {p: PartitionInfo(1, 0) for p in range(4)})
+TOPICS = {"orders": ORDERS}
+
+
+def group(members_max: int = 10) -> ShareGroup:
+    return ShareGroup(
+        "g", session_timeout_ms=45_000, disconnect_grace_ms=3_000, members_max=members_max
+    )
+
+
+def beat(
+    member: str = "m1",
+    epoch: int = 0,
+    topics: tuple[str, ...] | None = None,
+    connection: int = 1,
+) -> Heartbeat:
+    if topics is None and epoch == 0:
+        topics = ("orders",)
+    return Heartbeat(member, epoch, None, topics, "client", "127.0.0.1", connection)
+
+
+def test_a_join_gets_every_partition_and_an_epoch() -> None:
+    answer = group().heartbeat(beat(), TOPICS.get, 0)
+    assert answer.member_epoch == 1
+    assert answer.assignment == {b"o" * 16: (0, 1)}
+    assert answer.members_changed
+
+
+def test_a_heartbeat_that_changes_nothing_carries_no_assignment() -> None:
+    g = group()
+    g.heartbeat(beat(), TOPICS.get, 0)
+    answer = g.heartbeat(beat(epoch=1), TOPICS.get, 100)
+    assert (answer.member_epoch, answer.assignment, answer.members_changed) == (1, None, False)
+
+
+def test_a_grown_topic_moves_the_epoch_and_the_assignment() -> None:
+    g = group()
+    g.heartbeat(beat(), TOPICS.get, 0)
+    answer = g.heartbeat(beat(epoch=1), {"orders": GROWN}.get, 100)
+    assert answer.assignment == {b"o" * 16: (0, 1, 2, 3)}
+    assert answer.member_epoch == 2
+    # The answer was lost: the member comes with the epoch before, and gets the assignment again.
+    again = g.heartbeat(beat(epoch=1), {"orders": GROWN}.get, 200)
+    assert (again.member_epoch, again.assignment) == (2, answer.assignment)
+
+
+def test_a_topic_that_does_not_exist_yet_is_assigned_when_it_does() -> None:
+    g = group()
+    assert g.heartbeat(beat(), lambda _name: None, 0).assignment == {}
+    assert g.heartbeat(beat(epoch=1), TOPICS.get, 1).assignment == {b"o" * 16: (0, 1)}
+
+
+def test_another_member_does_not_move_the_epoch_of_the_first() -> None:
+    g = group()
+    g.heartbeat(beat("m1"), TOPICS.get, 0)
+    g.heartbeat(beat("m2"), TOPICS.get, 0)
+    assert g.heartbeat(beat("m1", epoch=1), TOPICS.get, 1).member_epoch == 1
+
+
+def test_leaving_answers_minus_one_and_frees_the_member() -> None:
+    g = group()
+    g.heartbeat(beat(), TOPICS.get, 0)
+    answer = g.heartbeat(beat(epoch=-1), TOPICS.get, 1)
+    assert (answer.member_epoch, answer.members_changed) == (-1, True)
+    assert g.members == {}
+    assert g.state == "Empty"
+
+
+@pytest.mark.parametrize(
+    ("heartbeat", "error"),
+    [
+        (beat(member=""), InvalidRequest),
+        (beat(epoch=-1), UnknownMember),
+        (beat(epoch=3), UnknownMember),
+        (beat(epoch=-2), InvalidRequest),
+        (beat(topics=()), InvalidRequest),
+    ],
+)
+def test_refusals(heartbeat: Heartbeat, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        group().heartbeat(heartbeat, TOPICS.get, 0)
+
+
+@pytest.mark.parametrize("epoch", [2, 7])
+def test_a_wrong_epoch_is_fenced(epoch: int) -> None:
+    g = group()
+    g.heartbeat(beat(), TOPICS.get, 0)
+    with pytest.raises(FencedMemberEpoch):
+        g.heartbeat(beat(epoch=epoch), TOPICS.get, 1)
+
+
+def test_the_member_limit_refuses_newcomers_only() -> None:
+    g = group(members_max=1)
+    g.heartbeat(beat("m1"), TOPICS.get, 0)
+    with pytest.raises(GroupFull):
+        g.heartbeat(beat("m2"), TOPICS.get, 0)
+    assert g.heartbeat(beat("m1"), TOPICS.get, 0).member_epoch >= 1
+
+
+def test_a_silent_member_is_evicted_at_its_session_timeout() -> None:
+    g = group()
+    g.heartbeat(beat(), TOPICS.get, 0)
+    assert g.evict_due(44_999) == []
+    assert [m.member_id for m in g.evict_due(45_000)] == ["m1"]
+    with pytest.raises(UnknownMember):
+        g.heartbeat(beat(epoch=1), TOPICS.get, 45_001)
+
+
+def test_a_member_without_connections_is_evicted_after_the_grace() -> None:
+    g = group()
+    g.heartbeat(beat(connection=1), TOPICS.get, 0)
+    g.connected("m1", 2)
+    g.connection_lost(1, 100)
+    assert g.evict_due(10_000) == []  # one connection is left
+    g.connection_lost(2, 10_000)
+    assert g.evict_due(12_999) == []
+    assert len(g.evict_due(13_000)) == 1
+
+
+def test_a_member_that_reconnects_within_the_grace_stays() -> None:
+    g = group()
+    g.heartbeat(beat(connection=1), TOPICS.get, 0)
+    g.connection_lost(1, 100)
+    g.connected("m1", 9)
+    assert g.evict_due(10_000) == []
+
+
+@pytest.mark.parametrize("topics", [("b",), ("c", "b", "a"), ("b", "b"), ("a", "b"), ("b", "c")])
+def test_who_subscribes_to_what(topics: tuple[str, ...]) -> None:
+    g = group()
+    g.heartbeat(beat(topics=topics), TOPICS.get, 0)
+    for name in ("", "a", "b", "bb", "c", "d"):
+        assert g.has_subscribers(name) is (name in topics)
+        assert [member.member_id for member in g.subscribers(name)] == ["m1"] * (name in topics)
+
+
+def test_subscribers_come_in_join_order() -> None:
+    g = group()
+    for member in ("m3", "m1", "m2"):
+        g.heartbeat(beat(member), TOPICS.get, 0)
+    assert [m.member_id for m in g.subscribers("orders")] == ["m3", "m1", "m2"]
+    assert g.subscribers("other") == []
+
+
+def test_restored_members_go_on_with_their_epoch_or_are_evicted() -> None:
+    before = group()
+    before.heartbeat(beat("m1"), TOPICS.get, 0)
+    before.heartbeat(beat("m2"), TOPICS.get, 0)
+    after = group()
+    after.restore(before.epoch, before.members.values(), 100_000, grace_ms=10_000)
+    answer = after.heartbeat(beat("m1", epoch=1, connection=5), TOPICS.get, 101_000)
+    assert not answer.members_changed
+    assert after.evict_due(109_999) == []
+    assert [member.member_id for member in after.evict_due(110_000)] == ["m2"]

@@ -1,0 +1,105 @@
+"""Share session epochs (KIP-932)."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.core.share.membership import InvalidRequest
+from gateway.core.share.sessions import (
+    InvalidSessionEpoch,
+    SessionLimitReached,
+    SessionNotFound,
+    ShareSessions,
+)
+
+KEY = (1, "g", "m1")
+
+
+def sessions(limit: int = 10) -> ShareSessions:
+    return ShareSessions("boot", limit)
+
+
+def test_epochs_count_up_from_the_opening_and_close_with_minus_one() -> None:
+    s = sessions()
+    opened = s.open(KEY, 7, acknowledges=False)
+    assert s.resume(KEY, 1, 7) is opened
+    assert s.resume(KEY, 2, 7) is opened
+    assert s.close(KEY, 7) is opened
+    assert len(s) == 0
+
+
+@pytest.mark.parametrize("epoch", [0, 2, 5])
+def test_a_wrong_epoch_is_refused_and_does_not_move_the_session(epoch: int) -> None:
+    s = sessions()
+    s.open(KEY, 7, acknowledges=False)
+    with pytest.raises(InvalidSessionEpoch):
+        s.resume(KEY, epoch, 7)
+    s.resume(KEY, 1, 7)
+
+
+def test_a_session_that_was_never_opened_is_not_found() -> None:
+    with pytest.raises(SessionNotFound):
+        sessions().resume(KEY, 1, 7)
+    with pytest.raises(SessionNotFound):
+        sessions().close(KEY, 7)
+
+
+def test_reopening_loses_the_old_session_and_never_reuses_its_id() -> None:
+    s = sessions()
+    first = s.open(KEY, 7, acknowledges=False)
+    second = s.open(KEY, 8, acknowledges=False)
+    assert second.session_id != first.session_id
+    # The old connection's next request must not be credited to the new session.
+    with pytest.raises(SessionNotFound):
+        s.resume(KEY, 1, 7)
+    assert s.resume(KEY, 1, 8) is second
+
+
+def test_acknowledgements_in_the_opening_are_refused() -> None:
+    with pytest.raises(InvalidRequest):
+        sessions().open(KEY, 7, acknowledges=True)
+
+
+def test_the_limit_counts_open_sessions() -> None:
+    s = sessions(limit=1)
+    s.open(KEY, 7, acknowledges=False)
+    with pytest.raises(SessionLimitReached):
+        s.open((1, "g", "m2"), 8, acknowledges=False)
+    s.close(KEY, 7)
+    s.open((1, "g", "m2"), 8, acknowledges=False)
+
+
+def test_a_member_has_a_session_with_every_broker_whatever_the_others_have() -> None:
+    s = sessions(limit=1)
+    for broker in (-1, 1, 2, 3):
+        s.open((broker, "g", "m1"), 7, acknowledges=False)
+    with pytest.raises(SessionLimitReached):
+        s.open((2, "g", "m2"), 8, acknowledges=False)
+    assert len(s) == 4
+
+
+def test_a_lost_connection_takes_all_its_sessions() -> None:
+    s = sessions()
+    s.open(KEY, 7, acknowledges=False)
+    s.open((1, "g2", "m1"), 7, acknowledges=False)
+    kept = s.open((1, "g", "m2"), 8, acknowledges=False)
+    assert {lost.key for lost in s.connection_lost(7)} == {KEY, (1, "g2", "m1")}
+    assert s.resume((1, "g", "m2"), 1, 8) is kept
+
+
+def test_fetches_start_with_another_partition_each_time() -> None:
+    s = sessions()
+    session = s.open(KEY, 7, acknowledges=False)
+    for partition in range(3):
+        session.partitions[(b"t", partition)] = None
+    starts = [session.rotated()[0][1] for _ in range(4)]
+    assert starts == [0, 1, 2, 0]
+    assert {key[1] for key in session.rotated()} == {0, 1, 2}
+
+
+def test_the_epoch_wraps_to_one() -> None:
+    s = sessions()
+    session = s.open(KEY, 7, acknowledges=False)
+    session.next_epoch = 2**31 - 1
+    s.resume(KEY, 2**31 - 1, 7)
+    assert session.next_epoch == 1
