@@ -27,7 +27,6 @@ from dispatcher.store.redis import RedisStore
 from gateway.admin.problems import is_loopback
 from gateway.admin.rest import RestParts, rest_app
 from gateway.authoriser import Authoriser
-from gateway.commits import Commits
 from gateway.compiled import version_line
 from gateway.config import Config, ConfigError, GroupSection
 from gateway.core.limits import GC_ALLOCATIONS, MISSING_TOPIC_MS, SHARE_SESSIONS_MAX, STOP_S_MAX
@@ -66,8 +65,9 @@ from gateway.server import ConnectionId, Handler, Server
 from gateway.settings import server_settings, upstream_settings
 from gateway.share import ReadySignals, ShareServices
 from gateway.store_watch import StoreWatch
-from gateway.upstream import Upstream
-from gateway.upstream_errors import UpstreamError
+from gateway.upstream.cluster import Upstream
+from gateway.upstream.commits import Commits
+from gateway.upstream.errors import UpstreamError
 from gateway.window_parts import Surroundings
 from gateway.windows import Windows
 

@@ -48,7 +48,7 @@ from gateway.core.wire.frames import (
     response_frame,
 )
 from gateway.core.wire.schema import Message
-from gateway.upstream_errors import Unreachable, UpstreamError
+from gateway.upstream.errors import Unreachable, UpstreamError
 
 log = structlog.get_logger("keyway.connection")
 

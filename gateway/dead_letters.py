@@ -31,9 +31,9 @@ from gateway.core.reading.cache import Source
 from gateway.core.wire.errors import error_name
 from gateway.core.wire.records import Header, Record, read_records
 from gateway.reader import NO_BYTES_MAX, Reader, RecordsGone, RecordsLarge
-from gateway.upstream import READ_COMMITTED, Upstream
-from gateway.upstream_errors import UpstreamError
-from gateway.upstream_settings import UpstreamSettings
+from gateway.upstream.cluster import READ_COMMITTED, Upstream
+from gateway.upstream.errors import UpstreamError
+from gateway.upstream.settings import UpstreamSettings
 
 log = structlog.get_logger("keyway.dead_letters")
 

@@ -25,7 +25,6 @@ from dispatcher.core.commit import decode as decode_commit
 from dispatcher.core.commit import encode as encode_commit
 from dispatcher.core.model import Snapshot
 from dispatcher.store.base import Fence, FencedError, StoreError, WindowKey, WindowStore
-from gateway.commits import Commit, Committed
 from gateway.core.cluster.topology import Topic, TopicPartition, Topology
 from gateway.core.limits import CLAIMS_MAX, LOGGED_PLACES_MAX, RECOGNISED_AT_ONCE, STRANGERS_MAX
 from gateway.core.share.membership import ShareGroup
@@ -37,8 +36,9 @@ from gateway.group_errors import GroupInUse, GroupUnknown, StateAway
 from gateway.groups import Groups
 from gateway.loading import unstored_fence
 from gateway.starting import isolation_of
-from gateway.upstream import LATEST
-from gateway.upstream_errors import UpstreamError
+from gateway.upstream.cluster import LATEST
+from gateway.upstream.commits import Commit, Committed
+from gateway.upstream.errors import UpstreamError
 from gateway.windows import Windows, topic_id_bytes, topic_id_text
 
 log = structlog.get_logger("keyway.admin")
@@ -49,7 +49,7 @@ Place = tuple[str, int]  # topic, partition
 
 
 class UpstreamView(Protocol):
-    """gateway.upstream.Upstream"""
+    """gateway.upstream.cluster.Upstream"""
 
     @property
     def topology(self) -> Topology: ...
@@ -69,7 +69,7 @@ class UpstreamView(Protocol):
 
 
 class OffsetCommits(Protocol):
-    """gateway.commits.Commits"""
+    """gateway.upstream.commits.Commits"""
 
     async def fetch_all(self, group: str) -> dict[Place, Committed]: ...
     async def commit(self, group: str, commits: Sequence[Commit]) -> list[int]: ...

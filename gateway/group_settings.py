@@ -17,7 +17,7 @@ import structlog
 
 from gateway.config import Config, GroupSection
 from gateway.core.limits import GROUP_CONFIG_ALTERED_MS, GROUP_CONFIG_MS
-from gateway.upstream_errors import Refused, UpstreamError
+from gateway.upstream.errors import Refused, UpstreamError
 
 log = structlog.get_logger("keyway.groups")
 

@@ -28,7 +28,7 @@ class Pinged(Protocol):
 
 
 class UpstreamSeen(Protocol):
-    """gateway.upstream.Upstream"""
+    """gateway.upstream.cluster.Upstream"""
 
     @property
     def topology(self) -> Topology: ...

@@ -33,8 +33,8 @@ from gateway.core.wire.errors import EncodeError
 from gateway.group_errors import StateAway
 from gateway.group_offsets import GroupOffsets, Position
 from gateway.starting import isolation_of
-from gateway.upstream import LATEST
-from gateway.upstream_errors import UpstreamError
+from gateway.upstream.cluster import LATEST
+from gateway.upstream.errors import UpstreamError
 from gateway.window import Window
 
 log = structlog.get_logger("keyway.lag")
@@ -186,7 +186,7 @@ class Lags:
                     ApiKey.LIST_OFFSETS, body, broker_id=leader
                 )
         except (UpstreamError, TimeoutError):
-            return  # said by who asks for more (gateway/upstream.py); the other brokers' count
+            return  # gateway/upstream/cluster.py has logged it; the other brokers' count
         asked = {(tp.topic, tp.partition): tp for tp in led}
         for topic in answer["Topics"]:
             for row in topic["Partitions"]:

@@ -11,11 +11,11 @@ from dispatcher.core.believed import believed
 from dispatcher.core.commit import read as read_commit
 from dispatcher.core.model import Snapshot
 from dispatcher.store.base import Fence, WindowKey
-from gateway.commits import Committed
 from gateway.core.cluster.topology import TopicPartition
 from gateway.core.limits import COMMIT_WAIT_S_MAX
 from gateway.starting import start_position
-from gateway.upstream_errors import UpstreamError
+from gateway.upstream.commits import Committed
+from gateway.upstream.errors import UpstreamError
 from gateway.window_parts import Surroundings
 
 log = structlog.get_logger("keyway.window")

@@ -20,7 +20,7 @@ from gateway.core.limits import OTHER_KIND_S_MAX, SETTLING_PAUSE_MS
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
-from gateway.upstream_errors import Refused, UpstreamError
+from gateway.upstream.errors import Refused, UpstreamError
 
 log = structlog.get_logger("keyway.groups")
 
@@ -33,7 +33,7 @@ _SETTLING = (
 
 
 class UpstreamView(Protocol):
-    """gateway.upstream.Upstream"""
+    """gateway.upstream.cluster.Upstream"""
 
     def coordinator(self, group: str) -> Awaitable[int]: ...
     def forget_coordinator(self, group: str) -> None: ...

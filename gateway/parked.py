@@ -27,7 +27,7 @@ from gateway.group_errors import (
 )
 from gateway.group_offsets import GroupOffsets
 from gateway.reader import NO_BYTES_MAX, RecordsGone
-from gateway.upstream_errors import UpstreamError
+from gateway.upstream.errors import UpstreamError
 from gateway.window import Window, WindowUnavailable
 
 log = structlog.get_logger("keyway.admin")

@@ -28,8 +28,8 @@ from gateway.core.reading.fetching import Fetch, FetchSchedule, Place, ReadResul
 from gateway.core.wire.errors import ErrorCode, error_name
 from gateway.core.wire.records import CorruptBatch, drop_aborted
 from gateway.rereads import FIRST_FETCH_LANE, ReaderCounts, Rereads, fetched, monotonic_ms
-from gateway.upstream import EARLIEST, LATEST, READ_COMMITTED, Upstream
-from gateway.upstream_errors import Refused, UpstreamError
+from gateway.upstream.cluster import EARLIEST, LATEST, READ_COMMITTED, Upstream
+from gateway.upstream.errors import Refused, UpstreamError
 
 __all__ = ["ReadResult", "Reader", "ReaderCounts", "RecordsGone", "RecordsLarge"]
 

@@ -18,10 +18,10 @@ from gateway.core.reading.fetching import Fetch, Place, leader_of
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.records import Batch, CorruptBatch
-from gateway.upstream import EARLIEST, Upstream
-from gateway.upstream_errors import Refused, UpstreamError
+from gateway.upstream.cluster import EARLIEST, Upstream
+from gateway.upstream.errors import Refused, UpstreamError
 
-# Lane 0 of a broker belongs to short requests (gateway/upstream.py).
+# Lane 0 of a broker belongs to short requests (gateway/upstream/cluster.py).
 FIRST_FETCH_LANE = 1
 REREAD_LANE = FIRST_FETCH_LANE + FETCH_LANES
 REREAD_MS_MAX = 5_000  # a share client gives its fetch up after 30 s; it may ask again

@@ -34,7 +34,7 @@ from gateway.core.limits import (
     UPSTREAM_PATIENCE_S,
 )
 from gateway.listeners import CannotListen, Listeners
-from gateway.upstream_errors import Unreachable
+from gateway.upstream.errors import Unreachable
 
 __all__ = [
     "ClientConnection",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gateway.config import Config, ConfigError
 from gateway.core.forwarding.rewrite import Address as ShownAddress
 from gateway.server import ServerSettings
-from gateway.upstream_settings import SaslSettings, TlsSettings, UpstreamSettings
+from gateway.upstream.settings import SaslSettings, TlsSettings, UpstreamSettings
 
 
 def upstream_settings(config: Config) -> UpstreamSettings:

@@ -10,7 +10,7 @@ import structlog
 
 from gateway.config import GroupSection
 from gateway.core.cluster.topology import TopicPartition
-from gateway.upstream import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED
+from gateway.upstream.cluster import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED
 from gateway.window_parts import OffsetsByTime
 
 log = structlog.get_logger("keyway.window")

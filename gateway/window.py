@@ -46,7 +46,7 @@ from gateway.loading import load
 from gateway.starting import isolation_of
 from gateway.store_watch import away
 from gateway.unsent import Unsent
-from gateway.upstream_errors import UpstreamError
+from gateway.upstream.errors import UpstreamError
 from gateway.window_parts import CommitState, Surroundings, retrieved
 
 log = structlog.get_logger("keyway.window")

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from dispatcher.core.model import Effect, Noticed, Snapshot, WriteDeadLetters
 from dispatcher.store.base import StoreError, WindowKey, WindowStore
-from gateway.commits import Commit, Committed
 from gateway.core.cluster.topology import TopicPartition
 from gateway.core.reading.fetching import ReadResult
 from gateway.group_settings import GroupSettings
+from gateway.upstream.commits import Commit, Committed
 
 if TYPE_CHECKING:
     from gateway.window import Window
@@ -64,7 +64,7 @@ class LogReader(Protocol):
 
 
 class CommittedOffsets(Protocol):
-    """gateway/commits.py."""
+    """gateway/upstream/commits.py."""
 
     @property
     def metadata_chars_max(self) -> int: ...
@@ -95,7 +95,7 @@ class DeadLetterWriter(Protocol):
 
 
 class OffsetsByTime(Protocol):
-    """Of gateway/upstream.py."""
+    """Of gateway/upstream/cluster.py."""
 
     async def list_offset(self, tp: TopicPartition, timestamp: int, isolation: int) -> int:
         """-1: no record so late. Raises UpstreamError."""

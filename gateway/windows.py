@@ -23,7 +23,6 @@ from dispatcher.core.model import (
     Ticked,
 )
 from dispatcher.store.base import StoreError, WindowKey, Write
-from gateway.commits import Commit
 from gateway.config import Config, GroupSection
 from gateway.core.cluster.topology import Topic, TopicPartition, Topology
 from gateway.core.limits import (
@@ -37,6 +36,7 @@ from gateway.core.wire.errors import ErrorCode, error_name
 from gateway.groups import Groups, MembershipMoved
 from gateway.moves import Moves
 from gateway.store_watch import away
+from gateway.upstream.commits import Commit
 from gateway.window import Window
 from gateway.window_parts import CommitState, Surroundings
 

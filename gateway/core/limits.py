@@ -77,7 +77,7 @@ RETRY_MAX_MS = 2_000  # ... to here
 # show everywhere.
 UNKNOWN_TOPIC_MS = 5_000
 
-# --- the gateway's own requests (gateway/upstream.py, upstream_connection.py, dead_letters.py)
+# --- the gateway's own requests (gateway/upstream/, gateway/dead_letters.py)
 
 ANSWER_BYTES_MAX = 128 * 1024 * 1024  # more than any answer to what the gateway asks for
 SETTLING_PAUSE_MS = 100  # between attempts at something the cluster is about to settle

@@ -18,7 +18,7 @@ from gateway.core.wire.errors import ErrorCode
 from gateway.group_errors import GroupActError
 from gateway.group_offsets import GroupOffsets
 from gateway.server import ClientConnection, Request
-from gateway.upstream_errors import UpstreamError
+from gateway.upstream.errors import UpstreamError
 
 _DELETED_UPSTREAM = (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND)  # the second: never committed
 

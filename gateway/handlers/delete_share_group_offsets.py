@@ -19,7 +19,7 @@ from gateway.core.wire.errors import ErrorCode
 from gateway.group_errors import GroupActError, GroupUnknown, StateAway, UpstreamRefused
 from gateway.group_offsets import GroupOffsets
 from gateway.server import ClientConnection, Request
-from gateway.upstream_errors import UpstreamError
+from gateway.upstream.errors import UpstreamError
 from gateway.windows import topic_id_text
 
 _NO_ID = bytes(16)

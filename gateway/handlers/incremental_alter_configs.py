@@ -14,8 +14,8 @@ from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
 from gateway.group_settings import GroupSettings
 from gateway.server import Request
-from gateway.upstream import RESOURCE_GROUP
-from gateway.upstream_errors import UpstreamError
+from gateway.upstream.cluster import RESOURCE_GROUP
+from gateway.upstream.errors import UpstreamError
 
 
 async def incremental_alter_configs(settings: GroupSettings, request: Request) -> bytes:

@@ -17,7 +17,7 @@ from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
 from gateway.group_offsets import GroupOffsets
 from gateway.server import ClientConnection, Request
-from gateway.upstream_errors import UpstreamError
+from gateway.upstream.errors import UpstreamError
 
 
 async def list_groups(offsets: GroupOffsets, authoriser: Authoriser, request: Request) -> bytes:

@@ -55,7 +55,7 @@ from gateway.share import (
     denied_topics,
     locate,
 )
-from gateway.upstream_errors import UpstreamError
+from gateway.upstream.errors import UpstreamError
 from gateway.window import Acquired, Window, WindowUnavailable
 
 ASKS_FOR_RECORDS = ("MaxBytes", "MinBytes", "MaxRecords", "MaxWaitMs")

@@ -19,7 +19,7 @@ from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
 from gateway.server import Request
 from gateway.share import ShareServices, authorise_group
-from gateway.upstream_errors import UpstreamError
+from gateway.upstream.errors import UpstreamError
 
 log = structlog.get_logger("keyway.groups")
 

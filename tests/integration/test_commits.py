@@ -10,12 +10,12 @@ from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient
 
-from gateway.commits import METADATA_CHARS_MAX, Commit, Commits
 from gateway.core.cluster.topology import TopicPartition
 from gateway.core.wire.errors import ErrorCode
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import wait_until
-from gateway.upstream_settings import UpstreamSettings
+from gateway.upstream.commits import METADATA_CHARS_MAX, Commit, Commits
+from gateway.upstream.settings import UpstreamSettings
 from tests.integration.upstream_side import DEADLINE_S, run, running
 from tests.kafka import create_topic
 

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 from dispatcher.core.model import MemberId, Reason, WriteDeadLetters
 from gateway.dead_letters import DeadLetter, DeadLetters
 from gateway.embedded.kafka import KafkaCluster
-from gateway.upstream_settings import UpstreamSettings
+from gateway.upstream.settings import UpstreamSettings
 from tests.integration.upstream_side import DEADLINE_S, run, running, until
 from tests.kafka import create_topic, produce, read_partition
 

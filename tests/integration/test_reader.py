@@ -19,8 +19,8 @@ from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.records import read_records, scan
 from gateway.embedded.kafka import KafkaCluster
 from gateway.reader import RecordsGone
-from gateway.upstream import EARLIEST, LATEST, READ_UNCOMMITTED
-from gateway.upstream_settings import UpstreamSettings
+from gateway.upstream.cluster import EARLIEST, LATEST, READ_UNCOMMITTED
+from gateway.upstream.settings import UpstreamSettings
 from tests.integration.upstream_side import DEADLINE_S, Collector, blocking, run, running
 from tests.kafka import create_topic, end_transaction, produce, read_partition
 

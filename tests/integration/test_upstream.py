@@ -16,9 +16,9 @@ from gateway.core.cluster.topology import Topology
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.embedded.kafka import KafkaCluster
-from gateway.upstream import EARLIEST, LATEST, Upstream
-from gateway.upstream_errors import Refused, Unreachable, UpstreamError
-from gateway.upstream_settings import (
+from gateway.upstream.cluster import EARLIEST, LATEST, Upstream
+from gateway.upstream.errors import Refused, Unreachable, UpstreamError
+from gateway.upstream.settings import (
     SaslMechanism,
     SaslSettings,
     TlsSettings,

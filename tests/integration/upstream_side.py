@@ -15,8 +15,8 @@ from gateway.core.cluster.topology import TopicPartition
 from gateway.core.limits import CACHE_BYTES_MAX
 from gateway.core.reading.fetching import ReadResult
 from gateway.reader import Reader
-from gateway.upstream import READ_COMMITTED, Upstream
-from gateway.upstream_settings import UpstreamSettings
+from gateway.upstream.cluster import READ_COMMITTED, Upstream
+from gateway.upstream.settings import UpstreamSettings
 
 DEADLINE_S = 30.0
 

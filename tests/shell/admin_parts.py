@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 
 from dispatcher.core.model import Acknowledge, Acquire, MemberId, SessionId
 from dispatcher.store.base import Claimed, FencedError, StoreError, WindowKey
-from gateway.commits import Commit, Committed
 from gateway.config import GroupSection
 from gateway.core.cluster.topology import Topology
 from gateway.core.wire.apis import ApiKey
@@ -18,7 +17,8 @@ from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
 from gateway.filters import RulesNotKept
 from gateway.group_offsets import GroupOffsets, Place
-from gateway.upstream_errors import Unreachable
+from gateway.upstream.commits import Commit, Committed
+from gateway.upstream.errors import Unreachable
 from gateway.windows import topic_id_text
 from tests.shell.node_parts import (
     GROUP,

@@ -13,7 +13,6 @@ from typing import Any
 from dispatcher.core.model import Noticed, WriteDeadLetters
 from dispatcher.store.base import StoreError, WindowKey, Write
 from dispatcher.store.memory import MemoryStore
-from gateway.commits import Commit, Committed
 from gateway.config import Config, GroupSection
 from gateway.core.cluster.topology import Broker, PartitionInfo, Topic, TopicPartition, Topology
 from gateway.core.reading.cache import RecordsGone, RecordsLarge
@@ -24,8 +23,9 @@ from gateway.group_settings import GroupSettings
 from gateway.groups import Groups
 from gateway.share import ReadySignals
 from gateway.store_watch import StoreWatch
-from gateway.upstream import EARLIEST
-from gateway.upstream_errors import UpstreamError
+from gateway.upstream.cluster import EARLIEST
+from gateway.upstream.commits import Commit, Committed
+from gateway.upstream.errors import UpstreamError
 from gateway.window import Window
 from gateway.window_parts import Surroundings
 from gateway.windows import Windows

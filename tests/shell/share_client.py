@@ -21,7 +21,7 @@ from gateway.handlers.share_group_describe import FindGroup, share_group_describ
 from gateway.handlers.share_group_heartbeat import share_group_heartbeat
 from gateway.server import ClientConnection, Request
 from gateway.share import ShareServices
-from gateway.upstream_errors import UpstreamError
+from gateway.upstream.errors import UpstreamError
 from tests.shell.node_parts import GROUP, TOPIC, TOPIC_ID, Node, topology
 from tests.shell.virtual_time import now_ms, run, settle
 

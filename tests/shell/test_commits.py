@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import pytest
 
-from gateway.commits import Commits, Committed
 from gateway.core.cluster.topology import TopicPartition
 from gateway.core.wire.schema import Message
-from gateway.upstream import Upstream
-from gateway.upstream_errors import Unreachable
+from gateway.upstream.cluster import Upstream
+from gateway.upstream.commits import Commits, Committed
+from gateway.upstream.errors import Unreachable
 from tests.shell.virtual_time import run, settle
 
 ANSWER_S = 0.1

@@ -15,7 +15,7 @@ from gateway.core.limits import HELD_BYTES_MAX
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.codec import encode_response
 from gateway.server import Request
-from gateway.upstream_errors import UpstreamError
+from gateway.upstream.errors import UpstreamError
 from tests.fake_kafka import Asked
 from tests.shell.loopback import answers, body_of, rig, run, until, warnings
 from tests.wire_frames import request, response

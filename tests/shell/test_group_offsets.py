@@ -12,7 +12,6 @@ import pytest
 from dispatcher.core.commit import encode as encode_commit
 from dispatcher.core.model import Acknowledge, Acquire, CursorMoved, MemberId, Snapshot
 from dispatcher.store.base import FencedError, StoreError, WindowKey, Write
-from gateway.commits import Committed
 from gateway.config import GroupSection
 from gateway.core.cluster.topology import TopicPartition
 from gateway.core.limits import RECOGNISED_AT_ONCE
@@ -20,7 +19,8 @@ from gateway.core.wire.errors import ErrorCode
 from gateway.filters import RulesNotKept
 from gateway.group_errors import GroupInUse, GroupUnknown, StateAway
 from gateway.group_offsets import Position
-from gateway.upstream_errors import Unreachable
+from gateway.upstream.commits import Committed
+from gateway.upstream.errors import Unreachable
 from gateway.windows import topic_id_text
 from tests.shell.admin_parts import M1, S1, Admin, worked
 from tests.shell.node_parts import (

@@ -11,7 +11,7 @@ from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
 from gateway.other_kinds import OtherKinds
-from gateway.upstream_errors import Refused, Unreachable, UpstreamError
+from gateway.upstream.errors import Refused, Unreachable, UpstreamError
 from tests.shell.node_parts import GROUP, Node
 from tests.shell.share_client import Client, ScriptedConnection, error, services
 from tests.shell.virtual_time import now_ms, run

@@ -17,9 +17,9 @@ from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.frames import RequestHeader
 from gateway.core.wire.records import Record, build, read_records
 from gateway.reader import Reader, RecordsGone, RecordsLarge
-from gateway.upstream import EARLIEST, Upstream
-from gateway.upstream_errors import UpstreamError
-from gateway.upstream_settings import UpstreamSettings
+from gateway.upstream.cluster import EARLIEST, Upstream
+from gateway.upstream.errors import UpstreamError
+from gateway.upstream.settings import UpstreamSettings
 from tests.shell.fake_broker import FakeBroker, Message, all_versions, listening
 from tests.shell.loopback import until
 

@@ -13,7 +13,7 @@ from dispatcher.core.commit import decode as decode_commit
 from dispatcher.core.model import AckType, Notice
 from gateway.config import GroupSection
 from gateway.core.wire.errors import ErrorCode
-from gateway.upstream_errors import Unreachable
+from gateway.upstream.errors import Unreachable
 from tests.shell.node_parts import GROUP, Node, ScriptedCommits, ScriptedStore
 from tests.shell.share_client import Client, ack_error, joined, offsets, row_error
 from tests.shell.virtual_time import run, settle, until

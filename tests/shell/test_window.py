@@ -21,10 +21,10 @@ from dispatcher.core.model import (
     SessionId,
 )
 from dispatcher.store.base import Claimed, FencedError, StoreError, WindowGone, WindowKey
-from gateway.commits import Committed
 from gateway.config import GroupSection
 from gateway.core.wire.errors import ErrorCode
-from gateway.upstream_errors import Refused, Unreachable
+from gateway.upstream.commits import Committed
+from gateway.upstream.errors import Refused, Unreachable
 from gateway.window import Acquired, Window, WindowUnavailable
 from tests.shell.node_parts import GROUP, Node, ScriptedCommits, ScriptedStore
 from tests.shell.virtual_time import now_ms, run, settle, until

@@ -1,8 +1,7 @@
 """What the upstream cluster looks like at one moment: brokers, topics, partition leaders.
 
-The upstream client (gateway/upstream.py) builds one from Metadata responses and hands it to the
-server, the handlers and the reader. It is replaced whole, never changed, and nobody keeps a second
-copy.
+`gateway/upstream/cluster.py` builds one from Metadata responses and hands it to the server, the
+handlers and the reader. It is replaced whole and never changed; nobody keeps a second copy.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import pytest
 from gateway.authoriser import DESCRIBE, Authoriser
 from gateway.core.limits import AUTHORISATION_MS_MAX, AUTHORISATIONS_MAX
 from gateway.core.wire.apis import ApiKey
-from gateway.upstream_errors import Unreachable
+from gateway.upstream.errors import Unreachable
 from tests.shell.share_client import ALL_OPERATIONS, ScriptedConnection
 
 

@@ -11,7 +11,7 @@ from gateway.config import Config, GroupSection
 from gateway.core.limits import GROUP_CONFIG_MS
 from gateway.core.wire.errors import ErrorCode
 from gateway.group_settings import GroupSettings, overridden
-from gateway.upstream_errors import Refused, Unreachable, UpstreamError
+from gateway.upstream.errors import Refused, Unreachable, UpstreamError
 from tests.shell.virtual_time import run
 
 

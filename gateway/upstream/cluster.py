@@ -19,9 +19,9 @@ from gateway.core.cluster.topology import TopicPartition, Topology
 from gateway.core.limits import SETTLING_PAUSE_MS, STALE_PAUSE_MS
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
-from gateway.upstream_connection import BrokerConnection
-from gateway.upstream_errors import Refused, TimedOut, Unreachable, UpstreamError
-from gateway.upstream_settings import Address, UpstreamSettings
+from gateway.upstream.connection import BrokerConnection
+from gateway.upstream.errors import Refused, TimedOut, Unreachable, UpstreamError
+from gateway.upstream.settings import Address, UpstreamSettings
 
 __all__ = ["Refused", "TimedOut", "Unreachable", "Upstream", "UpstreamError", "UpstreamSettings"]
 

@@ -20,8 +20,8 @@ from gateway.core.wire.apis import APIS, ApiKey
 from gateway.core.wire.codec import decode_response, encode_request
 from gateway.core.wire.errors import ErrorCode, WireError
 from gateway.core.wire.frames import parse_response_header, request_frame
-from gateway.upstream_errors import Refused, TimedOut, Unreachable, UpstreamError
-from gateway.upstream_settings import Address, SaslSettings, UpstreamSettings
+from gateway.upstream.errors import Refused, TimedOut, Unreachable, UpstreamError
+from gateway.upstream.settings import Address, SaslSettings, UpstreamSettings
 
 Message = dict[str, Any]
 

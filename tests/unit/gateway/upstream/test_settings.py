@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gateway.dead_letters import producer_options
-from gateway.upstream_settings import Address, SaslSettings, TlsSettings, UpstreamSettings
+from gateway.upstream.settings import Address, SaslSettings, TlsSettings, UpstreamSettings
 
 
 def test_bootstrap_servers() -> None:

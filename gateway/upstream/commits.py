@@ -19,8 +19,8 @@ import structlog
 from gateway.core.cluster.topology import TopicPartition
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
-from gateway.upstream import Upstream
-from gateway.upstream_errors import Refused, UpstreamError
+from gateway.upstream.cluster import Upstream
+from gateway.upstream.errors import Refused, UpstreamError
 
 log = structlog.get_logger("keyway.commits")
 
