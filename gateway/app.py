@@ -26,14 +26,12 @@ from starlette.applications import Starlette
 from dispatcher.store.redis import RedisStore
 from gateway.admin.problems import is_loopback
 from gateway.admin.rest import RestParts, rest_app
-from gateway.authoriser import Authoriser
 from gateway.compiled import version_line
 from gateway.config import Config, ConfigError, GroupSection
 from gateway.core.limits import GC_ALLOCATIONS, MISSING_TOPIC_MS, SHARE_SESSIONS_MAX, STOP_S_MAX
 from gateway.core.share.membership import ShareGroup
 from gateway.core.share.sessions import ShareSessions
 from gateway.core.wire.apis import ApiKey
-from gateway.dead_letters import DeadLetters
 from gateway.deleted_topics import DeletedTopics
 from gateway.embedded.process import SetupError
 from gateway.embedded.redis import EmbeddedRedis
@@ -54,14 +52,16 @@ from gateway.handlers.share_group_describe import share_group_describe
 from gateway.handlers.share_group_heartbeat import share_group_heartbeat
 from gateway.health import Health, NodeHealth
 from gateway.lag import Lags
-from gateway.listeners import CannotListen, listening_socket
+from gateway.listen.authoriser import Authoriser
+from gateway.listen.listeners import CannotListen, listening_socket
+from gateway.listen.server import ConnectionId, Handler, Server
 from gateway.memberships import Memberships
 from gateway.metrics import Metrics
 from gateway.other_kinds import OtherKinds
 from gateway.parked import ParkedRecords
-from gateway.reader import Reader
+from gateway.reading.dead_letters import DeadLetters
+from gateway.reading.reader import Reader
 from gateway.resident import trim_forever, trim_heap
-from gateway.server import ConnectionId, Handler, Server
 from gateway.settings import server_settings, upstream_settings
 from gateway.share import ReadySignals, ShareServices
 from gateway.store_watch import StoreWatch

@@ -14,12 +14,12 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from dispatcher.core.model import Notice, Noticed
-from gateway.connection import Counters
 from gateway.core.cluster.topology import TopicPartition
 from gateway.core.share.membership import ShareGroup
 from gateway.core.wire.apis import ApiKey
 from gateway.lag import Lag
-from gateway.reader import ReaderCounts
+from gateway.listen.connection import Counters
+from gateway.reading.reader import ReaderCounts
 from gateway.window import Window
 
 log = structlog.get_logger("keyway.dispatch")

@@ -26,7 +26,7 @@ from gateway.group_errors import (
     StateAway,
 )
 from gateway.group_offsets import GroupOffsets
-from gateway.reader import NO_BYTES_MAX, RecordsGone
+from gateway.reading.reader import NO_BYTES_MAX, RecordsGone
 from gateway.upstream.errors import UpstreamError
 from gateway.window import Window, WindowUnavailable
 

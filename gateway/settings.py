@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gateway.config import Config, ConfigError
 from gateway.core.forwarding.rewrite import Address as ShownAddress
-from gateway.server import ServerSettings
+from gateway.listen.server import ServerSettings
 from gateway.upstream.settings import SaslSettings, TlsSettings, UpstreamSettings
 
 

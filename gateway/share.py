@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dispatcher.core.model import AckError, Acknowledge, AckResult, AckType, Effect
-from gateway.authoriser import Authoriser
 from gateway.core.cluster.topology import PartitionInfo, Topology
 from gateway.core.limits import ACKNOWLEDGE_WAIT_S_MAX
 from gateway.core.share.membership import GroupError, InvalidRequest
@@ -19,7 +18,8 @@ from gateway.core.share.sessions import PartitionKey, ShareSession
 from gateway.core.wire.errors import ErrorCode
 from gateway.group_settings import GroupSettings
 from gateway.groups import Groups
-from gateway.server import ClientConnection
+from gateway.listen.authoriser import Authoriser
+from gateway.listen.server import ClientConnection
 from gateway.window import Window, WindowUnavailable
 from gateway.windows import Windows
 

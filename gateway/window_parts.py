@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class LogReader(Protocol):
-    """gateway/reader.py."""
+    """gateway/reading/reader.py."""
 
     def read_on(
         self,
@@ -79,7 +79,7 @@ class CommittedOffsets(Protocol):
 
 
 class DeadLetterWriter(Protocol):
-    """gateway/dead_letters.py."""
+    """gateway/reading/dead_letters.py."""
 
     async def write_offsets(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# --- frames and connections (gateway/core/forwarding/connection_state.py, gateway/connection.py)
+# --- frames and connections (gateway/core/forwarding/, gateway/listen/)
 
 # Kafka's socket.request.max.bytes, which is also what Kroxylicious and kafka-proxy take.
 FRAME_BYTES_MAX = 100 * 1024 * 1024
@@ -48,7 +48,7 @@ CLOSE_FLUSH_S = 5.0  # what was received may still go out after the other side h
 ABORT_S = 1.0  # for the event loop to see that aborted connections are gone
 LISTEN_BACKLOG_CONNECTIONS = 512
 
-# --- reading from upstream (gateway/reader.py, gateway/core/reading/)
+# --- reading from upstream (gateway/reading/reader.py, gateway/core/reading/)
 
 # Decompressed batches of the whole gateway: 4 partitions of 16,384 offsets of 1 KiB are two thirds
 # of it. With 64 full windows (105 MiB) and a node that does nothing (66 MiB) it stays below 300
@@ -77,7 +77,7 @@ RETRY_MAX_MS = 2_000  # ... to here
 # show everywhere.
 UNKNOWN_TOPIC_MS = 5_000
 
-# --- the gateway's own requests (gateway/upstream/, gateway/dead_letters.py)
+# --- the gateway's own requests (gateway/upstream/, gateway/reading/dead_letters.py)
 
 ANSWER_BYTES_MAX = 128 * 1024 * 1024  # more than any answer to what the gateway asks for
 SETTLING_PAUSE_MS = 100  # between attempts at something the cluster is about to settle

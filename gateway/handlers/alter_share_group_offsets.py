@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.authoriser import Authoriser
 from gateway.core.cluster.topology import Topic, TopicPartition
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
 from gateway.group_errors import GroupActError
 from gateway.group_offsets import GroupOffsets
-from gateway.server import ClientConnection, Request
+from gateway.listen.authoriser import Authoriser
+from gateway.listen.server import ClientConnection, Request
 
 _NO_ID = bytes(16)
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.authoriser import Authoriser
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
 from gateway.group_errors import GroupActError
 from gateway.group_offsets import GroupOffsets
-from gateway.server import ClientConnection, Request
+from gateway.listen.authoriser import Authoriser
+from gateway.listen.server import ClientConnection, Request
 from gateway.upstream.errors import UpstreamError
 
 _DELETED_UPSTREAM = (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND)  # the second: never committed

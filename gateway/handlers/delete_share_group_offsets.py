@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.authoriser import Authoriser
 from gateway.core.cluster.topology import Topic
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
 from gateway.group_errors import GroupActError, GroupUnknown, StateAway, UpstreamRefused
 from gateway.group_offsets import GroupOffsets
-from gateway.server import ClientConnection, Request
+from gateway.listen.authoriser import Authoriser
+from gateway.listen.server import ClientConnection, Request
 from gateway.upstream.errors import UpstreamError
 from gateway.windows import topic_id_text
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.authoriser import Authoriser
 from gateway.core.share.listing import may_be_ours, merged, share_row
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
 from gateway.group_offsets import GroupOffsets
-from gateway.server import ClientConnection, Request
+from gateway.listen.authoriser import Authoriser
+from gateway.listen.server import ClientConnection, Request
 from gateway.upstream.errors import UpstreamError
 
 

@@ -14,7 +14,7 @@ from gateway.core.share.membership import GroupError
 from gateway.core.share.sessions import CLOSE_EPOCH, OPEN_EPOCH, InvalidSessionEpoch, session_key
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
-from gateway.server import Request
+from gateway.listen.server import Request
 from gateway.share import (
     Acknowledgements,
     ShareServices,

@@ -42,8 +42,8 @@ from gateway.core.share.sessions import (
 )
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
-from gateway.reader import NO_BYTES_MAX, RecordsGone, RecordsLarge
-from gateway.server import Request
+from gateway.listen.server import Request
+from gateway.reading.reader import NO_BYTES_MAX, RecordsGone, RecordsLarge
 from gateway.share import (
     AckAnswer,
     AckBatches,

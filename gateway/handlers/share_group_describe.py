@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from gateway.authoriser import DESCRIBE
 from gateway.core.cluster.topology import Topology
 from gateway.core.share.membership import Assignment, ShareGroup
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
 from gateway.group_errors import GroupActError
-from gateway.server import ClientConnection, Request
+from gateway.listen.authoriser import DESCRIBE
+from gateway.listen.server import ClientConnection, Request
 from gateway.share import ShareServices
 
 OPERATIONS_NOT_ASKED = -(2**31)

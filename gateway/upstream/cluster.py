@@ -3,7 +3,7 @@ identity.
 
 `topology` is replaced whole; who wants to know registers with `on_topology` and is called only
 when the content changed. Clients' traffic does not come through here: each client connection has
-its own upstream connection (gateway/server.py).
+its own upstream connection (gateway/listen/server.py).
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient
 
 from dispatcher.core.model import MemberId, Reason, WriteDeadLetters
-from gateway.dead_letters import DeadLetter, DeadLetters
 from gateway.embedded.kafka import KafkaCluster
+from gateway.reading.dead_letters import DeadLetter, DeadLetters
 from gateway.upstream.settings import UpstreamSettings
 from tests.integration.upstream_side import DEADLINE_S, run, running, until
 from tests.kafka import create_topic, produce, read_partition
@@ -183,7 +183,7 @@ def test_large_ones_are_held_a_few_at_a_time(
         at_once.append(sum(len(letter.record.value or b"") for letter in letters))
         return await write(self, to, letters)
 
-    monkeypatch.setattr("gateway.dead_letters.DEAD_LETTER_PART_BYTES_MAX", 1_500)
+    monkeypatch.setattr("gateway.reading.dead_letters.DEAD_LETTER_PART_BYTES_MAX", 1_500)
     monkeypatch.setattr(DeadLetters, "write", seen)
 
     async def work() -> list[bool]:

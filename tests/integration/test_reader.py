@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.records import read_records, scan
 from gateway.embedded.kafka import KafkaCluster
-from gateway.reader import RecordsGone
+from gateway.reading.reader import RecordsGone
 from gateway.upstream.cluster import EARLIEST, LATEST, READ_UNCOMMITTED
 from gateway.upstream.settings import UpstreamSettings
 from tests.integration.upstream_side import DEADLINE_S, Collector, blocking, run, running

@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient
 
 from gateway.core.cluster.topology import Topology
 from gateway.core.forwarding.rewrite import Address
-from gateway.server import Server, ServerSettings
+from gateway.listen.server import Server, ServerSettings
 from tests.integration.secure_kafka import PASSWORD, USER, SecureKafka, secure_kafka
 from tests.kafka import create_topic
 

@@ -10,8 +10,8 @@ import pytest
 
 from dispatcher.core.model import MemberId, Reason, WriteDeadLetters
 from gateway.core.cluster.topology import TopicPartition
-from gateway.dead_letters import DeadLetters
 from gateway.embedded.kafka import KafkaCluster
+from gateway.reading.dead_letters import DeadLetters
 from gateway.upstream.commits import Commit, Commits
 from gateway.upstream.errors import UpstreamError
 from gateway.upstream.settings import UpstreamSettings
@@ -74,7 +74,7 @@ def test_everything_goes_on_after_a_restart(fresh_name: Callable[[str], str]) ->
 
 async def before_and_after(cluster: KafkaCluster, side: Side, gateway: Everything) -> None:
     bootstrap, name = cluster.bootstrap_servers, gateway.tp.topic
-    assert await gateway.upstream.commits.probe_metadata_limit() == METADATA_CHARS
+    assert await gateway.commits.probe_metadata_limit() == METADATA_CHARS
     await asyncio.to_thread(produce, bootstrap, name, [(b"k", b"before")])
     await gateway.tail.reached(1)
 
@@ -101,7 +101,7 @@ async def before_and_after(cluster: KafkaCluster, side: Side, gateway: Everythin
         return await gateway.write(1)
 
     await until(partial(committed, 2))
-    found = await gateway.upstream.commits.fetch("group", gateway.tp)
+    found = await gateway.commits.fetch("group", gateway.tp)
     assert found is not None
     assert (found.offset, found.metadata) == (2, "x" * METADATA_CHARS)
     await until(written)

@@ -14,7 +14,7 @@ import uvloop
 from gateway.core.cluster.topology import TopicPartition
 from gateway.core.limits import CACHE_BYTES_MAX
 from gateway.core.reading.fetching import ReadResult
-from gateway.reader import Reader
+from gateway.reading.reader import Reader
 from gateway.upstream.cluster import READ_COMMITTED, Upstream
 from gateway.upstream.settings import UpstreamSettings
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from dispatcher.core.model import AckType
-from gateway.authoriser import DESCRIBE, READ, Authoriser
 from gateway.config import GroupSection
 from gateway.core.share.membership import ShareGroup
 from gateway.core.wire.apis import ApiKey
@@ -19,7 +18,8 @@ from gateway.handlers.share_acknowledge import share_acknowledge
 from gateway.handlers.share_fetch import share_fetch
 from gateway.handlers.share_group_describe import FindGroup, share_group_describe
 from gateway.handlers.share_group_heartbeat import share_group_heartbeat
-from gateway.server import ClientConnection, Request
+from gateway.listen.authoriser import DESCRIBE, READ, Authoriser
+from gateway.listen.server import ClientConnection, Request
 from gateway.share import ShareServices
 from gateway.upstream.errors import UpstreamError
 from tests.shell.node_parts import GROUP, TOPIC, TOPIC_ID, Node, topology

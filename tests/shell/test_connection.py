@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from gateway.core.limits import HELD_BYTES_MAX
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.codec import encode_response
-from gateway.server import Request
+from gateway.listen.server import Request
 from gateway.upstream.errors import UpstreamError
 from tests.fake_kafka import Asked
 from tests.shell.loopback import answers, body_of, rig, run, until, warnings
@@ -137,7 +137,7 @@ def test_a_connection_that_says_nothing_is_let_go(monkeypatch: pytest.MonkeyPatc
             it.upstream.on_api(HEARTBEAT, answers({}))
             busy = await it.client()
             await busy.ask(request(HEARTBEAT))
-            monkeypatch.setattr("gateway.connection.FIRST_REQUEST_S", 0.05)
+            monkeypatch.setattr("gateway.listen.connection.FIRST_REQUEST_S", 0.05)
             with capture_logs() as logs:
                 silent = await it.client()
                 silent.writer.write(b"\0\0")

@@ -16,7 +16,7 @@ from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.frames import RequestHeader
 from gateway.core.wire.records import Record, build, read_records
-from gateway.reader import Reader, RecordsGone, RecordsLarge
+from gateway.reading.reader import Reader, RecordsGone, RecordsLarge
 from gateway.upstream.cluster import EARLIEST, Upstream
 from gateway.upstream.errors import UpstreamError
 from gateway.upstream.settings import UpstreamSettings

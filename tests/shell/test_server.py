@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from gateway.core.cluster.topology import Broker, Topology
 from gateway.core.limits import UPSTREAM_PATIENCE_S
 from gateway.core.wire.apis import ApiKey
-from gateway.listeners import CannotListen, listening_socket
+from gateway.listen.listeners import CannotListen, listening_socket
 from tests.fake_kafka import Asked
 from tests.shell.loopback import answers, body_of, rig, run, until, warnings
 from tests.wire_frames import request, response

@@ -7,14 +7,14 @@ import structlog
 from prometheus_client import generate_latest
 
 from dispatcher.core.model import Acknowledge, Acquire, MemberId, Notice, Noticed, SessionId
-from gateway.connection import Counters
 from gateway.core.cluster.topology import TopicPartition
 from gateway.core.forwarding.served_apis import rules
 from gateway.core.share.membership import ShareGroup
 from gateway.core.wire.apis import ApiKey
 from gateway.lag import Lag
+from gateway.listen.connection import Counters
 from gateway.metrics import Metrics
-from gateway.reader import ReaderCounts
+from gateway.reading.reader import ReaderCounts
 from tests.shell.node_parts import GROUP, TOPIC, Node
 from tests.shell.virtual_time import now_ms, run, settle
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.config import Config, ConfigError
-from gateway.server import ServerSettings
+from gateway.listen.server import ServerSettings
 from gateway.settings import server_settings, upstream_settings
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from gateway.core.limits import AUTHORISATION_MS_MAX, AUTHORISATIONS_MAX
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
-from gateway.server import ClientConnection
+from gateway.listen.server import ClientConnection
 
 READ = 3  # org.apache.kafka.common.acl.AclOperation codes
 DESCRIBE = 8

@@ -27,7 +27,7 @@ from gateway.core.reading.fetch_messages import Damages, why_unplaced
 from gateway.core.reading.fetching import Fetch, FetchSchedule, Place, ReadResult, leader_of
 from gateway.core.wire.errors import ErrorCode, error_name
 from gateway.core.wire.records import CorruptBatch, drop_aborted
-from gateway.rereads import FIRST_FETCH_LANE, ReaderCounts, Rereads, fetched, monotonic_ms
+from gateway.reading.refetch import FIRST_FETCH_LANE, ReaderCounts, Rereads, fetched, monotonic_ms
 from gateway.upstream.cluster import EARLIEST, LATEST, READ_COMMITTED, Upstream
 from gateway.upstream.errors import Refused, UpstreamError
 

@@ -15,14 +15,6 @@ from dataclasses import dataclass
 
 import structlog
 
-from gateway.connection import (
-    ClientConnection,
-    ClientSide,
-    ConnectionId,
-    Counters,
-    Handler,
-    Request,
-)
 from gateway.core.cluster.topology import Broker, Topology
 from gateway.core.forwarding.rewrite import Address, Addresses
 from gateway.core.forwarding.served_apis import rules
@@ -33,7 +25,15 @@ from gateway.core.limits import (
     UPSTREAM_AGAIN_S,
     UPSTREAM_PATIENCE_S,
 )
-from gateway.listeners import CannotListen, Listeners
+from gateway.listen.connection import (
+    ClientConnection,
+    ClientSide,
+    ConnectionId,
+    Counters,
+    Handler,
+    Request,
+)
+from gateway.listen.listeners import CannotListen, Listeners
 from gateway.upstream.errors import Unreachable
 
 __all__ = [

@@ -30,7 +30,7 @@ from gateway.core.limits import (
 from gateway.core.reading.cache import Source
 from gateway.core.wire.errors import error_name
 from gateway.core.wire.records import Header, Record, read_records
-from gateway.reader import NO_BYTES_MAX, Reader, RecordsGone, RecordsLarge
+from gateway.reading.reader import NO_BYTES_MAX, Reader, RecordsGone, RecordsLarge
 from gateway.upstream.cluster import READ_COMMITTED, Upstream
 from gateway.upstream.errors import UpstreamError
 from gateway.upstream.settings import UpstreamSettings
