@@ -36,10 +36,7 @@ from gateway.deleted_topics import DeletedTopics
 from gateway.embedded.process import SetupError
 from gateway.embedded.redis import EmbeddedRedis
 from gateway.embedded.redis_watch import RedisWatch
-from gateway.filters import Filters
 from gateway.group_offsets import GroupOffsets
-from gateway.group_settings import GroupSettings
-from gateway.groups import Groups
 from gateway.handlers.alter_share_group_offsets import alter_share_group_offsets
 from gateway.handlers.delete_groups import delete_groups
 from gateway.handlers.delete_share_group_offsets import delete_share_group_offsets
@@ -55,9 +52,12 @@ from gateway.lag import Lags
 from gateway.listen.authoriser import Authoriser
 from gateway.listen.listeners import CannotListen, listening_socket
 from gateway.listen.server import ConnectionId, Handler, Server
-from gateway.memberships import Memberships
+from gateway.members.group_settings import GroupSettings
+from gateway.members.group_types import OtherKinds
+from gateway.members.groups import Groups
+from gateway.members.key_filters import Filters
+from gateway.members.saved_members import Memberships
 from gateway.metrics import Metrics
-from gateway.other_kinds import OtherKinds
 from gateway.parked import ParkedRecords
 from gateway.reading.dead_letters import DeadLetters
 from gateway.reading.reader import Reader

@@ -31,10 +31,10 @@ from gateway.core.share.membership import ShareGroup
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
-from gateway.filters import RulesNotKept
 from gateway.group_errors import GroupInUse, GroupUnknown, StateAway
-from gateway.groups import Groups
 from gateway.loading import unstored_fence
+from gateway.members.groups import Groups
+from gateway.members.key_filters import RulesNotKept
 from gateway.starting import isolation_of
 from gateway.upstream.cluster import LATEST
 from gateway.upstream.commits import Commit, Committed
@@ -76,13 +76,13 @@ class OffsetCommits(Protocol):
 
 
 class MembershipRows(Protocol):
-    """gateway.memberships.Memberships"""
+    """gateway.members.saved_members.Memberships"""
 
     async def forget(self, name: str) -> None: ...
 
 
 class FilterRules(Protocol):
-    """gateway.filters.Filters"""
+    """gateway.members.key_filters.Filters"""
 
     async def remove(self, group: str) -> None: ...
 

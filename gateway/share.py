@@ -16,10 +16,10 @@ from gateway.core.limits import ACKNOWLEDGE_WAIT_S_MAX
 from gateway.core.share.membership import GroupError, InvalidRequest
 from gateway.core.share.sessions import PartitionKey, ShareSession
 from gateway.core.wire.errors import ErrorCode
-from gateway.group_settings import GroupSettings
-from gateway.groups import Groups
 from gateway.listen.authoriser import Authoriser
 from gateway.listen.server import ClientConnection
+from gateway.members.group_settings import GroupSettings
+from gateway.members.groups import Groups
 from gateway.window import Window, WindowUnavailable
 from gateway.windows import Windows
 

@@ -12,7 +12,7 @@ from dispatcher.core.model import Effect, Noticed, Snapshot, WriteDeadLetters
 from dispatcher.store.base import StoreError, WindowKey, WindowStore
 from gateway.core.cluster.topology import TopicPartition
 from gateway.core.reading.fetching import ReadResult
-from gateway.group_settings import GroupSettings
+from gateway.members.group_settings import GroupSettings
 from gateway.upstream.commits import Commit, Committed
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ from gateway.core.limits import (
 )
 from gateway.core.share.sessions import ShareSession
 from gateway.core.wire.errors import ErrorCode, error_name
-from gateway.groups import Groups, MembershipMoved
+from gateway.members.groups import Groups, MembershipMoved
 from gateway.moves import Moves
 from gateway.store_watch import away
 from gateway.upstream.commits import Commit

@@ -16,8 +16,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from gateway.admin.problems import json_body, query
-from gateway.filters import Filters, InvalidRules, RulesNotKept, parse_rules, rule_rows
-from gateway.groups import Groups
+from gateway.members.groups import Groups
+from gateway.members.key_filters import Filters, InvalidRules, RulesNotKept, parse_rules, rule_rows
 
 log = structlog.get_logger("keyway.admin")
 

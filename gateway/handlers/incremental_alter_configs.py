@@ -12,8 +12,8 @@ from typing import Any
 
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
-from gateway.group_settings import GroupSettings
 from gateway.listen.server import Request
+from gateway.members.group_settings import GroupSettings
 from gateway.upstream.cluster import RESOURCE_GROUP
 from gateway.upstream.errors import UpstreamError
 

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import wait_until
-from gateway.group_settings import FLAGS, NUMBERS, TEXTS
+from gateway.members.group_settings import FLAGS, NUMBERS, TEXTS
 from tests.clients.wire_client import ShareSession
 from tests.integration.gateway_process import GatewayProcess
 from tests.integration.operating import windows_of

@@ -19,8 +19,8 @@ from gateway.core.reading.cache import RecordsGone, RecordsLarge
 from gateway.core.reading.fetching import ReadResult
 from gateway.core.share.membership import Heartbeat, ShareGroup
 from gateway.core.share.sessions import ShareSessions
-from gateway.group_settings import GroupSettings
-from gateway.groups import Groups
+from gateway.members.group_settings import GroupSettings
+from gateway.members.groups import Groups
 from gateway.share import ReadySignals
 from gateway.store_watch import StoreWatch
 from gateway.upstream.cluster import EARLIEST

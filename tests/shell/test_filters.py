@@ -11,7 +11,7 @@ from redis.asyncio import Redis
 
 from gateway.config import Config, FilterRule, GroupSection
 from gateway.embedded.redis import EmbeddedRedis
-from gateway.filters import Filters, RulesNotKept
+from gateway.members.key_filters import Filters, RulesNotKept
 
 CONFIG = Config(groups=(GroupSection(filters=(FilterRule(client_id="*", keys=("config",)),)),))
 RULES = (FilterRule(client_id="eu-*", keys=("eu-*",)),)

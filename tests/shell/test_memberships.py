@@ -14,7 +14,7 @@ from redis.exceptions import RedisError
 
 from gateway.core.share.membership import ShareGroup, ShareMember
 from gateway.embedded.redis import EmbeddedRedis
-from gateway.memberships import Memberships
+from gateway.members.saved_members import Memberships
 from tests.shell.loopback import until
 
 KEY = "keyway:members"

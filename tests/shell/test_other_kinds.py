@@ -10,7 +10,7 @@ from gateway.core.limits import OTHER_KIND_S_MAX
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
-from gateway.other_kinds import OtherKinds
+from gateway.members.group_types import OtherKinds
 from gateway.upstream.errors import Refused, Unreachable, UpstreamError
 from tests.shell.node_parts import GROUP, Node
 from tests.shell.share_client import Client, ScriptedConnection, error, services

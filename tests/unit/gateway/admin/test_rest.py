@@ -14,9 +14,9 @@ from dispatcher.core.model import Acknowledge, AckType, Acquire, MemberId, Sessi
 from gateway.admin import rest
 from gateway.admin.rest import RestParts, rest_app
 from gateway.core.share.membership import ShareGroup
-from gateway.filters import Filters
 from gateway.health import Health
 from gateway.lag import Lags
+from gateway.members.key_filters import Filters
 from gateway.metrics import Metrics
 from gateway.parked import ParkedRecords
 from gateway.window import Window

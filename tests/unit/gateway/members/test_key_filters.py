@@ -11,7 +11,7 @@ from redis.asyncio import Redis
 
 from gateway.config import Config, FilterRule, GroupSection
 from gateway.core.limits import FILTER_GLOB_BYTES_MAX, FILTER_GLOBS_MAX, FILTER_RULES_MAX
-from gateway.filters import Filters, InvalidRules, parse_rules, rule_rows
+from gateway.members.key_filters import Filters, InvalidRules, parse_rules, rule_rows
 
 CONFIG = Config(
     groups=(

@@ -22,7 +22,7 @@ from gateway.core.share.membership import (
     TopicByName,
 )
 from gateway.core.share.sessions import ShareSession, ShareSessions
-from gateway.group_settings import GroupSettings
+from gateway.members.group_settings import GroupSettings
 
 log = structlog.get_logger("keyway.groups")
 

@@ -10,7 +10,7 @@ import structlog
 from gateway.config import Config, GroupSection
 from gateway.core.limits import GROUP_CONFIG_MS
 from gateway.core.wire.errors import ErrorCode
-from gateway.group_settings import GroupSettings, overridden
+from gateway.members.group_settings import GroupSettings, overridden
 from gateway.upstream.errors import Refused, Unreachable, UpstreamError
 from tests.shell.virtual_time import run
 
