@@ -64,12 +64,12 @@ from gateway.reading.reader import Reader
 from gateway.resident import trim_forever, trim_heap
 from gateway.settings import server_settings, upstream_settings
 from gateway.share import ReadySignals, ShareServices
-from gateway.store_watch import StoreWatch
 from gateway.upstream.cluster import Upstream
 from gateway.upstream.commits import Commits
 from gateway.upstream.errors import UpstreamError
-from gateway.window_parts import Surroundings
-from gateway.windows import Windows
+from gateway.windows.dependencies import Surroundings
+from gateway.windows.store_availability import StoreWatch
+from gateway.windows.windows import Windows
 
 log = structlog.get_logger("keyway.app")
 

@@ -17,7 +17,7 @@ from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import EncodeError, ErrorCode
 from gateway.group_offsets import METADATA_BY_ID_VERSION, GroupOffsets
 from gateway.upstream.errors import UpstreamError
-from gateway.windows import topic_id_bytes, topic_id_text
+from gateway.windows.windows import topic_id_bytes, topic_id_text
 
 log = structlog.get_logger("keyway.windows")
 

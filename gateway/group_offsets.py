@@ -32,14 +32,14 @@ from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
 from gateway.group_errors import GroupInUse, GroupUnknown, StateAway
-from gateway.loading import unstored_fence
 from gateway.members.groups import Groups
 from gateway.members.key_filters import RulesNotKept
-from gateway.starting import isolation_of
 from gateway.upstream.cluster import LATEST
 from gateway.upstream.commits import Commit, Committed
 from gateway.upstream.errors import UpstreamError
-from gateway.windows import Windows, topic_id_bytes, topic_id_text
+from gateway.windows.loading import unstored_fence
+from gateway.windows.start_position import isolation_of
+from gateway.windows.windows import Windows, topic_id_bytes, topic_id_text
 
 log = structlog.get_logger("keyway.admin")
 

@@ -18,7 +18,7 @@ from redis.exceptions import RedisError
 
 from gateway.core.cluster.topology import Topology
 from gateway.core.limits import HEALTH_STORE_S_MAX
-from gateway.windows import Windows
+from gateway.windows.windows import Windows
 
 
 class Pinged(Protocol):

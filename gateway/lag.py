@@ -32,10 +32,10 @@ from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import EncodeError
 from gateway.group_errors import StateAway
 from gateway.group_offsets import GroupOffsets, Position
-from gateway.starting import isolation_of
 from gateway.upstream.cluster import LATEST
 from gateway.upstream.errors import UpstreamError
-from gateway.window import Window
+from gateway.windows.start_position import isolation_of
+from gateway.windows.window import Window
 
 log = structlog.get_logger("keyway.lag")
 

@@ -20,7 +20,7 @@ from gateway.core.wire.apis import ApiKey
 from gateway.lag import Lag
 from gateway.listen.connection import Counters
 from gateway.reading.reader import ReaderCounts
-from gateway.window import Window
+from gateway.windows.window import Window
 
 log = structlog.get_logger("keyway.dispatch")
 

@@ -28,7 +28,7 @@ from gateway.group_errors import (
 from gateway.group_offsets import GroupOffsets
 from gateway.reading.reader import NO_BYTES_MAX, RecordsGone
 from gateway.upstream.errors import UpstreamError
-from gateway.window import Window, WindowUnavailable
+from gateway.windows.window import Window, WindowUnavailable
 
 log = structlog.get_logger("keyway.admin")
 

@@ -20,8 +20,8 @@ from gateway.listen.authoriser import Authoriser
 from gateway.listen.server import ClientConnection
 from gateway.members.group_settings import GroupSettings
 from gateway.members.groups import Groups
-from gateway.window import Window, WindowUnavailable
-from gateway.windows import Windows
+from gateway.windows.window import Window, WindowUnavailable
+from gateway.windows.windows import Windows
 
 AckBatches = list[tuple[int, int, bytes]]
 

@@ -35,8 +35,8 @@ from gateway.members.groups import Groups
 from gateway.members.key_filters import Filters
 from gateway.metrics import Metrics
 from gateway.parked import ParkedRecords
-from gateway.window import Window
-from gateway.windows import Windows
+from gateway.windows.window import Window
+from gateway.windows.windows import Windows
 
 READY = "/health/ready"
 

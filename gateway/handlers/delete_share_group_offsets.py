@@ -20,7 +20,7 @@ from gateway.group_offsets import GroupOffsets
 from gateway.listen.authoriser import Authoriser
 from gateway.listen.server import ClientConnection, Request
 from gateway.upstream.errors import UpstreamError
-from gateway.windows import topic_id_text
+from gateway.windows.windows import topic_id_text
 
 _NO_ID = bytes(16)
 _OFFSET_DELETE_VERSION = 0

@@ -56,7 +56,7 @@ from gateway.share import (
     locate,
 )
 from gateway.upstream.errors import UpstreamError
-from gateway.window import Acquired, Window, WindowUnavailable
+from gateway.windows.window import Acquired, Window, WindowUnavailable
 
 ASKS_FOR_RECORDS = ("MaxBytes", "MinBytes", "MaxRecords", "MaxWaitMs")
 _Cut = tuple[bytes, list[tuple[int, int, int]]]  # records, their acquired ranges

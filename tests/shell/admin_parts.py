@@ -19,7 +19,7 @@ from gateway.group_offsets import GroupOffsets, Place
 from gateway.members.key_filters import RulesNotKept
 from gateway.upstream.commits import Commit, Committed
 from gateway.upstream.errors import Unreachable
-from gateway.windows import topic_id_text
+from gateway.windows.windows import topic_id_text
 from tests.shell.node_parts import (
     GROUP,
     TOPIC,

@@ -22,13 +22,13 @@ from gateway.core.share.sessions import ShareSessions
 from gateway.members.group_settings import GroupSettings
 from gateway.members.groups import Groups
 from gateway.share import ReadySignals
-from gateway.store_watch import StoreWatch
 from gateway.upstream.cluster import EARLIEST
 from gateway.upstream.commits import Commit, Committed
 from gateway.upstream.errors import UpstreamError
-from gateway.window import Window
-from gateway.window_parts import Surroundings
-from gateway.windows import Windows
+from gateway.windows.dependencies import Surroundings
+from gateway.windows.store_availability import StoreWatch
+from gateway.windows.window import Window
+from gateway.windows.windows import Windows
 from tests.shell.virtual_time import now_ms
 
 GROUP = "orders-group"

@@ -21,7 +21,7 @@ from gateway.group_offsets import Position
 from gateway.members.key_filters import RulesNotKept
 from gateway.upstream.commits import Committed
 from gateway.upstream.errors import Unreachable
-from gateway.windows import topic_id_text
+from gateway.windows.windows import topic_id_text
 from tests.shell.admin_parts import M1, S1, Admin, worked
 from tests.shell.node_parts import (
     GROUP,

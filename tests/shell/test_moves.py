@@ -7,8 +7,7 @@ import asyncio
 import pytest
 
 from dispatcher.core.model import Acquire, Member, MemberId, Reason, SessionId
-from gateway import moves
-from gateway.window import Window
+from gateway.windows.window import Window
 from tests.shell.node_parts import GROUP, Node, topology
 from tests.shell.virtual_time import now_ms, run, settle, until
 
@@ -26,7 +25,7 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> Heard:
         told.append((window.key.partition, " ".join(m.member_id for m in members), reason))
         members_changed(window, members, reason)
 
-    monkeypatch.setattr(moves, "MOVES_AT_ONCE", 1)
+    monkeypatch.setattr(member_changes, "MOVES_AT_ONCE", 1)
     monkeypatch.setattr(Window, "members_changed", tell)
     return told
 

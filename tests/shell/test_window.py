@@ -25,7 +25,7 @@ from gateway.config import GroupSection
 from gateway.core.wire.errors import ErrorCode
 from gateway.upstream.commits import Committed
 from gateway.upstream.errors import Refused, Unreachable
-from gateway.window import Acquired, Window, WindowUnavailable
+from gateway.windows.window import Acquired, Window, WindowUnavailable
 from tests.shell.node_parts import GROUP, Node, ScriptedCommits, ScriptedStore
 from tests.shell.virtual_time import now_ms, run, settle, until
 

@@ -14,7 +14,7 @@ from gateway.config import GroupSection
 from gateway.core.limits import TOPIC_UNUSED_MS, WINDOW_IDLE_MS_MAX
 from gateway.core.share.sessions import ShareSession
 from gateway.core.wire.errors import ErrorCode
-from gateway.window import Acquired, Window, WindowUnavailable
+from gateway.windows.window import Acquired, Window, WindowUnavailable
 from tests.shell.node_parts import GROUP, TOPIC, Node, ScriptedStore, topology
 from tests.shell.virtual_time import now_ms, run, settle, until
 

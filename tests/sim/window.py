@@ -1,8 +1,9 @@
 """The simulated shell around one real core: it persists, then performs; it is thrown away and
 rebuilt.
 
-Modelled on gateway/window.py: events are handled at once, the changes of all events since the last
-round trip are persisted together, a read that does not start at the read position is dropped.
+Modelled on gateway/windows/window.py: events are handled at once, the changes of all events since
+the last round trip are persisted together, a read that does not start at the read position is
+dropped.
 """
 
 from __future__ import annotations
@@ -369,7 +370,7 @@ class Window:
         self.core.check_invariants()
         self.checkers.rebuilt(self.core.read_position)
         world.trace("rebuilt", self.core)
-        # What it missed while it was away, as gateway/windows.py tells it.
+        # What it missed while it was away, as gateway/windows/windows.py tells it.
         now_ms = world.now_ms
         self.handle(MembersChanged(tuple(gateway.members.values()), now_ms, Reason.MEMBER_LEFT))
         for lease in snapshot.leases:
@@ -379,7 +380,7 @@ class Window:
             self.handle(SessionOpened(member_id, session_id, now_ms))
 
     def _believed(self, claimed: Claimed, committed: Snapshot) -> Snapshot:
-        """As gateway/loading.py."""
+        """As gateway/windows/loading.py."""
         if claimed.snapshot is None:
             return committed
         if not self.world.policy.reliable:

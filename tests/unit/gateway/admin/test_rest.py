@@ -19,7 +19,7 @@ from gateway.lag import Lags
 from gateway.members.key_filters import Filters
 from gateway.metrics import Metrics
 from gateway.parked import ParkedRecords
-from gateway.window import Window
+from gateway.windows.window import Window
 from tests.shell.admin_parts import Admin
 from tests.shell.node_parts import GROUP, TOPIC, Node
 from tests.shell.virtual_time import now_ms, run, settle

@@ -34,11 +34,11 @@ from gateway.core.limits import (
 from gateway.core.share.sessions import ShareSession
 from gateway.core.wire.errors import ErrorCode, error_name
 from gateway.members.groups import Groups, MembershipMoved
-from gateway.moves import Moves
-from gateway.store_watch import away
 from gateway.upstream.commits import Commit
-from gateway.window import Window
-from gateway.window_parts import CommitState, Surroundings
+from gateway.windows.dependencies import CommitState, Surroundings
+from gateway.windows.member_changes import Moves
+from gateway.windows.store_availability import away
+from gateway.windows.window import Window
 
 log = structlog.get_logger("keyway.windows")
 

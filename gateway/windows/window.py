@@ -42,12 +42,12 @@ from gateway.core.cluster.topology import TopicPartition
 from gateway.core.limits import WINDOW_RETRY_MS_MAX, WINDOW_RETRY_MS_MIN
 from gateway.core.reading.fetching import ReadResult
 from gateway.core.wire.errors import ErrorCode
-from gateway.loading import load
-from gateway.starting import isolation_of
-from gateway.store_watch import away
-from gateway.unsent import Unsent
 from gateway.upstream.errors import UpstreamError
-from gateway.window_parts import CommitState, Surroundings, retrieved
+from gateway.windows.dependencies import CommitState, Surroundings, retrieved
+from gateway.windows.loading import load
+from gateway.windows.start_position import isolation_of
+from gateway.windows.store_availability import away
+from gateway.windows.unconfirmed_deliveries import Unsent
 
 log = structlog.get_logger("keyway.window")
 
@@ -407,7 +407,7 @@ class Window:
 
     def _note_trouble(self, error: Exception) -> None:
         text = f"{type(error).__name__}: {error}"
-        # A store that is away is away for all windows: it says so itself (gateway/store_watch.py).
+        # A store that is away concerns all windows: store_availability.py logs it once.
         if text != self._trouble and not (isinstance(error, StoreError) and away(error)):
             log.warning("window_waits", window=repr(self), reason=text)
         self._trouble = text

@@ -16,7 +16,7 @@ from gateway.members.group_settings import GroupSettings
 from gateway.upstream.commits import Commit, Committed
 
 if TYPE_CHECKING:
-    from gateway.window import Window
+    from gateway.windows.window import Window
 
 
 class LogReader(Protocol):

@@ -22,7 +22,7 @@ from typing import Any
 from dispatcher.core.model import Reason
 from gateway.core.limits import MOVES_AT_ONCE
 from gateway.members.groups import MembershipMoved
-from gateway.window import Window
+from gateway.windows.window import Window
 
 _NOBODY: frozenset[str] = frozenset()
 

@@ -11,7 +11,7 @@ import structlog
 from gateway.config import GroupSection
 from gateway.core.cluster.topology import TopicPartition
 from gateway.upstream.cluster import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED
-from gateway.window_parts import OffsetsByTime
+from gateway.windows.dependencies import OffsetsByTime
 
 log = structlog.get_logger("keyway.window")
 

@@ -13,7 +13,7 @@ import structlog
 from dispatcher.core.model import CursorMoved, Snapshot
 from dispatcher.store.base import Fence, FencedError, StoreError, WindowGone, WindowKey, Write
 from dispatcher.store.memory import MemoryStore
-from gateway.store_watch import StoreWatch, away
+from gateway.windows.store_availability import StoreWatch, away
 
 KEY = WindowKey("g", "t", 0)
 

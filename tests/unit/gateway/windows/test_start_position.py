@@ -8,7 +8,7 @@ import pytest
 
 from gateway.config import GroupSection
 from gateway.core.cluster.topology import TopicPartition
-from gateway.starting import duration_ms, isolation_of, start_position
+from gateway.windows.start_position import duration_ms, isolation_of, start_position
 
 TP = TopicPartition("t", b"x" * 16, 0)
 NOW_MS = 100 * 86_400_000
