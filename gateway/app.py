@@ -32,11 +32,9 @@ from gateway.core.limits import GC_ALLOCATIONS, MISSING_TOPIC_MS, SHARE_SESSIONS
 from gateway.core.share.membership import ShareGroup
 from gateway.core.share.sessions import ShareSessions
 from gateway.core.wire.apis import ApiKey
-from gateway.deleted_topics import DeletedTopics
 from gateway.embedded.process import SetupError
 from gateway.embedded.redis import EmbeddedRedis
 from gateway.embedded.redis_watch import RedisWatch
-from gateway.group_offsets import GroupOffsets
 from gateway.handlers.alter_share_group_offsets import alter_share_group_offsets
 from gateway.handlers.delete_groups import delete_groups
 from gateway.handlers.delete_share_group_offsets import delete_share_group_offsets
@@ -48,7 +46,6 @@ from gateway.handlers.share_fetch import share_fetch
 from gateway.handlers.share_group_describe import share_group_describe
 from gateway.handlers.share_group_heartbeat import share_group_heartbeat
 from gateway.health import Health, NodeHealth
-from gateway.lag import Lags
 from gateway.listen.authoriser import Authoriser
 from gateway.listen.listeners import CannotListen, listening_socket
 from gateway.listen.server import ConnectionId, Handler, Server
@@ -58,7 +55,10 @@ from gateway.members.groups import Groups
 from gateway.members.key_filters import Filters
 from gateway.members.saved_members import Memberships
 from gateway.metrics import Metrics
-from gateway.parked import ParkedRecords
+from gateway.operations.deleted_topics import DeletedTopics
+from gateway.operations.lag import Lags
+from gateway.operations.parked_records import ParkedRecords
+from gateway.operations.positions import GroupOffsets
 from gateway.reading.dead_letters import DeadLetters
 from gateway.reading.reader import Reader
 from gateway.resident import trim_forever, trim_heap

@@ -17,8 +17,8 @@ from dispatcher.core.model import Notice, Noticed
 from gateway.core.cluster.topology import TopicPartition
 from gateway.core.share.membership import ShareGroup
 from gateway.core.wire.apis import ApiKey
-from gateway.lag import Lag
 from gateway.listen.connection import Counters
+from gateway.operations.lag import Lag
 from gateway.reading.reader import ReaderCounts
 from gateway.windows.window import Window
 
@@ -133,7 +133,7 @@ class _WindowCollector(Collector):
 @dataclass(slots=True, eq=False)
 class _LagCollector(Collector):
     """Under the names that kafka_exporter has given them, which boards and alerts know. They are as
-    of the last look (gateway/lag.py): a scrape asks nobody.
+    of the last look (gateway/operations/lag.py): a scrape asks nobody.
     """
 
     lags: Callable[[], Iterable[Lag]]

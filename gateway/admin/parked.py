@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from dispatcher.core.model import OperatorVerb
 from gateway.admin.problems import json_body, query
-from gateway.parked import ParkedRecords, ParkedRow
+from gateway.operations.parked_records import ParkedRecords, ParkedRow
 
 ALL = "all"
 _ACTIONS = ", ".join(verb.value for verb in OperatorVerb)

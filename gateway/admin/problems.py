@@ -20,7 +20,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.core.limits import ADMIN_BODY_BYTES_MAX
-from gateway.group_errors import GroupActError
+from gateway.operations.errors import GroupActError
 
 
 def problem(status: int, title: str) -> JSONResponse:

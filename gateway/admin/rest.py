@@ -28,13 +28,13 @@ from gateway.admin.parked import parked_routes
 from gateway.admin.problems import LoopbackHosts, group_problem, http_problem
 from gateway.core.cluster.topology import TopicPartition
 from gateway.core.share.membership import ShareGroup
-from gateway.group_errors import GroupActError
 from gateway.health import Health
-from gateway.lag import Lag, Lags
 from gateway.members.groups import Groups
 from gateway.members.key_filters import Filters
 from gateway.metrics import Metrics
-from gateway.parked import ParkedRecords
+from gateway.operations.errors import GroupActError
+from gateway.operations.lag import Lag, Lags
+from gateway.operations.parked_records import ParkedRecords
 from gateway.windows.window import Window
 from gateway.windows.windows import Windows
 

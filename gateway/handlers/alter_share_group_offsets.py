@@ -13,10 +13,10 @@ from typing import Any
 from gateway.core.cluster.topology import Topic, TopicPartition
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
-from gateway.group_errors import GroupActError
-from gateway.group_offsets import GroupOffsets
 from gateway.listen.authoriser import Authoriser
 from gateway.listen.server import ClientConnection, Request
+from gateway.operations.errors import GroupActError
+from gateway.operations.positions import GroupOffsets
 
 _NO_ID = bytes(16)
 

@@ -15,10 +15,10 @@ from gateway.core.cluster.topology import Topic
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
-from gateway.group_errors import GroupActError, GroupUnknown, StateAway, UpstreamRefused
-from gateway.group_offsets import GroupOffsets
 from gateway.listen.authoriser import Authoriser
 from gateway.listen.server import ClientConnection, Request
+from gateway.operations.errors import GroupActError, GroupUnknown, StateAway, UpstreamRefused
+from gateway.operations.positions import GroupOffsets
 from gateway.upstream.errors import UpstreamError
 from gateway.windows.windows import topic_id_text
 

@@ -14,10 +14,10 @@ from typing import Any
 from gateway.core.cluster.topology import Topic
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
-from gateway.group_errors import GroupActError
-from gateway.group_offsets import GroupOffsets, Place, Position
 from gateway.listen.authoriser import DESCRIBE, Authoriser
 from gateway.listen.server import ClientConnection, Request
+from gateway.operations.errors import GroupActError
+from gateway.operations.positions import GroupOffsets, Place, Position
 
 _NO_OFFSET = -1  # the group has no position in that partition
 _NO_LAG = -1

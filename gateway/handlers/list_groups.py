@@ -14,9 +14,9 @@ from typing import Any
 from gateway.core.share.listing import may_be_ours, merged, share_row
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
-from gateway.group_offsets import GroupOffsets
 from gateway.listen.authoriser import Authoriser
 from gateway.listen.server import ClientConnection, Request
+from gateway.operations.positions import GroupOffsets
 from gateway.upstream.errors import UpstreamError
 
 

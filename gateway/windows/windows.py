@@ -72,7 +72,9 @@ class Windows:
     _partitions_before: dict[bytes, frozenset[int]] = field(default_factory=dict)  # by topic id
     _unused: set[str] = field(default_factory=set)  # topics nobody had a use for at the last sweep
     _moves: Moves = field(init=False)
-    asked_for: set[str] = field(default_factory=set)  # topics whose lag is shown (gateway/lag.py)
+    asked_for: set[str] = field(
+        default_factory=set
+    )  # topics whose lag is shown (gateway/operations/lag.py)
     _stopping: bool = False
     _held: Counter[str] = field(default_factory=Counter)  # groups in the hands of operators
     # Held by a commit: who sets a position by hand must not be overtaken by the old one.

@@ -15,8 +15,8 @@ from gateway.core.cluster.topology import Topology
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
-from gateway.group_offsets import GroupOffsets, Place
 from gateway.members.key_filters import RulesNotKept
+from gateway.operations.positions import GroupOffsets, Place
 from gateway.upstream.commits import Commit, Committed
 from gateway.upstream.errors import Unreachable
 from gateway.windows.windows import topic_id_text

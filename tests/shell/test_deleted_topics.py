@@ -11,7 +11,7 @@ from dispatcher.store.base import StoreError, WindowKey
 from gateway.core.limits import DELETED_TOPICS_MS
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
-from gateway.deleted_topics import DeletedTopics
+from gateway.operations.deleted_topics import DeletedTopics
 from gateway.windows.windows import topic_id_text
 from tests.shell.admin_parts import Admin, View, worked
 from tests.shell.node_parts import TOPIC_ID

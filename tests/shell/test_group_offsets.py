@@ -16,9 +16,9 @@ from gateway.config import GroupSection
 from gateway.core.cluster.topology import TopicPartition
 from gateway.core.limits import RECOGNISED_AT_ONCE
 from gateway.core.wire.errors import ErrorCode
-from gateway.group_errors import GroupInUse, GroupUnknown, StateAway
-from gateway.group_offsets import Position
 from gateway.members.key_filters import RulesNotKept
+from gateway.operations.errors import GroupInUse, GroupUnknown, StateAway
+from gateway.operations.positions import Position
 from gateway.upstream.commits import Committed
 from gateway.upstream.errors import Unreachable
 from gateway.windows.windows import topic_id_text

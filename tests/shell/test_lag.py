@@ -12,7 +12,7 @@ from dispatcher.store.base import StoreError, WindowKey
 from gateway.config import GroupSection
 from gateway.core.limits import LAG_ANSWER_S_MAX, LAG_LOOK_S_MAX, LAG_MS
 from gateway.core.wire.errors import ErrorCode
-from gateway.lag import Lag, Lags
+from gateway.operations.lag import Lag, Lags
 from tests.shell.admin_parts import Admin, AdminStore, worked
 from tests.shell.node_parts import GROUP, TOPIC, topology
 from tests.shell.virtual_time import now_ms, run

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from dispatcher.core.model import Acquire, Member, MemberId, Reason, SessionId
+from gateway.windows import member_changes
 from gateway.windows.window import Window
 from tests.shell.node_parts import GROUP, Node, topology
 from tests.shell.virtual_time import now_ms, run, settle, until

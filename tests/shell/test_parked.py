@@ -10,14 +10,14 @@ import structlog
 from dispatcher.core.model import Acknowledge, Acquire, MemberId, OperatorVerb, SessionId
 from dispatcher.store.base import StoreError
 from gateway.config import GroupSection
-from gateway.group_errors import (
+from gateway.operations.errors import (
     BadAct,
     GroupUnknown,
     NotParked,
     PartitionUnknown,
     StateAway,
 )
-from gateway.parked import ParkedRecords
+from gateway.operations.parked_records import ParkedRecords
 from tests.shell.admin_parts import Admin
 from tests.shell.node_parts import GROUP, TOPIC, TOPIC_ID
 from tests.shell.virtual_time import now_ms, run, settle

@@ -11,9 +11,9 @@ from gateway.core.cluster.topology import TopicPartition
 from gateway.core.forwarding.served_apis import rules
 from gateway.core.share.membership import ShareGroup
 from gateway.core.wire.apis import ApiKey
-from gateway.lag import Lag
 from gateway.listen.connection import Counters
 from gateway.metrics import Metrics
+from gateway.operations.lag import Lag
 from gateway.reading.reader import ReaderCounts
 from tests.shell.node_parts import GROUP, TOPIC, Node
 from tests.shell.virtual_time import now_ms, run, settle

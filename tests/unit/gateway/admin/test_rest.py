@@ -15,10 +15,10 @@ from gateway.admin import rest
 from gateway.admin.rest import RestParts, rest_app
 from gateway.core.share.membership import ShareGroup
 from gateway.health import Health
-from gateway.lag import Lags
 from gateway.members.key_filters import Filters
 from gateway.metrics import Metrics
-from gateway.parked import ParkedRecords
+from gateway.operations.lag import Lags
+from gateway.operations.parked_records import ParkedRecords
 from gateway.windows.window import Window
 from tests.shell.admin_parts import Admin
 from tests.shell.node_parts import GROUP, TOPIC, Node

@@ -30,8 +30,8 @@ from gateway.core.limits import (
 from gateway.core.reading.fetching import leader_of
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import EncodeError
-from gateway.group_errors import StateAway
-from gateway.group_offsets import GroupOffsets, Position
+from gateway.operations.errors import StateAway
+from gateway.operations.positions import GroupOffsets, Position
 from gateway.upstream.cluster import LATEST
 from gateway.upstream.errors import UpstreamError
 from gateway.windows.start_position import isolation_of

@@ -31,9 +31,9 @@ from gateway.core.share.membership import ShareGroup
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
-from gateway.group_errors import GroupInUse, GroupUnknown, StateAway
 from gateway.members.groups import Groups
 from gateway.members.key_filters import RulesNotKept
+from gateway.operations.errors import GroupInUse, GroupUnknown, StateAway
 from gateway.upstream.cluster import LATEST
 from gateway.upstream.commits import Commit, Committed
 from gateway.upstream.errors import UpstreamError

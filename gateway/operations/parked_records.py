@@ -18,14 +18,14 @@ from dispatcher.core.stats import ParkedRecord
 from gateway.core.limits import PARKED_KEYS_READ_MAX, WINDOW_LOAD_S_MAX
 from gateway.core.wire.errors import WireError
 from gateway.core.wire.records import read_records
-from gateway.group_errors import (
+from gateway.operations.errors import (
     BadAct,
     GroupUnknown,
     NotParked,
     PartitionUnknown,
     StateAway,
 )
-from gateway.group_offsets import GroupOffsets
+from gateway.operations.positions import GroupOffsets
 from gateway.reading.reader import NO_BYTES_MAX, RecordsGone
 from gateway.upstream.errors import UpstreamError
 from gateway.windows.window import Window, WindowUnavailable
