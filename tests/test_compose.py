@@ -12,7 +12,7 @@ import pytest
 import typer.main
 import yaml
 
-from gateway.cli import app
+from gateway.cli.main import app
 from gateway.config import Config, load
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -14,7 +14,7 @@ import typer.main
 import yaml
 from pydantic import BaseModel
 
-from gateway.cli import app
+from gateway.cli.main import app
 from gateway.config import Config, FilterRule, GroupSection, Sasl, Tls, load
 
 ROOT = Path(__file__).resolve().parent.parent

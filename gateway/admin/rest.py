@@ -24,14 +24,14 @@ from dispatcher.core.hashes import key_hash32
 from dispatcher.core.model import Key
 from dispatcher.core.stats import FullSpan, WindowStats
 from gateway.admin.filters import filter_routes
+from gateway.admin.health import Health
+from gateway.admin.metrics import Metrics
 from gateway.admin.parked import parked_routes
 from gateway.admin.problems import LoopbackHosts, group_problem, http_problem
 from gateway.core.cluster.topology import TopicPartition
 from gateway.core.share.membership import ShareGroup
-from gateway.health import Health
 from gateway.members.groups import Groups
 from gateway.members.key_filters import Filters
-from gateway.metrics import Metrics
 from gateway.operations.errors import GroupActError
 from gateway.operations.lag import Lag, Lags
 from gateway.operations.parked_records import ParkedRecords

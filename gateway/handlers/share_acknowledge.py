@@ -14,8 +14,7 @@ from gateway.core.share.membership import GroupError
 from gateway.core.share.sessions import CLOSE_EPOCH, OPEN_EPOCH, InvalidSessionEpoch, session_key
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
-from gateway.listen.server import Request
-from gateway.share import (
+from gateway.handlers.share_requests import (
     Acknowledgements,
     ShareServices,
     ack_batches,
@@ -23,6 +22,7 @@ from gateway.share import (
     denied_topics,
     locate,
 )
+from gateway.listen.server import Request
 
 
 async def share_acknowledge(services: ShareServices, request: Request) -> bytes:

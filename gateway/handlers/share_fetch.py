@@ -42,9 +42,7 @@ from gateway.core.share.sessions import (
 )
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
-from gateway.listen.server import Request
-from gateway.reading.reader import NO_BYTES_MAX, RecordsGone, RecordsLarge
-from gateway.share import (
+from gateway.handlers.share_requests import (
     AckAnswer,
     AckBatches,
     Acknowledgements,
@@ -55,6 +53,8 @@ from gateway.share import (
     denied_topics,
     locate,
 )
+from gateway.listen.server import Request
+from gateway.reading.reader import NO_BYTES_MAX, RecordsGone, RecordsLarge
 from gateway.upstream.errors import UpstreamError
 from gateway.windows.window import Acquired, Window, WindowUnavailable
 

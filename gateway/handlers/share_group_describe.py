@@ -16,10 +16,10 @@ from gateway.core.cluster.topology import Topology
 from gateway.core.share.membership import Assignment, ShareGroup
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
+from gateway.handlers.share_requests import ShareServices
 from gateway.listen.authoriser import DESCRIBE
 from gateway.listen.server import ClientConnection, Request
 from gateway.operations.errors import GroupActError
-from gateway.share import ShareServices
 
 OPERATIONS_NOT_ASKED = -(2**31)
 

@@ -17,8 +17,8 @@ from gateway.core.share.declared_filters import inline_filters
 from gateway.core.share.membership import Assignment, GroupError, Heartbeat, InvalidRequest
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
+from gateway.handlers.share_requests import ShareServices, authorise_group
 from gateway.listen.server import Request
-from gateway.share import ShareServices, authorise_group
 from gateway.upstream.errors import UpstreamError
 
 log = structlog.get_logger("keyway.groups")

@@ -19,9 +19,9 @@ from gateway.core.reading.cache import RecordsGone, RecordsLarge
 from gateway.core.reading.fetching import ReadResult
 from gateway.core.share.membership import Heartbeat, ShareGroup
 from gateway.core.share.sessions import ShareSessions
+from gateway.handlers.share_requests import ReadySignals
 from gateway.members.group_settings import GroupSettings
 from gateway.members.groups import Groups
-from gateway.share import ReadySignals
 from gateway.upstream.cluster import EARLIEST
 from gateway.upstream.commits import Commit, Committed
 from gateway.upstream.errors import UpstreamError

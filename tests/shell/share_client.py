@@ -18,9 +18,9 @@ from gateway.handlers.share_acknowledge import share_acknowledge
 from gateway.handlers.share_fetch import share_fetch
 from gateway.handlers.share_group_describe import FindGroup, share_group_describe
 from gateway.handlers.share_group_heartbeat import share_group_heartbeat
+from gateway.handlers.share_requests import ShareServices
 from gateway.listen.authoriser import DESCRIBE, READ, Authoriser
 from gateway.listen.server import ClientConnection, Request
-from gateway.share import ShareServices
 from gateway.upstream.errors import UpstreamError
 from tests.shell.node_parts import GROUP, TOPIC, TOPIC_ID, Node, topology
 from tests.shell.virtual_time import now_ms, run, settle

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from redis.exceptions import ConnectionError as RedisAway
 
+from gateway.admin.health import NodeHealth
 from gateway.core.cluster.topology import Topology
-from gateway.health import NodeHealth
 from tests.shell.node_parts import GROUP, Node, topology
 from tests.shell.virtual_time import run, settle
 

@@ -12,11 +12,11 @@ import pytest
 
 from dispatcher.core.model import Acknowledge, AckType, Acquire, MemberId, SessionId
 from gateway.admin import rest
+from gateway.admin.health import Health
+from gateway.admin.metrics import Metrics
 from gateway.admin.rest import RestParts, rest_app
 from gateway.core.share.membership import ShareGroup
-from gateway.health import Health
 from gateway.members.key_filters import Filters
-from gateway.metrics import Metrics
 from gateway.operations.lag import Lags
 from gateway.operations.parked_records import ParkedRecords
 from gateway.windows.window import Window

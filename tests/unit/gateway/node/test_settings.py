@@ -10,7 +10,7 @@ import pytest
 
 from gateway.config import Config, ConfigError
 from gateway.listen.server import ServerSettings
-from gateway.settings import server_settings, upstream_settings
+from gateway.node.settings import server_settings, upstream_settings
 
 
 def config(**sections: Any) -> Config:

@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from gateway.core.limits import TICK_MS, TRIM_READ_BYTES_MIN
-from gateway.resident import trim_forever, trim_heap
+from gateway.node.heap_trim import trim_forever, trim_heap
 from tests.shell.virtual_time import run
 
 BIG = TRIM_READ_BYTES_MIN

@@ -24,6 +24,8 @@ from redis.exceptions import RedisError
 from starlette.applications import Starlette
 
 from dispatcher.store.redis import RedisStore
+from gateway.admin.health import Health, NodeHealth
+from gateway.admin.metrics import Metrics
 from gateway.admin.problems import is_loopback
 from gateway.admin.rest import RestParts, rest_app
 from gateway.compiled import version_line
@@ -45,7 +47,7 @@ from gateway.handlers.share_acknowledge import share_acknowledge
 from gateway.handlers.share_fetch import share_fetch
 from gateway.handlers.share_group_describe import share_group_describe
 from gateway.handlers.share_group_heartbeat import share_group_heartbeat
-from gateway.health import Health, NodeHealth
+from gateway.handlers.share_requests import ReadySignals, ShareServices
 from gateway.listen.authoriser import Authoriser
 from gateway.listen.listeners import CannotListen, listening_socket
 from gateway.listen.server import ConnectionId, Handler, Server
@@ -54,16 +56,14 @@ from gateway.members.group_types import OtherKinds
 from gateway.members.groups import Groups
 from gateway.members.key_filters import Filters
 from gateway.members.saved_members import Memberships
-from gateway.metrics import Metrics
+from gateway.node.heap_trim import trim_forever, trim_heap
+from gateway.node.settings import server_settings, upstream_settings
 from gateway.operations.deleted_topics import DeletedTopics
 from gateway.operations.lag import Lags
 from gateway.operations.parked_records import ParkedRecords
 from gateway.operations.positions import GroupOffsets
 from gateway.reading.dead_letters import DeadLetters
 from gateway.reading.reader import Reader
-from gateway.resident import trim_forever, trim_heap
-from gateway.settings import server_settings, upstream_settings
-from gateway.share import ReadySignals, ShareServices
 from gateway.upstream.cluster import Upstream
 from gateway.upstream.commits import Commits
 from gateway.upstream.errors import UpstreamError

@@ -7,12 +7,12 @@ import structlog
 from prometheus_client import generate_latest
 
 from dispatcher.core.model import Acknowledge, Acquire, MemberId, Notice, Noticed, SessionId
+from gateway.admin.metrics import Metrics
 from gateway.core.cluster.topology import TopicPartition
 from gateway.core.forwarding.served_apis import rules
 from gateway.core.share.membership import ShareGroup
 from gateway.core.wire.apis import ApiKey
 from gateway.listen.connection import Counters
-from gateway.metrics import Metrics
 from gateway.operations.lag import Lag
 from gateway.reading.reader import ReaderCounts
 from tests.shell.node_parts import GROUP, TOPIC, Node

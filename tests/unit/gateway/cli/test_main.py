@@ -14,7 +14,7 @@ import pytest
 import structlog
 from typer.testing import CliRunner
 
-from gateway.cli import app
+from gateway.cli.main import app
 from gateway.embedded.redis import EmbeddedRedis
 
 Answer = tuple[int, str]
