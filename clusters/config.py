@@ -28,6 +28,8 @@ from pydantic import (
 
 from clusters.core.copies import NO_SECRET
 from clusters.core.limits import CLUSTERS_MAX, NAME_CHARS_MAX
+from clusters.core.names import NAME_CHARS_MAX as GROUP_CHARS_MAX
+from clusters.core.names import Translation, compile_pattern, pair
 from clusters.core.tree import ClusterName, Inner, Leaf, Level, Node, Tree, TreeError, build_tree
 
 Millis = Annotated[int, Field(ge=1)]
@@ -111,6 +113,23 @@ class Cluster(Section):
     transactional_id_pattern: str = "{transactional.id}"
     subject_pattern: str = "{topic}"
     pattern_values: dict[str, str] = {}
+
+    @model_validator(mode="after")
+    def _names_that_can_be_translated(self) -> Cluster:
+        self.topic_names()
+        self.group_names()
+        return self
+
+    def topic_names(self) -> Translation:
+        """From topic names here (source) to logical ones (target)."""
+        here = compile_pattern(self.topic_pattern, self.pattern_values)
+        return pair(here, compile_pattern("{topic}"))
+
+    def group_names(self) -> Translation:
+        """From group ids here (source) to logical ones (target)."""
+        here = compile_pattern(self.group_pattern, self.pattern_values, main="group.id")
+        logical = compile_pattern("{group.id}", main="group.id")
+        return pair(here, logical, chars_max=GROUP_CHARS_MAX)
 
     def client_settings(self) -> dict[str, str]:
         """For librdkafka (confluent-kafka): address, identity, trust. Raises ConfigError."""
@@ -244,7 +263,7 @@ class ClustersConfig(Section):
             tree = self.checked_tree()
         except TreeError as error:
             raise ValueError(f"tree: {error}") from error
-        names = {it.name for it in self.clusters}
+        names = {ClusterName(it.name) for it in self.clusters}
         for name in tree.clusters:
             if name not in names:
                 raise ValueError(f"tree: {name} is not one of the clusters")

@@ -8,6 +8,7 @@ from textwrap import dedent
 import pytest
 
 from clusters.config import ClustersConfig, ConfigError, Selection, load
+from clusters.core.names import Unfit
 
 FILE = """
     clusters:
@@ -61,6 +62,15 @@ def test_a_whole_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         config.cluster("c9")
 
 
+def test_names_of_topics_and_groups(tmp_path: Path) -> None:
+    plain, patterned = (load(written(tmp_path, FILE)).cluster(it) for it in ("c1", "c3"))
+    assert plain.topic_names().there("orders.eu") == "orders.eu"
+    assert patterned.topic_names().there("acme-orders.eu") == "orders.eu"
+    assert patterned.topic_names().back("orders.eu") == "acme-orders.eu"
+    assert isinstance(patterned.topic_names().there("other-orders"), Unfit)
+    assert patterned.group_names().there("billing") == "billing"
+
+
 def test_a_variable_that_is_not_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KEYWAY_TEST_PASSWORD", raising=False)
     config = load(written(tmp_path, FILE))
@@ -92,6 +102,8 @@ WRONG = {
     "no number": ("{level: 1,", "{level: one,", "tree.children.1.level: "),
     "target": ("targets: [c3, c2]", "targets: [c1]", "tree: c1 cannot be the target of c1"),
     "delivery": ("at_least_once", "at_most_once", "messages.delivery: "),
+    "lost field": ("{tenant: acme}", "{}", "clusters.2: patterns '{tenant}-{topic}' and"),
+    "bad pattern": ("{tenant}-{topic}", "{tenant}-{x", "clusters.2: pattern '{tenant}-{x': "),
     "two passwords": ("password_env: K", "password: x, password_env: K", "clusters.2.sasl: either"),
     "no yaml": ("children: [c2, c3]", "children: [c2, c3", "not valid YAML at line"),
 }
