@@ -17,12 +17,18 @@ from starlette.routing import Route
 
 from gateway.admin.problems import json_body, query
 from gateway.members.groups import Groups
-from gateway.members.key_filters import Filters, InvalidRules, RulesNotKept, parse_rules, rule_rows
+from gateway.members.key_filters import (
+    InvalidRules,
+    KeyFilters,
+    RulesNotSaved,
+    parse_rules,
+    rule_rows,
+)
 
 log = structlog.get_logger("keyway.admin")
 
 
-def filter_routes(filters: Filters, groups: Groups) -> list[Route]:
+def filter_routes(filters: KeyFilters, groups: Groups) -> list[Route]:
     def answer(group: str) -> Response:
         rules = filters.rules(group)
         return JSONResponse(
@@ -39,7 +45,7 @@ def filter_routes(filters: Filters, groups: Groups) -> list[Route]:
             await filters.put(group, rules)
         except InvalidRules as invalid:
             raise HTTPException(400, str(invalid)) from invalid
-        except RulesNotKept as error:
+        except RulesNotSaved as error:
             raise HTTPException(503, f"Redis: {error}") from error
         return changed(group, rules=rule_rows(rules))
 
@@ -47,7 +53,7 @@ def filter_routes(filters: Filters, groups: Groups) -> list[Route]:
         group = query(request, "group")
         try:
             await filters.remove(group)
-        except RulesNotKept as error:
+        except RulesNotSaved as error:
             raise HTTPException(503, f"Redis: {error}") from error
         return changed(group, rules=None)
 

@@ -27,7 +27,7 @@ class Pinged(Protocol):
     def ping(self) -> Awaitable[object]: ...
 
 
-class UpstreamSeen(Protocol):
+class UpstreamHealth(Protocol):
     """gateway.upstream.cluster.Upstream"""
 
     @property
@@ -51,7 +51,7 @@ class Health:
 @dataclass(frozen=True, slots=True)
 class NodeHealth:
     redis: Pinged
-    upstream: UpstreamSeen
+    upstream: UpstreamHealth
     windows: Windows
     failing_partitions: Callable[[], int]
     stopping: Callable[[], bool]

@@ -20,7 +20,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.core.limits import ADMIN_BODY_BYTES_MAX
-from gateway.operations.errors import GroupActError
+from gateway.operations.errors import OperationError
 
 
 def problem(status: int, title: str) -> JSONResponse:
@@ -37,7 +37,7 @@ async def http_problem(_: Request, error: Exception) -> Response:
 
 
 async def group_problem(_: Request, error: Exception) -> Response:
-    assert isinstance(error, GroupActError)
+    assert isinstance(error, OperationError)
     return problem(error.status, str(error))
 
 

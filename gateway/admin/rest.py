@@ -31,8 +31,8 @@ from gateway.admin.problems import LoopbackHosts, group_problem, http_problem
 from gateway.core.cluster.topology import TopicPartition
 from gateway.core.share.membership import ShareGroup
 from gateway.members.groups import Groups
-from gateway.members.key_filters import Filters
-from gateway.operations.errors import GroupActError
+from gateway.members.key_filters import KeyFilters
+from gateway.operations.errors import OperationError
 from gateway.operations.lag import Lag, Lags
 from gateway.operations.parked_records import ParkedRecords
 from gateway.windows.window import Window
@@ -46,7 +46,7 @@ class RestParts:
     groups: Groups
     windows: Windows
     parked: ParkedRecords
-    filters: Filters
+    filters: KeyFilters
     metrics: Metrics
     lags: Lags
     health: Callable[[], Awaitable[Health]]
@@ -67,7 +67,7 @@ def rest_app(parts: RestParts, *, loopback: bool) -> Starlette:
         group = groups.get(name)
         if group is None:
             raise HTTPException(404, f"no group {name!r} on this node")
-        await parts.lags.look_at(name)
+        await parts.lags.refresh_group(name)
         if groups.get(name) is not group:
             raise HTTPException(404, f"group {name!r} was deleted just now")
         text = await _description(group, windows, _by_group(parts.lags).get(name, []))
@@ -96,7 +96,7 @@ def rest_app(parts: RestParts, *, loopback: bool) -> Starlette:
             Route("/health/live", show_alive),
         ],
         middleware=[Middleware(LoopbackHosts)] if loopback else [],
-        exception_handlers={HTTPException: http_problem, GroupActError: group_problem},
+        exception_handlers={HTTPException: http_problem, OperationError: group_problem},
     )
 
 

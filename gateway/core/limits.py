@@ -96,7 +96,8 @@ PRODUCER_STOP_S_MAX = 5.0  # half of STOP_S_MAX: the commit comes before it
 # --- share groups
 
 TICK_MS = 500  # the watchdog; six ticks make the disconnect grace
-OTHER_KIND_S_MAX = 2.0  # to find out whether a name is another group's; then a member may join
+# To find out whether a name is that of a group of another type; then a member may join.
+OTHER_GROUP_TYPE_S_MAX = 2.0
 GROUP_MEMBERS_MAX = 1_000  # per group; the ring holds 100 points for each
 # Of one member. Each is looked up, watched and asked about: 100,000 names that do not exist held
 # the node for a minute.
@@ -124,7 +125,7 @@ LAG_MS = 10_000  # between two looks at where logs end; Prometheus asks every 15
 LAG_STORED_EVERY = 6  # looks: the store is asked for windows that are not in memory
 LAG_ENDS_AT_ONCE = 500  # partitions of one request: decoded in some ms
 LAG_ANSWER_S_MAX = 5.0  # a broker that hangs does not keep the lag of the others
-LAG_LOOK_S_MAX = 2.0  # an operator who describes a group waits so long for its lag
+LAG_REFRESH_S_MAX = 2.0  # an operator who describes a group waits so long for its lag
 GROUP_CONFIG_MS = 30_000  # between two looks at what Kafka has set for a group
 # Looks after an admin has set something: a broker shows it when its metadata has caught up.
 GROUP_CONFIG_ALTERED_MS = (0, 100, 400, 1_600)
@@ -148,7 +149,8 @@ PARKED_KEYS_READ_MAX = 1_000  # keys read again from Kafka to be shown, per wind
 CLAIMS_MAX = 3  # a window that was just closed may still be on its way into memory, and claim
 LOGGED_PLACES_MAX = 20  # partitions of one log line
 RECOGNISED_AT_ONCE = 32  # two questions each, on the one connection to their coordinator
-STRANGERS_MAX = 10_000  # names; what is beyond is looked at again each time groups are listed
+# Names remembered; groups beyond are looked at again each time groups are listed.
+NOT_KEY_SHARED_GROUPS_MAX = 10_000
 
 # --- the process
 

@@ -15,8 +15,8 @@ from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
 from gateway.listen.authoriser import Authoriser
 from gateway.listen.server import ClientConnection, Request
-from gateway.operations.errors import GroupActError
-from gateway.operations.positions import GroupOffsets
+from gateway.operations.errors import OperationError
+from gateway.operations.group_offsets import GroupOffsets
 
 _NO_ID = bytes(16)
 
@@ -28,7 +28,7 @@ async def alter_share_group_offsets(
     body = decode_request(header.api_key, header.api_version, request.frame, header.body_at)
     try:
         answer = await _alter(offsets, authoriser, request.connection, body)
-    except GroupActError as error:
+    except OperationError as error:
         answer = {"ErrorCode": int(error.code), "ErrorMessage": str(error)}
     return encode_response(header.api_key, header.api_version, answer)
 

@@ -16,8 +16,8 @@ from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
 from gateway.listen.authoriser import Authoriser
 from gateway.listen.server import ClientConnection, Request
-from gateway.operations.errors import GroupActError
-from gateway.operations.positions import GroupOffsets
+from gateway.operations.errors import OperationError
+from gateway.operations.group_offsets import GroupOffsets
 from gateway.upstream.errors import UpstreamError
 
 _DELETED_UPSTREAM = (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND)  # the second: never committed
@@ -39,7 +39,7 @@ async def delete_groups(offsets: GroupOffsets, authoriser: Authoriser, request: 
                 others.append(name)
         except UpstreamError:
             errors[name] = int(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        except GroupActError as error:
+        except OperationError as error:
             errors[name] = int(error.code)
     if others:
         errors |= await _delete_upstream(connection, version, others)
@@ -50,7 +50,7 @@ async def delete_groups(offsets: GroupOffsets, authoriser: Authoriser, request: 
 async def _delete_ours(
     offsets: GroupOffsets, connection: ClientConnection, version: int, name: str
 ) -> int:
-    """Raises GroupActError."""
+    """Raises OperationError."""
     async with offsets.at_rest(name, lambda _: True):
         error = (await _delete_upstream(connection, version, [name]))[name]
         if error not in _DELETED_UPSTREAM:

@@ -17,8 +17,13 @@ from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
 from gateway.listen.authoriser import Authoriser
 from gateway.listen.server import ClientConnection, Request
-from gateway.operations.errors import GroupActError, GroupUnknown, StateAway, UpstreamRefused
-from gateway.operations.positions import GroupOffsets
+from gateway.operations.errors import (
+    GroupUnknown,
+    OperationError,
+    StateUnavailable,
+    UpstreamRefused,
+)
+from gateway.operations.group_offsets import GroupOffsets
 from gateway.upstream.errors import UpstreamError
 from gateway.windows.windows import topic_id_text
 
@@ -36,7 +41,7 @@ async def delete_share_group_offsets(
             answer = await _delete(offsets, request.connection, body)
         else:
             answer = {"ErrorCode": int(ErrorCode.GROUP_AUTHORIZATION_FAILED)}
-    except GroupActError as error:
+    except OperationError as error:
         answer = {"ErrorCode": int(error.code), "ErrorMessage": str(error)}
     return encode_response(header.api_key, header.api_version, answer)
 
@@ -72,7 +77,7 @@ async def _delete(
 async def _delete_committed(
     connection: ClientConnection, group: str, topics: list[Topic]
 ) -> dict[str, ErrorCode]:
-    """An error by topic. Raises StateAway, GroupActError."""
+    """An error by topic. Raises StateUnavailable, OperationError."""
     rows = [
         {
             "Name": topic.name,
@@ -85,7 +90,7 @@ async def _delete_committed(
             ApiKey.OFFSET_DELETE, _OFFSET_DELETE_VERSION, {"GroupId": group, "Topics": rows}
         )
     except UpstreamError as error:
-        raise StateAway(f"upstream: {error}") from error
+        raise StateUnavailable(f"upstream: {error}") from error
     if answer["ErrorCode"] == ErrorCode.GROUP_ID_NOT_FOUND:
         return {topic.name: ErrorCode.NONE for topic in topics}  # nothing was committed yet
     if answer["ErrorCode"]:

@@ -16,8 +16,8 @@ from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
 from gateway.listen.authoriser import DESCRIBE, Authoriser
 from gateway.listen.server import ClientConnection, Request
-from gateway.operations.errors import GroupActError
-from gateway.operations.positions import GroupOffsets, Place, Position
+from gateway.operations.errors import OperationError
+from gateway.operations.group_offsets import GroupOffsets, Place, Position
 
 _NO_OFFSET = -1  # the group has no position in that partition
 _NO_LAG = -1
@@ -33,7 +33,7 @@ async def describe_share_group_offsets(
     for asked in body["Groups"]:
         try:
             groups.append(await _describe(offsets, authoriser, request.connection, asked))
-        except GroupActError as error:
+        except OperationError as error:
             groups.append(
                 {
                     "GroupId": asked["GroupId"],

@@ -16,7 +16,7 @@ from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
 from gateway.listen.authoriser import Authoriser
 from gateway.listen.server import ClientConnection, Request
-from gateway.operations.positions import GroupOffsets
+from gateway.operations.group_offsets import GroupOffsets
 from gateway.upstream.errors import UpstreamError
 
 

@@ -19,12 +19,12 @@ from gateway.core.wire.errors import ErrorCode
 from gateway.handlers.share_requests import ShareServices
 from gateway.listen.authoriser import DESCRIBE
 from gateway.listen.server import ClientConnection, Request
-from gateway.operations.errors import GroupActError
+from gateway.operations.errors import OperationError
 
 OPERATIONS_NOT_ASKED = -(2**31)
 
 
-FindGroup = Callable[[str], Awaitable[ShareGroup | None]]  # raises GroupActError
+FindGroup = Callable[[str], Awaitable[ShareGroup | None]]  # raises OperationError
 
 
 async def share_group_describe(services: ShareServices, find: FindGroup, request: Request) -> bytes:
@@ -52,7 +52,7 @@ async def _describe(
         return {"GroupId": name, "ErrorCode": int(ErrorCode.GROUP_AUTHORIZATION_FAILED)}
     try:
         group = await find(name)
-    except GroupActError as error:
+    except OperationError as error:
         return {"GroupId": name, "ErrorCode": int(error.code), "ErrorMessage": str(error)}
     if group is None:
         return {

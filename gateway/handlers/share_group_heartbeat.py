@@ -75,7 +75,7 @@ async def _heartbeat(
     inline_filters(request.header.client_id or "")
     known_group = services.groups.get(group)
     first = body["MemberEpoch"] == 0 and (known_group is None or not known_group.members)
-    if first and await services.other_kind_at_work(group):
+    if first and await services.other_type_active(group):
         raise NoShareGroup(f"Group {group} is not a share group: it has members of another kind.")
     if services.groups.get(group) is None:
         with suppress(UpstreamError):  # keyway.yaml until upstream answers

@@ -72,7 +72,7 @@ class ShareServices:
     windows: Windows
     authoriser: Authoriser
     ready: ReadySignals
-    other_kind_at_work: Callable[[str], Awaitable[bool]]  # under the name of a group
+    other_type_active: Callable[[str], Awaitable[bool]]  # under the name of a group
     now_ms: Callable[[], int]
 
 

@@ -82,11 +82,11 @@ class Server:
         self._brokers: dict[int, Broker] = dict(topology.brokers)
         self._on_disconnect = on_disconnect
         self._ids: Iterator[int] = itertools.count(1)
-        self._turn = 0  # of the bootstrap servers
+        self._next_bootstrap = 0  # which bootstrap server is tried first
         self._stopping = False
         self._empty = asyncio.Event()  # no connection is left
         self._empty.set()
-        self._unheard: set[int] = set()  # brokers whose port is taken
+        self._brokers_without_listener: set[int] = set()  # brokers whose port is taken
         self._tasks: asyncio.TaskGroup | None = None
         self._listeners: Listeners | None = None
 
@@ -204,12 +204,12 @@ class Server:
                 continue
             try:
                 self._listeners.open_broker(broker_id)
-                self._unheard.discard(broker_id)
+                self._brokers_without_listener.discard(broker_id)
             except CannotListen as error:
                 # Clients do not hear of this broker until its port is free.
-                if broker_id not in self._unheard:
+                if broker_id not in self._brokers_without_listener:
                     log.error("no listener for a broker", broker=broker_id, detail=str(error))
-                self._unheard.add(broker_id)
+                self._brokers_without_listener.add(broker_id)
 
     def _accept(self, broker_id: int | None) -> asyncio.Protocol:
         return ClientSide(ClientConnection(ConnectionId(next(self._ids)), broker_id, self))
@@ -219,9 +219,10 @@ class Server:
             broker = self._brokers.get(broker_id)
             return [] if broker is None else [Address(broker.host, broker.port)]
         first = self.settings.bootstrap_servers
-        self._turn = (self._turn + 1) % len(first) if first else 0
+        self._next_bootstrap = (self._next_bootstrap + 1) % len(first) if first else 0
         known = [Address(broker.host, broker.port) for broker in self._brokers.values()]
-        return list(dict.fromkeys([*first[self._turn :], *first[: self._turn], *known]))
+        rotated = [*first[self._next_bootstrap :], *first[: self._next_bootstrap]]
+        return list(dict.fromkeys([*rotated, *known]))
 
     async def _drain(self) -> None:
         for connection in list(self.connections.values()):

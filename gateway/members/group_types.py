@@ -16,7 +16,7 @@ from typing import Protocol
 
 import structlog
 
-from gateway.core.limits import OTHER_KIND_S_MAX, SETTLING_PAUSE_MS
+from gateway.core.limits import OTHER_GROUP_TYPE_S_MAX, SETTLING_PAUSE_MS
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
@@ -41,16 +41,16 @@ class UpstreamView(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class OtherKinds:
+class OtherGroupTypes:
     upstream: UpstreamView
 
-    async def at_work(self, group: str) -> bool:
+    async def active(self, group: str) -> bool:
         """Members of another kind of group have this name."""
         try:
-            async with asyncio.timeout(OTHER_KIND_S_MAX):
+            async with asyncio.timeout(OTHER_GROUP_TYPE_S_MAX):
                 return await self._any(group)
         except (UpstreamError, TimeoutError) as error:
-            log.info("other_kinds_not_known", group=group, reason=str(error) or "timeout")
+            log.info("group_type_not_known", group=group, reason=str(error) or "timeout")
             return False
 
     async def _any(self, group: str) -> bool:

@@ -28,7 +28,7 @@ log = structlog.get_logger("keyway.groups")
 
 
 @dataclass(frozen=True, slots=True)
-class MembershipMoved:
+class TopicMembersChanged:
     """The members of one topic of one group, in join order, and why the ones that are gone went."""
 
     group: str
@@ -41,7 +41,7 @@ class MembershipMoved:
 class Groups:
     settings: GroupSettings
     sessions: ShareSessions
-    on_moved: Callable[[MembershipMoved], None]
+    on_moved: Callable[[TopicMembersChanged], None]
     on_session_lost: Callable[[ShareSession], None]
     on_changed: Callable[[ShareGroup], None]
     on_forgotten: Callable[[str], None]
@@ -146,7 +146,7 @@ class Groups:
         self.on_changed(group)
         for topic in sorted(topics):
             self.on_moved(
-                MembershipMoved(group.name, topic, self.members(group.name, topic), reason)
+                TopicMembersChanged(group.name, topic, self.members(group.name, topic), reason)
             )
 
     def members(self, group_name: str, topic: str) -> tuple[Member, ...]:
@@ -184,7 +184,7 @@ class Groups:
         if group is not None:
             for topic in group.topics():
                 members = self.members(name, topic)
-                self.on_moved(MembershipMoved(name, topic, members, Reason.MEMBER_LEFT))
+                self.on_moved(TopicMembersChanged(name, topic, members, Reason.MEMBER_LEFT))
 
     def get(self, name: str) -> ShareGroup | None:
         return self._groups.get(name)

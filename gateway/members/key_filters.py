@@ -32,7 +32,7 @@ class InvalidRules(Exception):
     """Rules that are not what they should be; the text says what is wrong."""
 
 
-class RulesNotKept(Exception):
+class RulesNotSaved(Exception):
     """Redis did not take them; nothing changed."""
 
 
@@ -44,18 +44,18 @@ class Rules:
     source: str
 
 
-class Filters:
+class KeyFilters:
     def __init__(self, config: Config, redis: Redis) -> None:
         self._config = config
         self._redis = redis
         self._set: dict[str, tuple[FilterRule, ...]] = {}
-        self._known = False
+        self._loaded = False
 
-    def known(self) -> bool:
+    def loaded(self) -> bool:
         """The rules set before are here. Until then nothing must be handed out: a member would get
         keys that an operator took from it.
         """
-        return self._known
+        return self._loaded
 
     def of(self, group: str, client_id: str) -> tuple[bytes, ...]:
         """The globs of a member; () = every key."""
@@ -77,44 +77,44 @@ class Filters:
         return Rules(self._config.group(group).filters, "config")
 
     async def load(self) -> None:
-        """Takes the rules that were set before from Redis. Raises RulesNotKept."""
+        """Takes the rules that were set before from Redis. Raises RulesNotSaved."""
         try:
             stored: dict[Any, Any] = await self._redis.hgetall(_KEY)
         except (RedisError, OSError) as error:
-            raise RulesNotKept(str(error)) from error
+            raise RulesNotSaved(str(error)) from error
         for name, text in stored.items():
             group = name.decode()
             try:
                 self._set[group] = parse_rules(json.loads(text))
             except (ValueError, InvalidRules) as error:
                 log.error("key_filters_unreadable", group=group, reason=str(error))
-        self._known = True
+        self._loaded = True
 
-    async def load_until_known(self) -> None:
+    async def load_until_loaded(self) -> None:
         """`load` until Redis answers."""
-        while not self._known:
+        while not self._loaded:
             try:
                 await self.load()
-            except RulesNotKept:
+            except RulesNotSaved:
                 # The window store says in the log that Redis is away; here it only has to come
                 # back.
                 await asyncio.sleep(MEMBERSHIP_RETRY_MS / 1000)
 
     async def put(self, group: str, rules: tuple[FilterRule, ...]) -> None:
-        """Raises RulesNotKept. The caller tells the group (`Groups.filters_changed`)."""
+        """Raises RulesNotSaved. The caller tells the group (`Groups.filters_changed`)."""
         text = json.dumps(rule_rows(rules), separators=(",", ":"))
         try:
             await self._redis.hset(_KEY, group, text)
         except (RedisError, OSError) as error:
-            raise RulesNotKept(str(error)) from error
+            raise RulesNotSaved(str(error)) from error
         self._set[group] = rules
 
     async def remove(self, group: str) -> None:
-        """Back to keyway.yaml. Raises RulesNotKept."""
+        """Back to keyway.yaml. Raises RulesNotSaved."""
         try:
             await self._redis.hdel(_KEY, group)
         except (RedisError, OSError) as error:
-            raise RulesNotKept(str(error)) from error
+            raise RulesNotSaved(str(error)) from error
         self._set.pop(group, None)
 
 

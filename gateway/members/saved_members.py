@@ -23,7 +23,7 @@ log = structlog.get_logger("keyway.groups")
 _KEY = "keyway:members"  # hash: group name -> JSON
 
 
-class Memberships:
+class SavedMembers:
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
         self._dirty: dict[str, ShareGroup | None] = {}  # None: forgotten
@@ -44,7 +44,7 @@ class Memberships:
         try:
             stored: dict[Any, Any] = await self._redis.hgetall(_KEY)
         except (RedisError, OSError) as error:
-            log.warning("memberships_not_loaded", reason=str(error))
+            log.warning("saved_members_not_loaded", reason=str(error))
             return {}
         found: dict[str, tuple[int, list[ShareMember]]] = {}
         for field, text in stored.items():
@@ -53,7 +53,7 @@ class Memberships:
                 row = json.loads(text)
                 found[name] = (int(row["epoch"]), [_member(entry) for entry in row["members"]])
             except (ValueError, KeyError, TypeError, RecursionError) as error:
-                log.warning("membership_unreadable", group=name, reason=repr(error))
+                log.warning("saved_members_unreadable", group=name, reason=repr(error))
         return found
 
     async def write_forever(self) -> None:

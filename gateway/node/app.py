@@ -52,23 +52,23 @@ from gateway.listen.authoriser import Authoriser
 from gateway.listen.listeners import CannotListen, listening_socket
 from gateway.listen.server import ConnectionId, Handler, Server
 from gateway.members.group_settings import GroupSettings
-from gateway.members.group_types import OtherKinds
+from gateway.members.group_types import OtherGroupTypes
 from gateway.members.groups import Groups
-from gateway.members.key_filters import Filters
-from gateway.members.saved_members import Memberships
+from gateway.members.key_filters import KeyFilters
+from gateway.members.saved_members import SavedMembers
 from gateway.node.heap_trim import trim_forever, trim_heap
 from gateway.node.settings import server_settings, upstream_settings
 from gateway.operations.deleted_topics import DeletedTopics
+from gateway.operations.group_offsets import GroupOffsets
 from gateway.operations.lag import Lags
 from gateway.operations.parked_records import ParkedRecords
-from gateway.operations.positions import GroupOffsets
 from gateway.reading.dead_letters import DeadLetters
 from gateway.reading.reader import Reader
 from gateway.upstream.cluster import Upstream
 from gateway.upstream.commits import Commits
 from gateway.upstream.errors import UpstreamError
 from gateway.windows.dependencies import Surroundings
-from gateway.windows.store_availability import StoreWatch
+from gateway.windows.store_availability import MonitoredStore
 from gateway.windows.windows import Windows
 
 log = structlog.get_logger("keyway.app")
@@ -144,13 +144,13 @@ class _Node:
         self.redis_watch = redis_watch
         settings = upstream_settings(config)
         self.upstream = Upstream(settings)
-        self.store = StoreWatch(_redis_store(redis_url), now_ms)
+        self.store = MonitoredStore(_redis_store(redis_url), now_ms)
         self.redis = Redis.from_url(redis_url, socket_timeout=5, socket_connect_timeout=5)
         self.settings = GroupSettings(
             config, self.upstream.group_config, self._settings_changed, self._spawn
         )
-        self.memberships = Memberships(self.redis)
-        self.filters = Filters(config, self.redis)
+        self.saved_members = SavedMembers(self.redis)
+        self.filters = KeyFilters(config, self.redis)
         self.reader = Reader(self.upstream)
         self.commits = Commits(self.upstream)
         self.metrics = Metrics()
@@ -172,7 +172,7 @@ class _Node:
             topology=lambda: self.upstream.topology,
             groups=self.groups,
             tasks=self.tasks,
-            filters_known=self.filters.known,
+            key_filters_loaded=self.filters.loaded,
             watch=self.upstream.watch,
             unwatch=self.upstream.unwatch,
             around=Surroundings(
@@ -197,7 +197,7 @@ class _Node:
             commits=self.commits,
             groups=self.groups,
             windows=self.windows,
-            memberships=self.memberships,
+            saved_members=self.saved_members,
             filters=self.filters,
             owner=self.windows.around.owner,
         )
@@ -211,10 +211,10 @@ class _Node:
 
     def _members_changed(self, group: ShareGroup) -> None:
         if self.settings.of(group.name).reliable:  # of others nothing is kept
-            self.memberships.changed(group)
+            self.saved_members.changed(group)
 
     def _group_forgotten(self, group: str) -> None:
-        self.memberships.forgotten(group)
+        self.saved_members.forgotten(group)
         self.settings.forget(group)
         self.metrics.forget(group)
 
@@ -254,18 +254,18 @@ class _Node:
                 self.windows.watch_forever(),
                 self.windows.persist_forever(),
                 self.windows.commit_forever(),
-                self.memberships.write_forever(),
+                self.saved_members.write_forever(),
                 DeletedTopics(
                     self.offsets, self.config.state.deleted_topics_interval_ms
                 ).sweep_forever(),
                 self._look_for_topics(),
-                self.lags.look_forever(),
+                self.lags.refresh_forever(),
                 trim_forever(lambda: self.reader.counts.fetched_bytes, trim_heap),
                 self.settings.refresh_forever(lambda: [g.name for g in self.groups.all()]),
             )
         ]
         background.append(self.tasks.create_task(self._learn_filters()))
-        topics = self.groups.restore(await self.memberships.load(), now_ms())
+        topics = self.groups.restore(await self.saved_members.load(), now_ms())
         section = self.config.admin
         listening = listening_socket(section.host, section.port, "admin.host, admin.port")
         if self.redis_watch is not None:
@@ -283,11 +283,11 @@ class _Node:
             async with asyncio.timeout(STOP_S_MAX):
                 await self.windows.stop()
                 await self.dead_letters.close()
-                await self.memberships.flush()
+                await self.saved_members.flush()
         except TimeoutError:
             log.warning("stopped_without_commit", seconds=STOP_S_MAX)
         except (RedisError, OSError) as error:
-            log.warning("stopped_without_memberships", reason=str(error))
+            log.warning("stopped_without_saving_members", reason=str(error))
         for task in background:
             task.cancel()
 
@@ -309,7 +309,7 @@ class _Node:
 
     async def _learn_filters(self) -> None:
         """No window opens before."""
-        await self.filters.load_until_known()
+        await self.filters.load_until_loaded()
         self.windows.topology_changed(self.upstream.topology)
 
     def _server(self) -> Server:
@@ -322,7 +322,7 @@ class _Node:
             windows=self.windows,
             authoriser=self.authoriser,
             ready=self.ready,
-            other_kind_at_work=OtherKinds(self.upstream).at_work,
+            other_type_active=OtherGroupTypes(self.upstream).active,
             now_ms=now_ms,
         )
         handlers: dict[int, Handler] = {

@@ -15,7 +15,7 @@ import structlog
 from dispatcher.store.base import StoreError
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import EncodeError, ErrorCode
-from gateway.operations.positions import METADATA_BY_ID_VERSION, GroupOffsets
+from gateway.operations.group_offsets import METADATA_BY_ID_VERSION, GroupOffsets
 from gateway.upstream.errors import UpstreamError
 from gateway.windows.windows import topic_id_bytes, topic_id_text
 

@@ -7,48 +7,48 @@ from __future__ import annotations
 from gateway.core.wire.errors import ErrorCode
 
 
-class GroupActError(Exception):
+class OperationError(Exception):
     """The text is for whoever asked."""
 
     code = ErrorCode.UNKNOWN_SERVER_ERROR
     status = 500
 
 
-class BadAct(GroupActError):
+class InvalidOperation(OperationError):
     code = ErrorCode.INVALID_REQUEST
     status = 400
 
 
-class GroupUnknown(GroupActError):
+class GroupUnknown(OperationError):
     code = ErrorCode.GROUP_ID_NOT_FOUND
     status = 404
 
 
-class PartitionUnknown(GroupActError):
+class PartitionUnknown(OperationError):
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     status = 404
 
 
-class GroupInUse(GroupActError):
+class GroupInUse(OperationError):
     """It has members."""
 
     code = ErrorCode.NON_EMPTY_GROUP
     status = 409
 
 
-class NotParked(GroupActError):
+class NotParked(OperationError):
     code = ErrorCode.INVALID_REQUEST
     status = 409
 
 
-class StateAway(GroupActError):
+class StateUnavailable(OperationError):
     """Redis or upstream does not answer; nothing is known to have happened. Retriable."""
 
     code = ErrorCode.COORDINATOR_NOT_AVAILABLE
     status = 503
 
 
-class UpstreamRefused(GroupActError):
+class UpstreamRefused(OperationError):
     """Upstream's own word, passed on."""
 
     status = 502

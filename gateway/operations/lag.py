@@ -23,15 +23,15 @@ from gateway.core.cluster.topology import Topic, TopicPartition
 from gateway.core.limits import (
     LAG_ANSWER_S_MAX,
     LAG_ENDS_AT_ONCE,
-    LAG_LOOK_S_MAX,
     LAG_MS,
+    LAG_REFRESH_S_MAX,
     LAG_STORED_EVERY,
 )
 from gateway.core.reading.fetching import leader_of
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import EncodeError
-from gateway.operations.errors import StateAway
-from gateway.operations.positions import GroupOffsets, Position
+from gateway.operations.errors import StateUnavailable
+from gateway.operations.group_offsets import GroupOffsets, Position
 from gateway.upstream.cluster import LATEST
 from gateway.upstream.errors import UpstreamError
 from gateway.windows.start_position import isolation_of
@@ -66,12 +66,12 @@ class Lags:
     _ends: dict[Log, int] = field(default_factory=dict)
     _failed: str = ""
 
-    async def look_forever(self) -> None:
-        looks = 0
+    async def refresh_forever(self) -> None:
+        refreshes = 0
         while True:
             try:
-                await self.look(stored=looks % LAG_STORED_EVERY == 0)
-            except (StateAway, UpstreamError) as error:
+                await self.refresh(stored=refreshes % LAG_STORED_EVERY == 0)
+            except (StateUnavailable, UpstreamError) as error:
                 if str(error) != self._failed:
                     log.info("lag_not_known", reason=str(error))
                 self._failed = str(error)
@@ -80,36 +80,38 @@ class Lags:
             except Exception:  # A figure is not worth the node.
                 log.exception("lag_not_looked_at")
             else:
-                looks += 1
+                refreshes += 1
                 self._failed = ""
             await asyncio.sleep(LAG_MS / 1000)
 
-    async def look(self, *, stored: bool) -> None:
-        """`stored`: also at what only the store has. Raises StateAway, UpstreamError."""
+    async def refresh(self, *, stored: bool) -> None:
+        """`stored`: also at what only the store has. Raises StateUnavailable, UpstreamError."""
         groups = self.offsets.groups
         for key in [key for key in self._positions if groups.get(key.group) is None]:
             del self._positions[key]
         for group in groups.all() if stored else ():
-            await self._recall(group.name)
-        await self._see(self.offsets.windows.all())
-        await self._name()
+            await self._positions_in_store(group.name)
+        await self._positions_in_memory(self.offsets.windows.all())
+        await self._resolve_topics()
         ends = {self._log(key, tp) for key, tp in self._places()}
         self._ends = {of: end for of, end in self._ends.items() if of in ends}
-        await self._ask(ends)
+        await self._fetch_log_ends(ends)
 
-    async def look_at(self, group: str) -> None:
+    async def refresh_group(self, group: str) -> None:
         """At one group, for somebody who waits; what cannot be known in time stays as it was."""
         try:
-            async with asyncio.timeout(LAG_LOOK_S_MAX):
-                await self._look_at(group)
-        except (StateAway, UpstreamError, EncodeError, TimeoutError) as error:
+            async with asyncio.timeout(LAG_REFRESH_S_MAX):
+                await self._refresh_group(group)
+        except (StateUnavailable, UpstreamError, EncodeError, TimeoutError) as error:
             log.info("lag_not_known", group=group, reason=str(error) or "timeout")
 
-    async def _look_at(self, group: str) -> None:
-        await self._recall(group)
-        await self._see(self.offsets.windows.of_group(group))
-        await self._name()
-        await self._ask({self._log(key, tp) for key, tp in self._places() if key.group == group})
+    async def _refresh_group(self, group: str) -> None:
+        await self._positions_in_store(group)
+        await self._positions_in_memory(self.offsets.windows.of_group(group))
+        await self._resolve_topics()
+        await self._fetch_log_ends(
+            {self._log(key, tp) for key, tp in self._places() if key.group == group}
+        )
 
     def all(self) -> Iterator[Lag]:
         """As of the last look, by group, topic id and partition."""
@@ -121,7 +123,7 @@ class Lags:
 
     # --------------------------------------------------------------------------------------- inside
 
-    async def _recall(self, group: str) -> None:
+    async def _positions_in_store(self, group: str) -> None:
         """What the store has: of an unreliable group nothing, which stays as it was seen."""
         if not self.offsets.windows.around.settings.of(group).reliable:
             return
@@ -133,7 +135,7 @@ class Lags:
             if key not in self._positions or self._positions[key].offset != cursor:
                 self._positions[key] = Position(cursor)
 
-    async def _see(self, windows: Iterable[Window]) -> None:
+    async def _positions_in_memory(self, windows: Iterable[Window]) -> None:
         for window in windows:
             core = window.dispatcher
             if core is not None:
@@ -141,7 +143,7 @@ class Lags:
                 self._positions[window.key] = Position(core.cursor, settled)
                 await asyncio.sleep(0)  # O(span) each
 
-    async def _name(self) -> None:
+    async def _resolve_topics(self) -> None:
         self._topics = await self.offsets.topics_by_id({key.topic_id for key in self._positions})
         self.offsets.windows.asked_for = {topic.name for topic in self._topics.values()}
 
@@ -158,7 +160,7 @@ class Lags:
     def _log(self, key: WindowKey, tp: TopicPartition) -> Log:
         return Log(tp, isolation_of(self.offsets.windows.around.settings.of(key.group)))
 
-    async def _ask(self, logs: Iterable[Log]) -> None:
+    async def _fetch_log_ends(self, logs: Iterable[Log]) -> None:
         by_leader: dict[tuple[int, int], list[TopicPartition]] = {}
         topology = self.offsets.upstream.topology
         for tp, isolation in sorted(logs):
@@ -167,9 +169,13 @@ class Lags:
                 by_leader.setdefault((leader, isolation), []).append(tp)
         for (leader, isolation), led in by_leader.items():
             for at in range(0, len(led), LAG_ENDS_AT_ONCE):
-                await self._ask_leader(leader, isolation, led[at : at + LAG_ENDS_AT_ONCE])
+                await self._fetch_log_ends_of_leader(
+                    leader, isolation, led[at : at + LAG_ENDS_AT_ONCE]
+                )
 
-    async def _ask_leader(self, leader: int, isolation: int, led: list[TopicPartition]) -> None:
+    async def _fetch_log_ends_of_leader(
+        self, leader: int, isolation: int, led: list[TopicPartition]
+    ) -> None:
         topics: dict[str, list[dict[str, int]]] = {}
         for tp in led:
             row = {"PartitionIndex": tp.partition, "Timestamp": LATEST}

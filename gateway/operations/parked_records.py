@@ -19,13 +19,13 @@ from gateway.core.limits import PARKED_KEYS_READ_MAX, WINDOW_LOAD_S_MAX
 from gateway.core.wire.errors import WireError
 from gateway.core.wire.records import read_records
 from gateway.operations.errors import (
-    BadAct,
     GroupUnknown,
+    InvalidOperation,
     NotParked,
     PartitionUnknown,
-    StateAway,
+    StateUnavailable,
 )
-from gateway.operations.positions import GroupOffsets
+from gateway.operations.group_offsets import GroupOffsets
 from gateway.reading.reader import NO_BYTES_MAX, RecordsGone
 from gateway.upstream.errors import UpstreamError
 from gateway.windows.window import Window, WindowUnavailable
@@ -51,7 +51,7 @@ class ParkedRecords:
 
     async def rows(self, group: str, *, topic: str | None = None) -> list[ParkedRow]:
         """Everything parked in the group, by topic, partition and offset. Raises GroupUnknown,
-        StateAway.
+        StateUnavailable.
         """
         rows: list[ParkedRow] = []
         for window in await self._windows(group):
@@ -86,17 +86,19 @@ class ParkedRecords:
         """Decides over parked records (None: all of the partition); all of them or none. Returns
         their offsets once the decision is stored.
 
-        Raises GroupUnknown, PartitionUnknown, NotParked, BadAct, StateAway.
+        Raises GroupUnknown, PartitionUnknown, NotParked, InvalidOperation, StateUnavailable.
         """
         window = await self._window(group, topic, partition)
         if verb is OperatorVerb.DEAD_LETTER and not window.section.dead_letter_topic:
-            raise BadAct(f"group {group!r} has no dead_letter_topic")
+            raise InvalidOperation(f"group {group!r} has no dead_letter_topic")
         if verb is OperatorVerb.DEAD_LETTER and window.section.dead_letter_topic == topic:
-            raise BadAct(f"{topic} is the dead_letter_topic itself: not written there again")
+            raise InvalidOperation(
+                f"{topic} is the dead_letter_topic itself: not written there again"
+            )
         # From here to `ask` nothing is awaited: what is parked now is what is decided over.
         core = window.dispatcher
         if core is None:
-            raise StateAway(f"{topic}-{partition} is being loaded")
+            raise StateUnavailable(f"{topic}-{partition} is being loaded")
         parked = [record.offset for record in core.stats().parked]
         chosen = parked if offsets is None else sorted(set(offsets))
         missing = sorted(set(chosen) - set(parked))
@@ -108,7 +110,7 @@ class ParkedRecords:
         try:
             await window.ask(OperatorAct(verb, chosen, self.now_ms()))
         except WindowUnavailable as unavailable:
-            raise StateAway(f"{topic}-{partition}: {unavailable}") from unavailable
+            raise StateUnavailable(f"{topic}-{partition}: {unavailable}") from unavailable
         log.info(
             "parked_released",
             group=group,
@@ -122,7 +124,7 @@ class ParkedRecords:
         return chosen
 
     async def _windows(self, group: str) -> list[Window]:
-        """All of the group, loaded or being loaded. Raises GroupUnknown, StateAway."""
+        """All of the group, loaded or being loaded. Raises GroupUnknown, StateUnavailable."""
         if await self.offsets.find(group) is None:
             raise GroupUnknown(f"no group {group!r}")
         windows = self.offsets.windows
@@ -143,13 +145,13 @@ class ParkedRecords:
 
 
 async def _loaded(window: Window) -> None:
-    """Raises StateAway."""
+    """Raises StateUnavailable."""
     try:
         async with asyncio.timeout(WINDOW_LOAD_S_MAX):
             await window.loaded()
     except TimeoutError:
         place = f"{window.partition.topic}-{window.partition.partition}"
-        raise StateAway(f"{place} is not loaded: is Redis away, or upstream?") from None
+        raise StateUnavailable(f"{place} is not loaded: is Redis away, or upstream?") from None
 
 
 async def _parked(window: Window) -> list[ParkedRecord]:

@@ -229,9 +229,9 @@ class Upstream:
         known += [address for address in self._bootstrap if address not in known]
         # Those that answer first, then those not tried yet; a broker known to be silent is the last
         # resort.
-        return sorted(known, key=self._reluctance)
+        return sorted(known, key=self._order_of_preference)
 
-    def _reluctance(self, address: Address) -> int:
+    def _order_of_preference(self, address: Address) -> int:
         connection = self._connections.get((address, CONTROL_LANE))
         if connection is not None and connection.connected:
             return 0

@@ -58,7 +58,7 @@ class Committed:
 
 
 @dataclass(slots=True)
-class _Together:
+class _PendingFetch:
     """Partitions that are asked about in one request, and the answer that all of them wait for."""
 
     partitions: list[TopicPartition] = field(default_factory=list)
@@ -69,8 +69,8 @@ class Commits:
     def __init__(self, upstream: Upstream) -> None:
         self._upstream = upstream
         self._metadata_chars_max = METADATA_CHARS_MAX
-        self._together: dict[str, _Together] = {}  # by group: not asked yet
-        self._asking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._pending: dict[str, _PendingFetch] = {}  # by group: not asked yet
+        self._fetch_locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     @property
     def metadata_chars_max(self) -> int:
@@ -96,19 +96,19 @@ class Commits:
         """One request at a time for a group: who asks meanwhile goes along with the next one.
         None = never committed. Raises UpstreamError.
         """
-        together = self._together.setdefault(group, _Together())
-        together.partitions.append(tp)
-        async with self._asking.setdefault(group, asyncio.Lock()):
-            if together.found is None:
-                if self._together.get(group) is together:
-                    del self._together[group]
+        pending = self._pending.setdefault(group, _PendingFetch())
+        pending.partitions.append(tp)
+        async with self._fetch_locks.setdefault(group, asyncio.Lock()):
+            if pending.found is None:
+                if self._pending.get(group) is pending:
+                    del self._pending[group]
                 try:
-                    together.found = await self._fetch_some(group, together.partitions)
+                    pending.found = await self._fetch_some(group, pending.partitions)
                 except UpstreamError as error:
-                    together.found = error
-        if isinstance(together.found, UpstreamError):
-            raise together.found
-        return together.found[tp]
+                    pending.found = error
+        if isinstance(pending.found, UpstreamError):
+            raise pending.found
+        return pending.found[tp]
 
     async def _fetch_some(
         self, group: str, partitions: Sequence[TopicPartition]

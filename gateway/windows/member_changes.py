@@ -21,7 +21,7 @@ from typing import Any
 
 from dispatcher.core.model import Reason
 from gateway.core.limits import MOVES_AT_ONCE
-from gateway.members.groups import MembershipMoved
+from gateway.members.groups import TopicMembersChanged
 from gateway.windows.window import Window
 
 _NOBODY: frozenset[str] = frozenset()
@@ -31,7 +31,7 @@ _NOBODY: frozenset[str] = frozenset()
 class _Move:
     """What a window is to hear at once, and who is gone by it."""
 
-    moved: MembershipMoved
+    moved: TopicMembersChanged
     gone: frozenset[str]
 
 
@@ -42,7 +42,7 @@ class Moves:
     _last: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict)  # group, topic
     _telling: bool = False
 
-    def tell(self, moved: MembershipMoved, windows: Iterable[Window]) -> None:
+    def tell(self, moved: TopicMembersChanged, windows: Iterable[Window]) -> None:
         """Each of `windows` hears of it, after what it has not heard of yet."""
         place = (moved.group, moved.topic)
         before = self._last.pop(place, _NOBODY)
@@ -87,7 +87,7 @@ class Moves:
 
 
 def _together(
-    move: _Move, moved: MembershipMoved, gone: frozenset[str], come: frozenset[str]
+    move: _Move, moved: TopicMembersChanged, gone: frozenset[str], come: frozenset[str]
 ) -> _Move | None:
     """Both at once; None if a window has to hear of one after the other."""
     if come & move.gone or (gone and move.gone and moved.reason is not move.moved.reason):

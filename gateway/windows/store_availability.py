@@ -30,7 +30,7 @@ def away(error: StoreError | None) -> bool:
 
 
 @dataclass(slots=True)
-class StoreWatch:
+class MonitoredStore:
     """A `WindowStore` in front of another."""
 
     store: WindowStore

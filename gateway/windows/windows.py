@@ -33,7 +33,7 @@ from gateway.core.limits import (
 )
 from gateway.core.share.sessions import ShareSession
 from gateway.core.wire.errors import ErrorCode, error_name
-from gateway.members.groups import Groups, MembershipMoved
+from gateway.members.groups import Groups, TopicMembersChanged
 from gateway.upstream.commits import Commit
 from gateway.windows.dependencies import CommitState, Surroundings
 from gateway.windows.member_changes import Moves
@@ -62,7 +62,7 @@ class Windows:
     groups: Groups
     around: Surroundings
     tasks: asyncio.TaskGroup
-    filters_known: Callable[[], bool]
+    key_filters_loaded: Callable[[], bool]
     watch: Callable[[Iterable[str]], None]  # topics upstream is asked about from now on ...
     unwatch: Callable[[Iterable[str]], None]  # ... and no more
     _windows: dict[WindowKey, Window] = field(default_factory=dict)
@@ -95,7 +95,7 @@ class Windows:
     def of_group(self, group: str) -> list[Window]:
         return [window for window in self.all() if window.key.group == group]
 
-    def membership_moved(self, moved: MembershipMoved) -> None:
+    def membership_moved(self, moved: TopicMembersChanged) -> None:
         """Opens the windows of a topic that has its first members, and tells the others."""
         if moved.members:
             self.watch([moved.topic])
@@ -167,7 +167,7 @@ class Windows:
         key = self._key(group, topic, partition)
         if key in self._windows or self._stopping or group in self._held:
             return
-        if not self.filters_known():
+        if not self.key_filters_loaded():
             return  # `topology_changed` is called once they are
         window = Window(
             key,

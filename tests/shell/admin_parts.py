@@ -15,8 +15,8 @@ from gateway.core.cluster.topology import Topology
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
-from gateway.members.key_filters import RulesNotKept
-from gateway.operations.positions import GroupOffsets, Place
+from gateway.members.key_filters import RulesNotSaved
+from gateway.operations.group_offsets import GroupOffsets, Place
 from gateway.upstream.commits import Commit, Committed
 from gateway.upstream.errors import Unreachable
 from gateway.windows.windows import topic_id_text
@@ -73,10 +73,10 @@ class AdminStore(ScriptedStore):
 
 @dataclass(slots=True)
 class Forgotten:
-    """Memberships and filters: what was forgotten, by name."""
+    """Saved members and key filters: what was forgotten, by name."""
 
     names: list[str] = field(default_factory=list)
-    failure: RulesNotKept | None = None
+    failure: RulesNotSaved | None = None
 
     async def forget(self, name: str) -> None:
         self.names.append(name)
@@ -171,7 +171,7 @@ class Admin:
             commits=self.commits,
             groups=self.node.groups,
             windows=self.node.windows,
-            memberships=self.forgotten,
+            saved_members=self.forgotten,
             filters=self.forgotten,
             owner="node",
         )

@@ -26,7 +26,7 @@ from gateway.upstream.cluster import EARLIEST
 from gateway.upstream.commits import Commit, Committed
 from gateway.upstream.errors import UpstreamError
 from gateway.windows.dependencies import Surroundings
-from gateway.windows.store_availability import StoreWatch
+from gateway.windows.store_availability import MonitoredStore
 from gateway.windows.window import Window
 from gateway.windows.windows import Windows
 from tests.shell.virtual_time import now_ms
@@ -260,11 +260,11 @@ class Node:
             topology=lambda: self.topology,
             groups=self.groups,
             tasks=self.tasks,
-            filters_known=lambda: True,
+            key_filters_loaded=lambda: True,
             watch=self._watch,
             unwatch=lambda topics: self.unwatched.extend(topics),
             around=Surroundings(
-                store=StoreWatch(self.store, now_ms),
+                store=MonitoredStore(self.store, now_ms),
                 reader=self.log,
                 commits=self.commits,
                 upstream=self,

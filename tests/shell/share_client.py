@@ -79,7 +79,7 @@ class ScriptedConnection:
 def services(node: Node, others: Container[str] = ()) -> ShareServices:
     """`others`: names under which members of another kind of group are at work."""
 
-    async def other_kind_at_work(group: str) -> bool:
+    async def other_type_active(group: str) -> bool:
         return group in others
 
     async def refresh(_topics: list[str]) -> Any:
@@ -96,7 +96,7 @@ def services(node: Node, others: Container[str] = ()) -> ShareServices:
         windows=node.windows,
         authoriser=Authoriser(now_ms),
         ready=node.ready,
-        other_kind_at_work=other_kind_at_work,
+        other_type_active=other_type_active,
         now_ms=now_ms,
     )
 

@@ -11,7 +11,7 @@ from redis.asyncio import Redis
 
 from gateway.config import Config, FilterRule, GroupSection
 from gateway.embedded.redis import EmbeddedRedis
-from gateway.members.key_filters import Filters, RulesNotKept
+from gateway.members.key_filters import KeyFilters, RulesNotSaved
 
 CONFIG = Config(groups=(GroupSection(filters=(FilterRule(client_id="*", keys=("config",)),)),))
 RULES = (FilterRule(client_id="eu-*", keys=("eu-*",)),)
@@ -30,9 +30,9 @@ class Opened:
     def __init__(self) -> None:
         self._clients: list[Redis] = []
 
-    def __call__(self, url: str) -> Filters:
+    def __call__(self, url: str) -> KeyFilters:
         self._clients.append(Redis.from_url(url))
-        return Filters(CONFIG, self._clients[-1])
+        return KeyFilters(CONFIG, self._clients[-1])
 
     async def __aenter__(self) -> Opened:
         return self
@@ -46,9 +46,9 @@ def test_rules_outlive_the_node_and_replace_those_of_the_file(embedded: Embedded
     async def work() -> None:
         async with Opened() as filters:
             one = filters(embedded.url)
-            assert not one.known()
+            assert not one.loaded()
             await one.load()
-            assert one.known()
+            assert one.loaded()
             assert one.of("g", "eu-1") == (b"config",)
             await one.put("g", RULES)
             await one.put("none", ())
@@ -74,10 +74,10 @@ def test_what_is_not_kept_does_not_hold(embedded: EmbeddedRedis) -> None:
             it = filters(embedded.url)
             await it.load()
             embedded.stop()
-            with pytest.raises(RulesNotKept):
+            with pytest.raises(RulesNotSaved):
                 await it.put("g", RULES)
             assert it.of("g", "eu-1") == (b"config",)
-            with pytest.raises(RulesNotKept):
+            with pytest.raises(RulesNotSaved):
                 await it.remove("g")
 
     asyncio.run(work())
@@ -90,14 +90,14 @@ def test_nothing_is_known_until_redis_answers(embedded: EmbeddedRedis) -> None:
             embedded.stop()
             it = filters(embedded.url)
             async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as tasks:
-                waiting = tasks.create_task(it.load_until_known())
+                waiting = tasks.create_task(it.load_until_loaded())
                 await asyncio.sleep(0)
-                with pytest.raises(RulesNotKept):
+                with pytest.raises(RulesNotSaved):
                     await it.load()
-                assert not it.known()
+                assert not it.loaded()
                 assert not waiting.done()
                 embedded.start()
-            assert it.known()
+            assert it.loaded()
             assert it.of("g", "eu-1") == (b"eu-*",)
 
     asyncio.run(work())
@@ -113,7 +113,7 @@ def test_a_row_that_cannot_be_read_costs_its_group_alone(embedded: EmbeddedRedis
             await redis.aclose()
             two = filters(embedded.url)
             await two.load()
-            assert two.known()
+            assert two.loaded()
             assert two.rules("good").rules == RULES
             assert two.rules("bad").source == "config"
 

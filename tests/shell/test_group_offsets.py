@@ -16,9 +16,9 @@ from gateway.config import GroupSection
 from gateway.core.cluster.topology import TopicPartition
 from gateway.core.limits import RECOGNISED_AT_ONCE
 from gateway.core.wire.errors import ErrorCode
-from gateway.members.key_filters import RulesNotKept
-from gateway.operations.errors import GroupInUse, GroupUnknown, StateAway
-from gateway.operations.positions import Position
+from gateway.members.key_filters import RulesNotSaved
+from gateway.operations.errors import GroupInUse, GroupUnknown, StateUnavailable
+from gateway.operations.group_offsets import Position
 from gateway.upstream.commits import Committed
 from gateway.upstream.errors import Unreachable
 from gateway.windows.windows import topic_id_text
@@ -340,18 +340,18 @@ def test_a_group_is_forgotten_unless_somebody_joins_meanwhile(*, joins: bool) ->
 
 def test_what_is_away_is_said() -> None:
     async def tell(admin: Admin) -> None:
-        admin.forgotten.failure = RulesNotKept("down")
-        with pytest.raises(StateAway):
+        admin.forgotten.failure = RulesNotSaved("down")
+        with pytest.raises(StateUnavailable):
             await admin.offsets.forget_group(GROUP)
         assert admin.node.groups.get(GROUP) is not None
         admin.commits.failure = Unreachable("gone")
-        with pytest.raises(StateAway):
+        with pytest.raises(StateUnavailable):
             await admin.offsets.positions(GROUP)
         admin.commits.failure = None
         admin.store.down = True
-        with pytest.raises(StateAway):
+        with pytest.raises(StateUnavailable):
             await admin.offsets.positions(GROUP)
-        with pytest.raises(StateAway):
+        with pytest.raises(StateUnavailable):
             await admin.offsets.find("another")
 
     story(tell)

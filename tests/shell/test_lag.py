@@ -10,7 +10,7 @@ import structlog
 
 from dispatcher.store.base import StoreError, WindowKey
 from gateway.config import GroupSection
-from gateway.core.limits import LAG_ANSWER_S_MAX, LAG_LOOK_S_MAX, LAG_MS
+from gateway.core.limits import LAG_ANSWER_S_MAX, LAG_MS, LAG_REFRESH_S_MAX
 from gateway.core.wire.errors import ErrorCode
 from gateway.operations.lag import Lag, Lags
 from tests.shell.admin_parts import Admin, AdminStore, worked
@@ -45,7 +45,7 @@ def story(
 def test_what_is_settled_behind_the_cursor_is_no_lag() -> None:
     async def tell(admin: Admin, lags: Lags) -> None:
         assert figures(lags) == {}, "nothing was looked at yet"
-        await lags.look(stored=True)
+        await lags.refresh(stored=True)
         assert figures(lags) == {0: (4, 6, 1), 1: (0, 0, 0)}
         ((leader, asked),) = admin.view.asked
         assert (leader, asked["IsolationLevel"]) == (1, 1)
@@ -59,17 +59,17 @@ def test_a_group_that_stopped_falls_behind() -> None:
     """
 
     async def tell(admin: Admin, lags: Lags) -> None:
-        await lags.look(stored=True)
+        await lags.refresh(stored=True)
         for window in admin.node.windows.all():
             admin.node.windows.drop(window.key)
         admin.node.log.produce(b"k", b"k", partition=0)
         admin.node.log.produce(b"k", partition=1)
-        await lags.look(stored=False)
+        await lags.refresh(stored=False)
         assert figures(lags) == {0: (4, 8, 3), 1: (0, 1, 1)}
-        await lags.look(stored=True)
+        await lags.refresh(stored=True)
         assert figures(lags) == {0: (4, 8, 3), 1: (0, 1, 1)}
         restarted = Lags(admin.offsets)
-        await restarted.look_at(GROUP)
+        await restarted.refresh_group(GROUP)
         assert figures(restarted) == {0: (4, 8, 4), 1: (0, 1, 1)}
 
     story(tell)
@@ -78,11 +78,11 @@ def test_a_group_that_stopped_falls_behind() -> None:
 def test_a_partition_that_nobody_answers_for_keeps_its_own_row_behind() -> None:
     async def tell(admin: Admin, lags: Lags) -> None:
         admin.view.errors[1] = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        await lags.look(stored=True)
+        await lags.refresh(stored=True)
         assert figures(lags) == {0: (4, 6, 1), 1: (0, None, None)}
         admin.view.silent.add(1)
         admin.node.log.produce(b"k", partition=0)
-        await lags.look(stored=False)
+        await lags.refresh(stored=False)
         assert figures(lags) == {0: (4, 6, 1), 1: (0, None, None)}, "as it was seen last"
         assert admin.view.asked
 
@@ -91,15 +91,15 @@ def test_a_partition_that_nobody_answers_for_keeps_its_own_row_behind() -> None:
 
 def test_a_broker_that_hangs_is_not_waited_for() -> None:
     async def tell(admin: Admin, lags: Lags) -> None:
-        await lags.look(stored=True)
+        await lags.refresh(stored=True)
         admin.view.gate = asyncio.Event()
         admin.node.log.produce(b"k", partition=0)
         began = now_ms()
-        await lags.look(stored=False)
+        await lags.refresh(stored=False)
         assert now_ms() - began == LAG_ANSWER_S_MAX * 1000
         began = now_ms()
-        await lags.look_at(GROUP)
-        assert now_ms() - began == LAG_LOOK_S_MAX * 1000
+        await lags.refresh_group(GROUP)
+        assert now_ms() - began == LAG_REFRESH_S_MAX * 1000
         assert figures(lags) == {0: (4, 6, 1), 1: (0, 0, 0)}, "as it was seen last"
 
     story(tell)
@@ -107,12 +107,12 @@ def test_a_broker_that_hangs_is_not_waited_for() -> None:
 
 def test_a_position_set_or_deleted_by_hand_is_seen_by_who_asks() -> None:
     async def tell(admin: Admin, lags: Lags) -> None:
-        await lags.look(stored=True)
+        await lags.refresh(stored=True)
         tps = {lag.tp.partition: lag.tp for lag in lags.all()}
         await admin.offsets.set_positions(GROUP, {tps[0]: 2})
         await admin.offsets.forget_windows(GROUP, lambda key: key.partition == 1)
         admin.node.windows.drop(admin.key(1))
-        await lags.look_at(GROUP)
+        await lags.refresh_group(GROUP)
         assert figures(lags) == {0: (2, 6, 4)}
 
     story(tell)
@@ -120,7 +120,7 @@ def test_a_position_set_or_deleted_by_hand_is_seen_by_who_asks() -> None:
 
 def test_groups_and_topics_that_are_gone_have_no_lag() -> None:
     async def tell(admin: Admin, lags: Lags) -> None:
-        await lags.look(stored=True)
+        await lags.refresh(stored=True)
         assert admin.node.windows.asked_for == {TOPIC}
         admin.node.groups.forget(GROUP)
         assert figures(lags) == {}
@@ -128,7 +128,7 @@ def test_groups_and_topics_that_are_gone_have_no_lag() -> None:
         assert len(figures(lags)) == 2
         admin.node.change_topology(topology(2, topic_id=b"another".ljust(16)))
         admin.view.asked.clear()
-        await lags.look(stored=True)
+        await lags.refresh(stored=True)
         assert figures(lags) == {}
         assert not admin.view.asked
 
@@ -139,15 +139,15 @@ def test_a_group_of_which_nothing_is_stored() -> None:
     """Unreliable: where it was seen last, as long as the node knows it."""
 
     async def tell(admin: Admin, lags: Lags) -> None:
-        await lags.look(stored=True)
+        await lags.refresh(stored=True)
         before = figures(lags)
         assert before[0][1] == 6
         for window in admin.node.windows.all():
             admin.node.windows.drop(window.key)
-        await lags.look(stored=True)
+        await lags.refresh(stored=True)
         assert figures(lags) == before
         admin.node.groups.forget(GROUP)
-        await lags.look(stored=True)
+        await lags.refresh(stored=True)
         admin.node.groups.ensure(GROUP)
         assert figures(lags) == {}
 
@@ -177,11 +177,11 @@ def test_looks_go_on(refusal: Exception, event: str) -> None:
         lags = Lags(admin.offsets)
         async with admin.node, asyncio.TaskGroup() as tasks:
             with structlog.testing.capture_logs() as logs:
-                looking = tasks.create_task(lags.look_forever())
+                looking = tasks.create_task(lags.refresh_forever())
                 await worked(admin)
                 await asyncio.sleep(1.5 * LAG_MS / 1000)
                 assert figures(lags) == {}
-                await lags.look_at(GROUP)
+                await lags.refresh_group(GROUP)
             said = [line["event"] for line in logs if line["event"].startswith("lag")]
             expected = 1 if isinstance(refusal, StoreError) else 2
             assert said == [event] * expected, "an outage is said once, a bug whenever it shows"

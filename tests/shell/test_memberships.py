@@ -1,4 +1,4 @@
-"""Memberships kept in a real Redis: what a restart finds, and what happens while Redis is away."""
+"""SavedMembers kept in a real Redis: what a restart finds, and what happens while Redis is away."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from redis.exceptions import RedisError
 
 from gateway.core.share.membership import ShareGroup, ShareMember
 from gateway.embedded.redis import EmbeddedRedis
-from gateway.members.saved_members import Memberships
+from gateway.members.saved_members import SavedMembers
 from tests.shell.loopback import until
 
 KEY = "keyway:members"
-Tell = Callable[[Memberships, Redis], Awaitable[None]]
+Tell = Callable[[SavedMembers, Redis], Awaitable[None]]
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def server(tmp_path: Path) -> Iterator[EmbeddedRedis]:
 def story(server: EmbeddedRedis, tell: Tell) -> None:
     async def work() -> None:
         redis = Redis.from_url(server.url, socket_timeout=2)
-        memberships = Memberships(redis)
+        memberships = SavedMembers(redis)
         async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
             writing = tasks.create_task(memberships.write_forever())
             await tell(memberships, redis)
@@ -73,13 +73,13 @@ async def written(redis: Redis, *names: str) -> None:
 
 
 def test_members_come_back_as_they_were_in_join_order(server: EmbeddedRedis) -> None:
-    async def tell(memberships: Memberships, redis: Redis) -> None:
+    async def tell(memberships: SavedMembers, redis: Redis) -> None:
         odd = "gr{üp} |\n"
         memberships.changed(group("g", member("m2"), member("m1", rack_id="r", topics=())))
         memberships.changed(group(odd, member("m3", client_id="ключ"), epoch=9))
         memberships.changed(group("empty"))
         await written(redis, "g", odd, "empty")
-        found = await Memberships(redis).load()
+        found = await SavedMembers(redis).load()
         assert found["g"][0] == 4
         assert [m.member_id for m in found["g"][1]] == ["m2", "m1"]
         assert [m.topics for m in found["g"][1]] == [("t1", "t2"), ()]
@@ -94,7 +94,7 @@ def test_members_come_back_as_they_were_in_join_order(server: EmbeddedRedis) -> 
 
 
 def test_what_is_forgotten_is_gone_and_may_come_again(server: EmbeddedRedis) -> None:
-    async def tell(memberships: Memberships, redis: Redis) -> None:
+    async def tell(memberships: SavedMembers, redis: Redis) -> None:
         for name in ("a", "b", "c"):
             memberships.changed(group(name, member("m")))
         await written(redis, "a", "b", "c")
@@ -109,7 +109,7 @@ def test_what_is_forgotten_is_gone_and_may_come_again(server: EmbeddedRedis) -> 
 
 
 def test_one_unreadable_row_costs_only_itself(server: EmbeddedRedis) -> None:
-    async def tell(memberships: Memberships, redis: Redis) -> None:
+    async def tell(memberships: SavedMembers, redis: Redis) -> None:
         memberships.changed(group("good", member("m")))
         await written(redis, "good")
         bad: dict[Any, Any] = {
@@ -130,13 +130,13 @@ def test_one_unreadable_row_costs_only_itself(server: EmbeddedRedis) -> None:
 
 
 def test_while_redis_is_away_changes_wait_and_the_last_one_counts(server: EmbeddedRedis) -> None:
-    async def tell(memberships: Memberships, redis: Redis) -> None:
+    async def tell(memberships: SavedMembers, redis: Redis) -> None:
         server.kill()
         memberships.changed(group("g", member("m1")))
         memberships.changed(group("only once"))
         with pytest.raises((RedisError, OSError)):
             await memberships.flush()
-        assert await Memberships(redis).load() == {}
+        assert await SavedMembers(redis).load() == {}
         memberships.changed(group("g", member("m1"), member("m2"), epoch=5))
         memberships.changed(group("h"))
         memberships.forgotten("h")
@@ -149,7 +149,7 @@ def test_while_redis_is_away_changes_wait_and_the_last_one_counts(server: Embedd
 
 
 def test_flushing_at_the_end_leaves_nothing_behind(server: EmbeddedRedis) -> None:
-    async def tell(memberships: Memberships, _redis: Redis) -> None:
+    async def tell(memberships: SavedMembers, _redis: Redis) -> None:
         for at in range(50):
             memberships.changed(group(f"g{at}", member("m")))
         await memberships.flush()

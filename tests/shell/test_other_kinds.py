@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from gateway.core.limits import OTHER_KIND_S_MAX
+from gateway.core.limits import OTHER_GROUP_TYPE_S_MAX
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
-from gateway.members.group_types import OtherKinds
+from gateway.members.group_types import OtherGroupTypes
 from gateway.upstream.errors import Refused, Unreachable, UpstreamError
 from tests.shell.node_parts import GROUP, Node
 from tests.shell.share_client import Client, ScriptedConnection, error, services
@@ -70,14 +70,14 @@ DENIED = int(ErrorCode.GROUP_AUTHORIZATION_FAILED)
 )
 def test_who_is_at_work(classic: Answer, consumer: Answer, *, expected: bool) -> None:
     upstream = Upstream({CLASSIC: [classic], CONSUMER: [consumer]})
-    assert run(OtherKinds(upstream).at_work("g")) is expected
+    assert run(OtherGroupTypes(upstream).active("g")) is expected
 
 
 def test_a_coordinator_that_moved_is_looked_for() -> None:
     upstream = Upstream(
         {CLASSIC: [(NOT_HERE, ""), (LOADING, ""), (0, "Stable")], CONSUMER: [(NOT_FOUND, "")]}
     )
-    assert run(OtherKinds(upstream).at_work("g"))
+    assert run(OtherGroupTypes(upstream).active("g"))
     assert (upstream.coordinators, upstream.forgotten) == (3, ["g", "g"])
 
 
@@ -85,10 +85,10 @@ def test_nobody_waits_long_to_know() -> None:
     async def work() -> int:
         began = now_ms()
         upstream = Upstream({CLASSIC: [(NOT_HERE, "")], CONSUMER: [(NOT_FOUND, "")]})
-        assert not await OtherKinds(upstream).at_work("g")
+        assert not await OtherGroupTypes(upstream).active("g")
         return now_ms() - began
 
-    assert run(work()) == OTHER_KIND_S_MAX * 1000
+    assert run(work()) == OTHER_GROUP_TYPE_S_MAX * 1000
 
 
 def test_a_member_joins_when_the_others_have_left() -> None:

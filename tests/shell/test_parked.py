@@ -11,11 +11,11 @@ from dispatcher.core.model import Acknowledge, Acquire, MemberId, OperatorVerb, 
 from dispatcher.store.base import StoreError
 from gateway.config import GroupSection
 from gateway.operations.errors import (
-    BadAct,
     GroupUnknown,
+    InvalidOperation,
     NotParked,
     PartitionUnknown,
-    StateAway,
+    StateUnavailable,
 )
 from gateway.operations.parked_records import ParkedRecords
 from tests.shell.admin_parts import Admin
@@ -72,7 +72,7 @@ def test_not_to_the_topic_they_come_from() -> None:
         admin = Admin(section=section)
         async with admin.node:
             records = await parked(admin)
-            with pytest.raises(BadAct, match="itself"):
+            with pytest.raises(InvalidOperation, match="itself"):
                 await records.release(GROUP, TOPIC, 0, [0], OperatorVerb.DEAD_LETTER)
             assert await offsets_of(records) == [0, 1, 2]
 
@@ -108,7 +108,7 @@ def test_what_is_not_there() -> None:
                 await records.release(GROUP, TOPIC, 7, None, OperatorVerb.SKIP)
             with pytest.raises(PartitionUnknown):
                 await records.release(GROUP, "another", 0, None, OperatorVerb.SKIP)
-            with pytest.raises(BadAct):
+            with pytest.raises(InvalidOperation):
                 await records.release(GROUP, TOPIC, 0, [0], OperatorVerb.DEAD_LETTER)
             assert await offsets_of(records) == [0, 1, 2]
 
@@ -138,7 +138,7 @@ def test_a_store_that_is_away_is_said() -> None:
         async with admin.node:
             records = await parked(admin)
             admin.store.failures = [StoreError("away")] * 2  # the write, and the same once more
-            with pytest.raises(StateAway):
+            with pytest.raises(StateUnavailable):
                 await records.release(GROUP, TOPIC, 0, [0], OperatorVerb.SKIP)
             assert await offsets_of(records) == [0, 1, 2], "nothing of it happened"
 
@@ -152,7 +152,7 @@ def test_a_window_that_does_not_load_is_not_waited_for_without_end() -> None:
             records = await parked(admin)
             admin.node.windows.drop(admin.key(0))
             admin.store.create_failures = [StoreError("away")] * 1_000
-            with pytest.raises(StateAway, match="is not loaded"):
+            with pytest.raises(StateUnavailable, match="is not loaded"):
                 await records.rows(GROUP)
             admin.store.create_failures.clear()
 

@@ -1,6 +1,6 @@
 """The simulated node: its windows, the group's members and sessions, the store, and its crashes.
 
-Memberships outlive a crash of the node (they are kept in the store), sessions do not.
+SavedMembers outlive a crash of the node (they are kept in the store), sessions do not.
 """
 
 from __future__ import annotations

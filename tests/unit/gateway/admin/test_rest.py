@@ -16,7 +16,7 @@ from gateway.admin.health import Health
 from gateway.admin.metrics import Metrics
 from gateway.admin.rest import RestParts, rest_app
 from gateway.core.share.membership import ShareGroup
-from gateway.members.key_filters import Filters
+from gateway.members.key_filters import KeyFilters
 from gateway.operations.lag import Lags
 from gateway.operations.parked_records import ParkedRecords
 from gateway.windows.window import Window
@@ -53,7 +53,7 @@ class Rest:
             groups=self.node.groups,
             windows=self.node.windows,
             parked=cast(ParkedRecords, None),  # has tests of its own
-            filters=cast(Filters, None),  # likewise
+            filters=cast(KeyFilters, None),  # likewise
             metrics=self.metrics,
             lags=self.lags,
             health=self.look,
@@ -103,7 +103,7 @@ def test_groups() -> None:
         assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
         group = {"group": GROUP, "state": "Stable", "members": 1, "topics": [TOPIC], "windows": 2}
         assert answer.json == {"groups": [{**group, "lag": None}]}, "nobody has looked yet"
-        await rest.lags.look(stored=True)
+        await rest.lags.refresh(stored=True)
         assert (await rest.ask("/v1/groups")).json == {"groups": [{**group, "lag": 3}]}
 
     story(tell)

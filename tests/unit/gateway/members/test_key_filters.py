@@ -11,7 +11,7 @@ from redis.asyncio import Redis
 
 from gateway.config import Config, FilterRule, GroupSection
 from gateway.core.limits import FILTER_GLOB_BYTES_MAX, FILTER_GLOBS_MAX, FILTER_RULES_MAX
-from gateway.members.key_filters import Filters, InvalidRules, parse_rules, rule_rows
+from gateway.members.key_filters import InvalidRules, KeyFilters, parse_rules, rule_rows
 
 CONFIG = Config(
     groups=(
@@ -26,8 +26,8 @@ CONFIG = Config(
 )
 
 
-def filters() -> Filters:
-    return Filters(CONFIG, Redis())  # it connects when it is asked, and nothing here asks
+def filters() -> KeyFilters:
+    return KeyFilters(CONFIG, Redis())  # it connects when it is asked, and nothing here asks
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import structlog
 from dispatcher.core.model import CursorMoved, Snapshot
 from dispatcher.store.base import Fence, FencedError, StoreError, WindowGone, WindowKey, Write
 from dispatcher.store.memory import MemoryStore
-from gateway.windows.store_availability import StoreWatch, away
+from gateway.windows.store_availability import MonitoredStore, away
 
 KEY = WindowKey("g", "t", 0)
 
@@ -26,14 +26,16 @@ class Clock:
         return self.now_ms
 
 
-def story(tell: Callable[[StoreWatch, MemoryStore, Clock], Coroutine[Any, Any, None]]) -> list[str]:
+def story(
+    tell: Callable[[MonitoredStore, MemoryStore, Clock], Coroutine[Any, Any, None]],
+) -> list[str]:
     store, clock = MemoryStore(), Clock()
     with structlog.testing.capture_logs() as logs:
-        asyncio.run(tell(StoreWatch(store, clock), store, clock))
+        asyncio.run(tell(MonitoredStore(store, clock), store, clock))
     return [line["event"] for line in logs]
 
 
-async def failing(watch: StoreWatch) -> None:
+async def failing(watch: MonitoredStore) -> None:
     with pytest.raises(StoreError):
         await watch.claim(KEY, "me")
     with pytest.raises(StoreError):
@@ -43,7 +45,7 @@ async def failing(watch: StoreWatch) -> None:
 
 
 def test_away_and_back_once_each() -> None:
-    async def tell(watch: StoreWatch, store: MemoryStore, _clock: Clock) -> None:
+    async def tell(watch: MonitoredStore, store: MemoryStore, _clock: Clock) -> None:
         for _ in range(2):
             store.down = True
             for _ in range(3):
@@ -57,7 +59,7 @@ def test_away_and_back_once_each() -> None:
 
 
 def test_fences_and_lost_windows_are_no_outage() -> None:
-    async def tell(watch: StoreWatch, store: MemoryStore, _clock: Clock) -> None:
+    async def tell(watch: MonitoredStore, store: MemoryStore, _clock: Clock) -> None:
         first = await watch.claim(KEY, "me")
         await watch.create(KEY, first.fence, Snapshot(0))
         await watch.claim(KEY, "other")
@@ -75,7 +77,7 @@ def test_fences_and_lost_windows_are_no_outage() -> None:
 
 
 def test_how_long_it_was_away() -> None:
-    async def tell(watch: StoreWatch, store: MemoryStore, clock: Clock) -> None:
+    async def tell(watch: MonitoredStore, store: MemoryStore, clock: Clock) -> None:
         store.down = True
         await failing(watch)
         clock.now_ms += 4_000

@@ -26,14 +26,19 @@ from dispatcher.core.commit import encode as encode_commit
 from dispatcher.core.model import Snapshot
 from dispatcher.store.base import Fence, FencedError, StoreError, WindowKey, WindowStore
 from gateway.core.cluster.topology import Topic, TopicPartition, Topology
-from gateway.core.limits import CLAIMS_MAX, LOGGED_PLACES_MAX, RECOGNISED_AT_ONCE, STRANGERS_MAX
+from gateway.core.limits import (
+    CLAIMS_MAX,
+    LOGGED_PLACES_MAX,
+    NOT_KEY_SHARED_GROUPS_MAX,
+    RECOGNISED_AT_ONCE,
+)
 from gateway.core.share.membership import ShareGroup
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
 from gateway.members.groups import Groups
-from gateway.members.key_filters import RulesNotKept
-from gateway.operations.errors import GroupInUse, GroupUnknown, StateAway
+from gateway.members.key_filters import RulesNotSaved
+from gateway.operations.errors import GroupInUse, GroupUnknown, StateUnavailable
 from gateway.upstream.cluster import LATEST
 from gateway.upstream.commits import Commit, Committed
 from gateway.upstream.errors import UpstreamError
@@ -75,14 +80,14 @@ class OffsetCommits(Protocol):
     async def commit(self, group: str, commits: Sequence[Commit]) -> list[int]: ...
 
 
-class MembershipRows(Protocol):
-    """gateway.members.saved_members.Memberships"""
+class SavedMemberRows(Protocol):
+    """gateway.members.saved_members.SavedMembers"""
 
     async def forget(self, name: str) -> None: ...
 
 
 class FilterRules(Protocol):
-    """gateway.members.key_filters.Filters"""
+    """gateway.members.key_filters.KeyFilters"""
 
     async def remove(self, group: str) -> None: ...
 
@@ -102,15 +107,15 @@ class GroupOffsets:
     commits: OffsetCommits
     groups: Groups
     windows: Windows
-    memberships: MembershipRows
+    saved_members: SavedMemberRows
     filters: FilterRules
     owner: str
-    _strangers: set[str] = field(default_factory=set)  # groups that commit, and are not ours
+    _not_key_shared: set[str] = field(default_factory=set)  # groups that commit, and are not ours
 
     # -------------------------------------------------------------------------------- what there is
 
     async def find(self, name: str) -> ShareGroup | None:
-        """The group, also one that only the store or Kafka remembers. Raises StateAway."""
+        """The group, also one that only the store or Kafka remembers. Raises StateUnavailable."""
         known = self.groups.get(name)
         if known is not None or not name:
             return known
@@ -122,7 +127,7 @@ class GroupOffsets:
 
     async def recognise(self, names: Iterable[str]) -> None:
         """Takes in those of `names` that are Key-Shared groups by the offsets they committed."""
-        known = self._strangers
+        known = self._not_key_shared
         unknown = [name for name in names if self.groups.get(name) is None and name not in known]
         for at in range(0, len(unknown), RECOGNISED_AT_ONCE):
             async with asyncio.TaskGroup() as tasks:
@@ -132,18 +137,18 @@ class GroupOffsets:
     async def _recognise(self, name: str) -> None:
         try:
             ours = await self._committed(name, ours_only=True)
-        except StateAway as away:
+        except StateUnavailable as away:
             log.info("group_not_recognised", group=name, reason=str(away))
             return
         if ours:
             log.info("group_remembered", group=name)
             self.groups.ensure(name)
-        elif len(self._strangers) < STRANGERS_MAX:
+        elif len(self._not_key_shared) < NOT_KEY_SHARED_GROUPS_MAX:
             # One that becomes ours later is known by its first member.
-            self._strangers.add(name)
+            self._not_key_shared.add(name)
 
     async def positions(self, name: str) -> dict[Place, Position]:
-        """Of every partition the group has a position in. Raises StateAway."""
+        """Of every partition the group has a position in. Raises StateUnavailable."""
         ours_only = self.groups.get(name) is None
         committed = await self._committed(name, ours_only=ours_only)
         found = dict(committed)
@@ -174,18 +179,18 @@ class GroupOffsets:
             return {}
 
     async def topics(self, names: Iterable[str]) -> dict[str, Topic]:
-        """Those that exist now. Raises StateAway."""
+        """Those that exist now. Raises StateUnavailable."""
         names = list(names)
         known = self.upstream.topology.topics
         if any(name not in known or not known[name].partitions for name in names):
             try:
                 known = (await self.upstream.refresh(names)).topics
             except UpstreamError as error:
-                raise StateAway(f"upstream: {error}") from error
+                raise StateUnavailable(f"upstream: {error}") from error
         return {name: known[name] for name in names if name in known and known[name].partitions}
 
     async def topics_by_id(self, ids: set[str]) -> dict[str, Topic]:
-        """By the text of their ids; topics that are gone are left out. Raises StateAway."""
+        """By the text of their ids; topics that are gone are left out. Raises StateUnavailable."""
         names = dict(self.upstream.topology.names)
         unknown = [topic_id_bytes(text) for text in ids if topic_id_bytes(text) not in names]
         if unknown:
@@ -195,7 +200,7 @@ class GroupOffsets:
                     ApiKey.METADATA, body, version=METADATA_BY_ID_VERSION
                 )
             except UpstreamError as error:
-                raise StateAway(f"upstream: {error}") from error
+                raise StateUnavailable(f"upstream: {error}") from error
             for topic in answer["Topics"]:
                 if topic["ErrorCode"] == 0 and topic["Name"]:
                     names[topic["TopicId"]] = topic["Name"]
@@ -214,7 +219,7 @@ class GroupOffsets:
     ) -> dict[TopicPartition, ErrorCode]:
         """Where the next member starts; an error per partition, NONE = durable. Creates the group
         if it does not exist. Raises GroupInUse, GroupUnknown (upstream has one of another kind),
-        StateAway.
+        StateUnavailable.
         """
         if await self.find(name) is None and await self._committed(name, ours_only=False):
             raise GroupUnknown(f"Group {name} is not a share group.")
@@ -294,18 +299,20 @@ class GroupOffsets:
 
     async def forget_windows(self, name: str, chosen: Callable[[WindowKey], bool]) -> None:
         """Deletes them from the store; the committed offsets are the caller's business. To be
-        called at rest. Raises StateAway.
+        called at rest. Raises StateUnavailable.
         """
         keys = [key for key in sorted(await self.stored(name)) if chosen(key)]
         try:
             for key in keys:
                 await self.store.delete(key)
         except StoreError as error:
-            raise StateAway(str(error)) from error
+            raise StateUnavailable(str(error)) from error
         log.info("positions_deleted", group=name, windows=len(keys))
 
     async def forget_group(self, name: str) -> None:
-        """Deletes all the gateway knows of the group. To be called at rest. Raises StateAway."""
+        """Deletes all the gateway knows of the group. To be called at rest. Raises
+        StateUnavailable.
+        """
         await self.forget_windows(name, lambda _: True)
         group = self.groups.get(name)
         try:
@@ -313,9 +320,9 @@ class GroupOffsets:
             # One that somebody has joined meanwhile is a new group of that name.
             if group is not None and not group.members:
                 self.groups.forget(name)
-                await self.memberships.forget(name)
-        except (RulesNotKept, RedisError, OSError) as error:
-            raise StateAway(f"Redis: {error}") from error
+                await self.saved_members.forget(name)
+        except (RulesNotSaved, RedisError, OSError) as error:
+            raise StateUnavailable(f"Redis: {error}") from error
         log.info("group_deleted", group=name)
 
     def check_empty(self, name: str) -> None:
@@ -327,17 +334,17 @@ class GroupOffsets:
     # --------------------------------------------------------------------------------------- inside
 
     async def stored(self, name: str) -> dict[WindowKey, int]:
-        """The cursors of the group's windows in the store. Raises StateAway."""
+        """The cursors of the group's windows in the store. Raises StateUnavailable."""
         try:
             return await self.store.positions(name)
         except StoreError as error:
-            raise StateAway(str(error)) from error
+            raise StateUnavailable(str(error)) from error
 
     async def _committed(self, name: str, *, ours_only: bool) -> dict[Place, Position]:
         try:
             committed = await self.commits.fetch_all(name)
         except UpstreamError as error:
-            raise StateAway(f"upstream: {error}") from error
+            raise StateUnavailable(f"upstream: {error}") from error
         found: dict[Place, Position] = {}
         for place, commit in committed.items():
             settled = decode_commit(commit.offset, commit.metadata)
