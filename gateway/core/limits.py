@@ -95,6 +95,7 @@ PRODUCER_STOP_S_MAX = 5.0  # half of STOP_S_MAX: the commit comes before it
 
 # --- share groups
 
+TICKED_AT_ONCE = 500  # windows between two looks at other work: one or two milliseconds
 TICK_MS = 500  # the watchdog; six ticks make the disconnect grace
 # To find out whether a name is that of a group of another type; then a member may join.
 OTHER_GROUP_TYPE_S_MAX = 2.0
@@ -103,6 +104,11 @@ GROUP_MEMBERS_MAX = 1_000  # per group; the ring holds 100 points for each
 # the node for a minute.
 SUBSCRIBED_TOPICS_MAX = 1_000
 SHARE_SESSIONS_MAX = 2_000  # per virtual broker; Kafka's own group.share.max.share.sessions
+# Partitions of a session that do not exist: each is an error row of every answer. More are
+# answered once; a member is assigned none of them.
+SESSION_UNKNOWN_PARTITIONS_MAX = 1_000
+# A stock client opens one; what others have is not to be used up from one connection.
+CONNECTION_SHARE_SESSIONS_MAX = 100
 SESSION_PARTITIONS_MAX = 50_000  # 50 topics of 1,000 each, with an error row for every one
 # Records of one answer, whatever a client asks for: a broker's own fetch.max.bytes. A librdkafka
 # takes no response of more than 100 MB (receive.message.max.bytes).
@@ -120,6 +126,8 @@ WINDOW_IDLE_MS_MAX = 60_000  # without members and with everything committed, a 
 # An empty group is forgotten after Kafka's own offsets.retention.minutes; its positions stay in the
 # store, and in Kafka as long as Kafka keeps them.
 GROUP_EMPTY_MS_MAX = 7 * 24 * 60 * 60 * 1000
+# Anybody may join and leave under any name. The one that has been empty for longest goes first.
+EMPTY_GROUPS_MAX = 10_000
 HEALTH_STORE_S_MAX = 1.0  # what a probe waits for Redis; kubelet gives one second by default
 LAG_MS = 10_000  # between two looks at where logs end; Prometheus asks every 15 s or more rarely
 LAG_STORED_EVERY = 6  # looks: the store is asked for windows that are not in memory

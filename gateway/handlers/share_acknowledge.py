@@ -50,11 +50,7 @@ async def _acknowledge(
         raise InvalidSessionEpoch("A share session is opened by a fetch.")
     closing = epoch == CLOSE_EPOCH
     sessions = services.groups.sessions
-    session = (
-        sessions.close(key, connection.id)
-        if closing
-        else sessions.resume(key, epoch, connection.id)
-    )
+    session = sessions.close(key) if closing else sessions.resume(key, epoch)
     services.groups.connected(group, member_id, connection.id)
     rows: list[tuple[bytes, Row]] = []
     misled = False

@@ -20,6 +20,7 @@ from dispatcher.core.model import Acknowledge, AckType, Acquire, NotSent
 from gateway.core.cluster.topology import PartitionInfo
 from gateway.core.limits import (
     SESSION_PARTITIONS_MAX,
+    SESSION_UNKNOWN_PARTITIONS_MAX,
     SHARE_FETCH_BYTES_MAX,
     SHARE_FETCH_WAIT_MS_MAX,
 )
@@ -31,7 +32,7 @@ from gateway.core.share.answers import (
     fetch_row,
     node_endpoints,
 )
-from gateway.core.share.membership import GroupError, InvalidRequest
+from gateway.core.share.membership import GroupError, InvalidRequest, UnknownMember
 from gateway.core.share.sessions import (
     CLOSE_EPOCH,
     OPEN_EPOCH,
@@ -58,6 +59,7 @@ from gateway.reading.reader import NO_BYTES_MAX, RecordsGone, RecordsLarge
 from gateway.upstream.errors import UpstreamError
 from gateway.windows.window import Acquired, Window, WindowUnavailable
 
+UNKNOWN_PARTITION = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 ASKS_FOR_RECORDS = ("MaxBytes", "MinBytes", "MaxRecords", "MaxWaitMs")
 _Cut = tuple[bytes, list[tuple[int, int, int]]]  # records, their acquired ranges
 
@@ -107,15 +109,18 @@ def _session(
     """
     connection = request.connection
     sessions = services.groups.sessions
+    _, group, member_id = key
     epoch = body["ShareSessionEpoch"]
     if epoch == OPEN_EPOCH:
+        if services.groups.member(group, member_id) is None:
+            raise UnknownMember(f"Member {member_id} is not a member of group {group}.")
         acknowledges = bool(ack_batches(body["Topics"]))
         session = sessions.open(key, connection.id, acknowledges=acknowledges)
         services.windows.session_opened(session)
     elif epoch == CLOSE_EPOCH:
-        return sessions.close(key, connection.id)
+        return sessions.close(key)
     else:
-        session = sessions.resume(key, epoch, connection.id)
+        session = sessions.resume(key, epoch)
     _check_size(session, body)
     for topic in body["ForgottenTopicsData"]:
         for partition in topic["Partitions"]:
@@ -208,6 +213,7 @@ class _ShareFetch:
         connection = self.request.connection
         keys = self.session.rotated()
         found: list[PartitionKey] = []
+        unknown = 0
         for key in dict.fromkeys([*keys, *batches]):
             located = locate(self.services, connection, self.session.group, key)
             if located.topic in self.denied:
@@ -219,6 +225,9 @@ class _ShareFetch:
             if located.error:
                 part = self._part(key)
                 part.error, part.leader = located.error, located.leader
+                unknown += located.error in UNKNOWN_PARTITION
+                if unknown > SESSION_UNKNOWN_PARTITIONS_MAX:
+                    del self.session.partitions[key]  # answered now, and not again
             else:
                 found.append(key)
         return found

@@ -30,7 +30,13 @@ from gateway.admin.problems import is_loopback
 from gateway.admin.rest import RestParts, rest_app
 from gateway.compiled import version_line
 from gateway.config import Config, ConfigError, GroupSection
-from gateway.core.limits import GC_ALLOCATIONS, MISSING_TOPIC_MS, SHARE_SESSIONS_MAX, STOP_S_MAX
+from gateway.core.limits import (
+    CONNECTION_SHARE_SESSIONS_MAX,
+    GC_ALLOCATIONS,
+    MISSING_TOPIC_MS,
+    SHARE_SESSIONS_MAX,
+    STOP_S_MAX,
+)
 from gateway.core.share.membership import ShareGroup
 from gateway.core.share.sessions import ShareSessions
 from gateway.core.wire.apis import ApiKey
@@ -160,7 +166,9 @@ class _Node:
         self.dead_letters = DeadLetters(self.upstream, self.reader)
         self.groups = Groups(
             settings=self.settings,
-            sessions=ShareSessions(secrets.token_hex(4), SHARE_SESSIONS_MAX),
+            sessions=ShareSessions(
+                secrets.token_hex(4), SHARE_SESSIONS_MAX, CONNECTION_SHARE_SESSIONS_MAX
+            ),
             on_moved=lambda moved: self.windows.membership_moved(moved),
             on_session_lost=lambda session: self.windows.session_lost(session),
             on_changed=self._members_changed,

@@ -248,7 +248,7 @@ class Node:
         )
         self.groups = Groups(
             settings=self.settings,
-            sessions=ShareSessions(boot, 100),
+            sessions=ShareSessions(boot, 100, 100),
             on_moved=lambda moved: self.windows.membership_moved(moved),
             on_session_lost=lambda session: self.windows.session_lost(session),
             on_changed=self.changed.append,

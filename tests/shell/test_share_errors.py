@@ -85,6 +85,27 @@ def test_a_session_does_not_grow_without_end(monkeypatch: pytest.MonkeyPatch) ->
     story(tell)
 
 
+def test_partitions_that_do_not_exist_are_answered_but_not_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """57 bytes of request must not cost 50,000 error rows each time."""
+    monkeypatch.setattr(share_fetch, "SESSION_UNKNOWN_PARTITIONS_MAX", 3)
+
+    async def tell(_node: Node, client: Client) -> None:
+        many = await client.fetch(partitions=list(range(10)), topic_id=OTHER_ID, MaxWaitMs=0)
+        assert len(many["Responses"][0]["Partitions"]) == 10
+        again = await client.fetch(MaxWaitMs=0, MaxRecords=1)
+        errors = [
+            row["ErrorCode"]
+            for topic in again["Responses"]
+            if topic["TopicId"] == OTHER_ID
+            for row in topic["Partitions"]
+        ]
+        assert errors == [ErrorCode.UNKNOWN_TOPIC_ID] * 3
+
+    story(tell)
+
+
 def test_a_partition_named_twice_is_answered_once() -> None:
     async def tell(node: Node, client: Client) -> None:
         await client.fetch()
@@ -163,12 +184,14 @@ def test_records_of_another_member_cannot_be_acknowledged() -> None:
     story(tell)
 
 
-def test_a_member_that_is_not_in_the_group_gets_nothing() -> None:
+def test_a_member_that_is_not_in_the_group_opens_no_session() -> None:
+    """Else one connection could use up the sessions of everybody, for members that never joined."""
+
     async def tell(node: Node, client: Client) -> None:
         stranger = Client(node, client.services, ScriptedConnection(77), member="nobody")
         answer = await stranger.fetch(MaxWaitMs=100)
-        assert error(answer) == ErrorCode.NONE
-        assert offsets(answer) == []
+        assert error(answer) == ErrorCode.UNKNOWN_MEMBER_ID
+        assert len(node.groups.sessions) == 0
 
     story(tell)
 
@@ -210,11 +233,21 @@ def test_an_acknowledgement_opens_no_session() -> None:
     story(tell)
 
 
-def test_another_connection_cannot_go_on_with_a_session() -> None:
+def test_a_member_fetches_on_one_connection_and_acknowledges_on_another() -> None:
+    """As some stock clients always do. Only the connection the session was opened on ends it."""
+
     async def tell(node: Node, client: Client) -> None:
-        await client.fetch()
-        thief = Client(node, client.services, ScriptedConnection(66), epoch=1)
-        assert error(await thief.fetch()) == ErrorCode.SHARE_SESSION_NOT_FOUND
+        assert offsets(await client.fetch()) == [0, 1, 2]
+        second = Client(node, client.services, ScriptedConnection(66), epoch=1)
+        answer = await second.acknowledge({0: [(0, 1, ACCEPT)]})
+        assert row_error(answer) == ErrorCode.NONE
+        assert node.stored[node.window().key] == 2
+        node.groups.connection_lost(66, now_ms())
+        client.epoch = second.epoch
+        answer = await client.acknowledge({0: [(2, 2, ACCEPT)]})
+        assert row_error(answer) == ErrorCode.NONE
+        node.groups.connection_lost(client.connection.id, now_ms())
+        assert error(await client.fetch()) == ErrorCode.SHARE_SESSION_NOT_FOUND
 
     story(tell)
 

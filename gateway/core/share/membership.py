@@ -185,12 +185,17 @@ class ShareGroup:
             member.connections.add(connection)
             member.gone_since_ms = None
 
-    def connection_lost(self, connection: int, now_ms: int) -> None:
-        for member in self.members.values():
-            if connection in member.connections:
-                member.connections.discard(connection)
-                if not member.connections:
-                    member.gone_since_ms = now_ms
+    def connection_lost(self, member_id: str, connection: int, now_ms: int) -> None:
+        """One of the member's connections is gone."""
+        member = self.members.get(member_id)
+        if member is not None and connection in member.connections:
+            member.connections.discard(connection)
+            if not member.connections:
+                member.gone_since_ms = now_ms
+
+    def has_due(self, now_ms: int) -> bool:
+        """Would `evict_due` take anybody out?"""
+        return any(self._is_due(member, now_ms) for member in self.members.values())
 
     def evict_due(self, now_ms: int) -> list[ShareMember]:
         """Takes out the members whose session timed out or whose connections are gone for the

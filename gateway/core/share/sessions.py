@@ -1,13 +1,16 @@
 """Share sessions of one node: epochs and the partitions each covers (KIP-932, ShareSession).
 
 Epoch 0 opens, then 1, 2, 3 … per request, fetches and acknowledgements sharing the counter; -1
-closes. A session belongs to one (virtual broker, group, member) and to the connection it was opened
-on: it ends with that connection.
+closes. A session belongs to one (virtual broker, group, member), whichever connection its requests
+come on: some clients fetch on one and acknowledge on another. It ends with the connection it was
+opened on, as in Kafka.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from dispatcher.core.model import MemberId, SessionId
 from gateway.core.share.membership import GroupError, InvalidRequest
@@ -20,6 +23,7 @@ _EPOCH_MAX = 2**31 - 1
 NO_BROKER = -1  # on the bootstrap port
 SessionKey = tuple[int, str, str]  # virtual broker id, group, member id
 PartitionKey = tuple[bytes, int]  # topic id, partition
+_Place = TypeVar("_Place")
 
 
 class SessionNotFound(GroupError):
@@ -68,12 +72,18 @@ class ShareSession:
 @dataclass(slots=True)
 class ShareSessions:
     """`boot` is unique to this run of the node, so that a session id is never reused. At most
-    `sessions_max` are open at a virtual broker: every member has one with each.
+    `broker_max` are open at a virtual broker (every member has one with each), and at most
+    `connection_max` of those were opened on one connection.
     """
 
     boot: str
-    sessions_max: int
+    broker_max: int
+    connection_max: int
     _by_key: dict[SessionKey, ShareSession] = field(default_factory=dict)
+    _by_id: dict[SessionId, ShareSession] = field(default_factory=dict)
+    _by_group: dict[str, dict[SessionKey, ShareSession]] = field(default_factory=dict)
+    _by_connection: dict[int, dict[SessionKey, ShareSession]] = field(default_factory=dict)
+    _at_broker: Counter[int] = field(default_factory=Counter)
     _opened: int = 0
 
     def __len__(self) -> int:
@@ -83,21 +93,35 @@ class ShareSessions:
         """Epoch 0. One that was open under the same key is lost."""
         if acknowledges:
             raise InvalidRequest("Acknowledgements are not allowed in the initial epoch.")
-        self._by_key.pop(key, None)
-        if sum(broker == key[0] for broker, _, _ in self._by_key) >= self.sessions_max:
+        before = self._by_key.get(key)
+        if before is not None:
+            self._remove(before)
+        if self._at_broker[key[0]] >= self.broker_max:
             raise SessionLimitReached("The limit of share sessions has been reached.")
+        if len(self._by_connection.get(connection, ())) >= self.connection_max:
+            raise SessionLimitReached("The limit of share sessions of a connection is reached.")
         self._opened += 1
         session = ShareSession(SessionId(f"{self.boot}-{self._opened}"), key, connection)
         self._by_key[key] = session
+        self._by_id[session.session_id] = session
+        self._by_group.setdefault(key[1], {})[key] = session
+        self._by_connection.setdefault(connection, {})[key] = session
+        self._at_broker[key[0]] += 1
         return session
 
-    def resume(self, key: SessionKey, epoch: int, connection: int) -> ShareSession:
+    def _remove(self, session: ShareSession) -> None:
+        key = session.key
+        del self._by_key[key]
+        del self._by_id[session.session_id]
+        _discard(self._by_group, key[1], key)
+        _discard(self._by_connection, session.connection, key)
+        self._at_broker[key[0]] -= 1
+        if not self._at_broker[key[0]]:
+            del self._at_broker[key[0]]
+
+    def resume(self, key: SessionKey, epoch: int) -> ShareSession:
         """The next request of an open session (epoch > 0)."""
-        session = self._by_key.get(key)
-        # A session dies with its connection, also when the request on the new one overtakes the
-        # news of the loss.
-        if session is None or session.connection != connection:
-            raise SessionNotFound("The share session is not found.")
+        session = self._found(key)
         if epoch != session.next_epoch:
             raise InvalidSessionEpoch(
                 f"The share session epoch is {epoch}, expected {session.next_epoch}."
@@ -105,14 +129,18 @@ class ShareSessions:
         session.next_epoch = 1 if epoch == _EPOCH_MAX else epoch + 1
         return session
 
-    def close(self, key: SessionKey, connection: int) -> ShareSession:
+    def close(self, key: SessionKey) -> ShareSession:
         """Epoch -1. The caller gives back what the session holds after its acknowledgements are
         applied.
         """
+        session = self._found(key)
+        self._remove(session)
+        return session
+
+    def _found(self, key: SessionKey) -> ShareSession:
         session = self._by_key.get(key)
-        if session is None or session.connection != connection:
+        if session is None:
             raise SessionNotFound("The share session is not found.")
-        del self._by_key[key]
         return session
 
     def partitions(self, key: SessionKey) -> list[PartitionKey]:
@@ -122,7 +150,7 @@ class ShareSessions:
 
     def of_group(self, group: str) -> list[ShareSession]:
         """The open ones."""
-        return [session for session in self._by_key.values() if session.group == group]
+        return list(self._by_group.get(group, {}).values())
 
     def is_open(self, session: ShareSession) -> bool:
         """Not closed, not lost, and not replaced by a later one of its member."""
@@ -130,18 +158,27 @@ class ShareSessions:
 
     def ended(self, session_id: SessionId) -> bool:
         """It was opened in this run of the node and is open no more."""
-        return session_id.startswith(f"{self.boot}-") and all(
-            session.session_id != session_id for session in self._by_key.values()
-        )
+        return session_id.startswith(f"{self.boot}-") and session_id not in self._by_id
 
     def connection_lost(self, connection: int) -> list[ShareSession]:
-        lost = [s for s in self._by_key.values() if s.connection == connection]
+        """The sessions that were opened on it; they end."""
+        lost = list(self._by_connection.get(connection, {}).values())
         for session in lost:
-            del self._by_key[session.key]
+            self._remove(session)
         return lost
 
     def member_gone(self, group: str, member_id: str) -> list[ShareSession]:
-        gone = [s for s in self._by_key.values() if s.key[1] == group and s.key[2] == member_id]
+        """The member's sessions, one with each virtual broker; they end."""
+        gone = [session for session in self.of_group(group) if session.key[2] == member_id]
         for session in gone:
-            del self._by_key[session.key]
+            self._remove(session)
         return gone
+
+
+def _discard(
+    index: dict[_Place, dict[SessionKey, ShareSession]], place: _Place, key: SessionKey
+) -> None:
+    sessions = index[place]
+    del sessions[key]
+    if not sessions:
+        del index[place]

@@ -127,9 +127,9 @@ def test_a_member_without_connections_is_evicted_after_the_grace() -> None:
     g = group()
     g.heartbeat(beat(connection=1), TOPICS.get, 0)
     g.connected("m1", 2)
-    g.connection_lost(1, 100)
+    g.connection_lost("m1", 1, 100)
     assert g.evict_due(10_000) == []  # one connection is left
-    g.connection_lost(2, 10_000)
+    g.connection_lost("m1", 2, 10_000)
     assert g.evict_due(12_999) == []
     assert len(g.evict_due(13_000)) == 1
 
@@ -137,7 +137,7 @@ def test_a_member_without_connections_is_evicted_after_the_grace() -> None:
 def test_a_member_that_reconnects_within_the_grace_stays() -> None:
     g = group()
     g.heartbeat(beat(connection=1), TOPICS.get, 0)
-    g.connection_lost(1, 100)
+    g.connection_lost("m1", 1, 100)
     g.connected("m1", 9)
     assert g.evict_due(10_000) == []
 

@@ -15,16 +15,16 @@ from gateway.core.share.sessions import (
 KEY = (1, "g", "m1")
 
 
-def sessions(limit: int = 10) -> ShareSessions:
-    return ShareSessions("boot", limit)
+def sessions(limit: int = 10, connection_limit: int = 10) -> ShareSessions:
+    return ShareSessions("boot", limit, connection_limit)
 
 
 def test_epochs_count_up_from_the_opening_and_close_with_minus_one() -> None:
     s = sessions()
     opened = s.open(KEY, 7, acknowledges=False)
-    assert s.resume(KEY, 1, 7) is opened
-    assert s.resume(KEY, 2, 7) is opened
-    assert s.close(KEY, 7) is opened
+    assert s.resume(KEY, 1) is opened
+    assert s.resume(KEY, 2) is opened
+    assert s.close(KEY) is opened
     assert len(s) == 0
 
 
@@ -33,15 +33,15 @@ def test_a_wrong_epoch_is_refused_and_does_not_move_the_session(epoch: int) -> N
     s = sessions()
     s.open(KEY, 7, acknowledges=False)
     with pytest.raises(InvalidSessionEpoch):
-        s.resume(KEY, epoch, 7)
-    s.resume(KEY, 1, 7)
+        s.resume(KEY, epoch)
+    s.resume(KEY, 1)
 
 
 def test_a_session_that_was_never_opened_is_not_found() -> None:
     with pytest.raises(SessionNotFound):
-        sessions().resume(KEY, 1, 7)
+        sessions().resume(KEY, 1)
     with pytest.raises(SessionNotFound):
-        sessions().close(KEY, 7)
+        sessions().close(KEY)
 
 
 def test_reopening_loses_the_old_session_and_never_reuses_its_id() -> None:
@@ -49,10 +49,43 @@ def test_reopening_loses_the_old_session_and_never_reuses_its_id() -> None:
     first = s.open(KEY, 7, acknowledges=False)
     second = s.open(KEY, 8, acknowledges=False)
     assert second.session_id != first.session_id
-    # The old connection's next request must not be credited to the new session.
+    assert s.resume(KEY, 1) is second
+    assert s.ended(first.session_id)
+    assert not s.ended(second.session_id)
+
+
+def test_a_session_outlives_a_connection_it_was_only_used_on() -> None:
+    """Only the connection it was opened on takes it along."""
+    s = sessions()
+    first = s.open(KEY, 7, acknowledges=False)
+    second = s.open(KEY, 8, acknowledges=False)
+    assert s.connection_lost(7) == []
+    assert s.is_open(second)
+    assert not s.is_open(first)
+    assert s.connection_lost(8) == [second]
     with pytest.raises(SessionNotFound):
-        s.resume(KEY, 1, 7)
-    assert s.resume(KEY, 1, 8) is second
+        s.resume(KEY, 1)
+
+
+def test_one_connection_does_not_use_up_the_sessions_of_all() -> None:
+    s = sessions(connection_limit=2)
+    s.open((1, "g", "m1"), 7, acknowledges=False)
+    s.open((1, "g", "m2"), 7, acknowledges=False)
+    with pytest.raises(SessionLimitReached):
+        s.open((1, "g", "m3"), 7, acknowledges=False)
+    s.open((1, "g", "m2"), 7, acknowledges=False)
+    s.open((1, "g", "m3"), 8, acknowledges=False)
+    s.close((1, "g", "m1"))
+    s.open((1, "g", "m4"), 7, acknowledges=False)
+
+
+def test_a_member_that_is_gone_takes_its_sessions_with_all_brokers() -> None:
+    s = sessions()
+    mine = [s.open((broker, "g", "m1"), 7, acknowledges=False) for broker in (1, 2)]
+    other = s.open((1, "g", "m2"), 7, acknowledges=False)
+    assert s.member_gone("g", "m1") == mine
+    assert s.of_group("g") == [other]
+    assert s.member_gone("g", "m1") == []
 
 
 def test_acknowledgements_in_the_opening_are_refused() -> None:
@@ -65,7 +98,7 @@ def test_the_limit_counts_open_sessions() -> None:
     s.open(KEY, 7, acknowledges=False)
     with pytest.raises(SessionLimitReached):
         s.open((1, "g", "m2"), 8, acknowledges=False)
-    s.close(KEY, 7)
+    s.close(KEY)
     s.open((1, "g", "m2"), 8, acknowledges=False)
 
 
@@ -84,7 +117,7 @@ def test_a_lost_connection_takes_all_its_sessions() -> None:
     s.open((1, "g2", "m1"), 7, acknowledges=False)
     kept = s.open((1, "g", "m2"), 8, acknowledges=False)
     assert {lost.key for lost in s.connection_lost(7)} == {KEY, (1, "g2", "m1")}
-    assert s.resume((1, "g", "m2"), 1, 8) is kept
+    assert s.resume((1, "g", "m2"), 1) is kept
 
 
 def test_fetches_start_with_another_partition_each_time() -> None:
@@ -101,5 +134,5 @@ def test_the_epoch_wraps_to_one() -> None:
     s = sessions()
     session = s.open(KEY, 7, acknowledges=False)
     session.next_epoch = 2**31 - 1
-    s.resume(KEY, 2**31 - 1, 7)
+    s.resume(KEY, 2**31 - 1)
     assert session.next_epoch == 1
