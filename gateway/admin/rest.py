@@ -114,7 +114,7 @@ def _summary(group: ShareGroup, windows: Windows, lags: list[Lag]) -> dict[str, 
         "state": group.state,
         "members": len(group.members),
         "topics": group.topics(),
-        "windows": len(windows.of_group(group.name)),
+        "windows": windows.count_of(group.name),
         "lag": sum(known) if known else None,
     }
 

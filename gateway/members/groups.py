@@ -8,12 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from heapq import nsmallest
 
 import structlog
 
 from dispatcher.core.model import Member, MemberId, Reason
 from gateway.config import GroupSection
-from gateway.core.limits import GROUP_EMPTY_MS_MAX, GROUP_MEMBERS_MAX, RESTART_GRACE_MS
+from gateway.core.limits import (
+    EMPTY_GROUPS_MAX,
+    GROUP_EMPTY_MS_MAX,
+    GROUP_MEMBERS_MAX,
+    RESTART_GRACE_MS,
+    TICK_MS,
+)
 from gateway.core.share.membership import (
     Heartbeat,
     HeartbeatAnswer,
@@ -38,6 +45,55 @@ class TopicMembersChanged:
 
 
 @dataclass(slots=True)
+class Carried:
+    """Which members' requests each connection has carried: a connection that is lost concerns only
+    them, however many groups there are.
+    """
+
+    _members: dict[int, set[tuple[str, str]]] = field(default_factory=dict)  # group, member id
+
+    def __len__(self) -> int:
+        return sum(map(len, self._members.values()))
+
+    def add(self, connection: int, group: str, member_id: str) -> None:
+        self._members.setdefault(connection, set()).add((group, member_id))
+
+    def lost(self, connection: int) -> list[tuple[str, str]]:
+        return sorted(self._members.pop(connection, ()))
+
+    def forget(self, group: str, member: ShareMember) -> None:
+        """The member left or was evicted; its connections may go on for others."""
+        for connection in member.connections:
+            members = self._members.get(connection)
+            if members is not None:
+                members.discard((group, member.member_id))
+                if not members:
+                    del self._members[connection]
+
+
+@dataclass(slots=True)
+class Listening:
+    """Time in which the node could have heard of its members. A node that was held up (a frozen
+    machine, a long request) has their heartbeats still unread when it goes on: what it was deaf for
+    does not count as their silence.
+    """
+
+    _deaf_ms: int = 0
+    _ticked_ms: int | None = None
+
+    def of(self, now_ms: int) -> int:
+        """`now_ms` on this clock."""
+        return now_ms - self._deaf_ms
+
+    def tick(self, now_ms: int) -> int:
+        """Called every TICK_MS. Leaves out what it is late by, beyond one more tick."""
+        if self._ticked_ms is not None:
+            self._deaf_ms += max(0, now_ms - self._ticked_ms - 2 * TICK_MS)
+        self._ticked_ms = now_ms
+        return self.of(now_ms)
+
+
+@dataclass(slots=True)
 class Groups:
     settings: GroupSettings
     sessions: ShareSessions
@@ -48,6 +104,8 @@ class Groups:
     key_filters: Callable[[str, str], tuple[bytes, ...]]  # of a group's member, by its client.id
     _groups: dict[str, ShareGroup] = field(default_factory=dict)
     _empty_since_ms: dict[str, int] = field(default_factory=dict)
+    _carried: Carried = field(default_factory=Carried)
+    _listening: Listening = field(default_factory=Listening)
 
     def heartbeat(
         self, group_name: str, beat: Heartbeat, topic_by_name: TopicByName, now_ms: int
@@ -55,15 +113,19 @@ class Groups:
         """Raises GroupError."""
         group = self._groups.get(group_name) or self._new(group_name)
         before = group.topics()
-        known = beat.member_id in group.members
-        answer = group.heartbeat(beat, topic_by_name, now_ms)
+        known = group.members.get(beat.member_id)
+        answer = group.heartbeat(beat, topic_by_name, self._listening.of(now_ms))
+        if beat.member_id in group.members:
+            self._carried.add(beat.connection, group_name, beat.member_id)
+        elif known is not None:
+            self._carried.forget(group_name, known)
         self._groups[group_name] = group  # a new one only now: a refused join creates none
         if answer.members_changed:
             log.info(
                 "member_left"
                 if beat.member_epoch < 0
                 else "member_changed"
-                if known
+                if known is not None
                 else "member_joined",
                 group=group_name,
                 member=beat.member_id,
@@ -100,47 +162,67 @@ class Groups:
         topics: dict[str, None] = {}
         for name, (epoch, members) in stored.items():
             group = self._create(name)
-            group.restore(epoch, members, now_ms, RESTART_GRACE_MS)
+            group.restore(epoch, members, self._listening.of(now_ms), RESTART_GRACE_MS)
             topics.update(dict.fromkeys(group.topics()))
         return list(topics)
 
     def tick(self, now_ms: int) -> None:
         """The watchdog: evicts members that are silent or gone. An empty group stays until it is
-        deleted, or for as long as Kafka keeps the offsets of one.
+        deleted, for as long as Kafka keeps the offsets of one, or until there are too many.
         """
+        listened_ms = self._listening.tick(now_ms)
         for group in list(self._groups.values()):
             if group.members:
                 self._empty_since_ms.pop(group.name, None)
+                if group.has_due(listened_ms):
+                    self._evict(group, listened_ms)
             elif now_ms - self._empty_since_ms.setdefault(group.name, now_ms) >= GROUP_EMPTY_MS_MAX:
-                log.info("group_forgotten", group=group.name)
-                self.forget(group.name)
-                continue
-            topics = group.topics()
-            evicted = group.evict_due(now_ms)
-            for member in evicted:
-                log.warning(
-                    "member_evicted",
-                    group=group.name,
-                    member=member.member_id,
-                    client_id=member.client_id,
-                    silent_ms=now_ms - member.last_heartbeat_ms,
-                    connected=bool(member.connections),
-                )
-                for session in self.sessions.member_gone(group.name, member.member_id):
-                    self.on_session_lost(session)
-            if evicted:
-                self._moved(group, topics, Reason.MEMBER_EVICTED)
+                self._forget_empty(group.name)
+        surplus = len(self._empty_since_ms) - EMPTY_GROUPS_MAX
+        if surplus > 0:
+            for name in nsmallest(
+                surplus, self._empty_since_ms, key=self._empty_since_ms.__getitem__
+            ):
+                self._forget_empty(name)
+
+    def _forget_empty(self, name: str) -> None:
+        log.info("group_forgotten", group=name)
+        self.forget(name)
+
+    def _evict(self, group: ShareGroup, listened_ms: int) -> None:
+        topics = group.topics()
+        for member in group.evict_due(listened_ms):
+            log.warning(
+                "member_evicted",
+                group=group.name,
+                member=member.member_id,
+                client_id=member.client_id,
+                silent_ms=listened_ms - member.last_heartbeat_ms,
+                connected=bool(member.connections),
+            )
+            self._carried.forget(group.name, member)
+            for session in self.sessions.member_gone(group.name, member.member_id):
+                self.on_session_lost(session)
+        self._moved(group, topics, Reason.MEMBER_EVICTED)
 
     def connection_lost(self, connection: int, now_ms: int) -> None:
-        for group in self._groups.values():
-            group.connection_lost(connection, now_ms)
+        for group_name, member_id in self._carried.lost(connection):
+            group = self._groups.get(group_name)
+            if group is not None:
+                group.connection_lost(member_id, connection, self._listening.of(now_ms))
         for session in self.sessions.connection_lost(connection):
             self.on_session_lost(session)
 
     def connected(self, group_name: str, member_id: str, connection: int) -> None:
         group = self._groups.get(group_name)
-        if group is not None:
+        if group is not None and member_id in group.members:
             group.connected(member_id, connection)
+            self._carried.add(connection, group_name, member_id)
+
+    @property
+    def carried(self) -> int:
+        """Pairs of a connection and a member it carried requests of."""
+        return len(self._carried)
 
     def _moved(self, group: ShareGroup, topics: Iterable[str], reason: Reason) -> None:
         self.on_changed(group)

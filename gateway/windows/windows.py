@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -28,6 +28,7 @@ from gateway.core.cluster.topology import Topic, TopicPartition, Topology
 from gateway.core.limits import (
     STORE_RETRY_MS,
     TICK_MS,
+    TICKED_AT_ONCE,
     TOPIC_UNUSED_MS,
     WINDOW_IDLE_MS_MAX,
 )
@@ -66,6 +67,7 @@ class Windows:
     watch: Callable[[Iterable[str]], None]  # topics upstream is asked about from now on ...
     unwatch: Callable[[Iterable[str]], None]  # ... and no more
     _windows: dict[WindowKey, Window] = field(default_factory=dict)
+    _by_group: dict[str, dict[WindowKey, Window]] = field(default_factory=dict)
     _dirty: dict[Window, None] = field(default_factory=dict)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
     _persisting: asyncio.Lock = field(default_factory=asyncio.Lock)  # one round trip at a time
@@ -93,7 +95,11 @@ class Windows:
         return [self._windows[key] for key in sorted(self._windows)]
 
     def of_group(self, group: str) -> list[Window]:
-        return [window for window in self.all() if window.key.group == group]
+        windows = self._by_group.get(group, {})
+        return [windows[key] for key in sorted(windows)]
+
+    def count_of(self, group: str) -> int:
+        return len(self._by_group.get(group, ()))
 
     def membership_moved(self, moved: TopicMembersChanged) -> None:
         """Opens the windows of a topic that has its first members, and tells the others."""
@@ -179,6 +185,7 @@ class Windows:
         self.watch([topic.name])
         window.leader = topic.partitions[partition].leader
         self._windows[key] = window
+        self._by_group.setdefault(group, {})[key] = window
         self.tasks.create_task(window.run(), name=repr(window))
 
     @contextmanager
@@ -204,8 +211,12 @@ class Windows:
     def _close(self, window: Window) -> None:
         window.close()
         self._moves.knows(window)
-        self._windows.pop(window.key, None)
         self._dirty.pop(window, None)
+        if self._windows.pop(window.key, None) is not None:
+            windows = self._by_group[window.key.group]
+            del windows[window.key]
+            if not windows:
+                del self._by_group[window.key.group]
 
     # ------------------------------------------------------------------------------- share sessions
 
@@ -313,11 +324,19 @@ class Windows:
             if now_ms - swept_ms >= TOPIC_UNUSED_MS:
                 swept_ms = now_ms
                 self._sweep_topics()
-            for window in self.all():
+            async for window in self._a_few_at_a_time():
                 window.post(Ticked(now_ms))
             self.groups.tick(now_ms)  # what is evicted now was not held up by its locks before
-            for window in self.all():
+            async for window in self._a_few_at_a_time():
                 self._close_if_idle(window, now_ms)
+
+    async def _a_few_at_a_time(self) -> AsyncIterator[Window]:
+        """All windows that are not closed meanwhile; other work goes on between them."""
+        for at, window in enumerate(list(self._windows.values()), 1):
+            if self._windows.get(window.key) is window:
+                yield window
+            if at % TICKED_AT_ONCE == 0:
+                await asyncio.sleep(0)
 
     def _sweep_topics(self) -> None:
         """Clients may name topics that do not exist, or leave: those that no group and no window

@@ -8,8 +8,9 @@ import pytest
 
 from dispatcher.core.model import Acquire, MemberId
 from gateway.config import GroupSection
-from gateway.core.limits import GROUP_EMPTY_MS_MAX, RESTART_GRACE_MS
+from gateway.core.limits import GROUP_EMPTY_MS_MAX, RESTART_GRACE_MS, TICK_MS
 from gateway.core.share.membership import FencedMemberEpoch, GroupError, UnknownMember
+from gateway.members import groups
 from tests.shell.node_parts import GROUP, TOPIC, Node, topology
 from tests.shell.virtual_time import now_ms, run, settle
 
@@ -69,6 +70,64 @@ def test_a_silent_member_is_evicted_and_its_records_go_to_the_others() -> None:
             assert acquired.offsets == [0, 1, 2]
             with pytest.raises(UnknownMember):
                 node.beat("m1", 1)
+
+    run(work())
+
+
+def test_a_late_tick_evicts_nobody_who_could_not_be_heard() -> None:
+    """The node was held up for two minutes; heartbeats of that time are still unread."""
+
+    async def work() -> None:
+        async with Node(QUICK) as node:
+            node.beat("m1", connection=1)
+            await asyncio.sleep(2)
+            later_ms = now_ms() + 120_000
+            node.groups.tick(later_ms)
+            assert names(node) == ["m1"]
+            # Silence counts again from here on: 10 s, of which two had passed before.
+            for tick in range(1, 14):
+                node.groups.tick(later_ms + tick * TICK_MS)
+            assert names(node) == ["m1"]
+            for tick in range(14, 20):
+                node.groups.tick(later_ms + tick * TICK_MS)
+            assert names(node) == []
+
+    run(work())
+
+
+def test_a_connection_is_remembered_only_for_members_that_are_there() -> None:
+    """A long connection on which members come and go must not gather their names."""
+
+    async def work() -> None:
+        async with Node(QUICK) as node:
+            for at in range(50):
+                node.beat(f"m{at}", connection=1)
+                node.groups.connected(GROUP, f"m{at}", 2)
+                node.beat(f"m{at}", -1, connection=1)
+            node.groups.connected(GROUP, "nobody", 3)
+            assert node.groups.carried == 0
+            node.beat("m", connection=1)
+            node.groups.connected(GROUP, "m", 2)
+            assert node.groups.carried == 2
+            await asyncio.sleep(QUICK.session_timeout_ms / 1000 + 1)
+            assert names(node) == []
+            assert node.groups.carried == 0
+
+    run(work())
+
+
+def test_of_too_many_empty_groups_the_one_that_is_empty_for_longest_goes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(groups, "EMPTY_GROUPS_MAX", 2)
+
+    async def work() -> None:
+        async with Node(QUICK) as node:
+            start = now_ms()
+            for at, name in enumerate(("b", "c", "a", "d")):
+                node.groups.ensure(name)
+                node.groups.tick(start + at)
+            assert [group.name for group in node.groups.all()] == ["a", "d"]
 
     run(work())
 
