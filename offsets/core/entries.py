@@ -1,0 +1,301 @@
+"""The records of the topic `keyway-offsets`, compacted, one partition, on every cluster.
+
+    key                                             value
+    ["entry", group, topic, partition, source]      where a group stands on `source`: an Entry
+    ["applied", group, topic, partition]            what was committed here for it: an Applied
+    ["row", group, topic, partition, source]        what the committer here decided: see status
+
+Keys and values are JSON, names are logical ones (without the clusters' name patterns). Entries
+travel along the tree like records: with copy flags, from a cluster to the targets of its levels.
+Applied and row records stay where they are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from offsets.core.model import Progress, Range, Stream
+from offsets.core.translate import Unsafe
+
+TOPIC: Final = "keyway-offsets"
+VERSION: Final = 1
+ENTRY, APPLIED, ROW = "entry", "applied", "row"
+
+Place = tuple[str, str, int]  # group, topic, partition
+
+
+class MalformedEntry(ValueError):
+    """A record of the topic that is not of this form or of another version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A group's position in one partition of its source, in terms that hold on every cluster.
+
+    `offset`, `log_start`, `log_end`, `partitions`: as on the source, `partitions` being how many
+    the topic has. `timestamp_ms`: the first record at or after it is where to go on by timestamp;
+    None: the source has no record. `progress` None: no record has an origin that is known.
+    `replay`: records that come again by timestamp, as counted on the source. `deleted`: the source
+    has no such commit any more.
+    """
+
+    group: str
+    topic: str
+    partition: int
+    source: str
+    committed_ms: int
+    offset: int = -1
+    log_start: int = 0
+    log_end: int = 0
+    partitions: int = 0
+    timestamp_ms: int | None = None
+    margin_ms: int = 0
+    replay: int = 0
+    unsafe: tuple[Unsafe, ...] = ()
+    create_time: bool = True
+    exact: bool = False
+    progress: Progress | None = None
+    metadata: str = ""
+    key_shared: bool = False
+    flags: int = 0
+    deleted: bool = False
+
+    @property
+    def place(self) -> Place:
+        return self.group, self.topic, self.partition
+
+    def with_flags(self, flags: int) -> Entry:
+        return replace(self, flags=flags)
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """The last commit the committer made here for a group. `source`, `committed_ms`: of the entry
+    it came from.
+    """
+
+    offset: int
+    metadata: str
+    source: str
+    committed_ms: int
+    flags: int = 0
+
+
+# ------------------------------------------------------------------------------------------ keys
+
+
+def key_of(kind: str, place: Place, source: str | None = None) -> bytes:
+    parts: list[str | int] = [kind, *place]
+    if source is not None:
+        parts.append(source)
+    return json.dumps(parts, separators=(",", ":")).encode()
+
+
+def read_key(key: bytes | None) -> tuple[str, Place, str]:
+    """Kind, place and source ("" without one). Raises MalformedEntry."""
+    try:
+        parts = json.loads(key or b"")
+        kind, group, topic, partition = parts[:4]
+        source = parts[4] if len(parts) > 4 else ""
+    except (ValueError, TypeError) as error:
+        raise MalformedEntry(f"key {key!r:.80}") from error
+    if not all(isinstance(it, str) for it in (kind, group, topic, source)):
+        raise MalformedEntry(f"key {key!r:.80}")
+    if not isinstance(partition, int):
+        raise MalformedEntry(f"key {key!r:.80}")
+    return kind, (group, topic, partition), source
+
+
+# ---------------------------------------------------------------------------------------- entries
+
+_PLAIN = (
+    "offset",
+    "log_start",
+    "log_end",
+    "partitions",
+    "timestamp_ms",
+    "margin_ms",
+    "replay",
+    "create_time",
+    "exact",
+    "metadata",
+    "key_shared",
+    "flags",
+    "deleted",
+)
+
+
+def encode_entry(entry: Entry) -> bytes:
+    """Its value; the key has the names."""
+    body: dict[str, Any] = {"version": VERSION, "committed_ms": entry.committed_ms}
+    body |= {name: getattr(entry, name) for name in _PLAIN}
+    body["unsafe"] = list(entry.unsafe)
+    if entry.progress is not None:
+        body["vector"] = _written(entry.progress.vector)
+        body["new"] = _written(entry.progress.new)
+        settled = entry.progress.settled
+        body["settled"] = [[*stream, _gaps(ranges)] for stream, ranges in settled.items() if ranges]
+    return json.dumps(body, separators=(",", ":")).encode()
+
+
+def decode_entry(place: Place, source: str, value: bytes) -> Entry:
+    """Raises MalformedEntry."""
+    body = _body(value)
+    try:
+        progress = None
+        if "vector" in body:
+            settled = {_stream(it[:3]): _ranges(it[3]) for it in body["settled"]}
+            progress = Progress(_read(body["vector"]), _read(body["new"]), settled)
+        return Entry(
+            *place,
+            source,
+            int(body["committed_ms"]),
+            unsafe=tuple(Unsafe(it) for it in body["unsafe"]),
+            progress=progress,
+            **{name: body[name] for name in _PLAIN},
+        )
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise MalformedEntry(f"entry of {place}: {error!r}") from error
+
+
+def _written(vector: Mapping[Stream, int]) -> list[list[str | int]]:
+    return [[*stream, origin] for stream, origin in sorted(vector.items())]
+
+
+def _read(rows: Iterable[Sequence[Any]]) -> dict[Stream, int]:
+    return {_stream(row[:3]): int(row[3]) for row in rows}
+
+
+def _stream(parts: Sequence[Any]) -> Stream:
+    cluster, topic, partition = parts
+    return Stream(str(cluster), str(topic), int(partition))
+
+
+def _gaps(ranges: Sequence[Range]) -> list[int]:
+    """Lengths of gaps and of ranges in turn, from 0 on: shorter than offsets."""
+    out: list[int] = []
+    end = 0
+    for low, high in ranges:
+        out += [low - end, high + 1 - low]
+        end = high + 1
+    return out
+
+
+def _ranges(gaps: Sequence[int]) -> list[Range]:
+    ranges: list[Range] = []
+    end = 0
+    for gap, length in zip(gaps[::2], gaps[1::2], strict=True):
+        ranges.append((end + gap, end + gap + length - 1))
+        end += gap + length
+    return ranges
+
+
+# ---------------------------------------------------------------------------------------- applied
+
+
+def encode_applied(applied: Applied) -> bytes:
+    names = ("offset", "metadata", "source", "committed_ms", "flags")
+    body: dict[str, Any] = {"version": VERSION} | {name: getattr(applied, name) for name in names}
+    return json.dumps(body, separators=(",", ":")).encode()
+
+
+def decode_applied(value: bytes) -> Applied:
+    """Raises MalformedEntry."""
+    body = _body(value)
+    try:
+        return Applied(
+            int(body["offset"]),
+            str(body["metadata"]),
+            str(body["source"]),
+            int(body["committed_ms"]),
+            int(body["flags"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise MalformedEntry(f"applied: {error!r}") from error
+
+
+def _body(value: bytes) -> dict[str, Any]:
+    try:
+        body = json.loads(value)
+    except ValueError as error:
+        raise MalformedEntry(f"not JSON: {value!r:.80}") from error
+    if not isinstance(body, dict) or body.get("version") != VERSION:
+        raise MalformedEntry(f"not of version {VERSION}: {value!r:.80}")
+    return body
+
+
+# ------------------------------------------------------------------- flags in commit metadata
+
+_FLAGGED: Final = "keyway-flags="
+_FLAGGED_CHARS: Final = len(_FLAGGED) + 9
+
+
+def with_flags(metadata: str, flags: int) -> str:
+    """Commit metadata that carries copy flags, as the first distribution model has it."""
+    return f"{_FLAGGED}{flags:08x};{metadata}"
+
+
+def without_flags(metadata: str) -> str:
+    """The metadata as the group wrote it."""
+    marked = metadata.startswith(_FLAGGED) and metadata[_FLAGGED_CHARS - 1 :][:1] == ";"
+    return metadata[_FLAGGED_CHARS:] if marked else metadata
+
+
+@dataclass(slots=True)
+class Board:
+    """The topic's latest state on one cluster, read from its start."""
+
+    entries: dict[tuple[Place, str], Entry] = field(default_factory=dict)
+    applied: dict[Place, Applied] = field(default_factory=dict)
+    rows: dict[tuple[Place, str], dict[str, Any]] = field(default_factory=dict)
+    malformed: int = 0
+
+    def read(self, key: bytes | None, value: bytes | None) -> Entry | None:
+        """Takes in one record; the entry, if it is one that was not known. A malformed record is
+        counted, and changes nothing.
+        """
+        try:
+            kind, place, source = read_key(key)
+            if kind == ENTRY:
+                return self._entry(place, source, value)
+            if kind == APPLIED:
+                self._applied(place, value)
+            elif kind == ROW:
+                self._row(place, source, value)
+        except MalformedEntry:
+            self.malformed += 1
+        return None
+
+    def _entry(self, place: Place, source: str, value: bytes | None) -> Entry | None:
+        if value is None:
+            self.entries.pop((place, source), None)
+            return None
+        entry = decode_entry(place, source, value)
+        if self.entries.get((place, source)) == entry:
+            return None
+        self.entries[place, source] = entry
+        return entry
+
+    def _applied(self, place: Place, value: bytes | None) -> None:
+        if value is None:
+            self.applied.pop(place, None)
+        else:
+            self.applied[place] = decode_applied(value)
+
+    def _row(self, place: Place, source: str, value: bytes | None) -> None:
+        if value is None:
+            self.rows.pop((place, source), None)
+        else:
+            self.rows[place, source] = _body(value)
+
+    def newest(self, place: Place, *, besides: str) -> Entry | None:
+        """The latest commit of a group anywhere but on `besides`."""
+        found = [
+            entry
+            for (where, source), entry in self.entries.items()
+            if where == place and source != besides and not entry.deleted
+        ]
+        return max(found, key=lambda it: (it.committed_ms, it.source), default=None)

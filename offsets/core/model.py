@@ -1,0 +1,90 @@
+"""Records of one partition by their origin, and how far a group has processed them.
+
+A record is where it was produced (its stream: cluster, topic, partition) and its offset there, on
+whatever cluster a copy of it stands. A link copies the records of a stream in their order, so
+within one stream "processed up to here" is one number: a group's progress is a vector of them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar
+
+Range = tuple[int, int]  # inclusive
+Answer = TypeVar("Answer")
+
+
+class Stream(NamedTuple):
+    """Where records are produced. `topic` is the name on that cluster."""
+
+    cluster: str
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Records of one partition as columns of one length, by ascending offset. `origins` are their
+    offsets in their `streams`.
+    """
+
+    offsets: Sequence[int]
+    timestamps: Sequence[int]
+    streams: Sequence[Stream]
+    origins: Sequence[int]
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRange:
+    """A wish to read the records of [first, last] again. Those that are gone by now are missing in
+    the answer.
+    """
+
+    first: int
+    last: int
+
+
+# A search in an index: yields what it has to read, is sent the rows, returns its answer.
+Search = Generator[ReadRange, Rows, Answer]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The records a group has processed: of each stream those before `vector[stream]` (none of a
+    stream that is missing), and the origins in `settled[stream]` (ascending, disjoint).
+
+    Those from `new[stream]` on have not been processed for sure. Between the two, records were
+    lost from the log before or after the group came by: they are delivered, and may be repeats.
+    """
+
+    vector: Mapping[Stream, int]
+    new: Mapping[Stream, int]
+    settled: Mapping[Stream, Sequence[Range]] = field(default_factory=dict)
+
+    def has(self, stream: Stream, origin: int) -> bool:
+        if origin < self.vector.get(stream, 0):
+            return True
+        ranges = self.settled.get(stream)
+        if not ranges:
+            return False
+        at = bisect_right(ranges, origin, key=lambda it: it[0]) - 1
+        return at >= 0 and origin <= ranges[at][1]
+
+    def may_have(self, stream: Stream, origin: int) -> bool:
+        return origin < self.new.get(stream, 0) or self.has(stream, origin)
+
+
+def joined(numbers: Sequence[int]) -> list[Range]:
+    """Ascending numbers as ranges."""
+    ranges: list[Range] = []
+    for number in numbers:
+        if ranges and number <= ranges[-1][1] + 1:
+            ranges[-1] = (ranges[-1][0], max(number, ranges[-1][1]))
+        else:
+            ranges.append((number, number))
+    return ranges

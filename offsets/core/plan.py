@@ -1,0 +1,225 @@
+"""What is committed on a target for a group, or why not.
+
+One row per partition, from the entry of the source and the facts of the target. The order of the
+refusals is that in which an operator would mend them: what is there, what is safe, who is at work.
+`--force` overrides what is only unsafe, `--rewind` lets a position go back; nothing overrides the
+rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, Final
+
+from offsets.core.entries import Applied, Entry
+from offsets.core.translate import Located, Unsafe
+
+
+class Refusal(StrEnum):
+    """Why nothing is committed. Closed: every reason there is stands here."""
+
+    TOPIC_MISSING = "topic-missing"
+    NAME_NOT_TRANSLATED = "name-not-translated"
+    PARTITIONS_DIFFER = "partitions-differ"
+    LOG_APPEND_TIME = "log-append-time"
+    NOT_INDEXED = "not-indexed-yet"
+    UNSAFE_LAG = "unsafe-link-lag-above-margin"
+    UNSAFE_ORIGINS = "unsafe-several-origins"
+    BEFORE_LOG_START = "committed-before-log-start"
+    GROUP_ACTIVE = "group-active"
+    OVERTAKEN = "overtaken"
+    TARGET_AHEAD = "target-ahead"
+    METADATA_TOO_LARGE = "metadata-too-large"
+    NOT_AUTHORISED = "not-authorised"
+    CLUSTER_AWAY = "cluster-away"
+    KAFKA_ERROR = "kafka-error"
+
+
+UNSAFE: Final = {
+    Unsafe.LAG: Refusal.UNSAFE_LAG,
+    Unsafe.ORIGINS: Refusal.UNSAFE_ORIGINS,
+    Unsafe.BEFORE_START: Refusal.BEFORE_LOG_START,
+}
+FORCED: Final = frozenset(UNSAFE.values()) | {Refusal.OVERTAKEN}
+REWOUND: Final = frozenset({Refusal.TARGET_AHEAD})
+
+
+class Mode(StrEnum):
+    AUTO = "auto"
+    EXACT = "exact"
+    TIMESTAMP = "timestamp"
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What the target has for the group now. `committed_ms` None: not known when."""
+
+    offset: int
+    metadata: str = ""
+    committed_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The facts of one partition on the target. `log_end`: up to where a committed reader reads.
+
+    `located`: the search by origin; `first`: the answer for the timestamp, its offset None for
+    Kafka's -1. One of them is there, as the mode has it, unless there is nothing to search in.
+    `origins`: clusters that records there come from, as far as is known.
+    """
+
+    partitions: int | None  # None: no such topic
+    log_start: int = 0
+    log_end: int = 0
+    create_time: bool = True
+    active: bool = False
+    committed: Committed | None = None
+    applied: Applied | None = None
+    located: Located | None = None
+    first: int | None = None
+    origins: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """`new` None: not known. `replay`: records that come again, at most; `replay_ms`: how far back
+    in time. `error`: Kafka's own words for KAFKA_ERROR.
+    """
+
+    group: str
+    topic: str
+    partition: int
+    source: str
+    source_offset: int
+    source_ms: int
+    mode: Mode
+    old: int | None
+    new: int | None
+    metadata: str
+    replay: int
+    replay_ms: int | None
+    refusals: tuple[Refusal, ...] = ()
+    error: str = ""
+
+    @property
+    def delta(self) -> int | None:
+        return None if self.new is None else self.new - (self.old or 0)
+
+    @property
+    def changes(self) -> bool:
+        """There is something to commit."""
+        return not self.refusals and self.new is not None
+
+    def shown(self) -> dict[str, Any]:
+        """As JSON."""
+        names = ("group", "topic", "partition", "source", "source_offset", "source_ms", "mode")
+        more = ("old", "new", "delta", "replay", "replay_ms", "error")
+        return {name: getattr(self, name) for name in names + more} | {
+            "refusals": list(self.refusals)
+        }
+
+
+def mode_of(entry: Entry, wanted: Mode) -> Mode:
+    """AUTO takes exact where records have origins."""
+    if wanted is Mode.AUTO:
+        return Mode.EXACT if entry.exact and entry.progress is not None else Mode.TIMESTAMP
+    return wanted
+
+
+def is_due(entry: Entry, target: Target) -> bool:
+    """The entry is news for the target: nobody but the committer has moved the group there since,
+    or whoever did was earlier than the commit on the source.
+    """
+    now, ours = target.committed, target.applied
+    if now is None:
+        return True
+    if ours is not None and ours.offset == now.offset:
+        return entry.committed_ms >= ours.committed_ms
+    if ours is not None and entry.committed_ms <= ours.committed_ms:
+        return False
+    return now.committed_ms is None or entry.committed_ms > now.committed_ms
+
+
+def decide(
+    entry: Entry,
+    target: Target,
+    mode: Mode,
+    *,
+    metadata: str,
+    told: int = 0,
+    force: bool = False,
+    rewind: bool = False,
+    earliest: bool = False,
+) -> Row:
+    """`metadata`: what is committed beside the offset; `told`: how many records it tells a
+    Key-Shared group of as settled, which then do not come again. `earliest`: a group behind the
+    source's log start goes on at the target's log start, instead of being refused.
+    """
+    refusals = list(_refusals(entry, target, mode))
+    if earliest and Refusal.BEFORE_LOG_START in refusals:
+        refusals.remove(Refusal.BEFORE_LOG_START)
+        target = replace(target, first=target.log_start)
+    new, replay, replay_ms = None, 0, None
+    if target.partitions is not None and Refusal.NOT_INDEXED not in refusals:
+        new, replay, replay_ms = _position(entry, target, mode)
+        replay = max(0, replay - told)
+    if target.active:
+        refusals.append(Refusal.GROUP_ACTIVE)
+    if not is_due(entry, target):
+        refusals.append(Refusal.OVERTAKEN)
+    old = target.committed.offset if target.committed is not None else None
+    if new is not None and old is not None and new < old:
+        refusals.append(Refusal.TARGET_AHEAD)
+    passed: Collection[Refusal] = (FORCED if force else frozenset()) | (
+        REWOUND if rewind else frozenset()
+    )
+    return Row(
+        group=entry.group,
+        topic=entry.topic,
+        partition=entry.partition,
+        source=entry.source,
+        source_offset=entry.offset,
+        source_ms=entry.committed_ms,
+        mode=mode,
+        old=old,
+        new=new,
+        metadata=metadata,
+        replay=replay,
+        replay_ms=replay_ms,
+        refusals=tuple(it for it in dict.fromkeys(refusals) if it not in passed),
+    )
+
+
+def _refusals(entry: Entry, target: Target, mode: Mode) -> list[Refusal]:
+    if target.partitions is None:
+        return [Refusal.TOPIC_MISSING]
+    found: list[Refusal] = []
+    if entry.partitions != target.partitions:
+        found.append(Refusal.PARTITIONS_DIFFER)
+    if mode is Mode.EXACT:
+        if target.located is None:
+            found.append(Refusal.NOT_INDEXED)
+        return found
+    if not (entry.create_time and target.create_time):
+        found.append(Refusal.LOG_APPEND_TIME)
+    found += [UNSAFE[it] for it in entry.unsafe]
+    if target.origins > 1 and not entry.unsafe:
+        found.append(Refusal.UNSAFE_ORIGINS)
+    return found
+
+
+def _position(entry: Entry, target: Target, mode: Mode) -> tuple[int, int, int | None]:
+    """Offset, replay in records (at most) and in milliseconds; always inside the target's log."""
+    if mode is Mode.EXACT:
+        assert target.located is not None
+        at = target.located.offset
+        replay, there_ms = target.located.replay, target.located.timestamp_ms
+    else:
+        at = target.log_end if target.first is None else target.first
+        replay, there_ms = target.log_end - at, entry.timestamp_ms
+    new = min(max(at, target.log_start), target.log_end)
+    base = None if entry.timestamp_ms is None else entry.timestamp_ms + entry.margin_ms
+    back = None if there_ms is None or base is None else max(0, base - there_ms)
+    return new, max(0, replay), back if replay else 0

@@ -1,0 +1,315 @@
+"""From a committed offset on one cluster to an offset on another. Both rules never go past a record
+that the group has not processed; they differ in what they need for that.
+
+**By timestamp.** T = the earliest timestamp of the records from the commit on, minus a margin;
+with none from the commit on, the last record's timestamp minus the margin. On the target the group
+goes on at the first record with a timestamp >= T. Proof: let r be a record that the group would
+still get on the source. ts(r) >= T, so if r is on the target, the first record with a timestamp
+>= T is r or stands before it. Nothing is asked of the order of timestamps or records, so that
+reversed, equal and future ones, compaction and deleted records change nothing. If no record of the
+target is that late, none that is left on the source has arrived there: the target's log end.
+
+This speaks of records that are on the source. A record of a third cluster may be on the target and
+not on the source yet. So with records of several origins the rule holds only if the links are never
+later than the margin; otherwise its answer is unsafe, and an answer of "no such record" always is.
+
+**Exact.** The group's progress as a vector: of each stream (cluster, topic, partition of origin)
+the next origin it has not processed. Records of a stream are copied in order, so everything below
+has been processed. On the target the group goes on at the first record that the vector does not
+cover. No timestamp is involved, and no lag of any link matters.
+
+With records out of order on the source (a link was rewound), the vector goes back to the lowest
+origin that is still to come: some records come again, none is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from offsets.core.index import PartitionIndex, Segment
+from offsets.core.limits import COUNTED_READS_MAX, SETTLED_RANGES_MAX, SETTLED_SPAN_OFFSETS
+from offsets.core.model import Progress, Range, ReadRange, Rows, Search, Stream, joined
+
+
+class Unsafe(StrEnum):
+    """Why a timestamp cannot promise that nothing is lost."""
+
+    LAG = "link-lag-above-margin"
+    ORIGINS = "several-origins"
+    BEFORE_START = "committed-before-log-start"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFacts:
+    """A group's position in one partition of its source. `offset` is clamped to the log's end.
+
+    `earliest_ms`: of the records from there on, None if there is none; `last_ms`: of the last
+    record before it, None if none is known; `remaining`: records from there on; `late_ms`: the
+    largest lag of a link that the log shows.
+    """
+
+    offset: int
+    log_start: int
+    log_end: int
+    progress: Progress
+    origins: int
+    earliest_ms: int | None
+    last_ms: int | None
+    remaining: int
+    late_ms: int = 0
+    copies: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ByTimestamp:
+    """`timestamp_ms` None: the source has no record at all, so the target's log end."""
+
+    timestamp_ms: int | None
+    margin_ms: int
+    unsafe: tuple[Unsafe, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A position on the target. `replay`: records behind it that the group has processed, at most.
+    `settled`: offsets behind it where they stand (a Key-Shared group can be told), with how many
+    records each range has.
+    """
+
+    offset: int
+    replay: int
+    settled: Sequence[tuple[Range, int]] = ()
+    timestamp_ms: int | None = None  # of the record there
+
+
+# ------------------------------------------------------------------------------------- the source
+
+
+def source_facts(
+    index: PartitionIndex,
+    committed: int,
+    *,
+    settled: Sequence[Range] = (),
+    window_ms: int,
+) -> Search[SourceFacts]:
+    """Of a commit. `settled`: offsets behind it that a Key-Shared group has settled."""
+    offset = min(committed, index.end)
+    before, behind = _around(index, offset)
+    split = index.segments[len(before)] if len(before) + len(behind) < len(index.segments) else None
+    low, high = Segment(0, 0, 0, 0, 0), Segment(0, 0, 0, 0, 0)
+    low_ms: int | None = index.passed_last_ms
+    if split is not None:
+        rows = yield ReadRange(split.first, split.last)
+        low, high = _summed(rows, index.start, offset), _summed(rows, offset, index.end)
+    if low.records:
+        low_ms = low.last_ms
+    elif before:
+        low_ms = before[-1].last_ms
+    later = [*([high] if high.records else ()), *behind]
+    vector, new = _vectors(index, offset, [*before, low], later)
+    done: dict[Stream, list[Range]] = {}
+    if settled:
+        rows = yield ReadRange(offset, min(index.end, offset + SETTLED_SPAN_OFFSETS) - 1)
+        done = _settled_origins(rows, settled)
+    return SourceFacts(
+        offset=offset,
+        log_start=index.start,
+        log_end=index.end,
+        progress=Progress(vector, new, done),
+        origins=len(index.streams | {index.own}),
+        earliest_ms=min((it.earliest_ms for it in later), default=None),
+        last_ms=low_ms,
+        remaining=sum(it.records for it in later),
+        late_ms=index.late_ms(window_ms),
+        copies=index.copies > 0,
+    )
+
+
+def _around(index: PartitionIndex, offset: int) -> tuple[list[Segment], list[Segment]]:
+    """The segments wholly before `offset`, and those wholly from it on."""
+    at = index.at(offset)
+    before = index.segments[:at]
+    if at < len(index.segments) and index.segments[at].first < offset:
+        return before, index.segments[at + 1 :]
+    return before, index.segments[at:]
+
+
+def _summed(rows: Rows, first: int, end: int) -> Segment:
+    """The rows of [first, end) as one segment; its `records` are 0 if there are none."""
+    part = PartitionIndex(Stream("", "", 0), first, segment_records=len(rows) + 1)
+    chosen = [at for at, offset in enumerate(rows.offsets) if first <= offset < end]
+    part.extend(_chosen(rows, chosen), first)
+    return part.segments[0] if part.segments else Segment(0, 0, 0, 0, 0)
+
+
+def _chosen(rows: Rows, places: Sequence[int]) -> Rows:
+    return Rows(
+        [rows.offsets[at] for at in places],
+        [rows.timestamps[at] for at in places],
+        [rows.streams[at] for at in places],
+        [rows.origins[at] for at in places],
+    )
+
+
+def _vectors(
+    index: PartitionIndex, offset: int, before: Sequence[Segment], later: Sequence[Segment]
+) -> tuple[dict[Stream, int], dict[Stream, int]]:
+    """Of each stream the first origin not processed, and the first one that is new for sure."""
+    known = offset >= index.start  # else records before the log's start may be unprocessed
+    done: dict[Stream, int] = dict(index.passed) if known else {}
+    for segment in before:
+        for stream, span in segment.spans.items():
+            done[stream] = max(span.high, done.get(stream, -1))
+    coming: dict[Stream, int] = {}
+    for segment in later:
+        for stream, span in segment.spans.items():
+            coming[stream] = min(span.low, coming.get(stream, span.low))
+    vector = {stream: high + 1 for stream, high in done.items()}
+    for stream, low in coming.items():
+        if stream in vector:
+            vector[stream] = min(vector[stream], low)
+        elif known and not index.whole:
+            vector[stream] = low  # earlier ones have come and gone, in order
+    highest = dict(index.passed)
+    for segment in index.segments:
+        for stream, span in segment.spans.items():
+            highest[stream] = max(span.high, highest.get(stream, -1))
+    new = {stream: coming.get(stream, high + 1) for stream, high in highest.items()}
+    return vector | {index.own: offset}, new | {index.own: offset}
+
+
+def _settled_origins(rows: Rows, settled: Sequence[Range]) -> dict[Stream, list[Range]]:
+    origins: dict[Stream, list[int]] = {}
+    at = 0
+    for offset, stream, origin in zip(rows.offsets, rows.streams, rows.origins, strict=True):
+        while at < len(settled) and settled[at][1] < offset:
+            at += 1
+        if at < len(settled) and settled[at][0] <= offset:
+            origins.setdefault(stream, []).append(origin)
+    ranges = {stream: joined(sorted(numbers)) for stream, numbers in origins.items()}
+    left = SETTLED_RANGES_MAX
+    for stream, found in ranges.items():
+        ranges[stream] = found[:left]
+        left -= len(ranges[stream])
+    return ranges
+
+
+def by_timestamp(
+    facts: SourceFacts, *, margin_ms: int, margin_ms_max: int, several_origins: bool
+) -> ByTimestamp:
+    """The margin is raised to the largest link lag seen, up to `margin_ms_max`. `several_origins`:
+    other clusters write this topic, whether or not the log shows it.
+    """
+    several = several_origins or facts.origins > 1
+    margin = min(max(margin_ms, facts.late_ms if several else 0), max(margin_ms, margin_ms_max))
+    base = facts.earliest_ms if facts.earliest_ms is not None else facts.last_ms
+    unsafe = []
+    if several:
+        unsafe.append(Unsafe.LAG if facts.late_ms > margin_ms else Unsafe.ORIGINS)
+    if facts.offset < facts.log_start:
+        unsafe.append(Unsafe.BEFORE_START)
+    return ByTimestamp(None if base is None else base - margin, margin, tuple(unsafe))
+
+
+# ------------------------------------------------------------------------------------- the target
+
+
+def first_at_or_after(index: PartitionIndex, timestamp_ms: int) -> Search[int | None]:
+    """The offset of the first record with a timestamp >= `timestamp_ms`, as ListOffsets answers;
+    None if there is none (Kafka's -1).
+    """
+    for segment in list(index.segments):
+        if segment.latest_ms < timestamp_ms:
+            continue
+        rows = yield ReadRange(max(segment.first, index.start), segment.last)
+        for offset, timestamp in zip(rows.offsets, rows.timestamps, strict=True):
+            if timestamp >= timestamp_ms:
+                return offset
+    return None
+
+
+def locate(index: PartitionIndex, progress: Progress, *, behind: int = 0) -> Search[Located]:
+    """The first record that `progress` does not cover, or the log's end. `behind`: how many offsets
+    from there on are searched for processed ones (0: the caller has no use for them).
+    """
+    found: Located | None = None
+    start = len(index.segments)
+    for number, segment in enumerate(list(index.segments)):
+        if found is None and not _may_miss(segment, progress):
+            continue
+        rows = yield ReadRange(max(segment.first, index.start), segment.last)
+        at = _first_missing(rows, progress)
+        if at is not None:
+            again = _repeats(rows, progress, at)
+            found = Located(rows.offsets[at], again, timestamp_ms=rows.timestamps[at])
+            start = number + 1
+            break
+    if found is None:
+        return Located(index.end, 0)
+    replay = found.replay + (yield from _replay(index.behind(start), progress))
+    settled: list[tuple[Range, int]] = []
+    if behind:
+        rows = yield ReadRange(found.offset, min(index.end, found.offset + behind) - 1)
+        settled = _settled_here(rows, progress)
+    return Located(found.offset, replay, settled, found.timestamp_ms)
+
+
+def _may_miss(segment: Segment, progress: Progress) -> bool:
+    vector = progress.vector
+    return any(span.high >= vector.get(stream, 0) for stream, span in segment.spans.items())
+
+
+def _first_missing(rows: Rows, progress: Progress) -> int | None:
+    for at, (stream, origin) in enumerate(zip(rows.streams, rows.origins, strict=True)):
+        if not progress.has(stream, origin):
+            return at
+    return None
+
+
+def _repeats(rows: Rows, progress: Progress, start: int) -> int:
+    """How many from row `start` on may have been processed."""
+    return sum(
+        progress.may_have(stream, origin)
+        for stream, origin in zip(rows.streams[start:], rows.origins[start:], strict=True)
+    )
+
+
+def _replay(segments: Iterator[Segment], progress: Progress) -> Search[int]:
+    """Records of `segments` that may have been processed: counted one by one, or all of them where
+    too many segments would have to be read for it.
+    """
+    count = reads = 0
+    new: Mapping[Stream, int] = progress.new
+    for segment in segments:
+        sure = unsure = 0
+        for stream, span in segment.spans.items():
+            if span.high < new.get(stream, 0):
+                sure += span.records
+            elif span.low < new.get(stream, 0) or stream in progress.settled:
+                unsure += span.records
+        if unsure and reads < COUNTED_READS_MAX:
+            reads += 1
+            rows = yield ReadRange(segment.first, segment.last)
+            count += _repeats(rows, progress, 0)
+        else:
+            count += sure + unsure
+    return count
+
+
+def _settled_here(rows: Rows, progress: Progress) -> list[tuple[Range, int]]:
+    """Offsets of processed records as ranges. A gap between two of them is a hole of the log (a
+    marker, a compacted record), so the range goes on over it.
+    """
+    found: list[tuple[Range, int]] = []
+    open_range = False  # the last record was processed
+    for offset, stream, origin in zip(rows.offsets, rows.streams, rows.origins, strict=True):
+        processed = progress.has(stream, origin)
+        if processed and open_range:
+            (first, _), records = found[-1]
+            found[-1] = (first, offset), records + 1
+        elif processed:
+            found.append(((offset, offset), 1))
+        open_range = processed
+    return found

@@ -1,0 +1,124 @@
+"""Records of the topic `keyway-offsets` come back as they were written."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from offsets.core.entries import (
+    APPLIED,
+    ENTRY,
+    ROW,
+    Applied,
+    Board,
+    Entry,
+    MalformedEntry,
+    decode_applied,
+    decode_entry,
+    encode_applied,
+    encode_entry,
+    key_of,
+    read_key,
+    with_flags,
+    without_flags,
+)
+from offsets.core.model import Progress, Range, Stream, joined
+from offsets.core.translate import Unsafe
+
+PLACE = ("my group", "tøpic", 3)
+A, B = Stream("A", "tøpic", 3), Stream("B", "tøpic", 3)
+
+ranges = st.lists(st.integers(0, 10_000), unique=True, max_size=40).map(
+    lambda it: joined(sorted(it))
+)
+
+
+@given(settled=ranges, metadata=st.text(max_size=50), flags=st.integers(0, 2**32 - 1))
+def test_entries_come_back(settled: list[Range], metadata: str, flags: int) -> None:
+    entry = Entry(
+        *PLACE,
+        source="A",
+        committed_ms=1_700_000_000_000,
+        offset=2**40,
+        log_end=2**40 + 5,
+        partitions=4,
+        timestamp_ms=-5,
+        margin_ms=60_000,
+        replay=7,
+        unsafe=(Unsafe.LAG, Unsafe.BEFORE_START),
+        exact=True,
+        progress=Progress({A: 5, B: 2**50}, {A: 6, B: 2**50}, {B: settled} if settled else {}),
+        metadata=metadata,
+        flags=flags,
+    )
+    assert decode_entry(PLACE, "A", encode_entry(entry)) == entry
+
+
+def test_an_entry_without_origins_and_a_deleted_one() -> None:
+    for entry in (Entry(*PLACE, "A", 5), Entry(*PLACE, "A", 5, deleted=True)):
+        assert decode_entry(PLACE, "A", encode_entry(entry)) == entry
+
+
+def test_16384_settled_records_fit_a_record_of_kafka() -> None:
+    settled = [(at, at) for at in range(10**9, 10**9 + 16_384, 2)]
+    entry = Entry(*PLACE, "A", 5, progress=Progress({A: 1}, {A: 1}, {A: settled}))
+    assert len(encode_entry(entry)) < 100_000
+
+
+def test_keys_come_back() -> None:
+    assert read_key(key_of(ENTRY, PLACE, "A")) == (ENTRY, PLACE, "A")
+    assert read_key(key_of(APPLIED, PLACE)) == (APPLIED, PLACE, "")
+
+
+@pytest.mark.parametrize("key", [None, b"", b"{", b"[]", b'["entry",1,2,3]', b'["entry","g","t"]'])
+def test_a_malformed_key_is_named(key: bytes | None) -> None:
+    with pytest.raises(MalformedEntry, match="key"):
+        read_key(key)
+
+
+@pytest.mark.parametrize("value", [b"", b"[]", b'{"version":2}', b'{"version":1}'])
+def test_a_malformed_value_is_counted_and_changes_nothing(value: bytes) -> None:
+    board = Board()
+    for kind in (ENTRY, APPLIED):
+        assert board.read(key_of(kind, PLACE, "A"), value) is None
+    assert board.malformed == 2
+    assert board == Board(malformed=2)
+    with pytest.raises(MalformedEntry):
+        decode_entry(PLACE, "A", value)
+    with pytest.raises(MalformedEntry):
+        decode_applied(value)
+
+
+def test_the_board_keeps_the_latest() -> None:
+    board = Board()
+    first, second = Entry(*PLACE, "A", 5, offset=1), Entry(*PLACE, "A", 6, offset=2)
+    other = Entry(*PLACE, "C", 9, offset=3)
+    applied = Applied(7, "metadata", "A", 5)
+    assert board.read(key_of(ENTRY, PLACE, "A"), encode_entry(first)) == first
+    assert board.read(key_of(ENTRY, PLACE, "A"), encode_entry(first)) is None, "known"
+    assert board.read(key_of(ENTRY, PLACE, "A"), encode_entry(second)) == second
+    assert board.read(key_of(ENTRY, PLACE, "C"), encode_entry(other)) == other
+    board.read(key_of(APPLIED, PLACE), encode_applied(applied))
+    board.read(key_of(ROW, PLACE, "A"), json.dumps({"version": 1, "new": 4}).encode())
+    assert board.newest(PLACE, besides="B") == other
+    assert board.newest(PLACE, besides="C") == second
+    assert board.applied[PLACE] == applied
+    assert board.rows[PLACE, "A"]["new"] == 4
+    for key in (key_of(ENTRY, PLACE, "A"), key_of(APPLIED, PLACE), key_of(ROW, PLACE, "A")):
+        board.read(key, None)
+    assert board == Board(entries={(PLACE, "C"): other})
+
+
+def test_a_deleted_entry_is_not_followed() -> None:
+    board = Board()
+    board.read(key_of(ENTRY, PLACE, "A"), encode_entry(Entry(*PLACE, "A", 5, deleted=True)))
+    assert board.newest(PLACE, besides="B") is None
+
+
+@pytest.mark.parametrize("metadata", ["", "kw1:abc", "keyway-flags=", "x" * 4_000, "streams ÿ"])
+def test_flags_in_metadata_leave_it_as_it_was(metadata: str) -> None:
+    assert without_flags(with_flags(metadata, 5)) == metadata
+    assert without_flags(metadata) == metadata

@@ -1,0 +1,173 @@
+"""What is committed on a target, and every reason for which nothing is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from offsets.core.entries import Applied, Entry
+from offsets.core.model import Progress, Stream
+from offsets.core.plan import Committed, Mode, Refusal, Row, Target, decide, is_due, mode_of
+from offsets.core.translate import Located, Unsafe
+
+A = Stream("A", "topic", 0)
+ENTRY = Entry(
+    "group",
+    "topic",
+    0,
+    source="A",
+    committed_ms=1_000_000,
+    offset=50,
+    log_end=60,
+    partitions=4,
+    timestamp_ms=800_000,
+    margin_ms=60_000,
+    exact=True,
+    progress=Progress({A: 50}, {A: 50}),
+    metadata="streams",
+)
+TARGET = Target(partitions=4, log_end=100, located=Located(40, 3, (), 850_000))
+
+
+def decided(
+    target: Target = TARGET,
+    entry: Entry = ENTRY,
+    mode: Mode = Mode.EXACT,
+    *,
+    force: bool = False,
+    rewind: bool = False,
+    earliest: bool = False,
+) -> Row:
+    return decide(
+        entry,
+        target,
+        mode,
+        metadata=entry.metadata,
+        force=force,
+        rewind=rewind,
+        earliest=earliest,
+    )
+
+
+def test_exact_takes_what_the_search_found() -> None:
+    row = decided(replace(TARGET, committed=Committed(30, committed_ms=5)))
+    assert (row.old, row.new, row.delta, row.replay, row.replay_ms) == (30, 40, 10, 3, 10_000)
+    assert (row.metadata, row.refusals, row.changes) == ("streams", (), True)
+
+
+def test_a_timestamp_takes_the_first_record_at_or_after_it() -> None:
+    row = decided(replace(TARGET, first=70), mode=Mode.TIMESTAMP)
+    assert (row.new, row.replay) == (70, 30)
+
+
+def test_no_record_that_late_is_the_log_end_of_the_target() -> None:
+    row = decided(replace(TARGET, first=None), mode=Mode.TIMESTAMP)
+    assert (row.new, row.replay, row.refusals) == (100, 0, ())
+
+
+@pytest.mark.parametrize(("found", "new"), [(3, 10), (10, 10), (100, 100), (999, 100)])
+def test_the_position_is_inside_the_log(found: int, new: int) -> None:
+    assert decided(replace(TARGET, log_start=10, located=Located(found, 0))).new == new
+    assert decided(replace(TARGET, log_start=10, first=found), mode=Mode.TIMESTAMP).new == new
+
+
+def test_auto_takes_exact_where_records_have_origins() -> None:
+    assert mode_of(ENTRY, Mode.AUTO) is Mode.EXACT
+    assert mode_of(replace(ENTRY, exact=False), Mode.AUTO) is Mode.TIMESTAMP
+    assert mode_of(replace(ENTRY, progress=None), Mode.AUTO) is Mode.TIMESTAMP
+    assert mode_of(ENTRY, Mode.TIMESTAMP) is Mode.TIMESTAMP
+
+
+@pytest.mark.parametrize(
+    ("changed", "refusal"),
+    [
+        (replace(TARGET, partitions=None), Refusal.TOPIC_MISSING),
+        (replace(TARGET, partitions=8), Refusal.PARTITIONS_DIFFER),
+        (replace(TARGET, located=None), Refusal.NOT_INDEXED),
+        (replace(TARGET, active=True), Refusal.GROUP_ACTIVE),
+        (replace(TARGET, committed=Committed(41, committed_ms=5)), Refusal.TARGET_AHEAD),
+        (replace(TARGET, committed=Committed(30, committed_ms=2_000_000)), Refusal.OVERTAKEN),
+    ],
+)
+def test_facts_of_the_target_refuse(changed: Target, refusal: Refusal) -> None:
+    assert decided(changed).refusals == (refusal,)
+    assert not decided(changed).changes
+
+
+@pytest.mark.parametrize("entry_side", [True, False])
+def test_log_append_time_refuses_timestamps_and_not_origins(*, entry_side: bool) -> None:
+    entry = replace(ENTRY, create_time=not entry_side)
+    target = replace(TARGET, create_time=entry_side, first=5)
+    assert decided(target, entry, Mode.TIMESTAMP).refusals == (Refusal.LOG_APPEND_TIME,)
+    assert decided(target, entry, Mode.EXACT).refusals == ()
+
+
+@pytest.mark.parametrize(
+    ("unsafe", "refusal"),
+    [
+        (Unsafe.LAG, Refusal.UNSAFE_LAG),
+        (Unsafe.ORIGINS, Refusal.UNSAFE_ORIGINS),
+        (Unsafe.BEFORE_START, Refusal.BEFORE_LOG_START),
+    ],
+)
+def test_what_is_unsafe_needs_force(unsafe: Unsafe, refusal: Refusal) -> None:
+    entry, target = replace(ENTRY, unsafe=(unsafe,)), replace(TARGET, first=70)
+    assert decided(target, entry, Mode.TIMESTAMP).refusals == (refusal,)
+    assert decided(target, entry, Mode.TIMESTAMP, force=True).changes
+    assert decided(target, entry, Mode.EXACT).changes, "origins need no timestamp"
+
+
+def test_records_of_another_origin_on_the_target_are_unsafe_by_timestamp() -> None:
+    target = replace(TARGET, first=70, origins=2)
+    assert decided(target, mode=Mode.TIMESTAMP).refusals == (Refusal.UNSAFE_ORIGINS,)
+
+
+def test_behind_the_log_start_earliest_may_be_chosen() -> None:
+    entry = replace(ENTRY, unsafe=(Unsafe.BEFORE_START,))
+    target = replace(TARGET, first=70, log_start=12)
+    row = decided(target, entry, Mode.TIMESTAMP, earliest=True)
+    assert (row.new, row.replay, row.refusals) == (12, 88, ())
+
+
+def test_rewind_and_nothing_else_goes_back() -> None:
+    target = replace(TARGET, committed=Committed(41, committed_ms=5))
+    assert not decided(target, force=True).changes
+    assert decided(target, rewind=True).changes
+    assert decided(target, rewind=True).delta == -1
+
+
+def test_force_does_not_touch_a_group_at_work() -> None:
+    target = replace(TARGET, active=True)
+    assert decided(target, force=True, rewind=True).refusals == (Refusal.GROUP_ACTIVE,)
+
+
+@pytest.mark.parametrize(
+    ("committed", "applied", "due"),
+    [
+        (None, None, True),
+        (None, Applied(9, "", "A", 999), True),  # the group was deleted here
+        (Committed(5, committed_ms=999), None, True),  # older than the commit on the source
+        (Committed(5, committed_ms=1_000_001), None, False),  # it worked here since
+        (Committed(5), None, True),  # not known when
+        (Committed(9, committed_ms=1_000_005), Applied(9, "", "A", 1_000_000), True),  # ours
+        (Committed(9, committed_ms=5), Applied(9, "", "C", 1_000_001), False),  # C was later
+        (Committed(2, committed_ms=1_500_000), Applied(9, "", "A", 1_000_000), False),  # reset here
+        (Committed(2, committed_ms=900_000), Applied(9, "", "A", 800_000), True),  # and moved since
+    ],
+)
+def test_who_moved_the_group_last_counts(
+    *, committed: Committed | None, applied: Applied | None, due: bool
+) -> None:
+    assert is_due(ENTRY, replace(TARGET, committed=committed, applied=applied)) is due
+
+
+def test_what_a_key_shared_group_is_told_does_not_come_again() -> None:
+    target = replace(TARGET, located=Located(40, 9, (((42, 45), 4),), 850_000))
+    assert decide(ENTRY, target, Mode.EXACT, metadata="kw1:", told=4).replay == 5
+
+
+def test_rows_are_shown_as_json() -> None:
+    shown = decided(replace(TARGET, active=True)).shown()
+    assert shown["refusals"] == ["group-active"]
+    assert (shown["new"], shown["delta"], shown["mode"]) == (40, 40, "exact")
