@@ -16,8 +16,8 @@ from typing import Any, Protocol
 
 from redis.exceptions import RedisError
 
+from gateway.admin.limits import HEALTH_STORE_S_MAX
 from gateway.core.cluster.topology import Topology
-from gateway.core.limits import HEALTH_STORE_S_MAX
 from gateway.windows.windows import Windows
 
 
