@@ -28,8 +28,8 @@ from gateway.members.limits import (
     GROUP_EMPTY_MS_MAX,
     GROUP_MEMBERS_MAX,
     RESTART_GRACE_MS,
+    TICK_MS,
 )
-from gateway.windows.limits import TICK_MS
 
 log = structlog.get_logger("keyway.groups")
 

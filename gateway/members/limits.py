@@ -21,3 +21,4 @@ GROUP_CONFIG_ALTERED_MS = (0, 100, 400, 1_600)
 
 MEMBERSHIP_RETRY_MS = 500  # between attempts to write memberships behind
 RESTART_GRACE_MS = 10_000  # after a restart a member has two heartbeat intervals to show itself
+TICK_MS = 500  # the watchdog; six ticks make the disconnect grace

@@ -11,8 +11,8 @@ import asyncio
 import ctypes
 from collections.abc import Awaitable, Callable
 
+from gateway.members.limits import TICK_MS
 from gateway.node.limits import TRIM_READ_BYTES_MIN
-from gateway.windows.limits import TICK_MS
 
 
 async def trim_forever(read_bytes: Callable[[], int], trim: Callable[[], Awaitable[None]]) -> None:

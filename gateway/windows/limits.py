@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 TICKED_AT_ONCE = 500  # windows between two looks at other work: one or two milliseconds
-TICK_MS = 500  # the watchdog; six ticks make the disconnect grace
 WINDOW_RETRY_MS_MIN = 100  # loading a window again: doubles from here ...
 WINDOW_RETRY_MS_MAX = 5_000  # ... to here, while the store or upstream is away
 TOPIC_UNUSED_MS = 60_000  # a topic without use for this long, twice at most, leaves the view

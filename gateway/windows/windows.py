@@ -28,11 +28,11 @@ from gateway.core.cluster.topology import Topic, TopicPartition, Topology
 from gateway.core.share.sessions import ShareSession
 from gateway.core.wire.errors import ErrorCode, error_name
 from gateway.members.groups import Groups, TopicMembersChanged
+from gateway.members.limits import TICK_MS
 from gateway.upstream.commits import Commit
 from gateway.windows.dependencies import CommitState, Surroundings
 from gateway.windows.limits import (
     STORE_RETRY_MS,
-    TICK_MS,
     TICKED_AT_ONCE,
     TOPIC_UNUSED_MS,
     WINDOW_IDLE_MS_MAX,
