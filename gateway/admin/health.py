@@ -18,7 +18,6 @@ from redis.exceptions import RedisError
 
 from gateway.admin.limits import HEALTH_STORE_S_MAX
 from gateway.core.cluster.topology import Topology
-from gateway.core.limits import HEALTH_STORE_S_MAX
 from gateway.logs import lost_lines
 from gateway.windows.windows import Windows
 

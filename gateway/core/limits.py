@@ -9,6 +9,9 @@ FRAME_BYTES_MAX = 100 * 1024 * 1024
 
 # A request head: 14 bytes, a client id and (Produce) a transactional id, both below 32 KiB.
 HEAD_BYTES_MAX = 68 * 1024
+# Tagged fields of a request header: Kafka defines none. A head that comes byte by byte is looked
+# through with every byte.
+HEADER_TAGS_MAX = 16
 
 # A response of this size is complete before it leaves, so its node endpoints can be rewritten at
 # any length. Larger ones are walked as they stream, and their endpoints overwritten in place.
