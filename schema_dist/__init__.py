@@ -1,0 +1,1 @@
+"""Distribution of schemas: the same schema under the same id, in each cluster's own subjects."""

@@ -1,0 +1,149 @@
+"""Do two texts mean the same schema?
+
+Registries hand out a schema otherwise than they got it: Karapace sorts the keys of JSON, others
+format Protobuf anew. So texts are compared by what they mean:
+
+- Avro and JSON Schema: the parsed JSON, keys in any order, `1` and `1.0` alike, `1` and `true` not.
+- Protobuf: the tokens, without comments and white space; imports and file options in any order.
+- A type we do not know: the text itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, NewType
+
+from schema_dist.core.limits import FINGERPRINTS_KEPT
+from schema_dist.core.model import AVRO, JSON, PROTOBUF, Schema, SchemaVersion
+
+Fingerprint = NewType("Fingerprint", str)  # equal for schemas that mean the same
+
+_TOKEN = re.compile(
+    r"""//[^\n]*|/\*.*?\*/|\s+"""
+    r"""|(?P<word>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|[\w.+-]+|[^\w\s"'])""",
+    re.DOTALL,
+)
+_DEPTH_MAX = 500  # nested deeper, Python's parser gives up; no schema is
+
+
+class SchemaTextError(ValueError):
+    """A text that is no schema of its type; says why."""
+
+
+@lru_cache(FINGERPRINTS_KEPT)
+def fingerprint(schema: Schema) -> Fingerprint:
+    """A digest of the schema's type, meaning and references. Raises SchemaTextError if the text
+    cannot be parsed.
+    """
+    parts = [schema.type, canonical(schema.type, schema.text)]
+    parts += sorted(
+        json.dumps([reference.name, reference.subject, reference.version])
+        for reference in schema.references
+    )
+    return Fingerprint(
+        hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
+    )
+
+
+def difference(wanted: SchemaVersion, found: SchemaVersion | None) -> str | None:
+    """What a version that was written, `wanted`, is not when it is read back; None if all is well.
+    Whether it is deleted is not compared.
+    """
+    if found is None:
+        return "it is not there"
+    if found.id != wanted.id:
+        return f"it has id {found.id}"
+    try:
+        same = fingerprint(found.schema) == fingerprint(wanted.schema)
+    except SchemaTextError as error:
+        return f"its text does not parse: {error}"
+    return None if same else "its schema is another one"
+
+
+def canonical(kind: str, text: str) -> str:
+    """One text for all that mean the same. Raises SchemaTextError."""
+    normal = _CANONICAL.get(kind)
+    return text if normal is None else normal(text)
+
+
+def _canonical_json(text: str) -> str:
+    try:
+        parsed = json.loads(text, parse_float=_number, parse_constant=_refuse_constant)
+        return json.dumps(parsed, sort_keys=True, separators=(",", ":"))
+    except RecursionError:
+        raise SchemaTextError(f"nested deeper than {_DEPTH_MAX} levels") from None
+    except ValueError as error:
+        raise SchemaTextError(f"not JSON: {error}") from None
+
+
+def _number(digits: str) -> float | int:
+    number = float(digits)
+    return int(number) if number.is_integer() else number
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _canonical_avro(text: str) -> str:
+    made = _canonical_json(text)
+    if made[:1] not in ("{", "[", '"'):
+        raise SchemaTextError("an Avro schema is an object, a list or a name")
+    return made
+
+
+def _canonical_json_schema(text: str) -> str:
+    made = _canonical_json(text)
+    if made[:1] != "{" and made not in ("true", "false"):
+        raise SchemaTextError("a JSON Schema is an object, true or false")
+    return made
+
+
+def _canonical_protobuf(text: str) -> str:
+    statements: list[list[str]] = [[]]
+    depth = 0
+    for word in _tokens(text):
+        statements[-1].append(word)
+        depth += (word == "{") - (word == "}")
+        if depth < 0:
+            raise SchemaTextError("a '}' too many")
+        if depth == 0 and word in (";", "}"):
+            statements.append([])
+    if depth or statements[-1]:
+        raise SchemaTextError("the text ends inside a statement")
+    whole = [statement for statement in statements if statement not in ([], [";"])]
+    if not whole:
+        raise SchemaTextError("no statement")
+    loose = [it for it in whole if it[0] in ("import", "option")]
+    fixed = [it for it in whole if it[0] not in ("import", "option")]
+    return json.dumps([sorted(loose), fixed])
+
+
+def _tokens(text: str) -> list[str]:
+    found: list[str] = []
+    at = 0
+    while at < len(text):
+        match = _TOKEN.match(text, at)
+        if match is None:
+            raise SchemaTextError(f"unexpected {text[at : at + 10]!r}")
+        at = match.end()
+        word = match["word"]
+        if word is not None:
+            found.append(f'"{word[1:-1]}"' if word[0] == "'" else word)
+    return found
+
+
+_CANONICAL: Mapping[str, Callable[[str], str]] = {
+    AVRO: _canonical_avro,
+    JSON: _canonical_json_schema,
+    PROTOBUF: _canonical_protobuf,
+}
+
+
+def canonical_object(value: Mapping[str, Any]) -> str:
+    """A JSON object as one text, whatever the order of its keys."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))

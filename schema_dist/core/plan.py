@@ -1,0 +1,314 @@
+"""From what a target holds to what it should hold: ordered writes that can be repeated.
+
+The plan is made from contents, not from events. So a process that was killed after any write makes
+the rest of the same plan when it starts again, and a second run has nothing to do.
+
+- A version that is there under another id or with another meaning is refused, and so is an id that
+  another schema owns: both before anything is written.
+- A version that is gone from the source is removed if Keyway wrote it (the ledger says so). Without
+  proof by a tombstone only few may go at once: a source that lost its log must not empty targets.
+- Writes stand in *waves*: what a write needs stands in an earlier wave, and all writes of one wave
+  may run at once. References come before their users, and go after them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from schema_dist.core.compare import Fingerprint, SchemaTextError, fingerprint
+from schema_dist.core.contents import Contents
+from schema_dist.core.desired import Desired
+from schema_dist.core.ledger import Entry, Ledger, SettingEntry, VersionEntry
+from schema_dist.core.limits import REMOVALS_UNPROVEN_MAX, REMOVALS_UNPROVEN_SHARE_MAX
+from schema_dist.core.model import (
+    HardDelete,
+    Place,
+    Reason,
+    Refusal,
+    Register,
+    SchemaId,
+    SchemaVersion,
+    SetCompatibility,
+    SetMode,
+    SoftDelete,
+    Write,
+    context_of,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`waves` of writes; `adopted`: what the ledger lacks, or has and should not have any more;
+    `in_sync`: how many versions need nothing.
+    """
+
+    waves: tuple[tuple[Write, ...], ...]
+    refusals: tuple[Refusal, ...]
+    adopted: tuple[Entry, ...]
+    in_sync: int
+
+    @property
+    def writes(self) -> int:
+        return sum(map(len, self.waves))
+
+
+def make_plan(
+    wanted: Desired,
+    target: Contents,
+    ledger: Ledger,
+    *,
+    contexts: bool,
+    proven: frozenset[Place] = frozenset(),
+) -> Plan:
+    """The writes that turn `target` into `wanted`.
+
+    `contexts`: the target's registry keeps the ids of each context apart. `proven`: places of the
+    target whose removal at the source was read in its log.
+    """
+    planning = _Planning(wanted, target, ledger, contexts)
+    planning.remove(proven)
+    planning.register()
+    planning.report_foreign()
+    planning.settle()
+    return Plan(
+        waves=_waves(planning.writes, target),
+        refusals=(*wanted.refusals, *planning.refusals),
+        adopted=tuple(planning.adopted),
+        in_sync=planning.in_sync,
+    )
+
+
+_Owners = dict[tuple[str, SchemaId], tuple[Fingerprint | None, SchemaVersion]]
+
+
+@dataclass(slots=True)
+class _Planning:
+    wanted: Desired
+    target: Contents
+    ledger: Ledger
+    contexts: bool
+    writes: list[Write] = field(default_factory=list)
+    refusals: list[Refusal] = field(default_factory=list)
+    adopted: list[Entry] = field(default_factory=list)
+    in_sync: int = 0
+    gone: set[Place] = field(default_factory=set)  # removed by this plan
+    later: set[Place] = field(default_factory=set)  # registered by the next plan
+
+    # ------------------------------------------------------------------------------------- removals
+
+    def remove(self, proven: frozenset[Place]) -> None:
+        """Versions of ours that the source no longer has."""
+        lost = [place for place in self.ledger.versions if place not in self.wanted.at_source]
+        unproven = [place for place in lost if place not in proven]
+        most = max(
+            REMOVALS_UNPROVEN_MAX, int(len(self.ledger.versions) * REMOVALS_UNPROVEN_SHARE_MAX)
+        )
+        empty = not self.wanted.at_source
+        held = set(unproven) if len(unproven) > most or (empty and unproven) else set()
+        for place in lost:
+            found = self.target.get(place)
+            if found is None:
+                self.adopted.append(VersionEntry(place, None))
+            elif not self._is_ours(found):
+                self.refuse(found, Reason.NOT_OURS, "it was changed on the target")
+            elif place in held:
+                self.refuse(
+                    found,
+                    Reason.REMOVALS,
+                    f"{len(held)} versions would go at once and no tombstone says so",
+                )
+            else:
+                self.take_away(found)
+
+    def take_away(self, found: SchemaVersion) -> None:
+        if not found.deleted:
+            self.writes.append(SoftDelete(found))
+        self.writes.append(HardDelete(found))
+        self.gone.add(found.place)
+
+    def _is_ours(self, found: SchemaVersion) -> bool:
+        return self.ledger.versions.get(found.place) == (found.id, _meaning(found))
+
+    # ---------------------------------------------------------------------------------- registering
+
+    def register(self) -> None:
+        owners = self._owners()
+        refused: set[Place] = set()
+        for place, it in self.wanted.versions.items():
+            meaning = self.wanted.fingerprints[place]
+            found = self.target.get(place)
+            if found is not None and found.id == it.id and _meaning(found) == meaning:
+                self._keep(it, found, meaning)
+                continue
+            problem = self._problem(it, found, meaning, owners, refused)
+            if problem is not None:
+                self.refuse(it, *problem)
+                refused.add(place)
+            elif self._waits_for_next_plan(it, found, owners[self._id(it)][1]):
+                self.later.add(place)
+            else:
+                self.writes.append(Register(it))
+                if it.deleted:
+                    self.writes.append(SoftDelete(it))
+
+    def _waits_for_next_plan(
+        self, it: SchemaVersion, found: SchemaVersion | None, owner: SchemaVersion
+    ) -> bool:
+        """Its place or its id must become free first, or that of a version it refers to."""
+        if found is not None:  # ours, and the source has another one in its place now
+            self.take_away(found)
+            return True
+        if owner.place in self.gone and owner.place != it.place:
+            return True
+        return any(reference.place in self.later for reference in it.schema.references)
+
+    def _keep(self, it: SchemaVersion, found: SchemaVersion, meaning: Fingerprint) -> None:
+        entry = VersionEntry(it.place, (it.id, meaning))
+        self.adopted += self.ledger.missing([entry])
+        if it.deleted == found.deleted:
+            self.in_sync += 1
+        else:
+            self.writes.append(SoftDelete(it) if it.deleted else Register(it))
+
+    def _problem(
+        self,
+        it: SchemaVersion,
+        found: SchemaVersion | None,
+        meaning: Fingerprint,
+        owners: _Owners,
+        refused: set[Place],
+    ) -> tuple[Reason, str] | None:
+        if found is not None and not self._is_ours(found):
+            also = " with another schema" if found.id == it.id else f" under id {found.id}"
+            return Reason.VERSION_TAKEN, f"the target has this version{also}"
+        owned, owner = owners.setdefault(self._id(it), (meaning, it))
+        if owned != meaning and owner.place != it.place and owner.place not in self.gone:
+            at = f"{owner.subject} version {owner.version}"
+            return Reason.ID_TAKEN, f"id {it.id} is the id of another schema, {at}"
+        for reference in it.schema.references:
+            if reference.place in refused:
+                at = f"{reference.subject} version {reference.version}"
+                return Reason.REFERENCE, f"it refers to {at}, which is refused"
+        return None
+
+    def _owners(self) -> _Owners:
+        owners: _Owners = {}
+        going = [it for it in self.target.versions() if it.place in self.gone]
+        staying = [it for it in self.target.versions() if it.place not in self.gone]
+        for it in (*staying, *going):
+            owners.setdefault(self._id(it), (_meaning(it), it))
+        return owners
+
+    def _id(self, it: SchemaVersion) -> tuple[str, SchemaId]:
+        return (context_of(it.subject) if self.contexts else ".", it.id)
+
+    def refuse(self, it: SchemaVersion, reason: Reason, detail: str) -> None:
+        self.refusals.append(
+            Refusal(reason=reason, subject=it.subject, version=it.version, id=it.id, detail=detail)
+        )
+
+    def report_foreign(self) -> None:
+        """Versions in distributed subjects that neither the source has nor Keyway wrote."""
+        for subject in dict.fromkeys(subject for subject, _ in self.wanted.versions):
+            for it in self.target.of(subject):
+                if it.place not in self.wanted.at_source and it.place not in self.ledger.versions:
+                    self.refuse(it, Reason.NOT_OURS, "the source has no such version")
+
+    # ------------------------------------------------------------------------------------- settings
+
+    def settle(self) -> None:
+        """Compatibility levels and modes: what the source has is set, what we set is taken back."""
+        wanted, target, ledger = self.wanted, self.target, self.ledger
+        for subject in self._settings(wanted.compatibility, ledger.compatibility):
+            level = wanted.compatibility.get(subject)
+            if target.compatibility.get(subject) != level:
+                self.writes.append(SetCompatibility(subject, level))
+            elif level is None:
+                self.adopted.append(SettingEntry("compatibility", subject, ours=False))
+        for subject in self._settings(wanted.modes, ledger.modes):
+            mode = wanted.modes.get(subject)
+            if target.modes.get(subject) != mode:
+                self.writes.append(SetMode(subject, mode))
+            elif mode is None:
+                self.adopted.append(SettingEntry("mode", subject, ours=False))
+
+    def _settings(self, wanted: Mapping[str, str], ours: Iterable[str]) -> list[str]:
+        return sorted({*wanted, *ours} - self.wanted.left_alone)
+
+
+def _meaning(it: SchemaVersion) -> Fingerprint | None:
+    """None for a text that cannot be parsed: like nothing else, not even itself on the source."""
+    try:
+        return fingerprint(it.schema)
+    except SchemaTextError:
+        return None
+
+
+# -------------------------------------------------------------------------------------------- waves
+
+
+def _waves(writes: list[Write], target: Contents) -> tuple[tuple[Write, ...], ...]:
+    """Each write in the first wave behind all it waits for."""
+    waits = _waits(writes, target)
+    level = [0] * len(writes)
+    blocked = [len(waits[at]) for at in range(len(writes))]
+    users: list[list[int]] = [[] for _ in writes]
+    for at, needed in enumerate(waits):
+        for it in needed:
+            users[it].append(at)
+    ready = [at for at, count in enumerate(blocked) if count == 0]
+    placed = 0
+    while ready:
+        at = ready.pop()
+        placed += 1
+        for user in users[at]:
+            level[user] = max(level[user], level[at] + 1)
+            blocked[user] -= 1
+            if blocked[user] == 0:
+                ready.append(user)
+    assert placed == len(writes), "writes wait for each other"
+    waves: list[list[Write]] = [[] for _ in range(max(level, default=-1) + 1)]
+    for at, write in enumerate(writes):
+        waves[level[at]].append(write)
+    return tuple(tuple(wave) for wave in waves)
+
+
+def _waits(writes: list[Write], target: Contents) -> list[set[int]]:
+    """For each write, the writes it waits for. A place is either registered or removed."""
+    registers = {it.place: at for at, it in enumerate(writes) if isinstance(it, Register)}
+    softs = {it.place: at for at, it in enumerate(writes) if isinstance(it, SoftDelete)}
+    hards = {it.place: at for at, it in enumerate(writes) if isinstance(it, HardDelete)}
+    users = _users(writes, target)
+    waits: list[set[int]] = []
+    last: dict[str, int] = {}  # Register by subject: versions ascend
+    for at, write in enumerate(writes):
+        needed: list[int | None]
+        match write:
+            case Register(wanted):
+                needed = [last.get(wanted.subject), *map(registers.get, write.needs)]
+                last[wanted.subject] = at
+            case SoftDelete(wanted):
+                of_users = users.get(wanted.place, set())
+                needed = [registers.get(wanted.place), *map(softs.get, of_users)]
+                needed += map(registers.get, of_users)
+            case HardDelete(wanted):
+                of_users = users.get(wanted.place, set())
+                needed = [softs.get(wanted.place), *map(hards.get, of_users)]
+            case SetCompatibility(subject) | SetMode(subject):
+                needed = [last.get(subject)]
+            case _:
+                assert_never(write)
+        waits.append({it for it in needed if it is not None})
+    return waits
+
+
+def _users(writes: Iterable[Write], target: Contents) -> dict[Place, set[Place]]:
+    """By version, the versions that refer to it: on the target or soon."""
+    users: dict[Place, set[Place]] = {}
+    soon = (it.wanted for it in writes if isinstance(it, Register))
+    for it in (*target.versions(), *soon):
+        for reference in it.schema.references:
+            users.setdefault(reference.place, set()).add(it.place)
+    return users

@@ -1,0 +1,228 @@
+"""Records of `_schemas`, the log that a registry keeps in Kafka, to events and back.
+
+A record's key is a JSON object with `keytype`; a null value is a tombstone. Key types are those of
+Confluent's `SchemaRegistryKeyType`, documented only by its source. Karapace writes and reads
+SCHEMA, CONFIG, DELETE_SUBJECT and NOOP. A record that cannot be understood is Malformed or Ignored,
+never an exception: others are written behind it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from schema_dist.core.compare import canonical_object
+from schema_dist.core.model import AVRO, Reference, Schema, SchemaId, SchemaVersion, Version
+
+_EXTRA = ("metadata", "ruleSet", "schemaTags")
+INT32_MAX = 2**31 - 1  # ids and versions are Java ints
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaWritten:
+    """A version exists, or is soft-deleted by its `deleted`."""
+
+    written: SchemaVersion
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaRemoved:
+    """A version is hard-deleted."""
+
+    subject: str
+    version: Version
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectDeleted:
+    """All versions up to `version` are soft-deleted."""
+
+    subject: str
+    version: Version
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectCleared:
+    """The soft-deleted versions of the subject are gone."""
+
+    subject: str
+
+
+@dataclass(frozen=True, slots=True)
+class CompatibilitySet:
+    """The compatibility of a subject (empty: the registry's); None: it has none of its own."""
+
+    subject: str
+    level: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ModeSet:
+    """The mode of a subject (empty: the registry's); None: it has none of its own."""
+
+    subject: str
+    mode: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """A record that changes nothing here: NOOP, CONTEXT, a key type of the future."""
+
+    keytype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Malformed:
+    """A record that no registry wrote, and why."""
+
+    why: str
+
+
+Event = (
+    SchemaWritten
+    | SchemaRemoved
+    | SubjectDeleted
+    | SubjectCleared
+    | CompatibilitySet
+    | ModeSet
+    | Ignored
+    | Malformed
+)
+
+
+class _FieldError(ValueError):
+    """A field that is missing or of another type."""
+
+
+def decode(key: bytes | None, value: bytes | None) -> Event:
+    """The event of one record."""
+    try:
+        fields = _object(key, "key")
+        keytype = _text(fields, "keytype")
+        body = None if value is None else _object(value, "value")
+        return _event(keytype, fields, body)
+    except _FieldError as error:
+        return Malformed(str(error))
+
+
+def _event(keytype: str, key: Mapping[str, Any], value: Mapping[str, Any] | None) -> Event:
+    match keytype:
+        case "SCHEMA":
+            place = _text(key, "subject"), Version(_number(key, "version"))
+            if value is None:
+                return SchemaRemoved(*place)
+            return SchemaWritten(schema_version(value, *place))
+        case "CONFIG":
+            level = None if value is None else _text(value, "compatibilityLevel")
+            return CompatibilitySet(key.get("subject") or "", level)
+        case "MODE":
+            mode = None if value is None else _text(value, "mode")
+            return ModeSet(key.get("subject") or "", mode)
+        case "DELETE_SUBJECT" if value is not None:
+            return SubjectDeleted(_text(key, "subject"), Version(_number(value, "version")))
+        case "CLEAR_SUBJECT" if value is not None:
+            return SubjectCleared(_text(key, "subject"))
+        case _:
+            return Ignored(keytype)
+
+
+def schema_version(
+    value: Mapping[str, Any], subject: str | None = None, version: Version | None = None
+) -> SchemaVersion:
+    """A version as `_schemas` and the REST interface write it. Raises ValueError."""
+    references = value.get("references") or []
+    if not isinstance(references, list) or not all(isinstance(it, dict) for it in references):
+        raise _FieldError("references is no list of objects")
+    extra = {name: value[name] for name in _EXTRA if value.get(name)}
+    return SchemaVersion(
+        subject=_text(value, "subject") if subject is None else subject,
+        version=Version(_number(value, "version")) if version is None else version,
+        id=SchemaId(_number(value, "id")),
+        schema=Schema(
+            type=value.get("schemaType") or AVRO,
+            text=_text(value, "schema"),
+            references=tuple(
+                Reference(_text(it, "name"), _text(it, "subject"), Version(_number(it, "version")))
+                for it in references
+            ),
+            extra=canonical_object(extra) if extra else "",
+        ),
+        deleted=value.get("deleted") is True,
+    )
+
+
+def _object(data: bytes | None, what: str) -> dict[str, Any]:
+    if data is None:
+        raise _FieldError(f"no {what}")
+    try:
+        parsed = json.loads(data)
+    except (ValueError, RecursionError):
+        raise _FieldError(f"the {what} is no JSON") from None
+    if not isinstance(parsed, dict):
+        raise _FieldError(f"the {what} is no JSON object")
+    return parsed
+
+
+def _text(fields: Mapping[str, Any], name: str) -> str:
+    found = fields.get(name)
+    if not isinstance(found, str):
+        raise _FieldError(f"{name} is {'missing' if found is None else 'no text'}")
+    return found
+
+
+def _number(fields: Mapping[str, Any], name: str) -> int:
+    found = fields.get(name)
+    if not isinstance(found, int) or isinstance(found, bool) or not 0 <= found <= INT32_MAX:
+        raise _FieldError(f"{name} is {'missing' if found is None else 'no positive integer'}")
+    return found
+
+
+# ------------------------------------------------------------------------------------------ writing
+
+
+def fields_of(schema: Schema) -> dict[str, Any]:
+    """A schema as fields of `_schemas` and of the REST interface; AVRO is left out, as both do."""
+    made: dict[str, Any] = {"schema": schema.text}
+    if schema.type != AVRO:
+        made["schemaType"] = schema.type
+    if schema.references:
+        made["references"] = [
+            {"name": it.name, "subject": it.subject, "version": it.version}
+            for it in schema.references
+        ]
+    if schema.extra:
+        made |= json.loads(schema.extra)
+    return made
+
+
+def schema_record(written: SchemaVersion, *, deleted: bool) -> tuple[bytes, bytes]:
+    """The record of a version, live or soft-deleted."""
+    value = {"subject": written.subject, "version": written.version, "id": written.id}
+    return schema_key(written), _bytes(value | fields_of(written.schema) | {"deleted": deleted})
+
+
+def schema_key(written: SchemaVersion) -> bytes:
+    """The key of a version; with a null value it is the tombstone."""
+    named = {"subject": written.subject, "version": written.version}
+    return _bytes({"keytype": "SCHEMA", **named, "magic": 1})
+
+
+def compatibility_record(subject: str, level: str | None) -> tuple[bytes, bytes | None]:
+    """The record of a compatibility level; None is the tombstone."""
+    value = None if level is None else _bytes({"compatibilityLevel": level})
+    return _bytes({"keytype": "CONFIG", "subject": subject or None, "magic": 0}), value
+
+
+def mode_record(subject: str, mode: str | None) -> tuple[bytes, bytes | None]:
+    """The record of a mode; None is the tombstone."""
+    value = None if mode is None else _bytes({"mode": mode})
+    return _bytes({"keytype": "MODE", "subject": subject or None, "magic": 0}), value
+
+
+def _bytes(value: Mapping[str, Any]) -> bytes:
+    # As Java's Jackson writes it: a compacted log knows a key by its bytes.
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode(
+        "utf-8", "surrogatepass"
+    )

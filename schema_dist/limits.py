@@ -1,0 +1,23 @@
+"""Bounds of the shells of schema distribution, each with its reason."""
+
+from __future__ import annotations
+
+ANSWER_S_MAX = 30.0  # a registry that is slower is taken as away; Confluent's own limit is 30 s
+CONNECT_S_MAX = 5.0  # loopback and data centres answer within milliseconds
+BODY_BYTES_MAX = 256 * 1024 * 1024  # a list of 100,000 schemas of 2 KB; more is hostile
+PAGE_SCHEMAS = 1_000  # per request for lists; a few MB
+PAGES_MAX = 10_000  # ten million schemas: more than an id space of any registry in use
+REQUESTS_AT_ONCE = 16  # to one registry; its own pool of threads is about as large
+WRITES_AT_ONCE = 256  # noted in the ledger together; a crash leaves at most so many unsure
+PLANS_MAX = 8  # per round: removals, then registering, then modes; each needs a plan of its own
+READ_BACK_S_MAX = 15.0  # a registry serves a record of its log within a second
+REREAD_S = 300.0  # a target is read anew, in case somebody else wrote to it
+RETRY_S_MIN = 1.0  # after a failure; doubles
+RETRY_S_MAX = 60.0  # a registry that was away is found again within a minute
+RECORD_BYTES_MAX = 8 * 1024 * 1024  # of `_schemas`; Kafka's default is 1 MB
+LEASE_S_MAX = 30.0  # to get an answer about the lease
+LEASE_SESSION_MS = 10_000  # a killed holder's lease is free after it
+READ_BATCH = 1_000  # records of a log taken at once; a few MB
+SHOWN_MAX = 1_000  # refusals in a status record: it must fit Kafka's 1 MB
+PROBE_SUBJECT = "_keyway-probe"  # internal by its name, so it is never distributed
+PROBE_VERSION = 7  # no registry that counts its versions itself begins there

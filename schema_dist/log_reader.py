@@ -1,0 +1,116 @@
+"""A registry's contents read from its log, `_schemas`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+
+from schema_dist.core.contents import Contents
+from schema_dist.core.records import decode
+from schema_dist.errors import AwayError, LogError
+from schema_dist.limits import ANSWER_S_MAX, READ_BATCH, RECORD_BYTES_MAX
+
+_Record = tuple[int, bytes | None, bytes | None]  # offset, key, value
+
+
+class LogReader:
+    """Follows one `_schemas` topic. Each `read` goes on where the last one ended."""
+
+    def __init__(self, client_settings: Mapping[str, str], topic: str) -> None:
+        self._topic = topic
+        self._address = client_settings["bootstrap.servers"]
+        self._consumer = Consumer(
+            {
+                **client_settings,
+                "group.id": "keyway-schemas-reader",  # required; nothing is committed
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "error",
+                "isolation.level": "read_committed",
+                "message.max.bytes": RECORD_BYTES_MAX,
+                "log_level": 2,
+            }
+        )
+        self._position: int | None = None  # None: from the beginning
+        self.contents = Contents()
+
+    async def read(self) -> Contents:
+        """The contents up to the log's end now. Raises AwayError, LogError."""
+        asked: int | None = None
+        while True:
+            # The thread only reads: whoever uses the contents meanwhile sees no half of a batch.
+            end, records = await asyncio.to_thread(self._read, asked)
+            for offset, key, value in records:
+                self.contents.apply(decode(key, value), offset)
+            if self._position is not None and self._position >= end:
+                return self.contents
+            asked = end
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def _read(self, end: int | None) -> tuple[int, list[_Record]]:
+        """The log's end, asked for unless it is given, and some records before it."""
+        try:
+            if end is None:
+                end = self._end()
+                if self._position is None or end < self._position:
+                    self._start_over()  # the first time, or the topic was made anew
+            if self._position is not None and self._position >= end:
+                return end, []
+            messages = self._consumer.consume(READ_BATCH, ANSWER_S_MAX)
+            if not messages:
+                raise AwayError(
+                    f"{self._topic} at {self._address}: no record within {ANSWER_S_MAX:.0f} s, and"
+                    f" its end is {end}"
+                )
+            return end, [it for it in map(self._taken, messages) if it is not None]
+        except KafkaException as error:
+            raise AwayError(f"{self._topic} at {self._address}: {error.args[0].str()}") from error
+
+    def _end(self) -> int:
+        found = self._consumer.list_topics(self._topic, timeout=ANSWER_S_MAX).topics[self._topic]
+        if found.error is not None:
+            if found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise LogError(f"there is no topic {self._topic} at {self._address}")
+            raise KafkaException(found.error)
+        if len(found.partitions) != 1:
+            count = len(found.partitions)
+            raise LogError(f"topic {self._topic} at {self._address} has {count} partitions, not 1")
+        place = TopicPartition(self._topic, 0)
+        watermarks = self._consumer.get_watermark_offsets(place, timeout=ANSWER_S_MAX)
+        if watermarks is None:
+            raise AwayError(f"{self._topic} at {self._address}: its end was not told in time")
+        return int(watermarks[1])
+
+    def _start_over(self) -> None:
+        self.contents = Contents()
+        self._position = None
+        self._consumer.assign([TopicPartition(self._topic, 0, OFFSET_BEGINNING)])
+
+    def _taken(self, message: Message) -> _Record | None:
+        offset = message.offset()
+        assert offset is not None
+        error = message.error()
+        if error is None:
+            self._position = offset + 1
+            return offset, _bytes(message.key()), _bytes(message.value())
+        if error.code() != KafkaError._PARTITION_EOF:
+            if error.code() == KafkaError._AUTO_OFFSET_RESET:
+                self._position = None  # truncated behind our back: all of it again
+            raise KafkaException(error)
+        self._position = offset
+        return None
+
+
+def _bytes(value: bytes | str | None) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value

@@ -1,0 +1,205 @@
+"""Writes to a registry by records in its log, `_schemas`: the way for a registry that reads its log
+and has no IMPORT mode (Karapace), and for a cluster that has no registry but a view.
+
+Nobody checks such a record: a second schema under one id would be taken. All checks are the plan's,
+and the registry must not be written by others at the same time. Each write is read back: from the
+log, and from the registry if it has an address.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import assert_never
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from schema_dist.core.compare import difference
+from schema_dist.core.contents import Contents
+from schema_dist.core.model import (
+    HardDelete,
+    Reason,
+    Refusal,
+    Register,
+    SchemaVersion,
+    SetCompatibility,
+    SetMode,
+    SoftDelete,
+    Version,
+    Write,
+)
+from schema_dist.core.records import (
+    compatibility_record,
+    mode_record,
+    schema_key,
+    schema_record,
+)
+from schema_dist.errors import AwayError, RefusedError
+from schema_dist.limits import (
+    ANSWER_S_MAX,
+    PROBE_SUBJECT,
+    PROBE_VERSION,
+    READ_BACK_S_MAX,
+    RECORD_BYTES_MAX,
+)
+from schema_dist.log_reader import LogReader
+from schema_dist.rest_client import RestClient
+from schema_dist.tasks import together
+
+_POLL_S = 0.05
+
+
+class LogTarget:
+    """A registry that is written through its log. `contents` is the log's."""
+
+    def __init__(
+        self, client_settings: Mapping[str, str], topic: str, registry: RestClient | None
+    ) -> None:
+        self._topic = topic
+        self._address = client_settings["bootstrap.servers"]
+        self._reader = LogReader(client_settings, topic)
+        self._registry = registry
+        self._producer = Producer(
+            {
+                **client_settings,
+                "enable.idempotence": True,
+                "message.max.bytes": RECORD_BYTES_MAX,
+                "delivery.timeout.ms": int(ANSWER_S_MAX * 1000),
+                "log_level": 2,
+            }
+        )
+        self.contexts = False
+
+    @property
+    def contents(self) -> Contents:
+        return self._reader.contents
+
+    async def read(self, settings_of: Iterable[str] = ()) -> Contents:
+        """The log's contents now; `settings_of` is for registries that are asked one by one."""
+        del settings_of
+        if self._registry is not None:
+            self.contexts = await self._registry.has_contexts()
+        return await self._reader.read()
+
+    def switched_by(self, batch: Sequence[Write]) -> list[str]:
+        """No mode is switched for records of the log."""
+        del batch
+        return []
+
+    async def apply(self, batch: Sequence[Write]) -> list[Refusal | None]:
+        """Writes in the order of the batch, and reads back. Raises AwayError."""
+        await asyncio.to_thread(self._produce, [record_of(it) for it in batch])
+        await self._reader.read()
+        return await together(self._read_back(it) for it in batch)
+
+    def _produce(self, records: Sequence[tuple[bytes, bytes | None]]) -> None:
+        failed: list[str] = []
+
+        def told(error: KafkaError | None, _message: Message) -> None:
+            if error is not None:
+                failed.append(error.str())
+
+        try:
+            for key, value in records:
+                self._producer.produce(
+                    self._topic, key=key, value=value, partition=0, on_delivery=told
+                )
+            left = self._producer.flush(ANSWER_S_MAX)
+        except (BufferError, KafkaException) as error:
+            raise AwayError(f"{self._topic} at {self._address}: {error}") from error
+        if failed or left:
+            what = failed[0] if failed else f"{left} records unsent after {ANSWER_S_MAX:.0f} s"
+            raise AwayError(f"{self._topic} at {self._address}: {what}")
+
+    # ------------------------------------------------------------------------------------ read back
+
+    async def _read_back(self, write: Write) -> Refusal | None:
+        match write:
+            case Register(wanted) | SoftDelete(wanted) | HardDelete(wanted):
+                found = self.contents.get(wanted.place)
+                problem = _difference(write, found)
+                if problem is not None:
+                    return _refusal(wanted, f"in the log, {problem}")
+                if self._registry is not None:
+                    problem = await self._served(self._registry, write)
+                return None if problem is None else _refusal(wanted, f"the registry: {problem}")
+            case SetCompatibility() | SetMode():
+                return None  # the log has it; some registries do not read it
+            case _:
+                assert_never(write)
+
+    async def _served(
+        self, registry: RestClient, write: Register | SoftDelete | HardDelete
+    ) -> str | None:
+        """Waits until the registry has read the record; what is wrong if it does not."""
+        until = time.monotonic() + READ_BACK_S_MAX
+        while True:
+            try:
+                hard = isinstance(write, HardDelete)
+                found = await registry.version(*write.place, deleted=hard)
+                if isinstance(write, SoftDelete) and found is None:
+                    return None
+                problem = _difference(write, found)
+            except RefusedError as error:
+                problem = str(error)
+            if problem is None or time.monotonic() > until:
+                return problem
+            await asyncio.sleep(_POLL_S)
+
+    # ---------------------------------------------------------------------------------------- probe
+
+    async def probe(self, sample: SchemaVersion) -> str | None:
+        """Whether the registry serves what is written to its log, tried with a subject that is
+        removed again; None if so. Raises AwayError.
+        """
+        if self._registry is None:
+            return None
+        wanted = replace(sample, subject=PROBE_SUBJECT, version=Version(PROBE_VERSION))
+        (refusal,) = await self.apply([Register(wanted)])
+        await self.clean_up_probe()
+        return None if refusal is None else f"it does not serve its log: {refusal.detail}"
+
+    async def clean_up_probe(self) -> None:
+        """Removes what a probe, or one that was killed, has left."""
+        left = self.contents.of(PROBE_SUBJECT)
+        if left:
+            await self.apply([HardDelete(it) for it in left])
+
+    def close(self) -> None:
+        self._reader.close()
+
+
+def record_of(write: Write) -> tuple[bytes, bytes | None]:
+    """The record of `_schemas` that a write is."""
+    match write:
+        case Register(wanted):
+            return schema_record(wanted, deleted=False)
+        case SoftDelete(wanted):
+            return schema_record(wanted, deleted=True)
+        case HardDelete(wanted):
+            return schema_key(wanted), None
+        case SetCompatibility(subject, level):
+            return compatibility_record(subject, level)
+        case SetMode(subject, mode):
+            return mode_record(subject, mode)
+        case _:
+            assert_never(write)
+
+
+def _difference(
+    write: Register | SoftDelete | HardDelete, found: SchemaVersion | None
+) -> str | None:
+    wanted = write.wanted
+    if isinstance(write, HardDelete):
+        return None if found is None else "it is there after its deletion"
+    if found is not None and found.deleted != isinstance(write, SoftDelete):
+        return "it is deleted" if found.deleted else "it is not deleted"
+    return difference(wanted, found)
+
+
+def _refusal(it: SchemaVersion, detail: str) -> Refusal:
+    return Refusal(
+        reason=Reason.READ_BACK, subject=it.subject, version=it.version, id=it.id, detail=detail
+    )

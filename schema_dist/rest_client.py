@@ -1,0 +1,248 @@
+"""Confluent's registry REST interface, as far as distribution needs it.
+
+Registries differ (see docs/schemas.md); this client hides only what is the same question asked in
+another way: an empty list as `null`, a missing subject as an error or an empty list. Every answer
+is read whole, bounded, and must be the JSON that is expected.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+
+from schema_dist.core.model import GLOBAL, Schema, SchemaVersion, Version
+from schema_dist.core.records import fields_of, schema_version
+from schema_dist.errors import AwayError, RefusedError
+from schema_dist.limits import (
+    ANSWER_S_MAX,
+    BODY_BYTES_MAX,
+    CONNECT_S_MAX,
+    PAGE_SCHEMAS,
+    PAGES_MAX,
+    REQUESTS_AT_ONCE,
+)
+
+_JSON = "application/vnd.schemaregistry.v1+json"
+_NOT_THERE = frozenset({404, 405})
+
+
+class RestClient:
+    """One registry. All methods raise AwayError if it is away and RefusedError if it says no."""
+
+    def __init__(self, url: str, http: httpx.AsyncClient) -> None:
+        self.url = url.rstrip("/")
+        self._http = http
+        self._at_once = asyncio.Semaphore(REQUESTS_AT_ONCE)
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Mapping[str, Any] | None = None,
+        query: Mapping[str, str] | None = None,
+    ) -> object:
+        """The JSON of an answer."""
+        content = None if body is None else json.dumps(body).encode("utf-8", "surrogatepass")
+        async with self._at_once:
+            try:
+                async with self._http.stream(
+                    method,
+                    self.url + path,
+                    content=content,
+                    params=query or None,
+                    headers={"Content-Type": _JSON, "Accept": f"{_JSON}, application/json"},
+                ) as response:
+                    data = await _whole(response)
+            except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+                what = str(error) or type(error).__name__
+                raise AwayError(f"registry {self.url}: {what}") from error
+        return self._answer(response.status_code, data, f"{method} {path}")
+
+    def _answer(self, status: int, data: bytes, asked: str) -> object:
+        try:
+            parsed = json.loads(data) if data else None
+        except (ValueError, RecursionError):
+            if status in _NOT_THERE:
+                raise RefusedError(status, status, "no such route") from None
+            raise AwayError(f"registry {self.url}: no JSON in answer to {asked}") from None
+        if 200 <= status < 300:
+            return parsed
+        fields = parsed if isinstance(parsed, dict) else {}
+        message = str(fields.get("message", ""))[:500]
+        if status >= 500 or status in (401, 403, 408, 429):
+            raise AwayError(f"registry {self.url}: {status} {message} for {asked}")
+        code = fields.get("error_code")
+        raise RefusedError(status, code if isinstance(code, int) else status, message)
+
+    # ---------------------------------------------------------------------------------------- lists
+
+    async def subjects(self, *, deleted: bool) -> list[str]:
+        found = await self.ask("GET", "/subjects", query={"deleted": "true"} if deleted else None)
+        return [str(it) for it in self._list(found)]
+
+    async def versions(self, subject: str, *, deleted: bool) -> list[Version]:
+        """Empty for a subject that does not exist."""
+        query = {"deleted": "true"} if deleted else None
+        try:
+            found = await self.ask("GET", f"/subjects/{_quoted(subject)}/versions", query=query)
+        except RefusedError as error:
+            if error.status == 404:
+                return []
+            raise
+        return [Version(it) for it in self._list(found) if isinstance(it, int)]
+
+    async def version(
+        self, subject: str, version: Version, *, deleted: bool = False
+    ) -> SchemaVersion | None:
+        """None if there is no such version (or, unless asked for, a soft-deleted one)."""
+        path = f"/subjects/{_quoted(subject)}/versions/{version}"
+        try:
+            found = await self.ask("GET", path, query={"deleted": "true"} if deleted else None)
+        except RefusedError as error:
+            if error.status == 404:
+                return None
+            raise
+        return self._version(found)
+
+    async def schemas(self, *, deleted: bool) -> list[SchemaVersion] | None:
+        """All versions of all subjects; None if the registry has no such list."""
+        made: dict[tuple[str, Version], SchemaVersion] = {}
+        for page in range(PAGES_MAX):
+            query = {"offset": str(page * PAGE_SCHEMAS), "limit": str(PAGE_SCHEMAS)}
+            query |= {"deleted": "true"} if deleted else {}
+            try:
+                found = self._list(await self.ask("GET", "/schemas", query=query))
+            except RefusedError as error:
+                if error.status in _NOT_THERE:
+                    return None
+                raise
+            before = len(made)
+            made |= {it.place: it for it in map(self._version, found)}
+            # Shorter than asked for: the last. Nothing new: this registry knows no pages.
+            if len(found) < PAGE_SCHEMAS or len(made) == before or len(found) > PAGE_SCHEMAS:
+                return list(made.values())
+        raise AwayError(f"registry {self.url}: a list of schemas without an end")
+
+    def _list(self, found: object) -> list[Any]:
+        if found is None:
+            return []
+        if not isinstance(found, list):
+            raise AwayError(f"registry {self.url}: a list was expected, not {type(found).__name__}")
+        return found
+
+    def _version(self, found: object) -> SchemaVersion:
+        if not isinstance(found, dict):
+            raise AwayError(f"registry {self.url}: a schema was expected")
+        try:
+            return schema_version(found)
+        except ValueError as error:
+            raise AwayError(f"registry {self.url}: of a schema, {error}") from None
+
+    # ------------------------------------------------------------------------------------- settings
+
+    async def compatibility(self, subject: str) -> str | None:
+        """The subject's own level (or GLOBAL's); None if it has none."""
+        return await self._setting("/config", subject, "compatibilityLevel")
+
+    async def mode(self, subject: str) -> str | None:
+        """The subject's own mode (or GLOBAL's); None if it has none, or the registry no modes."""
+        return await self._setting("/mode", subject, "mode")
+
+    async def _setting(self, route: str, subject: str, name: str) -> str | None:
+        path = route if subject == GLOBAL else f"{route}/{_quoted(subject)}"
+        try:
+            found = await self.ask("GET", path)
+        except RefusedError as error:
+            if error.status in _NOT_THERE:
+                return None
+            raise
+        value = found.get(name) if isinstance(found, dict) else None
+        return value if isinstance(value, str) else None
+
+    async def set_compatibility(self, subject: str, level: str | None) -> None:
+        await self._set("/config", subject, None if level is None else {"compatibility": level})
+
+    async def set_mode(self, subject: str, mode: str | None) -> None:
+        await self._set("/mode", subject, None if mode is None else {"mode": mode}, force=True)
+
+    async def _set(
+        self, route: str, subject: str, body: Mapping[str, str] | None, *, force: bool = False
+    ) -> None:
+        path = route if subject == GLOBAL else f"{route}/{_quoted(subject)}"
+        if body is not None:
+            await self.ask("PUT", path, body=body, query={"force": "true"} if force else None)
+            return
+        try:
+            await self.ask("DELETE", path)
+        except RefusedError as error:
+            if error.status != 404:
+                raise
+
+    # -------------------------------------------------------------------------------------- writing
+
+    async def register(self, wanted: SchemaVersion) -> int | None:
+        """Registers with an explicit id and version; the id that the registry answers."""
+        body = fields_of(wanted.schema) | {"id": wanted.id, "version": wanted.version}
+        path = f"/subjects/{_quoted(wanted.subject)}/versions"
+        found = await self.ask("POST", path, body=body)
+        value = found.get("id") if isinstance(found, dict) else None
+        return value if isinstance(value, int) else None
+
+    async def look_up(self, subject: str, schema: Schema) -> Version | None:
+        """The version under which the subject has this schema."""
+        try:
+            found = await self.ask("POST", f"/subjects/{_quoted(subject)}", body=fields_of(schema))
+        except RefusedError:
+            return None
+        value = found.get("version") if isinstance(found, dict) else None
+        return Version(value) if isinstance(value, int) else None
+
+    async def delete(self, subject: str, version: Version, *, permanent: bool) -> None:
+        """A version that is not there is no error."""
+        path = f"/subjects/{_quoted(subject)}/versions/{version}"
+        try:
+            await self.ask("DELETE", path, query={"permanent": "true"} if permanent else None)
+        except RefusedError as error:
+            if error.status != 404:
+                raise
+
+    async def has_contexts(self) -> bool:
+        """Whether ids are kept apart by context: a registry without the route shares them."""
+        try:
+            return isinstance(await self.ask("GET", "/contexts"), list)
+        except RefusedError:
+            return False
+
+
+async def _whole(response: httpx.Response) -> bytes:
+    data = bytearray()
+    async for chunk in response.aiter_bytes():
+        data += chunk
+        if len(data) > BODY_BYTES_MAX:
+            raise httpx.ReadError(f"an answer of more than {BODY_BYTES_MAX} bytes")
+    return bytes(data)
+
+
+def _quoted(subject: str) -> str:
+    return quote(subject, safe=":")  # some registries do not decode %3A
+
+
+def http_client(
+    *, user: tuple[str, str] | None = None, ca_file: str | None = None
+) -> httpx.AsyncClient:
+    """The HTTP client of one registry. `ca_file`: PEM, instead of the system's trust."""
+    return httpx.AsyncClient(
+        auth=user,
+        verify=ssl.create_default_context(cafile=ca_file),
+        timeout=httpx.Timeout(ANSWER_S_MAX, connect=CONNECT_S_MAX),
+        limits=httpx.Limits(max_connections=REQUESTS_AT_ONCE),
+        follow_redirects=False,
+        trust_env=False,
+    )

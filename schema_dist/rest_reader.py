@@ -1,0 +1,72 @@
+"""A registry's contents read over REST, where its log cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from schema_dist.core.contents import Contents
+from schema_dist.core.model import GLOBAL, Place, SchemaVersion
+from schema_dist.rest_client import RestClient
+from schema_dist.tasks import together
+
+
+class RestReader:
+    """Reads everything at each call. What a version holds never changes, so versions are fetched
+    once where the registry has no list of all.
+    """
+
+    def __init__(self, client: RestClient) -> None:
+        self._client = client
+        self._known: dict[Place, SchemaVersion] = {}
+
+    async def read(self, settings_of: Iterable[str] | None = None) -> Contents:
+        """`settings_of`: the subjects whose compatibility and mode are asked for; None: all.
+
+        Raises AwayError, RefusedError.
+        """
+        everything = await self._client.schemas(deleted=True)
+        if everything is None:
+            everything = await self._one_by_one()
+            live = {it.place for it in everything if not it.deleted}
+        else:
+            live = {it.place for it in await self._client.schemas(deleted=False) or ()}
+        contents = Contents()
+        # The order of a log is unknown here; ids grow with time.
+        for at, it in enumerate(sorted(everything, key=lambda it: (it.id, it.place))):
+            contents.put(replace(it, deleted=it.place not in live), at)
+        wanted = list(contents.subjects) if settings_of is None else list(settings_of)
+        await self._settings(contents, [GLOBAL, *dict.fromkeys(wanted)])
+        return contents
+
+    async def _one_by_one(self) -> list[SchemaVersion]:
+        client = self._client
+        subjects = await client.subjects(deleted=True)
+        every = await together(client.versions(it, deleted=True) for it in subjects)
+        live = await together(client.versions(it, deleted=False) for it in subjects)
+        places = [
+            (subject, version)
+            for subject, versions in zip(subjects, every, strict=True)
+            for version in versions
+        ]
+        there = set(places)
+        self._known = {place: it for place, it in self._known.items() if place in there}
+        new = [place for place in places if place not in self._known]
+        for it in await together(client.version(*place, deleted=True) for place in new):
+            if it is not None:
+                self._known[it.place] = it
+        shown = {
+            (subject, version)
+            for subject, versions in zip(subjects, live, strict=True)
+            for version in versions
+        }
+        return [replace(it, deleted=it.place not in shown) for it in self._known.values()]
+
+    async def _settings(self, contents: Contents, subjects: list[str]) -> None:
+        levels = await together(map(self._client.compatibility, subjects))
+        modes = await together(map(self._client.mode, subjects))
+        for subject, level, mode in zip(subjects, levels, modes, strict=True):
+            if level is not None:
+                contents.compatibility[subject] = level
+            if mode is not None:
+                contents.modes[subject] = mode

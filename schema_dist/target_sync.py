@@ -1,0 +1,245 @@
+"""One target brought to what the source holds: rounds of plans, each write noted, made and read
+back.
+
+A round can end anywhere. The next one reads the target, or what is known of it, and plans the rest.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Protocol
+
+from clusters.core.subjects import SubjectTranslation
+from schema_dist.core.contents import Contents
+from schema_dist.core.desired import Desired, Follows, desired
+from schema_dist.core.ledger import (
+    Entry,
+    Ledger,
+    SettingEntry,
+    entries_after,
+    entries_before,
+)
+from schema_dist.core.model import (
+    Place,
+    Reason,
+    Refusal,
+    Register,
+    SchemaVersion,
+    SetCompatibility,
+    SetMode,
+    Write,
+)
+from schema_dist.core.plan import Plan, make_plan
+from schema_dist.limits import PLANS_MAX, PROBE_SUBJECT, WRITES_AT_ONCE
+
+
+class Target(Protocol):
+    """A registry that is written: over REST or by its log."""
+
+    contexts: bool
+
+    @property
+    def contents(self) -> Contents: ...
+    async def read(self, settings_of: Iterable[str]) -> Contents: ...
+    def switched_by(self, batch: Sequence[Write]) -> list[str]: ...
+    async def apply(self, batch: Sequence[Write]) -> list[Refusal | None]: ...
+    async def probe(self, sample: SchemaVersion) -> str | None: ...
+    async def clean_up_probe(self) -> None: ...
+
+
+class LedgerStore(Protocol):
+    """Where the ledger is kept; what `note` was given is durable when it returns."""
+
+    async def load(self) -> Ledger: ...
+    async def note(self, entries: Iterable[Entry]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What came of a round. `behind`: writes that are still to be made; `refusals`: versions that
+    are not distributed, and why; `in_sync`: how many are as they should be.
+    """
+
+    in_sync: int
+    behind: int
+    refusals: tuple[Refusal, ...]
+    writes: Counter[str] = field(default_factory=Counter)
+
+
+class TargetSync:
+    """Brings one target up to date. Only one may run for a target: the lease sees to that."""
+
+    def __init__(
+        self,
+        target: Target,
+        store: LedgerStore,
+        names: SubjectTranslation,
+        follows: Follows,
+        progress: Callable[[int], None] = lambda _behind: None,
+    ) -> None:
+        self._target = target
+        self._store = store
+        self._names = names
+        self._follows = follows
+        self._progress = progress
+        self._ledger: Ledger | None = None
+        self._stale = True
+        self._probed: str | None = None  # what the probe found; empty: all is well
+
+    def read_anew(self) -> None:
+        """Before the next round: somebody else may have written to the target."""
+        self._stale = True
+        self._probed = None
+
+    async def plan(self, source: Contents) -> Plan:
+        """What a round would do first. Writes nothing. Raises as `round`."""
+        wanted, ledger = self._wanted(source), await self._loaded()
+        await self._read(wanted, ledger)
+        return self._plan(wanted, ledger, source)
+
+    async def probe(self, plan: Plan) -> str | None:
+        """What the registry does wrong with explicit ids; None if nothing, or if there is nothing
+        to register that it could be tried with.
+        """
+        sample = next((it.wanted for it in _writes(plan) if isinstance(it, Register)), None)
+        if sample is None:
+            return None
+        await self._note([SettingEntry("mode", PROBE_SUBJECT, ours=True)])
+        return await self._target.probe(sample)
+
+    async def round(self, source: Contents) -> Round:
+        """Writes all that can be written now. Raises AwayError, RefusedError (for reading),
+        LogError: then the next round reads the target anew.
+        """
+        try:
+            return await self._round(source)
+        except BaseException:
+            self._stale = True
+            self._ledger = None
+            raise
+
+    async def _round(self, source: Contents) -> Round:
+        wanted, ledger = self._wanted(source), await self._loaded()
+        if self._stale:
+            await self._read(wanted, ledger)
+            if self._target.contents.of(PROBE_SUBJECT):
+                await self._target.clean_up_probe()
+            self._stale = False
+        written: Counter[str] = Counter()
+        refused: dict[Place | Write, Refusal] = {}
+        for _ in range(PLANS_MAX):
+            plan = self._plan(wanted, ledger, source)
+            await self._note(ledger.missing(plan.adopted))
+            registers = any(isinstance(it, Register) for it in _writes(plan))
+            if self._probed is None and registers:
+                self._probed = await self.probe(plan) or ""
+            made = await self._perform(plan, wanted, refused, written)
+            if not made:
+                break
+        refusals = (*plan.refusals, *refused.values())
+        return Round(plan.in_sync, plan.writes, refusals, written)
+
+    def _wanted(self, source: Contents) -> Desired:
+        return desired(source, self._names, self._follows)
+
+    async def _loaded(self) -> Ledger:
+        if self._ledger is None:
+            self._ledger = await self._store.load()
+        return self._ledger
+
+    async def _read(self, wanted: Desired, ledger: Ledger) -> None:
+        settings = {*wanted.compatibility, *wanted.modes, *ledger.compatibility, *ledger.modes}
+        settings.discard("")
+        await self._target.read(sorted(settings))
+
+    def _plan(self, wanted: Desired, ledger: Ledger, source: Contents) -> Plan:
+        there = ((self._names.there(subject), version) for subject, version in source.removed)
+        proven = frozenset(
+            (subject, version) for subject, version in there if isinstance(subject, str)
+        )
+        return make_plan(
+            wanted,
+            self._target.contents,
+            ledger,
+            contexts=self._target.contexts,
+            proven=proven,
+        )
+
+    async def _note(self, entries: Iterable[Entry]) -> None:
+        assert self._ledger is not None
+        new = self._ledger.missing(entries)
+        await self._store.note(new)
+        self._ledger.apply(new)
+
+    async def _perform(
+        self,
+        plan: Plan,
+        wanted: Desired,
+        refused: dict[Place | Write, Refusal],
+        written: Counter[str],
+    ) -> int:
+        """Makes the plan's writes, wave by wave; how many succeeded."""
+        made, left = 0, plan.writes
+        for wave in plan.waves:
+            ready = [it for it in wave if self._may(it, refused)]
+            for batch in _batches(ready, WRITES_AT_ONCE):
+                self._progress(left)
+                for write, refusal in zip(batch, await self._write(batch, wanted), strict=True):
+                    left -= 1
+                    if refusal is None:
+                        made += 1
+                        written[type(write).__name__] += 1
+                    else:
+                        refused[_key(write)] = refusal
+        self._progress(left)
+        return made
+
+    def _may(self, write: Write, refused: dict[Place | Write, Refusal]) -> bool:
+        """Whether nothing that the write needs was refused; notes why not."""
+        if _key(write) in refused:
+            return False
+        if isinstance(write, Register):
+            wanted = write.wanted
+            if self._probed:
+                refused[wanted.place] = _refusal(wanted, Reason.ID_IGNORED, self._probed)
+                return False
+            lacking = next((it for it in write.needs if it in refused), None)
+            if lacking is not None:
+                detail = f"it refers to {lacking[0]} version {lacking[1]}, which is refused"
+                refused[wanted.place] = _refusal(wanted, Reason.REFERENCE, detail)
+                return False
+        return True
+
+    async def _write(self, batch: Sequence[Write], wanted: Desired) -> list[Refusal | None]:
+        before: list[Entry] = [
+            SettingEntry("mode", subject, ours=True) for subject in self._target.switched_by(batch)
+        ]
+        for write in batch:
+            meaning = wanted.fingerprints[write.place] if isinstance(write, Register) else None
+            before += entries_before(write, meaning)
+        await self._note(before)
+        refusals = await self._target.apply(batch)
+        done = [it for it, refusal in zip(batch, refusals, strict=True) if refusal is None]
+        await self._note(entry for write in done for entry in entries_after(write))
+        return refusals
+
+
+def _key(write: Write) -> Place | Write:
+    return write if isinstance(write, SetCompatibility | SetMode) else write.place
+
+
+def _writes(plan: Plan) -> Iterable[Write]:
+    return (write for wave in plan.waves for write in wave)
+
+
+def _batches(writes: Iterable[Write], size: int) -> Iterable[list[Write]]:
+    it = iter(writes)
+    while batch := list(islice(it, size)):
+        yield batch
+
+
+def _refusal(it: SchemaVersion, reason: Reason, detail: str) -> Refusal:
+    return Refusal(reason=reason, subject=it.subject, version=it.version, id=it.id, detail=detail)

@@ -1,0 +1,42 @@
+"""A registry without sockets, for simulations, and a ledger in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import httpx
+
+from schema_dist.core.ledger import Entry, Ledger, decode, encode
+from schema_dist.rest_client import RestClient
+from tests.rig.schema_registry.app import App
+
+URL = "http://registry.test"
+
+
+def client_of(app: App) -> RestClient:
+    transport = httpx.ASGITransport(app=app)
+    return RestClient(URL, httpx.AsyncClient(transport=transport, trust_env=False))
+
+
+class MemoryLedger:
+    """What a state topic would hold: the records, each as its bytes."""
+
+    def __init__(self) -> None:
+        self.records: dict[bytes, bytes] = {}
+        self.on_note: Callable[[], None] = lambda: None
+
+    async def load(self) -> Ledger:
+        ledger = Ledger()
+        entries = (decode(key, value) for key, value in self.records.items())
+        ledger.apply(it for it in entries if it is not None)
+        return ledger
+
+    async def note(self, entries: Iterable[Entry]) -> None:
+        for entry in entries:
+            self.on_note()
+            key, value = encode(entry)
+            if value is None:
+                self.records.pop(key, None)
+            else:
+                self.records[key] = value
+        self.on_note()

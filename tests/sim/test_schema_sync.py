@@ -1,0 +1,232 @@
+"""Schema distribution to a registry, killed at every step: the end is always the same.
+
+A step is a request to the registry before it is carried out, its answer before it is seen, or an
+entry of the ledger before it is written. The history has references, another id for the same
+subject, soft and hard deletes, deletes of a referred schema, compatibility and modes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from clusters.core.names import compile_pattern
+from clusters.core.subjects import RecordNames, pair_subjects
+from schema_dist.core.contents import Contents
+from schema_dist.core.model import (
+    JSON,
+    PROTOBUF,
+    Reference,
+    Schema,
+    SchemaId,
+    SchemaVersion,
+    Version,
+)
+from schema_dist.core.records import (
+    CompatibilitySet,
+    Event,
+    ModeSet,
+    SchemaRemoved,
+    SchemaWritten,
+    SubjectDeleted,
+)
+from schema_dist.rest_writer import RestTarget
+from schema_dist.target_sync import Round, TargetSync
+from tests.rig.schema_registry.app import App
+from tests.rig.schema_registry.in_process import MemoryLedger, client_of
+
+NAMES = pair_subjects(
+    compile_pattern("acme-{topic}"), compile_pattern("{topic}.b"), RecordNames.KEEP
+)
+
+
+def avro(name: str, *fields: str) -> Schema:
+    listed = [{"name": it, "type": "string", "default": ""} for it in fields]
+    return Schema("AVRO", json.dumps({"type": "record", "name": name, "fields": listed}))
+
+
+def written(subject: str, version: int, number: int, schema: Schema) -> SchemaWritten:
+    return SchemaWritten(
+        SchemaVersion(subject=subject, version=Version(version), id=SchemaId(number), schema=schema)
+    )
+
+
+def deleted(event: SchemaWritten) -> SchemaWritten:
+    return SchemaWritten(replace(event.written, deleted=True))
+
+
+CUSTOMER = written("acme-customer-value", 1, 11, avro("Customer", "name"))
+ORDER_TEXT = '{"type":"record","name":"Order","fields":[{"name":"c","type":"Customer"}]}'
+ORDER = written(
+    "acme-orders-value",
+    1,
+    12,
+    Schema("AVRO", ORDER_TEXT, (Reference("Customer", "acme-customer-value", Version(1)),)),
+)
+PROTO = written("acme-p-value", 3, 20, Schema(PROTOBUF, 'syntax = "proto3"; message P {}'))
+JSON_SCHEMA = written("com.acme.Any", 1, 21, Schema(JSON, '{"type": "object"}'))
+SECOND = written("acme-two-value", 1, 11, avro("Customer", "name"))
+V2 = written("acme-customer-value", 2, 13, avro("Customer", "name", "town"))
+
+FIRST: list[Event] = [
+    # The user of a reference comes first, as after compaction.
+    ORDER, CUSTOMER, PROTO, JSON_SCHEMA, SECOND,
+    CompatibilitySet("acme-orders-value", "FULL"),
+    CompatibilitySet("", "NONE"),
+    ModeSet("acme-p-value", "READONLY"),
+]  # fmt: skip
+THEN: list[Event] = [
+    V2,
+    deleted(ORDER),
+    deleted(CUSTOMER),  # referred to until ORDER was deleted
+    SubjectDeleted("acme-p-value", Version(3)),  # of a read-only subject
+    CompatibilitySet("acme-orders-value", None),
+    ModeSet("acme-p-value", None),
+    deleted(SECOND),
+    SchemaRemoved("acme-two-value", Version(1)),
+]
+LAST: list[Event] = [
+    SchemaRemoved("acme-orders-value", Version(1)),
+    SchemaRemoved("acme-customer-value", Version(1)),
+    # Another schema in the place and under the id of what was there.
+    SchemaRemoved("acme-p-value", Version(3)),
+    written("acme-p-value", 3, 12, Schema(PROTOBUF, 'syntax = "proto3"; message New {}')),
+]
+
+
+class Killed(Exception):
+    """The process ends here."""
+
+
+class World:
+    """What outlives the process: the registry and the ledger. `steps` counts until the kill."""
+
+    def __init__(self) -> None:
+        self.app = App()
+        self.ledger = MemoryLedger()
+        self.steps = 0
+        self.kill_at: int | None = None
+        self.app.on_request = self.app.on_answer = lambda _method, _path: self.step()
+        self.ledger.on_note = self.step
+        self.source = Contents()
+        self.begin()
+
+    def copy(self) -> World:
+        made = World()
+        made.app.registry = deepcopy(self.app.registry)
+        made.ledger.records = dict(self.ledger.records)
+        made.source = deepcopy(self.source)
+        return made
+
+    def begin(self) -> None:
+        """A new process."""
+        target = RestTarget(client_of(self.app))
+        self.sync = TargetSync(target, self.ledger, NAMES, lambda _subject: True)
+
+    def step(self) -> None:
+        self.steps += 1
+        if self.steps == self.kill_at:
+            raise Killed
+
+    def happens(self, events: list[Event]) -> None:
+        for event in events:
+            self.source.apply(event, len(self.source) + 100)
+
+    async def settle(self) -> Round:
+        """Until there is nothing more to do, through kills."""
+        for _ in range(5):
+            try:
+                done = await self.sync.round(self.source)
+            except Killed:
+                self.begin()
+                continue
+            if not done.writes:
+                return done
+        raise AssertionError("it does not come to an end")
+
+    def seen(self) -> dict[str, Any]:
+        """All that the registry holds; `modes` as they count."""
+        registry = self.app.registry
+        shown = {f"{it.subject} {it.version}": (it.shown(), it.deleted) for it in registry.all()}
+        return {
+            "versions": dict(sorted(shown.items())),
+            "ids": dict(sorted(registry.ids.items())),
+            "config": dict(sorted(registry.config.items())),
+            "modes": dict(sorted(registry.modes.items())),
+            "ledger": dict(sorted(self.ledger.records.items())),
+        }
+
+
+async def history(*stages: list[Event], world: World | None = None) -> World:
+    """The world after the last stage; `steps` are those of that stage."""
+    world = World() if world is None else world
+    for events in stages:
+        world.happens(events)
+        world.steps = 0
+        done = await world.settle()
+        assert not done.refusals
+        assert done.behind == 0
+    return world
+
+
+def run(*stages: list[Event]) -> World:
+    return asyncio.run(history(*stages))
+
+
+def test_everything_arrives_under_its_id_and_version() -> None:
+    registry = run(FIRST).app.registry
+    order = registry.get("orders.b-value", "1", deleted=False)
+    assert order.id == 12
+    assert order.schema["references"] == [
+        {"name": "Customer", "subject": "customer.b-value", "version": 1}
+    ]
+    assert registry.get("p.b-value", "3", deleted=False).schema["schemaType"] == "PROTOBUF"
+    assert registry.get("two.b-value", "1", deleted=False).id == 11
+    assert registry.get("com.acme.Any", "1", deleted=False).id == 21
+    assert registry.config == {"": "NONE", "orders.b-value": "FULL"}
+    assert registry.modes == {"p.b-value": "READONLY"}
+
+
+def test_deletes_and_settings_follow() -> None:
+    registry = run(FIRST, THEN).app.registry
+    assert registry.subjects["customer.b-value"][1].deleted
+    assert not registry.subjects["customer.b-value"][2].deleted
+    assert registry.subjects["orders.b-value"][1].deleted
+    assert registry.subjects["p.b-value"][3].deleted
+    assert "two.b-value" not in registry.subjects
+    assert registry.config == {"": "NONE"}
+    assert registry.modes == {}
+    registry = run(FIRST, THEN, LAST).app.registry
+    assert "orders.b-value" not in registry.subjects
+    assert list(registry.subjects["customer.b-value"]) == [2]
+    assert registry.subjects["p.b-value"][3].id == 12
+
+
+def test_a_second_run_writes_nothing() -> None:
+    async def twice() -> None:
+        world = await history(FIRST, THEN)
+        world.begin()
+        before = dict(world.app.calls)
+        done = await world.sync.round(world.source)
+        assert not done.writes
+        made = {name: count - before.get(name, 0) for name, count in world.app.calls.items()}
+        assert not [name for name, count in made.items() if count and not name.startswith("GET")]
+
+    asyncio.run(twice())
+
+
+@pytest.mark.parametrize("stage", [0, 1, 2])
+def test_killed_at_every_step(stage: int) -> None:
+    *before, last = (FIRST, THEN, LAST)[: stage + 1]
+    start, whole = run(*before), run(*before, last)
+    assert whole.steps > 40
+    for at in range(1, whole.steps + 1):
+        world = start.copy()
+        world.kill_at = at
+        asyncio.run(history(last, world=world))
+        assert world.seen() == whole.seen(), f"killed at step {at}"
