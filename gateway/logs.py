@@ -2,12 +2,16 @@
 
 Every line says which part of the node it comes from (`logger`); what libraries say through the
 standard library's logging is such a line, too.
+
+A line that cannot be written (stderr's reader is gone, the disk is full) is counted and given up:
+the node goes on without it, and `/health` says so until a line can be written again.
 """
 
 from __future__ import annotations
 
 import logging
 import sys
+from dataclasses import dataclass
 from typing import Literal
 
 import structlog
@@ -40,10 +44,38 @@ def configure(form: LogFormat = "text", level: LogLevel = "info") -> None:
     logging.basicConfig(handlers=[_LibraryLines(logging.WARNING)], level=logging.WARNING)
 
 
+@dataclass(slots=True)
+class LostLines:
+    """Lines of this process that could not be written."""
+
+    count: int = 0
+    reason: str = ""  # why the last line was lost; empty: it was written
+
+    @property
+    def trouble(self) -> str | None:
+        """One line for `/health`; None: the log is being written."""
+        return f"the log cannot be written: {self.reason}" if self.reason else None
+
+
+lost_lines = LostLines()  # stderr is the process's own, so there is one
+
+
 class _NamedLogger(structlog.PrintLogger):
     def __init__(self, name: str) -> None:
         super().__init__(sys.stderr)
         self.name = name
+
+    def msg(self, message: str) -> None:
+        try:
+            super().msg(message)
+        except (OSError, ValueError) as error:  # ValueError: the file is closed
+            lost_lines.count += 1
+            lost_lines.reason = str(error)
+        else:
+            lost_lines.reason = ""
+
+    log = debug = info = warn = warning = msg
+    fatal = failure = err = error = critical = exception = msg
 
 
 class _LibraryLines(logging.Handler):

@@ -16,8 +16,9 @@ from typing import Any, Protocol
 
 from redis.exceptions import RedisError
 
+from gateway.admin.limits import HEALTH_STORE_S_MAX
 from gateway.core.cluster.topology import Topology
-from gateway.core.limits import HEALTH_STORE_S_MAX
+from gateway.logs import lost_lines
 from gateway.windows.windows import Windows
 
 
@@ -70,6 +71,8 @@ class NodeHealth:
             partly.append(f"{len(waiting)} windows wait, the first: {waiting[0].trouble}")
         if failing := self.failing_partitions():
             partly.append(f"{failing} partitions cannot be read")
+        if lost_lines.trouble is not None:
+            partly.append(lost_lines.trouble)
         partly += [f"commits of group {name} fail" for name in self.windows.commits_failing()]
         figures = {
             "cluster_id": self.upstream.topology.cluster_id,

@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gateway.core.limits import ADMIN_BODY_BYTES_MAX
+from gateway.admin.limits import ADMIN_BODY_BYTES_MAX
 from gateway.operations.errors import OperationError
 
 

@@ -18,12 +18,6 @@ from typing import Any
 
 from dispatcher.core.model import Acknowledge, AckType, Acquire, NotSent
 from gateway.core.cluster.topology import PartitionInfo
-from gateway.core.limits import (
-    SESSION_PARTITIONS_MAX,
-    SESSION_UNKNOWN_PARTITIONS_MAX,
-    SHARE_FETCH_BYTES_MAX,
-    SHARE_FETCH_WAIT_MS_MAX,
-)
 from gateway.core.share.answers import (
     Row,
     acquired_ranges,
@@ -43,6 +37,12 @@ from gateway.core.share.sessions import (
 )
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
+from gateway.handlers.limits import (
+    SESSION_PARTITIONS_MAX,
+    SESSION_UNKNOWN_PARTITIONS_MAX,
+    SHARE_FETCH_BYTES_MAX,
+    SHARE_FETCH_WAIT_MS_MAX,
+)
 from gateway.handlers.share_requests import (
     AckAnswer,
     AckBatches,

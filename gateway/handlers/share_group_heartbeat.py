@@ -12,11 +12,11 @@ from typing import Any
 
 import structlog
 
-from gateway.core.limits import SUBSCRIBED_TOPICS_MAX
 from gateway.core.share.declared_filters import inline_filters
 from gateway.core.share.membership import Assignment, GroupError, Heartbeat, InvalidRequest
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
+from gateway.handlers.limits import SUBSCRIBED_TOPICS_MAX
 from gateway.handlers.share_requests import ShareServices, authorise_group
 from gateway.listen.server import Request
 from gateway.upstream.errors import UpstreamError

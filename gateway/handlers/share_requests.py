@@ -12,10 +12,10 @@ from typing import Any
 
 from dispatcher.core.model import AckError, Acknowledge, AckResult, AckType, Effect
 from gateway.core.cluster.topology import PartitionInfo, Topology
-from gateway.core.limits import ACKNOWLEDGE_WAIT_S_MAX
 from gateway.core.share.membership import GroupError, InvalidRequest
 from gateway.core.share.sessions import PartitionKey, ShareSession
 from gateway.core.wire.errors import ErrorCode
+from gateway.handlers.limits import ACKNOWLEDGE_WAIT_S_MAX
 from gateway.listen.authoriser import Authoriser
 from gateway.listen.server import ClientConnection
 from gateway.members.group_settings import GroupSettings

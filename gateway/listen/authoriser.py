@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from gateway.core.limits import AUTHORISATION_MS_MAX, AUTHORISATIONS_MAX
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
+from gateway.listen.limits import AUTHORISATION_MS_MAX, AUTHORISATIONS_MAX
 from gateway.listen.server import ClientConnection
 
 READ = 3  # org.apache.kafka.common.acl.AclOperation codes

@@ -32,12 +32,6 @@ from gateway.core.forwarding.effects import (
     ToUpstream,
 )
 from gateway.core.forwarding.rewrite import Addresses, read, write
-from gateway.core.limits import (
-    CLOSE_FLUSH_S,
-    FIRST_REQUEST_S,
-    INJECTED_REQUESTS_MAX,
-    PAUSE_ABOVE_BYTES,
-)
 from gateway.core.wire.codec import decode_response, encode_request
 from gateway.core.wire.errors import WireError
 from gateway.core.wire.frames import (
@@ -48,6 +42,12 @@ from gateway.core.wire.frames import (
     response_frame,
 )
 from gateway.core.wire.schema import Message
+from gateway.listen.limits import (
+    CLOSE_FLUSH_S,
+    FIRST_REQUEST_S,
+    INJECTED_REQUESTS_MAX,
+    PAUSE_ABOVE_BYTES,
+)
 from gateway.upstream.errors import Unreachable, UpstreamError
 
 log = structlog.get_logger("keyway.connection")

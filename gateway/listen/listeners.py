@@ -13,7 +13,7 @@ from collections.abc import Callable
 import structlog
 
 from gateway.core.forwarding.rewrite import Address
-from gateway.core.limits import LISTEN_BACKLOG_CONNECTIONS
+from gateway.listen.limits import LISTEN_BACKLOG_CONNECTIONS
 
 log = structlog.get_logger("keyway.listeners")
 

@@ -18,13 +18,7 @@ import structlog
 from gateway.core.cluster.topology import Broker, Topology
 from gateway.core.forwarding.rewrite import Address, Addresses
 from gateway.core.forwarding.served_apis import rules
-from gateway.core.limits import (
-    ABORT_S,
-    CONNECT_TIMEOUT_S,
-    FRAME_BYTES_MAX,
-    UPSTREAM_AGAIN_S,
-    UPSTREAM_PATIENCE_S,
-)
+from gateway.core.limits import FRAME_BYTES_MAX
 from gateway.listen.connection import (
     ClientConnection,
     ClientSide,
@@ -33,6 +27,7 @@ from gateway.listen.connection import (
     Handler,
     Request,
 )
+from gateway.listen.limits import ABORT_S, CONNECT_TIMEOUT_S, UPSTREAM_AGAIN_S, UPSTREAM_PATIENCE_S
 from gateway.listen.listeners import CannotListen, Listeners
 from gateway.upstream.errors import Unreachable
 

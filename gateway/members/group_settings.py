@@ -16,7 +16,7 @@ from typing import Any
 import structlog
 
 from gateway.config import Config, GroupSection
-from gateway.core.limits import GROUP_CONFIG_ALTERED_MS, GROUP_CONFIG_MS
+from gateway.members.limits import GROUP_CONFIG_ALTERED_MS, GROUP_CONFIG_MS
 from gateway.upstream.errors import Refused, UpstreamError
 
 log = structlog.get_logger("keyway.groups")

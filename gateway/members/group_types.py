@@ -16,11 +16,12 @@ from typing import Protocol
 
 import structlog
 
-from gateway.core.limits import OTHER_GROUP_TYPE_S_MAX, SETTLING_PAUSE_MS
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
+from gateway.members.limits import OTHER_GROUP_TYPE_S_MAX
 from gateway.upstream.errors import Refused, UpstreamError
+from gateway.upstream.limits import SETTLING_PAUSE_MS
 
 log = structlog.get_logger("keyway.groups")
 

@@ -14,13 +14,6 @@ import structlog
 
 from dispatcher.core.model import Member, MemberId, Reason
 from gateway.config import GroupSection
-from gateway.core.limits import (
-    EMPTY_GROUPS_MAX,
-    GROUP_EMPTY_MS_MAX,
-    GROUP_MEMBERS_MAX,
-    RESTART_GRACE_MS,
-    TICK_MS,
-)
 from gateway.core.share.membership import (
     Heartbeat,
     HeartbeatAnswer,
@@ -30,6 +23,13 @@ from gateway.core.share.membership import (
 )
 from gateway.core.share.sessions import ShareSession, ShareSessions
 from gateway.members.group_settings import GroupSettings
+from gateway.members.limits import (
+    EMPTY_GROUPS_MAX,
+    GROUP_EMPTY_MS_MAX,
+    GROUP_MEMBERS_MAX,
+    RESTART_GRACE_MS,
+    TICK_MS,
+)
 
 log = structlog.get_logger("keyway.groups")
 

@@ -20,8 +20,8 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from gateway.config import Config, FilterRule, FilterRules, first_fault
-from gateway.core.limits import MEMBERSHIP_RETRY_MS
 from gateway.core.share.declared_filters import InvalidKeyFilters, client_name, inline_filters
+from gateway.members.limits import MEMBERSHIP_RETRY_MS
 
 log = structlog.get_logger("keyway.groups")
 

@@ -15,8 +15,8 @@ import structlog
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from gateway.core.limits import MEMBERSHIP_RETRY_MS
 from gateway.core.share.membership import ShareGroup, ShareMember
+from gateway.members.limits import MEMBERSHIP_RETRY_MS
 
 log = structlog.get_logger("keyway.groups")
 

@@ -30,13 +30,6 @@ from gateway.admin.problems import is_loopback
 from gateway.admin.rest import RestParts, rest_app
 from gateway.compiled import version_line
 from gateway.config import Config, ConfigError, GroupSection
-from gateway.core.limits import (
-    CONNECTION_SHARE_SESSIONS_MAX,
-    GC_ALLOCATIONS,
-    MISSING_TOPIC_MS,
-    SHARE_SESSIONS_MAX,
-    STOP_S_MAX,
-)
 from gateway.core.share.membership import ShareGroup
 from gateway.core.share.sessions import ShareSessions
 from gateway.core.wire.apis import ApiKey
@@ -63,6 +56,13 @@ from gateway.members.groups import Groups
 from gateway.members.key_filters import KeyFilters
 from gateway.members.saved_members import SavedMembers
 from gateway.node.heap_trim import trim_forever, trim_heap
+from gateway.node.limits import (
+    CONNECTION_SHARE_SESSIONS_MAX,
+    GC_ALLOCATIONS,
+    MISSING_TOPIC_MS,
+    SHARE_SESSIONS_MAX,
+    STOP_S_MAX,
+)
 from gateway.node.settings import server_settings, upstream_settings
 from gateway.operations.deleted_topics import DeletedTopics
 from gateway.operations.group_offsets import GroupOffsets

@@ -11,7 +11,8 @@ import asyncio
 import ctypes
 from collections.abc import Awaitable, Callable
 
-from gateway.core.limits import TICK_MS, TRIM_READ_BYTES_MIN
+from gateway.members.limits import TICK_MS
+from gateway.node.limits import TRIM_READ_BYTES_MIN
 
 
 async def trim_forever(read_bytes: Callable[[], int], trim: Callable[[], Awaitable[None]]) -> None:

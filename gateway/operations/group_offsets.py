@@ -26,12 +26,6 @@ from dispatcher.core.commit import encode as encode_commit
 from dispatcher.core.model import Snapshot
 from dispatcher.store.base import Fence, FencedError, StoreError, WindowKey, WindowStore
 from gateway.core.cluster.topology import Topic, TopicPartition, Topology
-from gateway.core.limits import (
-    CLAIMS_MAX,
-    LOGGED_PLACES_MAX,
-    NOT_KEY_SHARED_GROUPS_MAX,
-    RECOGNISED_AT_ONCE,
-)
 from gateway.core.share.membership import ShareGroup
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
@@ -39,6 +33,12 @@ from gateway.core.wire.schema import Message
 from gateway.members.groups import Groups
 from gateway.members.key_filters import RulesNotSaved
 from gateway.operations.errors import GroupInUse, GroupUnknown, StateUnavailable
+from gateway.operations.limits import (
+    CLAIMS_MAX,
+    LOGGED_PLACES_MAX,
+    NOT_KEY_SHARED_GROUPS_MAX,
+    RECOGNISED_AT_ONCE,
+)
 from gateway.upstream.cluster import LATEST
 from gateway.upstream.commits import Commit, Committed
 from gateway.upstream.errors import UpstreamError

@@ -20,18 +20,18 @@ import structlog
 
 from dispatcher.store.base import WindowKey
 from gateway.core.cluster.topology import Topic, TopicPartition
-from gateway.core.limits import (
+from gateway.core.reading.fetching import leader_of
+from gateway.core.wire.apis import ApiKey
+from gateway.core.wire.errors import EncodeError
+from gateway.operations.errors import StateUnavailable
+from gateway.operations.group_offsets import GroupOffsets, Position
+from gateway.operations.limits import (
     LAG_ANSWER_S_MAX,
     LAG_ENDS_AT_ONCE,
     LAG_MS,
     LAG_REFRESH_S_MAX,
     LAG_STORED_EVERY,
 )
-from gateway.core.reading.fetching import leader_of
-from gateway.core.wire.apis import ApiKey
-from gateway.core.wire.errors import EncodeError
-from gateway.operations.errors import StateUnavailable
-from gateway.operations.group_offsets import GroupOffsets, Position
 from gateway.upstream.cluster import LATEST
 from gateway.upstream.errors import UpstreamError
 from gateway.windows.start_position import isolation_of

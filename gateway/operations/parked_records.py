@@ -15,7 +15,6 @@ import structlog
 from dispatcher.core.hashes import key_hash32
 from dispatcher.core.model import Key, OperatorAct, OperatorVerb
 from dispatcher.core.stats import ParkedRecord
-from gateway.core.limits import PARKED_KEYS_READ_MAX, WINDOW_LOAD_S_MAX
 from gateway.core.wire.errors import WireError
 from gateway.core.wire.records import read_records
 from gateway.operations.errors import (
@@ -26,6 +25,7 @@ from gateway.operations.errors import (
     StateUnavailable,
 )
 from gateway.operations.group_offsets import GroupOffsets
+from gateway.operations.limits import PARKED_KEYS_READ_MAX, WINDOW_LOAD_S_MAX
 from gateway.reading.reader import NO_BYTES_MAX, RecordsGone
 from gateway.upstream.errors import UpstreamError
 from gateway.windows.window import Window, WindowUnavailable

@@ -19,7 +19,10 @@ from aiokafka.errors import KafkaError
 
 from dispatcher.core.model import WriteDeadLetters
 from gateway.core.cluster.topology import TopicPartition
-from gateway.core.limits import (
+from gateway.core.reading.cache import Source
+from gateway.core.wire.errors import error_name
+from gateway.core.wire.records import Header, Record, read_records
+from gateway.reading.limits import (
     DEAD_LETTER_BYTES_MAX,
     DEAD_LETTER_PART_BYTES_MAX,
     DEAD_LETTER_PARTS_MAX,
@@ -27,9 +30,6 @@ from gateway.core.limits import (
     DEAD_LETTERS_AT_ONCE,
     PRODUCER_STOP_S_MAX,
 )
-from gateway.core.reading.cache import Source
-from gateway.core.wire.errors import error_name
-from gateway.core.wire.records import Header, Record, read_records
 from gateway.reading.reader import NO_BYTES_MAX, Reader, RecordsGone, RecordsLarge
 from gateway.upstream.cluster import READ_COMMITTED, Upstream
 from gateway.upstream.errors import UpstreamError

@@ -16,17 +16,13 @@ from typing import Any
 import structlog
 
 from gateway.core.cluster.topology import TopicPartition, Topology
-from gateway.core.limits import (
-    CACHE_BYTES_MAX,
-    FETCH_LANES,
-    RETRY_BASE_MS,
-    UNKNOWN_TOPIC_MS,
-)
+from gateway.core.limits import RETRY_BASE_MS
 from gateway.core.reading.cache import BatchCache, Cut, RecordsGone, RecordsLarge, Source
 from gateway.core.reading.fetch_messages import Damages, why_unplaced
 from gateway.core.reading.fetching import Fetch, FetchSchedule, Place, ReadResult, leader_of
 from gateway.core.wire.errors import ErrorCode, error_name
 from gateway.core.wire.records import CorruptBatch, drop_aborted
+from gateway.reading.limits import CACHE_BYTES_MAX, FETCH_LANES, UNKNOWN_TOPIC_MS
 from gateway.reading.refetch import FIRST_FETCH_LANE, ReaderCounts, Rereads, fetched, monotonic_ms
 from gateway.upstream.cluster import EARLIEST, LATEST, READ_COMMITTED, Upstream
 from gateway.upstream.errors import Refused, UpstreamError

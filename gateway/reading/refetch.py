@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from gateway.core.cluster.topology import TopicPartition
-from gateway.core.limits import FETCH_LANES, RETRY_BASE_MS, RETRY_MAX_MS
+from gateway.core.limits import RETRY_BASE_MS, RETRY_MAX_MS
 from gateway.core.reading.cache import BatchCache, Source
 from gateway.core.reading.fetch_messages import answers_by_partition, fetch_request
 from gateway.core.reading.fetching import Fetch, Place, leader_of
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.records import Batch, CorruptBatch
+from gateway.reading.limits import FETCH_LANES
 from gateway.upstream.cluster import EARLIEST, Upstream
 from gateway.upstream.errors import Refused, UpstreamError
 

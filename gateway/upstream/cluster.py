@@ -16,11 +16,11 @@ import structlog
 
 from gateway.core.cluster.discovery import metadata_request, topology_from
 from gateway.core.cluster.topology import TopicPartition, Topology
-from gateway.core.limits import SETTLING_PAUSE_MS, STALE_PAUSE_MS
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.upstream.connection import BrokerConnection
 from gateway.upstream.errors import Refused, TimedOut, Unreachable, UpstreamError
+from gateway.upstream.limits import SETTLING_PAUSE_MS, STALE_PAUSE_MS
 from gateway.upstream.settings import Address, UpstreamSettings
 
 __all__ = ["Refused", "TimedOut", "Unreachable", "Upstream", "UpstreamError", "UpstreamSettings"]

@@ -12,10 +12,10 @@ from dispatcher.core.commit import read as read_commit
 from dispatcher.core.model import Snapshot
 from dispatcher.store.base import Fence, WindowKey
 from gateway.core.cluster.topology import TopicPartition
-from gateway.core.limits import COMMIT_WAIT_S_MAX
 from gateway.upstream.commits import Committed
 from gateway.upstream.errors import UpstreamError
 from gateway.windows.dependencies import Surroundings
+from gateway.windows.limits import COMMIT_WAIT_S_MAX
 from gateway.windows.start_position import start_position
 
 log = structlog.get_logger("keyway.window")

@@ -20,8 +20,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dispatcher.core.model import Reason
-from gateway.core.limits import MOVES_AT_ONCE
 from gateway.members.groups import TopicMembersChanged
+from gateway.windows.limits import MOVES_AT_ONCE
 from gateway.windows.window import Window
 
 _NOBODY: frozenset[str] = frozenset()

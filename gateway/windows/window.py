@@ -39,11 +39,11 @@ from dispatcher.core.model import (
 from dispatcher.store.base import Fence, FencedError, StoreError, WindowKey, Write
 from gateway.config import GroupSection
 from gateway.core.cluster.topology import TopicPartition
-from gateway.core.limits import WINDOW_RETRY_MS_MAX, WINDOW_RETRY_MS_MIN
 from gateway.core.reading.fetching import ReadResult
 from gateway.core.wire.errors import ErrorCode
 from gateway.upstream.errors import UpstreamError
 from gateway.windows.dependencies import CommitState, Surroundings, retrieved
+from gateway.windows.limits import WINDOW_RETRY_MS_MAX, WINDOW_RETRY_MS_MIN
 from gateway.windows.loading import load
 from gateway.windows.start_position import isolation_of
 from gateway.windows.store_availability import away

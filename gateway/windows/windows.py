@@ -25,18 +25,18 @@ from dispatcher.core.model import (
 from dispatcher.store.base import StoreError, WindowKey, Write
 from gateway.config import Config, GroupSection
 from gateway.core.cluster.topology import Topic, TopicPartition, Topology
-from gateway.core.limits import (
+from gateway.core.share.sessions import ShareSession
+from gateway.core.wire.errors import ErrorCode, error_name
+from gateway.members.groups import Groups, TopicMembersChanged
+from gateway.members.limits import TICK_MS
+from gateway.upstream.commits import Commit
+from gateway.windows.dependencies import CommitState, Surroundings
+from gateway.windows.limits import (
     STORE_RETRY_MS,
-    TICK_MS,
     TICKED_AT_ONCE,
     TOPIC_UNUSED_MS,
     WINDOW_IDLE_MS_MAX,
 )
-from gateway.core.share.sessions import ShareSession
-from gateway.core.wire.errors import ErrorCode, error_name
-from gateway.members.groups import Groups, TopicMembersChanged
-from gateway.upstream.commits import Commit
-from gateway.windows.dependencies import CommitState, Surroundings
 from gateway.windows.member_changes import Moves
 from gateway.windows.store_availability import away
 from gateway.windows.window import Window

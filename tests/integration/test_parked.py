@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dispatcher.core.hashes import key_hash32
-from gateway.core.limits import ADMIN_BODY_BYTES_MAX
+from gateway.admin.limits import ADMIN_BODY_BYTES_MAX
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import wait_until
 from tests.clients.share_lines import Delivery

@@ -12,8 +12,8 @@ from typing import TypeVar
 import uvloop
 
 from gateway.core.cluster.topology import TopicPartition
-from gateway.core.limits import CACHE_BYTES_MAX
 from gateway.core.reading.fetching import ReadResult
+from gateway.reading.limits import CACHE_BYTES_MAX
 from gateway.reading.reader import Reader
 from gateway.upstream.cluster import READ_COMMITTED, Upstream
 from gateway.upstream.settings import UpstreamSettings

@@ -11,9 +11,9 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from gateway.core.limits import HELD_BYTES_MAX
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.codec import encode_response
+from gateway.listen.limits import HELD_BYTES_MAX
 from gateway.listen.server import Request
 from gateway.upstream.errors import UpstreamError
 from tests.fake_kafka import Asked

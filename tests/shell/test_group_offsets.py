@@ -14,11 +14,11 @@ from dispatcher.core.model import Acknowledge, Acquire, CursorMoved, MemberId, S
 from dispatcher.store.base import FencedError, StoreError, WindowKey, Write
 from gateway.config import GroupSection
 from gateway.core.cluster.topology import TopicPartition
-from gateway.core.limits import RECOGNISED_AT_ONCE
 from gateway.core.wire.errors import ErrorCode
 from gateway.members.key_filters import RulesNotSaved
 from gateway.operations.errors import GroupInUse, GroupUnknown, StateUnavailable
 from gateway.operations.group_offsets import Position
+from gateway.operations.limits import RECOGNISED_AT_ONCE
 from gateway.upstream.commits import Committed
 from gateway.upstream.errors import Unreachable
 from gateway.windows.windows import topic_id_text

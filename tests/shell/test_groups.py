@@ -8,9 +8,9 @@ import pytest
 
 from dispatcher.core.model import Acquire, MemberId
 from gateway.config import GroupSection
-from gateway.core.limits import GROUP_EMPTY_MS_MAX, RESTART_GRACE_MS, TICK_MS
 from gateway.core.share.membership import FencedMemberEpoch, GroupError, UnknownMember
 from gateway.members import groups
+from gateway.members.limits import GROUP_EMPTY_MS_MAX, RESTART_GRACE_MS, TICK_MS
 from tests.shell.node_parts import GROUP, TOPIC, Node, topology
 from tests.shell.virtual_time import now_ms, run, settle
 

@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
+import pytest
 from redis.exceptions import ConnectionError as RedisAway
 
 from gateway.admin.health import NodeHealth
 from gateway.core.cluster.topology import Topology
+from gateway.logs import lost_lines
 from tests.shell.node_parts import GROUP, Node, topology
 from tests.shell.virtual_time import run, settle
 
@@ -126,5 +128,15 @@ def test_what_is_amiss_while_it_serves() -> None:
         node.window(1).fail(RuntimeError("no room"))
         assert await reason() == "1 windows wait, the first: RuntimeError: no room"
         assert (await health.look()).figures["windows_waiting"] == 1
+
+    story(tell)
+
+
+def test_a_log_that_cannot_be_written_is_amiss(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def tell(_node: Node, _world: World, health: NodeHealth) -> None:
+        monkeypatch.setattr(lost_lines, "reason", "No space left on device")
+        found = await health.look()
+        assert found.ready
+        assert found.reasons == ("the log cannot be written: No space left on device",)
 
     story(tell)

@@ -13,10 +13,10 @@ from dispatcher.core.model import Snapshot
 from dispatcher.store.base import StoreError
 from gateway.config import GroupSection
 from gateway.core.cluster.topology import TopicPartition
-from gateway.core.limits import COMMIT_WAIT_S_MAX
 from gateway.core.wire.errors import ErrorCode
 from gateway.upstream.commits import Committed
 from gateway.upstream.errors import Unreachable
+from gateway.windows.limits import COMMIT_WAIT_S_MAX
 from tests.shell.node_parts import GROUP, Node, ScriptedCommits
 from tests.shell.test_window import accept, acquire, story
 from tests.shell.virtual_time import now_ms, settle, until

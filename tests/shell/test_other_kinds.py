@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from gateway.core.limits import OTHER_GROUP_TYPE_S_MAX
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
 from gateway.members.group_types import OtherGroupTypes
+from gateway.members.limits import OTHER_GROUP_TYPE_S_MAX
 from gateway.upstream.errors import Refused, Unreachable, UpstreamError
 from tests.shell.node_parts import GROUP, Node
 from tests.shell.share_client import Client, ScriptedConnection, error, services

@@ -12,8 +12,8 @@ import structlog
 from structlog.testing import capture_logs
 
 from gateway.core.cluster.topology import Broker, Topology
-from gateway.core.limits import UPSTREAM_PATIENCE_S
 from gateway.core.wire.apis import ApiKey
+from gateway.listen.limits import UPSTREAM_PATIENCE_S
 from gateway.listen.listeners import CannotListen, listening_socket
 from tests.fake_kafka import Asked
 from tests.shell.loopback import answers, body_of, rig, run, until, warnings

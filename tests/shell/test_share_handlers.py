@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from gateway.config import GroupSection
-from gateway.core.limits import SHARE_FETCH_WAIT_MS_MAX, SUBSCRIBED_TOPICS_MAX
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
+from gateway.handlers.limits import SHARE_FETCH_WAIT_MS_MAX, SUBSCRIBED_TOPICS_MAX
 from gateway.upstream.errors import Unreachable
 from tests.shell.node_parts import GROUP, TOPIC, Node, topology
 from tests.shell.share_client import (

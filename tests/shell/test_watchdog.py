@@ -6,7 +6,7 @@ import asyncio
 
 from dispatcher.core.model import Acknowledge, Acquire, MemberId, SessionId
 from gateway.config import GroupSection, StateSection
-from gateway.core.limits import TICK_MS
+from gateway.members.limits import TICK_MS
 from gateway.windows.window import Acquired
 from tests.shell.node_parts import GROUP, TOPIC, Node
 from tests.shell.virtual_time import now_ms, run, settle

@@ -11,9 +11,9 @@ from dispatcher.core.commit import decode as decode_commit
 from dispatcher.core.model import Acknowledge, Acquire, MemberId, SessionId
 from dispatcher.store.base import FencedError, StoreError
 from gateway.config import GroupSection
-from gateway.core.limits import TOPIC_UNUSED_MS, WINDOW_IDLE_MS_MAX
 from gateway.core.share.sessions import ShareSession
 from gateway.core.wire.errors import ErrorCode
+from gateway.windows.limits import TOPIC_UNUSED_MS, WINDOW_IDLE_MS_MAX
 from gateway.windows.window import Acquired, Window, WindowUnavailable
 from tests.shell.node_parts import GROUP, TOPIC, Node, ScriptedStore, topology
 from tests.shell.virtual_time import now_ms, run, settle, until

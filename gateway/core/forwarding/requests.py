@@ -25,7 +25,12 @@ from gateway.core.forwarding.effects import (
     ToClient,
     ToUpstream,
 )
-from gateway.core.limits import HEAD_BYTES_MAX, LOCAL_REQUEST_BYTES_MAX, PIPELINED_REQUESTS_MAX
+from gateway.core.limits import (
+    HEAD_BYTES_MAX,
+    HEADER_TAGS_MAX,
+    LOCAL_REQUEST_BYTES_MAX,
+    PIPELINED_REQUESTS_MAX,
+)
 
 PRODUCE: Final = 0
 FETCH: Final = 1
@@ -279,6 +284,8 @@ def _peek_acks(data: bytes, start: int, end: int, version: int) -> int | None:
     at = _after_string(data, start + _HEAD.size)
     if version >= _PRODUCE_FLEXIBLE_FROM:
         tags, at = _varint(data, at)
+        if tags > HEADER_TAGS_MAX:
+            raise _bad_produce_header(version)
         while tags and at < have:
             tags -= 1
             _, at = _varint(data, at)

@@ -6,6 +6,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 PROGRAM = """
 import logging, sys, structlog
 from gateway.logs import configure
@@ -56,3 +58,43 @@ def test_text_begins_alike_and_stays_on_one_line() -> None:
 def test_the_level_is_the_least_that_is_logged() -> None:
     assert json.loads(lines("json", "debug")[0])["event"] == "quiet"
     assert [json.loads(line)["event"] for line in lines("json", "error")] == ["failed"]
+
+
+LOST = """
+import json, os, sys, structlog
+from gateway.logs import configure, lost_lines
+configure("json", "info")
+log = structlog.get_logger("keyway.part")
+log.info("written")
+good = os.dup(2)
+reader, broken = os.pipe()
+os.close(reader)
+os.dup2({stderr}, 2)
+log.info("lost")
+log.error("lost, too")
+print(json.dumps([lost_lines.count, lost_lines.trouble]))
+os.dup2(good, 2)
+log.info("written again")
+print(json.dumps([lost_lines.count, lost_lines.trouble]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("stderr", "reason"),
+    [
+        ("broken", "Broken pipe"),
+        ("os.open('/dev/full', os.O_WRONLY)", "No space left on device"),
+    ],
+)
+def test_a_line_that_cannot_be_written_is_counted_and_ends_nothing(
+    stderr: str, reason: str
+) -> None:
+    program = LOST.replace("{stderr}", stderr)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+    while_lost, after = (json.loads(line) for line in done.stdout.splitlines())
+    assert while_lost[0] == 2
+    assert reason in while_lost[1]
+    assert after == [2, None]
+    assert "written again" in done.stderr

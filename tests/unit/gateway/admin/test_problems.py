@@ -10,8 +10,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import Message
 
+from gateway.admin.limits import ADMIN_BODY_BYTES_MAX
 from gateway.admin.problems import is_loopback, json_body, names_loopback
-from gateway.core.limits import ADMIN_BODY_BYTES_MAX
 
 
 @pytest.mark.parametrize(

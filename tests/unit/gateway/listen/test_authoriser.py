@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from gateway.core.limits import AUTHORISATION_MS_MAX, AUTHORISATIONS_MAX
 from gateway.core.wire.apis import ApiKey
 from gateway.listen.authoriser import DESCRIBE, Authoriser
+from gateway.listen.limits import AUTHORISATION_MS_MAX, AUTHORISATIONS_MAX
 from gateway.upstream.errors import Unreachable
 from tests.shell.share_client import ALL_OPERATIONS, ScriptedConnection
 

@@ -8,9 +8,9 @@ import pytest
 import structlog
 
 from gateway.config import Config, GroupSection
-from gateway.core.limits import GROUP_CONFIG_MS
 from gateway.core.wire.errors import ErrorCode
 from gateway.members.group_settings import GroupSettings, overridden
+from gateway.members.limits import GROUP_CONFIG_MS
 from gateway.upstream.errors import Refused, Unreachable, UpstreamError
 from tests.shell.virtual_time import run
 

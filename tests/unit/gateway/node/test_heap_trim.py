@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from gateway.core.limits import TICK_MS, TRIM_READ_BYTES_MIN
+from gateway.members.limits import TICK_MS
 from gateway.node.heap_trim import trim_forever, trim_heap
+from gateway.node.limits import TRIM_READ_BYTES_MIN
 from tests.shell.virtual_time import run
 
 BIG = TRIM_READ_BYTES_MIN

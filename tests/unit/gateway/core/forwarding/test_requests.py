@@ -9,6 +9,7 @@ import pytest
 from gateway.core.forwarding.effects import Call, Effect, Fault, Kind, Stop
 from gateway.core.forwarding.requests import Requests
 from gateway.core.forwarding.served_apis import rules
+from gateway.core.limits import HEADER_TAGS_MAX
 from gateway.core.wire.apis import ApiKey
 from tests.wire_frames import request, to_upstream
 
@@ -26,7 +27,15 @@ def produce(version: int, acks: int, header_tags: bytes = b"\0") -> bytes:
 
 
 @pytest.mark.parametrize("acks", [0, 1])
-@pytest.mark.parametrize("tags", [b"\0", b"\2\1\3abc\5\0", b"\1\x80\1\x81\0x"])
+@pytest.mark.parametrize(
+    "tags",
+    [
+        b"\0",
+        b"\2\1\3abc\5\0",
+        b"\1\x80\1\x81\0x",
+        bytes([HEADER_TAGS_MAX]) + b"\1\0" * HEADER_TAGS_MAX,
+    ],
+)
 def test_acks_behind_tagged_fields_of_the_header(tags: bytes, acks: int) -> None:
     asked = produce(9, acks, tags)
     for cut in range(1, len(asked)):
@@ -44,6 +53,7 @@ def test_acks_behind_tagged_fields_of_the_header(tags: bytes, acks: int) -> None
         b"\xff\xff\xff\xff\x7f",  # more tagged fields than bytes
         b"\1\1\xff\xff\xff\x7f",  # one that is longer than the frame
         b"\xff\xff\xff\xff\xff\xff",  # a varint without an end
+        bytes([HEADER_TAGS_MAX + 1]) + b"\1\0" * (HEADER_TAGS_MAX + 1),
     ],
 )
 def test_a_head_that_leaves_its_frame_is_refused(tags: bytes) -> None:

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from gateway.core.cluster.topology import Broker, PartitionInfo, Topic, TopicPartition, Topology
 from gateway.core.limits import (
     BUSY_POLL_MS,
-    FETCH_LANES,
     LONG_POLL_MS,
     QUIET_MS,
     RETRY_BASE_MS,
@@ -24,6 +23,7 @@ from gateway.core.reading.fetching import (
     Place,
     leader_of,
 )
+from gateway.reading.limits import FETCH_LANES
 
 TOPIC_ID = b"\7" * 16
 BUSY = SECOND_LANE + 1

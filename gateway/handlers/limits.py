@@ -1,0 +1,20 @@
+"""Bounds of share requests. Units are in the names."""
+
+from __future__ import annotations
+
+# Of one member. Each is looked up, watched and asked about: 100,000 names that do not exist held
+# the node for a minute.
+SUBSCRIBED_TOPICS_MAX = 1_000
+
+# Partitions of a session that do not exist: each is an error row of every answer. More are
+# answered once; a member is assigned none of them.
+SESSION_UNKNOWN_PARTITIONS_MAX = 1_000
+
+SESSION_PARTITIONS_MAX = 50_000  # 50 topics of 1,000 each, with an error row for every one
+
+# Records of one answer, whatever a client asks for: a broker's own fetch.max.bytes. A librdkafka
+# takes no response of more than 100 MB (receive.message.max.bytes).
+SHARE_FETCH_BYTES_MAX = 55 * 1024 * 1024
+
+SHARE_FETCH_WAIT_MS_MAX = 60_000  # a client asks for 500 ms; beyond a minute it is no long poll
+ACKNOWLEDGE_WAIT_S_MAX = 5.0  # for windows that are away; a client waits 30 s for its answer

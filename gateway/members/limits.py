@@ -1,0 +1,24 @@
+"""Bounds of groups and their members. Units are in the names."""
+
+from __future__ import annotations
+
+# To find out whether a name is that of a group of another type; then a member may join.
+OTHER_GROUP_TYPE_S_MAX = 2.0
+
+GROUP_MEMBERS_MAX = 1_000  # per group; the ring holds 100 points for each
+
+# An empty group is forgotten after Kafka's own offsets.retention.minutes; its positions stay in the
+# store, and in Kafka as long as Kafka keeps them.
+GROUP_EMPTY_MS_MAX = 7 * 24 * 60 * 60 * 1000
+
+# Anybody may join and leave under any name. The one that has been empty for longest goes first.
+EMPTY_GROUPS_MAX = 10_000
+
+GROUP_CONFIG_MS = 30_000  # between two looks at what Kafka has set for a group
+
+# Looks after an admin has set something: a broker shows it when its metadata has caught up.
+GROUP_CONFIG_ALTERED_MS = (0, 100, 400, 1_600)
+
+MEMBERSHIP_RETRY_MS = 500  # between attempts to write memberships behind
+RESTART_GRACE_MS = 10_000  # after a restart a member has two heartbeat intervals to show itself
+TICK_MS = 500  # the watchdog; six ticks make the disconnect grace

@@ -1,0 +1,17 @@
+"""Bounds of what operators may ask for. Units are in the names."""
+
+from __future__ import annotations
+
+LAG_MS = 10_000  # between two looks at where logs end; Prometheus asks every 15 s or more rarely
+LAG_STORED_EVERY = 6  # looks: the store is asked for windows that are not in memory
+LAG_ENDS_AT_ONCE = 500  # partitions of one request: decoded in some ms
+LAG_ANSWER_S_MAX = 5.0  # a broker that hangs does not keep the lag of the others
+LAG_REFRESH_S_MAX = 2.0  # an operator who describes a group waits so long for its lag
+WINDOW_LOAD_S_MAX = 5.0  # an operator waits this long for a window that is not in memory
+PARKED_KEYS_READ_MAX = 1_000  # keys read again from Kafka to be shown, per window
+CLAIMS_MAX = 3  # a window that was just closed may still be on its way into memory, and claim
+LOGGED_PLACES_MAX = 20  # partitions of one log line
+RECOGNISED_AT_ONCE = 32  # two questions each, on the one connection to their coordinator
+
+# Names remembered; groups beyond are looked at again each time groups are listed.
+NOT_KEY_SHARED_GROUPS_MAX = 10_000

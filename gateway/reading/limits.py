@@ -1,0 +1,27 @@
+"""Bounds of reading from upstream and of writing dead letters. Units are in the names."""
+
+from __future__ import annotations
+
+# Decompressed batches of the whole gateway: 4 partitions of 16,384 offsets of 1 KiB are two thirds
+# of it. With 64 full windows (105 MiB) and a node that does nothing (66 MiB) it stays below 300
+# MiB.
+CACHE_BYTES_MAX = 96 * 1024 * 1024
+
+# A broker answers the requests of a connection one after the other, so each outstanding Fetch has
+# a connection: one for partitions where nothing happens, one for those that are waiting to join
+# them, the rest for those that are busy.
+FETCH_LANES = 4
+
+# A topic that stays unknown this long was deleted; a new one takes Kafka well under a second to
+# show everywhere.
+UNKNOWN_TOPIC_MS = 5_000
+
+DEAD_LETTER_WRITE_MS_MAX = 15_000  # then the window keeps the key and tries again with back-off
+
+# Read, sent and awaited together, of one partition: so many, or fewer if they are large; one is
+# written however large it is. Each is held three times: as read, taken apart, and by the producer.
+DEAD_LETTERS_AT_ONCE = 500
+DEAD_LETTER_PART_BYTES_MAX = 8 * 1024 * 1024
+DEAD_LETTER_PARTS_MAX = 4  # at once, of all partitions; the others wait
+DEAD_LETTER_BYTES_MAX = 100 * 1024 * 1024  # the broker decides what is too large, not we
+PRODUCER_STOP_S_MAX = 5.0  # half of STOP_S_MAX: the commit comes before it
