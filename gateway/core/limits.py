@@ -17,6 +17,9 @@ HEADER_TAGS_MAX = 16
 # any length. Larger ones are walked as they stream, and their endpoints overwritten in place.
 WHOLE_RESPONSE_BYTES_MAX = 64 * 1024
 
+# A response that is rewritten is held, decoded and encoded whole: Metadata of 250,000 partitions.
+REWRITTEN_RESPONSE_BYTES_MAX = 16 * 1024 * 1024
+
 # Node endpoints of 1,000 brokers are below 100 KiB.
 RESPONSE_TAIL_BYTES_MAX = 128 * 1024
 

@@ -90,10 +90,17 @@ def filled(fields: list[Field], node: int) -> dict[str, Any]:
     return message
 
 
+# Requests on which it depends whether an answer is read.
+ASKED: dict[int, dict[str, Any]] = {
+    ApiKey.PRODUCE: {"Acks": -1},
+    ApiKey.DESCRIBE_CONFIGS: {"Resources": [{"ResourceType": 4, "ResourceName": "1"}]},
+}
+
+
 def through(key: int, version: int, message: dict[str, Any]) -> bytes:
     """The frame a client gets."""
     session = Session(RULES, {})
-    session.from_client(request(key, version, {"Acks": -1} if key == ApiKey.PRODUCE else {}))
+    session.from_client(request(key, version, ASKED.get(key, {})))
     (effect,) = session.from_upstream(response(key, version, message))
     if isinstance(effect, ToClient):
         return bytes(effect.data)

@@ -1,13 +1,14 @@
 """The stream of a client's requests: what passes, what stops here.
 
 Only heads are read: size, API key, version, correlation id; of Produce also `acks`, since a
-request without a response must not be waited for.
+request without a response must not be waited for. DescribeConfigs is read whole before it goes on:
+only an answer about a broker shows addresses, and answers about 20,000 topics are long.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from struct import Struct
 from typing import Final
 
@@ -31,11 +32,17 @@ from gateway.core.limits import (
     LOCAL_REQUEST_BYTES_MAX,
     PIPELINED_REQUESTS_MAX,
 )
+from gateway.core.wire.codec import decode_request
+from gateway.core.wire.errors import WireError
+from gateway.core.wire.frames import parse_request_header
 
 PRODUCE: Final = 0
 FETCH: Final = 1
 SASL_HANDSHAKE: Final = 17
 API_VERSIONS: Final = 18
+DESCRIBE_CONFIGS: Final = 32
+
+_BROKER_RESOURCE: Final = 4  # ConfigResource.Type
 
 _PRODUCE_TRANSACTIONAL_FROM: Final = 3
 _PRODUCE_FLEXIBLE_FROM: Final = 9
@@ -57,11 +64,14 @@ _HTTP_VERBS: Final = frozenset(
 
 
 @dataclass(slots=True)
-class _Local:
-    """A request that stops here; without `reply` a handler answers it."""
+class _Collected:
+    """A request that is read whole. It stops here, and without `reply` a handler answers it; or it
+    is `forwarded` as this call.
+    """
 
     left: int
-    reply: bytes | None
+    reply: bytes | None = None
+    forwarded: Call | None = None
     payload: bytearray = field(default_factory=bytearray)
 
 
@@ -75,8 +85,8 @@ class Requests:
         self._first = True
         self._left = 0  # bytes of the current request that still pass
         self._head = b""  # the beginning of a head that is cut off
-        self._collecting: _Local | None = None
-        self._parked: _Local | None = None  # complete; waits for the calls before it
+        self._collecting: _Collected | None = None
+        self._parked: _Collected | None = None  # complete; waits for the calls before it
         self._answering = False
         self._waiting: list[bytes] = []  # came while the stream stands still
         self._injections: deque[tuple[bytes, int]] = deque()
@@ -175,12 +185,11 @@ class Requests:
             return False
         _, api_key, version, correlation_id = _HEAD.unpack_from(data, at)
         if self._is_local(api_key, version):
-            if size > LOCAL_REQUEST_BYTES_MAX:
-                detail = f"size={size} limit={LOCAL_REQUEST_BYTES_MAX} api_key={api_key}"
-                raise _stop(Fault.FRAME_SIZE, detail)
             reply = self._refusal(api_key, correlation_id)
-            self._collecting = _Local(size, reply)
-            chunk.take(_SIZE_BYTES)
+            self._collect_all(_Collected(size, reply=reply), api_key, chunk)
+        elif api_key == DESCRIBE_CONFIGS:
+            call = Call(self._kind(api_key, version), api_key, version, correlation_id)
+            self._collect_all(_Collected(size, forwarded=call), api_key, chunk)
         else:
             kind = self._kind(api_key, version)
             acks: int | None = 1
@@ -232,18 +241,34 @@ class Requests:
             return Kind.WALK if version >= _PRODUCE_ENDPOINTS_FROM else Kind.PASS
         return Kind.REWRITE
 
-    def _collect(self, local: _Local, chunk: Chunk) -> None:
+    def _collect_all(self, request: _Collected, api_key: int, chunk: Chunk) -> None:
+        if request.left > LOCAL_REQUEST_BYTES_MAX:
+            detail = f"size={request.left} limit={LOCAL_REQUEST_BYTES_MAX} api_key={api_key}"
+            raise _stop(Fault.FRAME_SIZE, detail)
+        self._collecting = request
+        chunk.take(_SIZE_BYTES)
+
+    def _collect(self, local: _Collected, chunk: Chunk) -> None:
         step = min(local.left, chunk.end - chunk.at)
         local.payload += chunk.take(step)
         local.left -= step
         if local.left == 0:
             self._collecting = None
-            if self._calls:
+            if local.forwarded is not None:
+                self._forward(local.forwarded, bytes(local.payload), chunk.effects)
+            elif self._calls:
                 self._parked = local
             else:
                 self._serve(local, chunk.effects)
 
-    def _serve(self, local: _Local, effects: list[Effect]) -> None:
+    def _forward(self, call: Call, payload: bytes, effects: list[Effect]) -> None:
+        """A DescribeConfigs request; the answer passes unread unless it is about a broker."""
+        if not _asks_about_brokers(call.version, payload):
+            call = replace(call, kind=Kind.PASS)
+        self._calls.append(call)
+        effects.append(ToUpstream(len(payload).to_bytes(_SIZE_BYTES, "big") + payload))
+
+    def _serve(self, local: _Collected, effects: list[Effect]) -> None:
         self._parked = None
         if local.reply is not None:
             effects.append(ToClient(local.reply))
@@ -272,6 +297,16 @@ def _refuse_other_protocols(first: bytes) -> None:
         raise _stop(Fault.TLS, "the client speaks TLS, this port does not")
     if first in _HTTP_VERBS:
         raise _stop(Fault.HTTP, f"verb={first.decode().strip()}")
+
+
+def _asks_about_brokers(version: int, payload: bytes) -> bool:
+    """Of a DescribeConfigs request; also when it is malformed, which is for upstream to say."""
+    try:
+        body_at = parse_request_header(payload).body_at
+        message = decode_request(DESCRIBE_CONFIGS, version, payload, body_at)
+    except WireError:
+        return True
+    return any(asked["ResourceType"] == _BROKER_RESOURCE for asked in message["Resources"])
 
 
 def _peek_acks(data: bytes, start: int, end: int, version: int) -> int | None:

@@ -22,7 +22,11 @@ from gateway.core.forwarding.effects import (
 )
 from gateway.core.forwarding.node_endpoints import MalformedResponse, TailWalk, neutralised
 from gateway.core.forwarding.requests import FETCH, Requests
-from gateway.core.limits import RESPONSE_TAIL_BYTES_MAX, WHOLE_RESPONSE_BYTES_MAX
+from gateway.core.limits import (
+    RESPONSE_TAIL_BYTES_MAX,
+    REWRITTEN_RESPONSE_BYTES_MAX,
+    WHOLE_RESPONSE_BYTES_MAX,
+)
 
 _PRODUCE_TOPIC_IDS_FROM: Final = 13
 _SIZE_BYTES: Final = 4
@@ -95,6 +99,9 @@ class Responses:
             chunk.at += _SIZE_BYTES
         elif call.kind is Kind.WALK and _is_clean_here(call, chunk, size):
             self._left = _SIZE_BYTES + size
+        elif size > REWRITTEN_RESPONSE_BYTES_MAX:
+            limit = REWRITTEN_RESPONSE_BYTES_MAX
+            raise _stop(Fault.FRAME_SIZE, f"size={size} limit={limit} api_key={call.api_key}")
         else:
             self._whole_left = size
             chunk.take(_SIZE_BYTES)

@@ -294,3 +294,65 @@ def test_a_client_that_never_reads_its_answers_is_not_read_on() -> None:
         passed += to_upstream(it.from_upstream(response(ApiKey.HEARTBEAT, correlation_id=n)))
     assert passed == many
     assert it.idle
+
+
+# ---------------------------------------------------------------------------------- DescribeConfigs
+
+TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
+
+
+def describe_configs(*kinds: int, version: int = 4) -> bytes:
+    resources = [
+        {"ResourceType": kind, "ResourceName": "1", "ConfigurationKeys": None} for kind in kinds
+    ]
+    return request(ApiKey.DESCRIBE_CONFIGS, version, {"Resources": resources}, correlation_id=9)
+
+
+@pytest.mark.parametrize("version", [1, 4])
+def test_configs_of_topics_pass_as_they_come(version: int) -> None:
+    """35 KB of request can ask for 95 MB of answer: it must not gather here."""
+    it = session()
+    asked = describe_configs(TOPIC_RESOURCE, TOPIC_RESOURCE, version=version)
+    sent = b"".join(to_upstream(it.from_client(asked[at : at + 1])) for at in range(len(asked)))
+    assert sent == asked
+    answer = response(ApiKey.DESCRIBE_CONFIGS, version, correlation_id=9)
+    assert to_client(it.from_upstream(answer[:11])) == answer[:11]
+    assert to_client(it.from_upstream(answer[11:])) == answer[11:]
+    assert it.idle
+
+
+@pytest.mark.parametrize("kinds", [(BROKER_RESOURCE,), (TOPIC_RESOURCE, BROKER_RESOURCE)])
+def test_configs_of_brokers_are_rewritten(kinds: tuple[int, ...]) -> None:
+    it = session()
+    asked = describe_configs(*kinds)
+    assert to_upstream(it.from_client(asked)) == asked
+    (effect,) = it.from_upstream(response(ApiKey.DESCRIBE_CONFIGS, 4, correlation_id=9))
+    assert isinstance(effect, Rewrite)
+
+
+def test_a_describe_configs_that_cannot_be_read_is_upstreams_to_refuse() -> None:
+    it = session()
+    asked = describe_configs(TOPIC_RESOURCE)
+    malformed = (len(asked) - 6).to_bytes(4, "big") + asked[4:-2]
+    assert to_upstream(it.from_client(malformed)) == malformed
+    (effect,) = it.from_upstream(response(ApiKey.DESCRIBE_CONFIGS, 4, correlation_id=9))
+    assert isinstance(effect, Rewrite)
+
+
+def test_a_request_behind_a_describe_configs_keeps_its_place() -> None:
+    it = session()
+    first, second = describe_configs(TOPIC_RESOURCE), request(ApiKey.LIST_OFFSETS, correlation_id=8)
+    assert to_upstream(it.from_client(first + second)) == first + second
+    answers = [
+        response(ApiKey.DESCRIBE_CONFIGS, 4, correlation_id=9),
+        response(ApiKey.LIST_OFFSETS, correlation_id=8),
+    ]
+    assert to_client(it.from_upstream(b"".join(answers))) == b"".join(answers)
+
+
+def test_a_response_too_large_to_be_rewritten_ends_the_connection() -> None:
+    it = session(frame_bytes_max=100_000_000)
+    it.from_client(request(ApiKey.METADATA, correlation_id=3))
+    (effect,) = it.from_upstream((20_000_000).to_bytes(4, "big") + b"\0\0\0\3" + bytes(100))
+    assert isinstance(effect, Failed)
+    assert effect.fault is Fault.FRAME_SIZE
