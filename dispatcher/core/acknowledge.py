@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from mypy_extensions import i64, u8
 
-from dispatcher.core.flow import Flow
-from dispatcher.core.keys import NO_OFFSET, Session
+from dispatcher.core.keys import NO_OFFSET, LeaseHolder
 from dispatcher.core.leases import Lease
 from dispatcher.core.model import (
     AckError,
@@ -23,6 +22,7 @@ from dispatcher.core.model import (
     Noticed,
     Reason,
 )
+from dispatcher.core.state import WindowState
 
 _GAP = int(AckType.GAP)
 _ACCEPT = int(AckType.ACCEPT)
@@ -31,31 +31,36 @@ _REJECT = int(AckType.REJECT)
 _RENEW = int(AckType.RENEW)
 
 
-def acknowledge(flow: Flow, event: Acknowledge) -> None:
-    session = flow.book.sessions.get((event.member_id, event.session_id))
+def acknowledge(state: WindowState, event: Acknowledge) -> None:
+    session = state.book.sessions.get((event.member_id, event.session_id))
     errors: list[AckError | None] = []
     refused = 0
     accepting: list[tuple[int, int]] = []  # checked, ascending and disjoint; not applied yet
     for first, last, types in event.batches:
         if accepting and first <= accepting[-1][1]:
-            accept(flow, accepting)
+            accept(state, accepting)
             accepting = []
-        error = _check(flow, session, event, first, last, types)
+        error = _check(state, session, event, first, last, types)
         errors.append(error)
         if error is not None:
             refused += error is AckError.INVALID_RECORD_STATE
         elif len(types) == 1 and types[0] == _ACCEPT:
             accepting.append((first, last))
         else:
-            _apply(flow, first, last, types, event.now_ms)
-    accept(flow, accepting)
+            _apply(state, first, last, types, event.now_ms)
+    accept(state, accepting)
     if refused:
-        flow.count(Notice.LATE_ACK, refused)
-    flow.effects.append(AckResult(errors=errors))
+        state.count(Notice.LATE_ACK, refused)
+    state.effects.append(AckResult(errors=errors))
 
 
 def _check(
-    flow: Flow, session: Session | None, by: Acknowledge, first: int, last: int, types: bytes
+    state: WindowState,
+    session: LeaseHolder | None,
+    by: Acknowledge,
+    first: int,
+    last: int,
+    types: bytes,
 ) -> AckError | None:
     count = last - first + 1
     if first < 0 or count < 1:
@@ -65,9 +70,9 @@ def _check(
             return AckError.INVALID_REQUEST
     elif len(types) != count or max(types) > by.type_max:
         return AckError.INVALID_REQUEST
-    window = flow.window
+    window = state.window
     if first < window.cursor or last >= window.cursor + window.capacity:
-        return _check_outside(flow, session, by, first, last, types)
+        return _check_outside(state, session, by, first, last, types)
     leases = window.leases
     mask = window.mask
     before: Lease | None = None  # found to be theirs
@@ -78,12 +83,12 @@ def _check(
         before = lease
         if lease is None or (lease.session is not session and not _left_behind(lease.session, by)):
             kind = types[0] if len(types) == 1 else types[offset - first]
-            if kind != _GAP or lease is not None or not _nothing_there(flow, offset):
+            if kind != _GAP or lease is not None or not _nothing_there(state, offset):
                 return AckError.INVALID_RECORD_STATE
     return None
 
 
-def _left_behind(session: Session, by: Acknowledge) -> bool:
+def _left_behind(session: LeaseHolder, by: Acknowledge) -> bool:
     """A lost session of the same member: what it held may be acknowledged in the one opened last
     while its grace lasts. Never in an earlier one, whose acknowledgement would be that of an
     earlier attempt.
@@ -92,12 +97,17 @@ def _left_behind(session: Session, by: Acknowledge) -> bool:
 
 
 def _check_outside(
-    flow: Flow, session: Session | None, by: Acknowledge, first: int, last: int, types: bytes
+    state: WindowState,
+    session: LeaseHolder | None,
+    by: Acknowledge,
+    first: int,
+    last: int,
+    types: bytes,
 ) -> AckError | None:
     """A batch that leaves the window: below the cursor only gaps are harmless, behind it nothing
     is.
     """
-    window = flow.window
+    window = state.window
     if last >= window.cursor + window.capacity:
         return AckError.INVALID_RECORD_STATE
     below = window.cursor - first
@@ -106,20 +116,21 @@ def _check_outside(
         return AckError.INVALID_RECORD_STATE
     if last < window.cursor:
         return None
-    return _check(flow, session, by, window.cursor, last, inside)
+    return _check(state, session, by, window.cursor, last, inside)
 
 
-def _nothing_there(flow: Flow, offset: int) -> bool:
+def _nothing_there(state: WindowState, offset: int) -> bool:
     return (
-        offset < flow.window.read_position and flow.window.queues[offset & flow.window.mask] is None
+        offset < state.window.read_position
+        and state.window.queues[offset & state.window.mask] is None
     )
 
 
 def accept(  # noqa: C901, PLR0915 - the hot loop, kept in one piece
-    flow: Flow, ranges: list[tuple[int, int]]
+    state: WindowState, ranges: list[tuple[int, int]]
 ) -> None:
-    """Settles records in flight. The hot path: flow.py's leaf operations in one loop."""
-    window = flow.window
+    """Settles records in flight. The hot path: state.py's leaf operations in one loop."""
+    window = state.window
     leases = window.leases
     queues = window.queues
     nexts = window.nexts
@@ -128,8 +139,8 @@ def accept(  # noqa: C901, PLR0915 - the hot loop, kept in one piece
     bits_mask: i64 = window.bits_mask
     dirty = window.dirty
     marked: i64 = NO_OFFSET  # the byte that was noted as dirty last
-    retries = flow.retries.by_offset
-    plain = not retries and flow.prefetch == 1
+    retries = state.retries.by_offset
+    plain = not retries and state.prefetch == 1
     accepted: i64 = 0
     for first, last in ranges:
         offset: i64 = first
@@ -143,17 +154,17 @@ def accept(  # noqa: C901, PLR0915 - the hot loop, kept in one piece
                 marked = byte
                 dirty.append(byte)
             if retries:
-                flow.forget(offset)
+                state.forget(offset)
             lease = leases[at]
             assert lease is not None
             leases[at] = None
             member = lease.session.member
             member.in_flight -= 1
             if not member.touched:
-                flow.touch(member)
+                state.touch(member)
             lease.live -= 1
             if lease.live == 0:
-                flow.ended.append(lease)
+                state.ended.append(lease)
             queue = queues[at]
             if queue is None:  # Restored, and not read again yet.
                 window.unread.discard(offset)
@@ -170,66 +181,66 @@ def accept(  # noqa: C901, PLR0915 - the hot loop, kept in one piece
                         queue.listed = True
                         owner.fresh.append(queue.head)
                         if not owner.touched:
-                            flow.touch(owner)
+                            state.touch(owner)
                     else:
-                        flow.offer(queue)
+                        state.offer(queue)
                 else:
-                    flow.idle_keys += queue.key is not None
+                    state.idle_keys += queue.key is not None
             offset += 1
     if accepted:
-        flow.count(Notice.ACCEPTED, accepted)
+        state.count(Notice.ACCEPTED, accepted)
 
 
-def _apply(flow: Flow, first: int, last: int, types: bytes, now_ms: int) -> None:
+def _apply(state: WindowState, first: int, last: int, types: bytes, now_ms: int) -> None:
     """Everything but a plain accept of a range."""
-    window = flow.window
+    window = state.window
     renewed: list[int] = []
     for offset in range(max(first, window.cursor), last + 1):
         kind = types[0] if len(types) == 1 else types[offset - first]
         if kind == _ACCEPT:
-            accept(flow, [(offset, offset)])
+            accept(state, [(offset, offset)])
         elif kind == _RELEASE:
-            flow.count(Notice.RELEASED, 1)
-            flow.take_back(offset, Reason.RELEASED, now_ms)
+            state.count(Notice.RELEASED, 1)
+            state.take_back(offset, Reason.RELEASED, now_ms)
         elif kind == _REJECT:
-            flow.count(Notice.REJECTED, 1)
-            flow.take_back(offset, Reason.REJECTED, now_ms)
+            state.count(Notice.REJECTED, 1)
+            state.take_back(offset, Reason.REJECTED, now_ms)
         elif kind == _RENEW:
             renewed.append(offset)
         elif window.leases[offset & window.mask] is not None:
             # A GAP for a record that exists: the client did not see it. An alarm, not an archive.
-            flow.effects.append(Noticed(notice=Notice.GAP_ACK, count=1, detail=f"offset {offset}"))
-            flow.take_back(offset, Reason.GAP_ACK, now_ms)
+            state.effects.append(Noticed(notice=Notice.GAP_ACK, count=1, detail=f"offset {offset}"))
+            state.take_back(offset, Reason.GAP_ACK, now_ms)
     if renewed:
-        _renew(flow, renewed, now_ms + flow.policy.lock_duration_ms)
+        _renew(state, renewed, now_ms + state.policy.lock_duration_ms)
 
 
-def _renew(flow: Flow, offsets: list[int], deadline_ms: int) -> None:
-    window = flow.window
+def _renew(state: WindowState, offsets: list[int], deadline_ms: int) -> None:
+    window = state.window
     by_lease: dict[int, list[int]] = {}
     for offset in offsets:
         lease = window.leases[offset & window.mask]
         assert lease is not None
         by_lease.setdefault(lease.lease_id, []).append(offset)
     for lease_id, renewed in by_lease.items():
-        lease = flow.book.leases[lease_id]
+        lease = state.book.leases[lease_id]
         if len(renewed) == lease.live:
             lease.deadline_ms = deadline_ms
-            flow.changes.append(LeaseExtended(lease_id=lease.lease_id, deadline_ms=deadline_ms))
+            state.changes.append(LeaseExtended(lease_id=lease.lease_id, deadline_ms=deadline_ms))
         else:
-            _split(flow, lease, renewed, deadline_ms)
+            _split(state, lease, renewed, deadline_ms)
 
 
-def _split(flow: Flow, lease: Lease, offsets: list[int], deadline_ms: int) -> None:
+def _split(state: WindowState, lease: Lease, offsets: list[int], deadline_ms: int) -> None:
     """Part of a lease lives longer than the rest: it becomes a lease of its own, whose higher id
     wins on restoring.
     """
     session = lease.session
-    part = flow.book.open(session, deadline_ms, offsets)
+    part = state.book.open(session, deadline_ms, offsets)
     for offset in offsets:
-        flow.window.leases[offset & flow.window.mask] = part
+        state.window.leases[offset & state.window.mask] = part
     lease.live -= len(offsets)
-    flow.changes.append(
+    state.changes.append(
         LeaseTaken(
             lease_id=part.lease_id,
             member_id=session.member.member_id,

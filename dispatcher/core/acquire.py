@@ -6,8 +6,7 @@ from __future__ import annotations
 
 from mypy_extensions import i64
 
-from dispatcher.core.flow import Flow
-from dispatcher.core.keys import KeyQueue, MemberQueue, Session
+from dispatcher.core.keys import KeyQueue, LeaseHolder, MemberQueue
 from dispatcher.core.leases import Lease
 from dispatcher.core.model import (
     Acquire,
@@ -19,30 +18,31 @@ from dispatcher.core.model import (
     Reason,
     RetryState,
 )
+from dispatcher.core.state import WindowState
 
 
-def acquire(flow: Flow, event: Acquire) -> None:
-    deadline_ms = event.now_ms + flow.policy.lock_duration_ms
-    member = flow.by_member.get(event.member_id)
+def acquire(state: WindowState, event: Acquire) -> None:
+    deadline_ms = event.now_ms + state.policy.lock_duration_ms
+    member = state.by_member.get(event.member_id)
     offsets: list[int] = []
     attempts: list[int] = []
     if member is not None:
-        flow.touch(member)
-        room = flow.policy.in_flight_per_member_max - member.in_flight
+        state.touch(member)
+        room = state.policy.in_flight_per_member_max - member.in_flight
         wanted = min(event.records_max, room)
         if wanted > 0 and member.ready_count() > 0:
-            session = flow.book.session(member, event.session_id)
-            lease = flow.book.open(session, deadline_ms, offsets)
+            session = state.book.session(member, event.session_id)
+            lease = state.book.open(session, deadline_ms, offsets)
             if member.limit >= 0:
-                _take_limited(flow, member, session, lease, wanted)
-            elif flow.prefetch == 1:
-                _take(flow, member, session, lease, wanted)
+                _take_limited(state, member, session, lease, wanted)
+            elif state.prefetch == 1:
+                _take(state, member, session, lease, wanted)
             else:
-                _take_runs(flow, member, session, lease, wanted)
+                _take_runs(state, member, session, lease, wanted)
             lease.live = len(offsets)
             if offsets:
                 member.in_flight += len(offsets)
-                flow.changes.append(
+                state.changes.append(
                     LeaseTaken(
                         lease_id=lease.lease_id,
                         member_id=event.member_id,
@@ -51,10 +51,10 @@ def acquire(flow: Flow, event: Acquire) -> None:
                         offsets=offsets,
                     )
                 )
-                attempts = _attempts(flow, offsets)
+                attempts = _attempts(state, offsets)
             else:
-                flow.book.close(lease)
-    flow.effects.append(
+                state.book.close(lease)
+    state.effects.append(
         Delivered(
             member_id=event.member_id,
             session_id=event.session_id,
@@ -65,33 +65,35 @@ def acquire(flow: Flow, event: Acquire) -> None:
     )
 
 
-def ready_for(flow: Flow, member_id: MemberId, now_ms: int) -> int:
-    member = flow.by_member.get(member_id)
+def ready_for(state: WindowState, member_id: MemberId, now_ms: int) -> int:
+    member = state.by_member.get(member_id)
     if member is None:
         return 0
-    if flow.drains.by_key:
-        flow.drains.asked_by(member, flow.window)
-    ready = member.ready_count() if member.limit < 0 else flow.may_have_of(member)
-    ready *= flow.prefetch  # at most: what is listed begins runs, and nobody counts those
-    if flow.retries.is_due(now_ms):
-        ready += len(flow.retries.timers)
-    return max(0, min(ready, flow.policy.in_flight_per_member_max - member.in_flight))
+    if state.draining_keys.by_key:
+        state.draining_keys.asked_by(member, state.window)
+    ready = member.ready_count() if member.limit < 0 else state.may_have_of(member)
+    ready *= state.prefetch  # at most: what is listed begins runs, and nobody counts those
+    if state.retries.is_due(now_ms):
+        ready += len(state.retries.timers)
+    return max(0, min(ready, state.policy.in_flight_per_member_max - member.in_flight))
 
 
-def not_sent(flow: Flow, event: NotSent) -> None:
-    session = flow.book.sessions.get((event.member_id, event.session_id))
-    window = flow.window
+def not_sent(state: WindowState, event: NotSent) -> None:
+    session = state.book.sessions.get((event.member_id, event.session_id))
+    window = state.window
     for offset in event.offsets:
         lease = window.leases[offset & window.mask] if window.holds(offset) else None
         if lease is not None and lease.session is session:
-            flow.take_back(offset, Reason.NOT_SENT, event.now_ms)
+            state.take_back(offset, Reason.NOT_SENT, event.now_ms)
 
 
-def _take(flow: Flow, member: MemberQueue, session: Session, lease: Lease, wanted: int) -> None:
+def _take(
+    state: WindowState, member: MemberQueue, session: LeaseHolder, lease: Lease, wanted: int
+) -> None:
     """Fills `lease.offsets` with up to `wanted` records, ascending, one of a key."""
-    leases = flow.window.leases
-    queues = flow.window.queues
-    mask: i64 = flow.window.mask
+    leases = state.window.leases
+    queues = state.window.queues
+    mask: i64 = state.window.mask
     ready = member.sort_ready()
     first = member.ready_at
     end = len(ready)
@@ -117,67 +119,69 @@ def _take(flow: Flow, member: MemberQueue, session: Session, lease: Lease, wante
 
 
 def _take_runs(
-    flow: Flow, member: MemberQueue, session: Session, lease: Lease, wanted: int
+    state: WindowState, member: MemberQueue, session: LeaseHolder, lease: Lease, wanted: int
 ) -> None:
     """As `_take`, as many records of a key as prefetch permits."""
     ready = member.sort_ready()
-    queues = flow.window.queues
-    mask = flow.window.mask
+    queues = state.window.queues
+    mask = state.window.mask
     while wanted and member.ready_at < len(ready):
         queue = queues[ready[member.ready_at] & mask]
         member.ready_at += 1
         assert queue is not None, "a listed record is settled"
         queue.listed = False
-        wanted -= _take_run(flow, queue, session, lease, wanted)
+        wanted -= _take_run(state, queue, session, lease, wanted)
     lease.offsets.sort()
 
 
 def _take_limited(
-    flow: Flow, member: MemberQueue, session: Session, lease: Lease, wanted: int
+    state: WindowState, member: MemberQueue, session: LeaseHolder, lease: Lease, wanted: int
 ) -> None:
     """As `_take`, one record of a key and none behind the member's limit; those keys stay listed
     where they are.
     """
     kept: list[int] = []
-    queues = flow.window.queues
-    mask = flow.window.mask
+    queues = state.window.queues
+    mask = state.window.mask
     for offset in member.sort_ready():  # All of it: from a list with a limit nothing is cut off.
         queue = queues[offset & mask]
         assert queue is not None, f"{offset} is listed and settled"
-        if len(lease.offsets) == wanted or not flow.may_have(queue, member):
+        if len(lease.offsets) == wanted or not state.may_have(queue, member):
             kept.append(offset)
             continue
         queue.listed = False
         queue.in_flight = 1
         queue.holder = session
-        flow.window.leases[offset & mask] = lease
+        state.window.leases[offset & mask] = lease
         lease.offsets.append(offset)
     member.ready = kept
 
 
-def _take_run(flow: Flow, queue: KeyQueue, session: Session, lease: Lease, wanted: int) -> int:
+def _take_run(
+    state: WindowState, queue: KeyQueue, session: LeaseHolder, lease: Lease, wanted: int
+) -> int:
     """As many records of one key as prefetch permits: none if an earlier session of this member
     holds the key, or if a record failed since the key was listed.
     """
     taken = 0
     if queue.in_flight > 0 and (queue.holder is not session or session.restored):
         return 0  # The key is offered again when that ends.
-    while taken < wanted and queue.in_flight < flow.prefetch:
-        offset = flow.next_of(queue)
+    while taken < wanted and queue.in_flight < state.prefetch:
+        offset = state.next_of(queue)
         if offset < 0:
             break
-        flow.window.leases[offset & flow.window.mask] = lease
+        state.window.leases[offset & state.window.mask] = lease
         queue.in_flight += 1
         queue.holder = session
         lease.offsets.append(offset)
         taken += 1
-    flow.offer(queue)  # More of it, if there is, for the next acquire.
+    state.offer(queue)  # More of it, if there is, for the next acquire.
     return taken
 
 
-def _attempts(flow: Flow, offsets: list[int]) -> list[int]:
+def _attempts(state: WindowState, offsets: list[int]) -> list[int]:
     """Which delivery each is, and a note for the store that the redelivered ones wait no more."""
-    retries = flow.retries.by_offset
+    retries = state.retries.by_offset
     if not retries:
         return [1] * len(offsets)
     attempts: list[int] = []
@@ -188,9 +192,9 @@ def _attempts(flow: Flow, offsets: list[int]) -> list[int]:
             attempts.append(1)
             continue
         retry.state = RetryState.IN_FLIGHT
-        flow.changes.append(retry.noted())
+        state.changes.append(retry.noted())
         attempts.append(retry.deliveries + 1)
         again += 1
     if again:
-        flow.count(Notice.REDELIVERED, again)
+        state.count(Notice.REDELIVERED, again)
     return attempts

@@ -4,9 +4,9 @@
 
 The body is a bitmap (kind "b": bit b of byte i stands for offset cursor + 8*i + b, trailing zeros
 left out) or run lengths (kind "r": varints of clear, set, clear, set … from the cursor on),
-whichever is shorter. With kinds "B" and "R" it begins with the 8 bytes of the origin: which life of
-the window is meant (dispatcher/core/believed.py). The checksum binds it all to its cursor: metadata
-copied to another offset, as tools that reset or clone offsets do, is not believed.
+whichever is shorter. With kinds "B" and "R" it begins with the 8 bytes of the origin: the
+incarnation of the window that is meant (dispatcher/core/reconcile.py). The checksum binds it all to
+its cursor: metadata copied to another offset, as tools that reset or clone offsets do, is ignored.
 
 A bitmap of the default span of 16,384 offsets takes at most 2,752 characters, so it always fits the
 4,095 that Kafka accepts. What does not fit (a larger span, a smaller limit of the broker) is left
@@ -62,7 +62,7 @@ def decode(cursor: int, text: str) -> list[tuple[int, int]] | None:
 
 
 def read(cursor: int, text: str) -> tuple[list[tuple[int, int]] | None, int]:
-    """What `decode` says, and the origin, 0: it has none that is believed."""
+    """The settled ranges as `decode` has them, and the origin; origin 0: none, or not readable."""
     kind, head, body = _opened(cursor, text)
     origin = int.from_bytes(head, "big")
     if kind == _BITMAP:
@@ -71,7 +71,7 @@ def read(cursor: int, text: str) -> tuple[list[tuple[int, int]] | None, int]:
 
 
 def _opened(cursor: int, text: str) -> tuple[bytes, bytes, bytes]:
-    """Kind (in lower case), origin and body; all empty if it is not to be believed."""
+    """Kind (in lower case), origin and body; all empty if the checksum is wrong."""
     nothing = b"", b"", b""
     if not text.startswith(PREFIX):
         return nothing

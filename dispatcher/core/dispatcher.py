@@ -29,7 +29,6 @@ from typing import assert_never
 
 from dispatcher.core.acknowledge import acknowledge
 from dispatcher.core.acquire import acquire, not_sent, ready_for
-from dispatcher.core.flow import Flow
 from dispatcher.core.invariants import check
 from dispatcher.core.membership import (
     evict_lost,
@@ -62,6 +61,7 @@ from dispatcher.core.model import (
 from dispatcher.core.poisoned import dead_lettered, operator_act, retries_due
 from dispatcher.core.reading import log_truncated, records_read
 from dispatcher.core.restore import restore, snapshot_of
+from dispatcher.core.state import WindowState
 from dispatcher.core.stats import WindowStats, window_stats
 from dispatcher.core.unreliable import Unreliable
 
@@ -72,111 +72,111 @@ class Dispatcher:
     """
 
     def __init__(self, policy: Policy, snapshot: Snapshot) -> None:
-        self._flow = restore(policy, snapshot)
+        self._state = restore(policy, snapshot)
 
     def __repr__(self) -> str:
-        return f"<dispatcher {self._flow.window!r} {self._flow.members!r}>"
+        return f"<dispatcher {self._state.window!r} {self._state.members!r}>"
 
     def handle(self, event: Event) -> Step:  # noqa: C901 - one case per event
-        flow = self._flow
-        if flow.restored_at_ms is None:
-            flow.restored_at_ms = event.now_ms
-        if flow.retries.is_due(event.now_ms):
-            retries_due(flow, event.now_ms)
+        state = self._state
+        if state.restored_at_ms is None:
+            state.restored_at_ms = event.now_ms
+        if state.retries.is_due(event.now_ms):
+            retries_due(state, event.now_ms)
         match event:
             case Acquire():
-                acquire(flow, event)
+                acquire(state, event)
             case Acknowledge():
-                acknowledge(flow, event)
+                acknowledge(state, event)
             case RecordsRead():
-                records_read(flow, event)
+                records_read(state, event)
             case Ticked():
-                tick(flow, event.now_ms)
+                tick(state, event.now_ms)
             case NotSent():
-                not_sent(flow, event)
+                not_sent(state, event)
             case MembersChanged():
-                members_changed(flow, event)
+                members_changed(state, event)
             case SessionClosed():
-                session_closed(flow, event)
+                session_closed(state, event)
             case SessionLost():
-                session_lost(flow, event)
+                session_lost(state, event)
             case SessionOpened():
-                session_opened(flow, event)
+                session_opened(state, event)
             case LogTruncated():
-                log_truncated(flow, event)
+                log_truncated(state, event)
             case DeadLettered():
-                dead_lettered(flow, event)
+                dead_lettered(state, event)
             case OperatorAct():
-                operator_act(flow, event)
+                operator_act(state, event)
             case _:
                 assert_never(event)
-        return flow.finish()
+        return state.finish()
 
     def retune(self, policy: Policy) -> None:
         """Another policy for what comes; leases that are out keep their deadline, and what was read
         stays. Span and prefetch shape the window and need a new one.
         """
-        before = self._flow.policy
+        before = self._state.policy
         assert policy.span_max == before.span_max, "the span shapes the window"
         assert policy.bounded_load == before.bounded_load, "so does it the keys"
         assert policy.prefetch_per_key == before.prefetch_per_key, "so does the prefetch"
-        self._flow.retune(policy)
+        self._state.retune(policy)
 
     @property
     def members(self) -> tuple[Member, ...]:
         """In join order."""
-        return self._flow.router.members
+        return self._state.router.members
 
     @property
     def cursor(self) -> int:
         """The next offset that is not settled: the group's committed offset in Kafka."""
-        return self._flow.window.cursor
+        return self._state.window.cursor
 
     @property
     def read_position(self) -> int:
         """The next offset to read."""
-        return self._flow.window.read_position
+        return self._state.window.read_position
 
     @property
     def draining(self) -> tuple[int, int]:
         """Keys that wait to change hands now, and those that have since the window was loaded."""
-        drains = self._flow.drains
-        return len(drains.by_key), drains.cleared
+        draining = self._state.draining_keys
+        return len(draining.by_key), draining.cleared
 
     def ready_for(self, member_id: MemberId, now_ms: int) -> int:
         """How many records an Acquire would hand out now; at most, while retries are due."""
-        return ready_for(self._flow, member_id, now_ms)
+        return ready_for(self._state, member_id, now_ms)
 
     def settled_ranges(self) -> list[tuple[int, int]]:
         """Settled offsets behind the cursor: ascending, disjoint, non-adjacent inclusive ranges.
         O(span).
         """
-        return self._flow.window.settled_ranges()
+        return self._state.window.settled_ranges()
 
     def snapshot(self) -> Snapshot:
         """The whole window, as a store would give it back. O(span)."""
-        return snapshot_of(self._flow)
+        return snapshot_of(self._state)
 
     def stats(self) -> WindowStats:
         """O(span)."""
-        return window_stats(self._flow)
+        return window_stats(self._state)
 
     def check_invariants(self) -> None:
         """Recounts everything that is kept twice; AssertionError names the difference. O(span): for
         tests.
         """
-        check(self._flow)
+        check(self._state)
 
 
-def tick(flow: Flow, now_ms: int) -> None:
+def tick(state: WindowState, now_ms: int) -> None:
     """The watchdog's phases: retries that are due, as before every event; lock timeouts; what they
     exhausted goes to the poison policy (record by record); members that are gone. The step ends
     with the fifth: read on, if there is room.
     """
-    lock_timeouts(flow, now_ms)
-    evict_lost(flow, now_ms)
-    flow.watch_span()
-    flow.rest()
+    lock_timeouts(state, now_ms)
+    evict_lost(state, now_ms)
+    state.watch_span()
+    state.rest()
 
 
 Core = Dispatcher | Unreliable

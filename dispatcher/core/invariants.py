@@ -4,33 +4,33 @@ for.
 
 from __future__ import annotations
 
-from dispatcher.core.drains import is_draining
-from dispatcher.core.flow import Flow
+from dispatcher.core.draining_keys import is_draining
 from dispatcher.core.keys import KeyQueue, MemberQueue
 from dispatcher.core.limits import IDLE_KEYS_MAX
 from dispatcher.core.loads import takes
 from dispatcher.core.model import JoinPolicy, RetryState
+from dispatcher.core.state import WindowState
 
 
-def check(flow: Flow) -> None:
+def check(state: WindowState) -> None:
     """Raises AssertionError. To be called between two steps."""
-    _check_offsets(flow)
-    queues = _check_queues(flow)
-    _check_members(flow)
-    _check_ready(flow, queues)
-    _check_leases(flow)
-    _check_retries(flow)
-    _check_limits(flow)
-    _check_drains(flow, queues)
-    assert flow.window.unread or not flow.waiting_for_reread, "nothing is left to wait for"
-    assert not flow.changes + flow.effects + flow.ended + flow.window.dirty, "step not finished"
+    _check_offsets(state)
+    queues = _check_queues(state)
+    _check_members(state)
+    _check_ready(state, queues)
+    _check_leases(state)
+    _check_retries(state)
+    _check_limits(state)
+    _check_draining_keys(state, queues)
+    assert state.window.unread or not state.waiting_for_reread, "nothing is left to wait for"
+    assert not state.changes + state.effects + state.ended + state.window.dirty, "step not finished"
 
 
-def _check_offsets(flow: Flow) -> None:
-    window = flow.window
+def _check_offsets(state: WindowState) -> None:
+    window = state.window
     end = max(window.read_position, window.known_end)
     assert window.cursor <= window.read_position
-    assert window.read_position - window.cursor <= flow.policy.span_max
+    assert window.read_position - window.cursor <= state.policy.span_max
     assert max(end - window.cursor, 1) <= window.capacity
     for offset in range(window.cursor, window.cursor + window.capacity):
         at = offset & window.mask
@@ -50,8 +50,8 @@ def _check_offsets(flow: Flow) -> None:
         assert not window.is_settled(window.cursor), "the cursor lags"
 
 
-def _check_queues(flow: Flow) -> list[KeyQueue]:
-    window = flow.window
+def _check_queues(state: WindowState) -> list[KeyQueue]:
+    window = state.window
     queues: list[KeyQueue] = []
     seen = 0
     for first in range(window.cursor, window.read_position):
@@ -73,57 +73,57 @@ def _check_queues(flow: Flow) -> list[KeyQueue]:
             last = offset
             offset = window.nexts[offset & window.mask]
         assert queue.tail == last
-        assert queue.in_flight == in_flight <= flow.prefetch, f"{queue!r}: {in_flight} in flight"
+        assert queue.in_flight == in_flight <= state.prefetch, f"{queue!r}: {in_flight} in flight"
         if queue.key is not None:
-            assert flow.by_key[queue.key] is queue
-        if flow.loads is None or queue.key is None:
-            assert queue.owner is flow.owner_of(queue.key, first), f"{queue!r} has a stale owner"
+            assert state.by_key[queue.key] is queue
+        if state.loads is None or queue.key is None:
+            assert queue.owner is state.owner_of(queue.key, first), f"{queue!r} has a stale owner"
         elif queue.owner is not None:
-            assert takes(flow.router, queue.owner, queue.key), f"{queue!r} has a stale owner"
+            assert takes(state.router, queue.owner, queue.key), f"{queue!r} has a stale owner"
     unsettled = sum(
         window.queues[offset & window.mask] is not None
         for offset in range(window.cursor, window.read_position)
     )
     assert seen == unsettled, "a queue lost records"
-    idle = sum(queue.head < 0 for queue in flow.by_key.values())
-    assert flow.idle_keys == idle <= IDLE_KEYS_MAX
-    assert len(flow.by_key) - idle == sum(queue.key is not None for queue in queues), "lost keys"
-    for queue in flow.by_key.values():
+    idle = sum(queue.head < 0 for queue in state.by_key.values())
+    assert state.idle_keys == idle <= IDLE_KEYS_MAX
+    assert len(state.by_key) - idle == sum(queue.key is not None for queue in queues), "lost keys"
+    for queue in state.by_key.values():
         assert queue.head >= 0 or (queue.in_flight == 0 and not queue.listed), f"{queue!r} is empty"
     return queues
 
 
-def _check_members(flow: Flow) -> None:
-    assert list(flow.by_member.values()) == flow.members
-    assert list(flow.by_member) == [member.member_id for member in flow.members]
-    cap = flow.policy.in_flight_per_member_max
-    for member in flow.members:
+def _check_members(state: WindowState) -> None:
+    assert list(state.by_member.values()) == state.members
+    assert list(state.by_member) == [member.member_id for member in state.members]
+    cap = state.policy.in_flight_per_member_max
+    for member in state.members:
         if member.touched:  # by a change of the policy, until the next step
-            assert member in flow.touched
+            assert member in state.touched
             continue
         idle = member.ready_count() == 0
         assert member.idle == idle, f"{member!r}: idle={member.idle}"
         if member.limit < 0:
             awake = not idle and member.in_flight < cap
             assert member.awake == awake, f"{member!r}: awake={member.awake}"
-    assert flow.idle_members == sum(member.idle for member in flow.members)
+    assert state.idle_members == sum(member.idle for member in state.members)
 
 
-def _check_ready(flow: Flow, queues: list[KeyQueue]) -> None:
+def _check_ready(state: WindowState, queues: list[KeyQueue]) -> None:
     listed: dict[int, MemberQueue] = {}
-    for member in flow.members:
+    for member in state.members:
         waiting = member.ready[member.ready_at :]
         assert waiting == sorted(waiting)
         for offset in [*waiting, *member.fresh]:
-            queue = flow.window.queues[offset & flow.window.mask]
+            queue = state.window.queues[offset & state.window.mask]
             assert queue is not None, f"{offset} is listed and settled"
             assert id(queue) not in listed, f"{queue!r} is listed twice"
             assert queue.listed
-            assert flow.window.leases[offset & flow.window.mask] is None, f"{offset} is in flight"
-            assert offset == queue.head or flow.prefetch > 1, f"{queue!r} is listed at {offset}"
+            assert state.window.leases[offset & state.window.mask] is None, f"{offset} is in flight"
+            assert offset == queue.head or state.prefetch > 1, f"{queue!r} is listed at {offset}"
             assert queue.owner is member
             listed[id(queue)] = member
-    for member in flow.absent.values():
+    for member in state.absent.values():
         assert member.ready_count() == 0
         assert not member.joined
         assert member.in_flight > 0, f"{member!r} is neither there nor holds anything"
@@ -132,47 +132,47 @@ def _check_ready(flow: Flow, queues: list[KeyQueue]) -> None:
     for queue in queues:
         assert queue.listed == (id(queue) in listed)
         if queue.owner is not None:
-            ready = flow.may_go_out(queue, queue.owner)
+            ready = state.may_go_out(queue, queue.owner)
             # With prefetch another session of the owner may hold the key: offered when that ends.
             forgotten = ready and not queue.listed and queue.in_flight == 0
             assert not forgotten, f"{queue!r} is forgotten"
             # With prefetch a key is not unlisted when a record of it fails. Without, a later record
             # of it may be out since before a restart: it is passed over.
-            passed = flow.prefetch > 1 or queue.in_flight > 0
+            passed = state.prefetch > 1 or queue.in_flight > 0
             assert ready or not queue.listed or passed, f"{queue!r} is not ready"
-        elif flow.members:
-            free = queue.in_flight == 0 and not flow.retries.held(queue.head)
+        elif state.members:
+            free = queue.in_flight == 0 and not state.retries.held(queue.head)
             assert not free, f"{queue!r} is not skipped"
 
 
-def _check_leases(flow: Flow) -> None:
-    window = flow.window
+def _check_leases(state: WindowState) -> None:
+    window = state.window
     held: dict[int, int] = {}
     for offset in range(window.cursor, window.cursor + window.capacity):
         lease = window.leases[offset & window.mask]
         if lease is not None:
             held[lease.lease_id] = held.get(lease.lease_id, 0) + 1
-            assert flow.book.leases[lease.lease_id] is lease
+            assert state.book.leases[lease.lease_id] is lease
     by_member: dict[int, int] = {}
     by_session: dict[int, int] = {}
-    for lease in flow.book.leases.values():
+    for lease in state.book.leases.values():
         assert lease.live == held.get(lease.lease_id, 0) > 0, f"{lease!r} holds another count"
         session = lease.session
         place = (session.member.member_id, session.session_id)
-        assert flow.book.sessions[place] is session
+        assert state.book.sessions[place] is session
         by_member[id(session.member)] = by_member.get(id(session.member), 0) + lease.live
         by_session[id(session)] = by_session.get(id(session), 0) + 1
-        assert session.member.joined or flow.absent[session.member.member_id] is session.member
-    for session in flow.book.sessions.values():
+        assert session.member.joined or state.absent[session.member.member_id] is session.member
+    for session in state.book.sessions.values():
         assert session.leases == by_session[id(session)]
-    for member in [*flow.members, *flow.absent.values()]:
+    for member in [*state.members, *state.absent.values()]:
         assert member.in_flight == by_member.get(id(member), 0), f"{member!r} holds another count"
 
 
-def _check_retries(flow: Flow) -> None:
-    window = flow.window
-    timers = set(flow.retries.timers)
-    for offset, retry in flow.retries.by_offset.items():
+def _check_retries(state: WindowState) -> None:
+    window = state.window
+    timers = set(state.retries.timers)
+    for offset, retry in state.retries.by_offset.items():
         at = offset & window.mask
         assert window.holds(offset)
         assert offset in window.unread or window.queues[at] is not None, f"{retry!r} of nothing"
@@ -186,21 +186,23 @@ def _check_retries(flow: Flow) -> None:
             assert retry.held
 
 
-def _check_limits(flow: Flow) -> None:
-    for member in flow.provisional:
-        assert flow.by_member[member.member_id] is member, f"{member!r} is not there"
-        assert len(flow.members) > 1, f"{member!r} joined nobody"
-    limited = [member for member in flow.members if member.limit >= 0]
-    assert flow.limited == (len(limited) > 0), f"{limited} have a limit"
+def _check_limits(state: WindowState) -> None:
+    for member in state.provisional:
+        assert state.by_member[member.member_id] is member, f"{member!r} is not there"
+        assert len(state.members) > 1, f"{member!r} joined nobody"
+    limited = [member for member in state.members if member.limit >= 0]
+    assert state.limited == (len(limited) > 0), f"{limited} have a limit"
     for member in limited:
         assert member.ready_at == 0, f"{member!r} has taken from the front of its list"
-        assert flow.policy.join_policy is JoinPolicy.LAST_SENT
-        assert flow.window.cursor <= member.limit == member.joined_behind, f"{member!r} still waits"
-        assert len(flow.members) > 1, f"{member!r} waits for nobody"
+        assert state.policy.join_policy is JoinPolicy.LAST_SENT
+        assert state.window.cursor <= member.limit == member.joined_behind, (
+            f"{member!r} still waits"
+        )
+        assert len(state.members) > 1, f"{member!r} waits for nobody"
 
 
-def _check_drains(flow: Flow, queues: list[KeyQueue]) -> None:
-    by_key = flow.drains.by_key
+def _check_draining_keys(state: WindowState, queues: list[KeyQueue]) -> None:
+    by_key = state.draining_keys.by_key
     for queue in queues:
         assert is_draining(queue) == (queue in by_key), f"{queue!r}: {by_key.get(queue)!r}"
     held: dict[int, int] = {}
@@ -209,5 +211,5 @@ def _check_drains(flow: Flow, queues: list[KeyQueue]) -> None:
         assert queue.holder is not None
         assert queue.holder.member is drain.holder, f"{queue!r} drains at {drain!r}"
         held[id(drain.holder)] = held.get(id(drain.holder), 0) + 1
-    for member in [*flow.members, *flow.absent.values()]:
+    for member in [*state.members, *state.absent.values()]:
         assert member.draining == held.get(id(member), 0), f"{member!r} drains another count"

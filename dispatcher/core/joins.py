@@ -22,27 +22,27 @@ group runs know nothing of them.
 
 from __future__ import annotations
 
-from dispatcher.core.flow import Flow
 from dispatcher.core.keys import NO_OFFSET, MemberQueue
 from dispatcher.core.model import JoinPolicy
+from dispatcher.core.state import WindowState
 
 
-def last_sent(flow: Flow) -> int:
+def last_sent(state: WindowState) -> int:
     """The last sent position, as far as is read; the offset before the cursor if that was not sent.
     O(span).
     """
-    return _first_unsent(flow) - 1
+    return _first_unsent(state) - 1
 
 
-def individually_sent(flow: Flow) -> list[tuple[int, int]]:
+def individually_sent(state: WindowState) -> list[tuple[int, int]]:
     """What was sent behind the last sent position: ascending, disjoint, non-adjacent inclusive
     ranges. O(span).
     """
-    end = max(flow.window.read_position, flow.window.known_end)
+    end = max(state.window.read_position, state.window.known_end)
     sent: list[tuple[int, int]] = []
     first = NO_OFFSET
-    for offset in range(_first_unsent(flow), end):
-        if not was_sent(flow, offset):
+    for offset in range(_first_unsent(state), end):
+        if not was_sent(state, offset):
             if first != NO_OFFSET:
                 sent.append((first, offset - 1))
                 first = NO_OFFSET
@@ -53,42 +53,42 @@ def individually_sent(flow: Flow) -> list[tuple[int, int]]:
     return sent
 
 
-def _first_unsent(flow: Flow) -> int:
-    offset = flow.window.cursor
-    end = max(flow.window.read_position, flow.window.known_end)
-    while offset < end and was_sent(flow, offset):
+def _first_unsent(state: WindowState) -> int:
+    offset = state.window.cursor
+    end = max(state.window.read_position, state.window.known_end)
+    while offset < end and was_sent(state, offset):
         offset += 1
     return offset
 
 
-def was_sent(flow: Flow, offset: int) -> bool:
+def was_sent(state: WindowState, offset: int) -> bool:
     """Of an offset of the window at or behind the cursor."""
-    window = flow.window
+    window = state.window
     at = offset & window.mask
-    if window.leases[at] is not None or offset in flow.retries.by_offset:
+    if window.leases[at] is not None or offset in state.retries.by_offset:
         return True
     if offset < window.read_position:
         return window.queues[at] is None
     return window.is_settled(offset)
 
 
-def joined(flow: Flow, newcomers: list[MemberQueue]) -> None:
+def joined(state: WindowState, newcomers: list[MemberQueue]) -> None:
     """Members have come to others that are, or were until now, there."""
-    flow.provisional += newcomers
-    read_again(flow)
+    state.provisional += newcomers
+    read_again(state)
 
 
-def read_again(flow: Flow) -> None:
+def read_again(state: WindowState) -> None:
     """More is read, or gone, of what the snapshot knew: positions that waited for it. O(span)."""
-    unsent = _first_unsent(flow)
-    for member in flow.provisional:
-        _join_behind(flow, member, unsent - 1)
-    if not flow.window.read_position <= unsent < flow.window.known_end:
-        flow.provisional = []
+    unsent = _first_unsent(state)
+    for member in state.provisional:
+        _join_behind(state, member, unsent - 1)
+    if not state.window.read_position <= unsent < state.window.known_end:
+        state.provisional = []
 
 
-def _join_behind(flow: Flow, member: MemberQueue, position: int) -> None:
+def _join_behind(state: WindowState, member: MemberQueue, position: int) -> None:
     member.joined_behind = position
-    if flow.policy.join_policy is JoinPolicy.LAST_SENT and position >= flow.window.cursor:
+    if state.policy.join_policy is JoinPolicy.LAST_SENT and position >= state.window.cursor:
         member.limit = position
-        flow.limited = True
+        state.limited = True

@@ -42,8 +42,8 @@ class MemberQueue:
         self.fresh: list[int] = []  # listed since `ready` was last put in order
         self.in_flight = 0  # records
         self.awake = False  # had something to acquire at the end of the last step
-        self.touched = False  # in `Flow.touched`
-        self.draining = 0  # keys it holds and others own (drains.py)
+        self.touched = False  # in `WindowState.touched`
+        self.draining = 0  # keys it holds and others own (draining_keys.py)
         self.drained = 0  # those of them that no longer do, since it joined
         # The last sent position when it joined others, NO_OFFSET if it did not; and the last offset
         # it may have for now, NO_OFFSET without a limit (joins.py).
@@ -81,8 +81,8 @@ class MemberQueue:
         return ready
 
 
-class Session:
-    """One share session of one member, as long as it holds records."""
+class LeaseHolder:
+    """A share session of one member as long as it holds records: their leases name it."""
 
     def __init__(self, member: MemberQueue, session_id: SessionId) -> None:
         self.member = member
@@ -108,7 +108,7 @@ class KeyQueue:
         self.head = NO_OFFSET
         self.tail = NO_OFFSET  # says something as long as there is a head
         self.in_flight = 0
-        self.holder: Session | None = None  # of what is in flight
+        self.holder: LeaseHolder | None = None  # of what is in flight
         self.listed = False
 
     def __repr__(self) -> str:

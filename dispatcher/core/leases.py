@@ -6,7 +6,7 @@ and attempt at once: a redelivered offset has another lease.
 
 from __future__ import annotations
 
-from dispatcher.core.keys import MemberQueue, Session
+from dispatcher.core.keys import LeaseHolder, MemberQueue
 from dispatcher.core.model import LeaseId, MemberId, SessionId
 
 
@@ -14,7 +14,7 @@ class Lease:
     """`offsets` as taken; in flight are those whose slot in the window still names this lease."""
 
     def __init__(
-        self, lease_id: LeaseId, session: Session, deadline_ms: int, offsets: list[int]
+        self, lease_id: LeaseId, session: LeaseHolder, deadline_ms: int, offsets: list[int]
     ) -> None:
         self.lease_id = lease_id
         self.session = session
@@ -33,24 +33,24 @@ class LeaseBook:
 
     def __init__(self) -> None:
         self.leases: dict[int, Lease] = {}
-        self.sessions: dict[tuple[MemberId, SessionId], Session] = {}
+        self.sessions: dict[tuple[MemberId, SessionId], LeaseHolder] = {}
         self.next_id = 1
 
-    def session(self, member: MemberQueue, session_id: SessionId) -> Session:
+    def session(self, member: MemberQueue, session_id: SessionId) -> LeaseHolder:
         place = (member.member_id, session_id)
         session = self.sessions.get(place)
         if session is None:
-            session = Session(member, session_id)
+            session = LeaseHolder(member, session_id)
             self.sessions[place] = session
         return session
 
-    def open(self, session: Session, deadline_ms: int, offsets: list[int]) -> Lease:
+    def open(self, session: LeaseHolder, deadline_ms: int, offsets: list[int]) -> Lease:
         lease = self.adopt(LeaseId(self.next_id), session, deadline_ms, offsets)
         self.next_id += 1
         return lease
 
     def adopt(
-        self, lease_id: LeaseId, session: Session, deadline_ms: int, offsets: list[int]
+        self, lease_id: LeaseId, session: LeaseHolder, deadline_ms: int, offsets: list[int]
     ) -> Lease:
         """A lease under an id of before a restart."""
         lease = Lease(lease_id, session, deadline_ms, offsets)
@@ -69,7 +69,7 @@ class LeaseBook:
         if session.leases == 0:
             del self.sessions[(session.member.member_id, session.session_id)]
 
-    def of_session(self, session: Session) -> list[Lease]:
+    def of_session(self, session: LeaseHolder) -> list[Lease]:
         return [lease for lease in self.leases.values() if lease.session is session]
 
     def of_member(self, member: MemberQueue) -> list[Lease]:

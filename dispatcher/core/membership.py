@@ -3,12 +3,11 @@
 By default joins follow PIP-379's rule, exact per key: a key with a record in flight stays where
 that record is until it is settled or given back; every other key goes to its new owner at once.
 Nothing needs to be remembered for that: the holder of a key is the session of its lease, the owner
-is the router's answer, and `Flow.offer` looks at both. The other rule is in joins.py.
+is the router's answer, and `WindowState.offer` looks at both. The other rule is in joins.py.
 """
 
 from __future__ import annotations
 
-from dispatcher.core.flow import Flow
 from dispatcher.core.joins import joined
 from dispatcher.core.keys import MemberQueue
 from dispatcher.core.model import (
@@ -21,39 +20,40 @@ from dispatcher.core.model import (
     SessionOpened,
 )
 from dispatcher.core.ring import shared_router
+from dispatcher.core.state import WindowState
 
 
-def members_changed(flow: Flow, event: MembersChanged) -> None:
-    members = flow.router.members
+def members_changed(state: WindowState, event: MembersChanged) -> None:
+    members = state.router.members
     if len(event.members) == len(members) and event.members == members:
         return
-    before = {member.member_id: member for member in flow.members}
+    before = {member.member_id: member for member in state.members}
     newcomers: list[MemberQueue] = []
-    others = len(flow.members) > 0
-    flow.members = [
+    others = len(state.members) > 0
+    state.members = [
         before.pop(member.member_id)
         if member.member_id in before
-        else _newcomer(flow, member.member_id, newcomers)
+        else _newcomer(state, member.member_id, newcomers)
         for member in event.members
     ]
-    flow.by_member = {member.member_id: member for member in flow.members}
-    flow.provisional = [one for one in flow.provisional if one.member_id not in before]
+    state.by_member = {member.member_id: member for member in state.members}
+    state.provisional = [one for one in state.provisional if one.member_id not in before]
     if others and newcomers:
-        joined(flow, newcomers)
-    if len(flow.members) == 1:
-        flow.provisional = []  # Alone: nothing is kept from it, whatever is read yet.
-    flow.router = shared_router(event.members)
-    if not flow.members:
-        flow.reading = False
-    flow.relist()
+        joined(state, newcomers)
+    if len(state.members) == 1:
+        state.provisional = []  # Alone: nothing is kept from it, whatever is read yet.
+    state.router = shared_router(event.members)
+    if not state.members:
+        state.reading = False
+    state.relist()
     for member in before.values():  # Those that are gone.
         member.joined = False
-        give_back_member(flow, member, event.reason, event.now_ms)
+        give_back_member(state, member, event.reason, event.now_ms)
 
 
-def _newcomer(flow: Flow, member_id: MemberId, newcomers: list[MemberQueue]) -> MemberQueue:
+def _newcomer(state: WindowState, member_id: MemberId, newcomers: list[MemberQueue]) -> MemberQueue:
     """A new member, or one whose leases outlived a restart."""
-    member = flow.absent.pop(member_id, None)
+    member = state.absent.pop(member_id, None)
     if member is None:
         member = MemberQueue(member_id)
     member.joined = True
@@ -61,26 +61,26 @@ def _newcomer(flow: Flow, member_id: MemberId, newcomers: list[MemberQueue]) -> 
     return member
 
 
-def give_back_member(flow: Flow, member: MemberQueue, reason: Reason, now_ms: int) -> None:
-    for lease in flow.book.of_member(member):
-        flow.give_back(lease, reason, now_ms)
+def give_back_member(state: WindowState, member: MemberQueue, reason: Reason, now_ms: int) -> None:
+    for lease in state.book.of_member(member):
+        state.give_back(lease, reason, now_ms)
 
 
-def session_closed(flow: Flow, event: SessionClosed) -> None:
-    session = flow.book.sessions.get((event.member_id, event.session_id))
+def session_closed(state: WindowState, event: SessionClosed) -> None:
+    session = state.book.sessions.get((event.member_id, event.session_id))
     if session is not None:
-        for lease in flow.book.of_session(session):
-            flow.give_back(lease, Reason.SESSION_CLOSED, event.now_ms)
+        for lease in state.book.of_session(session):
+            state.give_back(lease, Reason.SESSION_CLOSED, event.now_ms)
 
 
-def session_lost(flow: Flow, event: SessionLost) -> None:
-    session = flow.book.sessions.get((event.member_id, event.session_id))
+def session_lost(state: WindowState, event: SessionLost) -> None:
+    session = state.book.sessions.get((event.member_id, event.session_id))
     if session is not None and session.lost_at_ms is None:
         session.lost_at_ms = event.now_ms
 
 
-def session_opened(flow: Flow, event: SessionOpened) -> None:
-    for session in flow.book.sessions.values():
+def session_opened(state: WindowState, event: SessionOpened) -> None:
+    for session in state.book.sessions.values():
         if session.member.member_id != event.member_id:
             continue
         if session.session_id == event.session_id:
@@ -92,17 +92,17 @@ def session_opened(flow: Flow, event: SessionOpened) -> None:
                 session.lost_at_ms = event.now_ms
 
 
-def lock_timeouts(flow: Flow, now_ms: int) -> None:
-    for lease in flow.book.overdue(now_ms):
-        flow.count(Notice.TIMED_OUT, lease.live)
-        flow.give_back(lease, Reason.LOCK_TIMEOUT, now_ms)
+def lock_timeouts(state: WindowState, now_ms: int) -> None:
+    for lease in state.book.overdue(now_ms):
+        state.count(Notice.TIMED_OUT, lease.live)
+        state.give_back(lease, Reason.LOCK_TIMEOUT, now_ms)
 
 
-def evict_lost(flow: Flow, now_ms: int) -> None:
+def evict_lost(state: WindowState, now_ms: int) -> None:
     """Lost sessions, and holders from before a restart that never showed up."""
-    grace_ms = flow.policy.disconnect_grace_ms
-    for session in list(flow.book.sessions.values()):
-        since_ms = session.lost_at_ms if session.member.joined else flow.restored_at_ms
+    grace_ms = state.policy.disconnect_grace_ms
+    for session in list(state.book.sessions.values()):
+        since_ms = session.lost_at_ms if session.member.joined else state.restored_at_ms
         if since_ms is not None and now_ms >= since_ms + grace_ms:
-            for lease in flow.book.of_session(session):
-                flow.give_back(lease, Reason.MEMBER_EVICTED, now_ms)
+            for lease in state.book.of_session(session):
+                state.give_back(lease, Reason.MEMBER_EVICTED, now_ms)

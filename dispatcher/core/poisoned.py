@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from dispatcher.core.flow import Flow
 from dispatcher.core.model import (
     DeadLettered,
     Notice,
@@ -14,27 +13,28 @@ from dispatcher.core.model import (
     RetryState,
 )
 from dispatcher.core.retry import Retry, backoff_ms
+from dispatcher.core.state import WindowState
 
 
-def dead_lettered(flow: Flow, event: DeadLettered) -> None:
+def dead_lettered(state: WindowState, event: DeadLettered) -> None:
     for offset in event.offsets:
-        retry = flow.retries.by_offset.get(offset)
+        retry = state.retries.by_offset.get(offset)
         if retry is None or retry.state is not RetryState.DEAD_LETTER:
             continue  # Truncated meanwhile.
         if event.durable:
-            end_record(flow, offset)
-            flow.count(Notice.DEAD_LETTERED, 1)
+            end_record(state, offset)
+            state.count(Notice.DEAD_LETTERED, 1)
         else:
             retry.dead_letter_failures += 1
-            due_ms = event.now_ms + backoff_ms(flow.policy, retry.dead_letter_failures)
-            flow.retries.wait(retry, due_ms)
-            flow.changes.append(retry.noted())
+            due_ms = event.now_ms + backoff_ms(state.policy, retry.dead_letter_failures)
+            state.retries.wait(retry, due_ms)
+            state.changes.append(retry.noted())
 
 
-def operator_act(flow: Flow, event: OperatorAct) -> None:
+def operator_act(state: WindowState, event: OperatorAct) -> None:
     """Offsets that are not parked are passed over."""
     for offset in event.offsets:
-        retry = flow.retries.by_offset.get(offset)
+        retry = state.retries.by_offset.get(offset)
         if retry is None or retry.state is not RetryState.PARKED:
             continue
         match event.verb:
@@ -43,32 +43,32 @@ def operator_act(flow: Flow, event: OperatorAct) -> None:
                 retry.due_ms = event.now_ms
                 retry.held = False
                 retry.reason = Reason.OPERATOR
-                flow.changes.append(retry.noted())
-                flow.offer_key_of(flow.window.queues[offset & flow.window.mask])
+                state.changes.append(retry.noted())
+                state.offer_key_of(state.window.queues[offset & state.window.mask])
             case OperatorVerb.SKIP:
-                end_record(flow, offset)
-                flow.count(Notice.DROPPED, 1)
+                end_record(state, offset)
+                state.count(Notice.DROPPED, 1)
             case OperatorVerb.DEAD_LETTER:
-                flow.dead_letter(retry)
+                state.dead_letter(retry)
             case _:
                 assert_never(event.verb)
 
 
-def end_record(flow: Flow, offset: int) -> None:
+def end_record(state: WindowState, offset: int) -> None:
     """Settles a held record and lets the next of its key go."""
-    queue = flow.window.queues[offset & flow.window.mask]
-    flow.settle(offset)
-    flow.offer_key_of(queue)
+    queue = state.window.queues[offset & state.window.mask]
+    state.settle(offset)
+    state.offer_key_of(queue)
 
 
-def retries_due(flow: Flow, now_ms: int) -> None:
-    for retry in flow.retries.take_due(now_ms):
-        again(flow, retry)
+def retries_due(state: WindowState, now_ms: int) -> None:
+    for retry in state.retries.take_due(now_ms):
+        again(state, retry)
 
 
-def again(flow: Flow, retry: Retry) -> None:
+def again(state: WindowState, retry: Retry) -> None:
     if retry.state is RetryState.DEAD_LETTER:
-        flow.dead_letters.append(retry)
+        state.dead_letters.append(retry)
     else:
         retry.held = False
-        flow.offer_key_of(flow.window.queues[retry.offset & flow.window.mask])
+        state.offer_key_of(state.window.queues[retry.offset & state.window.mask])

@@ -6,20 +6,20 @@ from bisect import bisect_left
 
 from mypy_extensions import i64
 
-from dispatcher.core.flow import Flow
 from dispatcher.core.joins import read_again
 from dispatcher.core.keys import NO_OFFSET, KeyQueue
 from dispatcher.core.model import Key, LogTruncated, Notice, RecordsRead
+from dispatcher.core.state import WindowState
 
 
-def records_read(flow: Flow, event: RecordsRead) -> None:
+def records_read(state: WindowState, event: RecordsRead) -> None:
     """Takes what continues the window; what it has already or has no room for, or a gap to it, is
     read again.
     """
-    window = flow.window
-    flow.reading = False
+    window = state.window
+    state.reading = False
     start = window.read_position
-    if not flow.members or start not in range(event.start, event.end):
+    if not state.members or start not in range(event.start, event.end):
         return
     offsets = event.offsets
     assert len(offsets) == len(event.keys), "columns of unequal length"
@@ -29,23 +29,23 @@ def records_read(flow: Flow, event: RecordsRead) -> None:
         start = offsets[first] if first < len(offsets) else event.end
         window.read_position = start
         window.move_cursor(start)
-    end = min(event.end, window.read_position + flow.room())
+    end = min(event.end, window.read_position + state.room())
     window.reserve(end)
-    if flow.loads is not None:
-        flow.drop_idle_keys()  # so that each is placed anew
-        flow.loads.recount(flow.members, list(flow.by_key.values()))
-    _append(flow, start, end, offsets, event.keys)
+    if state.loads is not None:
+        state.drop_idle_keys()  # so that each is placed anew
+        state.loads.recount(state.members, list(state.by_key.values()))
+    _append(state, start, end, offsets, event.keys)
     window.read_position = end
     if window.unread:
-        _reread(flow, end)
-    if flow.provisional:
-        read_again(flow)
+        _reread(state, end)
+    if state.provisional:
+        read_again(state)
 
 
-def _append(flow: Flow, start: int, end: int, offsets: list[int], keys: list[Key]) -> None:
+def _append(state: WindowState, start: int, end: int, offsets: list[int], keys: list[Key]) -> None:
     """What of the columns lies from `start` up to, not including, `end`."""
-    window = flow.window
-    by_key = flow.by_key
+    window = state.window
+    by_key = state.by_key
     queues = window.queues
     nexts = window.nexts
     leases = window.leases
@@ -70,12 +70,12 @@ def _append(flow: Flow, start: int, end: int, offsets: list[int], keys: list[Key
         else:
             queue = by_key.get(key)
         if queue is None:
-            queue = KeyQueue(key, flow.owner_of(key, offset))
+            queue = KeyQueue(key, state.owner_of(key, offset))
             if key is not None:
                 by_key[key] = queue
             queue.head = offset
         elif queue.head < 0:
-            flow.idle_keys -= 1
+            state.idle_keys -= 1
             queue.head = offset
         else:
             nexts[i64(queue.tail) & mask] = offset
@@ -86,28 +86,28 @@ def _append(flow: Flow, start: int, end: int, offsets: list[int], keys: list[Key
         if lease is not None:  # In flight since before the restart.
             queue.in_flight += 1
             queue.holder = lease.session
-            flow.drains.look_at(queue)
+            state.draining_keys.look_at(queue)
         elif not queue.listed:
-            flow.offer(queue)
+            state.offer(queue)
     window.mark_hole(expected, end)
 
 
-def _reread(flow: Flow, end: int) -> None:
+def _reread(state: WindowState, end: int) -> None:
     """What the snapshot knew as leased or as a retry is attached to its key by now, or is gone from
     the log.
     """
-    window = flow.window
+    window = state.window
     for offset in sorted([offset for offset in window.unread if offset < end]):
         window.unread.discard(offset)
         at = offset & window.mask
         if window.queues[at] is None:
             if window.leases[at] is not None:
-                flow.detach(offset)
-            flow.settle(offset)
+                state.detach(offset)
+            state.settle(offset)
 
 
-def log_truncated(flow: Flow, event: LogTruncated) -> None:
-    window = flow.window
+def log_truncated(state: WindowState, event: LogTruncated) -> None:
+    window = state.window
     log_start = event.log_start
     if log_start <= window.cursor:
         return
@@ -118,18 +118,18 @@ def log_truncated(flow: Flow, event: LogTruncated) -> None:
         at = offset & window.mask
         queue = window.queues[at]
         if window.leases[at] is not None:
-            flow.detach(offset)
+            state.detach(offset)
         if queue is not None or offset in window.unread:
-            flow.settle(offset)
+            state.settle(offset)
             lost += 1
         elif offset >= window.read_position and not window.is_settled(offset):
             lost += 1
     if log_start > window.read_position:
         window.read_position = log_start
-        flow.reading = False
+        state.reading = False
     window.move_cursor(log_start)
-    flow.relist()
-    if flow.provisional:
-        read_again(flow)
+    state.relist()
+    if state.provisional:
+        read_again(state)
     if lost:
-        flow.count(Notice.TRUNCATED, lost)
+        state.count(Notice.TRUNCATED, lost)

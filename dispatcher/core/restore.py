@@ -3,15 +3,15 @@ Kafka's commit metadata alone has neither leases nor retries."""
 
 from __future__ import annotations
 
-from dispatcher.core.flow import Flow
 from dispatcher.core.keys import MemberQueue
 from dispatcher.core.model import LeaseEnded, LeaseState, Policy, RetryState, Snapshot
 from dispatcher.core.retry import Retry
+from dispatcher.core.state import WindowState
 
 
-def restore(policy: Policy, snapshot: Snapshot) -> Flow:
-    flow = Flow(policy, snapshot.cursor)
-    window = flow.window
+def restore(policy: Policy, snapshot: Snapshot) -> WindowState:
+    state = WindowState(policy, snapshot.cursor)
+    window = state.window
     known = [last for _, last in snapshot.settled]
     known += [offset for lease in snapshot.leases for offset in lease.offsets]
     known += [noted.offset for noted in snapshot.retries]
@@ -19,51 +19,53 @@ def restore(policy: Policy, snapshot: Snapshot) -> Flow:
     window.reserve(window.known_end)
     for first, last in snapshot.settled:
         window.mark_hole(first, last + 1)
-    _leases(flow, snapshot)
-    _retries(flow, snapshot)
+    _leases(state, snapshot)
+    _retries(state, snapshot)
     window.advance()
-    flow.waiting_for_reread = flow.prefetch > 1 and bool(window.unread)
-    return flow
+    state.waiting_for_reread = state.prefetch > 1 and bool(window.unread)
+    return state
 
 
-def _leases(flow: Flow, snapshot: Snapshot) -> None:
-    window = flow.window
-    for state in snapshot.leases:
-        flow.book.next_id = state.lease_id + 1
-        if not state.offsets:
-            flow.changes.append(LeaseEnded(lease_id=state.lease_id))
+def _leases(state: WindowState, snapshot: Snapshot) -> None:
+    window = state.window
+    for lease_state in snapshot.leases:
+        state.book.next_id = lease_state.lease_id + 1
+        if not lease_state.offsets:
+            state.changes.append(LeaseEnded(lease_id=lease_state.lease_id))
             continue
-        member = flow.absent.get(state.member_id)
+        member = state.absent.get(lease_state.member_id)
         if member is None:
-            member = MemberQueue(state.member_id)
-            flow.absent[state.member_id] = member
-        member.in_flight += len(state.offsets)
-        session = flow.book.session(member, state.session_id)
+            member = MemberQueue(lease_state.member_id)
+            state.absent[lease_state.member_id] = member
+        member.in_flight += len(lease_state.offsets)
+        session = state.book.session(member, lease_state.session_id)
         session.restored = True
-        lease = flow.book.adopt(state.lease_id, session, state.deadline_ms, state.offsets)
-        for offset in state.offsets:
+        lease = state.book.adopt(
+            lease_state.lease_id, session, lease_state.deadline_ms, lease_state.offsets
+        )
+        for offset in lease_state.offsets:
             window.leases[offset & window.mask] = lease
             window.unread.add(offset)
 
 
-def _retries(flow: Flow, snapshot: Snapshot) -> None:
-    window = flow.window
+def _retries(state: WindowState, snapshot: Snapshot) -> None:
+    window = state.window
     for noted in snapshot.retries:
         offset = noted.offset
         retry = Retry(noted, held=noted.state is not RetryState.IN_FLIGHT)
-        flow.retries.by_offset[offset] = retry
+        state.retries.by_offset[offset] = retry
         window.unread.add(offset)
         if noted.state is RetryState.WAITING or noted.state is RetryState.DEAD_LETTER:
-            flow.retries.wait(retry, noted.due_ms)
+            state.retries.wait(retry, noted.due_ms)
         elif noted.state is RetryState.IN_FLIGHT and window.leases[offset & window.mask] is None:
             retry.state = RetryState.WAITING
 
 
-def snapshot_of(flow: Flow) -> Snapshot:
+def snapshot_of(state: WindowState) -> Snapshot:
     """The window as `restore` would take it: between two steps."""
-    window = flow.window
+    window = state.window
     leases: list[LeaseState] = []
-    for lease in flow.book.leases.values():
+    for lease in state.book.leases.values():
         live = [
             offset
             for offset in lease.offsets
@@ -78,7 +80,7 @@ def snapshot_of(flow: Flow) -> Snapshot:
                 offsets=live,
             )
         )
-    retries = flow.retries.by_offset
+    retries = state.retries.by_offset
     return Snapshot(
         cursor=window.cursor,
         settled=window.settled_ranges(),

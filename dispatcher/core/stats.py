@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dispatcher.core.drains import Drain
-from dispatcher.core.flow import Flow
+from dispatcher.core.draining_keys import Draining
 from dispatcher.core.joins import individually_sent, last_sent
 from dispatcher.core.keys import NO_OFFSET, MemberQueue
 from dispatcher.core.limits import DRAINING_SHOWN_MAX
 from dispatcher.core.model import Key, MemberId, Reason, RetryState
+from dispatcher.core.state import WindowState
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class MemberStats:
     draining_keys: int  # held here, owned by another member since a join or a leave
     draining_in_flight: int  # records of those that it holds
     draining_blocked: int  # records that wait behind those
-    draining_attempts: int = 0  # times that their owners asked meanwhile (drains.py)
+    draining_attempts: int = 0  # times that their owners asked meanwhile (draining_keys.py)
     draining_cleared: int = 0  # keys that have drained here since it joined
     # The last sent position when it joined others (joins.py); None: it was there first, or at once.
     last_sent_when_joining: int | None = None
@@ -82,9 +82,9 @@ class WindowStats:
     dropped: int = 0  # records, since the window was loaded (unreliable groups)
 
 
-def window_stats(flow: Flow) -> WindowStats:
+def window_stats(state: WindowState) -> WindowStats:
     """O(span): for scrapes and operators, not for every step."""
-    window = flow.window
+    window = state.window
     unsettled = 0
     keys = 0
     draining: dict[int, DrainingCount] = {}  # by the offset of the key's first record
@@ -95,7 +95,7 @@ def window_stats(flow: Flow) -> WindowStats:
         unsettled += 1
         if queue.head == offset:
             keys += 1
-        drain = flow.drains.by_key.get(queue)
+        drain = state.draining_keys.by_key.get(queue)
         if drain is not None:
             if queue.head == offset:
                 draining[offset] = DrainingCount(queue.key, drain)
@@ -103,8 +103,8 @@ def window_stats(flow: Flow) -> WindowStats:
                 draining[queue.head].blocked += 1
             else:
                 draining[queue.head].in_flight += 1
-    members: list[MemberQueue] = [*flow.members, *flow.absent.values()]
-    states = [retry.state for retry in flow.retries.by_offset.values()]
+    members: list[MemberQueue] = [*state.members, *state.absent.values()]
+    states = [retry.state for retry in state.retries.by_offset.values()]
     return WindowStats(
         cursor=window.cursor,
         read_position=window.read_position,
@@ -113,19 +113,19 @@ def window_stats(flow: Flow) -> WindowStats:
         in_flight=sum(member.in_flight for member in members),
         backing_off=states.count(RetryState.WAITING),
         dead_lettering=states.count(RetryState.DEAD_LETTER),
-        parked=_parked(flow),
+        parked=_parked(state),
         members=[_member(member, list(draining.values())) for member in members],
-        span_max=flow.policy.span_max,
-        full_span=_full_span(flow),
+        span_max=state.policy.span_max,
+        full_span=_full_span(state),
         draining=[key.stats() for key in list(draining.values())[:DRAINING_SHOWN_MAX]],
-        draining_cleared=flow.drains.cleared,
-        last_sent=last_sent(flow),
-        individually_sent=individually_sent(flow),
+        draining_cleared=state.draining_keys.cleared,
+        last_sent=last_sent(state),
+        individually_sent=individually_sent(state),
     )
 
 
 class DrainingCount:
-    def __init__(self, key: Key, drain: Drain) -> None:
+    def __init__(self, key: Key, drain: Draining) -> None:
         self.key = key
         self.member_id = drain.holder.member_id
         self.attempts = drain.attempts
@@ -151,9 +151,9 @@ def _member(member: MemberQueue, draining: list[DrainingCount]) -> MemberStats:
     )
 
 
-def _full_span(flow: Flow) -> FullSpan | None:
-    window = flow.window
-    if flow.room() > 0:
+def _full_span(state: WindowState) -> FullSpan | None:
+    window = state.window
+    if state.room() > 0:
         return None
     queue = window.queues[window.cursor & window.mask]
     lease = window.leases[window.cursor & window.mask]
@@ -167,16 +167,16 @@ def _full_span(flow: Flow) -> FullSpan | None:
         key=queue.key,
         records=records,
         member_id=None if lease is None else lease.session.member.member_id,
-        by_span=window.read_position - window.cursor >= flow.policy.span_max,
+        by_span=window.read_position - window.cursor >= state.policy.span_max,
     )
 
 
-def _parked(flow: Flow) -> list[ParkedRecord]:
+def _parked(state: WindowState) -> list[ParkedRecord]:
     parked: list[ParkedRecord] = []
-    for offset in sorted(flow.retries.by_offset):
-        retry = flow.retries.by_offset[offset]
+    for offset in sorted(state.retries.by_offset):
+        retry = state.retries.by_offset[offset]
         if retry.state is RetryState.PARKED:
-            queue = flow.window.queues[offset & flow.window.mask]
+            queue = state.window.queues[offset & state.window.mask]
             parked.append(
                 ParkedRecord(
                     offset=offset,

@@ -45,7 +45,7 @@ class WindowGone(StoreError):
 class Claimed:
     fence: Fence
     snapshot: Snapshot | None  # None: the store knows nothing of this window
-    origin: int = 0  # the fence it was created under (dispatcher/core/believed.py); 0 = not known
+    origin: int = 0  # the fence it was created under (dispatcher/core/reconcile.py); 0 = not known
 
 
 @dataclass(frozen=True, slots=True)

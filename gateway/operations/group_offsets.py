@@ -6,7 +6,7 @@ lost, in the offsets it has committed to Kafka. Those are told from other groups
 A position is set while nobody is there: committed to Kafka first, which refuses it for a group of
 another kind that is in use, then written to the store under a new fence; whoever loads the window
 afterwards starts there. The commit has that fence as its origin, so that it counts from then on,
-whatever the store knows (dispatcher/core/believed.py): also after a crash between the two, which
+whatever the store knows (dispatcher/core/reconcile.py): also after a crash between the two, which
 leaves the caller with an error.
 """
 

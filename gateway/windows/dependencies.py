@@ -134,7 +134,7 @@ class CommitState:
 
     cursor: int
     settled: list[tuple[int, int]]
-    origin: int  # of the life it is of (dispatcher/core/believed.py)
+    origin: int  # of the life it is of (dispatcher/core/reconcile.py)
 
 
 def retrieved(future: asyncio.Future[list[Effect]]) -> None:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import structlog
 
-from dispatcher.core.believed import believed
 from dispatcher.core.commit import read as read_commit
 from dispatcher.core.model import Snapshot
+from dispatcher.core.reconcile import reconciled
 from dispatcher.store.base import Fence, WindowKey
 from gateway.core.cluster.topology import TopicPartition
 from gateway.upstream.commits import Committed
@@ -24,7 +24,7 @@ log = structlog.get_logger("keyway.window")
 @dataclass(frozen=True, slots=True)
 class Loaded:
     fence: Fence
-    origin: int  # of its commits (dispatcher/core/believed.py)
+    origin: int  # of its commits (dispatcher/core/reconcile.py)
     snapshot: Snapshot
 
 
@@ -81,7 +81,7 @@ async def _with_commit(
     if settled is None:
         return stored
     said = Snapshot(committed.offset, settled)
-    snapshot = believed(stored, origin, said, said_origin)
+    snapshot = reconciled(stored, origin, said, said_origin)
     behind = said_origin > origin or committed.offset > stored.cursor
     if behind and snapshot is not stored:
         log.warning(

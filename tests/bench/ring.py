@@ -59,7 +59,7 @@ def spread(names: list[str], factor: float | None) -> Spread:
     core.handle(event)
     seconds = perf_counter() - before
     owners = [""] * KEYS
-    for member in core._flow.members:
+    for member in core._state.members:
         for offset in member.sort_ready()[member.ready_at :]:
             owners[offset] = str(member.member_id)
     counts = [owners.count(name) for name in names]

@@ -42,7 +42,7 @@ def explained() -> set[str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutation")
-    parser.add_argument("modules", nargs="*", help="of dispatcher/core: flow, retry …")
+    parser.add_argument("modules", nargs="*", help="of dispatcher/core: state, retry …")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--quick", action="store_true", help="the unit tests only")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)

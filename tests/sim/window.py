@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
-from dispatcher.core.believed import believed
 from dispatcher.core.commit import decode, encode, read
 from dispatcher.core.dispatcher import Core, Dispatcher, core_of
 from dispatcher.core.limits import IDLE_KEYS_MAX
@@ -45,6 +44,7 @@ from dispatcher.core.model import (
     Ticked,
     WriteDeadLetters,
 )
+from dispatcher.core.reconcile import reconciled
 from dispatcher.store.base import Claimed, Fence, StoreError, WindowKey, Write
 from tests.sim.checkers import Checkers, CheckFailure
 from tests.sim.filed import settled_of
@@ -353,7 +353,7 @@ class Window:
         committed = Snapshot(cursor=cursor, settled=decode(cursor, metadata) or [])
         try:
             claimed = gateway.store.claim_now(self.key, "node")
-            snapshot = self._believed(claimed, committed)
+            snapshot = self._reconciled(claimed, committed)
             if snapshot is not claimed.snapshot:
                 gateway.store.create_now(self.key, claimed.fence, snapshot)
         except StoreError:
@@ -379,13 +379,13 @@ class Window:
         for session_id, member_id in gateway.sessions.items():
             self.handle(SessionOpened(member_id, session_id, now_ms))
 
-    def _believed(self, claimed: Claimed, committed: Snapshot) -> Snapshot:
+    def _reconciled(self, claimed: Claimed, committed: Snapshot) -> Snapshot:
         """As gateway/windows/loading.py."""
         if claimed.snapshot is None:
             return committed
         if not self.world.policy.reliable:
             return claimed.snapshot
-        return believed(claimed.snapshot, claimed.origin, committed, self._committed_origin)
+        return reconciled(claimed.snapshot, claimed.origin, committed, self._committed_origin)
 
     @property
     def _committed_origin(self) -> int:
@@ -434,15 +434,15 @@ class Window:
         if not isinstance(core, Dispatcher):
             return  # recounts its own bounds in `check_invariants`
         policy = self.world.policy
-        flow = core._flow
+        state = core._state
         span = core.read_position - core.cursor
         bounds = {
-            "keys": (len(flow.by_key), span + IDLE_KEYS_MAX),
-            "retries": (len(flow.retries.by_offset), policy.span_max),
-            "timers": (len(flow.retries.timers), 3 * policy.span_max),
-            "leases": (len(flow.book.leases), policy.span_max),
-            "sessions": (len(flow.book.sessions), policy.span_max),
-            "ring": (flow.window.capacity, max(64, 2 * policy.span_max)),
+            "keys": (len(state.by_key), span + IDLE_KEYS_MAX),
+            "retries": (len(state.retries.by_offset), policy.span_max),
+            "timers": (len(state.retries.timers), 3 * policy.span_max),
+            "leases": (len(state.book.leases), policy.span_max),
+            "sessions": (len(state.book.sessions), policy.span_max),
+            "ring": (state.window.capacity, max(64, 2 * policy.span_max)),
         }
         for name, (size, bound) in bounds.items():
             if size > bound:

@@ -87,9 +87,9 @@ def test_24_no_lost_wake_ups() -> None:
 
 def test_25_a_join_moves_only_what_the_newcomer_takes() -> None:
     play = Playbook().join("c1", "c2").produce(*[b"key-%d" % i for i in range(200)])
-    before = {member: list(member.sort_ready()) for member in play.core._flow.members}
+    before = {member: list(member.sort_ready()) for member in play.core._state.members}
     play.join("c3")
-    newcomer = set(play.core._flow.members[2].sort_ready())
+    newcomer = set(play.core._state.members[2].sort_ready())
     assert newcomer
     for member, offsets in before.items():
         after = member.sort_ready()

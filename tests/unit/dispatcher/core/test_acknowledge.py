@@ -135,8 +135,8 @@ def test_below_the_cursor_nothing_but_gaps_is_harmless() -> None:
 def test_a_byte_is_noted_as_changed_once_however_many_of_its_offsets_are_settled() -> None:
     play = Playbook().join("c1").produce(*[b"%d" % at for at in range(20)])
     play.acquire("c1")
-    accept(play.core._flow, [(1, 3), (5, 6), (8, 17)])
-    assert list(play.core._flow.window.dirty) == [0, 1, 2]
+    accept(play.core._state, [(1, 3), (5, 6), (8, 17)])
+    assert list(play.core._state.window.dirty) == [0, 1, 2]
 
 
 def test_gap_for_what_is_not_there_is_harmless() -> None:

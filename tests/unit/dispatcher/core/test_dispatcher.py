@@ -244,7 +244,7 @@ def test_the_same_membership_again_changes_nothing() -> None:
 
 def test_invariants_are_checked() -> None:
     play = Playbook().join("c1").produce(b"a")
-    play.core._flow.members[0].in_flight = 1
+    play.core._state.members[0].in_flight = 1
     with pytest.raises(AssertionError, match="another count"):
         play.core.check_invariants()
 

@@ -6,52 +6,52 @@ from collections.abc import Callable
 
 import pytest
 
-from dispatcher.core.flow import Flow
 from dispatcher.core.invariants import check
 from dispatcher.core.model import AckType
+from dispatcher.core.state import WindowState
 from tests.playbook import Playbook
 
 
-def _settled_bit(flow: Flow) -> None:
-    flow.window.bits[0] |= 1
+def _settled_bit(state: WindowState) -> None:
+    state.window.bits[0] |= 1
 
 
-def _lost_queue(flow: Flow) -> None:
-    flow.window.queues[1] = None
+def _lost_queue(state: WindowState) -> None:
+    state.window.queues[1] = None
 
 
-def _in_flight(flow: Flow) -> None:
-    flow.members[0].in_flight += 1
+def _in_flight(state: WindowState) -> None:
+    state.members[0].in_flight += 1
 
 
-def _live(flow: Flow) -> None:
-    next(iter(flow.book.leases.values())).live += 1
+def _live(state: WindowState) -> None:
+    next(iter(state.book.leases.values())).live += 1
 
 
-def _not_listed(flow: Flow) -> None:
-    flow.members[0].sort_ready().pop()
+def _not_listed(state: WindowState) -> None:
+    state.members[0].sort_ready().pop()
 
 
-def _twice_listed(flow: Flow) -> None:
-    ready = flow.members[0].sort_ready()
+def _twice_listed(state: WindowState) -> None:
+    ready = state.members[0].sort_ready()
     ready.append(ready[-1])
 
 
-def _timer(flow: Flow) -> None:
-    flow.retries.timers.clear()
+def _timer(state: WindowState) -> None:
+    state.retries.timers.clear()
 
 
-def _owner(flow: Flow) -> None:
-    flow.by_key[b"ready"].owner = None
+def _owner(state: WindowState) -> None:
+    state.by_key[b"ready"].owner = None
 
 
-def _idle(flow: Flow) -> None:
-    flow.idle_keys += 1
+def _idle(state: WindowState) -> None:
+    state.idle_keys += 1
 
 
-def _unfinished(flow: Flow) -> None:
-    flow.forget(2)
-    flow.window.mark(2)
+def _unfinished(state: WindowState) -> None:
+    state.forget(2)
+    state.window.mark(2)
 
 
 @pytest.mark.parametrize(
@@ -69,13 +69,13 @@ def _unfinished(flow: Flow) -> None:
         _unfinished,
     ],
 )
-def test_damage_is_noticed(damage: Callable[[Flow], None]) -> None:
+def test_damage_is_noticed(damage: Callable[[WindowState], None]) -> None:
     play = Playbook().join("c1").produce(b"held", b"held", b"waits")
     play.acquire("c1")
     play.ack("c1", 2, AckType.RELEASE)
     play.produce(b"ready")
-    flow = play.core._flow
-    check(flow)
-    damage(flow)
+    state = play.core._state
+    check(state)
+    damage(state)
     with pytest.raises((AssertionError, KeyError)):
-        check(flow)
+        check(state)

@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from dispatcher.core.keys import INSERTED_MAX, KeyQueue, MemberQueue, Session
+from dispatcher.core.keys import INSERTED_MAX, KeyQueue, LeaseHolder, MemberQueue
 from dispatcher.core.model import MemberId, SessionId
 from gateway.compiled import compiled_modules
 
@@ -50,7 +50,7 @@ def test_a_few_newcomers_are_put_in_place_and_more_are_sorted_with_the_rest(
 def test_they_read_well_in_a_trace() -> None:
     member = MemberQueue(MemberId("c1"))
     assert repr(member) == "<c1 ready=0 in_flight=0>"
-    assert repr(Session(member, SessionId("s1"))) == "<c1/s1>"
+    assert repr(LeaseHolder(member, SessionId("s1"))) == "<c1/s1>"
     assert repr(KeyQueue(b"k", None)) == "<b'k' -1..-1 in_flight=0 None>"
 
 

@@ -192,14 +192,14 @@ def test_rings_grow_with_their_contents_and_shrink_when_idle() -> None:
     play = Playbook(Policy(span_max=4_096)).join("c1")
     play.produce(b"held", *[b"%d" % (i % 50) for i in range(63)])
     assert play.acquire("c1", 1) == [0]
-    small = play.core._flow.window.capacity
+    small = play.core._state.window.capacity
     play.produce(*[b"%d" % (i % 50) for i in range(3_000)])
-    assert play.core._flow.window.capacity >= 3_064 > small
+    assert play.core._state.window.capacity >= 3_064 > small
     while offsets := play.acquire("c1"):
         assert play.acks("c1", [(o, o, b"\1") for o in offsets]) == [None] * len(offsets)
     assert play.core.settled_ranges() == [(1, 3_063)]
     play.ack("c1", 0)
-    assert play.wait(500).core._flow.window.capacity == small
+    assert play.wait(500).core._state.window.capacity == small
 
 
 def test_rings_are_as_large_as_the_offsets_need_and_no_larger() -> None:

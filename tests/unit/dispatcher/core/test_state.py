@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dispatcher.core.dispatcher import Dispatcher
-from dispatcher.core.flow import Flow
 from dispatcher.core.keys import MemberQueue
 from dispatcher.core.limits import IDLE_KEYS_MAX
 from dispatcher.core.model import (
@@ -26,6 +25,7 @@ from dispatcher.core.model import (
     SessionId,
     Snapshot,
 )
+from dispatcher.core.state import WindowState
 from tests.playbook import Playbook
 
 
@@ -41,7 +41,7 @@ def test_a_record_that_is_due_goes_out_beside_a_later_one_of_its_key_in_the_same
 
 def known_keys(play: Playbook) -> int:
     assert isinstance(play.core, Dispatcher)
-    return len(play.core._flow.by_key)
+    return len(play.core._state.by_key)
 
 
 def test_keys_without_records_are_forgotten_at_a_tick_when_they_are_most() -> None:
@@ -66,15 +66,15 @@ def test_as_many_keys_without_records_are_kept_as_the_limit_says() -> None:
     for last, known in ((count - 2, count), (count - 1, 0)):
         first = core.cursor
         core.handle(Acknowledge(MemberId("c1"), SessionId("s1"), [(first, last, b"\1")], 1))
-        assert len(core._flow.by_key) == known
+        assert len(core._state.by_key) == known
 
 
 def test_a_member_is_looked_at_once_a_step_however_many_of_its_records_end() -> None:
-    flow = Flow(Policy(), 0)
+    state = WindowState(Policy(), 0)
     member = MemberQueue(MemberId("c1"))
     for _ in range(3):
-        flow.touch(member)
-    assert flow.touched == [member]
+        state.touch(member)
+    assert state.touched == [member]
 
 
 def test_a_full_member_is_woken_when_one_of_its_records_comes_back() -> None:

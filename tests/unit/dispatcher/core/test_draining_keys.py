@@ -168,5 +168,5 @@ def test_a_key_without_an_owner_drains_too() -> None:
 
 def test_a_drain_reads_well() -> None:
     play, _ = moved("c2")
-    drains = play.core._flow.drains
-    assert repr(next(iter(drains.by_key.values()))) == "<at c1 attempts=0>"
+    draining = play.core._state.draining_keys
+    assert repr(next(iter(draining.by_key.values()))) == "<at c1 attempts=0>"

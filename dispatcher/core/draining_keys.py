@@ -1,8 +1,9 @@
-"""Keys that change hands: one member holds a record of the key, another owns it since a join or a
-leave. PIP-379's draining hashes, exact per key, and what it shows of them.
+"""Draining keys (PIP-379): keys that change hands. One member holds a record of the key, another
+owns the key since a join or a leave.
 
-Nothing is decided by it: `Flow.offer` looks at holder and owner themselves. It is kept, not found
-with each look, because part of it is history. A step costs nothing more while no key drains.
+These are statistics; no decision depends on them. `WindowState.offer` compares holder and owner
+itself. They are kept up to date rather than searched for, because part of them is history. A step
+costs nothing more while no key drains.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dispatcher.core.keys import KeyQueue, MemberQueue
 from dispatcher.core.window import Window
 
 
-class Drain:
+class Draining:
     def __init__(self, holder: MemberQueue) -> None:
         self.holder = holder
         # How often the owner asked for records while one of the key waited for the holder's.
@@ -21,16 +22,16 @@ class Drain:
         return f"<at {self.holder.member_id} attempts={self.attempts}>"
 
 
-class Drains:
+class DrainingKeys:
     def __init__(self) -> None:
-        self.by_key: dict[KeyQueue, Drain] = {}
+        self.by_key: dict[KeyQueue, Draining] = {}
         self.cleared = 0  # that ended: settled, given back or owned by their holder again
 
     def look_at(self, queue: KeyQueue) -> None:
         """To be called when a key has got an owner or a holder."""
         holder = queue.holder
         if holder is not None and is_draining(queue) and queue not in self.by_key:
-            self.by_key[queue] = Drain(holder.member)
+            self.by_key[queue] = Draining(holder.member)
             holder.member.draining += 1
 
     def end(self, touched: list[MemberQueue]) -> None:

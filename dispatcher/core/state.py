@@ -1,4 +1,4 @@
-"""The state of one window and the few operations every event is made of.
+"""The state of one window, and the few operations that all events are built from.
 
 A record is queued (of its key), in flight (its slot names a lease), held (its retry says for what)
 or settled. `offer` lists a key whose next record may go out, `take_back` ends a delivery without
@@ -8,7 +8,7 @@ the Step.
 
 from __future__ import annotations
 
-from dispatcher.core.drains import Drains
+from dispatcher.core.draining_keys import DrainingKeys
 from dispatcher.core.hashes import key_hash32
 from dispatcher.core.keys import NO_OFFSET, KeyQueue, MemberQueue
 from dispatcher.core.leases import Lease, LeaseBook
@@ -39,7 +39,7 @@ from dispatcher.core.ring import Router
 from dispatcher.core.window import Window
 
 
-class Flow:
+class WindowState:
     waiting_for_reread: bool  # keys wait until all that is leased was read again; set by restore
 
     def __init__(self, policy: Policy, cursor: int) -> None:
@@ -60,7 +60,7 @@ class Flow:
         self.absent: dict[MemberId, MemberQueue] = {}  # hold leases and are not in the group
         self.router = Router(())
         self.loads = None if policy.bounded_load is None else Loads(policy.bounded_load)
-        self.drains = Drains()
+        self.draining_keys = DrainingKeys()
         self.limited = False  # some member may have some records only (joins.py)
         # Members of whom it is known only when more is read where they joined (joins.py).
         self.provisional: list[MemberQueue] = []
@@ -175,7 +175,7 @@ class Flow:
                 if self.loads is None or not self._stays(queue):
                     queue.owner = self.owner_of(queue.key, offset)
                 self.offer(queue)
-                self.drains.look_at(queue)
+                self.draining_keys.look_at(queue)
 
     def _stays(self, queue: KeyQueue) -> bool:
         """With bounded loads: whether a key has something in flight or held, and an owner that
@@ -365,8 +365,8 @@ class Flow:
             self._lift_limits()
             self.touch_all()  # what a limit lets through depends on others, too
         self._close_leases()
-        if self.drains.by_key:
-            self.drains.end(self.touched)
+        if self.draining_keys.by_key:
+            self.draining_keys.end(self.touched)
         if self.idle_keys > IDLE_KEYS_MAX:
             self.drop_idle_keys()
         changes = self.changes

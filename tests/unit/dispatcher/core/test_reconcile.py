@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from dispatcher.core.believed import believed, merged
 from dispatcher.core.model import (
     LeaseId,
     LeaseState,
@@ -15,6 +14,7 @@ from dispatcher.core.model import (
     SessionId,
     Snapshot,
 )
+from dispatcher.core.reconcile import merged, reconciled
 
 M1 = MemberId("m1")
 
@@ -77,14 +77,14 @@ def test_the_cursor_passes_what_is_settled_without_a_gap(
 
 def test_of_two_lives_the_later_one_counts_alone() -> None:
     later = Snapshot(4, [(6, 6)])  # a position that was set back by hand
-    assert believed(STORED, 7, later, 8) is later
-    assert believed(later, 8, STORED, 7) is later, "nor does an old commit undo it"
-    assert believed(STORED, 7, later, 7) is STORED
-    assert believed(STORED, 7, Snapshot(11), 7).cursor == 11
+    assert reconciled(STORED, 7, later, 8) is later
+    assert reconciled(later, 8, STORED, 7) is later, "nor does an old commit undo it"
+    assert reconciled(STORED, 7, later, 7) is STORED
+    assert reconciled(STORED, 7, Snapshot(11), 7).cursor == 11
 
 
 @pytest.mark.parametrize(("stored_origin", "committed_origin"), [(0, 0), (0, 5), (5, 0)])
 def test_the_store_is_believed_where_the_life_is_not_known(
     stored_origin: int, committed_origin: int
 ) -> None:
-    assert believed(STORED, stored_origin, Snapshot(99), committed_origin) is STORED
+    assert reconciled(STORED, stored_origin, Snapshot(99), committed_origin) is STORED
