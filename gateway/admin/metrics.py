@@ -39,7 +39,7 @@ _LOGGED = {
 _READER = {  # by field of ReaderCounts: the counter and what it says
     "fetches": ("fetches", "Fetch requests for records that windows wait for"),
     "fetched_bytes": ("fetched_bytes", "Bytes of records read, as upstream has them"),
-    "rereads": ("rereads", "Fetch requests for records that had left the cache"),
+    "refetches": ("rereads", "Fetch requests for records that had left the cache"),
     "evicted": ("evicted_batches", "Batches that left the cache to make room for others"),
 }
 

@@ -73,7 +73,7 @@ from gateway.reading.reader import Reader
 from gateway.upstream.cluster import Upstream
 from gateway.upstream.commits import Commits
 from gateway.upstream.errors import UpstreamError
-from gateway.windows.dependencies import Surroundings
+from gateway.windows.dependencies import Dependencies
 from gateway.windows.store_availability import MonitoredStore
 from gateway.windows.windows import Windows
 
@@ -183,7 +183,7 @@ class _Node:
             key_filters_loaded=self.filters.loaded,
             watch=self.upstream.watch,
             unwatch=self.upstream.unwatch,
-            around=Surroundings(
+            dependencies=Dependencies(
                 store=self.store,
                 reader=self.reader,
                 commits=self.commits,
@@ -207,7 +207,7 @@ class _Node:
             windows=self.windows,
             saved_members=self.saved_members,
             filters=self.filters,
-            owner=self.windows.around.owner,
+            owner=self.windows.dependencies.owner,
         )
         self.lags = Lags(self.offsets)
         self.stop = asyncio.Event()

@@ -171,7 +171,7 @@ class GroupOffsets:
 
     async def log_ends(self, name: str, topic: str, partitions: Iterable[int]) -> dict[int, int]:
         """Up to where members of the group could read; {} when upstream does not say."""
-        isolation = isolation_of(self.windows.around.settings.of(name))
+        isolation = isolation_of(self.windows.dependencies.settings.of(name))
         try:
             return await self.upstream.list_offsets(topic, partitions, LATEST, isolation)
         except UpstreamError as error:
@@ -251,8 +251,8 @@ class GroupOffsets:
         self, name: str, keys: Mapping[TopicPartition, WindowKey]
     ) -> dict[TopicPartition, Fence]:
         """Without those that the store does not answer for."""
-        if not self.windows.around.settings.of(name).reliable:
-            return dict.fromkeys(keys, unstored_fence(self.windows.around.now_ms()))
+        if not self.windows.dependencies.settings.of(name).reliable:
+            return dict.fromkeys(keys, unstored_fence(self.windows.dependencies.now_ms()))
         fences: dict[TopicPartition, Fence] = {}
         for tp, key in keys.items():
             try:
@@ -269,7 +269,7 @@ class GroupOffsets:
             log.info("claim_stays", group=key.group, reason=str(error))
 
     async def _create(self, key: WindowKey, fence: Fence, offset: int) -> ErrorCode:
-        if not self.windows.around.settings.of(key.group).reliable:
+        if not self.windows.dependencies.settings.of(key.group).reliable:
             return ErrorCode.NONE  # its commit is all there is of it
         for attempt in range(CLAIMS_MAX):
             try:
@@ -289,7 +289,7 @@ class GroupOffsets:
         """Inside the block the chosen windows are out of memory and nothing commits for them;
         members that join meanwhile get windows after it. Raises GroupInUse.
         """
-        with self.windows.held(name):
+        with self.windows.frozen(name):
             async with self.windows.committing:
                 self.check_empty(name)
                 for window in self.windows.of_group(name):

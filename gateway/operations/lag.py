@@ -125,7 +125,7 @@ class Lags:
 
     async def _positions_in_store(self, group: str) -> None:
         """What the store has: of an unreliable group nothing, which stays as it was seen."""
-        if not self.offsets.windows.around.settings.of(group).reliable:
+        if not self.offsets.windows.dependencies.settings.of(group).reliable:
             return
         stored = await self.offsets.stored(group)
         for key in [key for key in self._positions if key.group == group]:
@@ -158,7 +158,7 @@ class Lags:
         ]
 
     def _log(self, key: WindowKey, tp: TopicPartition) -> Log:
-        return Log(tp, isolation_of(self.offsets.windows.around.settings.of(key.group)))
+        return Log(tp, isolation_of(self.offsets.windows.dependencies.settings.of(key.group)))
 
     async def _fetch_log_ends(self, logs: Iterable[Log]) -> None:
         by_leader: dict[tuple[int, int], list[TopicPartition]] = {}

@@ -23,7 +23,7 @@ from gateway.core.reading.fetching import Fetch, FetchSchedule, Place, ReadResul
 from gateway.core.wire.errors import ErrorCode, error_name
 from gateway.core.wire.records import CorruptBatch, drop_aborted
 from gateway.reading.limits import CACHE_BYTES_MAX, FETCH_LANES, UNKNOWN_TOPIC_MS
-from gateway.reading.refetch import FIRST_FETCH_LANE, ReaderCounts, Rereads, fetched, monotonic_ms
+from gateway.reading.refetch import FIRST_FETCH_LANE, ReaderCounts, Refetches, fetched, monotonic_ms
 from gateway.upstream.cluster import EARLIEST, LATEST, READ_COMMITTED, Upstream
 from gateway.upstream.errors import Refused, UpstreamError
 
@@ -67,7 +67,7 @@ class Reader:
         self._upstream = upstream
         self._cache = BatchCache(cache_bytes_max)
         self._damages = Damages()
-        self._rereads = Rereads(upstream, self._cache, self.counts, self._keep)
+        self._refetches = Refetches(upstream, self._cache, self.counts, self._keep)
         self._schedule = FetchSchedule()
         self._wishes: dict[tuple[Source, Sink], _Wish] = {}
         self._sinks_at: dict[Place, dict[Sink, None]] = {}
@@ -123,7 +123,7 @@ class Reader:
         self._floors.pop(source, None)
         self._bounds.pop(source, None)
         self._mean_bytes.pop(source, None)
-        self._rereads.forget(source)
+        self._refetches.forget(source)
         self._damages.forget(source)
         self._cache.forget(source)
         self._mended(source)
@@ -187,7 +187,9 @@ class Reader:
         out = Cut(offsets, records_max, bytes_max)
         while (offset := out.next()) is not None:
             piece = self._cache.piece(source, offset)
-            found = (piece.end, piece.batch) if piece else await self._rereads.piece(source, offset)
+            found = (
+                (piece.end, piece.batch) if piece else await self._refetches.piece(source, offset)
+            )
             out.add(*found)
         return out.done()
 

@@ -24,8 +24,8 @@ from gateway.upstream.errors import Refused, UpstreamError
 
 # Lane 0 of a broker belongs to short requests (gateway/upstream/cluster.py).
 FIRST_FETCH_LANE = 1
-REREAD_LANE = FIRST_FETCH_LANE + FETCH_LANES
-REREAD_MS_MAX = 5_000  # a share client gives its fetch up after 30 s; it may ask again
+REFETCH_LANE = FIRST_FETCH_LANE + FETCH_LANES
+REFETCH_MS_MAX = 5_000  # a share client gives its fetch up after 30 s; it may ask again
 
 
 @dataclass(slots=True)
@@ -34,11 +34,11 @@ class ReaderCounts:
 
     fetches: int = 0
     fetched_bytes: int = 0
-    rereads: int = 0  # fetches for records that had left the cache
+    refetches: int = 0  # fetches for records that had left the cache
     evicted: int = 0  # batches that made room for others
 
 
-class Rereads:
+class Refetches:
     """`keep` puts an answer into the cache; it raises CorruptBatch."""
 
     def __init__(
@@ -62,7 +62,7 @@ class Rereads:
         UpstreamError.
         """
         lock = self._locks.setdefault(source, asyncio.Lock())
-        deadline_ms = monotonic_ms() + REREAD_MS_MAX
+        deadline_ms = monotonic_ms() + REFETCH_MS_MAX
         pause_ms = RETRY_BASE_MS
         async with lock:
             while True:
@@ -90,9 +90,9 @@ class Rereads:
         if broker is None:
             what = f"leader of {source.tp.topic}-{source.tp.partition}"
             raise Refused(ErrorCode.LEADER_NOT_AVAILABLE, what)
-        self._counts.rereads += 1
+        self._counts.refetches += 1
         fetch = Fetch(source.isolation, 0, (Place(source, offset),))
-        answers = await fetched(self._upstream, broker, REREAD_LANE, fetch)
+        answers = await fetched(self._upstream, broker, REFETCH_LANE, fetch)
         answer = answers[source.tp]
         code = answer["ErrorCode"]
         what = f"offset {offset} of {source.tp.topic}-{source.tp.partition}"

@@ -103,7 +103,7 @@ class OffsetsByTime(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class Dependencies:
     """What every window of the node shares."""
 
     store: WindowStore

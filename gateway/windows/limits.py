@@ -12,4 +12,4 @@ WINDOW_IDLE_MS_MAX = 60_000  # without members and with everything committed, a 
 
 # Members and unsettled offsets of windows that hear of a change before other work goes on: 5 to 10
 # ms. One window is told whole.
-MOVES_AT_ONCE = 16_384
+MEMBER_CHANGES_AT_ONCE = 16_384

@@ -14,7 +14,7 @@ from dispatcher.store.base import Fence, WindowKey
 from gateway.core.cluster.topology import TopicPartition
 from gateway.upstream.commits import Committed
 from gateway.upstream.errors import UpstreamError
-from gateway.windows.dependencies import Surroundings
+from gateway.windows.dependencies import Dependencies
 from gateway.windows.limits import COMMIT_WAIT_S_MAX
 from gateway.windows.start_position import start_position
 
@@ -29,30 +29,42 @@ class Loaded:
 
 
 async def load(
-    around: Surroundings,
+    dependencies: Dependencies,
     key: WindowKey,
     partition: TopicPartition,
     *,
     reliable: bool,
-    grown: bool,
+    added_while_reading: bool,
     reset_to: int | None,
 ) -> Loaded:
     """`reset_to`: the position made no sense any more, and this one does. Raises StoreError,
     UpstreamError.
     """
     if not reliable:
-        snapshot = await _fresh(around, key.group, partition, grown=grown, reset_to=reset_to)
-        await around.forget_stored(key)
-        return Loaded(Fence(0), unstored_fence(around.now_ms()), snapshot)
-    claimed = await around.store.claim(key, around.owner)
+        snapshot = await _fresh(
+            dependencies,
+            key.group,
+            partition,
+            added_while_reading=added_while_reading,
+            reset_to=reset_to,
+        )
+        await dependencies.forget_stored(key)
+        return Loaded(Fence(0), unstored_fence(dependencies.now_ms()), snapshot)
+    claimed = await dependencies.store.claim(key, dependencies.owner)
     stored = claimed.snapshot
     if stored is None or reset_to is not None:
-        snapshot = await _fresh(around, key.group, partition, grown=grown, reset_to=reset_to)
+        snapshot = await _fresh(
+            dependencies,
+            key.group,
+            partition,
+            added_while_reading=added_while_reading,
+            reset_to=reset_to,
+        )
     else:
-        snapshot = await _with_commit(around, key.group, partition, stored, claimed.origin)
+        snapshot = await _with_commit(dependencies, key.group, partition, stored, claimed.origin)
         if snapshot is stored:
             return Loaded(claimed.fence, claimed.origin, stored)
-    await around.store.create(key, claimed.fence, snapshot)
+    await dependencies.store.create(key, claimed.fence, snapshot)
     return Loaded(claimed.fence, claimed.fence, snapshot)
 
 
@@ -64,14 +76,14 @@ def unstored_fence(now_ms: int) -> Fence:
 
 
 async def _with_commit(
-    around: Surroundings, group: str, partition: TopicPartition, stored: Snapshot, origin: int
+    dependencies: Dependencies, group: str, partition: TopicPartition, stored: Snapshot, origin: int
 ) -> Snapshot:
     """What is stored, and what the commit says besides; `stored` itself if that is nothing, or not
     to be had: without it records come again, none is lost.
     """
     try:
         async with asyncio.timeout(COMMIT_WAIT_S_MAX):
-            committed = await around.commits.fetch(group, partition)
+            committed = await dependencies.commits.fetch(group, partition)
     except (UpstreamError, TimeoutError) as error:
         log.info("commit_not_looked_at", group=group, partition=repr(partition), reason=str(error))
         return stored
@@ -95,11 +107,11 @@ async def _with_commit(
 
 
 async def _fresh(
-    around: Surroundings,
+    dependencies: Dependencies,
     group: str,
     partition: TopicPartition,
     *,
-    grown: bool,
+    added_while_reading: bool,
     reset_to: int | None,
 ) -> Snapshot:
     """First use, the store lost it or never has it, or its position makes no sense any more: as
@@ -108,13 +120,20 @@ async def _fresh(
     """
     if reset_to is not None:
         return Snapshot(cursor=reset_to)
-    committed = await around.commits.fetch(group, partition)
+    committed = await dependencies.commits.fetch(group, partition)
     if committed is not None:
         return Snapshot(committed.offset, _settled_behind(committed, group, partition))
     # Where to start is decided once: by what is set in Kafka now.
-    section = await around.settings.learn(group)
-    now_ms = around.now_ms()
-    cursor = await start_position(around.upstream, section, group, partition, now_ms, grown=grown)
+    section = await dependencies.settings.learn(group)
+    now_ms = dependencies.now_ms()
+    cursor = await start_position(
+        dependencies.upstream,
+        section,
+        group,
+        partition,
+        now_ms,
+        added_while_reading=added_while_reading,
+    )
     return Snapshot(cursor)
 
 

@@ -1,15 +1,16 @@
-"""Tells windows of members that came or went, a few windows at a time.
+"""Tells windows about members that joined or left, a few windows at a time.
 
-A join concerns every partition of its topics and costs each of them a pass over all members and all
-that is not settled: 1,000 partitions of 1,000 members are most of a second, in which nothing else
-would happen. So the first windows are told at once and the others between other work, each at a
-moment of its own: partitions owe each other no order. A window that has not heard of a member yet
-hands out to those it knows; a fetch of the newcomer finds nothing there and is woken when the
-window has heard. One that has not heard of a leave lists keys for whoever left until it has; what
-that member held went back with its session.
+A join concerns every partition of the topics it subscribes to, and costs each of their windows a
+pass over all members and all unsettled records. With 1,000 partitions and 1,000 members that is
+most of a second, in which nothing else would happen. So the first windows are told at once, and the
+rest in small portions between other work. Partitions owe each other no order, so each window may be
+told at its own moment. Until a window is told of a join, it hands records only to the members it
+knows; a fetch of the new member finds nothing there and is woken once the window knows. Until a
+window is told of a leave, it keeps assigning keys to the departed member; the records that member
+held went back with its session.
 
-A window hears of all that came together at once, unless that would hide something: that a member
-was gone and came back, or why several went.
+Several changes that wait for one window are merged into one, unless that would hide that a member
+left and came back, or why several members left.
 """
 
 from __future__ import annotations
@@ -21,29 +22,29 @@ from typing import Any
 
 from dispatcher.core.model import Reason
 from gateway.members.groups import TopicMembersChanged
-from gateway.windows.limits import MOVES_AT_ONCE
+from gateway.windows.limits import MEMBER_CHANGES_AT_ONCE
 from gateway.windows.window import Window
 
 _NOBODY: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
-class _Move:
-    """What a window is to hear at once, and who is gone by it."""
+class _Change:
+    """A change that a window is told in one event, and the members that left by it."""
 
     moved: TopicMembersChanged
     gone: frozenset[str]
 
 
 @dataclass(slots=True)
-class Moves:
+class MemberChanges:
     spawn: Callable[[Coroutine[Any, Any, None]], None]
-    _waiting: dict[Window, list[_Move]] = field(default_factory=dict)
+    _waiting: dict[Window, list[_Change]] = field(default_factory=dict)
     _last: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict)  # group, topic
     _telling: bool = False
 
     def tell(self, moved: TopicMembersChanged, windows: Iterable[Window]) -> None:
-        """Each of `windows` hears of it, after what it has not heard of yet."""
+        """Tells each of `windows`, after the changes that already wait for it."""
         place = (moved.group, moved.topic)
         before = self._last.pop(place, _NOBODY)
         there = frozenset(str(member.member_id) for member in moved.members)
@@ -51,26 +52,26 @@ class Moves:
             self._last[place] = there
         gone, come = before - there, there - before
         for window in windows:
-            moves = self._waiting.setdefault(window, [])
-            if moves and (joint := _together(moves[-1], moved, gone, come)) is not None:
-                moves[-1] = joint
+            changes = self._waiting.setdefault(window, [])
+            if changes and (joint := _together(changes[-1], moved, gone, come)) is not None:
+                changes[-1] = joint
             else:
-                moves.append(_Move(moved, gone))
+                changes.append(_Change(moved, gone))
         if not self._telling and self._tell_some():
             self._telling = True
             self.spawn(self._tell_the_rest())
 
     def knows(self, window: Window) -> None:
-        """It was told of all members as they are now, or needs to hear nothing any more."""
+        """Forgets what waits for a window that was told all current members, or is closed."""
         self._waiting.pop(window, None)
 
     def _tell_some(self) -> bool:
-        """True: there are more."""
-        left = MOVES_AT_ONCE
+        """Returns whether more windows wait."""
+        left = MEMBER_CHANGES_AT_ONCE
         while self._waiting and left > 0:
-            window, moves = next(iter(self._waiting.items()))
-            moved = moves.pop(0).moved
-            if not moves:
+            window, changes = next(iter(self._waiting.items()))
+            moved = changes.pop(0).moved
+            if not changes:
                 del self._waiting[window]
             window.members_changed(moved.members, moved.reason)
             left -= 1 + len(moved.members) + window.unsettled_span
@@ -87,10 +88,10 @@ class Moves:
 
 
 def _together(
-    move: _Move, moved: TopicMembersChanged, gone: frozenset[str], come: frozenset[str]
-) -> _Move | None:
-    """Both at once; None if a window has to hear of one after the other."""
-    if come & move.gone or (gone and move.gone and moved.reason is not move.moved.reason):
+    change: _Change, moved: TopicMembersChanged, gone: frozenset[str], come: frozenset[str]
+) -> _Change | None:
+    """Both changes as one; None if a window must be told one after the other."""
+    if come & change.gone or (gone and change.gone and moved.reason is not change.moved.reason):
         return None
-    reason: Reason = moved.reason if gone else move.moved.reason
-    return _Move(replace(moved, reason=reason), move.gone | gone)
+    reason: Reason = moved.reason if gone else change.moved.reason
+    return _Change(replace(moved, reason=reason), change.gone | gone)

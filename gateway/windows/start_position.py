@@ -49,12 +49,13 @@ async def start_position(
     partition: TopicPartition,
     now_ms: int,
     *,
-    grown: bool = False,
+    added_while_reading: bool = False,
 ) -> int:
-    """Raises UpstreamError. `grown`: the partition was added while the group was reading the topic,
-    so everything in it came after the group did, and nothing of it may be missed.
+    """The first offset to read. `added_while_reading`: the partition was added while the group was
+    reading the topic; all its records are newer than the group's start, so the group reads them
+    all. Raises UpstreamError.
     """
-    reset = "earliest" if grown else section.auto_offset_reset
+    reset = "earliest" if added_while_reading else section.auto_offset_reset
     isolation = isolation_of(section)
     position = await upstream.list_offset(partition, _timestamp(reset, now_ms), isolation)
     if position < 0:  # no record is so late

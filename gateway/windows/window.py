@@ -42,12 +42,12 @@ from gateway.core.cluster.topology import TopicPartition
 from gateway.core.reading.fetching import ReadResult
 from gateway.core.wire.errors import ErrorCode
 from gateway.upstream.errors import UpstreamError
-from gateway.windows.dependencies import CommitState, Surroundings, retrieved
+from gateway.windows.dependencies import CommitState, Dependencies, retrieved
 from gateway.windows.limits import WINDOW_RETRY_MS_MAX, WINDOW_RETRY_MS_MIN
 from gateway.windows.loading import load
 from gateway.windows.start_position import isolation_of
 from gateway.windows.store_availability import away
-from gateway.windows.unconfirmed_deliveries import Unsent
+from gateway.windows.unconfirmed_deliveries import UnconfirmedDeliveries
 
 log = structlog.get_logger("keyway.window")
 
@@ -76,21 +76,21 @@ class Window:
         key: WindowKey,
         partition: TopicPartition,
         members: Callable[[], tuple[Member, ...]],
-        around: Surroundings,
+        dependencies: Dependencies,
         *,
-        grown: bool = False,  # the partition was added while the group was reading the topic
+        added_while_reading: bool = False,  # the partition is younger than the group
     ) -> None:
         self.key = key
         self.partition = partition
-        self.section = around.settings.of(key.group)
-        self._grown = grown
+        self.section = dependencies.settings.of(key.group)
+        self._added_while_reading = added_while_reading
         self.idle_since_ms: int | None = None
         self.leader = -1  # the broker that was last known to lead the partition
         self.commit_wanted = False
         self.committed: CommitState | None = None
         self.committable: CommitState | None = None
         self._members = members
-        self._around = around
+        self._dependencies = dependencies
         self._dispatcher: Core | None = None
         self._fence = Fence(0)
         self._origin = 0
@@ -98,7 +98,7 @@ class Window:
         self._isolation = isolation_of(self.section)
         self._steps: list[tuple[Step, _Waiting]] = []
         self._persisting: list[tuple[Step, _Waiting]] = []
-        self._unsent = Unsent()
+        self._unconfirmed = UnconfirmedDeliveries()
         self._capture: CommitState | None = None
         self._write: Write | None = None
         self._reset_to: int | None = None
@@ -166,13 +166,15 @@ class Window:
 
     async def bytes_for(self, offsets: list[int], records_max: int, bytes_max: int) -> bytes:
         """Batches with exactly these records. Raises RecordsGone, RecordsLarge, UpstreamError."""
-        return await self._around.reader.bytes_for(
+        return await self._dependencies.reader.bytes_for(
             self.partition, offsets, records_max, bytes_max, isolation=self._isolation
         )
 
     @property
     def mean_record_bytes(self) -> int:
-        return self._around.reader.mean_record_bytes(self.partition, isolation=self._isolation)
+        return self._dependencies.reader.mean_record_bytes(
+            self.partition, isolation=self._isolation
+        )
 
     def post(self, event: Event) -> None:
         """Handles `event` if the window is up. One that is not will learn the same when it is
@@ -196,7 +198,7 @@ class Window:
             self._settle(step, future)
             return step
         self._steps.append((step, future))
-        self._around.dirty(self)
+        self._dependencies.dirty(self)
         return step
 
     # ------------------------------------------------------------------------ persist, then effects
@@ -230,7 +232,7 @@ class Window:
             self._settle(step, future)
         self._forget_settled()
         if self._steps or self.commit_wanted:
-            self._around.dirty(self)
+            self._dependencies.dirty(self)
 
     def not_persisted(self, write: Write, error: StoreError) -> None:
         if write is self._write:
@@ -251,17 +253,19 @@ class Window:
             case Delivered() | AckResult():
                 pass  # answered through the future of the event
             case MembersReady(members=members):
-                self._around.members_ready(self.key.group, [str(member) for member in members])
+                self._dependencies.members_ready(
+                    self.key.group, [str(member) for member in members]
+                )
             case ReadOn() if self._reads_no_more:
                 pass
             case ReadOn(position=position, offsets_max=offsets_max):
-                self._around.reader.read_on(
+                self._dependencies.reader.read_on(
                     self.partition, position, offsets_max, self.on_read, isolation=self._isolation
                 )
             case WriteDeadLetters():
-                self._around.spawn(self._write_dead_letters(effect))
+                self._dependencies.spawn(self._write_dead_letters(effect))
             case Noticed():
-                self._around.noticed(self.key.group, self.partition, effect)
+                self._dependencies.noticed(self.key.group, self.partition, effect)
             case _:
                 assert_never(effect)
 
@@ -270,7 +274,7 @@ class Window:
         core = self._dispatcher
         if core is not None and core.cursor != self._forgotten_below:
             self._forgotten_below = core.cursor
-            self._around.reader.forget_below(
+            self._dependencies.reader.forget_below(
                 self.partition, core.cursor, self.on_read, isolation=self._isolation
             )
 
@@ -284,7 +288,7 @@ class Window:
         core = self._dispatcher
         if core is not None and self.section.reliable:
             self.commit_wanted = True
-            self._around.dirty(self)
+            self._dependencies.dirty(self)
         elif core is not None:  # It has no round trips: Kafka alone knows where it stands.
             self.committable = self._state_of(core)
             self._forget_settled()
@@ -301,12 +305,12 @@ class Window:
     def dead_letter_trouble(self) -> str | None:
         """Why the group's dead letters are not being written; None if they are."""
         topic = self.section.dead_letter_topic or ""
-        return self._around.dead_letters.trouble(self.partition.topic, topic)
+        return self._dependencies.dead_letters.trouble(self.partition.topic, topic)
 
     @property
     def read_trouble(self) -> str | None:
         """Why nothing more can be read of the partition; None if it can."""
-        return self._around.reader.trouble(self.partition, isolation=self._isolation)
+        return self._dependencies.reader.trouble(self.partition, isolation=self._isolation)
 
     # -------------------------------------------------------------------------------------- the log
 
@@ -315,7 +319,7 @@ class Window:
         core = self._dispatcher
         if core is None or read.start != core.read_position:
             return  # the window was rebuilt or moved on meanwhile and has asked again
-        now_ms = self._around.now_ms()
+        now_ms = self._dependencies.now_ms()
         if read.error == ErrorCode.NONE:
             if read.log_start > core.cursor:
                 self.post(LogTruncated(read.log_start, now_ms))
@@ -355,7 +359,7 @@ class Window:
 
     async def _write_dead_letters(self, effect: WriteDeadLetters) -> None:
         try:
-            durable = await self._around.dead_letters.write_offsets(
+            durable = await self._dependencies.dead_letters.write_offsets(
                 self.key.group,
                 self.partition,
                 self.section.dead_letter_topic or "",
@@ -365,7 +369,7 @@ class Window:
         except Exception:  # The records stay held and are tried again, as after any failure.
             log.exception("dead_letters_failed", window=repr(self))
             durable = [False] * len(effect.offsets)
-        now_ms = self._around.now_ms()
+        now_ms = self._dependencies.now_ms()
         for wanted in (True, False):
             offsets = [o for o, ok in zip(effect.offsets, durable, strict=True) if ok is wanted]
             if offsets:
@@ -420,20 +424,20 @@ class Window:
             pass
 
     async def _load(self) -> None:
-        await self._around.settings.known(self.key.group)
+        await self._dependencies.settings.known(self.key.group)
         loaded = await load(
-            self._around,
+            self._dependencies,
             self.key,
             self.partition,
             reliable=self.section.reliable,
-            grown=self._grown,
+            added_while_reading=self._added_while_reading,
             reset_to=self._reset_to,
         )
         self._reset_to = None
         if self._closed.is_set():
             return
         # They may have changed while the store was asked, and nobody tells a window on its way.
-        self.section = self._around.settings.of(self.key.group)
+        self.section = self._dependencies.settings.of(self.key.group)
         self._isolation = isolation_of(self.section)
         self._fence, self._origin, snapshot = loaded.fence, loaded.origin, loaded.snapshot
         self._broken.clear()
@@ -447,13 +451,13 @@ class Window:
             leases=len(snapshot.leases),
             retries=len(snapshot.retries),
         )
-        self.post(MembersChanged(self._members(), self._around.now_ms()))
-        for taken_back in self._unsent.taken_back(self._around.now_ms()):
+        self.post(MembersChanged(self._members(), self._dependencies.now_ms()))
+        for taken_back in self._unconfirmed.taken_back(self._dependencies.now_ms()):
             self.post(taken_back)
-        self._around.loaded(self, snapshot)
+        self._dependencies.loaded(self, snapshot)
 
     def members_changed(self, members: tuple[Member, ...], reason: Reason) -> None:
-        self.post(MembersChanged(members, self._around.now_ms(), reason))
+        self.post(MembersChanged(members, self._dependencies.now_ms(), reason))
 
     def retune(self, section: GroupSection) -> None:
         """The group's settings changed. A window that is not up learns them when it loads."""
@@ -478,9 +482,9 @@ class Window:
     def _drop_core(self, why: str) -> None:
         self._dispatcher = None
         self._loaded.clear()
-        self._around.reader.stop(self.partition, self.on_read, isolation=self._isolation)
+        self._dependencies.reader.stop(self.partition, self.on_read, isolation=self._isolation)
         waiting = [*self._persisting, *self._steps]
-        self._unsent.note(step for step, _ in self._persisting)
+        self._unconfirmed.note(step for step, _ in self._persisting)
         self._persisting, self._steps, self._capture, self._write = [], [], None, None
         self.commit_wanted, self.committable = False, None
         for _, future in waiting:
@@ -491,7 +495,7 @@ class Window:
     def read_no_more(self) -> None:
         """What is read may change the window (keys nobody accepts) and so put off its end."""
         self._reads_no_more = True
-        self._around.reader.stop(self.partition, self.on_read, isolation=self._isolation)
+        self._dependencies.reader.stop(self.partition, self.on_read, isolation=self._isolation)
 
     def close(self) -> None:
         """Stops serving; what is in the store stays. Persist what is pending first."""

@@ -30,14 +30,14 @@ from gateway.core.wire.errors import ErrorCode, error_name
 from gateway.members.groups import Groups, TopicMembersChanged
 from gateway.members.limits import TICK_MS
 from gateway.upstream.commits import Commit
-from gateway.windows.dependencies import CommitState, Surroundings
+from gateway.windows.dependencies import CommitState, Dependencies
 from gateway.windows.limits import (
     STORE_RETRY_MS,
     TICKED_AT_ONCE,
     TOPIC_UNUSED_MS,
     WINDOW_IDLE_MS_MAX,
 )
-from gateway.windows.member_changes import Moves
+from gateway.windows.member_changes import MemberChanges
 from gateway.windows.store_availability import away
 from gateway.windows.window import Window
 
@@ -61,7 +61,7 @@ class Windows:
     config: Config
     topology: Callable[[], Topology]
     groups: Groups
-    around: Surroundings
+    dependencies: Dependencies
     tasks: asyncio.TaskGroup
     key_filters_loaded: Callable[[], bool]
     watch: Callable[[Iterable[str]], None]  # topics upstream is asked about from now on ...
@@ -73,18 +73,20 @@ class Windows:
     _persisting: asyncio.Lock = field(default_factory=asyncio.Lock)  # one round trip at a time
     _partitions_before: dict[bytes, frozenset[int]] = field(default_factory=dict)  # by topic id
     _unused: set[str] = field(default_factory=set)  # topics nobody had a use for at the last sweep
-    _moves: Moves = field(init=False)
+    _member_changes: MemberChanges = field(init=False)
     asked_for: set[str] = field(
         default_factory=set
     )  # topics whose lag is shown (gateway/operations/lag.py)
     _stopping: bool = False
-    _held: Counter[str] = field(default_factory=Counter)  # groups in the hands of operators
+    _frozen: Counter[str] = field(
+        default_factory=Counter
+    )  # no windows open while positions are set
     # Held by a commit: who sets a position by hand must not be overtaken by the old one.
     committing: asyncio.Lock = field(default_factory=asyncio.Lock)
     _commit_errors: dict[str, int] = field(default_factory=dict)  # by group; 0 is left out
 
     def __post_init__(self) -> None:
-        self._moves = Moves(self.around.spawn)
+        self._member_changes = MemberChanges(self.dependencies.spawn)
 
     # ------------------------------------------------------------------------------ which there are
 
@@ -109,7 +111,7 @@ class Windows:
         if topic is None:
             return  # not known upstream yet: `topology_changed` opens them
         known = [self._windows.get(self._key(moved.group, topic, p)) for p in topic.partitions]
-        self._moves.tell(moved, [window for window in known if window is not None])
+        self._member_changes.tell(moved, [window for window in known if window is not None])
         if moved.members:
             self._open(moved.group, topic)
 
@@ -166,12 +168,14 @@ class Windows:
     def _open(self, group: str, topic: Topic) -> None:
         before = self._partitions_before.get(topic.topic_id, topic.partitions)
         for partition in sorted(topic.partitions):
-            self.open(group, topic, partition, grown=partition not in before)
+            self.open(group, topic, partition, added_while_reading=partition not in before)
 
-    def open(self, group: str, topic: Topic, partition: int, *, grown: bool = False) -> None:
+    def open(
+        self, group: str, topic: Topic, partition: int, *, added_while_reading: bool = False
+    ) -> None:
         """Also without members: the window leaves memory again when it has been idle."""
         key = self._key(group, topic, partition)
-        if key in self._windows or self._stopping or group in self._held:
+        if key in self._windows or self._stopping or group in self._frozen:
             return
         if not self.key_filters_loaded():
             return  # `topology_changed` is called once they are
@@ -179,8 +183,8 @@ class Windows:
             key,
             TopicPartition(topic.name, topic.topic_id, partition),
             lambda: self.groups.members(group, topic.name),
-            self.around,
-            grown=grown,
+            self.dependencies,
+            added_while_reading=added_while_reading,
         )
         self.watch([topic.name])
         window.leader = topic.partitions[partition].leader
@@ -189,17 +193,17 @@ class Windows:
         self.tasks.create_task(window.run(), name=repr(window))
 
     @contextmanager
-    def held(self, group: str) -> Iterator[None]:
+    def frozen(self, group: str) -> Iterator[None]:
         """No window of the group opens inside the block; members that join meanwhile get theirs
         after it.
         """
-        self._held[group] += 1
+        self._frozen[group] += 1
         try:
             yield
         finally:
-            self._held[group] -= 1
-            if not self._held[group]:
-                del self._held[group]
+            self._frozen[group] -= 1
+            if not self._frozen[group]:
+                del self._frozen[group]
             self.topology_changed(self.topology())
 
     def drop(self, key: WindowKey) -> None:
@@ -210,7 +214,7 @@ class Windows:
 
     def _close(self, window: Window) -> None:
         window.close()
-        self._moves.knows(window)
+        self._member_changes.knows(window)
         self._dirty.pop(window, None)
         if self._windows.pop(window.key, None) is not None:
             windows = self._by_group[window.key.group]
@@ -221,12 +225,12 @@ class Windows:
     # ------------------------------------------------------------------------------- share sessions
 
     def session_lost(self, session: ShareSession) -> None:
-        now_ms = self.around.now_ms()
+        now_ms = self.dependencies.now_ms()
         self._tell(session, SessionLost(session.member_id, session.session_id, now_ms))
 
     def session_opened(self, session: ShareSession) -> None:
         """In the windows its broker leads, nothing else of this member can be alive."""
-        opened = SessionOpened(session.member_id, session.session_id, self.around.now_ms())
+        opened = SessionOpened(session.member_id, session.session_id, self.dependencies.now_ms())
         for window in self.of_group(session.group):
             if window.leader == session.key[0]:
                 window.post(opened)
@@ -235,9 +239,9 @@ class Windows:
         """What became of the sessions while the window was away. Those of before a restart of the
         node are not judged: their members may still be on their way back.
         """
-        self._moves.knows(window)
+        self._member_changes.knows(window)
         sessions = self.groups.sessions
-        now_ms = self.around.now_ms()
+        now_ms = self.dependencies.now_ms()
         for lease in snapshot.leases:
             if sessions.ended(lease.session_id):
                 window.post(SessionLost(lease.member_id, lease.session_id, now_ms))
@@ -245,13 +249,13 @@ class Windows:
 
     def _tell_sessions(self, window: Window) -> None:
         """Which of those that are open are with the broker that leads it, and which are not."""
-        now_ms = self.around.now_ms()
+        now_ms = self.dependencies.now_ms()
         for session in self.groups.sessions.of_group(window.key.group):
             kind = SessionOpened if session.key[0] == window.leader else SessionLost
             window.post(kind(session.member_id, session.session_id, now_ms))
 
     def session_closed(self, session: ShareSession) -> None:
-        now_ms = self.around.now_ms()
+        now_ms = self.dependencies.now_ms()
         self._tell(session, SessionClosed(session.member_id, session.session_id, now_ms))
 
     def _tell(self, session: ShareSession, event: Event) -> None:
@@ -305,11 +309,11 @@ class Windows:
         """Once more what failed: a Redis that was restarted leaves a dead connection, and to write
         the same again changes nothing.
         """
-        results = await self.around.store.apply(writes)
+        results = await self.dependencies.store.apply(writes)
         failed = [at for at, error in enumerate(results) if away(error)]
         if failed:
             await asyncio.sleep(STORE_RETRY_MS / 1000)
-            again = await self.around.store.apply([writes[at] for at in failed])
+            again = await self.dependencies.store.apply([writes[at] for at in failed])
             for at, error in zip(failed, again, strict=True):
                 results[at] = error
         return results
@@ -317,10 +321,10 @@ class Windows:
     # ------------------------------------------------------------------------------------- watchdog
 
     async def watch_forever(self) -> None:
-        swept_ms = self.around.now_ms()
+        swept_ms = self.dependencies.now_ms()
         while True:
             await asyncio.sleep(TICK_MS / 1000)
-            now_ms = self.around.now_ms()
+            now_ms = self.dependencies.now_ms()
             if now_ms - swept_ms >= TOPIC_UNUSED_MS:
                 swept_ms = now_ms
                 self._sweep_topics()
@@ -389,7 +393,7 @@ class Windows:
             await self._commit_group(group, windows)
 
     async def _commit_group(self, group: str, windows: Iterable[Window]) -> None:
-        chars_max = self.around.commits.metadata_chars_max
+        chars_max = self.dependencies.commits.metadata_chars_max
         entries: list[tuple[Window, CommitState, Commit]] = []
         for window in windows:
             state, window.committable = window.committable, None
@@ -402,7 +406,7 @@ class Windows:
         if not entries:
             return
         commits = [commit for _, _, commit in entries]
-        errors = await self.around.commits.commit(group, commits)
+        errors = await self.dependencies.commits.commit(group, commits)
         for (window, state, _), error in zip(entries, errors, strict=True):
             if error == 0:
                 window.committed = state

@@ -51,7 +51,7 @@ def test_every_codec_gives_the_same_records(
             assert collector.offsets == list(range(500))
             assert collector.keys == [key for key, _ in sent]
             data = await side.reader.bytes_for(tp, list(range(0, 500, 3)), records_max=10)
-            assert side.reader.counts.rereads == 0
+            assert side.reader.counts.refetches == 0
             records = read_records(data)
             assert [(r.offset, r.key, r.value) for r in records] == [
                 (i, *sent[i]) for i in range(0, 500, 3)
@@ -222,7 +222,7 @@ def test_records_that_left_the_cache_are_read_again(kafka: KafkaCluster, topic: 
                 assert [(r.offset, r.key, r.value) for r in read_records(data)] == [
                     (i, *sent[i]) for i in wanted
                 ]
-            assert 0 < side.reader.counts.rereads < 5 * len(wanted)
+            assert 0 < side.reader.counts.refetches < 5 * len(wanted)
 
     run(read())
 

@@ -167,7 +167,7 @@ class Admin:
         self.view = View(self.node)
         self.offsets = GroupOffsets(
             upstream=self.view,
-            store=self.node.windows.around.store,
+            store=self.node.windows.dependencies.store,
             commits=self.commits,
             groups=self.node.groups,
             windows=self.node.windows,

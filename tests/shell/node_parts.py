@@ -25,7 +25,7 @@ from gateway.members.groups import Groups
 from gateway.upstream.cluster import EARLIEST
 from gateway.upstream.commits import Commit, Committed
 from gateway.upstream.errors import UpstreamError
-from gateway.windows.dependencies import Surroundings
+from gateway.windows.dependencies import Dependencies
 from gateway.windows.store_availability import MonitoredStore
 from gateway.windows.window import Window
 from gateway.windows.windows import Windows
@@ -263,7 +263,7 @@ class Node:
             key_filters_loaded=lambda: True,
             watch=self._watch,
             unwatch=lambda topics: self.unwatched.extend(topics),
-            around=Surroundings(
+            dependencies=Dependencies(
                 store=MonitoredStore(self.store, now_ms),
                 reader=self.log,
                 commits=self.commits,

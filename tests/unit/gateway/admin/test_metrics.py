@@ -147,7 +147,7 @@ def test_every_api_that_can_be_counted_has_a_name() -> None:
 def test_the_reader_is_read_when_asked() -> None:
     metrics, counts = Metrics(), ReaderCounts()
     metrics.watch_reader(counts, lambda: 3)
-    counts.fetches, counts.fetched_bytes, counts.rereads, counts.evicted = 7, 8_000, 2, 5
+    counts.fetches, counts.fetched_bytes, counts.refetches, counts.evicted = 7, 8_000, 2, 5
     text = exported(metrics)
     for line in (
         "# TYPE keyway_reader_fetches_total counter",

@@ -26,7 +26,7 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> Heard:
         told.append((window.key.partition, " ".join(m.member_id for m in members), reason))
         members_changed(window, members, reason)
 
-    monkeypatch.setattr(member_changes, "MOVES_AT_ONCE", 1)
+    monkeypatch.setattr(member_changes, "MEMBER_CHANGES_AT_ONCE", 1)
     monkeypatch.setattr(Window, "members_changed", tell)
     return told
 
