@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from gateway.core.forwarding.effects import (
     Answered,
@@ -17,8 +16,7 @@ from gateway.core.forwarding.effects import (
 from gateway.core.wire.apis import APIS
 from gateway.core.wire.codec import encode_request, encode_response
 from gateway.core.wire.frames import request_frame, response_frame
-
-Message = dict[str, Any]
+from gateway.core.wire.schema import Message
 
 
 def request(

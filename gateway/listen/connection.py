@@ -1,4 +1,4 @@
-"""The shell around one Session: two sockets, the effects between them (ARCHITECTURE, States).
+"""The shell around one ConnectionState: two sockets, and the effects between them.
 
 The upstream connection is made when the first request is known to be one, so that a port scan or a
 TLS client does not reach upstream. Bytes go on as the objects that were read. When a socket does
@@ -20,7 +20,7 @@ from typing import NewType, Protocol, assert_never, cast
 import structlog
 
 from gateway.core.cluster.topology import Broker
-from gateway.core.forwarding.connection_state import Session
+from gateway.core.forwarding.connection_state import ConnectionState
 from gateway.core.forwarding.effects import (
     Answered,
     Effect,
@@ -119,7 +119,7 @@ class ClientConnection:
         self.broker_id = broker_id
         self.peer = ""  # the client's host
         self._node = node
-        self._session = Session(node.rules, node.counters.frames)
+        self._state = ConnectionState(node.rules, node.counters.frames)
         self._client: asyncio.Transport | None = None
         self._upstream: asyncio.Transport | None = None
         self._connecting = False
@@ -157,7 +157,7 @@ class ClientConnection:
             frame = request_frame(api_key, api_version, correlation_id, self._client_id, encoded)
             future = asyncio.get_running_loop().create_future()
             self._asked[correlation_id] = future
-            self._perform(self._session.inject(frame, correlation_id))
+            self._perform(self._state.inject(frame, correlation_id))
             payload = await future
         try:
             header = parse_response_header(api_key, api_version, payload)
@@ -193,12 +193,12 @@ class ClientConnection:
 
     def from_client(self, data: bytes) -> None:
         self._node.counters.bytes_from_clients += len(data)
-        self._perform(self._session.from_client(data))
-        if self._connecting or self._session.held_bytes:
+        self._perform(self._state.from_client(data))
+        if self._connecting or self._state.held_bytes:
             self._balance()
 
     def client_ended(self) -> None:
-        self._perform(self._session.client_ended())
+        self._perform(self._state.client_ended())
 
     def client_takes(self, takes: bool) -> None:
         self._client_takes = takes
@@ -233,7 +233,7 @@ class ClientConnection:
     def from_upstream(self, data: bytes) -> None:
         if self._client is None:
             return  # The client is gone: its answers are read only so that upstream can end.
-        self._perform(self._session.from_upstream(data))
+        self._perform(self._state.from_upstream(data))
         if self._draining:
             self._end_if_drained()
         if not self._client_read:
@@ -241,10 +241,10 @@ class ClientConnection:
 
     def upstream_ended(self) -> None:
         if not self._over:
-            calls = self._session.calls_open
+            calls = self._state.calls_open
             if calls:
                 self._log.info("upstream closed the connection", unanswered=calls)
-            self._perform(self._session.upstream_ended())
+            self._perform(self._state.upstream_ended())
             self._end()
 
     def upstream_takes(self, takes: bool) -> None:
@@ -335,7 +335,7 @@ class ClientConnection:
             self._log.exception("handler failed", api_key=header.api_key if header else None)
             self._fail("no answer", api_key=header.api_key if header else None)
             return
-        self._perform(self._session.answered(frame))
+        self._perform(self._state.answered(frame))
         if self._draining:
             self._end_if_drained()
         self._balance()
@@ -353,7 +353,7 @@ class ClientConnection:
         if client is not None:
             takes = self._client_takes and self._upstream_takes
             takes = takes and not (self._connecting and self._early)
-            self._client_read = takes and self._session.held_bytes <= PAUSE_ABOVE_BYTES
+            self._client_read = takes and self._state.held_bytes <= PAUSE_ABOVE_BYTES
             _read(client, on=self._client_read)
 
     # --------------------------------------------------------------------------------------- ending
@@ -370,7 +370,7 @@ class ClientConnection:
             self._fail("no request came", seconds=FIRST_REQUEST_S)
 
     def _end_if_drained(self) -> None:
-        if self._session.idle and not self._over:
+        if self._state.idle and not self._over:
             self._end()
 
     def _end(self) -> None:

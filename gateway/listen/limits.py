@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# Kept per connection and direction, session and socket buffer together.
+# Kept per connection and direction: by the connection state and by the socket buffer together.
 HELD_BYTES_MAX = 256 * 1024
 
 # uvloop reads at most 256,000 bytes at once. Reading stops when either of the two buffers of a

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Any, Self
+from typing import Self
 
 import structlog
 
@@ -18,6 +18,7 @@ from gateway.core.cluster.discovery import metadata_request, topology_from
 from gateway.core.cluster.topology import TopicPartition, Topology
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
+from gateway.core.wire.schema import Message
 from gateway.upstream.connection import BrokerConnection
 from gateway.upstream.errors import Refused, TimedOut, Unreachable, UpstreamError
 from gateway.upstream.limits import SETTLING_PAUSE_MS, STALE_PAUSE_MS
@@ -25,7 +26,6 @@ from gateway.upstream.settings import Address, UpstreamSettings
 
 __all__ = ["Refused", "TimedOut", "Unreachable", "Upstream", "UpstreamError", "UpstreamSettings"]
 
-Message = dict[str, Any]
 
 log = structlog.get_logger("keyway.upstream")
 

@@ -12,18 +12,17 @@ import asyncio
 import secrets
 import struct
 from collections import deque
-from typing import Any, cast
+from typing import cast
 
 from gateway.core.cluster.scram import ScramClient, ScramError, check_server_final
 from gateway.core.wire.apis import APIS, ApiKey
 from gateway.core.wire.codec import decode_response, encode_request
 from gateway.core.wire.errors import ErrorCode, WireError
 from gateway.core.wire.frames import parse_response_header, request_frame
+from gateway.core.wire.schema import Message
 from gateway.upstream.errors import Refused, TimedOut, Unreachable, UpstreamError
 from gateway.upstream.limits import ANSWER_BYTES_MAX, REAUTHENTICATE_AT
 from gateway.upstream.settings import Address, SaslSettings, UpstreamSettings
-
-Message = dict[str, Any]
 
 API_VERSIONS_VERSION = 3  # every broker since 2.4 knows it; older ones say so in v0
 

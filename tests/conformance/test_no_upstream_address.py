@@ -1,8 +1,8 @@
 """No upstream address reaches a client: every API and version whose response can show one.
 
 Responses are filled from the tables themselves, every host a sentinel, and take the whole way:
-Session, `read`, `write`. What comes out must not hold the sentinel, and must otherwise be the
-response that went in.
+ConnectionState, `read`, `write`. What comes out must not hold the sentinel, and must otherwise be
+the response that went in.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gateway.core.forwarding.connection_state import Session
+from gateway.core.forwarding.connection_state import ConnectionState
 from gateway.core.forwarding.effects import Rewrite, ToClient
 from gateway.core.forwarding.rewrite import Address, read, write
 from gateway.core.forwarding.served_apis import REWRITTEN, rules
@@ -99,7 +99,7 @@ ASKED: dict[int, dict[str, Any]] = {
 
 def through(key: int, version: int, message: dict[str, Any]) -> bytes:
     """The frame a client gets."""
-    session = Session(RULES, {})
+    session = ConnectionState(RULES, {})
     session.from_client(request(key, version, ASKED.get(key, {})))
     (effect,) = session.from_upstream(response(key, version, message))
     if isinstance(effect, ToClient):
@@ -173,7 +173,7 @@ def test_no_upstream_address_in_a_fetch_response_that_streams(version: int) -> N
         "Responses": [{"Partitions": [{"Records": b"r" * 200_000}]}],
         "NodeEndpoints": [{"NodeId": 1, "Host": SENTINEL, "Port": PORT, "Rack": "a"}],
     }
-    session = Session(RULES, {})
+    session = ConnectionState(RULES, {})
     session.from_client(request(ApiKey.FETCH, version))
     sent = response(ApiKey.FETCH, version, message)
     got = b""

@@ -6,13 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 from gateway.core.wire.apis import APIS, ApiKey
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.frames import RequestHeader, parse_request_header, response_frame
+from gateway.core.wire.schema import Message
 
-Message = dict[str, Any]
 Versions = dict[int, tuple[int, int]]
 
 

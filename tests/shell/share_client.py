@@ -14,6 +14,7 @@ from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.codec import decode_response, encode_request
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.frames import parse_request_header, request_frame
+from gateway.core.wire.schema import Message
 from gateway.handlers.share_acknowledge import share_acknowledge
 from gateway.handlers.share_fetch import share_fetch
 from gateway.handlers.share_group_describe import FindGroup, share_group_describe
@@ -25,7 +26,6 @@ from gateway.upstream.errors import UpstreamError
 from tests.shell.node_parts import GROUP, TOPIC, TOPIC_ID, Node, topology
 from tests.shell.virtual_time import now_ms, run, settle
 
-Message = dict[str, Any]
 Acks = list[tuple[int, int, bytes]]
 ACCEPT = bytes([AckType.ACCEPT])
 OTHER_ID = b"another topic id"

@@ -16,11 +16,12 @@ from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.frames import RequestHeader
 from gateway.core.wire.records import Record, build, read_records
+from gateway.core.wire.schema import Message
 from gateway.reading.reader import Reader, RecordsGone, RecordsLarge
 from gateway.upstream.cluster import EARLIEST, Upstream
 from gateway.upstream.errors import UpstreamError
 from gateway.upstream.settings import UpstreamSettings
-from tests.shell.fake_broker import FakeBroker, Message, all_versions, listening
+from tests.shell.fake_broker import FakeBroker, all_versions, listening
 from tests.shell.loopback import until
 
 TOPIC, TOPIC_ID = "orders", bytes(range(16))

@@ -13,6 +13,7 @@ from dispatcher.core.model import AckType
 from gateway.config import GroupSection
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
+from gateway.core.wire.schema import Message
 from tests.shell.node_parts import GROUP, Node
 from tests.shell.share_client import (
     ACCEPT,

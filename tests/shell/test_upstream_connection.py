@@ -11,13 +11,13 @@ from gateway.core.cluster.topology import Topology
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.frames import RequestHeader
+from gateway.core.wire.schema import Message
 from gateway.upstream.cluster import Upstream
 from gateway.upstream.connection import BrokerConnection
 from gateway.upstream.errors import Refused, TimedOut, Unreachable, UpstreamError
 from gateway.upstream.settings import Address, UpstreamSettings
 from tests.shell.fake_broker import FakeBroker, all_versions, listening
 
-Message = dict[str, Any]
 FIND = ApiKey.FIND_COORDINATOR
 
 

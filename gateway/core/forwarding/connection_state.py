@@ -21,8 +21,10 @@ from gateway.core.forwarding.requests import Requests
 from gateway.core.forwarding.responses import Responses
 
 
-class Session:
-    """`frames` counts requests per API key; whoever reports them owns it."""
+class ConnectionState:
+    """The two streams of one client connection, and the calls that are open on it. `frames` counts
+    requests per API key; the caller owns and reports it.
+    """
 
     def __init__(self, rules: Rules, frames: dict[int, int]) -> None:
         self._calls: deque[Call] = deque()

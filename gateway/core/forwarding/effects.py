@@ -30,7 +30,7 @@ class ToClient:
 
 @dataclass(frozen=True, slots=True)
 class Intercepted:
-    """A whole request for a handler. `Session.answered` takes the answer."""
+    """A whole request for a handler. `ConnectionState.answered` takes the answer."""
 
     payload: bytes  # without the size prefix
 
@@ -46,7 +46,7 @@ class Rewrite:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The response to a request that `Session.inject` put in; not for the client."""
+    """The response to a request that `ConnectionState.inject` put in; not for the client."""
 
     correlation_id: int
     payload: bytes  # without the size prefix

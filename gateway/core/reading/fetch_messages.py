@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any
 
 from gateway.core.cluster.topology import TopicPartition, Topology
 from gateway.core.limits import FETCH_BYTES_MAX, FETCH_PARTITION_BYTES_MAX, SCAN_BYTES_MAX
@@ -12,18 +11,17 @@ from gateway.core.reading.cache import Source
 from gateway.core.reading.fetching import Fetch, Place
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.records import Batch, CorruptBatch, scan_undamaged
-
-Message = dict[str, Any]
+from gateway.core.wire.schema import Message
 
 _LENGTH_END = 12  # of a batch: base offset (8 bytes), length of what follows (4)
 _NO_ANSWER: Message = {"ErrorCode": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
-def fetch_request(fetch: Fetch) -> dict[str, Any]:
+def fetch_request(fetch: Fetch) -> Message:
     """A full fetch without a session. No leader epoch: which leader to ask is the topology's
     business.
     """
-    topics: dict[tuple[str, bytes], list[dict[str, Any]]] = {}
+    topics: dict[tuple[str, bytes], list[Message]] = {}
     for place in fetch.places:
         tp = place.source.tp
         entry = {

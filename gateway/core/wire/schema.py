@@ -29,7 +29,7 @@ from mypy_extensions import i64
 
 from gateway.core.wire.errors import UnsupportedVersion
 
-Message = dict[str, Any]
+Message = dict[str, Any]  # a decoded request or response, by Kafka's field names
 Value = Any  # what one field holds; only its Op says what that is
 
 VERSION_MAX: Final = 32_767

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.core.forwarding.connection_state import Session
+from gateway.core.forwarding.connection_state import ConnectionState
 from gateway.core.forwarding.effects import (
     Answered,
     Failed,
@@ -24,8 +24,8 @@ LOCAL = (ApiKey.SHARE_GROUP_HEARTBEAT, ApiKey.SHARE_FETCH)
 HEARTBEAT = request(ApiKey.SHARE_GROUP_HEARTBEAT, correlation_id=50)
 
 
-def session(frame_bytes_max: int = 1_000_000) -> Session:
-    return Session(rules(LOCAL, frame_bytes_max=frame_bytes_max), {})
+def session(frame_bytes_max: int = 1_000_000) -> ConnectionState:
+    return ConnectionState(rules(LOCAL, frame_bytes_max=frame_bytes_max), {})
 
 
 def test_a_whole_chunk_goes_on_as_the_object_that_was_read() -> None:
@@ -59,7 +59,7 @@ def test_a_large_response_passes_before_it_is_complete() -> None:
 
 def test_pipelined_requests_pass_at_once_and_are_counted() -> None:
     frames: dict[int, int] = {}
-    it = Session(rules(LOCAL), frames)
+    it = ConnectionState(rules(LOCAL), frames)
     asked = [request(ApiKey.HEARTBEAT, correlation_id=n) for n in range(3)]
     assert to_upstream(it.from_client(b"".join(asked))) == b"".join(asked)
     assert it.calls_open == 3

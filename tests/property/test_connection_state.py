@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.forwarding.connection_state import Session
+from gateway.core.forwarding.connection_state import ConnectionState
 from gateway.core.forwarding.effects import (
     Answered,
     Effect,
@@ -95,7 +95,7 @@ def test_cuts_change_nothing(
     response_cuts: list[int],
 ) -> None:
     requests, responses = streams(asked)
-    whole, cut = Session(RULES, {}), Session(RULES, {})
+    whole, cut = ConnectionState(RULES, {}), ConnectionState(RULES, {})
 
     whole_sent = whole.from_client(requests)
     cut_sent = [
@@ -121,7 +121,7 @@ def test_answers_come_in_the_order_of_the_requests(
     answer = response(ApiKey.SHARE_GROUP_HEARTBEAT, correlation_id=77)
     ask_first, answer_first = streams(before)
     ask_last, answer_last = streams(after)
-    session = Session(RULES, {})
+    session = ConnectionState(RULES, {})
     effects: list[Effect] = []
     for piece in chunks(ask_first + local + ask_last, request_cuts):
         effects += session.from_client(piece)
@@ -157,7 +157,7 @@ def correlations(effects: list[Effect]) -> list[int]:
 
 @given(st.binary(max_size=400), CUTS)
 def test_garbage_from_a_client_ends_in_at_most_one_fault(data: bytes, cuts: list[int]) -> None:
-    session = Session(RULES, {})
+    session = ConnectionState(RULES, {})
     effects = [e for piece in chunks(data, cuts) for e in session.from_client(piece)]
     effects += session.client_ended()
     faults = [effect for effect in effects if isinstance(effect, Failed)]
@@ -171,7 +171,7 @@ def test_garbage_from_a_client_ends_in_at_most_one_fault(data: bytes, cuts: list
 def test_garbage_from_upstream_ends_in_at_most_one_fault(
     key: int, data: bytes, cuts: list[int]
 ) -> None:
-    session = Session(RULES, {})
+    session = ConnectionState(RULES, {})
     session.from_client(request(key, correlation_id=1))
     frame = (len(data) + 4).to_bytes(4, "big") + b"\0\0\0\1" + data
     effects = [e for piece in chunks(frame, cuts) for e in session.from_upstream(piece)]
