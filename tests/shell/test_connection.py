@@ -196,7 +196,7 @@ def test_a_slow_reader_holds_little_and_loses_nothing() -> None:
             )
             connection = await stalled(it)
             assert connection._client.get_write_buffer_size() <= HELD_BYTES_MAX
-            assert connection._session.held_bytes == 0
+            assert connection._state.held_bytes == 0
             assert not connection._upstream.is_reading()
             got = await read_exactly(client, 4 * len(sent))
             for n in range(4):
@@ -229,7 +229,7 @@ def test_a_slow_broker_holds_little_and_loses_nothing() -> None:
             (connection,) = it.server.connections.values()
             inner: Any = connection
             await until(lambda: inner._upstream is not None and not inner._client.is_reading())
-            held = inner._upstream.get_write_buffer_size() + inner._session.held_bytes
+            held = inner._upstream.get_write_buffer_size() + inner._state.held_bytes
             assert 0 < held <= HELD_BYTES_MAX
             go_on.set()
             for _ in range(5):

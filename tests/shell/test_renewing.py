@@ -19,7 +19,6 @@ from tests.shell.share_client import (
     ACCEPT,
     Acks,
     Client,
-    Message,
     ack_error,
     error,
     offsets,
