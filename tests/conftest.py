@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, Phase, settings
 from gateway.embedded import process
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import FREE_PORT_MAX, FREE_PORT_MIN, free_ports
-from tests.kafka import create_topic
+from tests.rig.kafka import create_topic
 
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent

@@ -34,8 +34,8 @@ from tests.bench.memory import memory
 from tests.bench.profiling import profile
 from tests.bench.rounds import rounds_within
 from tests.bench.rows import Row, rows_of, show, write
-from tests.clients.java_programs import compile_programs
-from tests.integration.gateway_process import REPOSITORY, GatewayProcess
+from tests.rig.clients.java_programs import compile_programs
+from tests.rig.gateway_process import REPOSITORY, GatewayProcess
 
 BUILD = REPOSITORY / "build"
 # User and system time of the gateway's process: the figure that a busy machine does not change.

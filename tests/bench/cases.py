@@ -26,10 +26,10 @@ from pathlib import Path
 from gateway.embedded.kafka import KafkaCluster
 from tests.bench.load import drawn, load
 from tests.bench.parallel_consumer import parallel_programs
-from tests.clients.java_programs import JavaPrograms
-from tests.clients.share_members import REPOSITORY
-from tests.integration.gateway_process import GatewayProcess
-from tests.kafka import create_topic, set_group_config
+from tests.rig.clients.java_programs import JavaPrograms
+from tests.rig.clients.share_members import REPOSITORY
+from tests.rig.gateway_process import GatewayProcess
+from tests.rig.kafka import create_topic, set_group_config
 
 KEYS = 5_000
 PARTITIONS = 4

@@ -23,7 +23,7 @@ from tests.bench.cases import PARTITIONS, Bench, finish, rate
 from tests.bench.core_cost import KEYS, MEMBERS, RECORDS, Drive
 from tests.bench.load import drawn, load
 from tests.bench.rows import Row, rows_of
-from tests.kafka import create_topic
+from tests.rig.kafka import create_topic
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -25,8 +25,8 @@ from tests.bench.cases import KEYS, PARTITIONS, Bench
 from tests.bench.freezes import FreezeWatch, Span, undisturbed
 from tests.bench.latency_consume import PROBE
 from tests.bench.rows import Row, added, percentile, rows_of
-from tests.integration.gateway_process import REPOSITORY
-from tests.kafka import create_topic, produce, set_group_config
+from tests.rig.gateway_process import REPOSITORY
+from tests.rig.kafka import create_topic, produce, set_group_config
 
 PER_SECOND = 50_000
 GRACE_S = 20.0  # for a consumer that fell behind to get the rest

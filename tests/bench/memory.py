@@ -24,9 +24,9 @@ from gateway.embedded.process import wait_until
 from tests.bench.cases import KEYS, Bench
 from tests.bench.load import load
 from tests.bench.rows import Row, rows_of
-from tests.clients.share_members import ShareHost
-from tests.integration.gateway_process import GatewayProcess
-from tests.kafka import create_topic
+from tests.rig.clients.share_members import ShareHost
+from tests.rig.gateway_process import GatewayProcess
+from tests.rig.kafka import create_topic
 
 PARTITIONS = 64
 SPAN = Policy().span_max

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from gateway.embedded.jars import build_dir, fetched
-from tests.clients.java_programs import JavaPrograms, compile_programs
+from tests.rig.clients.java_programs import JavaPrograms, compile_programs
 
 VERSION = "0.5.3.3"
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from gateway.embedded.process import start_child, stop_child, wait_until
 from tests.bench.cases import PARTITIONS, Bench, finish
 from tests.bench.load import drawn, load
-from tests.kafka import create_topic
+from tests.rig.kafka import create_topic
 
 SAMPLES_PER_SECOND = 200
 START_S_MAX = 60.0  # reads the symbols of every library first

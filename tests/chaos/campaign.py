@@ -18,7 +18,7 @@ from tests.chaos.judge import Verdict
 from tests.chaos.plan import FULL, Pace, plan_of
 from tests.chaos.round import Recovery, Round
 from tests.chaos.site import Site
-from tests.clients.java_programs import JavaPrograms, compile_programs
+from tests.rig.clients.java_programs import JavaPrograms, compile_programs
 
 COMPLAINTS_MAX = 12
 console = Console(width=160, highlight=False)

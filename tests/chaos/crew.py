@@ -15,9 +15,9 @@ from contextlib import contextmanager, suppress
 
 from tests.chaos.judge import Processed
 from tests.chaos.plan import Victim
-from tests.clients.java_programs import JavaPrograms
-from tests.clients.share_lines import Acked, Delivery, TopicPartitionOffset
-from tests.clients.share_members import MemberFailed, ShareHost, ShareMember
+from tests.rig.clients.java_programs import JavaPrograms
+from tests.rig.clients.share_lines import Acked, Delivery, TopicPartitionOffset
+from tests.rig.clients.share_members import MemberFailed, ShareHost, ShareMember
 
 COMMIT_S_MAX = 4.0  # below the locks: what is not committed by then is somebody else's soon
 CONSUME_S_MAX = 300  # longer than any round

@@ -15,10 +15,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gateway.demo import audit
-from tests.clients.order import by_key
-from tests.clients.share_lines import Acked, Delivery, TopicPartitionOffset
+from tests.rig.clients.order import by_key
+from tests.rig.clients.share_lines import Acked, Delivery, TopicPartitionOffset
 
-# (offset, key, value), as `tests.kafka.read_partition` returns them, per partition.
+# (offset, key, value), as `tests.rig.kafka.read_partition` returns them, per partition.
 Topic = Mapping[int, Sequence[tuple[int, bytes | None, bytes | None]]]
 
 # A commit falls due once an interval; what is confirmed while one is under way waits for the next.

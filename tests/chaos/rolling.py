@@ -26,12 +26,12 @@ from gateway.embedded.kafka import KafkaCluster, kafka_libs
 from gateway.embedded.process import wait_until
 from tests.chaos.plan import QUICK
 from tests.chaos.site import Site, pause_ms
-from tests.clients.java_programs import compile_programs
-from tests.clients.order import assert_never_backwards
-from tests.clients.share_members import ShareHost, ShareMember, accepted_places, deliveries_of
-from tests.integration.gateway_process import GatewayProcess
-from tests.integration.operating import keys_of, members_of
-from tests.kafka import Sent, create_topic, produce
+from tests.rig.clients.java_programs import compile_programs
+from tests.rig.clients.order import assert_never_backwards
+from tests.rig.clients.share_members import ShareHost, ShareMember, accepted_places, deliveries_of
+from tests.rig.gateway_process import GatewayProcess
+from tests.rig.kafka import Sent, create_topic, produce
+from tests.rig.operating import keys_of, members_of
 
 RECORDS = 1_000  # of each half
 OWN_KEYS = 50  # that the first half is spread over

@@ -15,8 +15,8 @@ from tests.chaos.crew import Crew, Service
 from tests.chaos.judge import Flush, Topic, Verdict, judge
 from tests.chaos.plan import MEMBERS, Plan, Strike, Victim
 from tests.chaos.site import Site, pause_ms
-from tests.clients.share_lines import TopicPartitionOffset, delivery_line
-from tests.kafka import create_topic, read_partition
+from tests.rig.clients.share_lines import TopicPartitionOffset, delivery_line
+from tests.rig.kafka import create_topic, read_partition
 
 UNDER_LOAD_S_MAX = 45.0
 CALM_S_MAX = 75.0

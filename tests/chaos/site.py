@@ -15,9 +15,9 @@ from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import free_ports
 from gateway.embedded.redis import EmbeddedRedis
 from tests.chaos.plan import Victim
-from tests.clients.share_lines import TopicPartitionOffset
-from tests.integration.committed import committed
-from tests.integration.gateway_process import GatewayProcess
+from tests.rig.clients.share_lines import TopicPartitionOffset
+from tests.rig.committed import committed
+from tests.rig.gateway_process import GatewayProcess
 
 # Locks and back-off short enough that what a crash leaves held comes back within a round.
 GROUP = {

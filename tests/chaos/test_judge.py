@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.chaos.judge import Flush, Processed, Verdict, judge
 from tests.chaos.plan import Victim, plan_of
-from tests.clients.share_lines import Acked, Delivery
+from tests.rig.clients.share_lines import Acked, Delivery
 
 MS = 1_000_000
 TOPIC = {0: [(0, b"k", b"a"), (1, b"k", b"b"), (2, b"other", b"c")]}

@@ -20,7 +20,7 @@ from gateway.core.wire.apis import APIS, KNOWN, ApiKey
 from gateway.core.wire.codec import decode_response
 from gateway.core.wire.frames import parse_response_header
 from gateway.core.wire.schema import Field
-from tests.wire_frames import request, response
+from tests.rig.wire_frames import request, response
 
 SENTINEL = "upstream-secret.internal"
 PORT = 29_292

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from gateway.embedded.kafka import KafkaCluster, kafka_libs
-from tests.clients.java_programs import JavaPrograms, compile_programs
-from tests.clients.kafka_tools import KafkaTools
-from tests.clients.share_members import ShareHost
 from tests.conftest import QUICK_TURNS
-from tests.integration.gateway_process import DIRECT, GatewayProcess, Settings
-from tests.kafka import create_topic, set_group_config
+from tests.rig.clients.java_programs import JavaPrograms, compile_programs
+from tests.rig.clients.kafka_tools import KafkaTools
+from tests.rig.clients.share_members import ShareHost
+from tests.rig.gateway_process import DIRECT, GatewayProcess, Settings
+from tests.rig.kafka import create_topic, set_group_config
 
 DEAD_LETTERS = "tests-dead-letters"
 QUICK_RETRY: Settings = {

@@ -14,8 +14,8 @@ from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.codec import decode_response
 from gateway.core.wire.errors import ErrorCode
 from gateway.embedded.process import wait_until
-from tests.clients.wire_client import WireClient
-from tests.integration.gateway_process import GatewayProcess, answers_api_versions
+from tests.rig.clients.wire_client import WireClient
+from tests.rig.gateway_process import GatewayProcess, answers_api_versions
 
 pytestmark = pytest.mark.integration
 

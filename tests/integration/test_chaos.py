@@ -10,7 +10,7 @@ import pytest
 from gateway.embedded.kafka import KafkaCluster
 from tests.chaos.campaign import run
 from tests.chaos.plan import QUICK, Victim, plan_of
-from tests.clients.java_programs import JavaPrograms
+from tests.rig.clients.java_programs import JavaPrograms
 
 pytestmark = pytest.mark.integration
 # Gateway; broker, Redis and gateway; a flush; Redis; members of both kinds; then more at once.

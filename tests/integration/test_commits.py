@@ -16,8 +16,8 @@ from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import wait_until
 from gateway.upstream.commits import METADATA_CHARS_MAX, Commit, Commits
 from gateway.upstream.settings import UpstreamSettings
-from tests.integration.upstream_side import DEADLINE_S, run, running
-from tests.kafka import create_topic
+from tests.rig.kafka import create_topic
+from tests.rig.upstream_side import DEADLINE_S, run, running
 
 pytestmark = pytest.mark.integration
 

@@ -21,15 +21,15 @@ from redis import Redis
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import wait_until
 from gateway.embedded.redis import EmbeddedRedis
-from tests.clients.order import assert_first_deliveries_in_order
-from tests.clients.share_lines import TopicPartitionOffset
-from tests.clients.share_members import ShareHost, ShareMember, accepted_places, deliveries_of
-from tests.clients.wire_client import ShareSession
-from tests.integration.committed import committed, wait_for_committed
 from tests.integration.conftest import GROUPS
-from tests.integration.gateway_process import GatewayProcess
-from tests.integration.operating import windows_of
-from tests.kafka import create_topic, produce
+from tests.rig.clients.order import assert_first_deliveries_in_order
+from tests.rig.clients.share_lines import TopicPartitionOffset
+from tests.rig.clients.share_members import ShareHost, ShareMember, accepted_places, deliveries_of
+from tests.rig.clients.wire_client import ShareSession
+from tests.rig.committed import committed, wait_for_committed
+from tests.rig.gateway_process import GatewayProcess
+from tests.rig.kafka import create_topic, produce
+from tests.rig.operating import windows_of
 
 pytestmark = pytest.mark.integration
 

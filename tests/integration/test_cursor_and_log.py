@@ -13,11 +13,11 @@ from confluent_kafka.admin import AdminClient
 from dispatcher.core.commit import encode as encode_commit
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import wait_until
-from tests.clients.share_members import ShareHost
-from tests.clients.wire_client import WireClient
-from tests.integration.committed import commit_plain, committed, wait_for_committed
-from tests.integration.gateway_process import GatewayProcess
-from tests.kafka import create_topic, produce
+from tests.rig.clients.share_members import ShareHost
+from tests.rig.clients.wire_client import WireClient
+from tests.rig.committed import commit_plain, committed, wait_for_committed
+from tests.rig.gateway_process import GatewayProcess
+from tests.rig.kafka import create_topic, produce
 
 pytestmark = pytest.mark.integration
 

@@ -12,10 +12,10 @@ import pytest
 
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import wait_until
-from tests.clients.share_members import ShareHost, consume_all
-from tests.integration.gateway_process import GatewayProcess
-from tests.integration.operating import keyway, metrics, windows_of
-from tests.kafka import produce
+from tests.rig.clients.share_members import ShareHost, consume_all
+from tests.rig.gateway_process import GatewayProcess
+from tests.rig.kafka import produce
+from tests.rig.operating import keyway, metrics, windows_of
 
 pytestmark = pytest.mark.integration
 

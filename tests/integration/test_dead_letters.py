@@ -15,8 +15,8 @@ from dispatcher.core.model import MemberId, Reason, WriteDeadLetters
 from gateway.embedded.kafka import KafkaCluster
 from gateway.reading.dead_letters import DeadLetter, DeadLetters
 from gateway.upstream.settings import UpstreamSettings
-from tests.integration.upstream_side import DEADLINE_S, run, running, until
-from tests.kafka import create_topic, produce, read_partition
+from tests.rig.kafka import create_topic, produce, read_partition
+from tests.rig.upstream_side import DEADLINE_S, run, running, until
 
 pytestmark = pytest.mark.integration
 

@@ -20,12 +20,12 @@ from confluent_kafka.admin import (
 from gateway.core.wire.apis import ApiKey
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import wait_until
-from tests.clients.order import assert_never_backwards
-from tests.clients.share_members import ShareHost, ShareMember
-from tests.clients.wire_client import WireClient
-from tests.integration.gateway_process import GatewayProcess, Settings
-from tests.integration.operating import keyway, windows_of
-from tests.kafka import create_topic, produce, read_partition
+from tests.rig.clients.order import assert_never_backwards
+from tests.rig.clients.share_members import ShareHost, ShareMember
+from tests.rig.clients.wire_client import WireClient
+from tests.rig.gateway_process import GatewayProcess, Settings
+from tests.rig.kafka import create_topic, produce, read_partition
+from tests.rig.operating import keyway, windows_of
 
 pytestmark = pytest.mark.integration
 

@@ -22,7 +22,7 @@ from gateway.demo.consumer import processed
 from gateway.demo.run import PORT_VARIABLE, Ports, run_demo
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import SetupError, free_ports, wait_until
-from tests.kafka import create_topic, produce, set_group_config
+from tests.rig.kafka import create_topic, produce, set_group_config
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 

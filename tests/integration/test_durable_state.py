@@ -14,12 +14,12 @@ from dispatcher.core.commit import decode as decode_commit
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import wait_until
 from gateway.embedded.redis import EmbeddedRedis
-from tests.clients.share_members import ShareHost
-from tests.clients.wire_client import ShareSession
-from tests.integration.committed import committed, wait_for_committed
 from tests.integration.conftest import GROUPS
-from tests.integration.gateway_process import GatewayProcess
-from tests.kafka import create_topic, produce
+from tests.rig.clients.share_members import ShareHost
+from tests.rig.clients.wire_client import ShareSession
+from tests.rig.committed import committed, wait_for_committed
+from tests.rig.gateway_process import GatewayProcess
+from tests.rig.kafka import create_topic, produce
 
 pytestmark = pytest.mark.integration
 

@@ -14,7 +14,7 @@ import pytest
 
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import SetupError, free_ports, wait_until
-from tests.kafka import create_topic, produce, read_partition
+from tests.rig.kafka import create_topic, produce, read_partition
 
 pytestmark = pytest.mark.integration
 

@@ -11,10 +11,10 @@ import pytest
 
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import wait_until
-from tests.clients.wire_client import ShareSession
-from tests.integration.committed import wait_for_committed
-from tests.integration.gateway_process import GatewayProcess
-from tests.kafka import produce
+from tests.rig.clients.wire_client import ShareSession
+from tests.rig.committed import wait_for_committed
+from tests.rig.gateway_process import GatewayProcess
+from tests.rig.kafka import produce
 
 pytestmark = pytest.mark.integration
 

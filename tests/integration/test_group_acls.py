@@ -23,11 +23,11 @@ from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import free_ports
-from tests.clients.kafka_tools import SHARE_GROUPS, KafkaTools, table
-from tests.clients.wire_client import WireClient
-from tests.integration.committed import committed
-from tests.integration.gateway_process import GatewayProcess
-from tests.kafka import create_topic, produce
+from tests.rig.clients.kafka_tools import SHARE_GROUPS, KafkaTools, table
+from tests.rig.clients.wire_client import WireClient
+from tests.rig.committed import committed
+from tests.rig.gateway_process import GatewayProcess
+from tests.rig.kafka import create_topic, produce
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 

@@ -15,13 +15,13 @@ from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import wait_until
-from tests.clients.kafka_tools import CONSUMER_GROUPS, GROUPS, SHARE_GROUPS, KafkaTools, table
-from tests.clients.share_lines import Delivery
-from tests.clients.share_members import ShareHost, consume_all
-from tests.clients.wire_client import WireClient
-from tests.integration.committed import commit_plain, committed, wait_for_committed
-from tests.integration.gateway_process import GatewayProcess
-from tests.kafka import create_topic, produce
+from tests.rig.clients.kafka_tools import CONSUMER_GROUPS, GROUPS, SHARE_GROUPS, KafkaTools, table
+from tests.rig.clients.share_lines import Delivery
+from tests.rig.clients.share_members import ShareHost, consume_all
+from tests.rig.clients.wire_client import WireClient
+from tests.rig.committed import commit_plain, committed, wait_for_committed
+from tests.rig.gateway_process import GatewayProcess
+from tests.rig.kafka import create_topic, produce
 
 pytestmark = pytest.mark.integration
 

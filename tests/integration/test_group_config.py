@@ -12,10 +12,10 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import wait_until
 from gateway.members.group_settings import FLAGS, NUMBERS, TEXTS
-from tests.clients.wire_client import ShareSession
-from tests.integration.gateway_process import GatewayProcess
-from tests.integration.operating import windows_of
-from tests.kafka import produce, set_group_config
+from tests.rig.clients.wire_client import ShareSession
+from tests.rig.gateway_process import GatewayProcess
+from tests.rig.kafka import produce, set_group_config
+from tests.rig.operating import windows_of
 
 pytestmark = pytest.mark.integration
 

@@ -13,13 +13,13 @@ from confluent_kafka import Producer
 
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import wait_until
-from tests.clients.kafka_tools import CONFIGS, KafkaTools
-from tests.clients.order import assert_never_backwards
-from tests.clients.share_members import ShareHost, deliveries_of
-from tests.integration.committed import wait_for_committed
-from tests.integration.gateway_process import GatewayProcess
-from tests.integration.operating import windows_of
-from tests.kafka import produce, set_group_config
+from tests.rig.clients.kafka_tools import CONFIGS, KafkaTools
+from tests.rig.clients.order import assert_never_backwards
+from tests.rig.clients.share_members import ShareHost, deliveries_of
+from tests.rig.committed import wait_for_committed
+from tests.rig.gateway_process import GatewayProcess
+from tests.rig.kafka import produce, set_group_config
+from tests.rig.operating import windows_of
 
 pytestmark = pytest.mark.integration
 

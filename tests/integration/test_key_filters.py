@@ -13,13 +13,13 @@ import pytest
 from gateway.core.wire.apis import ApiKey
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import wait_until
-from tests.clients.order import assert_first_deliveries_in_order, assert_never_backwards
-from tests.clients.share_members import MemberFailed, ShareHost, ShareMember, deliveries_of
-from tests.clients.wire_client import WireClient
-from tests.integration.committed import wait_for_committed
-from tests.integration.gateway_process import GatewayProcess
-from tests.integration.operating import keyway, rest
-from tests.kafka import produce
+from tests.rig.clients.order import assert_first_deliveries_in_order, assert_never_backwards
+from tests.rig.clients.share_members import MemberFailed, ShareHost, ShareMember, deliveries_of
+from tests.rig.clients.wire_client import WireClient
+from tests.rig.committed import wait_for_committed
+from tests.rig.gateway_process import GatewayProcess
+from tests.rig.kafka import produce
+from tests.rig.operating import keyway, rest
 
 pytestmark = pytest.mark.integration
 

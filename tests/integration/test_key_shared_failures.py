@@ -13,14 +13,14 @@ from confluent_kafka import Message
 
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import wait_until
-from tests.clients.order import assert_first_deliveries_in_order, assert_never_backwards
-from tests.clients.share_lines import Delivery
-from tests.clients.share_members import ShareHost, ShareMember, consume_all, deliveries_of
-from tests.integration.committed import wait_for_committed
 from tests.integration.conftest import DEAD_LETTERS
-from tests.integration.gateway_process import GatewayProcess
-from tests.integration.topic_contents import headers_of, read_messages
-from tests.kafka import Sent, produce, read_partition
+from tests.rig.clients.order import assert_first_deliveries_in_order, assert_never_backwards
+from tests.rig.clients.share_lines import Delivery
+from tests.rig.clients.share_members import ShareHost, ShareMember, consume_all, deliveries_of
+from tests.rig.committed import wait_for_committed
+from tests.rig.gateway_process import GatewayProcess
+from tests.rig.kafka import Sent, produce, read_partition
+from tests.rig.topic_contents import headers_of, read_messages
 
 pytestmark = pytest.mark.integration
 

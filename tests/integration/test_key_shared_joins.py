@@ -13,13 +13,13 @@ import pytest
 
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import wait_until
-from tests.clients.order import assert_never_backwards
-from tests.clients.share_lines import Delivery
-from tests.clients.share_members import ShareHost, ShareMember, deliveries_of
-from tests.integration.committed import wait_for_committed
-from tests.integration.gateway_process import GatewayProcess
-from tests.integration.operating import keys_of, members_of, owner_of, windows_of
-from tests.kafka import produce
+from tests.rig.clients.order import assert_never_backwards
+from tests.rig.clients.share_lines import Delivery
+from tests.rig.clients.share_members import ShareHost, ShareMember, deliveries_of
+from tests.rig.committed import wait_for_committed
+from tests.rig.gateway_process import GatewayProcess
+from tests.rig.kafka import produce
+from tests.rig.operating import keys_of, members_of, owner_of, windows_of
 
 pytestmark = pytest.mark.integration
 

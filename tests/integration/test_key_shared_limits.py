@@ -17,11 +17,11 @@ import pytest
 from dispatcher.core.hashes import key_hash32
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import wait_until
-from tests.clients.order import assert_never_backwards
-from tests.clients.share_members import ShareHost, ShareMember, deliveries_of
-from tests.integration.gateway_process import GatewayProcess
-from tests.integration.operating import keys_of, keyway, members_of, windows_of
-from tests.kafka import produce
+from tests.rig.clients.order import assert_never_backwards
+from tests.rig.clients.share_members import ShareHost, ShareMember, deliveries_of
+from tests.rig.gateway_process import GatewayProcess
+from tests.rig.kafka import produce
+from tests.rig.operating import keys_of, keyway, members_of, windows_of
 
 pytestmark = pytest.mark.integration
 

@@ -13,17 +13,17 @@ import pytest
 
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import wait_until
-from tests.clients.order import (
+from tests.rig.clients.order import (
     assert_first_deliveries_in_order,
     assert_never_backwards,
     assert_one_of_a_key,
 )
-from tests.clients.share_lines import Delivery, TopicPartitionOffset
-from tests.clients.share_members import ShareHost, ShareMember, consume_all, deliveries_of
-from tests.integration.committed import wait_for_committed
-from tests.integration.gateway_process import GatewayProcess
-from tests.integration.topic_contents import places_upstream
-from tests.kafka import Sent, produce
+from tests.rig.clients.share_lines import Delivery, TopicPartitionOffset
+from tests.rig.clients.share_members import ShareHost, ShareMember, consume_all, deliveries_of
+from tests.rig.committed import wait_for_committed
+from tests.rig.gateway_process import GatewayProcess
+from tests.rig.kafka import Sent, produce
+from tests.rig.topic_contents import places_upstream
 
 pytestmark = pytest.mark.integration
 

@@ -12,12 +12,12 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from gateway.embedded.kafka import KafkaCluster
-from tests.clients.order import assert_never_backwards
-from tests.clients.share_members import ShareHost, consume_all, deliveries_of
-from tests.integration.committed import wait_for_committed
-from tests.integration.gateway_process import GatewayProcess
-from tests.integration.topic_contents import headers_of, places_upstream, read_messages
-from tests.kafka import end_transaction, produce
+from tests.rig.clients.order import assert_never_backwards
+from tests.rig.clients.share_members import ShareHost, consume_all, deliveries_of
+from tests.rig.committed import wait_for_committed
+from tests.rig.gateway_process import GatewayProcess
+from tests.rig.kafka import end_transaction, produce
+from tests.rig.topic_contents import headers_of, places_upstream, read_messages
 
 pytestmark = pytest.mark.integration
 

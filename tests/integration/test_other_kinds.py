@@ -8,9 +8,9 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from gateway.embedded.process import wait_until
-from tests.clients.share_members import MemberFailed, ShareHost
-from tests.integration.gateway_process import GatewayProcess
-from tests.kafka import produce
+from tests.rig.clients.share_members import MemberFailed, ShareHost
+from tests.rig.gateway_process import GatewayProcess
+from tests.rig.kafka import produce
 
 pytestmark = pytest.mark.integration
 

@@ -18,10 +18,10 @@ from confluent_kafka import Producer
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.embedded.kafka import KafkaCluster
-from tests.clients.share_members import ShareHost, consume_all
-from tests.clients.wire_client import Fetched, ShareSession, WireClient, fetched_partitions
-from tests.integration.gateway_process import GatewayProcess
-from tests.kafka import produce, set_group_config
+from tests.rig.clients.share_members import ShareHost, consume_all
+from tests.rig.clients.wire_client import Fetched, ShareSession, WireClient, fetched_partitions
+from tests.rig.gateway_process import GatewayProcess
+from tests.rig.kafka import produce, set_group_config
 
 pytestmark = pytest.mark.integration
 

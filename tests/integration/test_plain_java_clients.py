@@ -1,4 +1,4 @@
-"""Plain Java clients through the gateway: the programs of tests/clients/java and
+"""Plain Java clients through the gateway: the programs of tests/rig/clients/java and
 Kafka's own tools.
 """
 
@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.clients.java_programs import JavaPrograms
-from tests.clients.kafka_tools import SHARE_GROUPS, KafkaTools, table
-from tests.clients.share_members import ShareHost
-from tests.integration.gateway_process import GatewayProcess
-from tests.kafka import read_partition
+from tests.rig.clients.java_programs import JavaPrograms
+from tests.rig.clients.kafka_tools import SHARE_GROUPS, KafkaTools, table
+from tests.rig.clients.share_members import ShareHost
+from tests.rig.gateway_process import GatewayProcess
+from tests.rig.kafka import read_partition
 
 pytestmark = pytest.mark.integration
 

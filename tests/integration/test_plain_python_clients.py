@@ -28,7 +28,7 @@ from confluent_kafka.admin import (
 )
 
 from gateway.embedded.kafka import KafkaCluster
-from tests.kafka import produce, read_partition
+from tests.rig.kafka import produce, read_partition
 
 pytestmark = pytest.mark.integration
 

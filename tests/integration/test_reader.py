@@ -21,8 +21,8 @@ from gateway.embedded.kafka import KafkaCluster
 from gateway.reading.reader import RecordsGone
 from gateway.upstream.cluster import EARLIEST, LATEST, READ_UNCOMMITTED
 from gateway.upstream.settings import UpstreamSettings
-from tests.integration.upstream_side import DEADLINE_S, Collector, blocking, run, running
-from tests.kafka import create_topic, end_transaction, produce, read_partition
+from tests.rig.kafka import create_topic, end_transaction, produce, read_partition
+from tests.rig.upstream_side import DEADLINE_S, Collector, blocking, run, running
 
 pytestmark = pytest.mark.integration
 

@@ -12,8 +12,8 @@ import pytest
 
 from gateway.embedded.kafka import kafka_classpath
 from gateway.embedded.process import kill_child, start_child, wait_until
-from tests.integration.gateway_process import REPOSITORY
-from tests.kafka import produce
+from tests.rig.gateway_process import REPOSITORY
+from tests.rig.kafka import produce
 
 pytestmark = pytest.mark.integration
 

@@ -13,10 +13,10 @@ from dispatcher.core.model import AckType
 from gateway.core.wire.errors import ErrorCode
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import wait_until
-from tests.clients.share_members import ShareHost
-from tests.clients.wire_client import AckBatch, ShareSession
-from tests.integration.gateway_process import GatewayProcess
-from tests.kafka import produce, set_group_config
+from tests.rig.clients.share_members import ShareHost
+from tests.rig.clients.wire_client import AckBatch, ShareSession
+from tests.rig.gateway_process import GatewayProcess
+from tests.rig.kafka import produce, set_group_config
 
 pytestmark = pytest.mark.integration
 

@@ -6,8 +6,8 @@ import pytest
 
 from gateway.embedded.kafka import KafkaCluster
 from tests.chaos.rolling import Rolling
-from tests.clients.share_members import ShareHost
-from tests.integration.gateway_process import GatewayProcess
+from tests.rig.clients.share_members import ShareHost
+from tests.rig.gateway_process import GatewayProcess
 
 pytestmark = pytest.mark.integration
 

@@ -20,8 +20,8 @@ from confluent_kafka.admin import AdminClient
 from gateway.core.cluster.topology import Topology
 from gateway.core.forwarding.rewrite import Address
 from gateway.listen.server import Server, ServerSettings
-from tests.integration.secure_kafka import PASSWORD, USER, SecureKafka, secure_kafka
-from tests.kafka import create_topic
+from tests.rig.kafka import create_topic
+from tests.rig.secure_kafka import PASSWORD, USER, SecureKafka, secure_kafka
 
 pytestmark = pytest.mark.integration
 

@@ -13,9 +13,9 @@ import pytest
 
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
-from tests.clients.wire_client import ShareSession, WireClient, fetched_partitions
-from tests.integration.gateway_process import GatewayProcess
-from tests.kafka import produce
+from tests.rig.clients.wire_client import ShareSession, WireClient, fetched_partitions
+from tests.rig.gateway_process import GatewayProcess
+from tests.rig.kafka import produce
 
 pytestmark = pytest.mark.integration
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from gateway.embedded.kafka import KafkaCluster
-from tests.integration.gateway_process import GatewayProcess
+from tests.rig.gateway_process import GatewayProcess
 
 pytestmark = pytest.mark.integration
 

@@ -15,7 +15,7 @@ from dispatcher.store.base import WindowKey
 from dispatcher.store.redis import RedisStore
 from gateway.embedded.process import free_ports
 from gateway.embedded.redis import EmbeddedRedis
-from tests.unit.dispatcher.store.contract import KEY, Stores, in_loop, opened
+from tests.rig.store_contract import KEY, Stores, in_loop, opened
 
 pytestmark = pytest.mark.integration
 

@@ -36,7 +36,7 @@ from dispatcher.store.redis import TIMEOUT_S, RedisStore
 from gateway.embedded.process import free_ports
 from gateway.embedded.redis import EmbeddedRedis
 from tests.property.changes import histories
-from tests.unit.dispatcher.store.contract import (
+from tests.rig.store_contract import (
     FULL,
     KEY,
     STEP,

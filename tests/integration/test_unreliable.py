@@ -16,12 +16,12 @@ import redis
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import wait_until
 from gateway.embedded.redis import EmbeddedRedis
-from tests.clients.order import assert_never_backwards
-from tests.clients.share_members import ShareHost
-from tests.integration.committed import wait_for_committed
-from tests.integration.gateway_process import GatewayProcess
-from tests.integration.operating import metrics
-from tests.kafka import produce
+from tests.rig.clients.order import assert_never_backwards
+from tests.rig.clients.share_members import ShareHost
+from tests.rig.committed import wait_for_committed
+from tests.rig.gateway_process import GatewayProcess
+from tests.rig.kafka import produce
+from tests.rig.operating import metrics
 
 pytestmark = pytest.mark.integration
 

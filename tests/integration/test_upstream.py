@@ -24,9 +24,9 @@ from gateway.upstream.settings import (
     TlsSettings,
     UpstreamSettings,
 )
-from tests.integration.secure_kafka import PASSWORD, USER, SecureKafka, secure_kafka
-from tests.integration.upstream_side import DEADLINE_S, Collector, blocking, run, running, until
-from tests.kafka import create_topic, produce, set_group_config
+from tests.rig.kafka import create_topic, produce, set_group_config
+from tests.rig.secure_kafka import PASSWORD, USER, SecureKafka, secure_kafka
+from tests.rig.upstream_side import DEADLINE_S, Collector, blocking, run, running, until
 
 pytestmark = pytest.mark.integration
 

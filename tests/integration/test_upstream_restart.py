@@ -15,8 +15,8 @@ from gateway.reading.dead_letters import DeadLetters
 from gateway.upstream.commits import Commit, Commits
 from gateway.upstream.errors import UpstreamError
 from gateway.upstream.settings import UpstreamSettings
-from tests.integration.upstream_side import Collector, Side, blocking, run, running, until
-from tests.kafka import create_topic, produce, read_partition
+from tests.rig.kafka import create_topic, produce, read_partition
+from tests.rig.upstream_side import Collector, Side, blocking, run, running, until
 
 pytestmark = pytest.mark.integration
 

@@ -20,7 +20,7 @@ from gateway.core.forwarding.effects import (
 )
 from gateway.core.forwarding.served_apis import rules
 from gateway.core.wire.apis import ApiKey
-from tests.wire_frames import joined, request, response, to_client, to_upstream
+from tests.rig.wire_frames import joined, request, response, to_client, to_upstream
 
 RULES = rules([ApiKey.SHARE_GROUP_HEARTBEAT])
 ENDPOINTS = [{"NodeId": 2, "Host": "upstream.internal", "Port": 9092}]

@@ -33,7 +33,7 @@ from dispatcher.core.model import (
     SessionId,
     WriteDeadLetters,
 )
-from tests.playbook import Playbook
+from tests.rig.playbook import Playbook
 
 MEMBERS = ("c1", "c2", "c3")
 KEYS = (b"a", b"b", b"c", b"d", None)

@@ -12,7 +12,7 @@ from gateway.core.wire.schema import Message
 from gateway.upstream.cluster import Upstream
 from gateway.upstream.commits import Commits, Committed
 from gateway.upstream.errors import Unreachable
-from tests.shell.virtual_time import run, settle
+from tests.rig.virtual_time import run, settle
 
 ANSWER_S = 0.1
 

@@ -16,9 +16,9 @@ from gateway.core.wire.codec import encode_response
 from gateway.listen.limits import HELD_BYTES_MAX
 from gateway.listen.server import Request
 from gateway.upstream.errors import UpstreamError
-from tests.fake_kafka import Asked
-from tests.shell.loopback import answers, body_of, rig, run, until, warnings
-from tests.wire_frames import request, response
+from tests.rig.fake_kafka import Asked
+from tests.rig.loopback import answers, body_of, rig, run, until, warnings
+from tests.rig.wire_frames import request, response
 
 HEARTBEAT = int(ApiKey.HEARTBEAT)
 FETCH = int(ApiKey.FETCH)

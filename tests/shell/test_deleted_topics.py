@@ -13,9 +13,9 @@ from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
 from gateway.operations.deleted_topics import DeletedTopics
 from gateway.windows.windows import topic_id_text
-from tests.shell.admin_parts import Admin, View, worked
-from tests.shell.node_parts import TOPIC_ID
-from tests.shell.virtual_time import run, until
+from tests.rig.admin_parts import Admin, View, worked
+from tests.rig.node_parts import TOPIC_ID
+from tests.rig.virtual_time import run, until
 
 OLD = topic_id_text(b"o" * 16)
 GONE = [WindowKey("g", OLD, 0), WindowKey("g", OLD, 1), WindowKey("h", OLD, 0)]

@@ -22,13 +22,13 @@ from gateway.operations.limits import RECOGNISED_AT_ONCE
 from gateway.upstream.commits import Committed
 from gateway.upstream.errors import Unreachable
 from gateway.windows.windows import topic_id_text
-from tests.shell.admin_parts import M1, S1, Admin, worked
-from tests.shell.node_parts import (
+from tests.rig.admin_parts import M1, S1, Admin, worked
+from tests.rig.node_parts import (
     GROUP,
     TOPIC,
     TOPIC_ID,
 )
-from tests.shell.virtual_time import now_ms, run, settle, until
+from tests.rig.virtual_time import now_ms, run, settle, until
 
 P0, P1 = (TopicPartition(TOPIC, TOPIC_ID, partition) for partition in (0, 1))
 

@@ -11,8 +11,8 @@ from gateway.config import GroupSection
 from gateway.core.share.membership import FencedMemberEpoch, GroupError, UnknownMember
 from gateway.members import groups
 from gateway.members.limits import GROUP_EMPTY_MS_MAX, RESTART_GRACE_MS, TICK_MS
-from tests.shell.node_parts import GROUP, TOPIC, Node, topology
-from tests.shell.virtual_time import now_ms, run, settle
+from tests.rig.node_parts import GROUP, TOPIC, Node, topology
+from tests.rig.virtual_time import now_ms, run, settle
 
 QUICK = GroupSection(
     auto_offset_reset="earliest",

@@ -12,8 +12,8 @@ from redis.exceptions import ConnectionError as RedisAway
 from gateway.admin.health import NodeHealth
 from gateway.core.cluster.topology import Topology
 from gateway.logs import lost_lines
-from tests.shell.node_parts import GROUP, Node, topology
-from tests.shell.virtual_time import run, settle
+from tests.rig.node_parts import GROUP, Node, topology
+from tests.rig.virtual_time import run, settle
 
 
 @dataclass(slots=True)

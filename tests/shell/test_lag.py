@@ -13,9 +13,9 @@ from gateway.config import GroupSection
 from gateway.core.wire.errors import ErrorCode
 from gateway.operations.lag import Lag, Lags
 from gateway.operations.limits import LAG_ANSWER_S_MAX, LAG_MS, LAG_REFRESH_S_MAX
-from tests.shell.admin_parts import Admin, AdminStore, worked
-from tests.shell.node_parts import GROUP, TOPIC, topology
-from tests.shell.virtual_time import now_ms, run
+from tests.rig.admin_parts import Admin, AdminStore, worked
+from tests.rig.node_parts import GROUP, TOPIC, topology
+from tests.rig.virtual_time import now_ms, run
 
 Figures = dict[int, tuple[int, int | None, int | None]]  # cursor, log end, lag by partition
 

@@ -17,9 +17,9 @@ from gateway.core.wire.errors import ErrorCode
 from gateway.upstream.commits import Committed
 from gateway.upstream.errors import Unreachable
 from gateway.windows.limits import COMMIT_WAIT_S_MAX
-from tests.shell.node_parts import GROUP, Node, ScriptedCommits
+from tests.rig.node_parts import GROUP, Node, ScriptedCommits
+from tests.rig.virtual_time import now_ms, settle, until
 from tests.shell.test_window import accept, acquire, story
-from tests.shell.virtual_time import now_ms, settle, until
 
 KEYS = [b"key-%d" % at for at in range(8)]
 

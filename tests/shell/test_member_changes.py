@@ -9,8 +9,8 @@ import pytest
 from dispatcher.core.model import Acquire, Member, MemberId, Reason, SessionId
 from gateway.windows import member_changes
 from gateway.windows.window import Window
-from tests.shell.node_parts import GROUP, Node, topology
-from tests.shell.virtual_time import now_ms, run, settle, until
+from tests.rig.node_parts import GROUP, Node, topology
+from tests.rig.virtual_time import now_ms, run, settle, until
 
 PARTITIONS = 3
 Heard = list[tuple[int, str, Reason]]  # partition, members, why some are gone

@@ -15,7 +15,7 @@ from redis.exceptions import RedisError
 from gateway.core.share.membership import ShareGroup, ShareMember
 from gateway.embedded.redis import EmbeddedRedis
 from gateway.members.saved_members import SavedMembers
-from tests.shell.loopback import until
+from tests.rig.loopback import until
 
 KEY = "keyway:members"
 Tell = Callable[[SavedMembers, Redis], Awaitable[None]]

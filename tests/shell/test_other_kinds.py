@@ -12,9 +12,9 @@ from gateway.core.wire.schema import Message
 from gateway.members.group_types import OtherGroupTypes
 from gateway.members.limits import OTHER_GROUP_TYPE_S_MAX
 from gateway.upstream.errors import Refused, Unreachable, UpstreamError
-from tests.shell.node_parts import GROUP, Node
-from tests.shell.share_client import Client, ScriptedConnection, error, services
-from tests.shell.virtual_time import now_ms, run
+from tests.rig.node_parts import GROUP, Node
+from tests.rig.share_client import Client, ScriptedConnection, error, services
+from tests.rig.virtual_time import now_ms, run
 
 CLASSIC, CONSUMER = ApiKey.DESCRIBE_GROUPS, ApiKey.CONSUMER_GROUP_DESCRIBE
 Answer = tuple[int, str] | UpstreamError  # error code and state

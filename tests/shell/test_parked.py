@@ -18,9 +18,9 @@ from gateway.operations.errors import (
     StateUnavailable,
 )
 from gateway.operations.parked_records import ParkedRecords
-from tests.shell.admin_parts import Admin
-from tests.shell.node_parts import GROUP, TOPIC, TOPIC_ID
-from tests.shell.virtual_time import now_ms, run, settle
+from tests.rig.admin_parts import Admin
+from tests.rig.node_parts import GROUP, TOPIC, TOPIC_ID
+from tests.rig.virtual_time import now_ms, run, settle
 
 M1, S1 = MemberId("m1"), SessionId("s1")
 REJECT = b"\3"

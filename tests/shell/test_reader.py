@@ -21,8 +21,8 @@ from gateway.reading.reader import Reader, RecordsGone, RecordsLarge
 from gateway.upstream.cluster import EARLIEST, Upstream
 from gateway.upstream.errors import UpstreamError
 from gateway.upstream.settings import UpstreamSettings
-from tests.shell.fake_broker import FakeBroker, all_versions, listening
-from tests.shell.loopback import until
+from tests.rig.fake_broker import FakeBroker, all_versions, listening
+from tests.rig.loopback import until
 
 TOPIC, TOPIC_ID = "orders", bytes(range(16))
 TP = TopicPartition(TOPIC, TOPIC_ID, 0)

@@ -14,8 +14,8 @@ from gateway.config import GroupSection
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
-from tests.shell.node_parts import GROUP, Node
-from tests.shell.share_client import (
+from tests.rig.node_parts import GROUP, Node
+from tests.rig.share_client import (
     ACCEPT,
     Acks,
     Client,

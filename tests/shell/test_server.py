@@ -15,9 +15,9 @@ from gateway.core.cluster.topology import Broker, Topology
 from gateway.core.wire.apis import ApiKey
 from gateway.listen.limits import UPSTREAM_PATIENCE_S
 from gateway.listen.listeners import CannotListen, listening_socket
-from tests.fake_kafka import Asked
-from tests.shell.loopback import answers, body_of, rig, run, until, warnings
-from tests.wire_frames import request, response
+from tests.rig.fake_kafka import Asked
+from tests.rig.loopback import answers, body_of, rig, run, until, warnings
+from tests.rig.wire_frames import request, response
 
 HEARTBEAT = int(ApiKey.HEARTBEAT)
 METADATA = int(ApiKey.METADATA)

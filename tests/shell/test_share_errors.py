@@ -11,8 +11,8 @@ from gateway.core.share.membership import GroupError
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.handlers import share_fetch
-from tests.shell.node_parts import GROUP, TOPIC, Node
-from tests.shell.share_client import (
+from tests.rig.node_parts import GROUP, TOPIC, Node
+from tests.rig.share_client import (
     ACCEPT,
     OTHER_ID,
     Client,
@@ -25,7 +25,7 @@ from tests.shell.share_client import (
     rows,
     story,
 )
-from tests.shell.virtual_time import now_ms, until
+from tests.rig.virtual_time import now_ms, until
 
 # ----------------------------------------------------------------------------------- what is asked
 

@@ -14,8 +14,8 @@ from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.handlers.limits import SHARE_FETCH_WAIT_MS_MAX, SUBSCRIBED_TOPICS_MAX
 from gateway.upstream.errors import Unreachable
-from tests.shell.node_parts import GROUP, TOPIC, Node, topology
-from tests.shell.share_client import (
+from tests.rig.node_parts import GROUP, TOPIC, Node, topology
+from tests.rig.share_client import (
     ACCEPT,
     Client,
     ScriptedConnection,
@@ -28,7 +28,7 @@ from tests.shell.share_client import (
     services,
     story,
 )
-from tests.shell.virtual_time import now_ms, run, settle
+from tests.rig.virtual_time import now_ms, run, settle
 
 # --------------------------------------------------------------------------------------- the usual
 

@@ -9,8 +9,8 @@ import pytest
 from dispatcher.core.model import Acquire, MemberId, SessionId
 from dispatcher.store.base import StoreError, Write
 from gateway.windows.window import Acquired, Window, WindowUnavailable
-from tests.shell.node_parts import Node, ScriptedStore
-from tests.shell.virtual_time import now_ms, run, settle, until
+from tests.rig.node_parts import Node, ScriptedStore
+from tests.rig.virtual_time import now_ms, run, settle, until
 
 
 class Deaf(ScriptedStore):

@@ -14,9 +14,9 @@ from dispatcher.core.model import AckType, Notice
 from gateway.config import GroupSection
 from gateway.core.wire.errors import ErrorCode
 from gateway.upstream.errors import Unreachable
-from tests.shell.node_parts import GROUP, Node, ScriptedCommits, ScriptedStore
-from tests.shell.share_client import Client, ack_error, joined, offsets, row_error
-from tests.shell.virtual_time import run, settle, until
+from tests.rig.node_parts import GROUP, Node, ScriptedCommits, ScriptedStore
+from tests.rig.share_client import Client, ack_error, joined, offsets, row_error
+from tests.rig.virtual_time import run, settle, until
 
 SECTION = GroupSection(
     reliable=False, auto_offset_reset="earliest", in_flight_per_member_max=10, lock_duration_ms=100

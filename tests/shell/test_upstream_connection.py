@@ -16,7 +16,7 @@ from gateway.upstream.cluster import Upstream
 from gateway.upstream.connection import BrokerConnection
 from gateway.upstream.errors import Refused, TimedOut, Unreachable, UpstreamError
 from gateway.upstream.settings import Address, UpstreamSettings
-from tests.shell.fake_broker import FakeBroker, all_versions, listening
+from tests.rig.fake_broker import FakeBroker, all_versions, listening
 
 FIND = ApiKey.FIND_COORDINATOR
 

@@ -8,8 +8,8 @@ from dispatcher.core.model import Acknowledge, Acquire, MemberId, SessionId
 from gateway.config import GroupSection, StateSection
 from gateway.members.limits import TICK_MS
 from gateway.windows.window import Acquired
-from tests.shell.node_parts import GROUP, TOPIC, Node
-from tests.shell.virtual_time import now_ms, run, settle
+from tests.rig.node_parts import GROUP, TOPIC, Node
+from tests.rig.virtual_time import now_ms, run, settle
 
 
 def acquire(node: Node, member: str) -> Acquired | None:

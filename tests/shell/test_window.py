@@ -26,8 +26,8 @@ from gateway.core.wire.errors import ErrorCode
 from gateway.upstream.commits import Committed
 from gateway.upstream.errors import Refused, Unreachable
 from gateway.windows.window import Acquired, Window, WindowUnavailable
-from tests.shell.node_parts import GROUP, Node, ScriptedCommits, ScriptedStore
-from tests.shell.virtual_time import now_ms, run, settle, until
+from tests.rig.node_parts import GROUP, Node, ScriptedCommits, ScriptedStore
+from tests.rig.virtual_time import now_ms, run, settle, until
 
 M1, S1 = MemberId("m1"), SessionId("s1")
 EARLIEST = GroupSection(auto_offset_reset="earliest")

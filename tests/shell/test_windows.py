@@ -15,8 +15,8 @@ from gateway.core.share.sessions import ShareSession
 from gateway.core.wire.errors import ErrorCode
 from gateway.windows.limits import TOPIC_UNUSED_MS, WINDOW_IDLE_MS_MAX
 from gateway.windows.window import Acquired, Window, WindowUnavailable
-from tests.shell.node_parts import GROUP, TOPIC, Node, ScriptedStore, topology
-from tests.shell.virtual_time import now_ms, run, settle, until
+from tests.rig.node_parts import GROUP, TOPIC, Node, ScriptedStore, topology
+from tests.rig.virtual_time import now_ms, run, settle, until
 
 M1, S1 = MemberId("m1"), SessionId("s1")
 OTHER_ID = bytes(range(1, 17))

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from gateway.embedded.kafka import KafkaCluster
 from spark.session import kafka_session
-from tests.integration.gateway_process import GatewayProcess
+from tests.rig.gateway_process import GatewayProcess
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ from pyspark.sql.functions import col
 
 from gateway.embedded.kafka import KafkaCluster
 from spark.flights import flights_per_carrier, read_topic
-from tests.kafka import produce, read_partition
+from tests.rig.kafka import produce, read_partition
 
 # pyspark's sockets are closed by the collector, at any time and in any test.
 pytestmark = [

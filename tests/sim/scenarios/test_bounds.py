@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dispatcher.core.model import LogTruncated, Notice, Policy, ReadOn
-from tests.playbook import Playbook
+from tests.rig.playbook import Playbook
 
 
 def test_09_a_slow_consumer_holds_nobody_up() -> None:

@@ -9,7 +9,7 @@ from dispatcher.core.model import AckType, MemberId, MembersReady, Policy, Reaso
 from dispatcher.core.ring import Router
 from gateway.core.wire.batches import scan, select
 from gateway.core.wire.records import Compression, Record, build, read_batch
-from tests.playbook import Playbook
+from tests.rig.playbook import Playbook
 
 
 def test_01_affinity() -> None:

@@ -21,7 +21,7 @@ from dispatcher.core.model import (
     Snapshot,
     WriteDeadLetters,
 )
-from tests.playbook import Playbook
+from tests.rig.playbook import Playbook
 
 
 @pytest.mark.parametrize("seed", range(50))

@@ -26,7 +26,7 @@ from dispatcher.core.model import (
     SessionId,
     Snapshot,
 )
-from tests.playbook import Playbook
+from tests.rig.playbook import Playbook
 
 REFUSED = [AckError.INVALID_RECORD_STATE]
 

@@ -19,7 +19,7 @@ from dispatcher.core.model import (
     SessionId,
     Snapshot,
 )
-from tests.playbook import Playbook
+from tests.rig.playbook import Playbook
 
 
 def test_ascending_whatever_the_keys_became_ready_by() -> None:

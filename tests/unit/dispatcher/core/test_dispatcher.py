@@ -32,7 +32,7 @@ from dispatcher.core.model import (
     Snapshot,
     Ticked,
 )
-from tests.playbook import Playbook
+from tests.rig.playbook import Playbook
 
 C1 = MemberId("c1")
 S1 = SessionId("s1")

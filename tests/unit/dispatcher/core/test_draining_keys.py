@@ -6,7 +6,7 @@ import pytest
 
 from dispatcher.core.model import AckType, MemberId, Policy
 from dispatcher.core.stats import DrainingKey, MemberStats
-from tests.playbook import Playbook
+from tests.rig.playbook import Playbook
 
 C1 = MemberId("c1")
 

@@ -9,7 +9,7 @@ import pytest
 from dispatcher.core.invariants import check
 from dispatcher.core.model import AckType
 from dispatcher.core.state import WindowState
-from tests.playbook import Playbook
+from tests.rig.playbook import Playbook
 
 
 def _settled_bit(state: WindowState) -> None:

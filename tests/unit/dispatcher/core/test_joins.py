@@ -23,7 +23,7 @@ from dispatcher.core.model import (
     SessionId,
     Snapshot,
 )
-from tests.playbook import Playbook
+from tests.rig.playbook import Playbook
 
 LAST_SENT = Policy(join_policy=JoinPolicy.LAST_SENT, backoff_base_ms=100)
 

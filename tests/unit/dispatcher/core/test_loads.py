@@ -26,7 +26,7 @@ from dispatcher.core.model import (
     Snapshot,
 )
 from dispatcher.core.ring import NOBODY, Router
-from tests.playbook import Playbook
+from tests.rig.playbook import Playbook
 
 KEYS = [b"key-%d" % number for number in range(2_000)]
 

@@ -19,7 +19,7 @@ from dispatcher.core.model import (
     SessionId,
     SessionOpened,
 )
-from tests.playbook import Playbook
+from tests.rig.playbook import Playbook
 
 
 def test_an_unbothered_key_moves_at_once_and_a_held_one_drains() -> None:

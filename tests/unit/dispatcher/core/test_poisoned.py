@@ -18,7 +18,7 @@ from dispatcher.core.model import (
     RetryState,
     WriteDeadLetters,
 )
-from tests.playbook import Playbook
+from tests.rig.playbook import Playbook
 
 C1 = MemberId("c1")
 WAITING = RetryState.WAITING

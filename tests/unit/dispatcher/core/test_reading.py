@@ -16,7 +16,7 @@ from dispatcher.core.model import (
     RetriesForgotten,
     Snapshot,
 )
-from tests.playbook import Playbook
+from tests.rig.playbook import Playbook
 
 
 def test_what_is_known_already_is_cut_off() -> None:

@@ -23,7 +23,7 @@ from dispatcher.core.model import (
     Snapshot,
 )
 from dispatcher.core.snapshot import apply_changes
-from tests.playbook import Playbook
+from tests.rig.playbook import Playbook
 
 WAITING = RetryState.WAITING
 

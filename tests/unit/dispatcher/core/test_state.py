@@ -26,7 +26,7 @@ from dispatcher.core.model import (
     Snapshot,
 )
 from dispatcher.core.state import WindowState
-from tests.playbook import Playbook
+from tests.rig.playbook import Playbook
 
 
 def test_a_record_that_is_due_goes_out_beside_a_later_one_of_its_key_in_the_same_hands() -> None:

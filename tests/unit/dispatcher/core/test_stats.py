@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dispatcher.core.model import AckType, MemberId, PoisonPolicy, Policy, Reason, Snapshot
 from dispatcher.core.stats import FullSpan, MemberStats, ParkedRecord
-from tests.playbook import Playbook
+from tests.rig.playbook import Playbook
 
 
 def test_counts() -> None:

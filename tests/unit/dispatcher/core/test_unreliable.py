@@ -22,7 +22,7 @@ from dispatcher.core.model import (
     Snapshot,
 )
 from dispatcher.core.stats import MemberStats, WindowStats
-from tests.playbook import Playbook
+from tests.rig.playbook import Playbook
 
 
 def lossy(cap: int = 1_000, span: int = 16_384) -> Policy:

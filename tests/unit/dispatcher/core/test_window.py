@@ -22,7 +22,7 @@ from dispatcher.core.model import (
     Ticked,
 )
 from dispatcher.core.window import Window
-from tests.playbook import Playbook
+from tests.rig.playbook import Playbook
 
 
 def test_block_same_key() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from dispatcher.store.base import StoreError, Write
 from dispatcher.store.memory import MemoryStore
-from tests.unit.dispatcher.store.contract import (
+from tests.rig.store_contract import (
     FULL,
     KEY,
     STEP,

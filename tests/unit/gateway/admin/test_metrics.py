@@ -15,8 +15,8 @@ from gateway.core.wire.apis import ApiKey
 from gateway.listen.connection import Counters
 from gateway.operations.lag import Lag
 from gateway.reading.reader import ReaderCounts
-from tests.shell.node_parts import GROUP, TOPIC, Node
-from tests.shell.virtual_time import now_ms, run, settle
+from tests.rig.node_parts import GROUP, TOPIC, Node
+from tests.rig.virtual_time import now_ms, run, settle
 
 PLACE = TopicPartition("orders", b"t" * 16, 3)
 

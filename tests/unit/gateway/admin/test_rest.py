@@ -20,9 +20,9 @@ from gateway.members.key_filters import KeyFilters
 from gateway.operations.lag import Lags
 from gateway.operations.parked_records import ParkedRecords
 from gateway.windows.window import Window
-from tests.shell.admin_parts import Admin
-from tests.shell.node_parts import GROUP, TOPIC, Node
-from tests.shell.virtual_time import now_ms, run, settle
+from tests.rig.admin_parts import Admin
+from tests.rig.node_parts import GROUP, TOPIC, Node
+from tests.rig.virtual_time import now_ms, run, settle
 
 M1, S1 = MemberId("m1"), SessionId("s1")
 

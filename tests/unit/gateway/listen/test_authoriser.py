@@ -13,7 +13,7 @@ from gateway.core.wire.apis import ApiKey
 from gateway.listen.authoriser import DESCRIBE, Authoriser
 from gateway.listen.limits import AUTHORISATION_MS_MAX, AUTHORISATIONS_MAX
 from gateway.upstream.errors import Unreachable
-from tests.shell.share_client import ALL_OPERATIONS, ScriptedConnection
+from tests.rig.share_client import ALL_OPERATIONS, ScriptedConnection
 
 
 @dataclass

@@ -12,7 +12,7 @@ from gateway.core.wire.errors import ErrorCode
 from gateway.members.group_settings import GroupSettings, overridden
 from gateway.members.limits import GROUP_CONFIG_MS
 from gateway.upstream.errors import Refused, Unreachable, UpstreamError
-from tests.shell.virtual_time import run
+from tests.rig.virtual_time import run
 
 
 class Kafka:

@@ -18,7 +18,7 @@ from gateway.core.forwarding.effects import (
 from gateway.core.forwarding.served_apis import rules
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.frames import request_frame
-from tests.wire_frames import request, response, to_client, to_upstream
+from tests.rig.wire_frames import request, response, to_client, to_upstream
 
 LOCAL = (ApiKey.SHARE_GROUP_HEARTBEAT, ApiKey.SHARE_FETCH)
 HEARTBEAT = request(ApiKey.SHARE_GROUP_HEARTBEAT, correlation_id=50)

@@ -11,7 +11,7 @@ from gateway.core.forwarding.requests import Requests
 from gateway.core.forwarding.served_apis import rules
 from gateway.core.limits import HEADER_TAGS_MAX
 from gateway.core.wire.apis import ApiKey
-from tests.wire_frames import request, to_upstream
+from tests.rig.wire_frames import request, to_upstream
 
 
 def requests() -> tuple[Requests, deque[Call]]:

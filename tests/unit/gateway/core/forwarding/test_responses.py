@@ -14,7 +14,7 @@ from gateway.core.forwarding.responses import Responses
 from gateway.core.forwarding.served_apis import rules
 from gateway.core.limits import RESPONSE_TAIL_BYTES_MAX, WHOLE_RESPONSE_BYTES_MAX
 from gateway.core.wire.apis import ApiKey
-from tests.wire_frames import response, to_client
+from tests.rig.wire_frames import response, to_client
 
 ENDPOINT = {"NodeId": 2, "Host": "upstream.internal", "Port": 9092}
 

@@ -14,7 +14,7 @@ from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.codec import decode_response, encode_response
 from gateway.core.wire.errors import WireError
 from gateway.core.wire.frames import parse_response_header
-from tests.wire_frames import response
+from tests.rig.wire_frames import response
 
 SHARE = (
     ApiKey.SHARE_GROUP_HEARTBEAT,

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import IO, Self
 
-from tests.clients.java_programs import JavaPrograms
-from tests.clients.share_lines import (
+from tests.rig.clients.java_programs import JavaPrograms
+from tests.rig.clients.share_lines import (
     Acked,
     Delivery,
     TopicPartitionOffset,
@@ -23,7 +23,7 @@ from tests.clients.share_lines import (
     parse_delivery,
 )
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 ANSWER_SECONDS_MAX = 60.0
 _numbers = itertools.count(1)
 
@@ -53,7 +53,7 @@ class ShareHost:
 
     @classmethod
     def librdkafka(cls) -> Self:
-        return cls("librdkafka", [sys.executable, "-m", "tests.clients.librdkafka_share_host"])
+        return cls("librdkafka", [sys.executable, "-m", "tests.rig.clients.librdkafka_share_host"])
 
     @classmethod
     def java(cls, programs: JavaPrograms) -> Self:

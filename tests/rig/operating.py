@@ -14,7 +14,7 @@ from typing import Any
 
 from dispatcher.core.model import Member, MemberId
 from dispatcher.core.ring import Router
-from tests.integration.gateway_process import REPOSITORY, GatewayProcess
+from tests.rig.gateway_process import REPOSITORY, GatewayProcess
 
 COMMAND_S_MAX = 60
 

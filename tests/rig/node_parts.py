@@ -29,7 +29,7 @@ from gateway.windows.dependencies import Dependencies
 from gateway.windows.store_availability import MonitoredStore
 from gateway.windows.window import Window
 from gateway.windows.windows import Windows
-from tests.shell.virtual_time import now_ms
+from tests.rig.virtual_time import now_ms
 
 GROUP = "orders-group"
 TOPIC = "orders"

@@ -15,7 +15,7 @@ from gateway.core.forwarding.rewrite import Address
 from gateway.core.wire.codec import decode_response
 from gateway.core.wire.frames import parse_response_header
 from gateway.listen.server import ConnectionId, Handler, Server, ServerSettings
-from tests.fake_kafka import Answer, Asked, FakeKafka
+from tests.rig.fake_kafka import Answer, Asked, FakeKafka
 
 WITHIN_S = 10.0
 

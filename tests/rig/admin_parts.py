@@ -20,7 +20,7 @@ from gateway.operations.group_offsets import GroupOffsets, Place
 from gateway.upstream.commits import Commit, Committed
 from gateway.upstream.errors import Unreachable
 from gateway.windows.windows import topic_id_text
-from tests.shell.node_parts import (
+from tests.rig.node_parts import (
     GROUP,
     TOPIC,
     TOPIC_ID,
@@ -29,7 +29,7 @@ from tests.shell.node_parts import (
     ScriptedStore,
     topology,
 )
-from tests.shell.virtual_time import now_ms, settle
+from tests.rig.virtual_time import now_ms, settle
 
 M1, S1 = MemberId("m1"), SessionId("s1")
 

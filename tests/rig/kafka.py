@@ -23,7 +23,7 @@ from confluent_kafka.admin import (
 
 from gateway.core.wire.apis import ApiKey
 from gateway.embedded.process import wait_until
-from tests.clients.wire_client import WireClient
+from tests.rig.clients.wire_client import WireClient
 
 ANSWER_S_MAX = 30.0
 

@@ -23,8 +23,8 @@ from gateway.handlers.share_requests import ShareServices
 from gateway.listen.authoriser import DESCRIBE, READ, Authoriser
 from gateway.listen.server import ClientConnection, Request
 from gateway.upstream.errors import UpstreamError
-from tests.shell.node_parts import GROUP, TOPIC, TOPIC_ID, Node, topology
-from tests.shell.virtual_time import now_ms, run, settle
+from tests.rig.node_parts import GROUP, TOPIC, TOPIC_ID, Node, topology
+from tests.rig.virtual_time import now_ms, run, settle
 
 Acks = list[tuple[int, int, bytes]]
 ACCEPT = bytes([AckType.ACCEPT])

@@ -7,7 +7,7 @@ import subprocess
 import threading
 from typing import Self
 
-from tests.clients.java_programs import JavaPrograms
+from tests.rig.clients.java_programs import JavaPrograms
 
 SHARE_GROUPS = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
 CONSUMER_GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from tests.clients.share_lines import Delivery, TopicPartitionOffset
+from tests.rig.clients.share_lines import Delivery, TopicPartitionOffset
 
 KeyPlace = tuple[str, int, bytes]
 

@@ -1,4 +1,5 @@
-"""Hosts confluent-kafka ShareConsumers for a test: `python -m tests.clients.librdkafka_share_host`.
+"""Hosts confluent-kafka ShareConsumers for a test:
+`python -m tests.rig.clients.librdkafka_share_host`.
 
 The protocol is in share_lines.py. Each member lives on its own thread, since a ShareConsumer
 belongs to one thread.
@@ -15,7 +16,7 @@ from typing import Any
 
 from confluent_kafka import AcknowledgeType, KafkaException, ShareConsumer
 
-from tests.clients.share_lines import Delivery, delivery_line
+from tests.rig.clients.share_lines import Delivery, delivery_line
 
 _output_lock = threading.Lock()
 
