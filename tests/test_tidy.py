@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("gateway", "dispatcher", "offsets", "schema_dist", "spark", "clusters", "tests")
 FILE_LINES_MAX = 500
@@ -98,22 +100,29 @@ def test_handlers_open_with_versions_and_what_is_not_implemented() -> None:
     assert not wrong, "the header names the API, its versions (v0-4), and what is not implemented"
 
 
-def has_source(test: Path) -> bool:
+def has_source(test: Path, room: Path) -> bool:
     """Is there a source it may be about? test_window_joins.py may test window.py."""
-    folder = ROOT / test.relative_to(ROOT / "tests" / "unit").parent
+    folder = ROOT / test.relative_to(room).parent
     words = test.stem.removeprefix("test_").split("_")
     stems = ["_".join(words[:at]) for at in range(len(words), 0, -1)]
     return any((folder / f"{stem}.py").exists() or (folder / stem).is_dir() for stem in stems)
 
 
-def test_unit_tests_mirror_the_sources() -> None:
-    tests = [
-        path
-        for path in sources("tests/unit")
-        if path.name.startswith("test_") and path.parent != ROOT / "tests" / "unit"
-    ]
+@pytest.mark.parametrize("room", ["unit", "shell"])
+def test_unit_and_shell_tests_mirror_the_sources(room: str) -> None:
+    top = ROOT / "tests" / room
+    tests = [path for path in top.rglob("test_*.py") if path.parent != top]
     assert tests
-    assert not [relative(path) for path in tests if not has_source(path)]
+    assert not [relative(path) for path in tests if not has_source(path, top)]
+
+
+def test_rigs_are_not_among_the_tests() -> None:
+    rigs = [
+        relative(path)
+        for path in sources("tests/unit", "tests/shell", "tests/integration")
+        if path.name not in ("__init__.py", "conftest.py") and not path.name.startswith("test_")
+    ]
+    assert not rigs, "their place is tests/rig"
 
 
 def test_test_folders_are_packages() -> None:

@@ -19,7 +19,7 @@ from gateway.upstream.errors import Unreachable
 from gateway.windows.limits import COMMIT_WAIT_S_MAX
 from tests.rig.node_parts import GROUP, Node, ScriptedCommits
 from tests.rig.virtual_time import now_ms, settle, until
-from tests.shell.test_window import accept, acquire, story
+from tests.unit.gateway.windows.test_window import accept, acquire, story
 
 KEYS = [b"key-%d" % at for at in range(8)]
 
