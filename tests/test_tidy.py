@@ -116,6 +116,12 @@ def test_unit_and_shell_tests_mirror_the_sources(room: str) -> None:
     assert not [relative(path) for path in tests if not has_source(path, top)]
 
 
+def test_integration_tests_are_in_areas() -> None:
+    top = ROOT / "tests" / "integration"
+    assert not [relative(path) for path in top.glob("test_*.py")]
+    assert list(top.glob("*/test_*.py"))
+
+
 def test_rigs_are_not_among_the_tests() -> None:
     rigs = [
         relative(path)

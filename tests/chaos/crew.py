@@ -162,8 +162,8 @@ class Crew:
         were refused (counted by record).
 
         UnknownServerException is the Java client's own word for an acknowledgement whose connection
-        ended, with Kafka's brokers too (tests/integration/test_crashes.py); of a bug of the gateway
-        its log would tell.
+        ended, with Kafka's brokers too (tests/integration/crashes/test_crashes.py); of a bug of the
+        gateway its log would tell.
         """
         found: Counter[str] = Counter()
         for service in self.services:

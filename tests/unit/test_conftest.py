@@ -30,6 +30,10 @@ def test_workers_have_ports_of_their_own() -> None:
 
 def test_long_files_come_first() -> None:
     assert [name for name in LONGEST_FIRST if not (TESTS / name).is_file()] == []
-    line = [*LONGEST_FIRST, "integration/test_upstream_share_off.py", "unit/test_conftest.py"]
+    line = [
+        *LONGEST_FIRST,
+        "integration/upstream/test_upstream_share_off.py",
+        "unit/test_conftest.py",
+    ]
     mixed = line[1::2] + line[::2]
     assert sorted(mixed, key=place_in_line) == line

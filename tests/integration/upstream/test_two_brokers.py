@@ -21,7 +21,7 @@ from gateway.core.wire.schema import Message
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import wait_until
 from tests.integration.conftest import GROUPS
-from tests.integration.test_plain_java_clients import ADMIN, report_of
+from tests.integration.plain_clients.test_plain_java_clients import ADMIN, report_of
 from tests.rig.clients.java_programs import JavaPrograms
 from tests.rig.clients.order import assert_never_backwards
 from tests.rig.clients.share_members import ShareHost, consume_all, deliveries_of
