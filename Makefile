@@ -99,6 +99,10 @@ chaos: ready ## kill -9 of everything under load, ROUNDS=n (10), SEED=n to repla
 rolling: ready ## rolling restarts of stock clients, ROUNDS=n (10), SEED=n of the first
 	$(BIN)/python -m tests.chaos.rolling --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
 
+.PHONY: hostile
+hostile: ready ## attacks on a running node beside clients that do nothing wrong (ARGS="tiny_records --seconds 5")
+	$(BIN)/python -m tests.hostile $(ARGS)
+
 .PHONY: integration
 integration: ready ## only the tests with a real Kafka and Spark
 	$(PYTEST) -m "integration or spark" $(ARGS)

@@ -1,0 +1,54 @@
+"""The attacks by name. `python -m tests.hostile.attacks NAME SECONDS TARGET-AS-JSON` runs one and
+prints what it did.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from tests.hostile.on_bytes import (
+    answers_nobody_reads,
+    byte_by_byte,
+    configs_of_everything,
+    half_requests,
+    inflating_message,
+    many_elements,
+    tiny_records,
+)
+from tests.hostile.on_groups import (
+    comes_and_goes,
+    long_member_ids,
+    many_groups_are_listed,
+    names_of_no_topic,
+    sessions_of_strangers,
+)
+from tests.hostile.on_operators import names_that_are_none, rules_without_end
+from tests.hostile.target import Attack, Target
+
+ATTACKS: dict[str, Attack] = {
+    attack.__name__: attack
+    for attack in (
+        many_groups_are_listed,
+        names_of_no_topic,
+        sessions_of_strangers,
+        comes_and_goes,
+        long_member_ids,
+        tiny_records,
+        inflating_message,
+        configs_of_everything,
+        answers_nobody_reads,
+        half_requests,
+        many_elements,
+        byte_by_byte,
+        rules_without_end,
+        names_that_are_none,
+    )
+}
+# A single record or batch at its limit may hold the node up for longer.
+AT_A_LIMIT = frozenset({"tiny_records", "inflating_message"})
+
+
+if __name__ == "__main__":
+    name, seconds, target = sys.argv[1:]
+    sys.stdout.write(ATTACKS[name](Target(**json.loads(target)), float(seconds)) + "\n")

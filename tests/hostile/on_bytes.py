@@ -1,0 +1,170 @@
+"""Attacks through sizes: long requests, long answers, answers nobody reads, one byte at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+
+from confluent_kafka import Producer
+
+from gateway.core.wire.apis import ApiKey
+from tests.hostile.target import (
+    Target,
+    asked,
+    connected,
+    frame,
+    heartbeat,
+    partitions,
+    share_fetch,
+    until,
+)
+from tests.rig.clients.wire_client import WireClient, fresh_member_id
+from tests.rig.kafka import produce
+
+
+def configs_of_everything(target: Target, seconds: float) -> str:
+    """Finding 8: one small request for a very long answer, eight at a time."""
+    resource = {"ResourceType": 2, "ResourceName": target.topic, "ConfigurationKeys": None}
+    request = frame(
+        ApiKey.DESCRIBE_CONFIGS,
+        4,
+        {"Resources": [resource] * 8_000, "IncludeSynonyms": True, "IncludeDocumentation": True},
+    )
+    read = rounds = 0
+    for _ in until(seconds):
+        lines = [connected(target.broker) for _ in range(8)]
+        for line in lines:
+            line.sendall(request)
+        for line in lines:
+            with contextlib.suppress(OSError):
+                while chunk := line.recv(1 << 20):
+                    read += len(chunk)
+                    if len(chunk) < 1 << 10:
+                        break
+            line.close()
+        rounds += 1
+    return f"{rounds} x 8 requests of {len(request):,} bytes, {read:,} bytes read"
+
+
+def answers_nobody_reads(target: Target, seconds: float) -> str:
+    """Finding 9: share fetches whose answers stay unread, 40 at a time."""
+    produce(target.upstream, target.topic, [(b"%d" % n, bytes(500_000)) for n in range(100)])
+    lines: list[socket.socket] = []
+    with WireClient(target.broker) as client:
+        topic = client.call(ApiKey.METADATA, 12, {"Topics": [{"Name": target.topic}]})["Topics"][0]
+        for at in range(40):
+            member = fresh_member_id()
+            body = heartbeat(f"unread-{at}", member, [target.topic])
+            asked(client, ApiKey.SHARE_GROUP_HEARTBEAT, 1, body)
+            line = connected(target.broker)
+            for epoch in range(20):
+                topics = partitions(topic["TopicId"], 1) if epoch == 0 else []
+                message = share_fetch(f"unread-{at}", member, epoch, topics)
+                message["MaxWaitMs"] = 2_000
+                line.sendall(frame(ApiKey.SHARE_FETCH, 1, message, epoch))
+            lines.append(line)
+        time.sleep(seconds)
+    for line in lines:
+        line.close()
+    return f"{len(lines)} connections with 20 share fetches each, none read"
+
+
+def half_requests(target: Target, seconds: float) -> str:
+    """Finding 9: requests of 8 MB of which the last byte never comes."""
+    lines = [connected(target.broker) for _ in range(200)]
+    half = (8_000_000).to_bytes(4, "big") + b"\0\x4e\0\1\0\0\0\1\0\4half\0" + bytes(7_900_000)
+    sent = 0
+    for line in lines:
+        with contextlib.suppress(OSError):
+            line.settimeout(1.0)
+            line.sendall(half)
+            sent += 1
+    time.sleep(seconds)
+    for line in lines:
+        line.close()
+    return f"{sent} of 200 half requests taken"
+
+
+def many_elements(target: Target, seconds: float) -> str:
+    """Finding 10: share fetches that name 200,000 partitions."""
+    topics = partitions(bytes(15) + b"\2", 200_000)
+    request = frame(ApiKey.SHARE_FETCH, 1, share_fetch("elements", "member", 0, topics))
+    sent = 0
+    for _ in until(seconds):
+        with contextlib.suppress(OSError), connected(target.broker) as line:
+            line.sendall(request)
+            line.recv(1 << 20)
+            sent += 1
+    return f"{sent} requests of {len(request):,} bytes"
+
+
+def byte_by_byte(target: Target, seconds: float) -> str:
+    """Finding 11: Produce headers with many tagged fields, a byte at a time."""
+    tags = b"\xff\xff\x03" + b"\1\0" * 30_000
+    head = b"\0\0\0\x09\0\0\0\1\0\2me" + tags
+    request = (1_000_000).to_bytes(4, "big") + head
+    sent = 0
+    for _ in until(seconds):
+        with contextlib.suppress(OSError), connected(target.broker) as line:
+            line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for at in range(len(request)):
+                line.sendall(request[at : at + 1])
+                sent += 1
+                if at % 1_000 == 0 and sent > 200_000 * seconds:
+                    break
+    return f"{sent:,} bytes"
+
+
+def tiny_records(target: Target, seconds: float) -> str:
+    """Finding 6: one batch of 500,000 records without a byte of value, read by a share group."""
+    producer = Producer(
+        {
+            "bootstrap.servers": target.upstream,
+            "linger.ms": 5_000,
+            "batch.num.messages": 1_000_000,
+            "batch.size": 100_000_000,
+            "queue.buffering.max.messages": 1_000_000,
+            "message.max.bytes": 100_000_000,
+            "compression.type": "zstd",
+        }
+    )
+    for _ in range(500_000):
+        producer.produce(target.topic, b"", None)
+    producer.flush(30)
+    return _fetched("tiny", target, seconds)
+
+
+def inflating_message(target: Target, seconds: float) -> str:
+    """Finding 7: a small batch that is 1 GiB when it is decompressed."""
+    config: dict[str, str | int] = {
+        "compression.type": "zstd",
+        "message.max.bytes": 100_000_000,
+        "queue.buffering.max.kbytes": 2_000_000,
+        "batch.size": 100_000_000,
+        "linger.ms": 500,
+    }
+    produce(
+        target.upstream, target.topic, [(b"big", bytes(90_000_000))] * 4, partition=0, config=config
+    )
+    return _fetched("inflating", target, seconds)
+
+
+def _fetched(group: str, target: Target, seconds: float) -> str:
+    """A member that fetches all the time, in small portions."""
+    fetches = 0
+    member = fresh_member_id()
+    with WireClient(target.broker) as client:
+        topic = client.call(ApiKey.METADATA, 12, {"Topics": [{"Name": target.topic}]})["Topics"][0]
+        asked(client, ApiKey.SHARE_GROUP_HEARTBEAT, 1, heartbeat(group, member, [target.topic]))
+        epoch = 0
+        for _ in until(seconds):
+            topics = partitions(topic["TopicId"], 1) if epoch == 0 else []
+            message = share_fetch(group, member, epoch, topics)
+            message.update(MaxRecords=500, BatchSize=500, MaxWaitMs=100)
+            code = asked(client, ApiKey.SHARE_FETCH, 1, message)
+            if code is None:
+                break
+            epoch = epoch + 1 if code == 0 else 0
+            fetches += 1
+    return f"{fetches:,} fetches"

@@ -1,0 +1,98 @@
+"""Attacks through group names, member ids, topic names and share sessions."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+
+from gateway.core.wire.apis import ApiKey
+from tests.hostile.target import Target, asked, heartbeat, partitions, share_fetch, until
+from tests.rig.clients.wire_client import WireClient, fresh_member_id
+
+WORKERS = 16  # a first heartbeat waits for upstream, so one connection alone joins slowly
+UNKNOWN_TOPIC = bytes(15) + b"\1"
+
+
+def many_groups_are_listed(target: Target, seconds: float) -> str:
+    """Finding 1: `GET /v1/groups` while there are thousands of groups."""
+
+    def join(worker: int) -> int:
+        joined = 0
+        with WireClient(target.broker) as client:
+            for at in until(seconds / 2):
+                body = heartbeat(f"many-{worker}-{at}", fresh_member_id(), [target.topic])
+                joined += asked(client, ApiKey.SHARE_GROUP_HEARTBEAT, 1, body) == 0
+        return joined
+
+    with ThreadPoolExecutor(WORKERS) as pool:
+        groups = sum(pool.map(join, range(WORKERS)))
+    asked_for = listed = 0
+    for _ in until(seconds / 2):
+        with urllib.request.urlopen(f"http://{target.admin}/v1/groups", timeout=60) as answer:
+            listed = max(listed, len(json.load(answer)["groups"]))
+        asked_for += 1
+    return f"{groups:,} groups joined, {listed:,} listed, {asked_for:,} times"
+
+
+def names_of_no_topic(target: Target, seconds: float) -> str:
+    """Finding 2: names that no topic has stay watched."""
+    beats = described = 0
+    with WireClient(target.broker) as client:
+        for at in until(seconds):
+            names = [f"no-{at}-{n}-" + "x" * 200 for n in range(500)]
+            if at % 3 == 0:
+                names = ["\n" * 32_000]
+            body = heartbeat(f"names-{at}", fresh_member_id(), names)
+            if asked(client, ApiKey.SHARE_GROUP_HEARTBEAT, 1, body) is None:
+                break
+            beats += 1
+            rows = [{"TopicName": name, "Partitions": [0]} for name in names]
+            groups = [{"GroupId": f"names-{at}", "Topics": rows}]
+            if asked(client, ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, 0, {"Groups": groups}) is None:
+                break
+            described += 1
+    return f"{beats:,} heartbeats, {described:,} descriptions of 500 names"
+
+
+def sessions_of_strangers(target: Target, seconds: float) -> str:
+    """Finding 5: sessions for members that never joined, and one of unknown partitions."""
+    opened = repeated = 0
+    with WireClient(target.broker) as client:
+        for _ in range(2_500):
+            body = share_fetch("strangers", fresh_member_id(), 0, [])
+            opened += asked(client, ApiKey.SHARE_FETCH, 1, body) == 0
+        member = fresh_member_id()
+        joined = heartbeat("strangers", member, [target.topic])
+        asked(client, ApiKey.SHARE_GROUP_HEARTBEAT, 1, joined)
+        many = partitions(UNKNOWN_TOPIC, 40_000)
+        asked(client, ApiKey.SHARE_FETCH, 1, share_fetch("strangers", member, 0, many))
+        for at in until(seconds):
+            asked(client, ApiKey.SHARE_FETCH, 1, share_fetch("strangers", member, at + 1, []))
+            repeated += 1
+    return f"{opened:,} of 2,500 sessions opened, {repeated:,} fetches of 40,000 partitions"
+
+
+def comes_and_goes(target: Target, seconds: float) -> str:
+    """Finding 12: connections that join a group and are gone."""
+    count = 0
+    for at in until(seconds):
+        with contextlib.suppress(OSError), WireClient(target.broker) as client:
+            body = heartbeat(f"gone-{at}", fresh_member_id(), [target.topic])
+            count += asked(client, ApiKey.SHARE_GROUP_HEARTBEAT, 1, body) == 0
+    return f"{count:,} joined and hung up"
+
+
+def long_member_ids(target: Target, seconds: float) -> str:
+    """Finding 13: member ids as long as the wire permits."""
+    taken = refused = 0
+    with WireClient(target.broker) as client:
+        for _ in until(seconds):
+            member = os.urandom(15_000).hex()
+            body = heartbeat("long", member, [target.topic])
+            code = asked(client, ApiKey.SHARE_GROUP_HEARTBEAT, 1, body)
+            taken += code == 0
+            refused += code != 0
+    return f"{taken:,} joined, {refused:,} refused"

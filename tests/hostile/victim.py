@@ -1,0 +1,66 @@
+"""A producer and a share consumer that do nothing wrong.
+
+`python -m tests.hostile.victim BOOTSTRAP GROUP TOPIC SECONDS FILE` produces 100 records a
+second through the gateway and consumes them as a share group, for so long or until SIGTERM; it
+prints "ready" with the first.
+FILE gets, as 64-bit numbers, when each record was produced and behind them how old each was when
+it came, in ns.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import sys
+import threading
+import time
+from array import array
+from pathlib import Path
+
+from confluent_kafka import Producer
+
+from tests.bench.latency_produce import STAMP
+from tests.bench.librdkafka_consume import source
+
+EVERY_S = 0.01
+KEYS = 50
+
+
+def main(arguments: list[str]) -> None:
+    bootstrap, group, topic, seconds, file = arguments
+    end = time.monotonic() + float(seconds)
+    over = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: over.set())
+    producing = threading.Thread(target=_produce, args=(bootstrap, topic, over), daemon=True)
+    config = {"bootstrap.servers": bootstrap, "group.id": group, "log_level": "3"}
+    consumer, read = source("share", config, topic, plain_batch=1)
+    producing.start()
+    stamps, ages = array("q"), array("q")
+    while time.monotonic() < end and not over.is_set():
+        for message in read():
+            value = message.value()
+            if message.error() is None and value:
+                if not stamps:
+                    sys.stdout.write("ready\n")
+                    sys.stdout.flush()
+                (stamp,) = STAMP.unpack_from(value)
+                stamps.append(stamp)
+                ages.append(time.monotonic_ns() - stamp)
+    over.set()
+    producing.join(10)
+    consumer.close()
+    Path(file).write_bytes(stamps.tobytes() + ages.tobytes())
+
+
+def _produce(bootstrap: str, topic: str, over: threading.Event) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "log_level": 3})
+    chosen = random.Random(5)
+    while not over.wait(EVERY_S):
+        key = b"key-%03d" % chosen.randrange(KEYS)
+        producer.produce(topic, STAMP.pack(time.monotonic_ns()), key)
+        producer.poll(0)
+    producer.flush(10)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
