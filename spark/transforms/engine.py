@@ -44,6 +44,9 @@ _LOGICAL = {
 }
 
 
+Use = tuple[int, Part, Path]  # of a path: by which step, counted from 0, in which part
+
+
 class UnknownSchema(Exception):
     """The registry has no schema of that id."""
 
@@ -129,13 +132,14 @@ class _Draft:
 
 
 class Engine:
-    """`seen`: the paths (step, part, text) that led to a field in any record so far, or are in the
-    Avro schema of one. `schemas` is needed for Avro only.
+    """`looked`: the paths that any record so far was looked into for. `seen`: those of them that
+    led to a field, or are in the Avro schema of one. `schemas` is needed for Avro only.
     """
 
     def __init__(self, plan: Plan, schemas: Schemas | None) -> None:
         self.plan = plan
-        self.seen: set[tuple[int, Part, str]] = set()
+        self.looked: set[Use] = set()
+        self.seen: set[Use] = set()
         self._schemas = schemas
         self._avro_plans: dict[tuple[Part, int], _AvroPlan | str] = {}
         self._registered: dict[tuple[str, Part, int], int] = {}
@@ -192,9 +196,11 @@ class Engine:
         document = draft.document(step.part)
         if document is None:
             return ()
+        use = (index, step.part, path)
+        self.looked.add(use)
         places = document.places(path)
         if places:
-            self.seen.add((index, step.part, str(path)))
+            self.seen.add(use)
         if document.lacking and step.missing == "quarantine":
             raise UnreadableRecord(f"{step.part} has no field {path}")
         return places
@@ -266,7 +272,7 @@ class Engine:
         for in_part, path in uses_of(step):
             if in_part != part or path not in tree:
                 continue
-            self.seen.add((index, part, str(path)))
+            self.seen.add((index, part, path))
             match step:
                 case Rename():
                     tree.rename(path, step.to)

@@ -84,7 +84,7 @@ class Plan:
             ):
                 raise ImpossibleStep(
                     index,
-                    "the step changes the schema: set registry.register to true, so that"
+                    "the step changes the schema: set registry.register_schemas to true, so that"
                     " the new schema may be registered",
                 )
 

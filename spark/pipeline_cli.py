@@ -1,0 +1,106 @@
+"""`keyway pipeline check FILE` and `keyway pipeline run FILE`; also `python -m spark.pipeline_cli`.
+
+Exit status: 0 all is well; 1 the file is right, but not for these records (a path that leads
+nowhere, every record in quarantine); 2 the file is wrong, or Kafka or the registry does not answer.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from spark.pipelines.check import DrySchemas, Findings, Trial
+    from spark.pipelines.config import Pipeline
+
+app = typer.Typer(
+    help="Transform the records of a topic: mask, rename, drop, timestamp, filter, route.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+
+COLUMNS_MAX = 100_000  # a table in a pipe or a narrow window is never cut
+SHOWN_MAX = 1_000
+PipelineFile = Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline's YAML.")]
+Output = Annotated[Literal["table", "json"], typer.Option("-o", "--output", help="The form.")]
+
+
+@app.callback()
+def _root() -> None:
+    """Options of every command: none."""
+
+
+@app.command()
+def check(
+    file: PipelineFile,
+    records: Annotated[
+        int,
+        typer.Option("-n", "--records", min=0, max=SHOWN_MAX, help="To show; 0: only the file."),
+    ] = 5,
+    output: Output = "table",
+) -> None:
+    """Validate FILE and show real records before and after; nothing is written."""
+    from spark.pipelines.check import as_json
+    from spark.pipelines.config import load_pipeline
+    from spark.pipelines.probe import FAILURES, dry_schemas, probed
+
+    try:
+        pipeline = load_pipeline(file)
+        schemas = dry_schemas(pipeline)
+        findings = probed(pipeline, schemas, records)
+    except FAILURES as error:
+        typer.echo(f"keyway: {error}", err=True)
+        raise typer.Exit(2) from error
+    if output == "json":
+        typer.echo(json.dumps(as_json(pipeline, findings, records, schemas), indent=2))
+    else:
+        _print_table(pipeline, findings, records, schemas)
+    for fault in findings.faults:
+        typer.echo(f"keyway: {file}:{fault.line}: {fault.reason}", err=True)
+    if findings.faults or (findings.trials and findings.quarantined == len(findings.trials)):
+        raise typer.Exit(1)
+
+
+def _print_table(
+    pipeline: Pipeline, findings: Findings, records: int, schemas: DrySchemas | None
+) -> None:
+    table = Table("PARTITION", "OFFSET", "TO", "FIELD", "BEFORE", "AFTER", box=None)
+    for trial in findings.shown(records):
+        first = (str(trial.record.partition), str(trial.record.offset))
+        to = trial.outcome.topic or "(filtered out)"
+        for at, cells in enumerate(_rows(pipeline, trial, schemas)):
+            place = (*first, to) if at == 0 else ("", "", "")
+            table.add_row(*map(Text, (*place, *cells)))
+    if table.row_count:
+        Console(width=COLUMNS_MAX, soft_wrap=True).print(table)
+    for subject in findings.schemas:
+        typer.echo(f"run would register a schema for subject {subject}")
+    typer.echo(
+        f"{pipeline.path}: {len(pipeline.plan.steps)} steps, {len(findings.trials)} records tried,"
+        f" {findings.quarantined} of them to quarantine"
+    )
+
+
+def _rows(
+    pipeline: Pipeline, trial: Trial, schemas: DrySchemas | None
+) -> list[tuple[str, str, str]]:
+    """FIELD, BEFORE, AFTER: at least one row."""
+    from spark.pipelines.check import changes
+
+    problem = trial.outcome.problem
+    if problem is not None:
+        line = pipeline.line_of_step(problem.step)
+        return [("(quarantine)", "", f"{pipeline.path}:{line}: {problem.reason}")]
+    rows = [(it.field, it.before or "", it.after or "") for it in changes(pipeline, trial, schemas)]
+    return rows or [("(unchanged)", "", "")]
+
+
+if __name__ == "__main__":
+    app(prog_name="keyway pipeline")

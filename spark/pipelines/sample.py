@@ -1,0 +1,122 @@
+"""A few real records of a topic, read with a plain consumer: it joins no group, commits nothing.
+
+Used by `keyway pipeline check`, and by `run` before it starts: to see that the paths of the steps
+lead somewhere takes a second, without Spark.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from clusters.config import Cluster
+
+ANSWER_S_MAX = 20.0  # for an answer of the brokers, and between two records
+SAMPLE_RECORDS_MAX = 10_000  # held in memory
+
+
+class SampleError(Exception):
+    """The records could not be read; says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampledRecord:
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+
+
+def newest_records(cluster: Cluster, topic: str, records_max: int) -> list[SampledRecord]:
+    """The newest committed records, about the same number from each partition: first the newest of
+    each, then the one before. Fewer where the log has gaps. Raises SampleError, ConfigError.
+    """
+    assert 0 <= records_max <= SAMPLE_RECORDS_MAX
+    settings: dict[str, str | int | float | bool] = {
+        **cluster.client_settings(),
+        "group.id": "keyway-pipeline-sample",  # librdkafka asks for one; it is never joined
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        "isolation.level": "read_committed",
+        "log_level": 0,  # what goes wrong is raised
+    }
+    try:
+        consumer = Consumer(settings)
+        try:
+            places = _places(consumer, topic, records_max)
+            consumer.assign(places)
+            found = list(_until_the_end(consumer, len(places)))
+        finally:
+            consumer.close()
+    except KafkaException as error:
+        reason = error.args[0] if error.args else error
+        text = reason.str() if isinstance(reason, KafkaError) else str(reason)
+        raise SampleError(f"{topic} at {cluster.bootstrap_servers}: {text}") from None
+    found.sort(key=lambda record: (record.partition, record.offset))
+    return _cut(found, records_max)
+
+
+def _places(consumer: Consumer, topic: str, records_max: int) -> list[TopicPartition]:
+    described = consumer.list_topics(topic, timeout=ANSWER_S_MAX).topics[topic]
+    if described.error is not None:
+        raise KafkaException(described.error)
+    ends = {}
+    for number in sorted(described.partitions):
+        low, high = consumer.get_watermark_offsets(
+            TopicPartition(topic, number), timeout=ANSWER_S_MAX
+        )
+        if high > low:
+            ends[number] = (low, high)
+    share = -(-records_max // max(len(ends), 1))
+    # The offset behind the last record may be that of a transaction's end.
+    return [
+        TopicPartition(topic, number, max(low, high - share - 1))
+        for number, (low, high) in ends.items()
+        if share
+    ]
+
+
+def _until_the_end(consumer: Consumer, partitions: int) -> Iterator[SampledRecord]:
+    ended = 0
+    moved_at = time.monotonic()
+    while ended < partitions:
+        messages = consumer.consume(500, timeout=0.2)
+        if messages:
+            moved_at = time.monotonic()
+        elif time.monotonic() - moved_at > ANSWER_S_MAX:
+            raise SampleError(f"no answer of the brokers within {ANSWER_S_MAX:.0f} s")
+        for message in messages:
+            error = message.error()
+            if error is None:
+                topic, partition, offset = message.topic(), message.partition(), message.offset()
+                assert topic is not None
+                assert partition is not None
+                assert offset is not None
+                yield SampledRecord(
+                    topic=topic,
+                    partition=partition,
+                    offset=offset,
+                    key=message.key(),
+                    value=message.value(),
+                )
+            elif error.code() == KafkaError._PARTITION_EOF:
+                ended += 1
+            elif not error.retriable():
+                raise KafkaException(error)
+
+
+def _cut(records: list[SampledRecord], records_max: int) -> list[SampledRecord]:
+    """The newest of each partition in turn, until there are enough."""
+    queues: dict[int, list[SampledRecord]] = {}
+    for record in records:
+        queues.setdefault(record.partition, []).append(record)
+    kept: list[SampledRecord] = []
+    while len(kept) < records_max and any(queues.values()):
+        for queue in queues.values():
+            if queue and len(kept) < records_max:
+                kept.append(queue.pop())
+    return kept
