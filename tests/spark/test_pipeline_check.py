@@ -16,7 +16,7 @@ from clusters.config import Cluster
 from gateway.embedded.kafka import KafkaCluster
 from spark.pipeline_cli import app
 from spark.pipelines.sample import SampleError, newest_records
-from tests.kafka import produce
+from tests.rig.kafka import produce
 
 pytestmark = [pytest.mark.integration, pytest.mark.filterwarnings("ignore")]
 
