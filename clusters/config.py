@@ -30,6 +30,7 @@ from clusters.core.copies import NO_SECRET
 from clusters.core.limits import CLUSTERS_MAX, NAME_CHARS_MAX
 from clusters.core.names import NAME_CHARS_MAX as GROUP_CHARS_MAX
 from clusters.core.names import Translation, compile_pattern, pair
+from clusters.core.subjects import RecordNames, SubjectTranslation, pair_subjects
 from clusters.core.tree import ClusterName, Inner, Leaf, Level, Node, Tree, TreeError, build_tree
 
 Millis = Annotated[int, Field(ge=1)]
@@ -89,11 +90,17 @@ class Tls(Section):
 
 
 class Registry(Section):
-    """A schema registry with Confluent's REST interface."""
+    """A schema registry with Confluent's REST interface. Schemas are read from its log, the topic
+    `topic`, unless it `reads` over REST; they are written over REST in IMPORT mode, unless it
+    `writes` to its log (docs/schemas.md says which registry can do what).
+    """
 
     url: str = Field(pattern=r"^https?://")
     basic: Password | None = None
     ca_file: Path | None = None
+    reads: Literal["log", "rest"] = "log"
+    writes: Literal["rest", "log"] = "rest"
+    topic: Name = "_schemas"
 
 
 class Cluster(Section):
@@ -118,6 +125,7 @@ class Cluster(Section):
     def _names_that_can_be_translated(self) -> Cluster:
         self.topic_names()
         self.group_names()
+        self.subject_names(RecordNames.REFUSE)
         return self
 
     def topic_names(self) -> Translation:
@@ -130,6 +138,11 @@ class Cluster(Section):
         here = compile_pattern(self.group_pattern, self.pattern_values, main="group.id")
         logical = compile_pattern("{group.id}", main="group.id")
         return pair(here, logical, chars_max=GROUP_CHARS_MAX)
+
+    def subject_names(self, record_names: RecordNames) -> SubjectTranslation:
+        """From subjects here (source) to logical ones (target)."""
+        here = compile_pattern(self.subject_pattern, self.pattern_values)
+        return pair_subjects(here, compile_pattern("{topic}"), record_names)
 
     def client_settings(self) -> dict[str, str]:
         """For librdkafka (confluent-kafka): address, identity, trust. Raises ConfigError."""
@@ -229,7 +242,16 @@ class OffsetsSection(Section):
 
 
 class SchemasSection(Section):
-    """How schemas are distributed (schema_dist/)."""
+    """How schemas are distributed (schema_dist/). `primary`: the cluster whose registry the others
+    follow, the only one where schemas are registered; without it nothing is distributed.
+    """
+
+    primary: str | None = None
+    record_names: Literal["refuse", "keep", "translate"] = "refuse"  # of subjects without a topic
+    poll_interval_ms: Millis = 1_000  # how often the primary is asked for news
+    state_topic: Name = "_keyway-schemas"  # compacted, on every cluster: ledger and status
+    lease_session_ms: Millis = 10_000  # a killed process gives way to the next one after it
+    metrics_port: Annotated[int, Field(ge=1, le=65_535)] | None = None  # Prometheus, on loopback
 
 
 class ClustersConfig(Section):
@@ -264,6 +286,8 @@ class ClustersConfig(Section):
         except TreeError as error:
             raise ValueError(f"tree: {error}") from error
         names = {ClusterName(it.name) for it in self.clusters}
+        if self.schemas.primary is not None and self.schemas.primary not in names:
+            raise ValueError(f"schemas: primary {self.schemas.primary} is not one of the clusters")
         for name in tree.clusters:
             if name not in names:
                 raise ValueError(f"tree: {name} is not one of the clusters")

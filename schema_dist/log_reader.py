@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
 
 from confluent_kafka import (
@@ -17,9 +18,21 @@ from confluent_kafka import (
 from schema_dist.core.contents import Contents
 from schema_dist.core.records import decode
 from schema_dist.errors import AwayError, LogError
-from schema_dist.limits import ANSWER_S_MAX, READ_BATCH, RECORD_BYTES_MAX
+from schema_dist.limits import ANSWER_S_MAX, READ_BATCH, READ_TURN_S, RECORD_BYTES_MAX
 
 _Record = tuple[int, bytes | None, bytes | None]  # offset, key, value
+
+
+NO_RECORD = f"no record within {ANSWER_S_MAX:.0f} s"
+
+
+def consume(consumer: Consumer) -> list[Message]:
+    """The next records, or the end of a partition; empty if none came in time."""
+    until = time.monotonic() + ANSWER_S_MAX
+    while True:
+        messages = consumer.consume(READ_BATCH, READ_TURN_S)
+        if messages or time.monotonic() > until:
+            return messages
 
 
 class LogReader:
@@ -67,12 +80,9 @@ class LogReader:
                     self._start_over()  # the first time, or the topic was made anew
             if self._position is not None and self._position >= end:
                 return end, []
-            messages = self._consumer.consume(READ_BATCH, ANSWER_S_MAX)
+            messages = consume(self._consumer)
             if not messages:
-                raise AwayError(
-                    f"{self._topic} at {self._address}: no record within {ANSWER_S_MAX:.0f} s, and"
-                    f" its end is {end}"
-                )
+                raise AwayError(f"{self._topic} at {self._address}: {NO_RECORD}; its end is {end}")
             return end, [it for it in map(self._taken, messages) if it is not None]
         except KafkaException as error:
             raise AwayError(f"{self._topic} at {self._address}: {error.args[0].str()}") from error

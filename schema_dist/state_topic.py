@@ -22,7 +22,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from schema_dist.core.ledger import Entry, Ledger, decode, encode
 from schema_dist.errors import AwayError
-from schema_dist.limits import ANSWER_S_MAX, READ_BATCH
+from schema_dist.limits import ANSWER_S_MAX
+from schema_dist.log_reader import NO_RECORD, consume
 
 _STATUS_KEY = b'{"kind":"status"}'
 
@@ -88,9 +89,9 @@ class StateTopic:
         try:
             consumer.assign([TopicPartition(self._topic, 0, OFFSET_BEGINNING)])
             while True:
-                messages = consumer.consume(READ_BATCH, ANSWER_S_MAX)
+                messages = consume(consumer)
                 if not messages:
-                    raise self._fault(f"no record within {ANSWER_S_MAX:.0f} s")
+                    raise self._fault(NO_RECORD)
                 for message in messages:
                     error = message.error()
                     if error is None:

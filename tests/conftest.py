@@ -120,6 +120,7 @@ QUICK_TURNS = {
     "group.share.min.heartbeat.interval.ms": "500",
     "group.share.heartbeat.interval.ms": "500",
     "group.share.min.record.lock.duration.ms": "1000",
+    "group.min.session.timeout.ms": "500",
 }
 
 

@@ -38,9 +38,11 @@ class Contents:
     modes: dict[str, str] = field(default_factory=dict)
     ignored: Counter[str] = field(default_factory=Counter)
     malformed: Counter[str] = field(default_factory=Counter)
+    changes: int = field(default=0, compare=False)
 
     def apply(self, event: Event, at: int) -> None:
         """Adds one event; `at` is its place in the order."""
+        self.changes += 1
         match event:
             case SchemaWritten(written):
                 self.put(written, at)

@@ -1,0 +1,141 @@
+"""`keyway schemas`: check the distribution of schemas, run it, show its status, compare registries.
+
+Exit codes: 0 all is well; 1 something is refused, behind or different; 2 the configuration is wrong
+or the lease is another process's; 3 a registry or Kafka did not answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from collections.abc import Coroutine
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import structlog
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from clusters.config import ConfigError, load
+from clusters.core.names import PatternError
+from schema_dist import commands
+from schema_dist.errors import AwayError, LeaseError, LogError, RefusedError
+
+app = typer.Typer(
+    name="schemas",
+    help="The same schema, the same id, each cluster's own subject names.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+
+class Output(StrEnum):
+    TABLE = "table"
+    JSON = "json"
+
+
+ConfigFile = Annotated[Path, typer.Argument(help="The clusters' YAML file.")]
+As = Annotated[Output, typer.Option("--output", "-o", help="How to print.")]
+
+
+def _done(work: Coroutine[Any, Any, commands.Answer], output: Output) -> None:
+    """Runs a command, prints its answer, and exits with its code."""
+    answer = _run(work)
+    if output is Output.JSON:
+        print(json.dumps({"ok": answer.ok, **answer.fields}, indent=2))  # noqa: T201
+    else:
+        console = Console(width=None if sys.stdout.isatty() else 10_000)
+        for title, columns, rows in answer.tables:
+            table = Table(*columns, title=title, title_justify="left", box=None)
+            for row in rows:
+                table.add_row(*map(_cell, row))
+            console.print(table)
+    raise typer.Exit(0 if answer.ok else 1)
+
+
+def _cell(value: object) -> str:
+    return "-" if value is None else str(value)
+
+
+def _run(work: Coroutine[Any, Any, commands.Answer]) -> commands.Answer:
+    try:
+        return asyncio.run(work)
+    except (ConfigError, PatternError, LeaseError) as error:
+        typer.echo(f"keyway: {error}", err=True)
+        raise typer.Exit(2) from None
+    except (AwayError, LogError, RefusedError) as error:
+        typer.echo(f"keyway: {error}", err=True)
+        raise typer.Exit(3) from None
+
+
+@app.command()
+def check(
+    config: ConfigFile,
+    output: As = Output.TABLE,
+    probe: Annotated[
+        bool, typer.Option(help="Try explicit ids with a subject that is removed again.")
+    ] = True,
+) -> None:
+    """Formats, collisions, and a dry run: which schema would be registered where."""
+
+    async def work() -> commands.Answer:
+        return await commands.check(load(config), probe=probe)
+
+    _done(work(), output)
+
+
+@app.command()
+def run(config: ConfigFile) -> None:
+    """Distribute schemas from the primary until stopped."""
+
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.KeyValueRenderer(key_order=["timestamp", "level", "event"]),
+        ],
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+
+    async def work() -> commands.Answer:
+        loop = asyncio.get_running_loop()
+        running = asyncio.current_task()
+        assert running is not None
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, running.cancel)
+        await commands.run(load(config))
+        return commands.Answer(ok=True)
+
+    try:
+        _run(work())
+    except asyncio.CancelledError:
+        raise typer.Exit(0) from None
+
+
+@app.command()
+def status(config: ConfigFile, output: As = Output.TABLE) -> None:
+    """How each target stands, as the running process last said."""
+
+    async def work() -> commands.Answer:
+        return await commands.status(load(config))
+
+    _done(work(), output)
+
+
+@app.command()
+def diff(
+    config: ConfigFile,
+    first: Annotated[str, typer.Argument(help="A cluster's name.")],
+    second: Annotated[str, typer.Argument(help="Another cluster's name.")],
+    output: As = Output.TABLE,
+) -> None:
+    """What two clusters' registries hold differently."""
+
+    async def work() -> commands.Answer:
+        return await commands.diff(load(config), first, second)
+
+    _done(work(), output)

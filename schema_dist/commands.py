@@ -1,0 +1,173 @@
+"""What the commands of `keyway schemas` do, without the command line: an answer for each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from clusters.config import ClustersConfig
+from schema_dist import service
+from schema_dist.core.desired import desired
+from schema_dist.core.differences import differences
+from schema_dist.core.model import Register, SetCompatibility, SetMode, Write
+from schema_dist.limits import SHOWN_MAX
+from schema_dist.parts import (
+    followed,
+    names_between,
+    primary_of,
+    reader_of,
+    source_of,
+    target_of,
+    targets_of,
+)
+from schema_dist.state_topic import StateTopic
+from schema_dist.status import refusal_row
+from schema_dist.target_sync import TargetSync
+
+Rows = list[tuple[object, ...]]
+Shown = tuple[str, Sequence[str], Rows]  # a table: title, columns, rows
+_REFUSED = ("SUBJECT", "VERSION", "ID", "REASON", "DETAIL")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`ok`: nothing is refused, behind or different. `fields`: the JSON; `tables`: for people."""
+
+    ok: bool
+    fields: dict[str, Any] = field(default_factory=dict)
+    tables: list[Shown] = field(default_factory=list)
+
+
+async def run(config: ClustersConfig) -> None:
+    """As `service.run`."""
+    await service.run(config)
+
+
+async def check(config: ClustersConfig, *, probe: bool) -> Answer:
+    """A dry run for every target. With `probe`, explicit ids are tried in a subject that is removed
+    again. Raises ConfigError, PatternError, AwayError, LogError, RefusedError.
+    """
+    primary = primary_of(config)
+    async with AsyncExitStack() as stack:
+        source = await stack.enter_async_context(source_of(primary))
+        # All pairs of patterns are compiled before anything is asked.
+        targets = [
+            await stack.enter_async_context(target_of(config, it)) for it in targets_of(config)
+        ]
+        contents = await source.read()
+        found: list[dict[str, Any]] = []
+        tables: list[Shown] = []
+        for parts in targets:
+            sync = TargetSync(parts.target, parts.state, parts.names, parts.follows)
+            plan = await sync.plan(contents)
+            problem = await sync.probe(plan) if probe else None
+            rows = [_write_row(it) for wave in plan.waves for it in wave]
+            refused = [refusal_row(it) for it in plan.refusals]
+            found.append(
+                {
+                    "target": parts.name,
+                    "probe": problem or ("explicit ids count" if probe and rows else "not tried"),
+                    "probe_ok": problem is None,
+                    "in_sync": plan.in_sync,
+                    "writes": rows[:SHOWN_MAX],
+                    "writes_count": len(rows),
+                    "refusals": refused[:SHOWN_MAX],
+                    "refusals_count": len(refused),
+                }
+            )
+            tables += _check_tables(found[-1])
+        bad = dict(contents.malformed)
+    if bad:
+        listed: Rows = list(bad.items())
+        tables.append((f"{primary.name}: records that are skipped", ("WHY", "COUNT"), listed))
+    ok = not bad and all(it["probe_ok"] and not it["refusals"] for it in found)
+    return Answer(ok, {"source": primary.name, "skipped": bad, "targets": found}, tables)
+
+
+def _write_row(write: Write) -> dict[str, Any]:
+    kind = type(write).__name__
+    if isinstance(write, SetCompatibility):
+        return {"write": kind, "subject": write.subject, "to": write.level}
+    if isinstance(write, SetMode):
+        return {"write": kind, "subject": write.subject, "to": write.mode}
+    made = {"write": kind, "subject": write.wanted.subject, "version": write.wanted.version}
+    return made | ({"id": write.wanted.id} if isinstance(write, Register) else {})
+
+
+def _check_tables(found: dict[str, Any]) -> list[Shown]:
+    name = found["target"]
+    summary: Rows = [
+        (found["in_sync"], found["writes_count"], found["refusals_count"], found["probe"])
+    ]
+    writes: Rows = [
+        (it["write"], it["subject"], it.get("version"), it.get("id"), it.get("to"))
+        for it in found["writes"]
+    ]
+    tables: list[Shown] = [(name, ("IN-SYNC", "WRITES", "REFUSED", "PROBE"), summary)]
+    if writes:
+        columns = ("WRITE", "SUBJECT", "VERSION", "ID", "TO")
+        tables.append((f"{name}: would be written", columns, writes))
+    if found["refusals"]:
+        tables.append((f"{name}: refused", _REFUSED, _refusal_rows(found["refusals"])))
+    return tables
+
+
+def _refusal_rows(refusals: list[dict[str, Any]]) -> Rows:
+    return [(it["subject"], it["version"], it["id"], it["reason"], it["detail"]) for it in refusals]
+
+
+async def status(config: ClustersConfig) -> Answer:
+    """What the running process last reported of each target. Raises ConfigError, AwayError."""
+    found: list[dict[str, Any]] = []
+    for cluster in targets_of(config):
+        state = StateTopic(cluster.client_settings(), config.schemas.state_topic)
+        reported = await state.status()
+        found.append({"target": cluster.name} if reported is None else reported)
+    summary: Rows = [
+        (
+            it["target"],
+            it.get("in_sync"),
+            it.get("behind"),
+            sum(it.get("refused", {}).values()),
+            _when(it.get("last_write_ms")),
+            _when(it.get("at_ms")),
+        )
+        for it in found
+    ]
+    columns = ("TARGET", "IN-SYNC", "BEHIND", "REFUSED", "LAST-WRITE", "REPORTED")
+    tables: list[Shown] = [("", columns, summary)]
+    for it in found:
+        if it.get("refusals"):
+            rows = _refusal_rows(it["refusals"])
+            tables.append((f"{it['target']}: refused", _REFUSED, rows))
+    ok = all(it.get("behind") == 0 and not it.get("refused") for it in found)
+    return Answer(ok, {"targets": found}, tables)
+
+
+def _when(at_ms: int | None) -> str | None:
+    if at_ms is None:
+        return None
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="seconds")
+
+
+async def diff(config: ClustersConfig, first: str, second: str) -> Answer:
+    """Raises ConfigError, PatternError, AwayError, LogError, RefusedError."""
+    one, other = config.cluster(first), config.cluster(second)
+    names = names_between(config, one, other)
+    async with reader_of(config, one) as reader, reader_of(config, other) as there:
+        wanted = desired(await reader.read(), names, followed(config, one))
+        found = differences(wanted, await there.read())
+    rows: Rows = [(it.subject, it.version, it.id, it.what) for it in found]
+    fields = {
+        "first": first,
+        "second": second,
+        "differences": [
+            {"subject": it.subject, "version": it.version, "id": it.id, "what": it.what}
+            for it in found
+        ],
+    }
+    title = f"{first} and {second}: {len(rows)} differences"
+    return Answer(not found, fields, [(title, ("SUBJECT", "VERSION", "ID", "WHAT"), rows)])

@@ -1,0 +1,149 @@
+"""Readers, writers and names, built from the clusters' YAML."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+from clusters.config import Cluster, ClustersConfig, ConfigError, Registry
+from clusters.core.names import compile_pattern, is_internal
+from clusters.core.subjects import (
+    RecordNames,
+    SubjectTranslation,
+    pair_subjects,
+    split_subject,
+)
+from schema_dist.core.contents import Contents
+from schema_dist.core.desired import Follows
+from schema_dist.log_reader import LogReader
+from schema_dist.log_writer import LogTarget
+from schema_dist.rest_client import RestClient, http_client
+from schema_dist.rest_reader import RestReader
+from schema_dist.rest_writer import RestTarget
+from schema_dist.state_topic import StateTopic
+from schema_dist.target_sync import Target
+
+_DEFAULT_TOPIC = "_schemas"
+
+
+class Source(Protocol):
+    """A registry that is read again and again."""
+
+    async def read(self) -> Contents: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TargetParts:
+    """All that distribution to one cluster needs."""
+
+    name: str
+    target: Target
+    state: StateTopic
+    names: SubjectTranslation  # the source's subjects to the target's
+    follows: Follows
+
+
+def primary_of(config: ClustersConfig) -> Cluster:
+    """Raises ConfigError if no primary is named."""
+    if config.schemas.primary is None:
+        raise ConfigError("schemas.primary is missing: the cluster whose schemas the others follow")
+    return config.cluster(config.schemas.primary)
+
+
+def targets_of(config: ClustersConfig) -> list[Cluster]:
+    """All clusters but the primary."""
+    primary = primary_of(config)
+    return [it for it in config.clusters if it.name != primary.name]
+
+
+def names_between(config: ClustersConfig, source: Cluster, target: Cluster) -> SubjectTranslation:
+    """Raises PatternError for a pair that could make one subject of two."""
+    return pair_subjects(
+        compile_pattern(source.subject_pattern, source.pattern_values),
+        compile_pattern(target.subject_pattern, target.pattern_values),
+        RecordNames(config.schemas.record_names),
+    )
+
+
+def followed(config: ClustersConfig, source: Cluster) -> Follows:
+    """Which of the source's subjects are distributed: by their logical names; never internal ones.
+    A subject that fits no pattern counts as followed, so that it is reported.
+    """
+    logical = source.subject_names(RecordNames(config.schemas.record_names))
+
+    def follows(subject: str) -> bool:
+        if is_internal(split_subject(subject).name):
+            return False
+        name = logical.there(subject)
+        return not isinstance(name, str) or config.subjects.takes(name)
+
+    return follows
+
+
+@asynccontextmanager
+async def rest_client(registry: Registry) -> AsyncIterator[RestClient]:
+    """Raises ConfigError if its password is not in the environment."""
+    basic = registry.basic
+    user = None if basic is None else (basic.username, basic.secret())
+    ca_file = None if registry.ca_file is None else str(registry.ca_file)
+    async with http_client(user=user, ca_file=ca_file) as http:
+        yield RestClient(registry.url, http)
+
+
+@asynccontextmanager
+async def source_of(cluster: Cluster) -> AsyncIterator[Source]:
+    """The reader of a cluster's registry."""
+    registry = cluster.registry
+    if registry is not None and registry.reads == "rest":
+        async with rest_client(registry) as client:
+            yield RestReader(client)
+        return
+    topic = _DEFAULT_TOPIC if registry is None else registry.topic
+    reader = LogReader(cluster.client_settings(), topic)
+    try:
+        yield reader
+    finally:
+        reader.close()
+
+
+@asynccontextmanager
+async def reader_of(config: ClustersConfig, cluster: Cluster) -> AsyncIterator[Source]:
+    """A reader of any cluster's registry: a target that is written over REST is read so, too."""
+    registry = cluster.registry
+    if (
+        registry is not None
+        and registry.writes == "rest"
+        and cluster.name != config.schemas.primary
+    ):
+        cluster = cluster.model_copy(
+            update={"registry": registry.model_copy(update={"reads": "rest"})}
+        )
+    async with source_of(cluster) as reader:
+        yield reader
+
+
+@asynccontextmanager
+async def target_of(config: ClustersConfig, cluster: Cluster) -> AsyncIterator[TargetParts]:
+    """The parts of one target."""
+    primary, registry = primary_of(config), cluster.registry
+    async with AsyncExitStack() as stack:
+        client = (
+            None if registry is None else await stack.enter_async_context(rest_client(registry))
+        )
+        target: Target
+        if registry is not None and client is not None and registry.writes == "rest":
+            target = RestTarget(client)
+        else:
+            topic = _DEFAULT_TOPIC if registry is None else registry.topic
+            log = LogTarget(cluster.client_settings(), topic, client)
+            stack.callback(log.close)
+            target = log
+        yield TargetParts(
+            name=cluster.name,
+            target=target,
+            state=StateTopic(cluster.client_settings(), config.schemas.state_topic),
+            names=names_between(config, primary, cluster),
+            follows=followed(config, primary),
+        )

@@ -1,0 +1,180 @@
+"""`keyway schemas run`: follows the primary and brings every target up to date, until stopped.
+
+One task reads the primary. One task per target runs a round when there is news, when a round
+failed, and now and then in case somebody else wrote to the target. A target that is away keeps no
+other target waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import AsyncExitStack
+
+import structlog
+from prometheus_client import start_http_server
+
+from clusters.config import ClustersConfig
+from schema_dist.core.contents import Contents
+from schema_dist.errors import AwayError, LogError, RefusedError
+from schema_dist.lease import Lease
+from schema_dist.limits import LOGGED_MAX, REREAD_S, RETRY_S_MAX, RETRY_S_MIN
+from schema_dist.metrics import Metrics
+from schema_dist.parts import Source, TargetParts, primary_of, source_of, target_of, targets_of
+from schema_dist.state_topic import StateTopic
+from schema_dist.status import status_of
+from schema_dist.target_sync import Round, TargetSync
+from schema_dist.tasks import together
+
+LEASE_GROUP = "keyway-schemas"
+_LOG = structlog.get_logger()
+_FAILURES = (AwayError, LogError, RefusedError)
+
+
+class News:
+    """The source's contents, and a number that grows when they change."""
+
+    def __init__(self) -> None:
+        self.contents: Contents | None = None
+        self.revision = 0
+        self._changed = asyncio.Condition()
+
+    async def publish(self, contents: Contents) -> None:
+        async with self._changed:
+            self.contents = contents
+            self.revision += 1
+            self._changed.notify_all()
+
+    async def wait_past(self, revision: int, seconds: float | None = None) -> None:
+        """Returns when there is something newer, or after `seconds`."""
+        try:
+            async with asyncio.timeout(seconds), self._changed:
+                await self._changed.wait_for(lambda: self.revision > revision)
+        except TimeoutError:
+            return
+
+
+async def run(config: ClustersConfig) -> None:
+    """Until it is cancelled. Raises LeaseError, ConfigError, PatternError; AwayError only while it
+    starts.
+    """
+    primary = primary_of(config)
+    metrics = Metrics()
+    if config.schemas.metrics_port is not None:
+        start_http_server(config.schemas.metrics_port, addr="127.0.0.1", registry=metrics.registry)
+    settings, topic = primary.client_settings(), config.schemas.state_topic
+    await asyncio.to_thread(StateTopic(settings, topic).ensure)
+    lease = Lease(settings, topic, group=LEASE_GROUP, session_ms=config.schemas.lease_session_ms)
+    try:
+        await lease.take()
+        _LOG.info("schemas are distributed from here", primary=primary.name)
+        async with AsyncExitStack() as stack:
+            source = await stack.enter_async_context(source_of(primary))
+            targets = [
+                await stack.enter_async_context(target_of(config, it)) for it in targets_of(config)
+            ]
+            news = News()
+            followers = [Follower(parts, primary.name, metrics) for parts in targets]
+            await together(
+                [
+                    lease.keep(),
+                    follow(source, news, metrics, config.schemas.poll_interval_ms),
+                    *(it.run(news) for it in followers),
+                ]
+            )
+    finally:
+        await lease.release()
+
+
+async def follow(source: Source, news: News, metrics: Metrics, poll_interval_ms: int) -> None:
+    """Reads the source again and again, and publishes what has changed."""
+    known, changes = Contents(), -1
+    wait_s = RETRY_S_MIN
+    while True:
+        try:
+            contents = await source.read()
+        except _FAILURES as error:
+            _LOG.warning("the source cannot be read", error=str(error), retry_s=wait_s)
+            await asyncio.sleep(wait_s)
+            wait_s = min(wait_s * 2, RETRY_S_MAX)
+            continue
+        wait_s = RETRY_S_MIN
+        same = contents.changes == changes if contents is known else contents == known
+        if not same or news.revision == 0:
+            bad = sum(contents.malformed.values())
+            if bad > metrics.bad_records:
+                _LOG.warning(
+                    "records of the source's log are skipped", why=dict(contents.malformed)
+                )
+            metrics.source(bad)
+            await news.publish(contents)
+        known, changes = contents, contents.changes
+        await asyncio.sleep(poll_interval_ms / 1000)
+
+
+class Follower:
+    """One target, kept up to date."""
+
+    def __init__(self, parts: TargetParts, source: str, metrics: Metrics) -> None:
+        self._name = parts.name
+        self._source = source
+        self._state = parts.state
+        self._metrics = metrics
+        self._last_write_ms: int | None = None
+        self._sync = TargetSync(
+            parts.target,
+            parts.state,
+            parts.names,
+            parts.follows,
+            lambda behind: metrics.progress(parts.name, behind),
+        )
+
+    async def run(self, news: News) -> None:
+        """Until it is cancelled."""
+        await news.wait_past(0)
+        revision, wait_s = 0, RETRY_S_MIN
+        shown: object = None
+        while True:
+            assert news.contents is not None
+            revision = news.revision
+            try:
+                done = await self._sync.round(news.contents)
+                self._metrics.round(self._name, done)
+                if done.writes or (done.refusals, done.behind) != shown:
+                    shown = (done.refusals, done.behind)
+                    await self._report(done)
+            except _FAILURES as error:
+                self._metrics.failed(self._name)
+                _LOG.warning(
+                    "the target cannot be brought up to date",
+                    target=self._name,
+                    error=str(error),
+                    retry_s=wait_s,
+                )
+                await asyncio.sleep(wait_s)
+                wait_s = min(wait_s * 2, RETRY_S_MAX)
+                continue
+            wait_s = RETRY_S_MIN
+            unfinished = done.behind > 0
+            await news.wait_past(revision, RETRY_S_MAX if unfinished else REREAD_S)
+            if news.revision == revision:
+                self._sync.read_anew()
+
+    async def _report(self, done: Round) -> None:
+        now_ms = time.time_ns() // 1_000_000
+        if done.writes:
+            self._last_write_ms = now_ms
+            _LOG.info("written", target=self._name, in_sync=done.in_sync, writes=dict(done.writes))
+        for it in done.refusals[:LOGGED_MAX]:
+            _LOG.warning("refused", target=self._name, what=str(it))
+        if len(done.refusals) > LOGGED_MAX:
+            _LOG.warning("more are refused", target=self._name, count=len(done.refusals))
+        await self._state.report(
+            status_of(
+                self._name,
+                self._source,
+                done,
+                now_ms=now_ms,
+                last_write_ms=self._last_write_ms,
+            )
+        )

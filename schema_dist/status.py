@@ -1,0 +1,39 @@
+"""How a target stands, as the state topic keeps it and the commands show it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from schema_dist.core.model import Refusal
+from schema_dist.limits import SHOWN_MAX
+from schema_dist.target_sync import Round
+
+
+def refusal_row(it: Refusal) -> dict[str, Any]:
+    return {
+        "subject": it.subject,
+        "version": it.version,
+        "id": it.id,
+        "reason": it.reason.value,
+        "detail": it.detail,
+    }
+
+
+def status_of(
+    target: str, source: str, done: Round, *, now_ms: int, last_write_ms: int | None
+) -> dict[str, Any]:
+    """A JSON object: how many versions are in sync, how many writes are left, what is refused and
+    why, and when something was last written (ms since 1970).
+    """
+    return {
+        "target": target,
+        "source": source,
+        "at_ms": now_ms,
+        "in_sync": done.in_sync,
+        "behind": done.behind,
+        "refused": dict(sorted(Counter(it.reason.value for it in done.refusals).items())),
+        "refusals": [refusal_row(it) for it in done.refusals[:SHOWN_MAX]],
+        "last_write_ms": last_write_ms,
+        "problem": None,
+    }

@@ -1,0 +1,226 @@
+"""From the primary's real `_schemas` to a registry that honours IMPORT mode."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from gateway.embedded.kafka import KafkaCluster
+from gateway.embedded.process import kill_child, stop_child, wait_until
+from schema_dist.core.model import JSON, PROTOBUF, Reference, Schema, SchemaVersion, Version
+from schema_dist.core.records import compatibility_record, schema_key
+from tests.rig.schema_registry.site import Site, served_registry, version
+
+pytestmark = pytest.mark.integration
+
+KILLS = 20
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Iterator[str]:
+    with served_registry(tmp_path / "registry.log") as url:
+        yield url
+
+
+@pytest.fixture
+def site(
+    kafka: KafkaCluster, tmp_path: Path, fresh_name: Callable[[str], str], registry: str
+) -> Site:
+    made = Site(kafka.bootstrap_servers, tmp_path, fresh_name("rest"))
+    made.b["registry"] = {"url": registry}
+    return made
+
+
+def get(url: str, path: str) -> Any:
+    return httpx.get(url + path, trust_env=False, timeout=30).json()
+
+
+def shown(url: str) -> dict[tuple[str, int], dict[str, Any]]:
+    """All versions, soft-deleted ones as well, and whether they are live."""
+    live = {(it["subject"], it["version"]) for it in get(url, "/schemas") or ()}
+    return {
+        place: {**it, "live": place in live}
+        for it in get(url, "/schemas?deleted=true") or ()
+        for place in [(it["subject"], it["version"])]
+    }
+
+
+def record(name: str, *fields: str) -> Schema:
+    listed = [{"name": it, "type": "string", "default": ""} for it in fields]
+    return Schema("AVRO", json.dumps({"type": "record", "name": name, "fields": listed}))
+
+
+def test_same_id_same_version_own_subject_and_references(site: Site, registry: str) -> None:
+    customer = version("acme-customer-value", 1, 7, record("Customer", "name"))
+    order = Schema(
+        "AVRO",
+        '{"type": "record", "name": "Order", "fields": [{"name": "c", "type": "Customer"}]}',
+        (Reference("Customer", "acme-customer-value", Version(1)),),
+    )
+    proto = Schema(PROTOBUF, 'syntax = "proto3";\nmessage P { string a = 1; }\n')
+    common = version("acme-common-value", 1, 9, proto)
+    uses = Schema(
+        PROTOBUF,
+        'syntax = "proto3";\nimport "common.proto";\nmessage Q { P p = 1; }\n',
+        (Reference("common.proto", "acme-common-value", Version(1)),),
+    )
+    versions = [
+        customer,
+        version("acme-orders-value", 4, 8, order),
+        common,
+        version("acme-q-value", 1, 10, uses),
+        version("acme-j-key", 1, 11, Schema(JSON, '{"type": "object", "title": "J"}')),
+        version("evil-orders-value", 1, 12, record("Foreign")),
+        version("acme-broken-value", 1, 13, Schema("AVRO", "{not JSON")),
+        version("_internal-value", 1, 14, record("Internal")),
+    ]
+    site.register(versions)
+    site.write([compatibility_record("acme-orders-value", "FULL"), (b"no JSON", b"{}")])
+    with site.running():
+        wait_until(lambda: len(shown(registry)) == 5, what="five versions", deadline_s=60)
+        found = shown(registry)
+        assert found["orders.b-value", 4] == {
+            "subject": "orders.b-value",
+            "version": 4,
+            "id": 8,
+            "schema": order.text,
+            "references": [{"name": "Customer", "subject": "customer.b-value", "version": 1}],
+            "live": True,
+        }
+        assert found["q.b-value", 1]["references"][0]["subject"] == "common.b-value"
+        assert found["j.b-key", 1]["schemaType"] == "JSON"
+        wait_until(
+            lambda: get(registry, "/config/orders.b-value").get("compatibilityLevel") == "FULL",
+            what="the compatibility level",
+            deadline_s=30,
+        )
+        # News: a second version, a soft delete, a hard delete, in the order of the log.
+        site.register([version("acme-customer-value", 2, 15, record("Customer", "name", "town"))])
+        site.register([replace(versions[4], deleted=True)])
+        wait_until(
+            lambda: ("j.b-key", 1) in shown(registry) and not shown(registry)["j.b-key", 1]["live"],
+            what="the soft delete",
+            deadline_s=30,
+        )
+        site.write([(schema_key(versions[4]), None)])
+        wait_until(
+            lambda: ("j.b-key", 1) not in shown(registry), what="the hard delete", deadline_s=30
+        )
+        assert shown(registry)["customer.b-value", 2]["id"] == 15
+        wait_until(  # set to IMPORT for the writes
+            lambda: get(registry, "/mode/customer.b-value").get("error_code") == 40409,
+            what="the mode to be taken back",
+            deadline_s=30,
+        )
+    log = site.log()
+    assert "evil-orders-value version 1 (id 12): subject_fits_no_pattern" in log
+    assert "broken.b-value version 1 (id 13): schema_does_not_parse" in log
+    assert "the key is no JSON" in log
+    assert "_internal" not in log
+
+
+def test_a_collision_is_refused_before_anything_is_written(site: Site, registry: str) -> None:
+    with httpx.Client(base_url=registry, trust_env=False) as http:
+        local = {"schema": '"string"'}
+        assert http.post("/subjects/own-value/versions", json=local).json() == {"id": 1}
+        assert http.post("/subjects/taken.b-value/versions", json=local).json() == {"id": 1}
+    site.register(
+        [
+            version("acme-first-value", 1, 1, record("First")),  # id 1 is "string" there
+            version("acme-taken-value", 1, 5, record("Second")),  # version 1 is "string" there
+            version("acme-third-value", 1, 6, record("Third")),
+            version(
+                "acme-fourth-value",
+                1,
+                7,
+                replace(
+                    record("Fourth"), references=(Reference("F", "acme-first-value", Version(1)),)
+                ),
+            ),
+        ]
+    )
+    with site.running():
+        wait_until(lambda: ("third.b-value", 1) in shown(registry), what="the third", deadline_s=60)
+        site.wait_for("refused", 3)
+    found = shown(registry)
+    assert set(found) == {("own-value", 1), ("taken.b-value", 1), ("third.b-value", 1)}
+    assert (
+        "first.b-value version 1 (id 1): id_taken: id 1 is the id of another schema" in site.log()
+    )
+    assert "taken.b-value version 1 (id 5): version_taken" in site.log()
+    assert "fourth.b-value version 1 (id 7): reference_missing" in site.log()
+
+
+def test_killed_twenty_times(site: Site, registry: str) -> None:
+    """SIGKILL at moments drawn from a seed, while versions come, go and are deleted."""
+    draw = random.Random(14)
+    source: dict[tuple[str, int], SchemaVersion] = {}
+    for number in range(KILLS):
+        child = site.start()
+        started = site.log().count("schemas are distributed from here")
+        _next_history(site, draw, source, number)
+        if number % 3:  # two of three are killed at work, one perhaps before it has the lease
+            site.wait_for("are distributed from here", started + 1)
+            time.sleep(draw.uniform(0, 0.4))  # the moment of the kill
+        kill_child(child)
+    expected = {
+        (subject.replace("acme-", "").replace("-value", ".b-value"), at): (it.id, not it.deleted)
+        for (subject, at), it in source.items()
+    }
+    with site.running():
+        wait_until(
+            lambda: (
+                {place: (it["id"], it["live"]) for place, it in shown(registry).items()} == expected
+            ),
+            what="what the source holds",
+            deadline_s=60,
+        )
+        wait_until(lambda: _modes(registry, expected) == set(), what="no mode", deadline_s=30)
+
+
+def _next_history(
+    site: Site, draw: random.Random, source: dict[tuple[str, int], SchemaVersion], number: int
+) -> None:
+    for at in range(6):
+        subject = f"acme-s{draw.randrange(8)}-value"
+        versions = [it for it in source.values() if it.subject == subject]
+        live = [it for it in versions if not it.deleted]
+        if live and draw.random() < 0.3:
+            gone = replace(draw.choice(live), deleted=True)
+            source[gone.place] = gone
+            site.register([gone])
+        elif len(versions) > len(live) and draw.random() < 0.5:
+            gone = next(it for it in versions if it.deleted)
+            del source[gone.place]
+            site.write([(schema_key(gone), None)])
+        else:
+            new = max((it.version for it in versions), default=0) + 1
+            made = version(subject, new, 100 + number * 10 + at, record(f"R{number}x{at}", "f"))
+            source[made.place] = made
+            site.register([made])
+
+
+def _modes(registry: str, places: dict[tuple[str, int], Any]) -> set[str]:
+    subjects = {subject for subject, _ in places} | {"_keyway-probe"}
+    return {it for it in subjects if "mode" in get(registry, f"/mode/{it}")}
+
+
+def test_a_second_process_is_refused(site: Site) -> None:
+    site.register([version("acme-x-value", 1, 1, record("X"))])
+    with site.running() as first:
+        site.wait_for("are distributed from here")
+        second = site.start()
+        assert second.wait(60) == 2
+        assert "another process distributes the schemas of this primary" in site.log()
+        assert first.poll() is None
+        stop_child(first)
+        with site.running():
+            site.wait_for("are distributed from here", 2)
