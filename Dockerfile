@@ -6,6 +6,7 @@ WORKDIR /src
 COPY pyproject.toml setup.py README.md LICENSE ./
 COPY gateway gateway
 COPY dispatcher dispatcher
+COPY settled settled
 COPY offsets offsets
 COPY schema_dist schema_dist
 COPY clusters clusters

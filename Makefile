@@ -52,9 +52,9 @@ compile: $(STAMPS)/compiled ## the hot modules, in place, with mypyc
 # All of them anew: a module of another version beside the rest would be worse than the seconds it takes.
 $(STAMPS)/compiled: $(HOT) gateway/compiled.py setup.py $(STAMPS)/base
 	@echo "keyway: compiling the hot modules"
-	@find gateway dispatcher -name '*.so' -delete
+	@find gateway dispatcher settled -name '*.so' -delete
 	@$(BIN)/python setup.py --quiet build_ext --inplace > build/compile.log 2>&1 || { tail -20 build/compile.log; exit 1; }
-	@find gateway dispatcher -name '*.so' -exec touch {} +  # those whose C came out the same keep their old time
+	@find gateway dispatcher settled -name '*.so' -exec touch {} +  # those whose C came out the same keep their old time
 	@grep -h '^keyway:' build/compile.log || true
 	@touch $@
 
@@ -65,7 +65,7 @@ ready:
 
 .PHONY: interpreted
 interpreted: ## removes the compiled modules
-	@find gateway dispatcher -name '*.so' -delete; rm -f $(STAMPS)/compiled
+	@find gateway dispatcher settled -name '*.so' -delete; rm -f $(STAMPS)/compiled
 
 .PHONY: fmt
 fmt: $(STAMPS)/venv ## format and fix what ruff can
@@ -88,7 +88,7 @@ sim: compile ## the simulation: hunt on, or replay SEED=n with its trace
 	$(BIN)/python -m tests.sim $(SEED) $(ARGS)
 
 .PHONY: mutate
-mutate: $(STAMPS)/venv ## plants bugs in dispatcher/core and fails if no test notices one (ARGS="flow retry")
+mutate: $(STAMPS)/venv ## plants bugs in the dispatcher's cores and fails if no test notices one (ARGS="flow retry")
 	nice -n 19 $(BIN)/python -m tests.mutation $(ARGS)
 
 .PHONY: chaos

@@ -22,6 +22,7 @@ HOT_MODULES = (
     "gateway/core/forwarding/connection_state.py",
     "gateway/core/forwarding/node_endpoints.py",
     "dispatcher/core/*.py",
+    "settled/core/*.py",
 )
 # Plain data that loops only at import, or what mypyc cannot take: compiling it would gain nothing.
 LEFT_OUT: tuple[str, ...] = ()

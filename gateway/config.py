@@ -22,10 +22,10 @@ from pydantic import (
     model_validator,
 )
 
-from dispatcher.core.limits import SPAN_OFFSETS_MAX
 from dispatcher.core.model import EvictPolicy, JoinPolicy, PoisonPolicy, Policy
 from gateway.core.limits import DELETED_TOPICS_MS, FILTER_RULES_MAX, FRAME_BYTES_MAX
 from gateway.core.share.declared_filters import InvalidKeyFilters, checked
+from settled.core.limits import SPAN_OFFSETS_MAX
 
 ANY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104 - to be refused
 

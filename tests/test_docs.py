@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")
 EXAMPLE = ROOT / "keyway.example.yaml"
 ARCHITECTURE_LINES_MAX = 250
-PACKAGES = ("gateway", "dispatcher", "offsets", "schema_dist", "spark", "clusters")
+PACKAGES = ("gateway", "dispatcher", "offsets", "schema_dist", "spark", "clusters", "settled")
 
 
 def text_of(document: str) -> str:

@@ -10,7 +10,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("gateway", "dispatcher", "offsets", "schema_dist", "spark", "clusters", "tests")
+PACKAGES = (
+    "gateway",
+    "dispatcher",
+    "offsets",
+    "schema_dist",
+    "spark",
+    "clusters",
+    "settled",
+    "tests",
+)
 FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
 EMPTY_NAMES = {"utils", "util", "helpers", "helper", "manager", "managers", "misc", "common"}

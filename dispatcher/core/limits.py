@@ -12,10 +12,6 @@ from typing import Final
 # KiB.
 RING_OFFSETS_MIN: Final = 64
 
-# Offsets of the largest span that a policy may ask for. Commit metadata that reaches farther is of
-# no window, and rings that do would take all memory there is.
-SPAN_OFFSETS_MAX: Final = 1_048_576
-
 # Clean bytes between two dirty ones of the settled bitmap that are written again rather than made a
 # second change: a change costs some 60 bytes on the way to the store.
 BITMAP_GAP_BYTES_MAX: Final = 32

@@ -13,9 +13,9 @@ does not undo a position that was set, and neither does an old file of the store
 
 from __future__ import annotations
 
-from dispatcher.core.bitmap import united
 from dispatcher.core.model import Snapshot
 from dispatcher.core.snapshot import state_of
+from settled.core.bitmap import united
 
 
 def reconciled(

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import assert_never
 
-from dispatcher.core.bitmap import bits_of, ranges_of, united
 from dispatcher.core.limits import CHUNK_OFFSETS
 from dispatcher.core.model import (
     BitsSet,
@@ -30,6 +29,7 @@ from dispatcher.core.model import (
     RetryState,
     Snapshot,
 )
+from settled.core.bitmap import bits_of, ranges_of, united
 
 
 class WindowState:

@@ -24,7 +24,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import assert_never
 
-from dispatcher.core.bitmap import united
 from dispatcher.core.model import (
     AckError,
     Acknowledge,
@@ -56,6 +55,7 @@ from dispatcher.core.model import (
 )
 from dispatcher.core.ring import Router
 from dispatcher.core.stats import MemberStats, WindowStats
+from settled.core.bitmap import united
 
 
 class Outbox:

@@ -15,11 +15,11 @@ from __future__ import annotations
 from librt.vecs import vec
 from mypy_extensions import i64, u8
 
-from dispatcher.core.bitmap import ranges_of
 from dispatcher.core.keys import NO_OFFSET, KeyQueue
 from dispatcher.core.leases import Lease
 from dispatcher.core.limits import BITMAP_GAP_BYTES_MAX, CHUNK_OFFSETS, RING_OFFSETS_MIN
 from dispatcher.core.model import BitsSet
+from settled.core.bitmap import ranges_of
 
 _CHUNK_BYTES = CHUNK_OFFSETS // 8
 

@@ -21,8 +21,6 @@ from typing import Protocol
 import structlog
 from redis.exceptions import RedisError
 
-from dispatcher.core.commit import decode as decode_commit
-from dispatcher.core.commit import encode as encode_commit
 from dispatcher.core.model import Snapshot
 from dispatcher.store.base import Fence, FencedError, StoreError, WindowKey, WindowStore
 from gateway.core.cluster.topology import Topic, TopicPartition, Topology
@@ -45,6 +43,8 @@ from gateway.upstream.errors import UpstreamError
 from gateway.windows.loading import unstored_fence
 from gateway.windows.start_position import isolation_of
 from gateway.windows.windows import Windows, topic_id_bytes, topic_id_text
+from settled.core.metadata import decode as decode_commit
+from settled.core.metadata import encode as encode_commit
 
 log = structlog.get_logger("keyway.admin")
 

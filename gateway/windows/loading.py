@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import structlog
 
-from dispatcher.core.commit import read as read_commit
 from dispatcher.core.model import Snapshot
 from dispatcher.core.reconcile import reconciled
 from dispatcher.store.base import Fence, WindowKey
@@ -17,6 +16,7 @@ from gateway.upstream.errors import UpstreamError
 from gateway.windows.dependencies import Dependencies
 from gateway.windows.limits import COMMIT_WAIT_S_MAX
 from gateway.windows.start_position import start_position
+from settled.core.metadata import read as read_commit
 
 log = structlog.get_logger("keyway.window")
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from dispatcher.core.commit import encode as encode_commit
 from dispatcher.core.model import (
     Event,
     SessionClosed,
@@ -40,6 +39,7 @@ from gateway.windows.limits import (
 from gateway.windows.member_changes import MemberChanges
 from gateway.windows.store_availability import away
 from gateway.windows.window import Window
+from settled.core.metadata import encode as encode_commit
 
 log = structlog.get_logger("keyway.windows")
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from redis import Redis
 
-from dispatcher.core.commit import decode
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import free_ports
 from gateway.embedded.redis import EmbeddedRedis
+from settled.core.metadata import decode
 from tests.chaos.plan import Victim
 from tests.rig.clients.share_lines import TopicPartitionOffset
 from tests.rig.committed import committed

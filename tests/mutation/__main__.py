@@ -1,5 +1,5 @@
-"""`python -m tests.mutation [MODULE ...]`: plants bugs in dispatcher/core, one at a time, and says
-which no test notices.
+"""`python -m tests.mutation [MODULE ...]`: plants bugs in the dispatcher's cores (trial.py lists
+them), one at a time, and says which no test notices.
 
 The tests are those of the core: unit, and for what survives them scenarios, properties, and some
 seeds of the simulation. All runs in a copy of the sources without compiled modules. A survivor that
@@ -25,7 +25,7 @@ from tests.mutation.trial import Result, Trials, every_module
 ROOT = Path(__file__).resolve().parents[2]
 COPY = ROOT / "build" / "mutation"
 EXPLAINED = Path(__file__).with_name("survivors.txt")
-QUICK = "tests/unit/dispatcher/core"
+QUICK = ("tests/unit/dispatcher/core", "tests/unit/settled/core")
 DEEP = (
     "tests/sim/scenarios",
     "--ignore=tests/sim/scenarios/test_steps.py",
@@ -42,7 +42,7 @@ def explained() -> set[str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutation")
-    parser.add_argument("modules", nargs="*", help="of dispatcher/core: state, retry …")
+    parser.add_argument("modules", nargs="*", help="of the cores: state, retry …")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--quick", action="store_true", help="the unit tests only")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
@@ -55,9 +55,9 @@ def main() -> int:
             env={**os.environ, "PYTHONHASHSEED": "0", "HYPOTHESIS_PROFILE": "unshrunk"},
             check=False,
         ).returncode
-    wanted = [f"dispatcher.core.{name}" for name in arguments.modules]
-    modules = list(every_module(ROOT / "dispatcher" / "core"))
-    tests = (QUICK,) if arguments.quick else (QUICK, *DEEP)
+    modules = list(every_module(ROOT))
+    wanted = [it for it in modules if it.rpartition(".")[2] in arguments.modules]
+    tests = QUICK if arguments.quick else (*QUICK, *DEEP)
     return _run(modules, wanted or modules, tests, arguments.jobs)
 
 
@@ -65,7 +65,7 @@ def _copy() -> None:
     shutil.rmtree(COPY, ignore_errors=True)
     COPY.mkdir(parents=True)
     without = shutil.ignore_patterns("*.so", "__pycache__")
-    for package in ("dispatcher", "gateway", "tests"):
+    for package in ("dispatcher", "settled", "gateway", "clusters", "tests"):
         shutil.copytree(ROOT / package, COPY / package, ignore=without)
     shutil.copy(ROOT / "pyproject.toml", COPY)
 

@@ -31,6 +31,7 @@ from _pytest.runner import runtestprotocol
 
 from tests.mutation.mutants import Mutant
 
+CORES = ("dispatcher/core", "settled/core")
 MEMORY_BYTES_MAX = 2 << 30  # address space of one trial
 SLOWER_MAX = 5  # times the time that a test takes
 GRACE_SECONDS = 0.5
@@ -62,14 +63,14 @@ class Trials:
         self,
         modules: list[str],
         mutants: list[Mutant],
-        quick: str,
+        quick: tuple[str, ...],
         known: set[str],
         jobs: int,
         report: Callable[[Result], None],
     ) -> None:
         self.modules = modules
         self.mutants = mutants
-        self.quick = quick  # the folder of the tests of the first round
+        self.quick = quick  # the folders of the tests of the first round
         self.known = known  # survivors, by name: they meet that round only
         self.jobs = jobs
         self.report = report
@@ -248,7 +249,7 @@ def _exchange_constant(module: ModuleType, mutant: Mutant) -> None:
     exec(compile(mutant.tree, module.__file__ or "", "exec"), fresh)
     old, new = vars(module)[mutant.place], fresh[mutant.place]
     for name, other in sys.modules.items():
-        if name.startswith("dispatcher.") and vars(other).get(mutant.place) == old:
+        if name.startswith(("dispatcher.", "settled.")) and vars(other).get(mutant.place) == old:
             setattr(other, mutant.place, new)
 
 
@@ -295,7 +296,9 @@ def _file_of(module: str) -> str:
     return str(Path(file))
 
 
-def every_module(folder: Path) -> Iterator[str]:
-    for path in sorted(folder.glob("*.py")):
-        if path.stem not in ("__init__", "model", "invariants"):
-            yield f"dispatcher.core.{path.stem}"
+def every_module(root: Path) -> Iterator[str]:
+    """Of the cores that bugs are planted in."""
+    for core in CORES:
+        for path in sorted((root / core).glob("*.py")):
+            if path.stem not in ("__init__", "model", "invariants"):
+                yield f"{core.replace('/', '.')}.{path.stem}"

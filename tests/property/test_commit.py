@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.core.bitmap import ranges_of
-from dispatcher.core.commit import decode, encode, read
+from settled.core.bitmap import ranges_of
+from settled.core.metadata import decode, encode, read
 
 SPAN = 16_384
 Ranges = list[tuple[int, int]]

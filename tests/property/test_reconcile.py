@@ -7,12 +7,12 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.core.bitmap import ranges_of
 from dispatcher.core.dispatcher import Dispatcher
 from dispatcher.core.limits import CHUNK_OFFSETS
 from dispatcher.core.model import Change, Policy, Snapshot, Ticked
 from dispatcher.core.reconcile import merged
 from dispatcher.core.snapshot import WindowState, state_of
+from settled.core.bitmap import ranges_of
 from tests.property.changes import OFFSETS, histories
 
 commits = st.builds(

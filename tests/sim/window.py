@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
-from dispatcher.core.commit import decode, encode, read
 from dispatcher.core.dispatcher import Core, Dispatcher, core_of
 from dispatcher.core.limits import IDLE_KEYS_MAX
 from dispatcher.core.model import (
@@ -46,6 +45,7 @@ from dispatcher.core.model import (
 )
 from dispatcher.core.reconcile import reconciled
 from dispatcher.store.base import Claimed, Fence, StoreError, WindowKey, Write
+from settled.core.metadata import decode, encode, read
 from tests.sim.checkers import Checkers, CheckFailure
 from tests.sim.filed import settled_of
 from tests.sim.unreliable import UnreliableChecker

@@ -10,10 +10,10 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from redis import Redis
 
-from dispatcher.core.commit import decode as decode_commit
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import wait_until
 from gateway.embedded.redis import EmbeddedRedis
+from settled.core.metadata import decode as decode_commit
 from tests.integration.conftest import GROUPS
 from tests.rig.clients.share_members import ShareHost
 from tests.rig.clients.wire_client import ShareSession

@@ -10,9 +10,9 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from dispatcher.core.commit import encode as encode_commit
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import wait_until
+from settled.core.metadata import encode as encode_commit
 from tests.rig.clients.share_members import ShareHost
 from tests.rig.clients.wire_client import WireClient
 from tests.rig.committed import commit_plain, committed, wait_for_committed

@@ -7,7 +7,6 @@ from random import Random
 
 import pytest
 
-from dispatcher.core.commit import decode, encode
 from dispatcher.core.model import (
     AckError,
     AckType,
@@ -21,6 +20,7 @@ from dispatcher.core.model import (
     Snapshot,
     WriteDeadLetters,
 )
+from settled.core.metadata import decode, encode
 from tests.rig.playbook import Playbook
 
 

@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from dispatcher.core.commit import encode as encode_commit
 from dispatcher.core.model import Acknowledge, Acquire, CursorMoved, MemberId, Snapshot
 from dispatcher.store.base import FencedError, StoreError, WindowKey, Write
 from gateway.config import GroupSection
@@ -22,6 +21,7 @@ from gateway.operations.limits import RECOGNISED_AT_ONCE
 from gateway.upstream.commits import Committed
 from gateway.upstream.errors import Unreachable
 from gateway.windows.windows import topic_id_text
+from settled.core.metadata import encode as encode_commit
 from tests.rig.admin_parts import M1, S1, Admin, worked
 from tests.rig.node_parts import (
     GROUP,

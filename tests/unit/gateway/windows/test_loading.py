@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 import pytest
 
-from dispatcher.core.commit import encode as encode_commit
-from dispatcher.core.commit import read
 from dispatcher.core.model import Snapshot
 from dispatcher.store.base import StoreError
 from gateway.config import GroupSection
@@ -17,6 +15,8 @@ from gateway.core.wire.errors import ErrorCode
 from gateway.upstream.commits import Committed
 from gateway.upstream.errors import Unreachable
 from gateway.windows.limits import COMMIT_WAIT_S_MAX
+from settled.core.metadata import encode as encode_commit
+from settled.core.metadata import read
 from tests.rig.node_parts import GROUP, Node, ScriptedCommits
 from tests.rig.virtual_time import now_ms, settle, until
 from tests.unit.gateway.windows.test_window import accept, acquire, story

@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable
 import pytest
 import structlog
 
-from dispatcher.core.commit import encode as encode_commit
 from dispatcher.core.model import (
     Acknowledge,
     AckResult,
@@ -26,6 +25,7 @@ from gateway.core.wire.errors import ErrorCode
 from gateway.upstream.commits import Committed
 from gateway.upstream.errors import Refused, Unreachable
 from gateway.windows.window import Acquired, Window, WindowUnavailable
+from settled.core.metadata import encode as encode_commit
 from tests.rig.node_parts import GROUP, Node, ScriptedCommits, ScriptedStore
 from tests.rig.virtual_time import now_ms, run, settle, until
 

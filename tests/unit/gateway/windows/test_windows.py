@@ -7,7 +7,6 @@ import asyncio
 import pytest
 import structlog
 
-from dispatcher.core.commit import decode as decode_commit
 from dispatcher.core.model import Acknowledge, Acquire, MemberId, SessionId
 from dispatcher.store.base import FencedError, StoreError
 from gateway.config import GroupSection
@@ -15,6 +14,7 @@ from gateway.core.share.sessions import ShareSession
 from gateway.core.wire.errors import ErrorCode
 from gateway.windows.limits import TOPIC_UNUSED_MS, WINDOW_IDLE_MS_MAX
 from gateway.windows.window import Acquired, Window, WindowUnavailable
+from settled.core.metadata import decode as decode_commit
 from tests.rig.node_parts import GROUP, TOPIC, Node, ScriptedStore, topology
 from tests.rig.virtual_time import now_ms, run, settle, until
 

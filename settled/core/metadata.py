@@ -20,8 +20,8 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 
 from mypy_extensions import i64
 
-from dispatcher.core.bitmap import bits_of, ranges_of
-from dispatcher.core.limits import SPAN_OFFSETS_MAX
+from settled.core.bitmap import bits_of, ranges_of
+from settled.core.limits import SPAN_OFFSETS_MAX
 
 PREFIX = "kw1:"
 _HEAD_BYTES = 5  # checksum and kind

@@ -1,6 +1,6 @@
 import pytest
 
-from dispatcher.core.bitmap import bits_of, ranges_of, united
+from settled.core.bitmap import bits_of, ranges_of, united
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@ from binascii import crc32
 
 import pytest
 
-from dispatcher.core.commit import _framed, decode, encode, read
-from dispatcher.core.limits import SPAN_OFFSETS_MAX
+from settled.core.limits import SPAN_OFFSETS_MAX
+from settled.core.metadata import _framed, decode, encode, read
 
 
 def test_metadata_comes_back() -> None:
