@@ -17,6 +17,8 @@ from gateway.members.group_settings import GroupSettings
 from gateway.upstream.cluster import RESOURCE_GROUP
 from gateway.upstream.errors import UpstreamError
 
+OPERATION_SET = 0  # AlterConfigOp.OpType
+
 
 async def incremental_alter_configs(settings: GroupSettings, request: Request) -> bytes:
     header = request.header
@@ -27,12 +29,25 @@ async def incremental_alter_configs(settings: GroupSettings, request: Request) -
     except UpstreamError as error:
         return encode_response(key, version, {"Responses": _unanswered(body, str(error))})
     if not body["ValidateOnly"]:
-        settings.altered(
+        accepted = {
             row["ResourceName"]
             for row in answer["Responses"]
             if row["ResourceType"] == RESOURCE_GROUP and row["ErrorCode"] == 0
+        }
+        settings.altered(
+            {
+                row["ResourceName"]: {config["Name"]: _value(config) for config in row["Configs"]}
+                for row in body["Resources"]
+                if row["ResourceType"] == RESOURCE_GROUP and row["ResourceName"] in accepted
+            }
         )
     return encode_response(key, version, answer)
+
+
+def _value(config: dict[str, Any]) -> str | None:
+    """None: deleted. No group config is a list, so there is nothing to append to."""
+    value: str | None = config["Value"]
+    return value if config["ConfigOperation"] == OPERATION_SET else None
 
 
 def _unanswered(body: dict[str, Any], reason: str) -> list[dict[str, Any]]:

@@ -2,21 +2,23 @@
 
 Kafka's group configs (IncrementalAlterConfigs, resource GROUP) that mean something here are taken
 over when they were set for the group itself; a group without any follows keyway.yaml, whatever the
-broker's defaults are. They are asked for before a group's first window opens, when they are set
-through the gateway, and every GROUP_CONFIG_MS; a change reaches windows that are up.
+broker's defaults are. They are asked for before a group's first window opens and every
+GROUP_CONFIG_MS; a change reaches windows that are up. What is set through the gateway counts at
+once, also for a group that nobody uses yet.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
 
 from gateway.config import Config, GroupSection
-from gateway.members.limits import GROUP_CONFIG_ALTERED_MS, GROUP_CONFIG_MS
+from gateway.core.share.altered_configs import AlteredConfigs, Values
+from gateway.members.limits import ALTERED_GROUPS_MAX, ALTERED_SHOWN_MS, GROUP_CONFIG_MS
 from gateway.upstream.errors import Refused, UpstreamError
 
 log = structlog.get_logger("keyway.groups")
@@ -59,8 +61,12 @@ class GroupSettings:
     config: Config
     ask: Callable[[str], Awaitable[dict[str, str]]]  # what is set for a group; UpstreamError
     on_changed: Callable[[str, GroupSection], None]
-    spawn: Callable[[Coroutine[Any, Any, None]], None]
+    now_ms: Callable[[], int]
     _known: dict[str, GroupSection] = field(default_factory=dict)
+    _in_kafka: dict[str, dict[str, str]] = field(default_factory=dict)  # as last shown
+    _altered: AlteredConfigs = field(
+        default_factory=lambda: AlteredConfigs(ALTERED_GROUPS_MAX, ALTERED_SHOWN_MS)
+    )
     _refused: set[str] = field(default_factory=set)  # groups whose configs we may not see
 
     def of(self, group: str) -> GroupSection:
@@ -75,15 +81,22 @@ class GroupSettings:
 
     async def learn(self, group: str) -> GroupSection:
         """As of now. Raises UpstreamError when upstream does not answer."""
-        section = self.config.group(group)
+        shown: dict[str, str] = {}
         try:
-            section = overridden(section, await self.ask(group))
+            shown = await self.ask(group)
             self._refused.discard(group)
         except Refused as refused:
             # The gateway's identity needs DESCRIBE_CONFIGS on the group for this, and no more.
             if group not in self._refused:
                 self._refused.add(group)
                 log.warning("group_config_refused", group=group, reason=str(refused))
+        return self._take(group, shown)
+
+    def _take(self, group: str, shown: dict[str, str]) -> GroupSection:
+        """Settles what the group's settings are now, where a broker shows `shown`."""
+        counts = self._altered.over(group, shown, self.now_ms())
+        section = overridden(self.config.group(group), counts)
+        self._in_kafka[group] = shown
         before = self.of(group)
         self._known[group] = section
         if section != before:
@@ -100,26 +113,19 @@ class GroupSettings:
                 except UpstreamError:
                     break  # logged where it was met; what is known stays good
 
-    def altered(self, groups: Iterable[str]) -> None:
-        """An admin has just set something for these groups in Kafka. One that is not known yet
-        will be asked for when it is.
+    def altered(self, changes: Mapping[str, Values]) -> None:
+        """Kafka has just accepted these configs for these groups. A group that is not known yet
+        gets them when it is asked for.
         """
-        for group in groups:
+        now_ms = self.now_ms()
+        for group, values in changes.items():
+            self._altered.note(group, values, now_ms)
             if group in self._known:
-                self.spawn(self._learn_altered(group))
-
-    async def _learn_altered(self, group: str) -> None:
-        before = self._known.get(group)  # None: forgotten since
-        for pause_ms in GROUP_CONFIG_ALTERED_MS:
-            await asyncio.sleep(pause_ms / 1000)
-            try:
-                if group not in self._known or await self.learn(group) != before:
-                    return
-            except UpstreamError:
-                continue  # logged where it was met; the next look, or the regular one
+                self._take(group, self._in_kafka[group])
 
     def forget(self, group: str) -> None:
         self._known.pop(group, None)
+        self._in_kafka.pop(group, None)
         self._refused.discard(group)
 
 

@@ -16,8 +16,10 @@ EMPTY_GROUPS_MAX = 10_000
 
 GROUP_CONFIG_MS = 30_000  # between two looks at what Kafka has set for a group
 
-# Looks after an admin has set something: a broker shows it when its metadata has caught up.
-GROUP_CONFIG_ALTERED_MS = (0, 100, 400, 1_600)
+# What an admin set through the gateway counts over what a broker shows for so long: its metadata
+# catches up within seconds. Remembered for so many groups.
+ALTERED_SHOWN_MS = 60_000
+ALTERED_GROUPS_MAX = 10_000
 
 MEMBERSHIP_RETRY_MS = 500  # between attempts to write memberships behind
 RESTART_GRACE_MS = 10_000  # after a restart a member has two heartbeat intervals to show itself

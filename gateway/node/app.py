@@ -153,7 +153,7 @@ class _Node:
         self.store = MonitoredStore(_redis_store(redis_url), now_ms)
         self.redis = Redis.from_url(redis_url, socket_timeout=5, socket_connect_timeout=5)
         self.settings = GroupSettings(
-            config, self.upstream.group_config, self._settings_changed, self._spawn
+            config, self.upstream.group_config, self._settings_changed, now_ms
         )
         self.saved_members = SavedMembers(self.redis)
         self.filters = KeyFilters(config, self.redis)

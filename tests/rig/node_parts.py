@@ -244,7 +244,7 @@ class Node:
         self.ready = ReadySignals()
         self.tasks = asyncio.TaskGroup()
         self.settings = GroupSettings(
-            self.config, self.group_config, self._settings_changed, self._spawn
+            self.config, self.group_config, self._settings_changed, now_ms
         )
         self.groups = Groups(
             settings=self.settings,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -134,3 +135,28 @@ def test_record_locks_of_a_partition(
             assert time.monotonic() < deadline, more
         assert sorted(more) == list(range(100, 300))
         assert session.acknowledge({0: [(0, 299, [1])]}) == {0: 0}
+
+
+def test_what_was_set_just_before_a_group_begins_counts(
+    kafka: KafkaCluster, gateway: GatewayProcess, topic: Topic, fresh_name: Name
+) -> None:
+    """50 new groups whose first member joins at once, while the broker is busy with new topics: it
+    may not show yet what its controller has accepted.
+    """
+    name = topic()
+    produce(kafka.bootstrap_servers, name, BEFORE)
+    groups = [fresh_name("latest") for _ in range(50)]
+
+    def start_of(group: str) -> str:
+        set_group_config(gateway.bootstrap, group, {"share.auto.offset.reset": "earliest"})
+        with ShareSession(gateway.bootstrap, group, name) as session:
+            session.join()
+            got = [offset for offset, _ in session.fetch_some().acquired]
+            session.leave()
+        return f"{got[0]}"
+
+    with ThreadPoolExecutor(11) as pool:
+        topics = [pool.submit(topic, partitions=3) for _ in range(6)]
+        starts = list(pool.map(start_of, groups))
+        assert all(it.result() for it in topics)
+    assert starts == ["0"] * len(groups)

@@ -12,7 +12,7 @@ from gateway.core.wire.errors import ErrorCode
 from gateway.members.group_settings import GroupSettings, overridden
 from gateway.members.limits import GROUP_CONFIG_MS
 from gateway.upstream.errors import Refused, Unreachable, UpstreamError
-from tests.rig.virtual_time import run
+from tests.rig.virtual_time import now_ms, run
 
 
 class Kafka:
@@ -20,7 +20,6 @@ class Kafka:
         self.configs: dict[str, dict[str, str]] = {}
         self.failure: UpstreamError | None = None
         self.asked: list[str] = []
-        self.spawned: list[asyncio.Task[None]] = []
 
     async def group_config(self, group: str) -> dict[str, str]:
         self.asked.append(group)
@@ -32,12 +31,11 @@ class Kafka:
 def settings(kafka: Kafka, *sections: GroupSection) -> tuple[GroupSettings, list[str]]:
     changed: list[str] = []
     config = Config(groups=sections)
-    spawned = kafka.spawned
     made = GroupSettings(
         config,
         kafka.group_config,
         lambda name, _: changed.append(name),
-        lambda work: spawned.append(asyncio.ensure_future(work)),
+        now_ms,
     )
     return made, changed
 
@@ -148,27 +146,33 @@ def test_every_group_is_looked_at_now_and_then() -> None:
     run(work())
 
 
-def test_what_is_set_through_the_gateway_counts_as_soon_as_a_broker_shows_it() -> None:
+def test_what_is_set_through_the_gateway_counts_at_once() -> None:
     async def work() -> None:
         kafka = Kafka()
         chosen, changed = settings(kafka)
-        chosen.altered(["unknown"])
         await chosen.learn("g")
-        chosen.altered(["g"])
-        await asyncio.sleep(0.05)
-        assert kafka.asked == ["g", "g"], "a group nobody uses is asked for when it is"
-        kafka.failure = Unreachable("no broker")
-        await asyncio.sleep(0.1)
-        kafka.failure = None
-        kafka.configs["g"] = {"share.delivery.count.limit": "9"}
-        await asyncio.sleep(1)
-        assert (changed, len(kafka.asked)) == (["g"], 4), "one look failed, the next one saw it"
-        await asyncio.sleep(60)
-        assert len(kafka.asked) == 4, "and there are no more"
-        chosen.altered(["g"])
-        chosen.forget("g")
-        await asyncio.sleep(60)
-        assert len(kafka.asked) == 4
-        await asyncio.gather(*kafka.spawned)
+        chosen.altered({"g": {"share.delivery.count.limit": "9"}})
+        assert chosen.of("g").deliveries_max == 9
+        assert changed == ["g"]
+        assert (await chosen.learn("g")).deliveries_max == 9, "the broker does not show it yet"
+        chosen.altered({"g": {"share.delivery.count.limit": None}})
+        assert chosen.of("g").deliveries_max == GroupSection().deliveries_max
+        assert changed == ["g", "g"]
+
+    run(work())
+
+
+def test_what_is_set_for_a_group_that_nobody_uses_yet_counts_when_it_is_used() -> None:
+    """Ten of twenty new groups started at `latest` though `earliest` was set."""
+
+    async def work() -> None:
+        kafka = Kafka()
+        chosen, changed = settings(kafka)
+        chosen.altered({"new": {"share.auto.offset.reset": "earliest"}})
+        assert kafka.asked == []
+        assert (await chosen.known("new")).auto_offset_reset == "earliest"
+        assert changed == ["new"]
+        kafka.failure = Refused(ErrorCode.GROUP_AUTHORIZATION_FAILED, "configuration")
+        assert (await chosen.learn("new")).auto_offset_reset == "earliest"
 
     run(work())
