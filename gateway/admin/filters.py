@@ -20,10 +20,10 @@ from gateway.members.groups import Groups
 from gateway.members.key_filters import (
     InvalidRules,
     KeyFilters,
-    RulesNotSaved,
     parse_rules,
     rule_rows,
 )
+from gateway.members.redis_table import TableUnavailable
 
 log = structlog.get_logger("keyway.admin")
 
@@ -45,7 +45,7 @@ def filter_routes(filters: KeyFilters, groups: Groups) -> list[Route]:
             await filters.put(group, rules)
         except InvalidRules as invalid:
             raise HTTPException(400, str(invalid)) from invalid
-        except RulesNotSaved as error:
+        except TableUnavailable as error:
             raise HTTPException(503, f"Redis: {error}") from error
         return changed(group, rules=rule_rows(rules))
 
@@ -53,7 +53,7 @@ def filter_routes(filters: KeyFilters, groups: Groups) -> list[Route]:
         group = query(request, "group")
         try:
             await filters.remove(group)
-        except RulesNotSaved as error:
+        except TableUnavailable as error:
             raise HTTPException(503, f"Redis: {error}") from error
         return changed(group, rules=None)
 

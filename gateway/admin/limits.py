@@ -2,5 +2,4 @@
 
 from __future__ import annotations
 
-HEALTH_STORE_S_MAX = 1.0  # what a probe waits for Redis; kubelet gives one second by default
 ADMIN_BODY_BYTES_MAX = 1024 * 1024  # 16,384 offsets of 19 digits are a third of it

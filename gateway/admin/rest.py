@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -25,7 +25,6 @@ from dispatcher.core.model import Key
 from dispatcher.core.stats import FullSpan, WindowStats
 from gateway.admin.filters import filter_routes
 from gateway.admin.health import Health
-from gateway.admin.metrics import Metrics
 from gateway.admin.parked import parked_routes
 from gateway.admin.problems import LoopbackHosts, group_problem, http_problem
 from gateway.core.cluster.topology import TopicPartition
@@ -47,7 +46,7 @@ class RestParts:
     windows: Windows
     parked: ParkedRecords
     filters: KeyFilters
-    metrics: Metrics
+    registry: CollectorRegistry
     lags: Lags
     health: Callable[[], Awaitable[Health]]
 
@@ -74,7 +73,7 @@ def rest_app(parts: RestParts, *, loopback: bool) -> Starlette:
         return Response(text, media_type="application/json")
 
     async def show_metrics(_: Request) -> Response:
-        return Response(generate_latest(parts.metrics.registry), media_type=CONTENT_TYPE_LATEST)
+        return Response(generate_latest(parts.registry), media_type=CONTENT_TYPE_LATEST)
 
     async def show_health(request: Request) -> Response:
         health = await parts.health()

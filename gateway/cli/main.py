@@ -77,7 +77,7 @@ def serve(
     log_level: Annotated[LogLevel, typer.Option(help="The least to be logged.")] = "info",
 ) -> None:
     """Run a gateway node until SIGTERM or SIGINT."""
-    from gateway.node.app import StartError, run
+    from gateway.node.process import StartError, run
 
     try:
         settings = configuration.load(config, upstream=upstream)

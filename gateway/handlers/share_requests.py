@@ -5,8 +5,7 @@ acknowledgements.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +19,7 @@ from gateway.listen.authoriser import Authoriser
 from gateway.listen.server import ClientConnection
 from gateway.members.group_settings import GroupSettings
 from gateway.members.groups import Groups
+from gateway.windows.ready_signals import ReadySignals
 from gateway.windows.window import Window, WindowUnavailable
 from gateway.windows.windows import Windows
 
@@ -28,38 +28,6 @@ AckBatches = list[tuple[int, int, bytes]]
 
 class GroupDenied(GroupError):
     code = ErrorCode.GROUP_AUTHORIZATION_FAILED
-
-
-@dataclass(slots=True)
-class ReadySignals:
-    """Wakes the fetches of a member when a dispatcher has records for it.
-
-    Each fetch has a signal of its own, as long as it lasts: a member asks several virtual brokers
-    at once, and none of its fetches may take the news from another.
-    """
-
-    _watching: dict[tuple[str, str], list[asyncio.Event]] = field(default_factory=dict)
-
-    def __len__(self) -> int:
-        return len(self._watching)
-
-    @contextmanager
-    def watch(self, group: str, member_id: str) -> Iterator[asyncio.Event]:
-        signal = asyncio.Event()
-        place = (group, member_id)
-        self._watching.setdefault(place, []).append(signal)
-        try:
-            yield signal
-        finally:
-            signals = self._watching[place]
-            signals.remove(signal)
-            if not signals:
-                del self._watching[place]
-
-    def wake(self, group: str, members: list[str]) -> None:
-        for member_id in members:
-            for signal in self._watching.get((group, member_id), ()):
-                signal.set()
 
 
 @dataclass(frozen=True, slots=True)

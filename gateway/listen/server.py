@@ -59,23 +59,21 @@ class ServerSettings:
 
 
 class Server:
-    """`handlers` answer their API keys here; `on_disconnect` hears of every connection's end."""
+    """`handlers` answer their API keys here; all other requests go upstream."""
 
     def __init__(
         self,
         settings: ServerSettings,
         topology: Topology,
         handlers: Mapping[int, Handler],
-        on_disconnect: Callable[[ConnectionId], None],
     ) -> None:
         self.settings = settings
-        self.handlers = handlers
-        self.rules = rules(handlers, frame_bytes_max=settings.frame_bytes_max)
+        self.answer(handlers)
         self.counters = Counters()
         self.connections: dict[ConnectionId, ClientConnection] = {}
         self.bootstrap: Address | None = None  # once it runs
         self._brokers: dict[int, Broker] = dict(topology.brokers)
-        self._on_disconnect = on_disconnect
+        self._on_disconnect: list[Callable[[ConnectionId], None]] = []
         self._ids: Iterator[int] = itertools.count(1)
         self._next_bootstrap = 0  # which bootstrap server is tried first
         self._stopping = False
@@ -92,14 +90,32 @@ class Server:
         Raises CannotListen.
         """
         async with asyncio.TaskGroup() as tasks:
-            self._tasks = tasks
-            self._listeners = self._open_listeners(tasks)
+            self.start(tasks)
             try:
                 yield self
             finally:
-                self._stopping = True  # No answer and no news of a broker opens a listener again.
-                self._listeners.close_all()
-                await self._drain()
+                await self.drain()
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        """Opens the listeners; connections live in `tasks`. Raises CannotListen."""
+        self._tasks = tasks
+        self._listeners = self._open_listeners(tasks)
+
+    async def drain(self) -> None:
+        """Closes the listeners. Requests under way get `drain_s` to be answered."""
+        self._stopping = True  # No answer and no news of a broker opens a listener again.
+        if self._listeners is not None:
+            self._listeners.close_all()
+        await self._drain()
+
+    def answer(self, handlers: Mapping[int, Handler]) -> None:
+        """From the next connection on, `handlers` answer their API keys here."""
+        self.handlers = handlers
+        self.rules = rules(handlers, frame_bytes_max=self.settings.frame_bytes_max)
+
+    def on_disconnect(self, callback: Callable[[ConnectionId], None]) -> None:
+        """`callback` is called once for each connection, when its client is gone."""
+        self._on_disconnect.append(callback)
 
     @property
     def tasks(self) -> asyncio.TaskGroup:
@@ -162,7 +178,8 @@ class Server:
             connection.drain()  # It was accepted before its listener closed.
 
     def disconnected(self, connection: ClientConnection) -> None:
-        self._on_disconnect(connection.id)
+        for callback in self._on_disconnect:
+            callback(connection.id)
 
     def gone(self, connection: ClientConnection) -> None:
         del self.connections[connection.id]

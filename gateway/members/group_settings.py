@@ -60,14 +60,17 @@ def overridden(section: GroupSection, set_in_kafka: Mapping[str, str]) -> GroupS
 class GroupSettings:
     config: Config
     ask: Callable[[str], Awaitable[dict[str, str]]]  # what is set for a group; UpstreamError
-    on_changed: Callable[[str, GroupSection], None]
     now_ms: Callable[[], int]
+    _on_change: list[Callable[[str, GroupSection], None]] = field(default_factory=list)
     _known: dict[str, GroupSection] = field(default_factory=dict)
     _in_kafka: dict[str, dict[str, str]] = field(default_factory=dict)  # as last shown
     _altered: AlteredConfigs = field(
         default_factory=lambda: AlteredConfigs(ALTERED_GROUPS_MAX, ALTERED_SHOWN_MS)
     )
     _refused: set[str] = field(default_factory=set)  # groups whose configs we may not see
+
+    def on_change(self, callback: Callable[[str, GroupSection], None]) -> None:
+        self._on_change.append(callback)
 
     def of(self, group: str) -> GroupSection:
         """As far as is known now."""
@@ -101,7 +104,8 @@ class GroupSettings:
         self._known[group] = section
         if section != before:
             log.info("group_config_changed", group=group, **_differences(before, section))
-            self.on_changed(group, section)
+            for callback in self._on_change:
+                callback(group, section)
         return section
 
     async def refresh_forever(self, groups: Callable[[], Iterable[str]]) -> None:

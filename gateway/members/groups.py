@@ -6,9 +6,10 @@ MembersChanged event for every window of the topics it touches.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from heapq import nsmallest
+from typing import TypeVar
 
 import structlog
 
@@ -30,8 +31,11 @@ from gateway.members.limits import (
     RESTART_GRACE_MS,
     TICK_MS,
 )
+from gateway.members.saved_members import SavedGroup
 
 log = structlog.get_logger("keyway.groups")
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,15 +101,30 @@ class Listening:
 class Groups:
     settings: GroupSettings
     sessions: ShareSessions
-    on_moved: Callable[[TopicMembersChanged], None]
-    on_session_lost: Callable[[ShareSession], None]
-    on_changed: Callable[[ShareGroup], None]
-    on_forgotten: Callable[[str], None]
     key_filters: Callable[[str, str], tuple[bytes, ...]]  # of a group's member, by its client.id
+    _on_topic_members: list[Callable[[TopicMembersChanged], None]] = field(default_factory=list)
+    _on_session_lost: list[Callable[[ShareSession], None]] = field(default_factory=list)
+    _on_change: list[Callable[[ShareGroup], None]] = field(default_factory=list)
+    _on_forgotten: list[Callable[[str], None]] = field(default_factory=list)
     _groups: dict[str, ShareGroup] = field(default_factory=dict)
     _empty_since_ms: dict[str, int] = field(default_factory=dict)
     _carried: Carried = field(default_factory=Carried)
     _listening: Listening = field(default_factory=Listening)
+
+    def on_topic_members(self, callback: Callable[[TopicMembersChanged], None]) -> None:
+        """The members of a topic, or their key filters, have changed."""
+        self._on_topic_members.append(callback)
+
+    def on_session_lost(self, callback: Callable[[ShareSession], None]) -> None:
+        """A share session ended without its member closing it."""
+        self._on_session_lost.append(callback)
+
+    def on_change(self, callback: Callable[[ShareGroup], None]) -> None:
+        """The members of a group, or their epochs, have changed."""
+        self._on_change.append(callback)
+
+    def on_forgotten(self, callback: Callable[[str], None]) -> None:
+        self._on_forgotten.append(callback)
 
     def heartbeat(
         self, group_name: str, beat: Heartbeat, topic_by_name: TopicByName, now_ms: int
@@ -134,7 +153,7 @@ class Groups:
             )
             self._moved(group, {*before, *group.topics()}, Reason.MEMBER_LEFT)
         elif answer.assignment is not None:
-            self.on_changed(group)  # epochs may have moved
+            _tell(self._on_change, group)  # epochs may have moved
         return answer
 
     def _new(self, name: str) -> ShareGroup:
@@ -155,14 +174,16 @@ class Groups:
         if group is not None:
             group.session_timeout_ms = section.session_timeout_ms
 
-    def restore(self, stored: dict[str, tuple[int, list[ShareMember]]], now_ms: int) -> list[str]:
+    def restore(self, saved: Mapping[str, SavedGroup], now_ms: int) -> list[str]:
         """Members of the run before, evicted unless they show themselves soon. Returns the topics
         they subscribe to.
         """
         topics: dict[str, None] = {}
-        for name, (epoch, members) in stored.items():
+        for name, group_saved in saved.items():
             group = self._create(name)
-            group.restore(epoch, members, self._listening.of(now_ms), RESTART_GRACE_MS)
+            group.restore(
+                group_saved.epoch, group_saved.members, self._listening.of(now_ms), RESTART_GRACE_MS
+            )
             topics.update(dict.fromkeys(group.topics()))
         return list(topics)
 
@@ -202,7 +223,7 @@ class Groups:
             )
             self._carried.forget(group.name, member)
             for session in self.sessions.member_gone(group.name, member.member_id):
-                self.on_session_lost(session)
+                _tell(self._on_session_lost, session)
         self._moved(group, topics, Reason.MEMBER_EVICTED)
 
     def connection_lost(self, connection: int, now_ms: int) -> None:
@@ -211,7 +232,7 @@ class Groups:
             if group is not None:
                 group.connection_lost(member_id, connection, self._listening.of(now_ms))
         for session in self.sessions.connection_lost(connection):
-            self.on_session_lost(session)
+            _tell(self._on_session_lost, session)
 
     def connected(self, group_name: str, member_id: str, connection: int) -> None:
         group = self._groups.get(group_name)
@@ -225,11 +246,10 @@ class Groups:
         return len(self._carried)
 
     def _moved(self, group: ShareGroup, topics: Iterable[str], reason: Reason) -> None:
-        self.on_changed(group)
+        _tell(self._on_change, group)
         for topic in sorted(topics):
-            self.on_moved(
-                TopicMembersChanged(group.name, topic, self.members(group.name, topic), reason)
-            )
+            members = self.members(group.name, topic)
+            _tell(self._on_topic_members, TopicMembersChanged(group.name, topic, members, reason))
 
     def members(self, group_name: str, topic: str) -> tuple[Member, ...]:
         group = self._groups.get(group_name)
@@ -250,7 +270,7 @@ class Groups:
         group = self._groups.get(name)
         if group is None:
             group = self._create(name)
-            self.on_changed(group)
+            _tell(self._on_change, group)
         return group
 
     def forget(self, name: str) -> None:
@@ -258,7 +278,7 @@ class Groups:
         assert not self._groups[name].members, "only an empty group is deleted"
         del self._groups[name]
         self._empty_since_ms.pop(name, None)
-        self.on_forgotten(name)
+        _tell(self._on_forgotten, name)
 
     def filters_changed(self, name: str) -> None:
         """The members are the same, what they accept may not be."""
@@ -266,7 +286,11 @@ class Groups:
         if group is not None:
             for topic in group.topics():
                 members = self.members(name, topic)
-                self.on_moved(TopicMembersChanged(name, topic, members, Reason.MEMBER_LEFT))
+                changed = TopicMembersChanged(name, topic, members, Reason.MEMBER_LEFT)
+                _tell(self._on_topic_members, changed)
+
+    def names(self) -> list[str]:
+        return sorted(self._groups)
 
     def get(self, name: str) -> ShareGroup | None:
         return self._groups.get(name)
@@ -277,3 +301,8 @@ class Groups:
     def member(self, group_name: str, member_id: str) -> ShareMember | None:
         group = self._groups.get(group_name)
         return None if group is None else group.members.get(member_id)
+
+
+def _tell(callbacks: Iterable[Callable[[T], None]], subject: T) -> None:
+    for callback in callbacks:
+        callback(subject)

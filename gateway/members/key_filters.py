@@ -1,39 +1,35 @@
-"""Which keys a member takes: rules set at run time, rules of keyway.yaml, what its client.id says.
+"""Key filters of members: rules set over REST, rules of keyway.yaml, filters in a client.id.
 
-The first rule whose glob matches the client's name decides. Rules set for a group by REST replace
-those of keyway.yaml; they live in Redis beside the memberships. Without a matching rule, what the
-client declares itself counts (gateway/core/share/declared_filters.py), else it takes every key.
+The first rule whose glob matches the client's name decides. Rules set over REST replace those of
+keyway.yaml for that group; Redis keeps them beside the saved members. Without a matching rule the
+client's own declaration counts (gateway/core/share/declared_filters.py). A member without any
+filter takes every key.
 """
 
 from __future__ import annotations
 
 import asyncio
 import fnmatch
-import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import structlog
 from pydantic import ValidationError
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
 
 from gateway.config import Config, FilterRule, FilterRules, first_fault
 from gateway.core.share.declared_filters import InvalidKeyFilters, client_name, inline_filters
 from gateway.members.limits import MEMBERSHIP_RETRY_MS
+from gateway.members.redis_table import RedisTable, TableUnavailable
 
 log = structlog.get_logger("keyway.groups")
 
-_KEY = "keyway:filters"  # hash: group name -> JSON
+_KEY = "keyway:filters"
 
 
-class InvalidRules(Exception):
-    """Rules that are not what they should be; the text says what is wrong."""
-
-
-class RulesNotSaved(Exception):
-    """Redis did not take them; nothing changed."""
+class InvalidRules(ValueError):
+    """The text names the fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +43,17 @@ class Rules:
 class KeyFilters:
     def __init__(self, config: Config, redis: Redis) -> None:
         self._config = config
-        self._redis = redis
+        self._table = RedisTable(redis, _KEY, rule_rows, parse_rules)
         self._set: dict[str, tuple[FilterRule, ...]] = {}
         self._loaded = False
+        self._on_loaded: list[Callable[[], None]] = []
+
+    def on_loaded(self, callback: Callable[[], None]) -> None:
+        self._on_loaded.append(callback)
 
     def loaded(self) -> bool:
-        """The rules set before are here. Until then nothing must be handed out: a member would get
-        keys that an operator took from it.
+        """True once the rules set before are known. No record may be delivered until then: a member
+        could get keys that an operator took from it.
         """
         return self._loaded
 
@@ -77,44 +77,29 @@ class KeyFilters:
         return Rules(self._config.group(group).filters, "config")
 
     async def load(self) -> None:
-        """Takes the rules that were set before from Redis. Raises RulesNotSaved."""
-        try:
-            stored: dict[Any, Any] = await self._redis.hgetall(_KEY)
-        except (RedisError, OSError) as error:
-            raise RulesNotSaved(str(error)) from error
-        for name, text in stored.items():
-            group = name.decode()
-            try:
-                self._set[group] = parse_rules(json.loads(text))
-            except (ValueError, InvalidRules) as error:
-                log.error("key_filters_unreadable", group=group, reason=str(error))
+        """Reads the rules that were set before. Raises TableUnavailable."""
+        self._set.update(await self._table.load())
         self._loaded = True
+        for callback in self._on_loaded:
+            callback()
 
     async def load_until_loaded(self) -> None:
-        """`load` until Redis answers."""
+        """Tries `load` until Redis answers."""
         while not self._loaded:
             try:
                 await self.load()
-            except RulesNotSaved:
-                # The window store says in the log that Redis is away; here it only has to come
-                # back.
+            except TableUnavailable:
+                # The window store logs that Redis is away; here it only has to come back.
                 await asyncio.sleep(MEMBERSHIP_RETRY_MS / 1000)
 
     async def put(self, group: str, rules: tuple[FilterRule, ...]) -> None:
-        """Raises RulesNotSaved. The caller tells the group (`Groups.filters_changed`)."""
-        text = json.dumps(rule_rows(rules), separators=(",", ":"))
-        try:
-            await self._redis.hset(_KEY, group, text)
-        except (RedisError, OSError) as error:
-            raise RulesNotSaved(str(error)) from error
+        """Raises TableUnavailable. The caller tells the group (`Groups.filters_changed`)."""
+        await self._table.write({group: rules})
         self._set[group] = rules
 
     async def remove(self, group: str) -> None:
-        """Back to keyway.yaml. Raises RulesNotSaved."""
-        try:
-            await self._redis.hdel(_KEY, group)
-        except (RedisError, OSError) as error:
-            raise RulesNotSaved(str(error)) from error
+        """Back to the rules of keyway.yaml. Raises TableUnavailable."""
+        await self._table.write({}, [group])
         self._set.pop(group, None)
 
 

@@ -24,3 +24,8 @@ ALTERED_GROUPS_MAX = 10_000
 MEMBERSHIP_RETRY_MS = 500  # between attempts to write memberships behind
 RESTART_GRACE_MS = 10_000  # after a restart a member has two heartbeat intervals to show itself
 TICK_MS = 500  # the watchdog; six ticks make the disconnect grace
+
+SHARE_SESSIONS_MAX = 2_000  # per virtual broker; Kafka's own group.share.max.share.sessions
+
+# A stock client opens one; what others have is not to be used up from one connection.
+CONNECTION_SHARE_SESSIONS_MAX = 100

@@ -1,31 +1,35 @@
-"""Share group memberships kept in Redis, so that a restarted node goes on with the members it had.
+"""Members of share groups saved in Redis, so that a restarted node goes on with the members it had.
 
-One JSON text per group, also of an empty one. Written behind: a heartbeat never waits for it. What
-a crash loses is a join or a leave of the last moments; the member it concerns rejoins on its next
-heartbeat, or is evicted as one that never came back.
+One row per group, also of an empty one. Rows are written behind: a heartbeat never waits for Redis.
+A crash loses a join or a leave of the last moments. Such a member rejoins on its next heartbeat, or
+is evicted because it does not come back.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
 
 from gateway.core.share.membership import ShareGroup, ShareMember
 from gateway.members.limits import MEMBERSHIP_RETRY_MS
+from gateway.members.redis_table import RedisTable, TableUnavailable
 
 log = structlog.get_logger("keyway.groups")
 
-_KEY = "keyway:members"  # hash: group name -> JSON
+_KEY = "keyway:members"
+
+
+class SavedGroup(NamedTuple):
+    epoch: int
+    members: list[ShareMember]
 
 
 class SavedMembers:
     def __init__(self, redis: Redis) -> None:
-        self._redis = redis
+        self._table = RedisTable(redis, _KEY, _to_json, _from_json)
         self._dirty: dict[str, ShareGroup | None] = {}  # None: forgotten
         self._wake = asyncio.Event()
 
@@ -37,24 +41,13 @@ class SavedMembers:
         self._dirty[name] = None
         self._wake.set()
 
-    async def load(self) -> dict[str, tuple[int, list[ShareMember]]]:
-        """Group epoch and members by group name, as of the last write; {} when there is nothing or
-        no Redis.
-        """
+    async def load(self) -> dict[str, SavedGroup]:
+        """Groups by name, as of the last write; {} when Redis has none or does not answer."""
         try:
-            stored: dict[Any, Any] = await self._redis.hgetall(_KEY)
-        except (RedisError, OSError) as error:
+            return await self._table.load()
+        except TableUnavailable as error:
             log.warning("saved_members_not_loaded", reason=str(error))
             return {}
-        found: dict[str, tuple[int, list[ShareMember]]] = {}
-        for field, text in stored.items():
-            name = field.decode(errors="replace")
-            try:
-                row = json.loads(text)
-                found[name] = (int(row["epoch"]), [_member(entry) for entry in row["members"]])
-            except (ValueError, KeyError, TypeError, RecursionError) as error:
-                log.warning("saved_members_unreadable", group=name, reason=repr(error))
-        return found
 
     async def write_forever(self) -> None:
         while True:
@@ -62,51 +55,49 @@ class SavedMembers:
             self._wake.clear()
             try:
                 await self.flush()
-            except (RedisError, OSError):
-                # The window store says in the log that Redis is away; here it only has to come
-                # back.
+            except TableUnavailable:
+                # The window store logs that Redis is away; here it only has to come back.
                 await asyncio.sleep(MEMBERSHIP_RETRY_MS / 1000)
                 self._wake.set()
 
     async def flush(self) -> None:
-        """Writes what has changed. Raises RedisError, OSError; then it is written next time."""
+        """Writes changed groups. Raises TableUnavailable; then they are written next time."""
         groups, self._dirty = self._dirty, {}
         try:
-            await self._write(groups)
+            rows = {
+                name: SavedGroup(group.epoch, list(group.members.values()))
+                for name, group in groups.items()
+                if group is not None
+            }
+            await self._table.write(rows, [name for name, it in groups.items() if it is None])
         except BaseException:
             self._dirty = groups | self._dirty
             raise
 
-    async def _write(self, groups: dict[str, ShareGroup | None]) -> None:
-        rows: dict[Any, Any] = {
-            name: _text(group) for name, group in groups.items() if group is not None
-        }
-        gone = [name for name, group in groups.items() if group is None]
-        if rows:
-            await self._redis.hset(_KEY, mapping=rows)
-        if gone:
-            await self._redis.hdel(_KEY, *gone)
-
     async def forget(self, name: str) -> None:
-        """The group was deleted. Raises RedisError, OSError."""
+        """The group was deleted. Raises TableUnavailable."""
         self._dirty.pop(name, None)
-        await self._redis.hdel(_KEY, name)
+        await self._table.write({}, [name])
 
 
-def _text(group: ShareGroup) -> str:
-    members = [
-        {
-            "member_id": member.member_id,
-            "client_id": member.client_id,
-            "client_host": member.client_host,
-            "rack_id": member.rack_id,
-            "topics": member.topics,
-            "epoch": member.epoch,
-            "previous_epoch": member.previous_epoch,
-        }
-        for member in group.members.values()
-    ]
-    return json.dumps({"epoch": group.epoch, "members": members}, separators=(",", ":"))
+def _to_json(group: SavedGroup) -> dict[str, Any]:
+    return {"epoch": group.epoch, "members": [_member_to_json(it) for it in group.members]}
+
+
+def _from_json(row: Any) -> SavedGroup:  # noqa: ANN401 - any JSON
+    return SavedGroup(int(row["epoch"]), [_member(entry) for entry in row["members"]])
+
+
+def _member_to_json(member: ShareMember) -> dict[str, Any]:
+    return {
+        "member_id": member.member_id,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "rack_id": member.rack_id,
+        "topics": member.topics,
+        "epoch": member.epoch,
+        "previous_epoch": member.previous_epoch,
+    }
 
 
 def _member(row: dict[str, Any]) -> ShareMember:

@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import structlog
-from redis.exceptions import RedisError
 
 from dispatcher.core.model import Snapshot
 from dispatcher.store.base import Fence, FencedError, StoreError, WindowKey, WindowStore
@@ -29,7 +28,7 @@ from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
 from gateway.members.groups import Groups
-from gateway.members.key_filters import RulesNotSaved
+from gateway.members.redis_table import TableUnavailable
 from gateway.operations.errors import GroupInUse, GroupUnknown, StateUnavailable
 from gateway.operations.limits import (
     CLAIMS_MAX,
@@ -321,7 +320,7 @@ class GroupOffsets:
             if group is not None and not group.members:
                 self.groups.forget(name)
                 await self.saved_members.forget(name)
-        except (RulesNotSaved, RedisError, OSError) as error:
+        except TableUnavailable as error:
             raise StateUnavailable(f"Redis: {error}") from error
         log.info("group_deleted", group=name)
 

@@ -13,3 +13,4 @@ WINDOW_IDLE_MS_MAX = 60_000  # without members and with everything committed, a 
 # Members and unsettled offsets of windows that hear of a change before other work goes on: 5 to 10
 # ms. One window is told whole.
 MEMBER_CHANGES_AT_ONCE = 16_384
+MISSING_TOPIC_MS = 2_000  # between questions for a topic that members subscribe to and is not there

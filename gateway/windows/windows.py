@@ -434,8 +434,10 @@ class Windows:
         self._stopping = True
         for window in self.all():
             window.read_no_more()
-        while await self.persist():
-            pass
-        await self.commit()
-        for window in self.all():
-            self._close(window)
+        try:
+            while await self.persist():
+                pass
+            await self.commit()
+        finally:
+            for window in self.all():
+                self._close(window)

@@ -15,7 +15,7 @@ from gateway.core.cluster.topology import Topology
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
-from gateway.members.key_filters import RulesNotSaved
+from gateway.members.redis_table import TableUnavailable
 from gateway.operations.group_offsets import GroupOffsets, Place
 from gateway.upstream.commits import Commit, Committed
 from gateway.upstream.errors import Unreachable
@@ -76,7 +76,7 @@ class Forgotten:
     """Saved members and key filters: what was forgotten, by name."""
 
     names: list[str] = field(default_factory=list)
-    failure: RulesNotSaved | None = None
+    failure: TableUnavailable | None = None
 
     async def forget(self, name: str) -> None:
         self.names.append(name)

@@ -104,8 +104,8 @@ async def rig(handlers: Mapping[int, Handler] | None = None, **settings: Any) ->
             ),
             Topology(brokers={1: broker}),
             handlers or {},
-            gone.append,
         )
+        server.on_disconnect(gone.append)
         it = Rig(upstream, server, gone)
         try:
             async with server.running():

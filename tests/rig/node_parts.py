@@ -19,13 +19,13 @@ from gateway.core.reading.cache import RecordsGone, RecordsLarge
 from gateway.core.reading.fetching import ReadResult
 from gateway.core.share.membership import Heartbeat, ShareGroup
 from gateway.core.share.sessions import ShareSessions
-from gateway.handlers.share_requests import ReadySignals
 from gateway.members.group_settings import GroupSettings
 from gateway.members.groups import Groups
 from gateway.upstream.cluster import EARLIEST
 from gateway.upstream.commits import Commit, Committed
 from gateway.upstream.errors import UpstreamError
 from gateway.windows.dependencies import Dependencies
+from gateway.windows.ready_signals import ReadySignals
 from gateway.windows.store_availability import MonitoredStore
 from gateway.windows.window import Window
 from gateway.windows.windows import Windows
@@ -243,16 +243,10 @@ class Node:
         self.connections = 0
         self.ready = ReadySignals()
         self.tasks = asyncio.TaskGroup()
-        self.settings = GroupSettings(
-            self.config, self.group_config, self._settings_changed, now_ms
-        )
+        self.settings = GroupSettings(self.config, self.group_config, now_ms)
         self.groups = Groups(
             settings=self.settings,
             sessions=ShareSessions(boot, 100, 100),
-            on_moved=lambda moved: self.windows.membership_moved(moved),
-            on_session_lost=lambda session: self.windows.session_lost(session),
-            on_changed=self.changed.append,
-            on_forgotten=self.settings.forget,
             key_filters=lambda _group, _client: self.filters,
         )
         self.windows = Windows(
@@ -279,6 +273,12 @@ class Node:
                 spawn=self._spawn,
             ),
         )
+        self.settings.on_change(self.groups.settings_changed)
+        self.settings.on_change(self.windows.settings_changed)
+        self.groups.on_topic_members(self.windows.membership_moved)
+        self.groups.on_session_lost(self.windows.session_lost)
+        self.groups.on_change(self.changed.append)
+        self.groups.on_forgotten(self.settings.forget)
         self._background: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Node:
@@ -305,10 +305,6 @@ class Node:
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         self.tasks.create_task(work)
-
-    def _settings_changed(self, group: str, section: GroupSection) -> None:
-        self.groups.settings_changed(group, section)
-        self.windows.settings_changed(group, section)
 
     async def group_config(self, group: str) -> dict[str, str]:  # noqa: ARG002
         if self.config_failure is not None:

@@ -52,7 +52,7 @@ def front(secure: SecureKafka) -> Iterator[str]:
     async def serve() -> None:
         ended = asyncio.Event()
         loop = asyncio.get_running_loop()
-        server = Server(settings, Topology(), {}, lambda _connection: None)
+        server = Server(settings, Topology(), {})
         async with server.running():
             assert server.bootstrap is not None
             stop.append(lambda: loop.call_soon_threadsafe(ended.set))

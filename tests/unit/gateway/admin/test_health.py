@@ -9,9 +9,15 @@ from dataclasses import dataclass, field
 import pytest
 from redis.exceptions import ConnectionError as RedisAway
 
-from gateway.admin.health import NodeHealth
+from gateway.admin.health import Health, look
 from gateway.core.cluster.topology import Topology
 from gateway.logs import lost_lines
+from gateway.node.process import process_part
+from gateway.node.redis_state import redis_troubles
+from gateway.part import Part, Trouble
+from gateway.reading.build import reading_troubles
+from gateway.upstream.build import broker_troubles
+from gateway.windows.build import window_figures, window_troubles
 from tests.rig.node_parts import GROUP, Node, topology
 from tests.rig.virtual_time import run, settle
 
@@ -25,7 +31,7 @@ class World:
     redis_s: float = 0.0  # until it answers
     redis_failure: Exception | None = None
     failing: int = 0
-    stopping: bool = False
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
 
     def silent_brokers(self) -> dict[int, str]:
         return self.silent
@@ -37,20 +43,52 @@ class World:
         return True
 
 
+@dataclass(frozen=True, slots=True)
+class NodeHealth:
+    """The troubles of all parts that have any, in their order in a node."""
+
+    node: Node
+    world: World
+
+    async def look(self) -> Health:
+        world, windows = self.world, self.node.windows
+
+        async def redis() -> list[Trouble]:
+            return await redis_troubles(world)
+
+        async def brokers() -> list[Trouble]:
+            return broker_troubles(world)
+
+        async def reading() -> list[Trouble]:
+            return reading_troubles(world.failing)
+
+        async def of_windows() -> list[Trouble]:
+            return window_troubles(windows)
+
+        known = {"cluster_id": world.topology.cluster_id, "brokers": len(world.topology.brokers)}
+        return await look(
+            [
+                Part(name="redis", room=None, troubles=redis),
+                Part(name="upstream", room=None, troubles=brokers, figures=lambda: known),
+                Part(name="reading", room=None, troubles=reading),
+                Part(
+                    name="windows",
+                    room=None,
+                    troubles=of_windows,
+                    figures=lambda: window_figures(windows),
+                ),
+                Part(name="process", room=None, troubles=process_part(world.stop).troubles),
+            ]
+        )
+
+
 def story(tell: Callable[[Node, World, NodeHealth], Awaitable[None]]) -> None:
     async def work() -> None:
         world = World()
         async with Node(topology=topology(2)) as node:
             node.beat()
             await settle()
-            health = NodeHealth(
-                redis=world,
-                upstream=world,
-                windows=node.windows,
-                failing_partitions=lambda: world.failing,
-                stopping=lambda: world.stopping,
-            )
-            await tell(node, world, health)
+            await tell(node, world, NodeHealth(node, world))
 
     run(work())
 
@@ -88,7 +126,8 @@ def test_what_keeps_the_node_from_serving() -> None:
         assert (await reasons())[0] == "none of 2 upstream brokers answers"
         world.silent, world.topology = {}, Topology()
         assert await reasons() == ["none of 0 upstream brokers answers"]
-        world.topology, world.stopping = topology(2), True
+        world.topology = topology(2)
+        world.stop.set()
         assert await reasons() == ["the node is stopping"]
 
     story(tell)

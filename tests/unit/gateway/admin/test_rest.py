@@ -9,16 +9,17 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from dispatcher.core.model import Acknowledge, AckType, Acquire, MemberId, SessionId
 from gateway.admin import rest
 from gateway.admin.health import Health
-from gateway.admin.metrics import Metrics
 from gateway.admin.rest import RestParts, rest_app
 from gateway.core.share.membership import ShareGroup
 from gateway.members.key_filters import KeyFilters
 from gateway.operations.lag import Lags
 from gateway.operations.parked_records import ParkedRecords
+from gateway.windows.metrics import WindowCollector
 from gateway.windows.window import Window
 from tests.rig.admin_parts import Admin
 from tests.rig.node_parts import GROUP, TOPIC, Node
@@ -41,7 +42,7 @@ class Answer:
 @dataclass
 class Rest:
     node: Node
-    metrics: Metrics
+    registry: CollectorRegistry
     lags: Lags
     health: Health = field(default_factory=lambda: Health(True, (), {"windows": 2}))
 
@@ -54,7 +55,7 @@ class Rest:
             windows=self.node.windows,
             parked=cast(ParkedRecords, None),  # has tests of its own
             filters=cast(KeyFilters, None),  # likewise
-            metrics=self.metrics,
+            registry=self.registry,
             lags=self.lags,
             health=self.look,
         )
@@ -92,7 +93,7 @@ def story(tell: Callable[[Rest], Awaitable[None]]) -> None:
             node.log.produce(b"personal", b"b", b"c")
             node.beat()
             await settle()
-            await tell(Rest(node, Metrics(), Lags(admin.offsets)))
+            await tell(Rest(node, CollectorRegistry(), Lags(admin.offsets)))
 
     run(work())
 
@@ -255,7 +256,7 @@ def test_a_page_from_elsewhere_is_not_served() -> None:
 
 def test_metrics_and_health() -> None:
     async def tell(rest: Rest) -> None:
-        rest.metrics.watch_windows(rest.node.windows.all)
+        rest.registry.register(WindowCollector(rest.node.windows.all))
         answer = await rest.ask("/metrics")
         assert answer.headers["content-type"].startswith("text/plain")
         assert b"keyway_window_cursor{" in answer.body

@@ -34,9 +34,9 @@ def settings(kafka: Kafka, *sections: GroupSection) -> tuple[GroupSettings, list
     made = GroupSettings(
         config,
         kafka.group_config,
-        lambda name, _: changed.append(name),
         now_ms,
     )
+    made.on_change(lambda name, _: changed.append(name))
     return made, changed
 
 

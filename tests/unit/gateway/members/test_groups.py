@@ -11,6 +11,7 @@ from gateway.config import GroupSection
 from gateway.core.share.membership import FencedMemberEpoch, GroupError, UnknownMember
 from gateway.members import groups
 from gateway.members.limits import GROUP_EMPTY_MS_MAX, RESTART_GRACE_MS, TICK_MS
+from gateway.members.saved_members import SavedGroup
 from tests.rig.node_parts import GROUP, TOPIC, Node, topology
 from tests.rig.virtual_time import now_ms, run, settle
 
@@ -170,7 +171,7 @@ def test_members_of_before_a_restart_have_a_while_to_come_back() -> None:
             group = before.groups.get(GROUP)
             assert group is not None
         async with Node(QUICK) as after:
-            restored = {GROUP: (group.epoch, list(group.members.values()))}
+            restored = {GROUP: SavedGroup(group.epoch, list(group.members.values()))}
             assert after.groups.restore(restored, now_ms()) == [TOPIC]
             after.windows.topology_changed(after.topology)
             await settle()

@@ -14,7 +14,7 @@ from dispatcher.store.base import FencedError, StoreError, WindowKey, Write
 from gateway.config import GroupSection
 from gateway.core.cluster.topology import TopicPartition
 from gateway.core.wire.errors import ErrorCode
-from gateway.members.key_filters import RulesNotSaved
+from gateway.members.redis_table import TableUnavailable
 from gateway.operations.errors import GroupInUse, GroupUnknown, StateUnavailable
 from gateway.operations.group_offsets import Position
 from gateway.operations.limits import RECOGNISED_AT_ONCE
@@ -340,7 +340,7 @@ def test_a_group_is_forgotten_unless_somebody_joins_meanwhile(*, joins: bool) ->
 
 def test_what_is_away_is_said() -> None:
     async def tell(admin: Admin) -> None:
-        admin.forgotten.failure = RulesNotSaved("down")
+        admin.forgotten.failure = TableUnavailable("down")
         with pytest.raises(StateUnavailable):
             await admin.offsets.forget_group(GROUP)
         assert admin.node.groups.get(GROUP) is not None

@@ -8,8 +8,8 @@ import psutil
 import pytest
 
 from gateway.members.limits import TICK_MS
-from gateway.node.heap_trim import trim_forever, trim_heap
 from gateway.node.limits import TRIM_READ_BYTES_MIN
+from gateway.node.memory import trim_forever, trim_heap
 from tests.rig.virtual_time import run
 
 BIG = TRIM_READ_BYTES_MIN

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import resource
 
-from gateway.node.app import permit_files, steady
+from gateway.node.process import permit_files, steady
 
 MINUTE_NS = 60_000_000_000
 

@@ -1,0 +1,52 @@
+"""The clients' side as a part of the node: ports, connections, what a client may do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from gateway.core.cluster.topology import Topology
+from gateway.listen.authoriser import Authoriser
+from gateway.listen.metrics import ServerCollector
+from gateway.listen.server import Server, ServerSettings
+from gateway.part import Part
+from gateway.upstream.build import UpstreamRoom
+
+
+@dataclass(frozen=True, slots=True)
+class ListenRoom:
+    server: Server
+    authoriser: Authoriser
+
+
+def build(
+    settings: ServerSettings,
+    upstream: UpstreamRoom,
+    tasks: asyncio.TaskGroup,
+    now_ms: Callable[[], int],
+) -> Part[ListenRoom]:
+    """The server forwards everything until `server.answer(handlers)` says otherwise."""
+    server = Server(settings, Topology(), {})
+    authoriser = Authoriser(now_ms)
+    upstream.cluster.on_topology(server.on_topology)
+    server.on_disconnect(authoriser.connection_lost)
+
+    def open_connections() -> int:
+        return len(server.connections)
+
+    def figures() -> dict[str, Any]:
+        return {"connections": open_connections()}
+
+    async def start() -> None:
+        server.start(tasks)
+
+    return Part(
+        name="listen",
+        room=ListenRoom(server, authoriser),
+        collectors=(ServerCollector(server.counters, open_connections),),
+        figures=figures,
+        start=start,
+        drain=server.drain,
+    )

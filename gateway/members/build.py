@@ -1,0 +1,84 @@
+"""Members as a part of the node: groups, their settings, saved members, key filters."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+from redis.asyncio import Redis
+
+from gateway.config import Config
+from gateway.core.share.membership import ShareGroup
+from gateway.core.share.sessions import ShareSessions
+from gateway.listen.build import ListenRoom
+from gateway.members.group_settings import GroupSettings
+from gateway.members.group_types import OtherGroupTypes
+from gateway.members.groups import Groups
+from gateway.members.key_filters import KeyFilters
+from gateway.members.limits import CONNECTION_SHARE_SESSIONS_MAX, SHARE_SESSIONS_MAX
+from gateway.members.redis_table import TableUnavailable
+from gateway.members.saved_members import SavedMembers
+from gateway.part import Part
+from gateway.upstream.build import UpstreamRoom
+
+log = structlog.get_logger("keyway.groups")
+
+
+@dataclass(frozen=True, slots=True)
+class MembersRoom:
+    groups: Groups
+    settings: GroupSettings
+    key_filters: KeyFilters
+    saved_members: SavedMembers
+    other_types: OtherGroupTypes
+
+
+def build(
+    config: Config,
+    upstream: UpstreamRoom,
+    listen: ListenRoom,
+    redis: Redis,
+    now_ms: Callable[[], int],
+) -> Part[MembersRoom]:
+    settings = GroupSettings(config, upstream.cluster.group_config, now_ms)
+    key_filters = KeyFilters(config, redis)
+    saved_members = SavedMembers(redis)
+    sessions = ShareSessions(
+        secrets.token_hex(4), SHARE_SESSIONS_MAX, CONNECTION_SHARE_SESSIONS_MAX
+    )
+    groups = Groups(settings, sessions, key_filters.of)
+
+    def save(group: ShareGroup) -> None:
+        if settings.of(group.name).reliable:  # nothing is saved of unreliable groups
+            saved_members.changed(group)
+
+    settings.on_change(groups.settings_changed)
+    groups.on_change(save)
+    groups.on_forgotten(saved_members.forgotten)
+    groups.on_forgotten(settings.forget)
+    listen.server.on_disconnect(lambda connection: groups.connection_lost(connection, now_ms()))
+
+    async def start() -> None:
+        groups.restore(await saved_members.load(), now_ms())
+
+    async def stop() -> None:
+        try:
+            await saved_members.flush()
+        except TableUnavailable as error:
+            log.warning("stopped_without_saving_members", reason=str(error))
+
+    return Part(
+        name="members",
+        room=MembersRoom(
+            groups, settings, key_filters, saved_members, OtherGroupTypes(upstream.cluster)
+        ),
+        start=start,
+        background=(
+            saved_members.write_forever,
+            key_filters.load_until_loaded,
+            lambda: settings.refresh_forever(groups.names),
+        ),
+        stop=stop,
+    )

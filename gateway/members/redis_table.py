@@ -1,0 +1,67 @@
+"""A table of JSON rows kept in Redis: one hash, a row per name.
+
+Saved members and the key filters of operators live in such tables. Every failure of Redis is one
+error here, so that rooms above need not know the library.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import structlog
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+log = structlog.get_logger("keyway.groups")
+
+Row = TypeVar("Row")
+
+
+class TableUnavailable(Exception):
+    """Redis did not answer, or refused. Whether it wrote anything is not known. Retriable."""
+
+
+@dataclass(frozen=True, slots=True)
+class RedisTable(Generic[Row]):
+    """`from_json` raises ValueError, KeyError or TypeError for a row that it cannot read."""
+
+    redis: Redis
+    key: str  # of the hash
+    to_json: Callable[[Row], Any]
+    from_json: Callable[[Any], Row]
+
+    async def load(self) -> dict[str, Row]:
+        """All rows that can be read; the others are logged and left out. Raises
+        TableUnavailable.
+        """
+        try:
+            stored: dict[Any, Any] = await self.redis.hgetall(self.key)
+        except (RedisError, OSError) as error:
+            raise TableUnavailable(str(error)) from error
+        rows: dict[str, Row] = {}
+        for field, text in stored.items():
+            name = field.decode(errors="replace")
+            try:
+                rows[name] = self.from_json(json.loads(text))
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
+                log.error("row_unreadable", table=self.key, name=name, reason=repr(error))
+        return rows
+
+    async def write(self, rows: Mapping[str, Row], gone: Iterable[str] = ()) -> None:
+        """Sets `rows` and deletes those of the names `gone`. Raises TableUnavailable; then some of
+        it may be written.
+        """
+        texts: dict[Any, Any] = {
+            name: json.dumps(self.to_json(row), separators=(",", ":")) for name, row in rows.items()
+        }
+        names = list(gone)
+        try:
+            if texts:
+                await self.redis.hset(self.key, mapping=texts)
+            if names:
+                await self.redis.hdel(self.key, *names)
+        except (RedisError, OSError) as error:
+            raise TableUnavailable(str(error)) from error

@@ -1,0 +1,98 @@
+"""The node as a process: its clock, its open files, its signals, from start to end."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import signal
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+import structlog
+import uvloop
+
+from gateway.compiled import version_line
+from gateway.config import Config
+from gateway.embedded.process import SetupError
+from gateway.listen.listeners import CannotListen
+from gateway.logs import lost_lines
+from gateway.node.lifecycle import run_parts
+from gateway.node.redis_state import RedisAddress, running_redis
+from gateway.node.wiring import Process, wire
+from gateway.part import Part, Trouble
+
+log = structlog.get_logger("keyway.node")
+
+
+class StartError(Exception):
+    """The node cannot start; one line that says what to do about it."""
+
+
+def run(config: Config) -> None:
+    """Serves until SIGTERM or SIGINT. Raises StartError, ConfigError."""
+    permit_files()
+    try:
+        with running_redis(config.state) as redis:
+            uvloop.run(_serve(config, redis))
+    except SetupError as error:
+        raise StartError(str(error)) from error
+    except ExceptionGroup as group:
+        cannot, _ = group.split(CannotListen)
+        if cannot is None:
+            raise
+        raise StartError(str(_first(cannot))) from group
+
+
+async def _serve(config: Config, redis: RedisAddress) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    tasks = asyncio.TaskGroup()
+    process = Process(process_part(stop), redis, tasks, steady(time.time_ns, time.monotonic_ns))
+    parts = wire(config, process)
+    log.info("starting", version=version_line(), upstream=config.upstream.bootstrap_servers)
+    await run_parts(parts, tasks, stop)
+
+
+def process_part(stop: asyncio.Event) -> Part[None]:
+    async def troubles() -> Sequence[Trouble]:
+        found = []
+        if stop.is_set():
+            found.append(Trouble("the node is stopping", serving=False))
+        if lost_lines.trouble is not None:
+            found.append(Trouble(lost_lines.trouble))
+        return found
+
+    return Part(
+        name="process",
+        room=None,
+        troubles=troubles,
+        figures=lambda: {"version": version_line()},
+    )
+
+
+def permit_files() -> None:
+    """As many open files as this process may have: a client takes two, and the 1,024 that most
+    systems begin with are 500 clients, behind whom nobody can connect.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with suppress(ValueError, OSError):  # a system that has more than it permits
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def steady(wall_ns: Callable[[], int], monotonic_ns: Callable[[], int]) -> Callable[[], int]:
+    """A clock in milliseconds of wall time, so that deadlines of leases mean the same after a
+    restart. It is read once and never set after that: a clock put forward would end every lock and
+    every session at once, one put back would keep keys waiting for as long.
+    """
+    ahead_ns = wall_ns() - monotonic_ns()
+    return lambda: (monotonic_ns() + ahead_ns) // 1_000_000
+
+
+def _first(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,56 @@
+"""Serves REST on admin.host and admin.port, with uvicorn inside the node's event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import uvicorn
+from starlette.applications import Starlette
+
+from gateway.config import AdminSection
+from gateway.listen.listeners import listening_socket
+from gateway.part import Part
+
+
+class RestServer:
+    def __init__(self, section: AdminSection, app: Starlette) -> None:
+        self._section = section
+        config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off")
+        config.load()
+        # Not `serve()`: that installs signal handlers of its own.
+        self._server = uvicorn.Server(config)
+        self._server.lifespan = config.lifespan_class(config)
+        self._listening: socket.socket | None = None
+        self._serving = asyncio.Event()
+
+    async def bind(self) -> None:
+        """Raises CannotListen."""
+        section = self._section
+        self._listening = listening_socket(section.host, section.port, "admin.host, admin.port")
+
+    async def serve(self) -> None:
+        assert self._listening is not None
+        await self._server.startup(sockets=[self._listening])
+        self._serving.set()
+
+    async def run(self) -> None:
+        await self._serving.wait()
+        await self._server.main_loop()
+
+    async def close(self) -> None:
+        if self._listening is not None:
+            self._listening.close()
+
+
+def build(section: AdminSection, app: Starlette) -> Part[None]:
+    """It serves once all parts are ready, and until the very end."""
+    server = RestServer(section, app)
+    return Part(
+        name="rest",
+        room=None,
+        start=server.bind,
+        background=(server.run,),
+        ready=server.serve,
+        close=server.close,
+    )

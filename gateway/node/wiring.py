@@ -1,0 +1,59 @@
+"""The composition root: every room's part, built from bottom to top and wired by hand.
+
+The order of the result is the order in which parts start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import gateway.admin.build as admin
+import gateway.handlers.build as handlers
+import gateway.listen.build as listen
+import gateway.members.build as members
+import gateway.operations.build as operations
+import gateway.reading.build as reading
+import gateway.upstream.build as upstream
+import gateway.windows.build as windows
+from gateway.config import Config
+from gateway.node import memory, redis_state, rest_server
+from gateway.node.redis_state import RedisAddress
+from gateway.node.settings import server_settings, upstream_settings
+from gateway.part import Part
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """Everything that parts need of the process they run in."""
+
+    part: Part[None]
+    redis: RedisAddress
+    tasks: asyncio.TaskGroup
+    now_ms: Callable[[], int]
+
+
+def wire(config: Config, process: Process) -> list[Part[Any]]:
+    """Raises ConfigError."""
+    tasks, now_ms = process.tasks, process.now_ms
+    cluster_settings = upstream_settings(config)
+    redis = redis_state.build(process.redis)
+    cluster = upstream.build(cluster_settings)
+    reader = reading.build(cluster.room)
+    server = listen.build(server_settings(config, cluster_settings), cluster.room, tasks, now_ms)
+    groups = members.build(config, cluster.room, server.room, redis.room.client, now_ms)
+    window = windows.build(
+        config, cluster.room, reader.room, groups.room, redis.room.store, tasks, now_ms
+    )
+    acts = operations.build(config, cluster.room, groups.room, window.room, now_ms)
+    apis = handlers.build(cluster.room, server.room, groups.room, window.room, acts.room, now_ms)
+    parts = [redis, cluster, reader, groups, window, acts, apis, server, process.part]
+    rest = admin.build(config.admin, groups.room, window.room, acts.room, parts)
+    return [
+        *parts,
+        rest,
+        rest_server.build(config.admin, rest.room),
+        memory.build(reader.room),
+    ]

@@ -1,0 +1,51 @@
+"""Operators' work on groups as a part of the node: offsets, parked records, lag, deleted topics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gateway.config import Config
+from gateway.members.build import MembersRoom
+from gateway.operations.deleted_topics import DeletedTopics
+from gateway.operations.group_offsets import GroupOffsets
+from gateway.operations.lag import Lags
+from gateway.operations.metrics import LagCollector
+from gateway.operations.parked_records import ParkedRecords
+from gateway.part import Part
+from gateway.upstream.build import UpstreamRoom
+from gateway.windows.build import WindowsRoom
+
+
+@dataclass(frozen=True, slots=True)
+class OperationsRoom:
+    offsets: GroupOffsets
+    lags: Lags
+    parked: ParkedRecords
+
+
+def build(
+    config: Config,
+    upstream: UpstreamRoom,
+    members: MembersRoom,
+    windows: WindowsRoom,
+    now_ms: Callable[[], int],
+) -> Part[OperationsRoom]:
+    offsets = GroupOffsets(
+        upstream=upstream.cluster,
+        store=windows.store,
+        commits=upstream.commits,
+        groups=members.groups,
+        windows=windows.windows,
+        saved_members=members.saved_members,
+        filters=members.key_filters,
+        owner=windows.windows.dependencies.owner,
+    )
+    lags = Lags(offsets)
+    deleted_topics = DeletedTopics(offsets, config.state.deleted_topics_interval_ms)
+    return Part(
+        name="operations",
+        room=OperationsRoom(offsets, lags, ParkedRecords(offsets, now_ms)),
+        collectors=(LagCollector(lags.all, members.groups.all),),
+        background=(deleted_topics.sweep_forever, lags.refresh_forever),
+    )

@@ -1,0 +1,41 @@
+"""Reading as a part of the node: the reader of records and the writer of dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gateway.part import Part, Trouble
+from gateway.reading.dead_letters import DeadLetters
+from gateway.reading.metrics import ReaderCollector
+from gateway.reading.reader import Reader
+from gateway.upstream.build import UpstreamRoom
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingRoom:
+    reader: Reader
+    dead_letters: DeadLetters
+
+
+def build(upstream: UpstreamRoom) -> Part[ReadingRoom]:
+    reader = Reader(upstream.cluster)
+    dead_letters = DeadLetters(upstream.cluster, reader)
+
+    async def troubles() -> Sequence[Trouble]:
+        return reading_troubles(reader.failing_partitions())
+
+    return Part(
+        name="reading",
+        room=ReadingRoom(reader, dead_letters),
+        collectors=(ReaderCollector(reader.counts, reader.failing_partitions),),
+        troubles=troubles,
+        background=(reader.run,),
+        stop=dead_letters.close,
+    )
+
+
+def reading_troubles(failing_partitions: int) -> list[Trouble]:
+    if not failing_partitions:
+        return []
+    return [Trouble(f"{failing_partitions} partitions cannot be read")]

@@ -1,0 +1,36 @@
+"""Metrics of reading: fetches, the cache, partitions that cannot be read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from gateway.reading.reader import ReaderCounts
+
+_READER = {  # by field of ReaderCounts: the counter and what it says
+    "fetches": ("fetches", "Fetch requests for records that windows wait for"),
+    "fetched_bytes": ("fetched_bytes", "Bytes of records read, as upstream has them"),
+    "refetches": ("rereads", "Fetch requests for records that had left the cache"),
+    "evicted": ("evicted_batches", "Batches that left the cache to make room for others"),
+}
+
+
+@dataclass(slots=True, eq=False)
+class ReaderCollector(Collector):
+    counts: ReaderCounts
+    failing_partitions: Callable[[], int]
+
+    def collect(self) -> Iterator[Metric]:
+        for count, value in asdict(self.counts).items():
+            name, said = _READER[count]
+            counter = CounterMetricFamily(f"keyway_reader_{name}", said)
+            counter.add_metric([], value)
+            yield counter
+        failing = GaugeMetricFamily(
+            "keyway_reader_failing_partitions", "Partitions of which nothing more can be read now"
+        )
+        failing.add_metric([], self.failing_partitions())
+        yield failing

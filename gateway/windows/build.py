@@ -1,0 +1,142 @@
+"""Windows as a part of the node: all windows, their store, what became of their records."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from dispatcher.store.base import WindowStore
+from gateway.config import Config
+from gateway.members.build import MembersRoom
+from gateway.members.groups import Groups
+from gateway.part import Part, Trouble
+from gateway.reading.build import ReadingRoom
+from gateway.upstream.build import UpstreamRoom
+from gateway.upstream.cluster import Upstream
+from gateway.upstream.errors import UpstreamError
+from gateway.windows.dependencies import Dependencies
+from gateway.windows.limits import MISSING_TOPIC_MS
+from gateway.windows.metrics import RecordOutcomes, WindowCollector
+from gateway.windows.ready_signals import ReadySignals
+from gateway.windows.store_availability import MonitoredStore
+from gateway.windows.windows import Windows
+
+log = structlog.get_logger("keyway.windows")
+
+
+@dataclass(frozen=True, slots=True)
+class WindowsRoom:
+    windows: Windows
+    store: WindowStore
+    ready: ReadySignals
+
+
+def build(
+    config: Config,
+    upstream: UpstreamRoom,
+    reading: ReadingRoom,
+    members: MembersRoom,
+    store: WindowStore,
+    tasks: asyncio.TaskGroup,
+    now_ms: Callable[[], int],
+) -> Part[WindowsRoom]:
+    cluster, groups = upstream.cluster, members.groups
+    monitored = MonitoredStore(store, now_ms)
+    ready = ReadySignals()
+    outcomes = RecordOutcomes()
+
+    def spawn(work: Coroutine[Any, Any, None]) -> None:
+        tasks.create_task(work)
+
+    windows = Windows(
+        config=config,
+        topology=lambda: cluster.topology,
+        groups=groups,
+        tasks=tasks,
+        key_filters_loaded=members.key_filters.loaded,
+        watch=cluster.watch,
+        unwatch=cluster.unwatch,
+        dependencies=Dependencies(
+            store=monitored,
+            reader=reading.reader,
+            commits=upstream.commits,
+            upstream=cluster,
+            dead_letters=reading.dead_letters,
+            settings=members.settings,
+            owner=f"{socket.gethostname()}:{os.getpid()}",
+            now_ms=now_ms,
+            dirty=lambda window: windows.dirty(window),
+            loaded=lambda window, snapshot: windows.loaded(window, snapshot),
+            members_ready=ready.wake,
+            noticed=outcomes.noticed,
+            spawn=spawn,
+        ),
+    )
+    cluster.on_topology(windows.topology_changed)
+    members.settings.on_change(windows.settings_changed)
+    members.key_filters.on_loaded(lambda: windows.topology_changed(cluster.topology))
+    groups.on_topic_members(windows.membership_moved)
+    groups.on_session_lost(windows.session_lost)
+    groups.on_forgotten(outcomes.forget)
+
+    async def troubles() -> Sequence[Trouble]:
+        return window_troubles(windows)
+
+    return Part(
+        name="windows",
+        room=WindowsRoom(windows, monitored, ready),
+        collectors=(outcomes.counter, WindowCollector(windows.all)),
+        troubles=troubles,
+        figures=lambda: window_figures(windows),
+        background=(
+            windows.watch_forever,
+            windows.persist_forever,
+            windows.commit_forever,
+            lambda: _look_for_missing_topics(cluster, windows),
+        ),
+        ready=lambda: _reopen(cluster, groups, windows),
+        stop=windows.stop,
+        close=monitored.close,
+    )
+
+
+async def _reopen(cluster: Upstream, groups: Groups, windows: Windows) -> None:
+    """Opens the windows of members that were restored."""
+    topics = sorted({topic for group in groups.all() for topic in group.topics()})
+    if not topics:
+        return
+    try:
+        windows.topology_changed(await cluster.refresh(topics))
+    except UpstreamError as error:
+        # They are watched now: the next refresh that works opens their windows.
+        log.warning("topics_not_known_yet", topics=topics, reason=str(error))
+        cluster.stale()
+
+
+async def _look_for_missing_topics(cluster: Upstream, windows: Windows) -> None:
+    """A topic that is created, or created anew, must not wait for the regular refresh."""
+    while True:
+        await asyncio.sleep(MISSING_TOPIC_MS / 1000)
+        if windows.waits_for_topics():
+            cluster.stale()
+
+
+def window_troubles(windows: Windows) -> list[Trouble]:
+    waiting = [it for it in windows.all() if it.dispatcher is None and it.trouble]
+    found = [Trouble(f"commits of group {name} fail") for name in windows.commits_failing()]
+    if waiting:
+        first = f"{len(waiting)} windows wait, the first: {waiting[0].trouble}"
+        found.insert(0, Trouble(first))
+    return found
+
+
+def window_figures(windows: Windows) -> dict[str, Any]:
+    every = windows.all()
+    waiting = sum(window.dispatcher is None for window in every)
+    return {"windows": len(every), "windows_waiting": waiting}

@@ -1,0 +1,97 @@
+"""Metrics of windows: what became of records, and where windows stand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import structlog
+from prometheus_client import Counter
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from dispatcher.core.model import Notice, Noticed
+from gateway.core.cluster.topology import TopicPartition
+from gateway.windows.window import Window
+
+log = structlog.get_logger("keyway.dispatch")
+
+# Logged for the operator, beside the counter.
+_LOGGED = {
+    Notice.PARKED,
+    Notice.DEAD_LETTERED,
+    Notice.DROPPED,
+    Notice.GAP_ACK,
+    Notice.SPAN_FULL,
+    Notice.TIMED_OUT,
+    Notice.SATURATED,
+    Notice.TRUNCATED,
+}
+
+
+def _records() -> Counter:
+    return Counter(
+        "keyway_group_records",
+        "Records of key-shared groups by what became of them",
+        ["group", "outcome"],
+        registry=None,
+    )
+
+
+@dataclass(slots=True)
+class RecordOutcomes:
+    """Counts records by group and outcome; logs the outcomes that an operator must see."""
+
+    counter: Counter = field(default_factory=_records)
+
+    def noticed(self, group: str, partition: TopicPartition, noticed: Noticed) -> None:
+        self.counter.labels(group, noticed.notice.value).inc(noticed.count)
+        if noticed.notice in _LOGGED:
+            log.warning(
+                noticed.notice.value,
+                group=group,
+                topic=partition.topic,
+                partition=partition.partition,
+                count=noticed.count,
+                detail=noticed.detail,
+            )
+
+    def forget(self, group: str) -> None:
+        """Removes the series of a group that is gone."""
+        for notice in Notice:
+            with suppress(KeyError):
+                self.counter.remove(group, notice.value)
+
+
+@dataclass(slots=True, eq=False)
+class WindowCollector(Collector):
+    """Read at scrape time; a window that is being loaded has no figures."""
+
+    windows: Callable[[], Iterable[Window]]
+
+    def collect(self) -> Iterator[Metric]:
+        labels = ["group", "topic", "partition"]
+        cursor = GaugeMetricFamily("keyway_window_cursor", "Next offset not settled", labels=labels)
+        span = GaugeMetricFamily(
+            "keyway_window_span", "Offsets between the cursor and the last one read", labels=labels
+        )
+        draining = GaugeMetricFamily(
+            "keyway_window_draining_keys", "Keys one member holds and another owns", labels=labels
+        )
+        drained = CounterMetricFamily(
+            "keyway_window_drained_keys",
+            "Keys that have changed hands, or went home, since the window was loaded",
+            labels=labels,
+        )
+        for window in self.windows():
+            core = window.dispatcher
+            if core is None:
+                continue
+            values = [window.key.group, window.partition.topic, str(window.key.partition)]
+            cursor.add_metric(values, core.cursor)
+            span.add_metric(values, core.read_position - core.cursor)
+            now, ended = core.draining
+            draining.add_metric(values, now)
+            drained.add_metric(values, ended)
+        yield from (cursor, span, draining, drained)

@@ -1,0 +1,48 @@
+"""The metrics of client connections."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.registry import Collector
+
+from gateway.core.forwarding.served_apis import rules
+from gateway.core.wire.apis import ApiKey
+from gateway.listen.connection import Counters
+from gateway.listen.metrics import ServerCollector
+
+
+def exported(*collectors: Collector) -> str:
+    registry = CollectorRegistry()
+    for collector in collectors:
+        registry.register(collector)
+    return generate_latest(registry).decode()
+
+
+def test_the_server_is_read_when_asked() -> None:
+    counters = Counters()
+    metrics = ServerCollector(counters, lambda: 4)
+    assert "keyway_server_requests_total{" not in exported(metrics)
+    counters.connections_opened, counters.connections_failed = 9, 2
+    counters.bytes_from_clients, counters.bytes_to_clients = 100, 10
+    counters.frames |= {int(ApiKey.SHARE_FETCH): 7, int(ApiKey.PRODUCE): 3}
+    text = exported(metrics)
+    for line in (
+        "# TYPE keyway_server_connections gauge",
+        "keyway_server_connections 4.0",
+        "# TYPE keyway_server_connections_opened_total counter",
+        "keyway_server_connections_opened_total 9.0",
+        "keyway_server_connections_failed_total 2.0",
+        "keyway_server_bytes_from_clients_total 100.0",
+        "keyway_server_bytes_to_clients_total 10.0",
+        'keyway_server_requests_total{api="produce"} 3.0',
+        'keyway_server_requests_total{api="share_fetch"} 7.0',
+    ):
+        assert f"{line}\n" in text
+
+
+def test_every_api_that_can_be_counted_has_a_name() -> None:
+    served = rules([])
+    counters = Counters()
+    metrics = ServerCollector(counters, lambda: 0)
+    counters.frames |= dict.fromkeys([*served.passed, *served.rewritten], 1)
+    assert exported(metrics).count("keyway_server_requests_total{") == len(counters.frames)

@@ -1,0 +1,32 @@
+"""The metrics of groups: lag and members."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.registry import Collector
+
+from gateway.core.cluster.topology import TopicPartition
+from gateway.core.share.membership import ShareGroup
+from gateway.operations.lag import Lag
+from gateway.operations.metrics import LagCollector
+
+PLACE = TopicPartition("orders", b"t" * 16, 3)
+
+
+def exported(*collectors: Collector) -> str:
+    registry = CollectorRegistry()
+    for collector in collectors:
+        registry.register(collector)
+    return generate_latest(registry).decode()
+
+
+def test_lag_has_the_names_that_boards_know() -> None:
+    seen = [Lag("g", PLACE, 5, 17, 12), Lag("h", PLACE, 3, None, None)]
+    group = ShareGroup("g", session_timeout_ms=1, disconnect_grace_ms=1, members_max=1)
+    text = exported(LagCollector(lambda: seen, lambda: [group]))
+    place = 'partition="3",topic="orders"}'
+    assert f'kafka_consumergroup_lag{{consumergroup="g",{place} 12.0' in text
+    assert f'kafka_consumergroup_current_offset{{consumergroup="g",{place} 5.0' in text
+    assert f'kafka_consumergroup_current_offset{{consumergroup="h",{place} 3.0' in text
+    assert 'kafka_consumergroup_lag{consumergroup="h"' not in text, "not known is not 0"
+    assert 'kafka_consumergroup_members{consumergroup="g"} 0.0' in text

@@ -1,0 +1,96 @@
+"""The metrics of windows: what became of records, where windows stand."""
+
+from __future__ import annotations
+
+import pytest
+import structlog
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.registry import Collector
+
+from dispatcher.core.model import Acknowledge, Acquire, MemberId, Notice, Noticed, SessionId
+from gateway.core.cluster.topology import TopicPartition
+from gateway.windows.metrics import RecordOutcomes, WindowCollector
+from tests.rig.node_parts import GROUP, TOPIC, Node
+from tests.rig.virtual_time import now_ms, run, settle
+
+PLACE = TopicPartition("orders", b"t" * 16, 3)
+
+
+def exported(*collectors: Collector) -> str:
+    registry = CollectorRegistry()
+    for collector in collectors:
+        registry.register(collector)
+    return generate_latest(registry).decode()
+
+
+def test_outcomes_are_counted_by_group() -> None:
+    metrics = RecordOutcomes()
+    metrics.noticed("g", PLACE, Noticed(Notice.ACCEPTED, 5))
+    metrics.noticed("g", PLACE, Noticed(Notice.ACCEPTED, 2))
+    metrics.noticed('odd "name"\n', PLACE, Noticed(Notice.DROPPED, 1))
+    text = exported(metrics.counter)
+    assert 'keyway_group_records_total{group="g",outcome="accepted"} 7.0' in text
+    assert 'group="odd \\"name\\"\\n",outcome="dropped"} 1.0' in text
+
+
+@pytest.mark.parametrize("notice", Notice)
+def test_only_what_an_operator_must_hear_of_is_logged(notice: Notice) -> None:
+    with structlog.testing.capture_logs() as logs:
+        RecordOutcomes().noticed("g", PLACE, Noticed(notice, 3, "detail"))
+    loud = {"parked", "dead_lettered", "dropped", "gap_ack", "span_full", "timed_out", "saturated"}
+    loud |= {"truncated"}  # lost, if nobody has them elsewhere
+    assert [line["event"] for line in logs] == ([notice.value] if notice.value in loud else [])
+    for line in logs:
+        assert (line["group"], line["topic"], line["partition"]) == ("g", "orders", 3)
+        assert (line["count"], line["detail"]) == (3, "detail")
+
+
+def test_a_group_that_is_gone_leaves_no_series() -> None:
+    metrics = RecordOutcomes()
+    for notice in (Notice.ACCEPTED, Notice.RELEASED):
+        metrics.noticed("g", PLACE, Noticed(notice, 1))
+    metrics.noticed("other", PLACE, Noticed(Notice.ACCEPTED, 1))
+    metrics.forget("g")
+    metrics.forget("never known")
+    text = exported(metrics.counter)
+    assert 'group="g"' not in text
+    assert 'group="other"' in text
+
+
+def test_windows_are_read_when_asked() -> None:
+    async def work() -> None:
+        async with Node() as node:
+            metrics = WindowCollector(node.windows.all)
+            node.log.produce(b"a", b"b")
+            assert "keyway_window_cursor{" not in exported(metrics)
+            node.beat()
+            await settle()
+            labels = f'{{group="{GROUP}",partition="0",topic="{TOPIC}"}}'
+            assert f"keyway_window_cursor{labels} 0.0" in exported(metrics)
+            assert f"keyway_window_span{labels} 2.0" in exported(metrics)
+            node.window().fail(RuntimeError("away"))
+            assert "keyway_window_span{" not in exported(metrics)
+
+    run(work())
+
+
+def test_keys_that_change_hands() -> None:
+    async def work() -> None:
+        async with Node() as node:
+            metrics = WindowCollector(node.windows.all)
+            node.log.produce(b"a", b"b")
+            node.beat()
+            await settle()
+            holder, session = MemberId("m1"), SessionId("s")
+            assert node.window().acquire(Acquire(holder, session, 9, now_ms())) is not None
+            for number in range(2, 40):
+                node.beat(f"m{number}", connection=number)
+            await settle()
+            labels = f'{{group="{GROUP}",partition="0",topic="{TOPIC}"}}'
+            assert f"keyway_window_draining_keys{labels} 2.0" in exported(metrics)
+            assert f"keyway_window_drained_keys_total{labels} 0.0" in exported(metrics)
+            await node.window().ask(Acknowledge(holder, session, [(0, 1, b"\1")], now_ms()))
+            assert f"keyway_window_draining_keys{labels} 0.0" in exported(metrics)
+            assert f"keyway_window_drained_keys_total{labels} 2.0" in exported(metrics)
+
+    run(work())
