@@ -42,7 +42,11 @@ class Registry:
         )
         self._url = settings.url.rstrip("/")
         self._http = httpx.Client(
-            auth=auth, verify=verify, timeout=ANSWER_S_MAX, headers={"Accept": f"{_TYPE}, */*"}
+            auth=auth,
+            verify=verify,
+            timeout=ANSWER_S_MAX,
+            trust_env=False,
+            headers={"Accept": f"{_TYPE}, */*"},
         )
 
     def writer(self, schema_id: int) -> Definitions:

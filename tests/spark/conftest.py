@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from collections.abc import Iterator
 
@@ -10,8 +11,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from gateway.embedded.kafka import KafkaCluster
+from gateway.embedded.process import (
+    free_ports,
+    port_is_free,
+    start_child,
+    stop_child,
+    wait_until,
+)
 from spark.session import kafka_session
-from tests.rig.gateway_process import GatewayProcess
+from tests.rig.gateway_process import REPOSITORY, GatewayProcess
 
 
 @pytest.fixture(scope="session")
@@ -22,6 +30,20 @@ def front(kafka: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
         return
     with GatewayProcess(tmp_path_factory.mktemp("gateway"), kafka.bootstrap_servers) as process:
         yield process.bootstrap
+
+
+@pytest.fixture(scope="session")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a schema registry with Confluent's REST interface."""
+    port = free_ports(1)
+    command = [sys.executable, "-m", "tests.rig.schema_registry", str(port)]
+    log = tmp_path_factory.mktemp("registry") / "registry.log"
+    child = start_child(command, log=log, cwd=REPOSITORY)
+    try:
+        wait_until(lambda: not port_is_free(port), what="the registry listens", deadline_s=30)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        stop_child(child)
 
 
 @pytest.fixture(scope="session")
