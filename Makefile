@@ -45,6 +45,11 @@ $(STAMPS)/jars: gateway/embedded/jars.py $(STAMPS)/venv
 	@$(BIN)/python -m gateway.embedded.jars
 	@touch $@
 
+# The registry that tests distribute from and to.
+$(STAMPS)/apicurio: tests/rig/apicurio.py gateway/embedded/jars.py $(STAMPS)/venv
+	@$(BIN)/python -m tests.rig.apicurio
+	@touch $@
+
 .PHONY: compile
 compile: $(STAMPS)/compiled ## the hot modules, in place, with mypyc
 	@:
@@ -61,7 +66,7 @@ $(STAMPS)/compiled: $(HOT) gateway/compiled.py setup.py $(STAMPS)/base
 # At the same time: the compiler has one core for a minute, packages and jars have the other.
 .PHONY: ready
 ready:
-	@$(MAKE) -s --no-print-directory -j2 $(STAMPS)/jars $(STAMPS)/compiled
+	@$(MAKE) -s --no-print-directory -j2 $(STAMPS)/jars $(STAMPS)/apicurio $(STAMPS)/compiled
 
 .PHONY: interpreted
 interpreted: ## removes the compiled modules

@@ -21,9 +21,9 @@ class RestReader:
         self._known: dict[Place, SchemaVersion] = {}
 
     async def read(self, settings_of: Iterable[str] | None = None) -> Contents:
-        """`settings_of`: the subjects whose compatibility and mode are asked for; None: all.
-
-        Raises AwayError, RefusedError.
+        """`settings_of`: the subjects whose compatibility and mode are asked for. None: all, and a
+        level or mode that is the whole registry's is not taken for the subject's own, as Apicurio
+        tells it. Raises AwayError, RefusedError.
         """
         everything = await self._client.schemas(deleted=True)
         if everything is None:
@@ -37,6 +37,9 @@ class RestReader:
             contents.put(replace(it, deleted=it.place not in live), at)
         wanted = list(contents.subjects) if settings_of is None else list(settings_of)
         await self._settings(contents, [GLOBAL, *dict.fromkeys(wanted)])
+        if settings_of is None:
+            contents.compatibility = _own(contents.compatibility)
+            contents.modes = _own(contents.modes)
         return contents
 
     async def _one_by_one(self) -> list[SchemaVersion]:
@@ -70,3 +73,8 @@ class RestReader:
                 contents.compatibility[subject] = level
             if mode is not None:
                 contents.modes[subject] = mode
+
+
+def _own(settings: dict[str, str]) -> dict[str, str]:
+    everywhere = settings.get(GLOBAL)
+    return {it: value for it, value in settings.items() if it == GLOBAL or value != everywhere}

@@ -40,6 +40,13 @@ _IVY = f"""<ivy-module version="2.0">
 """
 
 
+_NO_POMS = """<ivysettings>
+  <settings defaultResolver="central"/>
+  <resolvers><ibiblio name="central" m2compatible="true" usepoms="false"/></resolvers>
+</ivysettings>
+"""
+
+
 def build_dir() -> Path:
     """Where downloads and generated files go: `build` of a checkout, else ~/.cache/keyway."""
     root = Path(__file__).resolve().parents[2]
@@ -93,9 +100,10 @@ def kafka_libs() -> Path:
     )
 
 
-def fetched(libs: Path, ivy: str, *, first: str, failed: str) -> Path:
+def fetched(libs: Path, ivy: str, *, first: str, failed: str, poms: bool = True) -> Path:
     """The folder `libs` with the jars of the Ivy module `ivy`, fetched unless they are there;
-    `first` is a jar that must be among them.
+    `first` is a file that must be among them. Not `poms`: the module names artifacts alone, and
+    nothing they depend on is looked for.
 
     Raises SetupError with the text `failed` ({log}: where Ivy's own words are).
     """
@@ -105,7 +113,7 @@ def fetched(libs: Path, ivy: str, *, first: str, failed: str) -> Path:
     with (libs.parent / f"{libs.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not _complete(libs, ivy):
-            _fetch(libs, ivy, first, failed)
+            _fetch(libs, ivy, first, failed, poms=poms)
     return libs
 
 
@@ -121,13 +129,17 @@ def _complete(libs: Path, ivy: str) -> bool:
     return marker.exists() and marker.read_text() == ivy
 
 
-def _fetch(libs: Path, ivy: str, first: str, failed: str) -> None:
+def _fetch(libs: Path, ivy: str, first: str, failed: str, *, poms: bool) -> None:
     part = libs.parent / f"{libs.name}.part"
     ivy_xml = libs.parent / f"{libs.name}.ivy.xml"
     ivy_xml.write_text(ivy)
     command = [java(), "-jar", str(_ivy_jar()), "-cache", str(build_dir() / "ivy"), "-ivy"]
-    command += [str(ivy_xml), "-confs", "default", "-types", "jar", "bundle", "-retrieve"]
-    command += [f"{part}/[artifact]-[revision].[ext]"]
+    command += [str(ivy_xml), "-confs", "default", "-types", "jar", "bundle", "tar.gz"]
+    if not poms:
+        settings = libs.parent / f"{libs.name}.ivysettings.xml"
+        settings.write_text(_NO_POMS)
+        command += ["-settings", str(settings)]
+    command += ["-retrieve", f"{part}/[artifact]-[revision].[ext]"]
     said = ""
     for _ in range(2):  # A repository that hiccups once is no reason to fail the whole set-up.
         shutil.rmtree(part, ignore_errors=True)
