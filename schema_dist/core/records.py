@@ -116,10 +116,10 @@ def _event(keytype: str, key: Mapping[str, Any], value: Mapping[str, Any] | None
             return SchemaWritten(schema_version(value, *place))
         case "CONFIG":
             level = None if value is None else _text(value, "compatibilityLevel")
-            return CompatibilitySet(key.get("subject") or "", level)
+            return CompatibilitySet(_text_or(key, "subject", ""), level)
         case "MODE":
             mode = None if value is None else _text(value, "mode")
-            return ModeSet(key.get("subject") or "", mode)
+            return ModeSet(_text_or(key, "subject", ""), mode)
         case "DELETE_SUBJECT" if value is not None:
             return SubjectDeleted(_text(key, "subject"), Version(_number(value, "version")))
         case "CLEAR_SUBJECT" if value is not None:
@@ -141,7 +141,7 @@ def schema_version(
         version=Version(_number(value, "version")) if version is None else version,
         id=SchemaId(_number(value, "id")),
         schema=Schema(
-            type=value.get("schemaType") or AVRO,
+            type=_text_or(value, "schemaType", AVRO),
             text=_text(value, "schema"),
             references=tuple(
                 Reference(_text(it, "name"), _text(it, "subject"), Version(_number(it, "version")))
@@ -170,6 +170,10 @@ def _text(fields: Mapping[str, Any], name: str) -> str:
     if not isinstance(found, str):
         raise _FieldError(f"{name} is {'missing' if found is None else 'no text'}")
     return found
+
+
+def _text_or(fields: Mapping[str, Any], name: str, absent: str) -> str:
+    return _text(fields, name) if fields.get(name) else absent
 
 
 def _number(fields: Mapping[str, Any], name: str) -> int:

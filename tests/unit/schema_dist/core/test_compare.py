@@ -1,0 +1,115 @@
+"""Texts that mean the same schema, and texts that do not."""
+
+from __future__ import annotations
+
+import pytest
+
+from schema_dist.core.compare import SchemaTextError, canonical, difference, fingerprint
+from schema_dist.core.model import (
+    AVRO,
+    JSON,
+    PROTOBUF,
+    Reference,
+    Schema,
+    SchemaId,
+    SchemaVersion,
+    Version,
+)
+
+PROTO = """
+syntax = "proto3"; // which one
+import "b.proto"; import "a.proto";
+option java_package = "x";
+/* a message */ message P { string a = 1; }
+"""
+
+FORMATTED = (
+    "syntax='proto3'; option java_package=\"x\";\n"
+    "import 'a.proto';import 'b.proto';message P{string a=1;}"
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "one", "other"),
+    [
+        (
+            AVRO,
+            '{"type": "record", "name": "R", "fields": []}',
+            '{"fields":[],"name":"R","type":"record"}',
+        ),
+        (AVRO, '"string"', ' "string" '),
+        (AVRO, '{"type":"double","default":1}', '{"type":"double","default":1.0}'),
+        (AVRO, '{"type":"string","default":"\\u00e9"}', '{"type":"string","default":"é"}'),
+        (JSON, '{"a": 1, "b": [true]}', '{"b":[true],"a":1}'),
+        (PROTOBUF, PROTO, FORMATTED),
+    ],
+)
+def test_the_same(kind: str, one: str, other: str) -> None:
+    assert canonical(kind, one) == canonical(kind, other)
+
+
+@pytest.mark.parametrize(
+    ("kind", "one", "other"),
+    [
+        (AVRO, '{"type":"boolean","default":true}', '{"type":"boolean","default":1}'),
+        (AVRO, '{"type":"record","fields":[1,2]}', '{"type":"record","fields":[2,1]}'),
+        (JSON, '{"maximum": 1.5}', '{"maximum": 1}'),
+        (PROTOBUF, "message P { string a = 1; }", "message P { string a = 2; }"),
+        (PROTOBUF, "message P {} message Q {}", "message Q {} message P {}"),
+        (PROTOBUF, 'option a = "x y"; message P {}', 'option a = "xy"; message P {}'),
+        ("OTHER", "a b", "a  b"),
+    ],
+)
+def test_not_the_same(kind: str, one: str, other: str) -> None:
+    assert canonical(kind, one) != canonical(kind, other)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "says"),
+    [
+        (AVRO, "{", "not JSON"),
+        (AVRO, "", "not JSON"),
+        (AVRO, "1", "an object, a list or a name"),
+        (AVRO, '{"default": NaN}', "NaN is no JSON"),
+        (AVRO, "[" * 100_000, "nested deeper"),
+        (JSON, '"string"', "an object, true or false"),
+        (PROTOBUF, "message P {", "ends inside a statement"),
+        (PROTOBUF, "message P {}}", "a '}' too many"),
+        (PROTOBUF, 'option a = "x', "unexpected"),
+        (PROTOBUF, "// nothing", "no statement"),
+        (PROTOBUF, "", "no statement"),
+    ],
+)
+def test_a_text_that_does_not_parse(kind: str, text: str, says: str) -> None:
+    with pytest.raises(SchemaTextError, match=says):
+        canonical(kind, text)
+
+
+def test_references_and_type_belong_to_the_meaning() -> None:
+    one = Reference("a", "a-value", Version(1))
+    other = Reference("b", "b-value", Version(1))
+    assert fingerprint(Schema(AVRO, '"string"', (one, other))) == fingerprint(
+        Schema(AVRO, '"string"', (other, one))
+    )
+    shapes = [
+        Schema(AVRO, '{"type":"string"}'),
+        Schema(JSON, '{"type":"string"}'),
+        Schema(AVRO, '{"type":"string"}', (one,)),
+        Schema(AVRO, '{"type":"string"}', (Reference("a", "a-value", Version(2)),)),
+    ]
+    assert len({fingerprint(it) for it in shapes}) == len(shapes)
+    assert fingerprint(shapes[0]) == fingerprint(Schema(AVRO, shapes[0].text, extra='{"x":1}'))
+
+
+def test_what_differs_is_said() -> None:
+    def made(number: int, text: str) -> SchemaVersion:
+        return SchemaVersion(
+            subject="s", version=Version(1), id=SchemaId(number), schema=Schema(AVRO, text)
+        )
+
+    wanted = made(1, '"string"')
+    assert difference(wanted, made(1, ' "string"')) is None
+    assert difference(wanted, None) == "it is not there"
+    assert difference(wanted, made(2, '"string"')) == "it has id 2"
+    assert difference(wanted, made(1, '"bytes"')) == "its schema is another one"
+    assert "does not parse" in str(difference(wanted, made(1, "{")))

@@ -1,0 +1,85 @@
+"""A registry's contents, from events in the order of its log."""
+
+from __future__ import annotations
+
+from schema_dist.core.contents import Contents
+from schema_dist.core.model import Schema, SchemaId, SchemaVersion, Version
+from schema_dist.core.records import (
+    CompatibilitySet,
+    Event,
+    Ignored,
+    Malformed,
+    ModeSet,
+    SchemaRemoved,
+    SchemaWritten,
+    SubjectCleared,
+    SubjectDeleted,
+)
+
+
+def written(number: int, *, deleted: bool = False) -> SchemaWritten:
+    return SchemaWritten(
+        SchemaVersion(
+            subject="s",
+            version=Version(number),
+            id=SchemaId(number),
+            schema=Schema("AVRO", '"string"'),
+            deleted=deleted,
+        )
+    )
+
+
+def after(*events: Event) -> Contents:
+    contents = Contents()
+    for at, event in enumerate(events):
+        contents.apply(event, at)
+    return contents
+
+
+def live(contents: Contents) -> dict[int, bool]:
+    return {it.version: not it.deleted for it in contents.of("s")}
+
+
+def test_versions_come_go_and_come_back() -> None:
+    assert live(after(written(2), written(1))) == {1: True, 2: True}
+    assert live(after(written(1), written(1, deleted=True))) == {1: False}
+    assert live(after(written(1, deleted=True), written(1))) == {1: True}
+
+
+def test_a_tombstone_removes_and_is_remembered_until_the_version_returns() -> None:
+    contents = after(written(1), written(2), SchemaRemoved("s", Version(1)))
+    assert live(contents) == {2: True}
+    assert contents.removed == {("s", 1)}
+    assert len(contents) == 1
+    contents.apply(written(1), 9)
+    assert contents.removed == set()
+    assert contents.order["s", Version(1)] == 9
+    contents.apply(SchemaRemoved("s", Version(1)), 10)
+    contents.apply(SchemaRemoved("s", Version(2)), 11)
+    assert contents.subjects == {}
+
+
+def test_a_deleted_subject_is_soft_deleted_up_to_its_version() -> None:
+    contents = after(written(1), written(2), written(3), SubjectDeleted("s", Version(2)))
+    assert live(contents) == {1: False, 2: False, 3: True}
+    contents.apply(SubjectCleared("s"), 9)
+    assert live(contents) == {3: True}
+    assert live(after(SubjectDeleted("other", Version(9)), SubjectCleared("other"))) == {}
+
+
+def test_settings_and_the_rest() -> None:
+    contents = after(
+        CompatibilitySet("", "FULL"),
+        CompatibilitySet("s", "NONE"),
+        ModeSet("s", "READONLY"),
+        CompatibilitySet("s", None),
+        ModeSet("t", None),
+        Ignored("NOOP"),
+        Malformed("no key"),
+        Malformed("no key"),
+    )
+    assert contents.compatibility == {"": "FULL"}
+    assert contents.modes == {"s": "READONLY"}
+    assert contents.ignored == {"NOOP": 1}
+    assert contents.malformed == {"no key": 2}
+    assert contents.changes == 8

@@ -1,0 +1,128 @@
+"""What a target should hold: names translated, references first, refusals by name."""
+
+from __future__ import annotations
+
+from clusters.core.names import compile_pattern
+from clusters.core.subjects import RecordNames, pair_subjects
+from schema_dist.core.contents import Contents
+from schema_dist.core.desired import Desired, desired
+from schema_dist.core.model import Reason, Reference, Schema, SchemaId, SchemaVersion, Version
+
+NAMES = pair_subjects(compile_pattern("a-{topic}"), compile_pattern("b-{topic}"))
+
+
+def version(subject: str, number: int, *refers_to: str, text: str = '"string"') -> SchemaVersion:
+    references = tuple(Reference(it, it, Version(1)) for it in refers_to)
+    return SchemaVersion(
+        subject=subject,
+        version=Version(1),
+        id=SchemaId(number),
+        schema=Schema("AVRO", text, references),
+    )
+
+
+def made(*versions: SchemaVersion, only: str = "") -> Desired:
+    source = Contents()
+    for at, it in enumerate(versions):
+        source.put(it, at)
+    return desired(source, NAMES, lambda subject: subject.startswith(only))
+
+
+def refused(found: Desired) -> list[tuple[str, Reason]]:
+    return [(it.subject, it.reason) for it in found.refusals]
+
+
+def test_names_and_references_are_translated_and_references_come_first() -> None:
+    found = made(
+        version("a-x-value", 1, "a-y-value"),
+        version("a-y-value", 2, "a-z-value"),
+        version("a-z-value", 3),
+    )
+    assert [subject for subject, _ in found.versions] == ["b-z-value", "b-y-value", "b-x-value"]
+    x = found.versions["b-x-value", Version(1)]
+    assert x.schema.references == (Reference("a-y-value", "b-y-value", Version(1)),)
+    assert x.id == 1
+    assert not found.refusals
+
+
+def test_the_source_s_order_is_kept() -> None:
+    found = made(version("a-q-value", 9), version("a-c-value", 3), version("a-m-value", 5))
+    assert [it.id for it in found.versions.values()] == [9, 3, 5]
+
+
+def test_each_refusal_concerns_its_version_and_its_users_alone() -> None:
+    found = made(
+        version("other-value", 1),
+        version("a-broken-value", 2, text="{"),
+        version("a-user-value", 3, "a-broken-value"),
+        version("a-lost-value", 4, "a-nowhere-value"),
+        version("a-foreign-value", 5, "other-value"),
+        version("com.acme.Record", 6),
+        version("a-good-value", 7),
+    )
+    assert refused(found) == [
+        ("other-value", Reason.SUBJECT),
+        ("b-broken-value", Reason.SCHEMA),
+        ("b-user-value", Reason.REFERENCE),
+        ("b-lost-value", Reason.REFERENCE),
+        ("b-foreign-value", Reason.REFERENCE),
+        ("com.acme.Record", Reason.SUBJECT),
+    ]
+    assert list(found.versions) == [("b-good-value", 1)]
+    assert ("b-broken-value", 1) in found.at_source
+    assert "a-nowhere-value version 1, which does not exist" in found.refusals[3].detail
+
+
+def test_circles_are_refused_and_end() -> None:
+    found = made(
+        version("a-self-value", 1, "a-self-value"),
+        version("a-one-value", 2, "a-two-value"),
+        version("a-two-value", 3, "a-one-value"),
+    )
+    assert found.versions == {}
+    assert {it.reason for it in found.refusals} == {Reason.REFERENCE}
+    assert len(found.refusals) == 3
+
+
+def test_a_long_chain_of_references_needs_no_deep_stack() -> None:
+    count = 3_000
+    chain = [version(f"a-{at}-value", at, f"a-{at + 1}-value") for at in range(count)]
+    found = made(*chain, version(f"a-{count}-value", count))
+    assert len(found.versions) == count + 1
+
+
+def test_what_is_followed_brings_what_it_refers_to() -> None:
+    found = made(
+        version("a-x-value", 1, "a-y-value"),
+        version("a-y-value", 2),
+        version("a-z-value", 3),
+        only="a-x",
+    )
+    assert list(found.versions) == [("b-y-value", 1), ("b-x-value", 1)]
+    assert ("b-z-value", 1) in found.at_source  # so that it is not taken for removed
+    assert found.left_alone == {"b-z-value"}
+
+
+def test_settings_follow_their_subjects() -> None:
+    source = Contents()
+    source.put(version("a-x-value", 1), 0)
+    source.compatibility = {
+        "": "FULL",
+        "a-x-value": "NONE",
+        "a-empty-value": "NONE",
+        "evil": "NONE",
+    }
+    source.modes = {"": "READONLY", "a-x-value": "READONLY"}
+    found = desired(source, NAMES, lambda _subject: True)
+    assert found.compatibility == {"": "FULL", "b-x-value": "NONE", "b-empty-value": "NONE"}
+    assert found.modes == {"b-x-value": "READONLY"}  # the whole registry's is the target's own
+    assert desired(source, NAMES, lambda _subject: False).compatibility == {"": "FULL"}
+
+
+def test_contexts_are_kept() -> None:
+    names = pair_subjects(
+        compile_pattern("a-{topic}"), compile_pattern("b-{topic}"), RecordNames.KEEP
+    )
+    source = Contents()
+    source.put(version(":.eu:a-x-value", 1), 0)
+    assert list(desired(source, names, lambda _subject: True).versions) == [(":.eu:b-x-value", 1)]

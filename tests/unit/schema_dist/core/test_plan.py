@@ -1,0 +1,261 @@
+"""The plan: refused collisions, removals, the order of writes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from clusters.core.names import compile_pattern
+from clusters.core.subjects import pair_subjects
+from schema_dist.core.compare import fingerprint
+from schema_dist.core.contents import Contents
+from schema_dist.core.desired import desired
+from schema_dist.core.ledger import Ledger, SettingEntry, VersionEntry
+from schema_dist.core.limits import REMOVALS_UNPROVEN_MAX
+from schema_dist.core.model import (
+    HardDelete,
+    Reason,
+    Reference,
+    Register,
+    Schema,
+    SchemaId,
+    SchemaVersion,
+    SetCompatibility,
+    SetMode,
+    SoftDelete,
+    Version,
+    Write,
+)
+from schema_dist.core.plan import Plan, make_plan
+
+SAME = pair_subjects(compile_pattern("{topic}"), compile_pattern("{topic}"))
+
+
+def version(
+    subject: str,
+    number: int,
+    at: int = 1,
+    *,
+    text: str = "",
+    refers_to: str = "",
+    deleted: bool = False,
+) -> SchemaVersion:
+    references = (Reference("r", f"{refers_to}-value", Version(1)),) if refers_to else ()
+    return SchemaVersion(
+        subject=f"{subject}-value",
+        version=Version(at),
+        id=SchemaId(number),
+        schema=Schema(
+            "AVRO", text or f'{{"type":"fixed","name":"n{number}","size":1}}', references
+        ),
+        deleted=deleted,
+    )
+
+
+def holding(*versions: SchemaVersion) -> Contents:
+    contents = Contents()
+    for at, it in enumerate(versions):
+        contents.put(it, at)
+    return contents
+
+
+def ours(*versions: SchemaVersion) -> Ledger:
+    ledger = Ledger()
+    ledger.apply(VersionEntry(it.place, (it.id, fingerprint(it.schema))) for it in versions)
+    return ledger
+
+
+def planned(
+    source: Contents,
+    target: Contents,
+    ledger: Ledger | None = None,
+    *,
+    contexts: bool = False,
+    follows: str = "",
+) -> Plan:
+    return make_plan(
+        desired(source, SAME, lambda subject: subject.startswith(follows)),
+        target,
+        Ledger() if ledger is None else ledger,
+        contexts=contexts,
+        proven=frozenset(source.removed),
+    )
+
+
+def waves(plan: Plan) -> list[list[Write]]:
+    return [list(wave) for wave in plan.waves]
+
+
+def refused(plan: Plan) -> list[tuple[str, Reason]]:
+    return [(it.subject, it.reason) for it in plan.refusals]
+
+
+def test_nothing_to_do() -> None:
+    a = version("a", 1)
+    plan = planned(holding(a), holding(a), ours(a))
+    assert (plan.waves, plan.refusals, plan.adopted, plan.in_sync) == ((), (), (), 1)
+
+
+def test_what_is_there_already_is_adopted() -> None:
+    a = version("a", 1)
+    plan = planned(holding(a), holding(a))
+    assert plan.adopted == (VersionEntry(a.place, (a.id, fingerprint(a.schema))),)
+    assert plan.writes == 0
+
+
+def test_references_before_users_and_versions_ascending() -> None:
+    a, a2, b = version("a", 1, refers_to="b"), version("a", 2, at=2), version("b", 3)
+    free = version("free", 4)
+    plan = planned(holding(a, a2, b, free), Contents())
+    assert waves(plan) == [[Register(b), Register(free)], [Register(a)], [Register(a2)]]
+
+
+def test_soft_deletes_of_users_before_what_they_refer_to() -> None:
+    a, b = version("a", 1, refers_to="b"), version("b", 2)
+    gone_a, gone_b = replace(a, deleted=True), replace(b, deleted=True)
+    plan = planned(holding(gone_a, gone_b), holding(a, b), ours(a, b))
+    assert waves(plan) == [[SoftDelete(gone_a)], [SoftDelete(gone_b)]]
+    fresh = planned(holding(gone_a, gone_b), Contents())
+    assert waves(fresh) == [
+        [Register(gone_b)],
+        [Register(gone_a)],
+        [SoftDelete(gone_a)],
+        [SoftDelete(gone_b)],
+    ]
+
+
+def test_hard_deletes_of_users_before_what_they_refer_to() -> None:
+    a, b = version("a", 1, refers_to="b"), version("b", 2)
+    source = holding(a, b, version("c", 3))
+    source.remove(a.place)
+    source.remove(b.place)
+    plan = planned(source, holding(a, b, version("c", 3)), ours(a, b))
+    assert waves(plan) == [
+        [SoftDelete(a)],
+        [HardDelete(a), SoftDelete(b)],
+        [HardDelete(b)],
+    ]
+
+
+def test_a_version_that_returns_is_registered_again() -> None:
+    a = version("a", 1)
+    plan = planned(holding(a), holding(replace(a, deleted=True)), ours(a))
+    assert waves(plan) == [[Register(a)]]
+
+
+@pytest.mark.parametrize(
+    ("there", "reason"),
+    [
+        (version("other", 1, text='"int"'), Reason.ID_TAKEN),
+        (version("other", 1, text='"int"', deleted=True), Reason.ID_TAKEN),
+        (version("a", 1, text='"int"'), Reason.VERSION_TAKEN),
+        (version("a", 7), Reason.VERSION_TAKEN),
+        (version("a", 1, text="{not JSON"), Reason.VERSION_TAKEN),
+    ],
+)
+def test_collisions_are_refused_and_what_refers_to_them(
+    there: SchemaVersion, reason: Reason
+) -> None:
+    a, user, fine = version("a", 1), version("u", 2, refers_to="a"), version("f", 3)
+    plan = planned(holding(a, user, fine), holding(there))
+    assert refused(plan) == [("a-value", reason), ("u-value", Reason.REFERENCE)]
+    assert waves(plan) == [[Register(fine)]]
+
+
+def test_two_schemas_of_the_source_under_one_id() -> None:
+    plan = planned(holding(version("a", 1), version("b", 1, text='"int"')), Contents())
+    assert refused(plan) == [("b-value", Reason.ID_TAKEN)]
+    both = holding(version("a", 1), version("b", 1))
+    assert planned(both, Contents()).refusals == ()
+
+
+def test_ids_of_contexts_are_apart_where_the_registry_keeps_them_apart() -> None:
+    there = holding(version("a", 1, text='"int"'))
+    here = holding(version(":.eu:b", 1), version("a", 1, text='"int"'))
+    assert planned(here, there, contexts=True).refusals == ()
+    assert refused(planned(here, there)) == [(":.eu:b-value", Reason.ID_TAKEN)]
+
+
+def test_only_what_keyway_wrote_is_removed() -> None:
+    kept, mine, theirs = version("a", 1), version("a", 2, at=2), version("a", 3, at=3)
+    source = holding(kept)
+    source.removed = {mine.place, theirs.place}
+    plan = planned(source, holding(kept, mine, theirs), ours(kept, mine))
+    assert waves(plan) == [[SoftDelete(mine)], [HardDelete(mine)]]
+    assert refused(plan) == [("a-value", Reason.NOT_OURS)]
+    changed = replace(mine, id=SchemaId(9))
+    plan = planned(source, holding(kept, changed), ours(kept, mine))
+    assert plan.writes == 0
+    assert refused(plan) == [("a-value", Reason.NOT_OURS)]
+
+
+def test_subjects_that_are_not_followed_are_left_alone() -> None:
+    a, b = version("a", 1), version("b", 2)
+    source = holding(a, b)
+    source.compatibility = {"b-value": "NONE"}
+    ledger = ours(a, b)
+    ledger.apply([SettingEntry("compatibility", "b-value", ours=True)])
+    target = holding(a, b)
+    target.compatibility = {"b-value": "FULL"}
+    plan = planned(source, target, ledger, follows="a")
+    assert (plan.writes, plan.refusals) == (0, ())
+
+
+def test_a_source_that_lost_its_log_empties_no_target() -> None:
+    many = [version("a", at, at=at) for at in range(1, REMOVALS_UNPROVEN_MAX + 2)]
+    plan = planned(holding(version("b", 9_999)), holding(*many), ours(*many))
+    assert {it.reason for it in plan.refusals} == {Reason.REMOVALS}
+    assert waves(plan) == [[Register(version("b", 9_999))]]
+    assert planned(holding(many[0]), holding(*many), ours(*many)).writes == 2 * (len(many) - 1)
+    assert {it.reason for it in planned(Contents(), holding(many[0]), ours(many[0])).refusals} == {
+        Reason.REMOVALS
+    }
+    proven = Contents()
+    proven.removed = {it.place for it in many}
+    assert planned(proven, holding(*many), ours(*many)).writes == 2 * len(many)
+
+
+def test_another_schema_in_the_place_of_ours_takes_two_plans() -> None:
+    old, new = version("a", 1), version("a", 2)
+    plan = planned(holding(new), holding(old), ours(old))
+    assert waves(plan) == [[SoftDelete(old)], [HardDelete(old)]]
+    assert waves(planned(holding(new), Contents(), ours(old))) == [[Register(new)]]
+
+
+def test_an_id_that_becomes_free_takes_two_plans() -> None:
+    old, new = version("old", 1, text='"int"'), version("new", 1)
+    user = version("user", 2, refers_to="new")
+    source = holding(new, user)
+    source.removed = {old.place}
+    plan = planned(source, holding(old), ours(old))
+    assert waves(plan) == [[SoftDelete(old)], [HardDelete(old)]]
+    assert plan.refusals == ()
+    assert waves(planned(source, Contents(), Ledger())) == [[Register(new)], [Register(user)]]
+
+
+def test_settings_are_set_and_taken_back_if_ours() -> None:
+    a = version("a", 1)
+    source, target, ledger = holding(a), Contents(), Ledger()
+    source.compatibility = {"a-value": "FULL", "": "NONE"}
+    source.modes = {"a-value": "READONLY"}
+    target.compatibility = {"local-value": "NONE", "back-value": "NONE"}
+    target.modes = {"back-value": "IMPORT"}
+    ledger.apply(
+        [
+            SettingEntry("compatibility", "back-value", ours=True),
+            SettingEntry("mode", "back-value", ours=True),
+            SettingEntry("mode", "done-value", ours=True),
+        ]
+    )
+    plan = planned(source, target, ledger)
+    assert waves(plan) == [
+        [
+            Register(a),
+            SetCompatibility("", "NONE"),
+            SetCompatibility("back-value", None),
+            SetMode("back-value", None),
+        ],
+        [SetCompatibility("a-value", "FULL"), SetMode("a-value", "READONLY")],
+    ]
+    assert plan.adopted == (SettingEntry("mode", "done-value", ours=False),)
