@@ -1,10 +1,11 @@
-"""What the documents say, held against the tree: options, files, links, commands, tests."""
+"""The documents against the tree: options, files, links, commands, tests, sizes."""
 
 from __future__ import annotations
 
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,16 @@ from pydantic import BaseModel
 
 from gateway.cli.main import app
 from gateway.config import Config, FilterRule, GroupSection, Sasl, Tls, load
+from tests.rig.transcripts import blocks
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCUMENTS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")
+DOCUMENTS = (
+    *("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"),
+    *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md")),
+)
 EXAMPLE = ROOT / "keyway.example.yaml"
-ARCHITECTURE_LINES_MAX = 250
+LINES_MAX = {"README.md": 160, "ARCHITECTURE.md": 250}
+ARCHITECTURE_LINE_CHARACTERS_MAX = 200
 PACKAGES = ("gateway", "dispatcher", "offsets", "schema_dist", "spark", "clusters", "settled")
 
 
@@ -91,8 +97,40 @@ def test_every_folder_is_in_the_file_map() -> None:
     assert sorted(set(listed) - folders) == [], "in the file map and not in the tree"
 
 
-def test_architecture_is_short_enough_to_be_read() -> None:
-    assert len(text_of("ARCHITECTURE.md").splitlines()) <= ARCHITECTURE_LINES_MAX
+@pytest.mark.parametrize("document", LINES_MAX)
+def test_short_enough_to_be_read(document: str) -> None:
+    assert len(text_of(document).splitlines()) <= LINES_MAX[document]
+
+
+def test_lines_of_the_architecture_are_short() -> None:
+    lines = enumerate(text_of("ARCHITECTURE.md").splitlines(), 1)
+    assert not [number for number, line in lines if len(line) > ARCHITECTURE_LINE_CHARACTERS_MAX]
+
+
+def test_every_page_is_in_the_index() -> None:
+    pages = {Path(page).name for page in DOCUMENTS if page.startswith("docs/")} - {"README.md"}
+    linked = set(re.findall(r"\]\(([\w-]+\.md)\)", text_of("docs/README.md")))
+    assert pages - linked == set()
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_commands_stand_in_blocks_that_are_run(document: str) -> None:
+    """`test_documents.py` runs the blocks of `console`."""
+    elsewhere = [
+        block.text
+        for block in blocks(text_of(document))
+        if block.language != "console" and re.search(r"^\$ ", block.text, re.M)
+    ]
+    assert not elsewhere
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_configurations_that_are_shown_are_valid(document: str) -> None:
+    for block in blocks(text_of(document)):
+        if block.language == "yaml":
+            shown = yaml.safe_load(block.text)
+            if set(shown) & fields_of(Config):  # else: the YAML of another service
+                Config.model_validate(shown)
 
 
 def anchor_of(heading: str) -> str:
@@ -107,7 +145,7 @@ def test_links_lead_somewhere(document: str) -> None:
         if re.match(r"[a-z]+://", target):
             continue
         path, _, anchor = target.partition("#")
-        file = ROOT / (path or document)
+        file = (ROOT / document).parent / path if path else ROOT / document
         if not file.exists():
             dead.append(target)
         elif anchor and file.suffix == ".md":
@@ -153,10 +191,11 @@ def test_make_targets_that_are_named_exist(document: str) -> None:
         assert {"demo", "test"} <= named
 
 
-def test_commands_that_are_named_exist() -> None:
+@pytest.mark.parametrize("document", sorted({*DOCUMENTS} - {"CHANGELOG.md"}))
+def test_commands_that_are_named_exist(document: str) -> None:
     root = typer.main.get_command(app)
-    spoken = re.findall(r"(?:`|^\$ )keyway ([a-z -]+)", text_of("README.md"), re.M)
-    assert spoken
+    spoken = re.findall(r"(?:`|^\$ )keyway ([a-z -]+)", text_of(document), re.M)
+    assert spoken or document != "README.md"
     for words in spoken:
         command: Any = root
         for word in words.split():
@@ -169,6 +208,7 @@ def test_commands_that_are_named_exist() -> None:
             command = command.commands[word]
 
 
+@cache
 def defined_tests() -> set[str]:
     """Names of test functions and of test files."""
     names: set[str] = set()

@@ -1,0 +1,196 @@
+"""A page of the documents, run from top to bottom against a node of its own.
+
+Commands run in bash as they stand, with a PATH on which `keyway` and Kafka's tools are those of
+this checkout, and with the node's ports in place of the default ones. A program that the page shows
+runs from its command to the end of the page.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from gateway.embedded.jars import kafka_libs
+from gateway.embedded.process import kill_child, start_child, wait_until
+from tests.rig.clients.java_programs import JVM_OPTIONS
+from tests.rig.gateway_process import REPOSITORY, GatewayProcess
+from tests.rig.transcripts import Command, File, same_lines, steps
+
+COMMAND_S_MAX = 120.0
+OUTPUT_S_MAX = 60.0
+CONFIGURATION = "keyway.yaml"
+TOOLS = {
+    "kafka-configs.sh": "kafka.admin.ConfigCommand",
+    "kafka-console-consumer.sh": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    "kafka-console-producer.sh": "org.apache.kafka.tools.ConsoleProducer",
+    "kafka-console-share-consumer.sh": "org.apache.kafka.tools.consumer.ConsoleShareConsumer",
+    "kafka-share-groups.sh": "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
+    "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
+}
+LOG_SETTINGS = """\
+rootLogger.level = error
+rootLogger.appenderRefs = stderr
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+"""
+
+# Commands that a page shows and no page runs, by their beginning.
+NOT_RUN = {
+    "keyway serve": "the node of every page is started by it",
+    "make bench": "ten minutes on a machine without other work; tests/bench has its own tests",
+    "make demo": "test_demo.py runs it",
+}
+
+
+def reason_not_to_run(line: str) -> str | None:
+    return next((NOT_RUN[words] for words in NOT_RUN if line.startswith(words)), None)
+
+
+def settings_of(page: list[File | Command]) -> dict[str, Any]:
+    """The keyway.yaml that the page shows; {} if it shows none."""
+    files = [step for step in page if isinstance(step, File) and step.name == CONFIGURATION]
+    assert len(files) <= 1, "one configuration per page is run"
+    return dict(yaml.safe_load(files[0].text)) if files else {}
+
+
+def only_looks(line: str) -> bool:
+    """True for commands that may be repeated until the node shows what it was told before."""
+    looking = ("keyway group list", "keyway group describe", "keyway group parked", "curl -s http")
+    return line.startswith(looking) or " --describe" in line
+
+
+class Page:
+    def __init__(self, node: GatewayProcess, directory: Path) -> None:
+        self.node = node
+        self.directory = directory
+        self._programs: list[subprocess.Popen[bytes]] = []
+        self._files: set[str] = set()
+        self._environment = _environment(node, directory)
+
+    def play(self, page: list[File | Command]) -> None:
+        """Raises AssertionError for the first command whose output is not the one shown."""
+        for step in page:
+            if isinstance(step, File):
+                (self.directory / step.name).write_text(self._ours(step.text))
+                self._files.add(step.name)
+            elif reason_not_to_run(step.line) is None:
+                program = set(step.line.split()) & self._files
+                self._start(step) if program else self._run(step)
+
+    def stop(self) -> None:
+        for program in self._programs:
+            kill_child(program)
+
+    def _run(self, command: Command) -> None:
+        printed = ""
+
+        def as_shown() -> bool:
+            nonlocal printed
+            finished = subprocess.run(
+                ["bash", "-c", self._ours(command.line)],
+                cwd=self.directory,
+                env=self._environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=COMMAND_S_MAX,
+                check=False,
+            )
+            printed = self._theirs(finished.stdout)
+            return same_lines(command.output, printed)
+
+        right = as_shown()
+        if not right and only_looks(command.line):
+            with suppress(TimeoutError):
+                wait_until(as_shown, what="the output", deadline_s=OUTPUT_S_MAX)
+                right = True
+        assert right, difference(command, printed)
+
+    def _start(self, command: Command) -> None:
+        log = self.directory / f"program-{len(self._programs)}.log"
+        line = ["bash", "-c", f"exec {self._ours(command.line)}"]
+        self._programs.append(start_child(line, log=log, cwd=self.directory, env=self._environment))
+        with suppress(TimeoutError):
+            wait_until(
+                lambda: same_lines(command.output, log.read_text()),
+                what="the output of the program",
+                deadline_s=OUTPUT_S_MAX,
+            )
+            return
+        raise AssertionError(difference(command, log.read_text()))
+
+    def _addresses(self) -> Iterator[tuple[str, str]]:
+        yield "127.0.0.1:9192", self.node.bootstrap
+        yield "127.0.0.1:9180", self.node.admin
+        yield "127.0.0.1:9201", self.node.address_of(1)
+
+    def _ours(self, text: str) -> str:
+        for shown, ours in self._addresses():
+            text = text.replace(shown, ours)
+        return text
+
+    def _theirs(self, text: str) -> str:
+        for shown, ours in self._addresses():
+            text = text.replace(ours, shown)
+        return text
+
+
+def difference(command: Command, printed: str) -> str:
+    return f"$ {command.line}\nthe page shows:\n{command.output}\nit prints:\n{printed}"
+
+
+def _environment(node: GatewayProcess, directory: Path) -> Mapping[str, str]:
+    bin_ = directory / "bin"
+    bin_.mkdir(parents=True)
+    (directory / "libs").symlink_to(kafka_libs())
+    settings = directory / "log4j2.properties"
+    settings.write_text(LOG_SETTINGS)
+    for name, main in TOOLS.items():
+        options = f"{' '.join(JVM_OPTIONS)} -Dlog4j2.configurationFile={settings}"
+        _script(bin_ / name, f"exec java {options} -cp '{directory}/libs/*' {main} \"$@\"")
+    _script(bin_ / "python", f'exec {sys.executable} "$@"')
+    _script(
+        bin_ / "keyway",
+        f'case "$1" in group|filter) set -- "$@" --admin {node.admin};; esac\n'
+        f'exec {sys.executable} -m gateway.cli "$@"',
+    )
+    return {
+        **os.environ,
+        "PATH": f"{bin_}:{os.environ['PATH']}",
+        "PYTHONPATH": str(REPOSITORY),
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+def _script(path: Path, body: str) -> None:
+    path.write_text(f"#!/bin/bash\n{body}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+
+@contextmanager
+def played(document: str, upstream: str, directory: Path) -> Iterator[Page]:
+    """Runs the page and leaves its node and its programs up for what the test adds."""
+    page = steps((REPOSITORY / document).read_text(encoding="utf-8"))
+    settings = settings_of(page)
+    with GatewayProcess(
+        directory / "node",
+        upstream,
+        groups=settings.get("groups", ()),
+        state=settings.get("state"),
+    ) as node:
+        running = Page(node, directory / "page")
+        try:
+            running.play(page)
+            yield running
+        finally:
+            running.stop()
