@@ -1,4 +1,15 @@
-"""Bodies of requests and responses, to and from messages. What a message holds: ARCHITECTURE.md."""
+"""Bodies of requests and responses, to and from messages.
+
+A message is a dict by Kafka's own field names. UUIDs are 16 bytes, records are bytes or None,
+unknown tagged fields stay under `_tags`. Decoding fills every field of any version of the table
+with its default, so no lookup fails. Encoding takes defaults for absent fields and leaves out
+fields that the version lacks. It raises EncodeError for an unknown name or a value that does not
+fit: a bug of ours.
+
+`AcknowledgementBatches` is a list of (first offset, last offset, types as bytes), `AcquiredRecords`
+a list of (first offset, last offset, delivery count): columns of tuples, because thousands come
+with one share fetch.
+"""
 
 from __future__ import annotations
 
