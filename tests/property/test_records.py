@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import struct
+from itertools import pairwise
 
 from crc32c import crc32c
 from hypothesis import given
@@ -17,6 +18,7 @@ from gateway.core.wire.records import (
     build,
     drop_aborted,
     filtered,
+    portions,
     read_batch,
     read_records,
     scan,
@@ -54,6 +56,24 @@ def test_what_is_built_is_read(drawn: tuple[int, list[Record]], codec: Compressi
     (batch,) = scan(data)
     assert batch.keys == [record.key for record in records]
     assert batch.offsets == [record.offset for record in records]
+
+
+@given(batches_of(), codecs, st.integers(1, 8))
+def test_portions_are_the_batch(
+    drawn: tuple[int, list[Record]], codec: Compression, records_max: int
+) -> None:
+    base, records = drawn
+    (batch,) = scan(build(records, base_offset=base, compression=codec))
+    found = portions(batch, records_max)
+    assert [record for portion in found for record in read_batch(portion)] == records
+    assert all(portion.count <= records_max for portion in found)
+    assert found[-1].last_offset == batch.last_offset
+    for portion, following in pairwise(found):
+        assert portion.last_offset + 1 == following.offsets[0]
+        assert portion.base_offset == batch.base_offset
+    for portion in found:
+        offsets = list(portion.offsets)
+        assert select(portion, offsets, records_max=9) == select(batch, offsets, records_max=9)
 
 
 @given(batches_of(), codecs, st.integers(1, 8), st.data())

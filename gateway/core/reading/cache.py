@@ -5,6 +5,10 @@ A piece covers a stretch of a log: its batch is everything consumers may see the
 one covers what they may not (aborted, control). So "nothing here" and "not read" are never mixed
 up. Pieces of one source are disjoint and in offset order; they grow old in the order they came,
 whatever their source.
+
+A batch of hundreds of thousands of tiny records takes more memory than the whole cache. It is kept
+in portions, and of it only the beginning: as a whole it would be dropped as soon as it came, and be
+read and scanned again for every fetch.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gateway.core.cluster.topology import TopicPartition
-from gateway.core.wire.records import Batch, select
+from gateway.core.wire.records import Batch, portions, select
 
 
 class RecordsGone(Exception):
@@ -70,6 +74,7 @@ class Piece:
         return PIECE_BYTES if self.batch is None else PIECE_BYTES + self.batch.size
 
 
+PORTIONS_OF_A_CACHE = 8
 PIECE_BYTES = 200  # a piece, its place in three lists and a batch object
 
 
@@ -97,14 +102,31 @@ class BatchCache:
 
     def add(self, source: Source, start: int, batches: list[Batch], end: int) -> None:
         """`batches` are all that consumers may see of [start, end); the first may begin before
-        `start`.
+        `start`. What is more than half of the cache is left out: it has to be read again.
         """
         at = start
+        room = self.bytes_max // 2
         for batch in batches:
-            self._put(Piece(source, min(at, batch.base_offset), batch.last_offset + 1, batch))
-            at = batch.last_offset + 1
+            begins = min(at, batch.base_offset)
+            for portion in portions(batch, self._records_of_a_portion(batch)):
+                if portion.last_offset >= start:
+                    if room <= 0:
+                        return
+                    self._put(Piece(source, begins, portion.last_offset + 1, portion))
+                    room -= portion.size
+                begins = portion.last_offset + 1
+            at = begins
         if at < end:
             self._put(Piece(source, at, end, None))
+
+    def _records_of_a_portion(self, batch: Batch) -> int:
+        """All of them, unless the batch takes an eighth of the cache or more."""
+        bytes_max = self.bytes_max // PORTIONS_OF_A_CACHE
+        return (
+            batch.count
+            if batch.size <= bytes_max
+            else max(1, batch.count * bytes_max // batch.size)
+        )
 
     def _put(self, piece: Piece) -> None:
         shelf = self._shelves.setdefault(piece.source, _Shelf())

@@ -326,6 +326,44 @@ def drop_aborted(batches: list[Batch], aborted: list[tuple[int, int]]) -> list[B
     return kept
 
 
+def portions(batch: Batch, records_max: int) -> list[Batch]:
+    """The batch in portions of at most `records_max` records, each with bytes of its own, so that
+    they can be held and let go one by one. A portion ends where the next one begins: together they
+    cover what the batch covers, also where compaction left gaps.
+    """
+    if batch.count <= records_max:
+        return [batch]
+    found: list[Batch] = []
+    total: i64 = batch.count
+    at: i64 = 0
+    while at < total:
+        stop: i64 = at + i64(records_max)
+        if stop > total:
+            stop = total
+        last: int = batch.last_offset if stop == total else batch.offsets[stop] - 1
+        found.append(_portion(batch, at, stop, last))
+        at = stop
+    return found
+
+
+def _portion(batch: Batch, at: i64, stop: i64, last_offset: int) -> Batch:
+    """The records [at:stop] of the batch, as a batch with the same base offset."""
+    header = BytesWriter()
+    header.write(batch.header[:23])
+    write_i32_be(header, i32(last_offset - batch.base_offset))
+    header.write(batch.header[27:])
+    shift: int = batch.starts[at]
+    bounds: list[int] = [0, *[end - shift for end in batch.ends[at:stop]]]
+    keys = batch.keys[at:stop]
+    key_bytes: i64 = 0
+    for key in keys:
+        if key is not None:
+            key_bytes += len(key)
+    body = batch.body[shift : batch.ends[stop - 1]]
+    offsets = batch.offsets[at:stop]
+    return Batch(header.getvalue(), body, offsets, keys, bounds, int(key_bytes), CONTROL_NONE)
+
+
 def select(batch: Batch, offsets: list[int], *, records_max: int) -> bytes:
     """Uncompressed batches that hold exactly the records at `offsets` (ascending), each at most
     `records_max` of them.

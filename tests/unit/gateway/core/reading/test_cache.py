@@ -233,3 +233,39 @@ def test_what_is_cached_is_cut_within_the_same_bound() -> None:
     with pytest.raises(RecordsLarge) as large:
         cache.slices(SOURCE, [1, 4, 7], 10, size - 1)
     assert large.value.fitting == 2
+
+
+def test_a_batch_larger_than_the_cache_is_read_a_few_times_not_for_every_fetch() -> None:
+    """730,000 tiny records were dropped as soon as they came, and read again for every fetch."""
+    large = batch(0, [at for at in range(3_000) if at % 7], last=3_000)
+    cache = BatchCache(large.size // 2)
+    position, scans, offsets = 0, 0, list[int]()
+    while position <= large.last_offset:
+        found = cache.columns(SOURCE, position, 10)
+        if found is None:
+            scans += 1
+            cache.add(SOURCE, position, [large], large.last_offset + 1)
+            continue
+        cache.shrink()
+        cache.check_invariants()
+        assert cache.bytes <= cache.bytes_max
+        if found.offsets:
+            data = cache.slices(SOURCE, found.offsets, 100, ANY)
+            assert data is not None
+            assert [record.offset for record in read_records(data)] == found.offsets
+        assert found.start == position
+        offsets += found.offsets
+        position = found.end
+    assert offsets == large.offsets
+    assert scans <= 6, "a quarter of it fits at a time, less what a portion is over"
+
+
+def test_a_record_larger_than_the_cache_is_there_until_the_next_shrink() -> None:
+    large = full(5, 1)
+    cache = BatchCache(large.size // 3)
+    cache.add(SOURCE, 5, [large, full(6, 1)], 7)
+    columns = cache.columns(SOURCE, 5, 100)
+    assert columns is not None
+    assert (columns.end, columns.offsets) == (6, [5])
+    cache.shrink()
+    assert cache.columns(SOURCE, 5, 100) is None
