@@ -202,10 +202,10 @@ def test_commands_that_are_named_exist(document: str) -> None:
             if word.startswith("-"):
                 assert any(word in parameter.opts for parameter in command.params), words
                 break
-            if not hasattr(command, "commands"):
+            if not hasattr(command, "get_command"):
                 break
-            assert word in command.commands, words
-            command = command.commands[word]
+            command = command.get_command(None, word)
+            assert command is not None, words
 
 
 @cache

@@ -1,5 +1,5 @@
 """The `keyway` command: serve, demo, group list|describe|parked|release, filter list|set|remove,
---version.
+the commands of other packages (commands.py), --version.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ from rich.table import Table
 from rich.text import Text
 
 from gateway import config as configuration
+from gateway.cli.commands import CommandGroups
 from gateway.core.share.declared_filters import MARK, InvalidKeyFilters, client_name, inline_filters
 from gateway.logs import LogFormat, LogLevel, configure
 
 app = typer.Typer(
     name="keyway",
+    cls=CommandGroups,
     help="A Kafka-protocol gateway: key-shared groups for stock share consumers.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

@@ -1,0 +1,56 @@
+"""Command groups of the other packages. They are named here as text, because the gateway imports
+none of those packages, and loaded only when one of their commands is called, because they need
+packages that a plain gateway does without.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+Click = Any  # typer keeps its own copy of click private
+
+# name: the module whose `app` it is, the line of `keyway --help`
+GROUPS = {
+    "distribute": ("spark.cli", "Records copied between clusters, along their tree."),
+    "pipeline": (
+        "spark.pipeline_cli",
+        "Transform the records of a topic: mask, rename, drop, timestamp, filter, route.",
+    ),
+    "schemas": ("schema_dist.cli", "The same schema, the same id, each cluster's own subjects."),
+}
+
+
+class CommandGroups(TyperGroup):
+    """The gateway's own commands and GROUPS."""
+
+    _listing = False
+
+    def list_commands(self, ctx: Click) -> list[str]:
+        return [*super().list_commands(ctx), *GROUPS]
+
+    def get_command(self, ctx: Click, cmd_name: str) -> Click:
+        """Ends with one line and exit status 2 if a group needs a package that is not there."""
+        if cmd_name not in GROUPS:
+            return super().get_command(ctx, cmd_name)
+        module, text = GROUPS[cmd_name]
+        if self._listing:
+            return TyperCommand(cmd_name, help=text)
+        try:
+            group = typer.main.get_command(import_module(module).app)
+        except ModuleNotFoundError as error:
+            line = f"keyway: no module {error.name}: pip install 'keyway[distribution]'"
+            typer.echo(line, err=True)
+            raise typer.Exit(2) from error
+        group.name = cmd_name
+        return group
+
+    def format_help(self, ctx: Click, formatter: Click) -> None:
+        self._listing = True
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self._listing = False

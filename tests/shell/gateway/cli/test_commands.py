@@ -1,0 +1,48 @@
+"""Command groups of other packages: listed without loading them, loaded when they are called."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import typer.main
+from typer.testing import CliRunner
+
+from gateway.cli import commands
+from gateway.cli.main import app
+
+# What only distribution needs. A plain gateway must start without it.
+EXTRAS = ("pyspark", "pyarrow", "confluent_kafka", "xxhash", "fastavro")
+
+
+def test_help_lists_every_group_and_loads_none() -> None:
+    code = (
+        "import sys; sys.argv = ['keyway', '--help']\n"
+        "from gateway.cli.main import main\n"
+        "try: main()\nexcept SystemExit: pass\n"
+        f"print('loaded', sorted(set({EXTRAS!r}) & set(sys.modules)))"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "loaded []" in shown.stdout
+    for name in commands.GROUPS:
+        assert f" {name} " in shown.stdout
+
+
+@pytest.mark.parametrize("name", commands.GROUPS)
+def test_a_group_is_loaded_when_it_is_called(name: str) -> None:
+    shown = CliRunner().invoke(app, [name, "--help"])
+    assert shown.exit_code == 0, shown.output
+    assert "Commands" in shown.output
+
+
+def test_a_missing_package_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(commands.GROUPS, "lacking", ("tests.no_such_module", "text"))
+    ended = CliRunner().invoke(app, ["lacking", "--help"])
+    assert ended.exit_code == 2
+    assert ended.output.strip().endswith("pip install 'keyway[distribution]'")
+
+
+def test_own_commands_are_still_there() -> None:
+    root = typer.main.get_command(app)
+    assert {"serve", "demo", "group", "filter"} <= set(root.list_commands(None))  # type: ignore[attr-defined]
