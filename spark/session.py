@@ -28,15 +28,18 @@ IVY = _CHECKOUT / "build" / "ivy-spark" if (_CHECKOUT / "pyproject.toml").exists
 
 
 def kafka_session(
-    name: str, *, master: str = "local[2]", settings: Mapping[str, str] | None = None
+    name: str, *, master: str | None = "local[2]", settings: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """Builds (or returns the running) session; `settings` win over what is set here.
+    """Builds (or returns the running) session; `settings` win over what is set here. `master` None:
+    as spark-submit says.
 
     Raises what pyspark raises: no Java, or the connector cannot be fetched.
     """
     # Workers must be of the same Python, whatever `python3` is on PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName(name).master(master)
+    builder = SparkSession.builder.appName(name)
+    if master is not None:
+        builder = builder.master(master)
     for setting, value in {**_defaults(), **(settings or {})}.items():
         builder = builder.config(setting, value)
     with ivy_alone():

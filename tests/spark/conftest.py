@@ -51,6 +51,11 @@ def spark() -> Iterator[SparkSession]:
     with warnings.catch_warnings():
         # pyspark leaves sockets to the collector and calls what newer Pythons deprecate.
         warnings.simplefilter("ignore")
-        session = kafka_session("keyway-tests", settings={"spark.sql.shuffle.partitions": "2"})
+        settings = {
+            "spark.sql.shuffle.partitions": "2",
+            # A quick start matters more than peak speed.
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        }
+        session = kafka_session("keyway-tests", master="local[2,3]", settings=settings)
     yield session
     session.stop()

@@ -1,0 +1,182 @@
+"""What `keyway distribute check` verifies: every cluster answers, is who it should be, allows what
+its links do, and every topic can be kept alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+
+from confluent_kafka import KafkaException, Producer, TopicCollection
+from confluent_kafka.admin import AclOperation, AdminClient
+
+from clusters.config import ClustersConfig
+from clusters.core.names import Unfit
+from clusters.core.tree import ClusterName, Leaf, Node, OneClusterTwice, Tree
+from clusters.core.tree import require_different_clusters as require_different
+from spark.core.survey import Missing, Policy, Stopped, compare
+from spark.kafka import KafkaSide
+from spark.limits import ANSWER_S, QUIET
+from spark.links import Link
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at. `fault`: it keeps records from being distributed."""
+
+    where: str
+    text: str
+    fault: bool = False
+
+    def as_json(self) -> dict[str, object]:
+        return asdict(self)
+
+
+def tree_text(tree: Tree) -> str:
+    """The tree, its distributors, and every hop of a record of each cluster."""
+    lines = [*_drawn(tree.root, "", ""), ""]
+    width = max(it.level for it in tree.distributors)
+    for it in tree.distributors:
+        bit, mask = f"{it.bit:0{width}b}", f"{it.mask:0{width}b}"
+        lines.append(
+            f"{it.source} level {it.level}: bit {bit}, mask {mask}, to {' or '.join(it.targets)}"
+        )
+    lines.append("")
+    for origin in tree.clusters:
+        hops = [
+            f"{hop.source} -{hop.level}-> {hop.target} {hop.flags:0{width}b}"
+            for hop in tree.hops(origin)
+        ]
+        lines.append(f"a record of {origin}: {'; '.join(hops)}")
+    return "\n".join(lines)
+
+
+def _drawn(node: Node, first: str, rest: str) -> Iterator[str]:
+    if isinstance(node, Leaf):
+        yield f"{first}{node.name}"
+        return
+    targets = f" (takes records at {' or '.join(node.targets)})" if node.targets else ""
+    yield f"{first}level {node.level}{targets}"
+    for at, child in enumerate(node.children):
+        last = at == len(node.children) - 1
+        yield from _drawn(
+            child, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  ")
+        )
+
+
+def check_clusters(config: ClustersConfig) -> list[Finding]:
+    """Asks every cluster; one that does not answer is a finding, not an error."""
+    found: list[Finding] = []
+    sides: dict[ClusterName, KafkaSide] = {}
+    ids: dict[ClusterName, str] = {}
+    for cluster in config.clusters:
+        name, side = ClusterName(cluster.name), KafkaSide(cluster)
+        if not side.answers():
+            text = f"no answer at {cluster.bootstrap_servers}"
+            found.append(Finding(name, text, fault=True))
+            continue
+        sides[name], ids[name] = side, side.cluster_id()
+        wrong = cluster.cluster_id not in (None, ids[name])
+        expected = f", {cluster.cluster_id} is expected" if wrong else ""
+        found.append(Finding(name, f"answers; cluster id {ids[name]}{expected}", fault=wrong))
+    try:
+        require_different(ids)
+    except OneClusterTwice as error:
+        found.append(Finding("tree", str(error), fault=True))
+    for distributor in config.checked_tree().distributors:
+        for target in distributor.targets:
+            if distributor.source in sides and target in sides:
+                link = Link(distributor, target)
+                source, to = sides[distributor.source], sides[target]
+                found += _link_findings(config, link, source, to)
+    return found
+
+
+def _link_findings(
+    config: ClustersConfig, link: Link, source: KafkaSide, target: KafkaSide
+) -> Iterator[Finding]:
+    where = f"{link.name} to {link.target}"
+    try:
+        if config.messages.delivery == "exactly_once":
+            _try_a_transaction(config, link, target)
+        names = _names(config, source, target)
+        topics = list(_topic_findings(config, where, source, target, names))
+    except KafkaException as error:
+        yield Finding(where, error.args[0].str(), fault=True)
+        return
+    yield from topics
+    if not any(it.fault for it in topics):
+        yield Finding(where, f"{len(names)} topics can be copied")
+
+
+def _try_a_transaction(config: ClustersConfig, link: Link, target: KafkaSide) -> None:
+    """Raises KafkaException if the target allows none, or none that long."""
+    producer = Producer(
+        {
+            **target.settings,
+            "transactional.id": f"{link.group}-check",
+            "transaction.timeout.ms": config.messages.transaction_timeout_ms,
+            "log_level": QUIET,
+        }
+    )
+    producer.init_transactions(ANSWER_S)
+
+
+def _names(config: ClustersConfig, source: KafkaSide, target: KafkaSide) -> dict[str, str | Unfit]:
+    """Of the topics that follow, on both sides."""
+    here, there = source.cluster.topic_names(), target.cluster.topic_names()
+    found: dict[str, str | Unfit] = {}
+    for name in source.topic_names():
+        logical = here.there(name)
+        own = name.startswith("_") or name == config.messages.status_topic
+        if not own and not isinstance(logical, Unfit) and config.topics.takes(logical):
+            found[name] = there.back(logical)
+    return found
+
+
+def _topic_findings(
+    config: ClustersConfig,
+    where: str,
+    source: KafkaSide,
+    target: KafkaSide,
+    names: dict[str, str | Unfit],
+) -> Iterator[Finding]:
+    policy = Policy(
+        create_topics=config.messages.create_topics, stop_on_gap=True, stop_on_recreated=True
+    )
+    known = {name: it for name, it in names.items() if not isinstance(it, Unfit)}
+    here, there = source.topics(list(known)), target.topics(list(known.values()))
+    for name, unfit in names.items():
+        if isinstance(unfit, Unfit):
+            yield Finding(where, f"{name}: no name on the target: {unfit}", fault=True)
+    for name, topic in here.items():
+        verdict = compare(topic, there.get(known[name]), policy)
+        if isinstance(verdict, Stopped):
+            yield Finding(where, f"{name}: {verdict.reason}", fault=True)
+        elif isinstance(verdict, Missing):
+            yield Finding(where, f"{name}: will be created on the target")
+    needs = ((source, list(here), AclOperation.READ), (target, list(there), AclOperation.WRITE))
+    for side, topics, operation in needs:
+        for name in _forbidden(side, topics, operation):
+            text = f"{name}: {operation.name} is not allowed on {side.cluster.name}"
+            yield Finding(where, text, fault=True)
+
+
+def _forbidden(side: KafkaSide, topics: list[str], operation: AclOperation) -> Iterator[str]:
+    if not topics:
+        return
+    admin = AdminClient({**side.settings, "log_level": QUIET})
+    asked = admin.describe_topics(
+        TopicCollection(topics), include_authorized_operations=True, request_timeout=ANSWER_S
+    )
+    for name, answer in asked.items():
+        allowed = answer.result(ANSWER_S).authorized_operations
+        if allowed is not None and operation not in allowed:
+            yield name
+
+
+def findings_text(findings: list[Finding]) -> str:
+    """A line each, faults marked."""
+    lines = [f"{'FAULT' if it.fault else 'ok   '}  {it.where}: {it.text}" for it in findings]
+    faults = sum(it.fault for it in findings)
+    return "\n".join([*lines, f"{faults} faults" if faults else "no fault"])

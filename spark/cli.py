@@ -1,0 +1,136 @@
+"""`keyway distribute`: check, run, status, switch, verify. Loads Spark and Kafka clients only when
+a command runs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+app = typer.Typer(help="Records copied between clusters, along their tree.", no_args_is_help=True)
+
+MASTER = "local[2,3]"  # two tasks at a time, each tried three times
+ConfigArgument = Annotated[Path, typer.Argument(help="The YAML that describes the clusters.")]
+Output = Annotated[Literal["table", "json"], typer.Option("-o", "--output", help="The form.")]
+ClusterOption = Annotated[str, typer.Option(help="The cluster whose records are copied.")]
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Ends the command with one line for what a user can mend: 2 for a missing package or a wrong
+    configuration, 1 for a cluster that does not answer.
+    """
+    try:
+        from confluent_kafka import KafkaException
+
+        from clusters.config import ConfigError
+        from clusters.core.tree import TreeError
+    except ModuleNotFoundError as error:
+        raise _lacking(error) from error
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise _lacking(error) from error
+    except (ConfigError, TreeError) as error:
+        typer.echo(f"keyway: {error}", err=True)
+        raise typer.Exit(2) from error
+    except KafkaException as error:
+        typer.echo(f"keyway: {error.args[0].str()}", err=True)
+        raise typer.Exit(1) from error
+
+
+def _lacking(error: ModuleNotFoundError) -> typer.Exit:
+    typer.echo(f"keyway: no module {error.name}: pip install 'keyway[distribution]'", err=True)
+    return typer.Exit(2)
+
+
+@app.command()
+def check(config: ConfigArgument, output: Output = "table") -> None:
+    """Show the tree and every hop, and verify the settings of every cluster. Exits with 1 if a
+    record could be lost or repeated, or a cluster cannot be used.
+    """
+    with told():
+        from clusters.config import load
+        from spark.check import check_clusters, findings_text, tree_text
+
+        settings = load(config)
+        if output == "table":
+            typer.echo(tree_text(settings.checked_tree()))
+        findings = check_clusters(settings)
+        if output == "json":
+            typer.echo(json.dumps([it.as_json() for it in findings], indent=2))
+        else:
+            typer.echo(findings_text(findings))
+        if any(it.fault for it in findings):
+            raise typer.Exit(1)
+
+
+@app.command()
+def run(
+    config: ConfigArgument,
+    cluster: ClusterOption,
+    level: Annotated[int | None, typer.Option(help="One link; without it all of them.")] = None,
+    master: Annotated[str, typer.Option(help="Spark's master.")] = MASTER,
+) -> None:
+    """Copy the records of one cluster until SIGTERM or SIGINT."""
+    with told():
+        from spark.job import run_job
+
+        run_job(config, cluster, level, master=master)
+
+
+@app.command()
+def status(config: ConfigArgument, output: Output = "table") -> None:
+    """Show how far every link is, and why it waits."""
+    with told():
+        from clusters.config import load
+        from spark.show import links_of, links_table
+
+        rows = links_of(load(config))
+        typer.echo(json.dumps(rows, indent=2) if output == "json" else links_table(rows))
+
+
+@app.command()
+def switch(
+    config: ConfigArgument,
+    cluster: ClusterOption,
+    level: Annotated[int, typer.Option(help="The link's level.")],
+    to: Annotated[str, typer.Option(help="The new target.")],
+    rewind: Annotated[
+        bool, typer.Option(help="Copy again from the first record that the subtree lacks.")
+    ] = False,
+    execute: Annotated[bool, typer.Option("--execute", help="Act; else only show.")] = False,
+    output: Output = "table",
+) -> None:
+    """Give a link another target. Shows first what the old one has not forwarded."""
+    with told():
+        from clusters.config import load
+        from spark.switching import ask_for_switch, switch_text
+
+        shown = ask_for_switch(load(config), cluster, level, to, rewind=rewind, execute=execute)
+        typer.echo(json.dumps(shown, indent=2) if output == "json" else switch_text(shown))
+
+
+@app.command()
+def verify(
+    config: ConfigArgument,
+    first: Annotated[str, typer.Argument(help="A cluster.")],
+    second: Annotated[str, typer.Argument(help="Another cluster.")],
+    topic: Annotated[str, typer.Argument(help="Its logical name.")],
+    master: Annotated[str, typer.Option(help="Spark's master.")] = "local[2]",
+    output: Output = "table",
+) -> None:
+    """Compare a topic of two clusters, record by record, by origin. Exits with 1 if they differ."""
+    with told():
+        from clusters.config import load
+        from spark.verify import comparison_text, verify_topic
+
+        found = verify_topic(load(config), first, second, topic, master=master)
+        typer.echo(json.dumps(found, indent=2) if output == "json" else comparison_text(found))
+        if not found["alike"]:
+            raise typer.Exit(1)

@@ -1,0 +1,132 @@
+"""Which topics a link copies, from where on, and why it does not copy the others.
+
+Pure: what both clusters say is handed in. A topic that cannot be copied stops with a reason; the
+others go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+EARLIEST = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """One topic as its cluster describes it. `configs`: effective values by name."""
+
+    name: str
+    topic_id: str
+    partitions: int
+    configs: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far a partition is copied, and the id of the topic that it was copied from."""
+
+    offset: int
+    topic_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """From the YAML's `messages`. `stop`: the topic stops with a reason; else it goes on."""
+
+    create_topics: bool
+    stop_on_gap: bool
+    stop_on_recreated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """The target lacks the topic, and it is to be created."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grown:
+    """The source has got more partitions since the topic was first copied; so is the target to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """The topic is not copied. `gaps`: records lost by partition, where that is the reason."""
+
+    reason: str
+    gaps: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """The topic is copied from `starts` on, by partition. `gaps`: records that were deleted before
+    they were copied, which the policy allows.
+    """
+
+    starts: Mapping[int, int]
+    gaps: Mapping[int, int]
+
+
+def compare(
+    source: Topic, target: Topic | None, policy: Policy, *, copied_before: bool = False
+) -> Stopped | Missing | Grown | None:
+    """Whether two topics can be kept alike at all; None: they can."""
+    if target is None:
+        if policy.create_topics:
+            return Missing()
+        return Stopped("the target has no such topic, and create_topics is false")
+    if target.partitions < source.partitions and copied_before and policy.create_topics:
+        return Grown()
+    if target.partitions != source.partitions:
+        return Stopped(
+            f"it has {source.partitions} partitions here and {target.partitions} on the target:"
+            " records would change their partition"
+        )
+    if target.configs.get("message.timestamp.type") == "LogAppendTime":
+        return Stopped(
+            "message.timestamp.type is LogAppendTime on the target: timestamps would be lost"
+        )
+    here, there = (int(it.configs.get("max.message.bytes", "0")) for it in (source, target))
+    if here > there > 0:
+        return Stopped(
+            f"max.message.bytes is {there} on the target and {here} here: large records would be"
+            " refused"
+        )
+    return None
+
+
+def start(
+    source: Topic,
+    positions: Mapping[int, Position],
+    log_starts: Mapping[int, int],
+    policy: Policy,
+) -> Copied | Stopped:
+    """Where a topic is taken up. `positions`: of partitions that were copied before; a new one
+    begins at its log start.
+    """
+    recreated = [
+        partition
+        for partition, position in positions.items()
+        if position.topic_id and position.topic_id != source.topic_id
+    ]
+    if recreated and policy.stop_on_recreated:
+        old = positions[recreated[0]]
+        return Stopped(
+            f"it was deleted and created again (topic id {old.topic_id}, now {source.topic_id}):"
+            " what was not copied of the old one is lost"
+        )
+    starts: dict[int, int] = {}
+    gaps: dict[int, int] = {}
+    for partition in range(source.partitions):
+        log_start = log_starts.get(partition, EARLIEST)
+        position = positions.get(partition)
+        if position is None or partition in recreated:
+            starts[partition] = log_start
+            continue
+        starts[partition] = max(position.offset, log_start)
+        if position.offset < log_start:
+            gaps[partition] = log_start - position.offset
+    if gaps and policy.stop_on_gap:
+        listed = ", ".join(f"{count} of partition {it}" for it, count in gaps.items())
+        return Stopped(f"records were deleted before they were copied: {listed}", gaps)
+    return Copied(starts, gaps)

@@ -1,0 +1,399 @@
+"""Links at work: one PySpark Structured Streaming query per link, and the loop around it.
+
+The position of a link is its group's committed offset on the target, and nothing else: every query
+starts from there with an empty checkpoint, so there is nothing that could disagree with it. A query
+copies a fixed set of partitions. When that set changes (a new topic, a topic that stops, another
+target) or the query fails, it is stopped and a new one starts from the positions.
+
+    survey ─► positions ─► query (batches) ─┬─ a batch fails: wait, survey
+       ▲                                    ├─ topics or target changed, a topic refused: survey
+       └────────────────────────────────────┘
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import TypeVar
+
+import structlog
+from confluent_kafka import KafkaException
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from clusters.config import ClustersConfig
+from clusters.core.names import Unfit
+from clusters.core.tree import ClusterName, Distributor, Level
+from spark.columns import judged, sealed
+from spark.core.survey import (
+    Copied,
+    Grown,
+    Missing,
+    Policy,
+    Position,
+    Stopped,
+    Topic,
+    compare,
+    start,
+)
+from spark.kafka import KafkaSide, source_settings
+from spark.limits import BACKOFF_S, RETRY_REFUSED_S, STATUS_EVERY_S, SURVEY_EVERY_S
+from spark.links import Link
+from spark.produce import RESULT_DDL, Place, Writing, copying
+from spark.reports import LinkReport
+from spark.status import StatusTopic
+from spark.switch import choose_target
+
+log = structlog.get_logger()
+
+# What a query or a cluster may fail with; anything else is a bug and ends the run.
+FAILURES = (KafkaException, PySparkException)
+Transform = Callable[[DataFrame], DataFrame]
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What one query copies: `topics` as the source describes them, by name; `targets` their names
+    on the target; `stopped` the others, with reasons.
+    """
+
+    topics: Mapping[str, Topic]
+    targets: Mapping[str, str]
+    logical: Mapping[str, str]
+    stopped: Mapping[str, str]
+
+    def same_work(self, other: Plan) -> bool:
+        mine, others = (
+            {name: (it.topic_id, it.partitions) for name, it in plan.topics.items()}
+            for plan in (self, other)
+        )
+        return mine == others and self.stopped.keys() == other.stopped.keys()
+
+
+@dataclass(slots=True)
+class LinkRun:
+    """One link, run until `stop` is set. `transform` is applied to judged rows of every batch."""
+
+    session: SparkSession
+    config: ClustersConfig
+    distributor: Distributor
+    stop: threading.Event
+    transform: Transform | None = None
+    _replan: threading.Event = field(default_factory=threading.Event, init=False)
+    _refused: dict[str, tuple[str, float]] = field(default_factory=dict, init=False)
+    _reached: dict[Place, int] = field(default_factory=dict, init=False)
+    _source: KafkaSide = field(init=False)
+    _target: KafkaSide = field(init=False)
+    _link: Link = field(init=False)
+    _report: LinkReport = field(init=False)
+    _published_s: float = field(default=0.0, init=False)
+
+    def run(self) -> None:
+        """Raises what is a bug; a cluster that is away is waited for."""
+        self._source = KafkaSide(self.config.cluster(self.distributor.source))
+        status = StatusTopic(self._source, self.config.messages.status_topic)
+        self._report = LinkReport(self.distributor, status)
+        failures = 0
+        while not self.stop.is_set():
+            try:
+                copied = self._report.copied_total
+                self._round()
+                failures = 0
+            except FAILURES as error:
+                if self._report.copied_total > copied:
+                    failures = 0
+                wait_s = BACKOFF_S[min(failures, len(BACKOFF_S) - 1)]
+                failures += 1
+                fault = first_line(error)
+                log.warning("link waits", link=self._report.link, fault=fault, wait_s=wait_s)
+                self._report.trouble(fault)
+                self.stop.wait(wait_s)
+        self._report.ended()
+
+    # ---------------------------------------------------------------- a query, from start to end
+
+    def _round(self) -> None:
+        self._report.load()
+        self._link = choose_target(self.config, self.distributor, self._source, self._report)
+        self._target = KafkaSide(self.config.cluster(self._link.target))
+        plan = self._survey()
+        starts, plan = self._starts(plan)
+        self._report.planned(plan.topics, plan.stopped)
+        if not starts:
+            self.stop.wait(SURVEY_EVERY_S)
+            return
+        self._replan.clear()
+        checkpoints = self.config.messages.state_directory / self._link.name
+        shutil.rmtree(checkpoints, ignore_errors=True)  # of a run that was killed
+        query = self._query(plan, starts, str((checkpoints / uuid.uuid4().hex).resolve()))
+        log.info(
+            "link runs", link=self._link.name, target=self._link.target, partitions=len(starts)
+        )
+        try:
+            self._watch(query, plan)
+        finally:
+            query.stop()
+            shutil.rmtree(checkpoints, ignore_errors=True)
+        failure = query.exception()
+        if failure is not None and not self._replan.is_set():
+            raise failure
+
+    def _watch(self, query: StreamingQuery, plan: Plan) -> None:
+        """Until the query ended, or there is a reason for another one."""
+        looked_s = monotonic()
+        while query.isActive and not self.stop.is_set() and not self._replan.is_set():
+            self._replan.wait(0.1)
+            if monotonic() - looked_s < SURVEY_EVERY_S:
+                continue
+            looked_s = monotonic()
+            self._publish()
+            if self._report.switch_wanted() or not plan.same_work(self._survey()):
+                self._replan.set()
+
+    def _query(self, plan: Plan, starts: Mapping[Place, int], checkpoint: str) -> StreamingQuery:
+        messages = self.config.messages
+        rows_max = min(messages.records_per_batch_max, messages.rate_records_per_s or 2**62)
+        offsets: dict[str, dict[str, int]] = {}
+        for (topic, partition), offset in starts.items():
+            offsets.setdefault(topic, {})[str(partition)] = offset
+        records = (
+            self.session.readStream.format("kafka")
+            .options(**source_settings(self._source.cluster))
+            .option("assign", json.dumps({it: [int(p) for p in ps] for it, ps in offsets.items()}))
+            .option("startingOffsets", json.dumps(offsets))
+            .option("maxOffsetsPerTrigger", rows_max)
+            .option("includeHeaders", "true")
+            .option("failOnDataLoss", "true")
+            .option("kafka.isolation.level", "read_committed")
+            .option("kafka.allow.auto.create.topics", "false")
+            .load()
+        )
+        return (
+            records.writeStream.queryName(f"{self._link.name}-{uuid.uuid4().hex[:8]}")
+            .option("checkpointLocation", checkpoint)
+            .trigger(processingTime=f"{messages.trigger_interval_ms} milliseconds")
+            .foreachBatch(lambda batch, _number: self._batch(plan, batch))
+            .start()
+        )
+
+    def _batch(self, plan: Plan, records: DataFrame) -> None:
+        """Copies one micro-batch. Once a new query is wanted, the rest of this one does nothing:
+        the next starts from the positions.
+        """
+        if self._replan.is_set() or self.stop.is_set():
+            return
+        began_s = monotonic()
+        if self._source_changed(plan):
+            self._replan.set()
+            return
+        secret = self.config.seal_secret()
+        rows = judged(records, logical=plan.logical, secret=secret)
+        if self.transform is not None:
+            rows = self.transform(rows)
+        writing = self._writing(plan)
+        copied = sealed(rows, self.distributor, secret=secret).mapInArrow(
+            copying(writing), RESULT_DDL
+        )
+        total = 0
+        for result in copied.collect():
+            place = (result["topic"], result["partition"])
+            if result["refused"] is not None:
+                self._refused[place[0]] = (result["refused"], monotonic() + RETRY_REFUSED_S)
+                log.warning(
+                    "topic stops", link=self._link.name, topic=place[0], why=result["refused"]
+                )
+                self._replan.set()
+                continue
+            self._reached[place] = max(self._reached.get(place, 0), result["position"])
+            total += result["copied"] + result["skipped"]
+            self._report.copied(result)
+        self._keep_to_the_rate(total, began_s)
+        if monotonic() - self._published_s >= STATUS_EVERY_S:
+            self._publish()
+
+    def _writing(self, plan: Plan) -> Writing:
+        messages = self.config.messages
+        return Writing(
+            group=self._link.group,
+            client=self._target.settings,
+            targets=dict(plan.targets),
+            topic_ids={name: it.topic_id for name, it in plan.topics.items()},
+            expected=dict(self._reached),
+            exactly_once=messages.delivery == "exactly_once",
+            transaction_timeout_ms=messages.transaction_timeout_ms,
+        )
+
+    def _keep_to_the_rate(self, records: int, began_s: float) -> None:
+        rate = self.config.messages.rate_records_per_s
+        if rate is not None:
+            self.stop.wait(max(0.0, records / rate - (monotonic() - began_s)))
+
+    def _publish(self) -> None:
+        self._published_s = monotonic()
+        self._report.publish(self._source.log_ends(self._reached))
+
+    # ------------------------------------------------------------------------------- what to copy
+
+    def _source_changed(self, plan: Plan) -> bool:
+        """Asked before every batch: a topic that was created again must not be read at the old
+        one's positions.
+        """
+        now = self._source.identities(list(plan.topics))
+        return now != {name: (it.topic_id, it.partitions) for name, it in plan.topics.items()}
+
+    def _survey(self) -> Plan:
+        """Compares both clusters' topics, and creates those that the target lacks."""
+        messages = self.config.messages
+        logical, targets, stopped = self._names()
+        here = self._source.topics(list(targets), messages.copied_configs)
+        there = self._target.topics([targets[name] for name in here])
+        topics: dict[str, Topic] = {}
+        for name, topic in here.items():
+            verdict = self._standing_refusal(name) or compare(
+                topic,
+                there.get(targets[name]),
+                self._policy,
+                copied_before=self._report.knows(name),
+            )
+            match verdict:
+                case Stopped():
+                    stopped[name] = verdict.reason
+                case Missing():
+                    self._target.create_like(topic, targets[name], messages)
+                    log.info("topic created", link=self._link.name, topic=targets[name])
+                    topics[name] = topic
+                case Grown():
+                    self._target.grow(targets[name], topic.partitions)
+                    log.info("topic grown", link=self._link.name, topic=targets[name])
+                    topics[name] = topic
+                case None:
+                    topics[name] = topic
+        return Plan(topics, targets, logical, stopped)
+
+    def _names(self) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
+        """Of the topics that follow: logical names, names on the target, and those without one."""
+        here = self._source.cluster.topic_names()
+        there = self._target.cluster.topic_names()
+        logical: dict[str, str] = {}
+        targets: dict[str, str] = {}
+        stopped: dict[str, str] = {}
+        for name in self._source.topic_names():
+            known = here.there(name)
+            own = name.startswith("_") or name == self.config.messages.status_topic
+            if own or isinstance(known, Unfit) or not self.config.topics.takes(known):
+                continue
+            translated = there.back(known)
+            if isinstance(translated, Unfit):
+                stopped[name] = f"it has no name on the target: {translated}"
+                continue
+            logical[name], targets[name] = known, translated
+        return logical, targets, stopped
+
+    def _standing_refusal(self, topic: str) -> Stopped | None:
+        reason, until_s = self._refused.get(topic, ("", 0.0))
+        if monotonic() >= until_s:
+            self._refused.pop(topic, None)
+            return None
+        return Stopped(reason)
+
+    def _starts(self, plan: Plan) -> tuple[dict[Place, int], Plan]:
+        """The places of the next query and where each begins; topics with a gap or another topic id
+        move to the stopped ones, unless the policy goes on.
+        """
+        places = [(name, p) for name, it in plan.topics.items() for p in range(it.partitions)]
+        back = {plan.targets[name]: name for name in plan.topics}
+        found = self._target.positions(
+            self._link.group, [(plan.targets[name], p) for name, p in places]
+        )
+        positions = {(back[name], p): it for (name, p), it in found.items()}
+        log_starts = self._source.log_starts(places)
+        starts: dict[Place, int] = {}
+        stopped = dict(plan.stopped)
+        renewed: dict[Place, Position] = {}
+        for name, topic in plan.topics.items():
+            before = of(positions, name)
+            verdict = start(topic, before, of(log_starts, name), self._policy)
+            match verdict:
+                case Stopped():
+                    stopped[name] = verdict.reason
+                    self._report.lost(name, verdict.gaps, before)
+                case Copied():
+                    self._report.lost(name, verdict.gaps, before)
+                    for partition, offset in verdict.starts.items():
+                        starts[name, partition] = offset
+                        old = positions.get((name, partition))
+                        if old is not None and (old.offset, old.topic_id) != (
+                            offset,
+                            topic.topic_id,
+                        ):
+                            renewed[plan.targets[name], partition] = Position(
+                                offset, topic.topic_id
+                            )
+        # A position that was jumped over or belongs to an older topic is set before the query runs.
+        self._target.set_positions(self._link.group, renewed)
+        self._reached = {place: it for place, it in starts.items() if place in positions}
+        kept = {name: it for name, it in plan.topics.items() if name not in stopped}
+        return starts, Plan(kept, plan.targets, plan.logical, stopped)
+
+    @property
+    def _policy(self) -> Policy:
+        messages = self.config.messages
+        return Policy(
+            create_topics=messages.create_topics,
+            stop_on_gap=messages.on_gap == "stop",
+            stop_on_recreated=messages.on_recreated == "stop",
+        )
+
+
+def of(by_place: Mapping[Place, _T], topic: str) -> dict[int, _T]:
+    """The part of one topic, by partition."""
+    return {partition: it for (name, partition), it in by_place.items() if name == topic}
+
+
+def first_line(error: BaseException) -> str:
+    """Spark's errors bring their stack as text."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    telling = [line for line in lines if "KafkaError" in line or "PositionMoved" in line]
+    return (telling or lines or [type(error).__name__])[0][:500]
+
+
+def run_links(
+    session: SparkSession,
+    config: ClustersConfig,
+    cluster: ClusterName,
+    *,
+    level: int | None,
+    stop: threading.Event,
+    transform: Transform | None = None,
+) -> None:
+    """All links of a cluster, or that of one level, until `stop` is set. Raises TreeError if there
+    is none, and what a link ended with.
+    """
+    tree = config.checked_tree()
+    chosen = tree.of(cluster) if level is None else (tree.distributor(cluster, Level(level)),)
+    ended: list[BaseException] = []
+
+    def run(link: LinkRun) -> None:
+        try:
+            link.run()
+        except BaseException as error:
+            ended.append(error)
+            stop.set()
+            raise
+
+    links = [LinkRun(session, config, it, stop, transform) for it in chosen]
+    threads = [threading.Thread(target=run, args=(it,), daemon=True) for it in links]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        while thread.is_alive():
+            thread.join(0.5)  # signals reach the main thread meanwhile
+    if ended:
+        raise ended[0]

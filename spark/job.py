@@ -1,0 +1,55 @@
+"""The job of `keyway distribute run`, and of `spark-submit`: the links of one cluster, until a
+signal ends it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import threading
+from pathlib import Path
+
+from clusters.config import load
+from clusters.core.tree import ClusterName
+from spark.distribute import run_links
+from spark.session import kafka_session
+
+# The driver's callbacks, one per batch, run in threads of their own; a batch is one job.
+SETTINGS = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "5000",
+    "spark.sql.streaming.stopTimeout": "60000",
+    "spark.cleaner.periodicGC.interval": "5min",
+    # A metric that Kafka's source computes for its UI: one more request to Kafka a batch.
+    "spark.sql.streaming.metricsEnabled": "false",
+}
+
+
+def run_job(config: Path, cluster: str, level: int | None, *, master: str | None) -> None:
+    """Copies until SIGTERM or SIGINT. `master` None: as spark-submit says. Raises ConfigError,
+    TreeError, and what a link ended with.
+    """
+    settings = load(config)
+    settings.cluster(cluster)
+    settings.seal_secret()
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    session = kafka_session(f"keyway-{cluster}", master=master, settings=SETTINGS)
+    try:
+        run_links(session, settings, ClusterName(cluster), level=level, stop=stop)
+    finally:
+        session.stop()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("config", type=Path)
+    parser.add_argument("--cluster", required=True)
+    parser.add_argument("--level", type=int)
+    given = parser.parse_args()
+    run_job(given.config, given.cluster, given.level, master=None)
+
+
+if __name__ == "__main__":
+    main()

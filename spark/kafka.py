@@ -1,0 +1,202 @@
+"""What the driver asks Kafka clusters, each through its gateway: topics, positions, log ends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import (
+    AdminClient,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
+
+from clusters.config import Cluster, MessagesSection, Tls
+from spark.core.survey import Position, Topic
+from spark.limits import ANSWER_S, PROBE_S, QUIET
+from spark.produce import Place
+
+COMPARED_CONFIGS = ("message.timestamp.type", "max.message.bytes")
+
+
+class KafkaSide:
+    """One cluster, asked by the driver. Methods raise KafkaException if it does not answer."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.settings = cluster.client_settings()
+        self._admin = AdminClient({**self.settings, "log_level": QUIET})
+
+    def answers(self) -> bool:
+        try:
+            self._admin.list_topics(timeout=PROBE_S)
+        except KafkaException:
+            return False
+        return True
+
+    def cluster_id(self) -> str:
+        described = self._admin.describe_cluster(request_timeout=ANSWER_S).result(ANSWER_S)
+        return str(described.cluster_id)
+
+    def topic_names(self) -> list[str]:
+        return sorted(self._admin.list_topics(timeout=ANSWER_S).topics)
+
+    def identities(self, names: Sequence[str]) -> dict[str, tuple[str, int]]:
+        """(topic id, number of partitions) of those that exist."""
+        if not names:
+            return {}
+        asked = self._admin.describe_topics(TopicCollection(list(names)), request_timeout=ANSWER_S)
+        found = {}
+        for name, answer in asked.items():
+            try:
+                described = answer.result(ANSWER_S)
+            except KafkaException as error:
+                if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    continue
+                raise
+            found[name] = (str(described.topic_id), len(described.partitions))
+        return found
+
+    def topics(self, names: Sequence[str], configs: Sequence[str] = ()) -> dict[str, Topic]:
+        """Those that exist, with the configs that are compared and `configs`."""
+        known = self.identities(names)
+        if not known:
+            return {}
+        wanted = {*COMPARED_CONFIGS, *configs}
+        resources = [ConfigResource(ResourceType.TOPIC, name) for name in known]
+        found = {}
+        for resource, answer in self._admin.describe_configs(
+            resources, request_timeout=ANSWER_S
+        ).items():
+            entries = answer.result(ANSWER_S)
+            values = {it: str(entries[it].value) for it in wanted if it in entries}
+            topic_id, partitions = known[resource.name]
+            found[resource.name] = Topic(resource.name, topic_id, partitions, values)
+        return found
+
+    def create(self, name: str, partitions: int, configs: Mapping[str, str]) -> None:
+        """Does nothing if it exists by now."""
+        new = NewTopic(name, partitions, config=dict(configs))
+        try:
+            self._admin.create_topics([new], request_timeout=ANSWER_S)[name].result(ANSWER_S)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
+
+    def create_like(self, topic: Topic, name: str, messages: MessagesSection) -> None:
+        """Creates `name` with the partitions of `topic` and the configs that `messages` says."""
+        kept = {it: topic.configs[it] for it in messages.copied_configs if it in topic.configs}
+        self.create(name, topic.partitions, kept | messages.topic_configs)
+
+    def grow(self, name: str, partitions: int) -> None:
+        new = [NewPartitions(name, partitions)]
+        self._admin.create_partitions(new, request_timeout=ANSWER_S)[name].result(ANSWER_S)
+
+    def log_starts(self, places: Iterable[Place]) -> dict[Place, int]:
+        return self._offsets(places, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+
+    def log_ends(self, places: Iterable[Place]) -> dict[Place, int]:
+        """Where committed records end (the last stable offset)."""
+        return self._offsets(places, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+
+    def _offsets(self, places: Iterable[Place], spec: OffsetSpec) -> dict[Place, int]:
+        wanted = {TopicPartition(*place): spec for place in places}
+        if not wanted:
+            return {}
+        asked = self._admin.list_offsets(
+            wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=ANSWER_S
+        )
+        return {
+            (it.topic, it.partition): int(answer.result(ANSWER_S).offset)
+            for it, answer in asked.items()
+        }
+
+    def positions(self, group: str, places: Iterable[Place]) -> dict[Place, Position]:
+        """Committed offsets of `group`, of the places that have one."""
+        wanted = [TopicPartition(*place) for place in places]
+        if not wanted:
+            return {}
+        with self.consumer(group) as consumer:
+            found = {}
+            for it in consumer.committed(wanted, ANSWER_S):
+                if it.error is not None:
+                    raise KafkaException(it.error)
+                if it.offset >= 0:
+                    found[it.topic, it.partition] = Position(it.offset, it.metadata or "")
+            return found
+
+    def set_positions(self, group: str, positions: Mapping[Place, Position]) -> None:
+        """Commits them as they are, also backwards. The link must not run meanwhile."""
+        if not positions:
+            return
+        places = [
+            TopicPartition(*place, it.offset, metadata=it.topic_id)
+            for place, it in positions.items()
+        ]
+        with self.consumer(group) as consumer:
+            for done in consumer.commit(offsets=places, asynchronous=False):
+                if done.error is not None:
+                    raise KafkaException(done.error)
+
+    @contextmanager
+    def consumer(self, group: str, **settings: object) -> Iterator[Consumer]:
+        """One that never subscribes."""
+        consumer = Consumer(
+            {
+                **self.settings,
+                "group.id": group,
+                "enable.auto.commit": False,
+                "log_level": QUIET,
+                **{name.replace("_", "."): value for name, value in settings.items()},
+            }
+        )
+        try:
+            yield consumer
+        finally:
+            consumer.close()
+
+
+def source_settings(cluster: Cluster) -> dict[str, str]:
+    """Options of Spark's Kafka source: address, identity and trust, as Java's client names them."""
+    settings = {"kafka.bootstrap.servers": cluster.bootstrap_servers}
+    encrypted, known = cluster.tls is not None, cluster.sasl is not None
+    protocol = ("SASL_" if known else "") + ("SSL" if encrypted else "PLAINTEXT")
+    settings["kafka.security.protocol"] = protocol
+    if cluster.sasl is not None:
+        scram = cluster.sasl.mechanism.startswith("SCRAM")
+        module = "scram.ScramLoginModule" if scram else "plain.PlainLoginModule"
+        user, password = json.dumps(cluster.sasl.username), json.dumps(cluster.sasl.secret())
+        settings["kafka.sasl.mechanism"] = cluster.sasl.mechanism
+        settings["kafka.sasl.jaas.config"] = (
+            f"org.apache.kafka.common.security.{module} required"
+            f" username={user} password={password};"
+        )
+    if cluster.tls is not None:
+        settings |= _tls_settings(cluster.tls)
+    return settings
+
+
+def _tls_settings(tls: Tls) -> dict[str, str]:
+    settings = {}
+    if tls.ca_file is not None:
+        settings["kafka.ssl.truststore.type"] = "PEM"
+        settings["kafka.ssl.truststore.location"] = str(tls.ca_file)
+    if tls.cert_file is not None and tls.key_file is not None:
+        settings["kafka.ssl.keystore.type"] = "PEM"
+        settings["kafka.ssl.keystore.certificate.chain"] = tls.cert_file.read_text()
+        settings["kafka.ssl.keystore.key"] = tls.key_file.read_text()
+    if not tls.verify_hostname:
+        settings["kafka.ssl.endpoint.identification.algorithm"] = ""
+    return settings

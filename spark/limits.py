@@ -1,0 +1,18 @@
+"""Bounds of the distribution, each with its reason; the unit is in the name."""
+
+from __future__ import annotations
+
+ANSWER_S = 30.0  # for one request to a cluster, retries of the client included
+PROBE_S = 5.0  # to find out whether a cluster answers at all
+# Kafka's largest request. The topic's own max.message.bytes is what refuses a record.
+RECORD_BYTES_MAX = 100 * 1024 * 1024
+QUEUE_KBYTES = 64 * 1024  # what a task holds that the target has not taken; then it waits
+POLL_EVERY_RECORDS = 1_000  # librdkafka's queue of delivery reports is served this often
+REPEATS_SCANNED_MAX = 200_000  # records of the target's end read for origins after a crash
+UNFORWARDED_SCANNED_MAX = 200_000  # records per partition compared before a switch
+SURVEY_EVERY_S = 2.0  # topics, partitions, settings and switches are looked at this often
+BACKOFF_S = (1.0, 2.0, 4.0, 8.0, 15.0)  # after a failure; then as the last
+STATUS_EVERY_S = 1.0
+STATUS_READ_S = 20.0  # to read a status topic to its end
+RETRY_REFUSED_S = 30.0  # a topic whose record was refused is tried again after this
+QUIET = 2  # librdkafka's own log: errors reach the caller, a cluster that is away is no emergency

@@ -1,0 +1,169 @@
+"""What a running link knows about itself, kept in the status topic of its source cluster."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from clusters.core.tree import ClusterName, Distributor
+from spark.core.survey import Position, Topic
+from spark.links import link_name
+from spark.produce import Place
+from spark.status import LINK, SWITCH, TOPIC, Json, PartitionStatus, StatusTopic, TopicStatus
+
+
+class LinkReport:
+    """Counts and states of one link. Batches report from Spark's callback thread, the link's loop
+    from its own, so a lock guards every method.
+    """
+
+    def __init__(self, distributor: Distributor, status: StatusTopic) -> None:
+        self.link = link_name(distributor.source, distributor.level)
+        self.copied_total = 0
+        self._status = status
+        self._lock = threading.Lock()
+        self._topics: dict[str, TopicStatus] | None = None
+        self._state: Json = {"target": None, "generation": 0}
+
+    def load(self) -> None:
+        """Counts go on from where the last run published them. Raises KafkaException."""
+        with self._lock:
+            if self._topics is not None:
+                return
+            self._status.ensure()
+            kept = self._status.read()
+            self._state |= kept.get(f"{LINK}/{self.link}", {})
+            prefix = f"{TOPIC}/{self.link}/"
+            self._topics = {
+                key.removeprefix(prefix): TopicStatus.of(value)
+                for key, value in kept.items()
+                if key.startswith(prefix) and value
+            }
+
+    # ------------------------------------------------------------------------ targets and switches
+
+    @property
+    def target(self) -> ClusterName | None:
+        """The one this link has copied to last."""
+        target = self._state["target"]
+        return None if target is None else ClusterName(target)
+
+    @property
+    def generation(self) -> int:
+        """Of the last switch that was carried out."""
+        return int(self._state["generation"])
+
+    def knows(self, topic: str) -> bool:
+        """Whether this link has copied of it."""
+        return any(name == topic for name, _ in self.positions())
+
+    def positions(self) -> dict[Place, tuple[int, str]]:
+        """(position, topic id) as last reported."""
+        return {
+            (name, partition): (row.position, topic.topic_id)
+            for name, topic in (self._topics or {}).items()
+            for partition, row in topic.partitions.items()
+            if row.position >= 0
+        }
+
+    def switch(self) -> Json | None:
+        """What an operator wants and the link has not done yet. Raises KafkaException."""
+        wanted = self._status.read().get(f"{SWITCH}/{self.link}")
+        if wanted and wanted["generation"] > self._state["generation"]:
+            return wanted
+        return None
+
+    def switch_wanted(self) -> bool:
+        return self.switch() is not None
+
+    def targeted(self, target: ClusterName, generation: int | None = None) -> None:
+        """Stores the target before the first record goes there. Raises KafkaException."""
+        with self._lock:
+            if generation is None:
+                generation = self._state["generation"]
+            if (target, generation) == (self._state["target"], self._state["generation"]):
+                return
+            self._state |= {"target": target, "generation": generation}
+            self._status.publish({f"{LINK}/{self.link}": self._with("starting", "")})
+
+    # ----------------------------------------------------------------------------- topics, batches
+
+    def planned(self, topics: Mapping[str, Topic], stopped: Mapping[str, str]) -> None:
+        with self._lock:
+            for name, topic in topics.items():
+                known = self._topic(name)
+                known.state, known.reason, known.topic_id = "running", "", topic.topic_id
+            for name, reason in stopped.items():
+                known = self._topic(name)
+                known.state, known.reason = "stopped", reason
+            state = {f"{LINK}/{self.link}": self._with("running", "")}
+            self._status.publish(state | self._rows([*topics, *stopped]))
+
+    def lost(self, topic: str, gaps: Mapping[int, int], positions: Mapping[int, Position]) -> None:
+        """Records that were deleted before they were copied, behind `positions`. A gap that is seen
+        again, because the topic stopped at it, is counted once.
+        """
+        with self._lock:
+            for partition, count in gaps.items():
+                row = self._row(topic, partition)
+                position = positions[partition].offset
+                row.gap += count - (row.gap_counted if row.gap_at == position else 0)
+                row.gap_at, row.gap_counted = position, count
+
+    def copied(self, result: Any) -> None:  # noqa: ANN401 - a row of RESULT_DDL
+        with self._lock:
+            row = self._row(result["topic"], result["partition"])
+            row.position = max(row.position, result["position"])
+            for name in ("copied", "skipped", "repeats", "doubts"):
+                setattr(row, name, getattr(row, name) + result[name])
+            if result["last_timestamp_ms"] >= 0:
+                row.last_timestamp_ms = result["last_timestamp_ms"]
+            self.copied_total += result["copied"]
+
+    def publish(self, log_ends: Mapping[Place, int]) -> None:
+        """Raises KafkaException."""
+        with self._lock:
+            for (topic, partition), end in log_ends.items():
+                row = self._row(topic, partition)
+                row.log_end = end
+                row.lag_records = max(0, end - max(row.position, 0))
+                behind = row.lag_records > 0 and row.last_timestamp_ms >= 0
+                row.lag_s = max(0.0, now_ms() - row.last_timestamp_ms) / 1_000 if behind else 0.0
+            state = {f"{LINK}/{self.link}": self._with("running", "")}
+            self._status.publish(state | self._rows({topic for topic, _ in log_ends}))
+
+    def trouble(self, fault: str) -> None:
+        """The link waits. Said where it can be; a source that is away cannot be told."""
+        self._say("waiting", fault)
+
+    def ended(self) -> None:
+        self._say("ended", "")
+
+    def _say(self, state: str, error: str) -> None:
+        with self._lock:
+            try:
+                self._status.publish(
+                    {f"{LINK}/{self.link}": self._with(state, error)}
+                    | self._rows(self._topics or ())
+                )
+            except Exception:  # noqa: BLE001 - what went wrong was logged; this only tells others
+                return
+
+    def _with(self, state: str, error: str) -> Json:
+        return {**self._state, "state": state, "error": error, "updated_ms": now_ms()}
+
+    def _rows(self, topics: Iterable[str]) -> dict[str, Json]:
+        return {f"{TOPIC}/{self.link}/{it}": self._topic(it).as_json() for it in topics}
+
+    def _topic(self, name: str) -> TopicStatus:
+        assert self._topics is not None, "loaded"
+        return self._topics.setdefault(name, TopicStatus())
+
+    def _row(self, topic: str, partition: int) -> PartitionStatus:
+        return self._topic(topic).partitions.setdefault(partition, PartitionStatus())
+
+
+def now_ms() -> int:
+    return int(datetime.now(UTC).timestamp() * 1_000)

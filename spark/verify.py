@@ -1,0 +1,146 @@
+"""A Spark batch that compares one topic on two clusters, record by record, by origin.
+
+Every record has an origin: what its believed copy header says, or its own place if it is fresh. So
+the two logs can hold the same records in different interleavings and still be alike. Told apart:
+
+    missing        an origin that only one of the two has
+    twice          an origin more than once on one cluster
+    altered        the same origin with another timestamp, key, value or header
+    out of order   a record behind a later one of the same origin cluster and partition
+
+Transforms alter records on purpose; then `altered` says how many.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from clusters.config import Cluster, ClustersConfig, ConfigError
+from clusters.core.names import Unfit
+from spark.columns import judged
+from spark.kafka import source_settings
+from spark.session import kafka_session
+
+Json = dict[str, Any]
+EXAMPLES_MAX = 10
+
+
+def verify_topic(
+    config: ClustersConfig, first: str, second: str, topic: str, *, master: str
+) -> Json:
+    """Starts a session for `compare`. Raises ConfigError for a name that no cluster has."""
+    for name in (first, second):
+        config.cluster(name)
+    session = kafka_session("keyway-verify", master=master)
+    try:
+        return compare(session, config, first, second, topic)
+    finally:
+        session.stop()
+
+
+def compare(
+    session: SparkSession, config: ClustersConfig, first: str, second: str, topic: str
+) -> Json:
+    """Counts and the first origins of everything that differs; `alike` if nothing does."""
+    sides = {
+        name: records_of(session, config, config.cluster(name), topic).cache()
+        for name in (first, second)
+    }
+    try:
+        found: Json = {"topic": topic, "clusters": {}}
+        for name, records in sides.items():
+            found["clusters"][name] = {
+                "records": records.count(),
+                "twice": _listed(records.groupBy("origin").count().filter("count > 1")),
+                "out_of_order": _listed(_out_of_order(records)),
+            }
+        once = {name: it.dropDuplicates(["origin"]) for name, it in sides.items()}
+        for name, other in ((first, second), (second, first)):
+            lacking = once[other].join(once[name], "origin", "left_anti")
+            found["clusters"][name]["missing"] = _listed(lacking)
+        both = once[first].alias("a").join(once[second].alias("b"), "origin")
+        found["altered"] = _listed(both.filter("a.content != b.content"))
+    finally:
+        for records in sides.values():
+            records.unpersist()
+    found["alike"] = not found["altered"]["count"] and not any(
+        side[what]["count"]
+        for side in found["clusters"].values()
+        for what in ("twice", "out_of_order", "missing")
+    )
+    return found
+
+
+def records_of(
+    session: SparkSession, config: ClustersConfig, cluster: Cluster, topic: str
+) -> DataFrame:
+    """Columns origin, cluster, origin_partition, origin_offset, partition, offset, content (a hash
+    of everything that is kept) of all committed records. Raises ConfigError.
+    """
+    name = cluster.topic_names().back(topic)
+    if isinstance(name, Unfit):
+        raise ConfigError(f"no topic {topic} on {cluster.name}: {name}")
+    records = (
+        session.read.format("kafka")
+        .options(**source_settings(cluster))
+        .option("subscribe", name)
+        .option("startingOffsets", "earliest")
+        .option("endingOffsets", "latest")
+        .option("includeHeaders", "true")
+        .option("kafka.isolation.level", "read_committed")
+        .load()
+    )
+    rows = judged(records, logical={name: topic}, secret=config.seal_secret())
+    own = F.concat(F.lit("-"), "partition", F.lit("-"), "offset", F.lit(f"-{cluster.name}/{topic}"))
+    rows = rows.withColumn("origin", F.coalesce("origin", own))
+    return rows.select(
+        F.substring("origin", 2, 400).alias("origin"),
+        F.regexp_extract("origin", r"^-\d+-\d+-(.+)/", 1).alias("cluster"),
+        F.regexp_extract("origin", r"^-(\d+)-", 1).cast("int").alias("origin_partition"),
+        F.regexp_extract("origin", r"^-\d+-(\d+)-", 1).cast("bigint").alias("origin_offset"),
+        "partition",
+        "offset",
+        F.xxhash64(
+            "timestamp_ms",
+            F.coalesce(F.length("key"), F.lit(-1)),
+            "key",
+            F.coalesce(F.length("value"), F.lit(-1)),
+            "value",
+            F.size("headers"),
+            F.transform("headers", lambda it: it["key"]),
+            F.transform("headers", lambda it: F.coalesce(F.hex(it["value"]), F.lit("null"))),
+        ).alias("content"),
+    )
+
+
+def _out_of_order(records: DataFrame) -> DataFrame:
+    """Those that stand behind a later record of the same origin cluster and partition."""
+    log = Window.partitionBy("cluster", "origin_partition", "partition").orderBy("offset")
+    latest = F.max("origin_offset").over(log.rowsBetween(Window.unboundedPreceding, -1))
+    return records.withColumn("latest", latest).filter("origin_offset < latest")
+
+
+def _listed(records: DataFrame) -> Json:
+    examples = [row["origin"] for row in records.select("origin").limit(EXAMPLES_MAX).collect()]
+    count = records.count() if len(examples) == EXAMPLES_MAX else len(examples)
+    return {"count": count, "examples": examples}
+
+
+def comparison_text(found: Json) -> str:
+    """For people."""
+    lines = []
+    for name, side in found["clusters"].items():
+        lines.append(f"{name}: {side['records']} records of {found['topic']}")
+        for what in ("missing", "twice", "out_of_order"):
+            lines += _differing(what.replace("_", " "), side[what])
+    lines += _differing("altered", found["altered"])
+    return "\n".join([*lines, "alike" if found["alike"] else "not alike"])
+
+
+def _differing(what: str, listed: Json) -> list[str]:
+    if not listed["count"]:
+        return []
+    return [f"  {what}: {listed['count']}, such as {', '.join(listed['examples'][:3])}"]

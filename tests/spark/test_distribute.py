@@ -1,0 +1,196 @@
+"""One link between two clusters, and what it keeps of a record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+from pyspark.sql import SparkSession
+
+from clusters.config import ClustersConfig
+from clusters.core.copies import COPY_HEADER
+from gateway.embedded.process import wait_until
+from spark.kafka import KafkaSide
+from spark.show import links_of
+from tests.rig.kafka import create_topic
+from tests.rig.several_clusters import Clusters, clusters, read, running, send, wait_for
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.integration,
+    pytest.mark.timeout(600),
+    pytest.mark.filterwarnings("ignore"),
+]
+
+PAIR = {"level": 1, "children": ["c1", "c2"]}
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
+    with clusters(("c1", "c2"), tmp_path_factory.mktemp("clusters")) as two:
+        yield two
+
+
+def test_a_record_keeps_everything(spark: SparkSession, pair: Clusters) -> None:
+    config = pair.write(PAIR, topics={"include": ["kept"]})
+    create_topic(pair.front("c1"), "kept", partitions=3)
+    headers: list[tuple[str, bytes | None]] = [
+        ("a", b"1"),
+        ("b", None),
+        ("a", b"2"),
+        (COPY_HEADER, b"forged"),
+    ]
+    sent: list[dict[str, Any]] = [
+        {"key": b"k1", "value": b"v1", "partition": 2, "timestamp": 1_000, "headers": headers},
+        {"key": None, "value": b"v2", "partition": 2, "timestamp": 500},
+        {"key": b"", "value": None, "partition": 0, "timestamp": 1_700_000_000_000},
+        {"key": b"k1", "value": b"x" * 500_000, "partition": 2, "timestamp": 1_000},
+    ]
+    send(pair.front("c1"), "kept", sent)
+    with running(spark, config, "c1", "c2"):
+        found = wait_for(pair.front("c2"), "kept", 4, partitions=3)
+        send(pair.front("c2"), "kept", [{"value": b"back", "partition": 1}])
+        wait_for(pair.front("c1"), "kept", 5, partitions=3)
+    kept = [(it.partition, it.timestamp_ms, it.key, it.value) for it in found]
+    assert kept == [
+        (0, 1_700_000_000_000, b"", None),
+        (2, 1_000, b"k1", b"v1"),
+        (2, 500, None, b"v2"),
+        (2, 1_000, b"k1", b"x" * 500_000),
+    ]
+    assert found[1].headers == (("a", b"1"), ("b", None), ("a", b"2"))
+    origins = [str(it.copy and it.copy.origin) for it in found]
+    assert origins == ["0-0-c1/kept", "2-0-c1/kept", "2-1-c1/kept", "2-2-c1/kept"]
+    assert {it.flags for it in found} == {1}
+    # Nothing goes back: each cluster has each record once.
+    assert len(read(pair.front("c1"), "kept", 3)) == 5
+    assert len(read(pair.front("c2"), "kept", 3)) == 5
+
+
+def topics_of(config: ClustersConfig, link: str) -> dict[str, Any]:
+    (found,) = (it for it in links_of(config) if it["link"] == link)
+    return dict(found["topics"])
+
+
+def wait_for_reason(config: ClustersConfig, link: str, topic: str, words: str) -> None:
+    def stopped() -> bool:
+        return words in topics_of(config, link).get(topic, {}).get("reason", "")
+
+    wait_until(stopped, what=f"{topic} of {link} stopped: {words}", deadline_s=90)
+
+
+def test_topics_that_cannot_be_kept_alike_stop_alone(spark: SparkSession, pair: Clusters) -> None:
+    config = pair.write(PAIR, topics={"include": ["alone-*"], "exclude": ["*-not"]})
+    here, there = pair.front("c1"), pair.front("c2")
+    for name in ("count", "appended", "small", "good", "not"):
+        create_topic(here, f"alone-{name}")
+    create_topic(there, "alone-count", partitions=2)
+    create_topic(there, "alone-appended", config={"message.timestamp.type": "LogAppendTime"})
+    create_topic(there, "alone-small", config={"max.message.bytes": "1000"})
+    for name in ("count", "appended", "small", "good", "not"):
+        send(here, f"alone-{name}", [{"value": b"1"}])
+    with running(spark, config, "c1"):
+        wait_for(there, "alone-good", 1)
+        link = "c1-level-1"
+        wait_for_reason(config, link, "alone-count", "1 partitions here and 2 on the target")
+        wait_for_reason(config, link, "alone-appended", "LogAppendTime")
+        wait_for_reason(config, link, "alone-small", "max.message.bytes is 1000 on the target")
+        # New while it runs: a topic, and a partition of one that was copied.
+        create_topic(here, "alone-late", partitions=2, config={"retention.ms": "86400000"})
+        send(here, "alone-late", [{"value": b"late", "partition": 1}])
+        wait_until(
+            lambda: "alone-late" in KafkaSide(config.cluster("c2")).topic_names(),
+            what="the new topic on the target",
+            deadline_s=90,
+        )
+        wait_for(there, "alone-late", 1, partitions=2)
+        KafkaSide(config.cluster("c1")).grow("alone-good", 3)
+        wait_until(
+            lambda: (
+                KafkaSide(config.cluster("c2")).identities(["alone-good"])["alone-good"][1] == 3
+            ),
+            what="the partitions on the target",
+            deadline_s=90,
+        )
+        send(here, "alone-good", [{"value": b"2", "partition": 2}])
+        assert [it.value for it in wait_for(there, "alone-good", 2, 3)] == [b"1", b"2"]
+    created = KafkaSide(config.cluster("c2")).topics(["alone-late"], ["retention.ms"])
+    assert created["alone-late"].configs["retention.ms"] == "86400000"
+    assert "alone-not" not in KafkaSide(config.cluster("c2")).topic_names()
+    assert [len(read(there, f"alone-{it}")) for it in ("appended", "small")] == [0, 0]
+
+
+def test_a_record_that_is_refused_stops_its_topic(spark: SparkSession, pair: Clusters) -> None:
+    config = pair.write(PAIR, topics={"include": ["refused-*"]})
+    here, there = pair.front("c1"), pair.front("c2")
+    limit = {"message.timestamp.before.max.ms": "3600000"}
+    create_topic(here, "refused-old")
+    create_topic(there, "refused-old", config=limit)
+    create_topic(here, "refused-not")
+    old = {"value": b"2", "timestamp": 1_000_000_000_000}
+    with running(spark, config, "c1"):
+        send(here, "refused-old", [{"value": b"1"}, old, {"value": b"3"}])
+        send(here, "refused-not", [{"value": b"1"}])
+        wait_for_reason(config, "c1-level-1", "refused-old", "the target refuses a record")
+        send(here, "refused-not", [{"value": b"2"}])
+        wait_for(there, "refused-not", 2)
+    # All or nothing: the records of one batch are one transaction.
+    assert read(there, "refused-old") == []
+
+
+def test_records_deleted_ahead_of_a_link(spark: SparkSession, pair: Clusters) -> None:
+    config = pair.write(PAIR, topics={"include": ["gap"]})
+    here, there = pair.front("c1"), pair.front("c2")
+    create_topic(here, "gap")
+    send(here, "gap", [{"value": b"%d" % at} for at in range(10)])
+    with running(spark, config, "c1"):
+        wait_for(there, "gap", 10)
+    send(here, "gap", [{"value": b"%d" % at} for at in range(10, 30)])
+    delete_records(here, "gap", 25)
+    with running(spark, config, "c1"):
+        wait_for_reason(config, "c1-level-1", "gap", "deleted before they were copied: 15 of")
+    row = topics_of(config, "c1-level-1")["gap"]["partitions"]["0"]
+    assert (row["gap"], row["position"]) == (15, 10)
+    assert len(read(there, "gap")) == 10
+    on = pair.write(PAIR, topics={"include": ["gap"]}, messages={"on_gap": "continue"})
+    with running(spark, on, "c1"):
+        found = wait_for(there, "gap", 15)
+    assert [int(it.value or b"-1") for it in found] == [*range(10), *range(25, 30)]
+    assert topics_of(on, "c1-level-1")["gap"]["partitions"]["0"]["gap"] == 15
+
+
+def test_a_topic_that_is_created_again(spark: SparkSession, pair: Clusters) -> None:
+    config = pair.write(PAIR, topics={"include": ["again"]})
+    here, there = pair.front("c1"), pair.front("c2")
+    create_topic(here, "again")
+    send(here, "again", [{"value": b"old"}] * 5)
+    with running(spark, config, "c1"):
+        wait_for(there, "again", 5)
+        delete_topic(here, "again")
+        create_topic(here, "again")
+        send(here, "again", [{"value": b"new"}] * 7)
+        wait_for_reason(config, "c1-level-1", "again", "deleted and created again")
+    assert len(read(there, "again")) == 5
+    on = pair.write(PAIR, topics={"include": ["again"]}, messages={"on_recreated": "continue"})
+    with running(spark, on, "c1"):
+        found = wait_for(there, "again", 12)
+    assert [it.value for it in found] == [b"old"] * 5 + [b"new"] * 7
+
+
+def delete_records(front: str, topic: str, before: int) -> None:
+    admin = AdminClient({"bootstrap.servers": front})
+    for answer in admin.delete_records([TopicPartition(topic, 0, before)]).values():
+        answer.result(30)
+
+
+def delete_topic(front: str, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": front})
+    admin.delete_topics([topic])[topic].result(30)
+    wait_until(
+        lambda: topic not in admin.list_topics(timeout=30).topics,
+        what=f"{topic} gone",
+        deadline_s=30,
+    )

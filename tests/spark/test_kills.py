@@ -1,0 +1,148 @@
+"""Exactly once through kills: the driver, Spark's JVM, a Python worker, the source's gateway, the
+target's broker, under load. Nothing is lost or there twice, and every partition keeps the order of
+its origin.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from clusters.config import ClustersConfig
+from gateway.embedded.process import kill_child, start_child, stop_child, wait_until
+from spark.show import links_of
+from tests.rig.gateway_process import REPOSITORY
+from tests.rig.kafka import create_topic
+from tests.rig.several_clusters import Clusters, clusters, read, send, wait_for
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.integration,
+    pytest.mark.timeout(3_600),
+    pytest.mark.filterwarnings("ignore"),
+]
+
+KILLS = int(os.environ.get("KEYWAY_TESTS_KILLS", "4"))  # make distribution: 50
+SEED = int(os.environ.get("KEYWAY_TESTS_SEED", "1"))
+PARTITIONS = 2
+VICTIMS = ("driver", "worker", "gateway", "broker", "jvm")
+
+
+class Run:
+    """`keyway distribute run`, started again whenever it has ended, as a supervisor would."""
+
+    def __init__(self, config: Path, cluster: str, log: Path) -> None:
+        self._command = [sys.executable, "-m", "gateway.cli", "distribute", "run", str(config)]
+        self._command += ["--cluster", cluster]
+        self._log = log
+        self.child: subprocess.Popen[bytes] | None = None
+        self.starts = 0
+
+    def keep_up(self) -> None:
+        if self.child is None or self.child.poll() is not None:
+            self.starts += 1
+            self.child = start_child(
+                self._command, log=self._log, cwd=REPOSITORY, env=dict(os.environ)
+            )
+
+    def processes(self, name: str) -> list[psutil.Process]:
+        assert self.child is not None
+        below = psutil.Process(self.child.pid).children(recursive=True)
+        return [it for it in below if name in it.name()]
+
+    def kill(self, victim: str) -> None:
+        assert self.child is not None
+        if victim == "driver":
+            kill_child(self.child)
+            return
+        found = self.processes("java" if victim == "jvm" else "python")
+        if found:
+            found[-1].kill()
+
+    def stop(self) -> None:
+        if self.child is not None:
+            stop_child(self.child, grace_s=30)
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Clusters]:
+    with clusters(("c1", "c2"), tmp_path) as two:
+        yield two
+
+
+def strike(victim: str, run: Run, pair: Clusters) -> None:
+    if victim == "gateway":
+        pair.gateways["c1"].kill()
+        pair.gateways["c1"].start()
+    elif victim == "broker":
+        pair.kafkas["c2"].brokers[0].kill()
+        pair.kafkas["c2"].restart()
+    else:
+        run.kill(victim)
+
+
+def position(config: ClustersConfig) -> int:
+    """How many records the link has accounted for, as any node can see."""
+    (link,) = (it for it in links_of(config) if it["link"] == "c1-level-1")
+    rows = link["topics"].get("load", {}).get("partitions", {}).values()
+    return sum(max(0, int(row["position"])) for row in rows)
+
+
+def test_exactly_once_through_kills(pair: Clusters, tmp_path: Path) -> None:
+    draw = random.Random(SEED)
+    tree = {"level": 1, "children": ["c1", "c2"]}
+    config = pair.write(tree, topics={"include": ["load"]})
+    create_topic(pair.kafkas["c1"].bootstrap_servers, "load", partitions=PARTITIONS)
+    run = Run(pair.path, "c1", tmp_path / "run.log")
+    over = threading.Event()
+    sent = 0
+
+    def load() -> None:
+        nonlocal sent
+        while not over.wait(0.05):
+            records = [
+                {"key": b"%d" % (at % 50), "value": b"%d" % at, "partition": at % PARTITIONS}
+                for at in range(sent, sent + 40)
+            ]
+            send(pair.kafkas["c1"].bootstrap_servers, "load", records)
+            sent += 40
+
+    writer = threading.Thread(target=load, daemon=True)
+    writer.start()
+    try:
+        for number in range(KILLS):
+            run.keep_up()
+            before = position(config)
+
+            def moved(since: int = before) -> bool:
+                run.keep_up()
+                return position(config) > since + 200
+
+            wait_until(moved, what="the link copies", deadline_s=180)
+            strike(VICTIMS[number % len(VICTIMS)], run, pair)
+            over.wait(draw.random())
+        over.set()
+        writer.join(60)
+
+        def caught_up() -> bool:
+            run.keep_up()
+            return position(config) >= sent
+
+        wait_until(caught_up, what="the link has caught up", deadline_s=180)
+    finally:
+        over.set()
+        run.stop()
+    found = wait_for(pair.kafkas["c2"].bootstrap_servers, "load", sent, PARTITIONS)
+    for partition in range(PARTITIONS):
+        values = [int(it.value or b"-1") for it in found if it.partition == partition]
+        assert values == list(range(partition, sent, PARTITIONS)), "lost, twice or out of order"
+    assert run.starts > 1 or KILLS < 2
+    assert len(read(pair.kafkas["c1"].bootstrap_servers, "load", PARTITIONS)) == sent

@@ -1,0 +1,52 @@
+"""`keyway distribute` without Kafka or Spark: what a user can mend is one line."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from gateway.cli.main import app
+
+TWO = """
+clusters:
+  - {name: c1, bootstrap_servers: "127.0.0.1:1"}
+  - {name: c2, bootstrap_servers: "127.0.0.1:1"}
+tree: {level: 1, children: [c1, c2]}
+"""
+
+
+def written(tmp_path: Path, text: str) -> str:
+    path = tmp_path / "clusters.yaml"
+    path.write_text(text)
+    return str(path)
+
+
+def test_help_names_every_command() -> None:
+    shown = CliRunner().invoke(app, ["distribute", "--help"]).output
+    for command in ("check", "run", "status", "switch", "verify"):
+        assert command in shown
+
+
+def test_a_wrong_file_is_one_line(tmp_path: Path) -> None:
+    path = written(tmp_path, TWO.replace("level: 1", "level: 33"))
+    for command in (["check", path], ["run", path, "--cluster", "c1"], ["status", path]):
+        ended = CliRunner().invoke(app, ["distribute", *command])
+        assert ended.exit_code == 2
+        assert "tree: the node of c1, c2 has level 33" in ended.output
+
+
+def test_a_link_that_is_not_there(tmp_path: Path) -> None:
+    path = written(tmp_path, TWO)
+    wrong = ["switch", path, "--cluster", "c1", "--level", "2", "--to", "c2"]
+    ended = CliRunner().invoke(app, ["distribute", *wrong])
+    assert (ended.exit_code, "its levels are 1" in ended.output) == (2, True)
+
+
+def test_a_missing_package_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
+    ended = CliRunner().invoke(app, ["distribute", "status", written(tmp_path, TWO)])
+    assert ended.exit_code == 2
+    assert "pip install 'keyway[distribution]'" in ended.output
