@@ -1,6 +1,6 @@
-"""Which modules are compiled: the one list, for setup.py, the Makefile and `keyway --version`.
+"""The list of compiled modules, for setup.py, the Makefile and `keyway --version`.
 
-They are typed Python that runs the same, slower, when no C compiler was there (ARCHITECTURE,
+They are typed Python. Without a C compiler they run the same, slower (ARCHITECTURE,
 Decisions). This file imports nothing of Keyway: setup.py runs it before anything is installed, and
 `python gateway/compiled.py` prints the list.
 """
@@ -63,7 +63,7 @@ def describe() -> str:
 
 
 def version_line() -> str:
-    """What `keyway --version` prints."""
+    """The output of `keyway --version`."""
     try:
         version = importlib.metadata.version("keyway")
     except importlib.metadata.PackageNotFoundError:

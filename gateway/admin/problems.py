@@ -1,5 +1,5 @@
-"""What every REST route does alike: errors as problem+json (RFC 9457), bodies read within bounds,
-and who may ask at all.
+"""Parts of every REST route: errors as problem+json (RFC 9457), bounded bodies, and the check of
+the caller.
 
 The REST listens on loopback unless configured otherwise, and has no authentication of its own. A
 web page in the operator's browser must not reach it all the same: on loopback a Host header must

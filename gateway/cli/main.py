@@ -190,10 +190,11 @@ def group_describe(
 
 
 def _members_of_windows(partitions: list[dict[str, Any]]) -> Table:
-    """What members have of partitions, where they have anything at all: UNACKED and BLOCKED are
-    records of keys that drain, ATTEMPTS how often their new owners asked meanwhile, CLEARED keys
-    that have drained since the member joined, JOINED-BEHIND the last sent position when it joined
-    others.
+    """The records of each member, one row per partition; members without records are left out.
+
+    UNACKED and BLOCKED are records of draining keys, ATTEMPTS counts how often their new owners
+    asked in vain, CLEARED counts the keys that have drained since the member joined, and
+    JOINED-BEHIND is the last sent position at its join.
     """
     columns = {
         "READY-KEYS": "ready_keys",
@@ -218,7 +219,7 @@ def _members_of_windows(partitions: list[dict[str, Any]]) -> Table:
 
 
 def _remarks(row: dict[str, Any]) -> Iterator[str]:
-    """What of a window wants an operator."""
+    """Lines for an operator about one window."""
     place = f"{row['topic']}-{row['partition']}"
     full = row.get("full_span")
     if full:

@@ -72,7 +72,7 @@ def _typed(name: str, text: str) -> str | int | None:
 
 
 def per_carrier(flights: Sequence[Flight]) -> dict[str, int]:
-    """What Spark must find: flights by carrier."""
+    """Flights by carrier: the right answer for Spark."""
     return dict(sorted(Counter(flight.carrier for flight in flights).items()))
 
 

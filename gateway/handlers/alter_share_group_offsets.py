@@ -71,7 +71,7 @@ async def _alter(
 
 
 def _fault(topic: Topic | None, entry: dict[str, Any]) -> ErrorCode:
-    """What is wrong with one partition of the request."""
+    """The error of one partition of the request."""
     if topic is None or entry["PartitionIndex"] not in topic.partitions:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if entry["StartOffset"] < 0:

@@ -275,7 +275,7 @@ class _ShareFetch:
                 self.has_records = True
 
     def _take(self, keys: list[PartitionKey]) -> list[tuple[PartitionKey, Window, Acquired]]:
-        """What the dispatchers hand out, shared fairly among the partitions."""
+        """Acquisitions of all dispatchers, shared fairly among the partitions."""
         session, now_ms = self.session, self.services.now_ms()
         having: list[tuple[PartitionKey, Window, int]] = []
         for key in keys:

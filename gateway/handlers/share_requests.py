@@ -1,6 +1,4 @@
-"""What the share handlers have in common: who asks, in which session, and what becomes of
-acknowledgements.
-"""
+"""Common parts of the share handlers: the member, its session, and its acknowledgements."""
 
 from __future__ import annotations
 

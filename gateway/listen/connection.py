@@ -85,7 +85,7 @@ class Counters:
 
 
 class Node(Protocol):
-    """What a connection needs of the server it belongs to."""
+    """The server, as its connections see it."""
 
     @property
     def rules(self) -> Rules: ...

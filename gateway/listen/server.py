@@ -157,7 +157,7 @@ class Server:
             await asyncio.sleep(UPSTREAM_AGAIN_S)
 
     async def _connect_once(self, broker_id: int | None, protocol: asyncio.Protocol) -> list[str]:
-        """What each address said; empty if one of them took the connection."""
+        """The error of each address; empty if one of them took the connection."""
         loop = asyncio.get_running_loop()
         faults = []
         for host, port in self._upstream_addresses(broker_id):

@@ -50,8 +50,8 @@ class TopicMembersChanged:
 
 @dataclass(slots=True)
 class Carried:
-    """Which members' requests each connection has carried: a connection that is lost concerns only
-    them, however many groups there are.
+    """Members by connection: a lost connection concerns only the members whose requests it carried,
+    however many groups there are.
     """
 
     _members: dict[int, set[tuple[str, str]]] = field(default_factory=dict)  # group, member id

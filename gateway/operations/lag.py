@@ -124,7 +124,7 @@ class Lags:
     # --------------------------------------------------------------------------------------- inside
 
     async def _positions_in_store(self, group: str) -> None:
-        """What the store has: of an unreliable group nothing, which stays as it was seen."""
+        """Positions from the store. It has none of an unreliable group, whose last known ones stay."""
         if not self.offsets.windows.dependencies.settings.of(group).reliable:
             return
         stored = await self.offsets.stored(group)

@@ -300,8 +300,8 @@ class Upstream:
     # ------------------------------------------------------------------------------ typed questions
 
     async def group_config(self, group: str) -> dict[str, str]:
-        """What was set for this very group, no defaults; {} also when the upstream has no group
-        configs. Raises UpstreamError.
+        """Configs that were set for this very group, without defaults; {} also when the upstream
+        has no group configs. Raises UpstreamError.
         """
         try:
             entries = await self._configs(RESOURCE_GROUP, group, None)

@@ -1,6 +1,4 @@
-"""What can go wrong with the upstream, made at the border (sockets, timers, codec) and nowhere
-else.
-"""
+"""Failures of the upstream, made at the border only (sockets, timers, codec)."""
 
 from __future__ import annotations
 
