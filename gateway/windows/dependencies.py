@@ -1,4 +1,4 @@
-"""What a window needs of the parts around it; as protocols, where the real ones reach upstream."""
+"""The surroundings of a window, as protocols where the real ones reach upstream."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class OffsetsByTime(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """What every window of the node shares."""
+    """The parts that all windows of the node share."""
 
     store: WindowStore
     reader: LogReader
@@ -121,8 +121,8 @@ class Dependencies:
     spawn: Callable[[Coroutine[Any, Any, None]], None]
 
     async def forget_stored(self, key: WindowKey) -> None:
-        """What an unreliable group left when it was reliable: else it would go back there when it
-        is so again. A store that is away is not waited for.
+        """Forgets the state from the time when the group was reliable: otherwise the group would
+        return to it when it is reliable again. Does not wait for a store that is away.
         """
         with suppress(StoreError):
             await self.store.delete(key)
@@ -130,7 +130,7 @@ class Dependencies:
 
 @dataclass(frozen=True, slots=True)
 class CommitState:
-    """What may be committed to Kafka: it is in the store, under a fence that was still ours."""
+    """State that may be committed to Kafka: it is in the store, under our own fence."""
 
     cursor: int
     settled: list[tuple[int, int]]

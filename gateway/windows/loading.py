@@ -1,4 +1,4 @@
-"""What a window is loaded from: the store, Kafka's commit, or where the group starts."""
+"""The sources of a loaded window: the store, Kafka's commit, or the group's start position."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ def unstored_fence(now_ms: int) -> Fence:
 async def _with_commit(
     dependencies: Dependencies, group: str, partition: TopicPartition, stored: Snapshot, origin: int
 ) -> Snapshot:
-    """What is stored, and what the commit says besides; `stored` itself if that is nothing, or not
-    to be had: without it records come again, none is lost.
+    """The stored state with the additions of the commit. `stored` itself if there are none, or the
+    commit cannot be had: then records come again, and none is lost.
     """
     try:
         async with asyncio.timeout(COMMIT_WAIT_S_MAX):

@@ -147,7 +147,7 @@ class Window:
         return future
 
     def acquire(self, event: Acquire) -> Acquired | None:
-        """What the core hands out, known at once; it may be sent when it is persisted."""
+        """Records from the core, known at once; they may be sent when they are persisted."""
         if self._dispatcher is None:
             return None
         persisted: asyncio.Future[list[Effect]] = asyncio.get_running_loop().create_future()
@@ -493,7 +493,7 @@ class Window:
         self._broken.set()
 
     def read_no_more(self) -> None:
-        """What is read may change the window (keys nobody accepts) and so put off its end."""
+        """Ends reading: records (of keys that no member accepts) may change the window."""
         self._reads_no_more = True
         self._dependencies.reader.stop(self.partition, self.on_read, isolation=self._isolation)
 

@@ -236,8 +236,8 @@ class Windows:
                 window.post(opened)
 
     def loaded(self, window: Window, snapshot: Snapshot) -> None:
-        """What became of the sessions while the window was away. Those of before a restart of the
-        node are not judged: their members may still be on their way back.
+        """Tells the window the ends of sessions that it missed. Sessions from before a restart of the
+        node are left alone: their members may still be on their way back.
         """
         self._member_changes.knows(window)
         sessions = self.groups.sessions
@@ -248,7 +248,7 @@ class Windows:
         self._tell_sessions(window)
 
     def _tell_sessions(self, window: Window) -> None:
-        """Which of those that are open are with the broker that leads it, and which are not."""
+        """Tells the window the open sessions on its leader, and the others."""
         now_ms = self.dependencies.now_ms()
         for session in self.groups.sessions.of_group(window.key.group):
             kind = SessionOpened if session.key[0] == window.leader else SessionLost

@@ -1,4 +1,4 @@
-"""What the upstream cluster looks like at one moment: brokers, topics, partition leaders.
+"""The upstream cluster at one moment: brokers, topics, partition leaders.
 
 `gateway/upstream/cluster.py` builds one from Metadata responses and hands it to the server, the
 handlers and the reader. It is replaced whole and never changed; nobody keeps a second copy.

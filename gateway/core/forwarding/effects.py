@@ -10,7 +10,7 @@ from gateway.core.limits import FRAME_BYTES_MAX
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Which requests are served, and how. Version ranges are inclusive."""
+    """The requests that are served, and the way of each. Version ranges are inclusive."""
 
     passed: frozenset[int]  # forwarded at any version; their responses show no address
     rewritten: dict[int, tuple[int, int]]  # forwarded; their responses show addresses
@@ -53,7 +53,7 @@ class Answered:
 
 
 class Side(Enum):
-    """Whose bytes."""
+    """The sender of bytes."""
 
     CLIENT = "client"
     UPSTREAM = "upstream"
@@ -94,7 +94,7 @@ class Stop(Exception):
 
 
 class Kind(Enum):
-    """What becomes of the response to a forwarded request."""
+    """The treatment of the response to a forwarded request."""
 
     PASS = 0
     WALK = 1  # passes, but node endpoints may end it
@@ -113,7 +113,7 @@ class Call:
 
 
 class Chunk:
-    """What was read at once. data[start:at] passes and is not yet an effect."""
+    """The bytes of one read. data[start:at] passes and is not yet an effect."""
 
     def __init__(self, data: bytes, effects: list[Effect], *, side: Side) -> None:
         self.data = data

@@ -93,8 +93,8 @@ class Requests:
 
     @property
     def held_bytes(self) -> int:
-        """What waits for its turn; not what needs more bytes to go on: a cut-off head, a local
-        request that is being collected.
+        """Bytes that wait for their turn. An incomplete head or local request does not count: it
+        waits for more bytes.
         """
         return sum(len(data) for data in self._waiting)
 

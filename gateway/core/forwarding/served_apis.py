@@ -1,6 +1,6 @@
-"""Which APIs a client may use through the gateway, and in which versions.
+"""The APIs that a client may use through the gateway, with their versions.
 
-A request nobody decodes passes at any version. A response that shows an address must be understood,
+A request that is not decoded passes at any version. A response that shows an address must be understood,
 so the APIs that have one are served in the versions of our tables; ApiVersions tells clients so.
 """
 

@@ -51,7 +51,7 @@ class Source(NamedTuple):
 
 @dataclass(slots=True)
 class Columns:
-    """What consumers may see of [start, end): equally long columns, offsets ascending."""
+    """The visible records of [start, end): equally long columns, offsets ascending."""
 
     start: int
     end: int
@@ -157,8 +157,8 @@ class BatchCache:
         piece.batch = None
 
     def columns(self, source: Source, position: int, offsets_max: int) -> Columns | None:
-        """What is held from `position` on without a break, at most `offsets_max` offsets; None =
-        nothing.
+        """The unbroken stretch from `position` on, at most `offsets_max` offsets; None if there is
+        none.
         """
         shelf = self._shelves.get(source)
         at = -1 if shelf is None else shelf.covering(position)

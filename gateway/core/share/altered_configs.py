@@ -34,7 +34,7 @@ class AlteredConfigs:
             del self._altered[next(iter(self._altered))]
 
     def over(self, group: str, shown: Mapping[str, str], now_ms: int) -> dict[str, str]:
-        """What counts for the group, where a broker shows `shown`."""
+        """The settings that count for the group, where a broker shows `shown`."""
         found = self._altered.get(group)
         if found is None:
             return dict(shown)

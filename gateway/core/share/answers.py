@@ -1,6 +1,4 @@
-"""What goes into ShareFetch and ShareAcknowledge answers: acquired ranges and partition rows
-(KIP-932).
-"""
+"""Parts of ShareFetch and ShareAcknowledge answers: acquired ranges, partition rows (KIP-932)."""
 
 from __future__ import annotations
 

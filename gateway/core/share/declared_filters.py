@@ -19,8 +19,9 @@ NO_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
 
 
 class InvalidKeyFilters(InvalidRequest):
-    """What follows `;keys=` in a client.id is not what it should be; the member may not join: it
-    would otherwise take keys it did not ask for.
+    """The key filters behind `;keys=` in a client.id cannot be read.
+
+    The member may not join: it would take keys it did not ask for.
     """
 
 

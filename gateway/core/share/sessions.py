@@ -144,7 +144,7 @@ class ShareSessions:
         return session
 
     def partitions(self, key: SessionKey) -> list[PartitionKey]:
-        """What the session open under `key` covers now; nothing without one."""
+        """The partitions of the open session under `key`; none without a session."""
         session = self._by_key.get(key)
         return [] if session is None else list(session.partitions)
 

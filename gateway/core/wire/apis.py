@@ -1,4 +1,4 @@
-"""Which APIs there are, in which versions, with which headers; and the schemas of those we decode.
+"""Kafka's APIs: versions, header versions, and the schemas of those we decode.
 
 Source: kafka-clients 4.3.1 (`ApiKeys`, `ApiMessageType`). To decode one more API, add its request
 and response to a file of `tables/`: everything else follows from there.

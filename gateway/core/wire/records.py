@@ -79,9 +79,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Producer:
-    """Who wrote a batch; -1 everywhere for a producer that is neither idempotent nor in a
-    transaction.
-    """
+    """The producer of a batch; -1 everywhere if it is neither idempotent nor transactional."""
 
     producer_id: int = -1
     epoch: int = -1

@@ -1,4 +1,4 @@
-"""Who is there and what is spoken: ApiVersions, Metadata, FindCoordinator, DescribeCluster,
+"""Cluster and protocol: ApiVersions, Metadata, FindCoordinator, DescribeCluster,
 DescribeTopicPartitions, DescribeQuorum; SASL and client telemetry.
 Grammar: gateway/core/wire/schema.py. Source: Kafka 4.3.1's message definitions.
 """
