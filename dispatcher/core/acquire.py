@@ -180,7 +180,7 @@ def _take_run(
 
 
 def _attempts(state: WindowState, offsets: list[int]) -> list[int]:
-    """Which delivery each is, and a note for the store that the redelivered ones wait no more."""
+    """The attempt of each record. Notes for the store that redelivered records wait no more."""
     retries = state.retries.by_offset
     if not retries:
         return [1] * len(offsets)

@@ -35,7 +35,7 @@ def last_sent(state: WindowState) -> int:
 
 
 def individually_sent(state: WindowState) -> list[tuple[int, int]]:
-    """What was sent behind the last sent position: ascending, disjoint, non-adjacent inclusive
+    """Offsets sent beyond the last sent position: ascending, disjoint, non-adjacent inclusive
     ranges. O(span).
     """
     end = max(state.window.read_position, state.window.known_end)

@@ -1,4 +1,4 @@
-"""Who waits for whom: per key the order of its records, per member the keys that have one ready.
+"""Queues: per key the order of its records, per member the keys with a ready record.
 
 A key's records form a FIFO of offsets, linked through the window's ring (window.py), so a backlog
 of one hot key costs offsets only. A record in flight or held back stays where it is in that FIFO

@@ -1,4 +1,4 @@
-"""Who is there: joins, leaves, evictions, sessions that close or are lost.
+"""Members and sessions: joins, leaves, evictions, sessions that close or are lost.
 
 By default joins follow PIP-379's rule, exact per key: a key with a record in flight stays where
 that record is until it is settled or given back; every other key goes to its new owner at once.

@@ -1,4 +1,4 @@
-"""What comes from the log: records, holes, and a log start that ran past the cursor."""
+"""Input from the log: records, holes, and a log start that ran past the cursor."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def records_read(state: WindowState, event: RecordsRead) -> None:
 
 
 def _append(state: WindowState, start: int, end: int, offsets: list[int], keys: list[Key]) -> None:
-    """What of the columns lies from `start` up to, not including, `end`."""
+    """Appends the part of the columns in [start, end)."""
     window = state.window
     by_key = state.by_key
     queues = window.queues
@@ -93,8 +93,8 @@ def _append(state: WindowState, start: int, end: int, offsets: list[int], keys: 
 
 
 def _reread(state: WindowState, end: int) -> None:
-    """What the snapshot knew as leased or as a retry is attached to its key by now, or is gone from
-    the log.
+    """Ends the wait for records of the snapshot, leased or retried: by now each has its key, or is
+    gone from the log and settled.
     """
     window = state.window
     for offset in sorted([offset for offset in window.unread if offset < end]):

@@ -1,8 +1,8 @@
-"""Which member owns a key: a consistent-hash ring, and key filters in front of it.
+"""The owner of a key: a consistent-hash ring, and key filters in front of it.
 
 Every member has 100 points on a circle of 2^32, at the hashes of "{member id}-{i}". The owner of a
 key is the member of the first point at or behind the key's hash. The ring depends on the set of
-member ids alone, never on who joined first: two points on the same spot are put in order of
+member ids alone, never on the order of joins: two points on the same spot are put in order of
 member id. No two points share a label: the number behind the last "-" has none itself, so a label
 reads back as one member id and one i, whatever dashes and digits the id has ("a-1" has "a-1-0",
 "a" has "a-0" to "a-99").

@@ -1,4 +1,4 @@
-"""What a window's changes add up to: the one definition that every store follows.
+"""The sum of a window's changes: the one definition for every store.
 
 The memory store calls it, Redis is compared with it in tests.
 

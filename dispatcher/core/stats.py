@@ -1,4 +1,4 @@
-"""What an operator sees of one window, and the recount that tests hold it against."""
+"""Figures of one window for operators, and the recount that tests compare them with."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ from settled.core.bitmap import united
 
 
 class Outbox:
-    """What waits for one member: ascending offsets, and their keys."""
+    """Records that wait for one member: ascending offsets, and their keys."""
 
     def __init__(self, member_id: MemberId) -> None:
         self.member_id = member_id
@@ -396,7 +396,7 @@ def _offset_of(record: tuple[int, Key]) -> int:
 
 
 def _from(ranges: list[tuple[int, int]], start: int) -> list[tuple[int, int]]:
-    """What of ascending ranges lies at or behind `start`."""
+    """The part of ascending ranges from `start` on."""
     return [(max(low, start), high) for low, high in ranges if high >= start]
 
 

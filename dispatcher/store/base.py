@@ -1,5 +1,5 @@
-"""What a window store promises (ARCHITECTURE, Crashes): one round trip per step, one owner
-per window, nothing half-written.
+"""The promises of a window store (ARCHITECTURE, Crashes): one round trip per step, one owner per
+window, nothing half-written.
 """
 
 from __future__ import annotations

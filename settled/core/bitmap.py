@@ -65,9 +65,7 @@ def set_range(bits: bytearray, low: int, high: int) -> None:
 
 
 def united(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """What lies in any of the ranges, in whatever order and however they overlap, as ascending,
-    disjoint, non-adjacent ones.
-    """
+    """The union of ranges in any order, overlapping or not: ascending, disjoint, non-adjacent."""
     result: list[tuple[int, int]] = []
     for low, high in sorted(ranges):
         if result and low <= result[-1][1] + 1:
