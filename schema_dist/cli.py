@@ -133,7 +133,7 @@ def diff(
     second: Annotated[str, typer.Argument(help="Another cluster's name.")],
     output: As = Output.TABLE,
 ) -> None:
-    """What two clusters' registries hold differently."""
+    """Show the differences between the registries of two clusters."""
 
     async def work() -> commands.Answer:
         return await commands.diff(load(config), first, second)

@@ -1,4 +1,4 @@
-"""What the commands of `keyway schemas` do, without the command line: an answer for each."""
+"""The commands of `keyway schemas` without the command line: an answer for each."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _refusal_rows(refusals: list[dict[str, Any]]) -> Rows:
 
 
 async def status(config: ClustersConfig) -> Answer:
-    """What the running process last reported of each target. Raises ConfigError, AwayError."""
+    """The last report of the running process about each target. Raises ConfigError, AwayError."""
     found: list[dict[str, Any]] = []
     for cluster in targets_of(config):
         state = StateTopic(cluster.client_settings(), config.schemas.state_topic)

@@ -1,4 +1,4 @@
-"""What can go wrong with a registry or its log, as the loops that retry see it."""
+"""Failures of a registry or its log, as the retrying loops see them."""
 
 from __future__ import annotations
 

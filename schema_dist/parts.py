@@ -68,7 +68,7 @@ def names_between(config: ClustersConfig, source: Cluster, target: Cluster) -> S
 
 
 def followed(config: ClustersConfig, source: Cluster) -> Follows:
-    """Which of the source's subjects are distributed: by their logical names; never internal ones.
+    """The distributed subjects of the source, by their logical names; never internal ones.
     A subject that fits no pattern counts as followed, so that it is reported.
     """
     logical = source.subject_names(RecordNames(config.schemas.record_names))

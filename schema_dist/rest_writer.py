@@ -146,7 +146,7 @@ class RestTarget:
         return _refusal(wanted, reason, f"{problem}; {left}")
 
     async def _difference(self, wanted: SchemaVersion, answered: int | None) -> str | None:
-        """What is wrong with a version that was just registered."""
+        """The fault of a version that was just registered."""
         if answered is not None and answered != wanted.id:
             return f"the registry gave it id {answered}"
         return difference(wanted, await self._client.version(*wanted.place))

@@ -59,8 +59,8 @@ class LedgerStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What came of a round. `behind`: writes that are still to be made; `refusals`: versions that
-    are not distributed, and why; `in_sync`: how many are as they should be.
+    """The result of a round. `behind`: the remaining writes; `refusals`: versions that are not
+    distributed, with the reasons; `in_sync`: the number of versions in their desired state.
     """
 
     in_sync: int
@@ -95,14 +95,14 @@ class TargetSync:
         self._probed = None
 
     async def plan(self, source: Contents) -> Plan:
-        """What a round would do first. Writes nothing. Raises as `round`."""
+        """The first writes of a round. Writes nothing. Raises as `round`."""
         wanted, ledger = self._wanted(source), await self._loaded()
         await self._read(wanted, ledger)
         return self._plan(wanted, ledger, source)
 
     async def probe(self, plan: Plan) -> str | None:
-        """What the registry does wrong with explicit ids; None if nothing, or if there is nothing
-        to register that it could be tried with.
+        """The registry's fault with explicit ids; None if it has none, or if there is nothing to
+        register for the trial.
         """
         sample = next((it.wanted for it in _writes(plan) if isinstance(it, Register)), None)
         if sample is None:

@@ -67,7 +67,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Stood:
-    """What a seal is about: one record as written at one cluster. `topic` is the logical name."""
+    """The subject of a seal: one record as written at one cluster. `topic` is the logical name."""
 
     topic: str
     timestamp_ms: int
@@ -77,7 +77,7 @@ class Stood:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """What a believed header says."""
+    """The contents of a header whose seal fits."""
 
     flags: Flags
     origin: Origin
@@ -127,7 +127,7 @@ def judge(headers: Headers, record: Stood, *, secret: str = NO_SECRET) -> Judged
 
 
 def parse(value: bytes | None) -> tuple[Copy, Seal] | Doubt:
-    """What one header claims, and its seal, which is not checked here."""
+    """The claims of one header, and its seal, which is not checked here."""
     if value is None:
         return Doubt.MALFORMED
     if len(value) > COPY_HEADER_BYTES_MAX:

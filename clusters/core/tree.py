@@ -73,7 +73,7 @@ Node = Leaf | Inner
 
 @dataclass(frozen=True, slots=True)
 class Distributor:
-    """What copies from one cluster at one level. `targets` are tried in order; `allowed` are all
+    """The copier from one cluster at one level. `targets` are tried in order; `allowed` are all
     leaves of the sibling subtree, any of which it can be switched to.
     """
 

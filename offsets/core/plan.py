@@ -1,9 +1,8 @@
-"""What is committed on a target for a group, or why not.
+"""The commits for a group on a target, with the reason for each refusal.
 
-One row per partition, from the entry of the source and the facts of the target. The order of the
-refusals is that in which an operator would mend them: what is there, what is safe, who is at work.
-`--force` overrides what is only unsafe, `--rewind` lets a position go back; nothing overrides the
-rest.
+One row per partition, from the entry of the source and the facts of the target. The refusals stand
+in the order in which an operator would mend them: missing parts, safety, members at work. `--force`
+overrides a refusal for safety, `--rewind` lets a position go back; nothing overrides the rest.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What the target has for the group now. `committed_ms` None: not known when."""
+    """The group's position on the target now. `committed_ms` None: the time is not known."""
 
     offset: int
     metadata: str = ""

@@ -50,8 +50,8 @@ def fingerprint(schema: Schema) -> Fingerprint:
 
 
 def difference(wanted: SchemaVersion, found: SchemaVersion | None) -> str | None:
-    """What a version that was written, `wanted`, is not when it is read back; None if all is well.
-    Whether it is deleted is not compared.
+    """The difference between a written version (`wanted`) and the same version read back; None if
+    there is none. Deletion is not compared.
     """
     if found is None:
         return "it is not there"

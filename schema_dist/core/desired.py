@@ -1,4 +1,4 @@
-"""What a target should hold: the source's contents under the target's subject names.
+"""The desired contents of a target: the source's contents under the target's subject names.
 
 A version that has no counterpart is refused by name, and only that version: its subject fits no
 pattern, its text does not parse, or a schema it refers to is missing or refused itself.

@@ -1,4 +1,4 @@
-"""What two registries hold differently, subject by subject, under the second one's names."""
+"""The differences between two registries, subject by subject, under the second one's names."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What Keyway itself wrote to a target, kept in a compacted topic beside it.
+"""Keyway's own writes to a target, kept in a compacted topic beside it.
 
-An entry is written before the write it stands for, and removed after its removal. So whatever is on
-the target and matches its entry is ours: it may be removed when the source's is gone. What has no
-entry is somebody else's and is never touched.
+An entry is written before the write it stands for, and removed after its removal. So a version on
+the target that matches its entry is ours: it may be removed when the source's is gone. A version
+without an entry is somebody else's and is never touched.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Ledger:
 
 
 def entries_before(write: Write, fingerprint: Fingerprint | None) -> list[Entry]:
-    """What to note before a write. `fingerprint`: of the version that a Register makes."""
+    """The entries before a write. `fingerprint`: of the version that a Register makes."""
     match write:
         case Register(wanted):
             assert fingerprint is not None
@@ -98,7 +98,7 @@ def entries_before(write: Write, fingerprint: Fingerprint | None) -> list[Entry]
 
 
 def entries_after(write: Write) -> list[Entry]:
-    """What to note after a write that is confirmed."""
+    """The entries after a confirmed write."""
     match write:
         case HardDelete(wanted):
             return [VersionEntry(wanted.place, None)]

@@ -1,6 +1,6 @@
-"""What a pipeline would do to real records: before and after, and paths that lead nowhere.
+"""A pipeline tried on real records: before and after, and paths that lead nowhere.
 
-Nothing is written: a schema that would be registered is kept here, under an id of no registry.
+Nothing is written: a new schema is kept here, under an id of no registry.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Change:
 
 
 def changes(pipeline: Pipeline, trial: Trial, schemas: DrySchemas | None) -> list[Change]:
-    """What differs, field by field: `key...`, `value...`, and the topic."""
+    """The differences, field by field: `key...`, `value...`, and the topic."""
     found: list[Change] = []
     record, outcome = trial.record, trial.outcome
     parts: tuple[tuple[Part, bytes | None, bytes | None], ...] = (

@@ -55,7 +55,7 @@ class Fault:
 
 
 class PipelineError(Exception):
-    """What is wrong with a file, a fault per line of text: `FILE:LINE: reason`."""
+    """The faults of a file, one per line of text: `FILE:LINE: reason`."""
 
     def __init__(self, path: FilePath, faults: list[Fault]) -> None:
         self.faults = sorted(set(faults))

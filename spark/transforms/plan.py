@@ -105,7 +105,7 @@ def uses_of(step: Step) -> Iterator[tuple[Part, Path]]:
 
 
 def missing_of(step: Step, part: Part, path: Path) -> Literal["pass", "ignore", "quarantine"]:
-    """What a missing field means there; the strictest, if a filter names the path twice."""
+    """The meaning of a missing field; the strictest one, if a filter names the path twice."""
     match step:
         case Filter() | Route():
             found = {it.missing for it in conditions_of(step) if (it.part, it.path) == (part, path)}

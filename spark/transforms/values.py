@@ -1,4 +1,4 @@
-"""What a field of a record holds, and what can be done to it, whatever the record's format.
+"""The value of a record's field, and operations on it, in any format of the record.
 
 A number is kept as the text it was written in: neither 1.10 nor 12345678901234567890 survives a
 trip through a float.
