@@ -1,4 +1,4 @@
-"""The permissions of a client: upstream's own ACLs, asked on its connection (ARCHITECTURE, Decisions).
+"""The permissions of a client: upstream's own ACLs, asked on its connection (see Decisions).
 
 The share APIs are answered by the gateway, so it asks upstream first, on the client's own upstream
 connection and thus under the client's own identity. Metadata returns the operations the caller is

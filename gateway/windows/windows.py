@@ -236,8 +236,8 @@ class Windows:
                 window.post(opened)
 
     def loaded(self, window: Window, snapshot: Snapshot) -> None:
-        """Tells the window the ends of sessions that it missed. Sessions from before a restart of the
-        node are left alone: their members may still be on their way back.
+        """Tells the window the ends of sessions that it missed. Sessions of before a restart of
+        the node are left alone: their members may still be on their way back.
         """
         self._member_changes.knows(window)
         sessions = self.groups.sessions

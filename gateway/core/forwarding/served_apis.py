@@ -1,7 +1,7 @@
 """The APIs that a client may use through the gateway, with their versions.
 
-A request that is not decoded passes at any version. A response that shows an address must be understood,
-so the APIs that have one are served in the versions of our tables; ApiVersions tells clients so.
+A request that is not decoded passes at any version. A response that shows an address must be
+understood, so those APIs are served in the versions of our tables; ApiVersions tells clients so.
 """
 
 from __future__ import annotations
