@@ -124,7 +124,7 @@ class Lags:
     # --------------------------------------------------------------------------------------- inside
 
     async def _positions_in_store(self, group: str) -> None:
-        """Takes positions from the store. It has none of an unreliable group, whose last ones stay."""
+        """Positions from the store, which has none of an unreliable group: its last ones stay."""
         if not self.offsets.windows.dependencies.settings.of(group).reliable:
             return
         stored = await self.offsets.stored(group)
