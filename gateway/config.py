@@ -8,6 +8,7 @@ the names.
 from __future__ import annotations
 
 import fnmatch
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -167,22 +168,8 @@ class GroupSection(_Section):
         return self
 
     def policy(self) -> Policy:
-        return Policy(
-            span_max=self.span_max,
-            window_records=self.window_records,
-            in_flight_per_member_max=self.in_flight_per_member_max,
-            prefetch_per_key=self.prefetch_per_key,
-            lock_duration_ms=self.lock_duration_ms,
-            deliveries_max=self.deliveries_max,
-            backoff_base_ms=self.backoff_base_ms,
-            backoff_max_ms=self.backoff_max_ms,
-            poison=self.poison,
-            on_evict=self.on_evict,
-            join_policy=self.join_policy,
-            bounded_load=self.bounded_load,
-            disconnect_grace_ms=self.disconnect_grace_ms,
-            reliable=self.reliable,
-        )
+        """The dispatcher's share of the section: fields of the same names."""
+        return Policy(**{field.name: getattr(self, field.name) for field in fields(Policy)})
 
 
 class Config(_Section):

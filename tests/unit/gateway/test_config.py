@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 
-from dispatcher.core.model import EvictPolicy, PoisonPolicy
-from gateway.config import Config, ConfigError, load
+from dispatcher.core.model import EvictPolicy, JoinPolicy, PoisonPolicy, Policy
+from gateway.config import Config, ConfigError, GroupSection, load
 
 SECRET = "hunter2"
 
@@ -186,3 +187,25 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         load(tmp_path / "none.yaml")
     with pytest.raises(ConfigError, match="Is a directory"):
         load(tmp_path)
+
+
+def test_a_policy_has_every_field_of_its_section() -> None:
+    """No field of the dispatcher's policy has its default where the section says otherwise."""
+    section = GroupSection(
+        span_max=64,
+        window_records=7,
+        in_flight_per_member_max=3,
+        prefetch_per_key=2,
+        lock_duration_ms=1_234,
+        deliveries_max=9,
+        backoff_base_ms=11,
+        backoff_max_ms=22,
+        join_policy=JoinPolicy.LAST_SENT,
+        on_evict=EvictPolicy.ACK,
+        bounded_load=1.5,
+        disconnect_grace_ms=44,
+        reliable=False,
+    )
+    policy = section.policy()
+    for field in dataclasses.fields(Policy):
+        assert getattr(policy, field.name) == getattr(section, field.name), field.name
