@@ -21,16 +21,11 @@ from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
 from gateway.members.limits import OTHER_GROUP_TYPE_S_MAX
 from gateway.upstream.errors import Refused, UpstreamError
-from gateway.upstream.limits import SETTLING_PAUSE_MS
+from gateway.upstream.requests import ask_coordinator
 
 log = structlog.get_logger("keyway.groups")
 
 _NO_MEMBERS = ("Dead", "Empty", "")  # Dead: not there; empty: an error came instead
-_SETTLING = (
-    ErrorCode.NOT_COORDINATOR,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-)
 
 
 class UpstreamView(Protocol):
@@ -68,10 +63,15 @@ class OtherGroupTypes:
         return state not in _NO_MEMBERS
 
     async def _state(self, group: str, api: ApiKey, body: Message) -> str:
-        while True:
-            broker = await self.upstream.coordinator(group)
-            (row,) = (await self.upstream.call(api, body, broker_id=broker))["Groups"]
-            if row["ErrorCode"] not in _SETTLING:
-                return str(row["GroupState"]) if row["ErrorCode"] == 0 else ""
-            self.upstream.forget_coordinator(group)
-            await asyncio.sleep(SETTLING_PAUSE_MS / 1000)
+        row = await ask_coordinator(
+            self.upstream,
+            group,
+            lambda broker: self._described(api, body, broker),
+            lambda row: int(row["ErrorCode"]),
+        )
+        return str(row["GroupState"]) if row["ErrorCode"] == 0 else ""
+
+    async def _described(self, api: ApiKey, body: Message, broker: int) -> Message:
+        answer = await self.upstream.call(api, body, broker_id=broker)
+        row: Message = answer["Groups"][0]
+        return row

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 import structlog
 
 from dispatcher.store.base import StoreError
-from gateway.core.wire.apis import ApiKey
-from gateway.core.wire.errors import EncodeError, ErrorCode
-from gateway.operations.group_offsets import METADATA_BY_ID_VERSION, GroupOffsets
+from gateway.core.wire.errors import EncodeError
+from gateway.operations.group_offsets import GroupOffsets
 from gateway.upstream.errors import UpstreamError
+from gateway.upstream.requests import names_by_id
 from gateway.windows.windows import topic_id_bytes, topic_id_text
 
 log = structlog.get_logger("keyway.windows")
@@ -59,14 +59,6 @@ class DeletedTopics:
         return len(keys)
 
     async def _unknown_of(self, ids: set[str]) -> set[str]:
-        if not ids:
-            return set()
-        topics = [{"TopicId": topic_id_bytes(text), "Name": None} for text in sorted(ids)]
-        answer = await self.offsets.upstream.call(
-            ApiKey.METADATA, {"Topics": topics}, version=METADATA_BY_ID_VERSION
-        )
-        return {
-            topic_id_text(topic["TopicId"])
-            for topic in answer["Topics"]
-            if topic["ErrorCode"] == ErrorCode.UNKNOWN_TOPIC_ID
-        }
+        wanted = [topic_id_bytes(text) for text in sorted(ids)]
+        names = await names_by_id(self.offsets.upstream, wanted)
+        return {topic_id_text(topic_id) for topic_id, name in names.items() if name is None}

@@ -24,7 +24,6 @@ from dispatcher.core.model import Snapshot
 from dispatcher.store.base import Fence, FencedError, StoreError, WindowKey, WindowStore
 from gateway.core.cluster.topology import Topic, TopicPartition, Topology
 from gateway.core.share.membership import ShareGroup
-from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
 from gateway.members.groups import Groups
@@ -39,6 +38,7 @@ from gateway.operations.limits import (
 from gateway.upstream.cluster import LATEST
 from gateway.upstream.commits import Commit, Committed
 from gateway.upstream.errors import UpstreamError
+from gateway.upstream.requests import names_by_id
 from gateway.windows.loading import unstored_fence
 from gateway.windows.start_position import isolation_of
 from gateway.windows.windows import Windows, topic_id_bytes, topic_id_text
@@ -46,8 +46,6 @@ from settled.core.metadata import decode as decode_commit
 from settled.core.metadata import encode as encode_commit
 
 log = structlog.get_logger("keyway.admin")
-
-METADATA_BY_ID_VERSION = 12
 
 Place = tuple[str, int]  # topic, partition
 
@@ -192,17 +190,11 @@ class GroupOffsets:
         """By the text of their ids; topics that are gone are left out. Raises StateUnavailable."""
         names = dict(self.upstream.topology.names)
         unknown = [topic_id_bytes(text) for text in ids if topic_id_bytes(text) not in names]
-        if unknown:
-            body = {"Topics": [{"TopicId": topic_id, "Name": None} for topic_id in unknown]}
-            try:
-                answer = await self.upstream.call(
-                    ApiKey.METADATA, body, version=METADATA_BY_ID_VERSION
-                )
-            except UpstreamError as error:
-                raise StateUnavailable(f"upstream: {error}") from error
-            for topic in answer["Topics"]:
-                if topic["ErrorCode"] == 0 and topic["Name"]:
-                    names[topic["TopicId"]] = topic["Name"]
+        try:
+            asked = await names_by_id(self.upstream, unknown)
+        except UpstreamError as error:
+            raise StateUnavailable(f"upstream: {error}") from error
+        names.update({topic_id: name for topic_id, name in asked.items() if name is not None})
         wanted = {names[topic_id_bytes(text)] for text in ids if topic_id_bytes(text) in names}
         found = await self.topics(sorted(wanted))
         return {

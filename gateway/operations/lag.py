@@ -21,7 +21,6 @@ import structlog
 from dispatcher.store.base import WindowKey
 from gateway.core.cluster.topology import Topic, TopicPartition
 from gateway.core.reading.fetching import leader_of
-from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import EncodeError
 from gateway.operations.errors import StateUnavailable
 from gateway.operations.group_offsets import GroupOffsets, Position
@@ -34,6 +33,7 @@ from gateway.operations.limits import (
 )
 from gateway.upstream.cluster import LATEST
 from gateway.upstream.errors import UpstreamError
+from gateway.upstream.requests import offsets_at_leader
 from gateway.windows.start_position import isolation_of
 from gateway.windows.window import Window
 
@@ -176,26 +176,15 @@ class Lags:
     async def _fetch_log_ends_of_leader(
         self, leader: int, isolation: int, led: list[TopicPartition]
     ) -> None:
-        topics: dict[str, list[dict[str, int]]] = {}
-        for tp in led:
-            row = {"PartitionIndex": tp.partition, "Timestamp": LATEST}
-            topics.setdefault(tp.topic, []).append(row)
-        body = {
-            "ReplicaId": -1,
-            "IsolationLevel": isolation,
-            "Topics": [{"Name": name, "Partitions": rows} for name, rows in topics.items()],
-        }
+        asked = {(tp.topic, tp.partition): tp for tp in led}
         # A time limit of the call itself would end the connection, which others wait on, too.
         try:
             async with asyncio.timeout(LAG_ANSWER_S_MAX):
-                answer = await self.offsets.upstream.call(
-                    ApiKey.LIST_OFFSETS, body, broker_id=leader
+                answers = await offsets_at_leader(
+                    self.offsets.upstream, leader, asked, LATEST, isolation
                 )
         except (UpstreamError, TimeoutError):
             return  # gateway/upstream/cluster.py has logged it; the other brokers' count
-        asked = {(tp.topic, tp.partition): tp for tp in led}
-        for topic in answer["Topics"]:
-            for row in topic["Partitions"]:
-                if row["ErrorCode"] == 0:
-                    tp = asked[topic["Name"], row["PartitionIndex"]]
-                    self._ends[Log(tp, isolation)] = row["Offset"]
+        for place, (code, end) in answers.items():
+            if code == 0:
+                self._ends[Log(asked[place], isolation)] = end

@@ -22,6 +22,7 @@ from gateway.core.wire.schema import Message
 from gateway.upstream.connection import BrokerConnection
 from gateway.upstream.errors import Refused, TimedOut, Unreachable, UpstreamError
 from gateway.upstream.limits import SETTLING_PAUSE_MS, STALE_PAUSE_MS
+from gateway.upstream.requests import offsets_at_leader
 from gateway.upstream.settings import Address, UpstreamSettings
 
 __all__ = ["Refused", "TimedOut", "Unreachable", "Upstream", "UpstreamError", "UpstreamSettings"]
@@ -40,6 +41,10 @@ COORDINATORS_MAX = 10_000  # remembered; clients may ask about any number of gro
 _COORDINATOR_SETTLING = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+)
+_HOW_TO_GO_ON = (
+    "--upstream, or upstream.bootstrap_servers in keyway.yaml, says where Kafka is; Ctrl-C or"
+    " SIGTERM ends the wait"
 )
 _LEADER_SETTLING = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -104,7 +109,9 @@ class Upstream:
                 if str(error) != reason:
                     reason = str(error)
                     servers = self.settings.bootstrap_servers
-                    log.warning("waiting_for_upstream", servers=servers, reason=reason)
+                    log.warning(
+                        "waiting_for_upstream", servers=servers, reason=reason, hint=_HOW_TO_GO_ON
+                    )
                 if deadline is not None and _loop_time() >= deadline:
                     raise
                 failures += 1
@@ -383,17 +390,11 @@ class Upstream:
             else:
                 by_leader.setdefault(info.leader, []).append(partition)
         for leader, led in by_leader.items():
-            entries = [{"PartitionIndex": partition, "Timestamp": timestamp} for partition in led]
-            body = {
-                "ReplicaId": -1,
-                "IsolationLevel": isolation,
-                "Topics": [{"Name": topic, "Partitions": entries}],
-            }
-            response = await self.call(ApiKey.LIST_OFFSETS, body, broker_id=leader)
-            for answer in response["Topics"][0]["Partitions"]:
-                code = answer["ErrorCode"]
+            places = [(topic, partition) for partition in led]
+            answers = await offsets_at_leader(self, leader, places, timestamp, isolation)
+            for (_, partition), (code, offset) in answers.items():
                 if code == 0:
-                    found[answer["PartitionIndex"]] = answer["Offset"]
+                    found[partition] = offset
                 elif worst in (0, *_LEADER_SETTLING):
                     worst = code
         return worst

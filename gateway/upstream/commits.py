@@ -19,8 +19,10 @@ import structlog
 from gateway.core.cluster.topology import TopicPartition
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
+from gateway.core.wire.schema import Message
 from gateway.upstream.cluster import Upstream
 from gateway.upstream.errors import Refused, UpstreamError
+from gateway.upstream.requests import NO_COORDINATOR, ask_coordinator
 
 log = structlog.get_logger("keyway.commits")
 
@@ -31,14 +33,7 @@ NAMED_COMMIT_VERSION = 9  # the last OffsetFetch that names topics
 # Of one commit; a quarter of what Kafka's default max.message.bytes permits a batch.
 REQUEST_BYTES_MAX = 256 * 1024
 ENTRY_BYTES = 100  # of an offset in the log beside its names and metadata
-RETRY_PAUSE_MS = 100
 ATTEMPTS_MAX = 5  # at finding the coordinator that really is one: within about a second
-
-_NO_COORDINATOR = (
-    ErrorCode.NOT_COORDINATOR,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,15 +139,16 @@ class Commits:
             "RequireStable": False,
         }
         version = NAMED_COMMIT_VERSION if topics is None else None
-        for _ in range(ATTEMPTS_MAX - 1):
-            try:
-                return _committed(await self._ask(group, ApiKey.OFFSET_FETCH, body, version))
-            except Refused as refused:
-                if refused.error_code not in _NO_COORDINATOR:
-                    raise
-            self._upstream.forget_coordinator(group)
-            await asyncio.sleep(RETRY_PAUSE_MS / 1000)
-        return _committed(await self._ask(group, ApiKey.OFFSET_FETCH, body, version))
+        response = await ask_coordinator(
+            self._upstream,
+            group,
+            lambda broker: self._upstream.call(
+                ApiKey.OFFSET_FETCH, body, broker_id=broker, version=version
+            ),
+            _fetch_error,
+            attempts_max=ATTEMPTS_MAX,
+        )
+        return _committed(response)
 
     # ------------------------------------------------------------------------------- writing
 
@@ -163,36 +159,40 @@ class Commits:
         OFFSET_METADATA_TOO_LARGE: `metadata_chars_max` has been halved, to be used next time.
         """
         results = dict.fromkeys(range(len(commits)), int(ErrorCode.COORDINATOR_NOT_AVAILABLE))
-        for attempt in range(ATTEMPTS_MAX):
-            if attempt:
-                self._upstream.forget_coordinator(group)
-                await asyncio.sleep(RETRY_PAUSE_MS / 1000)
-            left = [at for at, code in results.items() if code in _NO_COORDINATOR]
-            try:
-                for portion in _portions(group, commits, left):
-                    results |= await self._commit_portion(group, commits, portion)
-            except UpstreamError as error:
-                # The broker is gone: nothing to wait for here, the next commit is a few s away.
-                log.warning("commit_not_sent", group=group, reason=str(error))
-                left = [at for at, code in results.items() if code in _NO_COORDINATOR]
-                results |= dict.fromkeys(left, int(ErrorCode.NETWORK_EXCEPTION))
-                self._upstream.forget_coordinator(group)
-            if not any(code in _NO_COORDINATOR for code in results.values()):
-                break
+
+        def left() -> list[int]:
+            return [at for at, code in results.items() if code in NO_COORDINATOR]
+
+        async def commit_left(broker: int) -> int:
+            for portion in _portions(group, commits, left()):
+                results.update(await self._commit_portion(broker, group, commits, portion))
+            return next((code for code in results.values() if code in NO_COORDINATOR), 0)
+
+        try:
+            await ask_coordinator(
+                self._upstream, group, commit_left, int, attempts_max=ATTEMPTS_MAX
+            )
+        except Refused as refused:
+            results |= dict.fromkeys(left(), refused.error_code)
+        except UpstreamError as error:
+            # The broker is gone: nothing to wait for here, the next commit is a few s away.
+            log.warning("commit_not_sent", group=group, reason=str(error))
+            results |= dict.fromkeys(left(), int(ErrorCode.NETWORK_EXCEPTION))
+            self._upstream.forget_coordinator(group)
         self._learn(group, commits, results)
         return list(results.values())
 
     async def _commit_portion(
-        self, group: str, commits: Sequence[Commit], portion: list[int]
+        self, broker: int, group: str, commits: Sequence[Commit], portion: list[int]
     ) -> dict[int, int]:
         """An error by place. Raises UpstreamError, but for what Kafka refused."""
         try:
-            return await self._commit_once(group, commits, portion)
+            return await self._commit_once(broker, group, commits, portion)
         except Refused as refused:
             return dict.fromkeys(portion, refused.error_code)
 
     async def _commit_once(
-        self, group: str, commits: Sequence[Commit], chosen: list[int]
+        self, broker: int, group: str, commits: Sequence[Commit], chosen: list[int]
     ) -> dict[int, int]:
         by_topic: dict[tuple[str, bytes], list[dict[str, Any]]] = {}
         places: dict[tuple[str | bytes, int], int] = {}
@@ -215,7 +215,7 @@ class Commits:
                 for (name, topic_id), parts in by_topic.items()
             ],
         }
-        response = await self._ask(group, ApiKey.OFFSET_COMMIT, body)
+        response = await self._upstream.call(ApiKey.OFFSET_COMMIT, body, broker_id=broker)
         codes = dict.fromkeys(chosen, int(ErrorCode.UNKNOWN_SERVER_ERROR))
         for answered in response["Topics"]:
             for answer in answered["Partitions"]:
@@ -239,12 +239,6 @@ class Commits:
                 limit=self._metadata_chars_max,
             )
 
-    async def _ask(
-        self, group: str, key: int, body: dict[str, Any], version: int | None = None
-    ) -> dict[str, Any]:
-        broker_id = await self._upstream.coordinator(group)
-        return await self._upstream.call(key, body, broker_id=broker_id, version=version)
-
 
 def _portions(group: str, commits: Sequence[Commit], chosen: list[int]) -> Iterator[list[int]]:
     """`chosen` in requests that Kafka can write: all offsets of a request are one batch of
@@ -263,6 +257,15 @@ def _portions(group: str, commits: Sequence[Commit], chosen: list[int]) -> Itera
         size += needed
     if portion:
         yield portion
+
+
+def _fetch_error(response: Message) -> int:
+    """The first error of an OffsetFetch answer, of the group or of a partition; 0 = none."""
+    answer = response["Groups"][0] if response["Groups"] else response
+    if answer["ErrorCode"] != 0:
+        return int(answer["ErrorCode"])
+    codes = [entry["ErrorCode"] for topic in answer["Topics"] for entry in topic["Partitions"]]
+    return next((int(code) for code in codes if code != 0), 0)
 
 
 def _committed(response: dict[str, Any]) -> dict[tuple[str, bytes, int], Committed]:

@@ -26,10 +26,15 @@ class Brokers(View):
 
     async def call(self, api_key: int, body: Message, **_: Any) -> Message:  # noqa: ARG002
         rows = [(row["TopicId"], row["TopicId"] in self.known) for row in body["Topics"]]
+        unknown = int(ErrorCode.UNKNOWN_TOPIC_ID)
         return {
             "Topics": [
-                {"TopicId": id_, "ErrorCode": 0 if known else int(ErrorCode.UNKNOWN_TOPIC_ID)}
-                for id_, known in rows
+                {
+                    "TopicId": topic_id,
+                    "Name": "orders" if known else None,
+                    "ErrorCode": 0 if known else unknown,
+                }
+                for topic_id, known in rows
             ]
         }
 
