@@ -49,11 +49,7 @@ def wire(config: Config, process: Process) -> list[Part[Any]]:
     )
     acts = operations.build(config, cluster.room, groups.room, window.room, now_ms)
     apis = handlers.build(cluster.room, server.room, groups.room, window.room, acts.room, now_ms)
-    parts = [redis, cluster, reader, groups, window, acts, apis, server, process.part]
-    rest = admin.build(config.admin, groups.room, window.room, acts.room, parts)
-    return [
-        *parts,
-        rest,
-        rest_server.build(config.admin, rest.room),
-        memory.build(reader.room),
-    ]
+    parts = [redis, cluster, reader, groups, window, acts, apis, process.part]
+    app = admin.build(config.admin, groups.room, window.room, acts.room, [*parts, server])
+    rest = rest_server.build(config.admin, app.room)  # binds its port before clients can come
+    return [*parts, app, rest, server, memory.build(reader.room)]

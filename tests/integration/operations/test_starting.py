@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
 import urllib.request
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 import yaml
 
 from gateway.embedded.kafka import KafkaCluster
+from gateway.embedded.process import wait_until
 from tests.rig.gateway_process import GatewayProcess
 
 pytestmark = pytest.mark.integration
@@ -60,3 +62,20 @@ def test_rest_on_ipv6(tmp_path: Path, kafka: KafkaCluster) -> None:
     node.admin = node.admin.replace("127.0.0.1", "[::1]")
     with node, urllib.request.urlopen(f"http://{node.admin}/health", timeout=20) as answer:
         assert json.load(answer)["status"] == "up"
+
+
+def test_waiting_for_kafka_names_the_option_and_can_be_ended(tmp_path: Path) -> None:
+    node = GatewayProcess(tmp_path, "127.0.0.1:1")
+    node.spawn()
+    assert node.child is not None
+    wait_until(
+        lambda: "waiting_for_upstream" in node.log_text(),
+        what="a node that waits",
+        deadline_s=END_S_MAX,
+    )
+    node.child.send_signal(signal.SIGINT)
+    assert node.child.wait(END_S_MAX) == 0
+    (line,) = [text for text in node.log_text().splitlines() if "waiting_for_upstream" in text]
+    for said in ("127.0.0.1:1", "upstream.bootstrap_servers", "--upstream", "Ctrl-C"):
+        assert said in line
+    assert "event='stopped'" in node.log_text()
