@@ -74,6 +74,7 @@ class Server:
         self.bootstrap: Address | None = None  # once it runs
         self._brokers: dict[int, Broker] = dict(topology.brokers)
         self._on_disconnect: list[Callable[[ConnectionId], None]] = []
+        self._on_drain: list[Callable[[], None]] = []
         self._ids: Iterator[int] = itertools.count(1)
         self._next_bootstrap = 0  # which bootstrap server is tried first
         self._stopping = False
@@ -103,6 +104,8 @@ class Server:
 
     async def drain(self) -> None:
         """Closes the listeners. Requests under way get `drain_s` to be answered."""
+        for callback in self._on_drain:
+            callback()
         self._stopping = True  # No answer and no news of a broker opens a listener again.
         if self._listeners is not None:
             self._listeners.close_all()
@@ -116,6 +119,10 @@ class Server:
     def on_disconnect(self, callback: Callable[[ConnectionId], None]) -> None:
         """`callback` is called once for each connection, when its client is gone."""
         self._on_disconnect.append(callback)
+
+    def on_drain(self, callback: Callable[[], None]) -> None:
+        """`callback` is called once, before the first connection is closed by a planned stop."""
+        self._on_drain.append(callback)
 
     @property
     def tasks(self) -> asyncio.TaskGroup:

@@ -60,6 +60,8 @@ def build(
     groups.on_forgotten(settings.forget)
     listen.server.on_disconnect(lambda connection: groups.connection_lost(connection, now_ms()))
 
+    listen.server.on_drain(groups.keep_members)
+
     async def start() -> None:
         groups.restore(await saved_members.load(), now_ms())
 

@@ -110,6 +110,7 @@ class Groups:
     _empty_since_ms: dict[str, int] = field(default_factory=dict)
     _carried: Carried = field(default_factory=Carried)
     _listening: Listening = field(default_factory=Listening)
+    _kept: bool = False
 
     def on_topic_members(self, callback: Callable[[TopicMembersChanged], None]) -> None:
         """The members of a topic, or their key filters, have changed."""
@@ -125,6 +126,12 @@ class Groups:
 
     def on_forgotten(self, callback: Callable[[str], None]) -> None:
         self._on_forgotten.append(callback)
+
+    def keep_members(self) -> None:
+        """The node is about to stop: it hangs up, not its members. Nobody is evicted and no session
+        is lost any more, so that leases stay for the next start, as promised.
+        """
+        self._kept = True
 
     def heartbeat(
         self, group_name: str, beat: Heartbeat, topic_by_name: TopicByName, now_ms: int
@@ -191,6 +198,8 @@ class Groups:
         """The watchdog: evicts members that are silent or gone. An empty group stays until it is
         deleted, for as long as Kafka keeps the offsets of one, or until there are too many.
         """
+        if self._kept:
+            return
         listened_ms = self._listening.tick(now_ms)
         for group in list(self._groups.values()):
             if group.members:
@@ -227,6 +236,8 @@ class Groups:
         self._moved(group, topics, Reason.MEMBER_EVICTED)
 
     def connection_lost(self, connection: int, now_ms: int) -> None:
+        if self._kept:
+            return
         for group_name, member_id in self._carried.lost(connection):
             group = self._groups.get(group_name)
             if group is not None:

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
+from gateway.core.wire.apis import ApiKey
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import wait_until
 from gateway.embedded.redis import EmbeddedRedis
@@ -157,6 +158,47 @@ def test_gateway_stopped_and_started(
     load.produce(200)
     finish(members, load)
     assert_confirmed_never_come_again(members)
+
+
+def fetched_offsets(session: ShareSession, count: int) -> set[int]:
+    """Offsets from as many fetches as it takes; an answer leaves with the first records."""
+    found: set[int] = set()
+    while len(found) < count:
+        found.update(session.fetch_some(within_s=30.0).offsets)
+    return found
+
+
+def test_a_planned_stop_counts_nothing_as_done(
+    kafka: KafkaCluster, topic: Topic, fresh_name: Name, tmp_path: Path
+) -> None:
+    """A client that is stuck keeps the node from ending for longer than the grace of members it has
+    hung up on. With `on_evict: ack` their records were counted as done.
+    """
+    name, group = topic(), fresh_name("group")
+    policy = {
+        "match": "*",
+        "auto_offset_reset": "earliest",
+        "on_evict": "ack",
+        "disconnect_grace_ms": 500,
+        "lock_duration_ms": 2_000,
+    }
+    gateway = GatewayProcess(tmp_path, kafka.bootstrap_servers, groups=[policy])
+    with gateway:
+        produce(kafka.bootstrap_servers, name, [(b"k%d" % at, b"v") for at in range(10)])
+        with (
+            ShareSession(gateway.bootstrap, group, name) as healthy,
+            ShareSession(gateway.bootstrap, fresh_name("other"), topic()) as stuck,
+        ):
+            healthy.join()
+            held = fetched_offsets(healthy, 10)
+            stuck.join()
+            stuck.leader.send(ApiKey.SHARE_FETCH, 1, stuck.fetch_body(max_wait_ms=60_000))
+            assert gateway.stop() == 0
+        assert "member_evicted" not in gateway.log_text()
+        assert "stopped with requests not answered" in gateway.log_text(), "one was stuck"
+        gateway.start()
+        with ShareSession(gateway.bootstrap, group, name).join() as other:
+            assert fetched_offsets(other, 10) == held, "all of them again, once their locks end"
 
 
 def test_redis_flushed_and_gateway_restarted(

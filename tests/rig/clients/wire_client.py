@@ -205,9 +205,33 @@ class ShareSession:
         """One ShareFetch; the answer as it is. `epoch` None: the session's next one, which then
         advances. `fields` replace those of the request.
         """
+        body = self.fetch_body(
+            epoch=epoch,
+            acks=acks,
+            partitions=partitions,
+            max_records=max_records,
+            max_wait_ms=max_wait_ms,
+            topic_id=topic_id,
+        )
+        answer = self.leader.call(ApiKey.SHARE_FETCH, self.version, {**body, **fields})
+        if epoch is None and answer["ErrorCode"] == 0:
+            self.epoch += 1
+        return answer
+
+    def fetch_body(
+        self,
+        *,
+        epoch: int | None = None,
+        acks: dict[int, list[AckBatch]] | None = None,
+        partitions: list[int] | None = None,
+        max_records: int = 500,
+        max_wait_ms: int = 500,
+        topic_id: bytes | None = None,
+    ) -> Message:
+        """A ShareFetch request; `epoch` None: the session's next one."""
         sent = self.epoch if epoch is None else epoch
         listed = partitions if partitions is not None else (self.partitions if sent == 0 else [])
-        body: Message = {
+        return {
             "GroupId": self.group,
             "MemberId": self.member_id,
             "ShareSessionEpoch": sent,
@@ -218,12 +242,7 @@ class ShareSession:
             "BatchSize": max_records,
             "Topics": self._topics(listed, acks or {}, topic_id),
             "ForgottenTopicsData": [],
-            **fields,
         }
-        answer = self.leader.call(ApiKey.SHARE_FETCH, self.version, body)
-        if epoch is None and answer["ErrorCode"] == 0:
-            self.epoch += 1
-        return answer
 
     def fetch(
         self,

@@ -213,8 +213,11 @@ def test_stop_waits_for_answers_and_closes_what_is_idle() -> None:
                 go_on.set()
                 assert await busy.ended() == response(HEARTBEAT)
 
+            told: list[int] = []
+            it.server.on_drain(lambda: told.append(len(it.gone)))
             seen = asyncio.ensure_future(see_it_stop())
         await seen
+        assert told == [0], "the node says that it stops before it hangs up on anybody"
 
     run(main())
 

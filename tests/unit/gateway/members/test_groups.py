@@ -96,6 +96,30 @@ def test_a_late_tick_evicts_nobody_who_could_not_be_heard() -> None:
     run(work())
 
 
+def test_a_planned_stop_evicts_nobody_and_ends_no_session() -> None:
+    """The node hangs up on idle clients at once, and may wait for a busy one for longer than the
+    grace. With `on_evict: ack` that counted unacknowledged records as done.
+    """
+
+    async def work() -> None:
+        async with Node(QUICK) as node:
+            node.log.produce(b"a", b"b")
+            node.beat("m1", connection=1)
+            await settle()
+            session = node.groups.sessions.open((1, GROUP, "m1"), 1, acknowledges=False)
+            event = Acquire(MemberId("m1"), session.session_id, 9, now_ms())
+            assert node.window().acquire(event) is not None
+            node.groups.keep_members()
+            node.groups.connection_lost(1, now_ms())
+            await asyncio.sleep(QUICK.session_timeout_ms / 1000 + 5)
+            assert names(node) == ["m1"]
+            core = node.window().dispatcher
+            assert core is not None
+            assert core.stats().in_flight == 2
+
+    run(work())
+
+
 def test_a_connection_is_remembered_only_for_members_that_are_there() -> None:
     """A long connection on which members come and go must not gather their names."""
 
