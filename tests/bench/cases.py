@@ -68,14 +68,14 @@ Case = Callable[[Bench], float]
 
 
 def load_keyed(bench: Bench) -> None:
-    """What the keyed cases read."""
+    """Writes the records of the keyed cases."""
     bootstrap = bench.kafka.bootstrap_servers
     create_topic(bootstrap, bench.keyed_topic, partitions=PARTITIONS)
     load(bootstrap, bench.keyed_topic, drawn(bench.records, KEYS))
 
 
 def load_plain(bench: Bench) -> None:
-    """What consumer-perf reads."""
+    """Writes the records of consumer-perf."""
     create_topic(bench.kafka.bootstrap_servers, bench.plain_topic, partitions=PARTITIONS)
     _producer_perf(bench, bench.plain_topic, through=False)
 

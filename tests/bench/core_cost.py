@@ -1,4 +1,4 @@
-"""What the dispatcher itself costs per record, over numbers of keys and of members.
+"""The dispatcher's own cost per record, over numbers of keys and of members.
 
 The pure core of one window, as it runs in the gateway, without sockets, store or Kafka: records are
 read until the window is full, every member that has something ready acquires and at once

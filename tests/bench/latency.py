@@ -47,7 +47,7 @@ _numbers = itertools.count(1)
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What the producer does in one run; the bar is meant at the defaults."""
+    """The work of the producer in one run; the bar is meant at the defaults."""
 
     per_second: int = PER_SECOND
     warmup_s: float = 2.0  # not judged

@@ -58,7 +58,7 @@ def percentile(in_order: Sequence[float], share: float) -> float:
 
 
 def added(through: Sequence[float], direct: Sequence[float]) -> list[float]:
-    """What each round's figure is above that of the same round without the gateway."""
+    """Each round's figure minus that of the same round without the gateway."""
     return [ours - theirs for ours, theirs in zip(through, direct, strict=True)]
 
 

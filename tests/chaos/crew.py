@@ -158,7 +158,7 @@ class Crew:
         return [it for service in self.services for it in list(service.member.acked)]
 
     def complaints(self) -> Counter[str]:
-        """What the clients said was wrong: failed commands, error events, acknowledgements that
+        """Complaints of the clients: failed commands, error events, acknowledgements that
         were refused (counted by record).
 
         UnknownServerException is the Java client's own word for an acknowledgement whose connection

@@ -1,6 +1,4 @@
-"""What happens in a round, drawn from its seed alone: the load, who is killed when, and how it
-comes back.
-"""
+"""The plan of a round, drawn from its seed alone: the load, the kills, and each way back."""
 
 from __future__ import annotations
 
@@ -10,7 +8,7 @@ from enum import StrEnum
 
 
 class Victim(StrEnum):
-    """What a strike hits. All but FLUSH are a SIGKILL, followed by a new start."""
+    """The victim of a strike. All but FLUSH are a SIGKILL, followed by a new start."""
 
     GATEWAY = "gateway"
     REDIS = "redis"

@@ -267,5 +267,5 @@ class Load:
             self._failures.append(str(error))
 
     def failures(self) -> list[str]:
-        """What the cluster never took, in the producer's own words."""
+        """Records that the cluster never took, in the producer's own words."""
         return [f"{len(self._failures)} not produced: {it}" for it in self._failures[:1]]

@@ -1,4 +1,4 @@
-"""What is under attack: one broker, one Redis, one gateway, each a process of its own."""
+"""The system under attack: one broker, one Redis, one gateway, each a process of its own."""
 
 from __future__ import annotations
 

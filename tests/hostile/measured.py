@@ -1,4 +1,4 @@
-"""What an attack cost the node and its other clients, and whether that is within the bars."""
+"""The cost of an attack to the node and its other clients, and the verdict of the bars."""
 
 from __future__ import annotations
 

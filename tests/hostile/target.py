@@ -1,4 +1,4 @@
-"""What an attack is told of the node, and the frames that attacks have in common."""
+"""The node as attacks see it, and their common frames."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is planted, what is left alone, and that an explanation belongs to a mutant that exists."""
+"""The planted mutants, the code left alone, and explanations, each of an existing mutant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What members may count on when others join or leave, for any ids, keys and filters."""
+"""Guarantees for members when others join or leave, for any ids, keys and filters."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class WindowMachine(RuleBasedStateMachine):
         return any(m.member_id == name for m in self.play.core.members)
 
     def note(self) -> None:
-        """What the last step wants in the DLQ is being written."""
+        """Notes the dead letters of the last step as being written."""
         for effect in self.play.step.effects:
             if isinstance(effect, WriteDeadLetters):
                 self.writing += effect.offsets

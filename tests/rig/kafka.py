@@ -1,4 +1,4 @@
-"""What tests do with a Kafka directly, through confluent-kafka: topics, group configs, records."""
+"""A Kafka used directly, through confluent-kafka: topics, group configs, records."""
 
 from __future__ import annotations
 

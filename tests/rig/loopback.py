@@ -80,7 +80,7 @@ class Client:
             return size + await self.reader.readexactly(int.from_bytes(size, "big"))
 
     async def ended(self) -> bytes:
-        """What still came before the end."""
+        """The bytes that still came before the end."""
         async with asyncio.timeout(WITHIN_S):
             return await self.reader.read()
 

@@ -1,5 +1,5 @@
-"""What surrounds windows, groups and share handlers, scripted: a log in memory, the MemoryStore,
-the virtual loop's clock. No part of it decides anything a test does not tell it to.
+"""Scripted surroundings of windows, groups and share handlers: a log in memory, the MemoryStore,
+the virtual loop's clock. No part decides anything by itself: the test says it.
 """
 
 from __future__ import annotations

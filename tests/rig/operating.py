@@ -1,4 +1,4 @@
-"""What an operator does with a running node: its REST and the `keyway` command."""
+"""An operator's tools for a running node: its REST and the `keyway` command."""
 
 from __future__ import annotations
 

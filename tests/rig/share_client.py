@@ -35,7 +35,7 @@ SIZE_PREFIX = 4
 
 @dataclass(slots=True)
 class ScriptedConnection:
-    """What a handler sees of a client's connection; upstream's ACLs are what a test says."""
+    """A client's connection as a handler sees it; the test says the upstream's ACLs."""
 
     id: int
     broker_id: int | None = 1

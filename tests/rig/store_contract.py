@@ -1,4 +1,4 @@
-"""What every window store must do; the tests of a store derive from `StoreContract`.
+"""The duties of every window store; the tests of a store derive from `StoreContract`.
 
 Nothing here runs on its own: a subclass has the fixtures `stores`, a function that opens one more
 client of the same, at first empty store, and `flush`, a function that empties it.

@@ -1,4 +1,4 @@
-"""What stands in a topic upstream, with headers and timestamps: the truth that deliveries are
+"""The contents of a topic upstream, with headers and timestamps: the truth that deliveries are
 compared with.
 """
 

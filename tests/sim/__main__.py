@@ -30,7 +30,7 @@ EVENTS = [kind.__name__ for kind in get_args(Event)]
 
 @dataclass(slots=True)
 class Found:
-    """What some seeds came to."""
+    """The results of some seeds."""
 
     seeds: int = 0
     events: int = 0

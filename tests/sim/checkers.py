@@ -1,5 +1,5 @@
-"""What must hold, judged from outside: from what consumers were sent and told, and what was
-persisted.
+"""The rules, judged from outside: from the records and answers that consumers got, and from
+persisted state.
 
 Nothing here asks the dispatcher. A settled offset needs a cause that the outside knows (`causes`),
 a delivery needs its key to be free (`delivered`), an accepted acknowledgement needs a holder
@@ -453,8 +453,8 @@ class Checkers:
                 self.lost(member, hold.session, now_ms)
 
     def members_changed(self, members: tuple[Member, ...], reason: Reason, now_ms: int) -> None:
-        """Who left has given everything back, or does so at the end of the grace: a core that was
-        rebuilt meanwhile has never seen it.
+        """A member that left has given all records back, or does so at the end of the grace: a core
+        that was rebuilt meanwhile has never seen it.
         """
         gone = {m.member_id for m in self.members} - {m.member_id for m in members}
         self._joins(members)

@@ -255,7 +255,7 @@ class Consumer:
             window.handle(Acknowledge(self.member_id, session, batches, self.world.now_ms))
 
     def _acknowledge_foreign(self, session: SessionId) -> None:
-        """What it held long ago, what others hold, what nobody has: with this session's name."""
+        """Acknowledges records that were its own once, another's, or nobody's."""
         rng = self.world.rng
         if self.held and rng.random() < 0.5:
             window, offset = rng.choice(self.held)

@@ -1,4 +1,4 @@
-"""What may go wrong in one run, drawn from its seed: swarm testing, each fault is off in half of
+"""The faults of one run, drawn from its seed: swarm testing, each fault is off in half of
 the runs, and each way of using the dispatcher in some.
 
 Probabilities are per occasion (per persist, per delivered record, per second and member …).

@@ -1,4 +1,4 @@
-"""What the outside knew when the store wrote the file that it may be set back to."""
+"""Outside knowledge at the moment of the store's file, for a store that is set back to it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def filed(
 
 
 def held_back(snapshot: Snapshot) -> list[int]:
-    """What is leased, or was delivered before."""
+    """Offsets that are leased, or were delivered before."""
     leased = [offset for lease in snapshot.leases for offset in lease.offsets]
     return [*leased, *(retry.offset for retry in snapshot.retries)]
 

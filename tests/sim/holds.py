@@ -1,4 +1,4 @@
-"""What consumers have in their hands, as they may believe: found by offset, key and member."""
+"""Records that consumers hold, as they may believe: found by offset, key and member."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ class Killed(Exception):
 
 
 class World:
-    """What outlives the process: the registry and the ledger. `steps` counts until the kill."""
+    """The parts that outlive the process: registry and ledger. `steps` counts until the kill."""
 
     def __init__(self) -> None:
         self.app = App()

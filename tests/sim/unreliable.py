@@ -1,4 +1,4 @@
-"""What must hold of an unreliable group, judged from outside: nothing stored, the records of a key
+"""The rules of an unreliable group, judged from outside: nothing stored, the records of a key
 handed out in order to members that take them, nothing sent again that was committed as sent, and
 every record sent, skipped, gone from the log or counted as dropped.
 """

@@ -190,7 +190,7 @@ class Window:
         self.world.after(self.world.rng.randint(1, 400), arrives)
 
     def _settle(self, *, told: bool) -> None:
-        """What is pending is persisted."""
+        """Persists the pending steps."""
         batch, self.pending = self.pending, []
         life = self.life
         for entry in batch:
@@ -199,7 +199,7 @@ class Window:
                 self._perform(entry.step, entry.answer)
 
     def _judge(self, entry: Pending, *, told: bool) -> None:  # noqa: C901 - one case per event
-        """What the outside knows now that this step is persisted, in the order of the steps."""
+        """Tells the checkers about a persisted step, in the order of the steps."""
         checkers, event, step = self.checkers, entry.event, entry.step
         if not entry.policy.reliable:
             self.unreliable.judge(event, step, told=told)
@@ -426,7 +426,7 @@ class Window:
     # --------------------------------------------------------------------------------------- bounds
 
     def recount(self) -> None:
-        """What costs as much as the window is large: the core's own recount, and its memory."""
+        """Checks that cost by the size of the window: the core's own recount, and its memory."""
         core = self.core
         if core is None:
             return

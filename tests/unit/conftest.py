@@ -1,4 +1,4 @@
-"""What is below tests/unit opens no socket and starts no process: such tests are in tests/shell."""
+"""No test below tests/unit opens a socket or starts a process: such tests are in tests/shell."""
 
 from __future__ import annotations
 

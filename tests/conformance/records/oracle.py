@@ -42,7 +42,7 @@ class JavaBatch:
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """What one poll of a share consumer got: its records, what it settled by itself, its error."""
+    """One poll of a share consumer: its records, the offsets it settled by itself, its error."""
 
     records: list[Record]
     settled: list[tuple[int, str]]
@@ -140,7 +140,7 @@ class RecordsOracle:
         return self._bytes("compact", _text(data), ",".join(map(str, keep)), delete_horizon)
 
     def consume(self, data: bytes, aborted: Sequence[tuple[int, int]]) -> tuple[list[Record], int]:
-        """What a read_committed consumer gets of a Fetch response, and where it goes on."""
+        """The records of a Fetch response for a read_committed consumer, and its next position."""
         answer = self._ask("consume", _text(data), ",".join(f"{p}:{o}" for p, o in aborted))
         records = [_record(fields) for kind, *fields in answer if kind == "R"]
         return records, int(answer[-1][1])
@@ -148,7 +148,7 @@ class RecordsOracle:
     def share(
         self, data: bytes, acquired: Sequence[tuple[int, int]], *, records_max: int
     ) -> list[Poll]:
-        """What a share consumer's polls get of a ShareFetch response."""
+        """The polls of a share consumer over a ShareFetch response."""
         polls: list[Poll] = []
         error: str | None = None
         ranges = ",".join(f"{first}:{last}" for first, last in acquired)

@@ -120,7 +120,7 @@ def skeleton(fields: list[Field], version: int) -> Message:
 
 
 def kafka_json(fields: list[Field], version: int, message: Message) -> dict[str, Any]:
-    """What kafka-clients' JsonConverter makes of the message: its names, its values."""
+    """The message as kafka-clients' JsonConverter writes it: its names, its values."""
     json: dict[str, Any] = {}
     for field in fields:
         value = message[field.name]

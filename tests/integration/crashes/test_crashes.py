@@ -397,7 +397,7 @@ def test_a_member_and_the_gateway_die_together(
     new_host: Callable[[str], ShareHost],
     librdkafka_host: ShareHost,
 ) -> None:
-    """What the dead member held is redelivered after the restart, once its lease ends."""
+    """Records of the dead member are redelivered after the restart, once its lease ends."""
     group = share_group("lock")  # leases of 1.5 s
     load.produce(400)
     host = new_host("librdkafka")

@@ -229,7 +229,7 @@ def test_reject_dead_letters(kafka: KafkaCluster, join: Join) -> None:
 
 
 def dead_letters_of(kafka: KafkaCluster, topic: str) -> list[Message]:
-    """What stands in the dead letter topic now and names `topic` in a header."""
+    """Dead letters of `topic`, by their header, that are in the dead-letter topic now."""
     return [
         letter
         for letter in read_messages(kafka, DEAD_LETTERS)

@@ -1,5 +1,5 @@
-"""What one hot key or one slow member may cost the others, measured with stock clients: nothing but
-the look-ahead that a window has, and that limit is said aloud.
+"""The price of one hot key or slow member for the others, measured with stock clients: nothing but
+the look-ahead of a window, and that limit is reported.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ class Crew:
         self.wait_for_unsettled()
 
     def drain(self) -> None:
-        """Who had stopped takes what has waited."""
+        """The member that had stopped takes the waiting records."""
         self.unsettled = 0
         self.aside.begin_consume(120)
         self.wait_for_unsettled()
@@ -221,7 +221,7 @@ class Crew:
 
 @dataclass(frozen=True, slots=True)
 class Burst:
-    """What one took: of the gateway's CPU, and until its last record was delivered."""
+    """The price of one burst: the gateway's CPU, and the time to its last delivery."""
 
     cpu_s: float
     wall_s: float

@@ -1,4 +1,4 @@
-"""What upstream topics are like: compressed, transactional, compacted, truncated; and the offset
+"""Upstream topics of all kinds: compressed, transactional, compacted, truncated; and the offset
 committed to Kafka.
 """
 
@@ -222,9 +222,9 @@ def test_a_partition_added_while_a_group_reads_on_from_the_end(
     fresh_name: Callable[[str], str],
     librdkafka_host: ShareHost,
 ) -> None:
-    """What is in it before the gateway has heard of it came after the group did: also with `latest`
-    it is read from its start. Subscribed to a topic that is not there as well, it hears of new
-    partitions within 2 s; else it may take half a minute.
+    """Records of a new partition are newer than the group: it is read from its start, also with
+    `latest`. A group that also subscribes to a missing topic hears of new partitions within 2 s;
+    otherwise it may take half a minute.
     """
     name, group = topic(partitions=1), share_group("latest")
     produce(kafka.bootstrap_servers, name, [(b"a", b"old")], partition=0)

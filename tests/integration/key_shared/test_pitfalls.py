@@ -1,5 +1,5 @@
-"""What stock share clients do not forgive a server that answers the share APIs (KIP-932): fifteen
-pitfalls, one test or more each, by number.
+"""Fifteen pitfalls of a server that answers the share APIs (KIP-932), with stock clients: one test
+or more each, by number.
 """
 
 from __future__ import annotations
@@ -274,7 +274,7 @@ def test_pitfall_12_where_a_group_starts_is_the_group_config(
 
 
 def test_pitfall_13_offsets_are_the_upstreams_own(opened: Opened) -> None:
-    """What a consumer shows is what a tool finds in the log."""
+    """A consumer shows the offsets that a tool finds in the log."""
     session = opened([(b"k%d" % at, b"%d" % at) for at in range(20)])
     got = [row for part in all_fetched(session, 20, per_fetch=7) for row in part.records]
     assert got == [(at, b"k%d" % at, b"%d" % at) for at in range(20)]

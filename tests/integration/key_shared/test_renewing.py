@@ -31,8 +31,8 @@ NO_RECORDS = dict.fromkeys(("MaxBytes", "MinBytes", "MaxRecords", "MaxWaitMs", "
 def fetched(
     member: ShareSession, batches: list[AckBatch], **fields: int
 ) -> tuple[int, int, str | None]:
-    """What a ShareFetch with IsRenewAck is answered with: its error, that of the acknowledgements
-    and its text.
+    """The answer to a ShareFetch with IsRenewAck: its error, the error of the acknowledgements and
+    its text.
     """
     asked: dict[str, Any] = {"IsRenewAck": True, **NO_RECORDS, **fields}
     answer = member.fetch_message(acks={0: batches}, **asked)
@@ -102,8 +102,8 @@ def test_every_answer_is_kafka_s(
 
 
 def refused_to_java(host: ShareHost, address: str, group: str, name: str) -> list[list[object]]:
-    """What KafkaShareConsumer tells its application: the first poll, the one behind the RENEW, what
-    became of that.
+    """KafkaShareConsumer's words to its application: the first poll, the poll behind the RENEW, and
+    the result of the RENEW.
     """
     set_group_config(address, group, {**EARLIEST, ENABLE: "false"})
     member = host.member(address, group, [name], explicit=True)

@@ -1,4 +1,4 @@
-"""What a probe and an operator are told of a real node: its health, and how far groups lag."""
+"""Answers of a real node to probes and operators: its health, and the lag of groups."""
 
 from __future__ import annotations
 

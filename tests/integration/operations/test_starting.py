@@ -1,4 +1,4 @@
-"""What keeps a node from starting is one line that names the option; addresses of every kind."""
+"""A node that cannot start says so in one line that names the option; addresses of every kind."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ ADMIN = (
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a check program printed."""
+    """The output of a check program."""
 
     checks: dict[str, str]
     addresses: dict[str, set[str]]

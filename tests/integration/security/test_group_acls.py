@@ -1,4 +1,4 @@
-"""Who may look at, reset and delete a Key-Shared group: the upstream's own ACLs, asked under the
+"""The upstream's own ACLs permit looking at, resetting and deleting a Key-Shared group, under the
 client's own identity. Kafka's stock tool as three users, against a broker with an authorizer.
 """
 
@@ -241,8 +241,8 @@ VERSIONS = {
 
 @pytest.mark.parametrize("api", ASKED)
 def test_who_has_not_said_who_it_is_hears_nothing(gateway: GatewayProcess, api: ApiKey) -> None:
-    """What the gateway answers itself, it answers to those that upstream knows. An upstream that
-    wants SASL ends the connection of who asks for anything else first.
+    """The gateway's own answers go to clients that upstream knows. An upstream that wants SASL ends
+    the connection of a client that asks for anything else first.
     """
     with (
         WireClient(gateway.address_of(1)) as line,

@@ -79,7 +79,7 @@ def test_a_redis_that_comes_back_with_an_older_file(
     topic: Topic,
     share_group: Group,
 ) -> None:
-    """What was settled after the file was written, and committed, does not come again."""
+    """Records that were settled and committed after the file was written do not come again."""
     name, group = topic(partitions=1), share_group()
     produce(kafka.bootstrap_servers, name, [(b"k%d" % at, b"v") for at in range(RECORDS)])
     with ShareSession(gateway.bootstrap, group, name).join() as session:

@@ -1,5 +1,5 @@
-"""What stands beside the windows in a real Redis, the index of groups; and windows that were
-deleted and come back with an older file.
+"""The index of groups beside the windows in a real Redis, and deleted windows that come back with
+an older file.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What must hold of the deliveries that stock clients reported, judged from outside the gateway."""
+"""Rules for the deliveries that stock clients reported, judged from outside the gateway."""
 
 from __future__ import annotations
 

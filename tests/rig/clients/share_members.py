@@ -233,7 +233,7 @@ def _pipe(pipe: IO[str] | None) -> IO[str]:
 
 
 def accepted_places(members: Iterable[ShareMember]) -> set[TopicPartitionOffset]:
-    """What the cluster confirmed as acknowledged to any of the members (by their callbacks)."""
+    """Places that the cluster confirmed as acknowledged to any member (by their callbacks)."""
     return {
         acked.place for member in members for acked in list(member.acked) if acked.error is None
     }

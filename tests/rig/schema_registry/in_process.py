@@ -19,7 +19,7 @@ def client_of(app: App) -> RestClient:
 
 
 class MemoryLedger:
-    """What a state topic would hold: the records, each as its bytes."""
+    """The contents of a state topic: the records, each as its bytes."""
 
     def __init__(self) -> None:
         self.records: dict[bytes, bytes] = {}

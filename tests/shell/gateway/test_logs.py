@@ -1,4 +1,4 @@
-"""What a line of the log looks like, as a process writes it."""
+"""The form of a log line, as a process writes it."""
 
 from __future__ import annotations
 

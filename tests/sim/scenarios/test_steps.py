@@ -54,7 +54,7 @@ class Run:
         return step
 
     def read(self, count: int = 1_000_000) -> None:
-        """What the core asked for, at most `count` records of it; at the log's end nothing."""
+        """At most `count` of the records that the core asked for; none at the log's end."""
         wish, self.wish = self.wish, None
         if wish is not None and wish.position < len(self.keys):
             end = min(len(self.keys), wish.position + min(count, wish.offsets_max))

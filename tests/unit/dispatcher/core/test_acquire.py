@@ -133,7 +133,7 @@ def test_no_run_across_sessions() -> None:
 
 
 def test_no_run_after_a_restart_until_the_earlier_lease_ends() -> None:
-    """What was leased may never have been sent: the next record must not overtake it."""
+    """A leased record may never have been sent: the next record must not overtake it."""
     play = Playbook(Policy(prefetch_per_key=3)).join("c1").produce(b"a", b"a", b"a")
     assert play.acquire("c1", 1) == [0]
     play.restart().join("c1").read()

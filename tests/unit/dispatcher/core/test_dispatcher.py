@@ -1,4 +1,4 @@
-"""What the events of a window bring about, effect by effect."""
+"""The events of a window and their effects, one by one."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ def test_pip_282_issue_2(rule: JoinPolicy) -> None:
 
 
 def test_last_sent_waits_for_all_that_was_sent_per_key_for_its_own_keys_only() -> None:
-    """What the two policies differ in: a key of the newcomer that nobody holds."""
+    """The difference of the two policies: a key of the newcomer that nobody holds."""
     for rule, got in ((JoinPolicy.PER_KEY, [1]), (JoinPolicy.LAST_SENT, [])):
         play = Playbook(Policy(join_policy=rule)).join("c1", "c2")
         mine, other = play.keys_of("c2")[0], play.keys_of("c1")[0]
@@ -346,7 +346,7 @@ def test_a_log_that_begins_behind_an_unknown_offset_says_as_much() -> None:
 
 
 def test_who_was_alone_meanwhile_joined_nobody() -> None:
-    """What c1 held comes back: c2 may have it, and what is new, whoever comes after it."""
+    """Records of c1 come back: c2 may have them, and new records, whoever joins after it."""
     play, _ = loaded_again()
     play.leave("c1").join("c3").read()
     assert joined_behind(play, "c2") == 1, "as it was known then"

@@ -38,7 +38,7 @@ def test_what_is_listed_later_gets_its_place_among_what_is_not_taken_yet(count: 
 def test_a_few_newcomers_are_put_in_place_and_more_are_sorted_with_the_rest(
     count: int, ready_at: int
 ) -> None:
-    """Which is seen by what is taken: only sorting throws it away."""
+    """The taken records show the way: only sorting throws them away."""
     member = MemberQueue(MemberId("c1"))
     member.ready = list(range(100))
     member.ready_at = 5

@@ -125,7 +125,7 @@ def test_operator_acts_on_parked_records_only() -> None:
 
 
 def test_a_policy_that_changes_under_dead_letters() -> None:
-    """What is on its way to the DLQ stays held until it has arrived, whatever is wanted by now."""
+    """A record on its way to the DLQ stays held until it has arrived, whatever the new policy."""
     play = rejected(PoisonPolicy.DEAD_LETTER)
     play.core.retune(replace(play.policy, poison=PoisonPolicy.DROP))
     assert play.wait(500).acquire("c1") == []

@@ -1,4 +1,4 @@
-"""What comes from the log: overlaps, gaps, holes, truncation."""
+"""Input from the log: overlaps, gaps, holes, truncation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an operator sees."""
+"""Figures for operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is amiss, and whether the node can serve: Redis, upstream, windows, commits, reading."""
+"""Troubles, and the node's readiness: Redis, upstream, windows, commits, reading."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the REST refuses: hosts that are not loopback's, bodies that are not what they should be."""
+"""Refusals of the REST: hosts other than loopback, malformed bodies."""
 
 from __future__ import annotations
 

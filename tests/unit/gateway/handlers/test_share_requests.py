@@ -287,7 +287,7 @@ def test_a_fetch_takes_nothing_of_a_partition_whose_leader_has_moved() -> None:
 
 
 def test_a_leader_that_comes_back_finds_its_sessions_alive() -> None:
-    """What they hold was to be given back after the grace, when it had moved away."""
+    """Their records were to be given back after the grace, when the leader had moved away."""
 
     async def tell(node: Node, client: Client) -> None:
         assert offsets(await client.fetch()) == [0, 1, 2]

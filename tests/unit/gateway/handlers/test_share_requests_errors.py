@@ -1,4 +1,4 @@
-"""What share requests may ask for, and the error that each wrong one is answered with."""
+"""The bounds of share requests, and the error that answers each wrong one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client may do is what upstream says of its own connection, asked once and for a while."""
+"""Upstream decides a client's permissions, asked on its own connection, once and for a while."""
 
 from __future__ import annotations
 

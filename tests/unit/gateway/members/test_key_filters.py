@@ -1,4 +1,4 @@
-"""Which keys a member takes: rules first, then what its client.id declares."""
+"""The keys of a member: rules first, then the declaration in its client.id."""
 
 from __future__ import annotations
 

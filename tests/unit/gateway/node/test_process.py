@@ -1,4 +1,4 @@
-"""What a node begins with: its clock, its files."""
+"""The beginning of a node: its clock, its files."""
 
 from __future__ import annotations
 

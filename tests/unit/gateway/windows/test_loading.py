@@ -1,4 +1,4 @@
-"""What a window goes on with when store and commit do not say the same."""
+"""The state of a loaded window when store and commit differ."""
 
 from __future__ import annotations
 

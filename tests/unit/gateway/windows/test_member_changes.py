@@ -18,7 +18,7 @@ Heard = list[tuple[int, str, Reason]]  # partition, members, why some are gone
 
 @pytest.fixture
 def heard(monkeypatch: pytest.MonkeyPatch) -> Heard:
-    """What windows are told, one of them a turn of the loop."""
+    """The news of windows, one window a turn of the loop."""
     told: Heard = []
     members_changed = Window.members_changed
 
@@ -97,7 +97,7 @@ def test_what_comes_together_is_told_at_once(heard: Heard) -> None:
 
 
 def test_that_a_member_was_gone_is_not_hidden(heard: Heard) -> None:
-    """What it held goes back with its leave, and it comes back as a newcomer."""
+    """Its records go back with its leave, and it comes back as a newcomer."""
 
     async def work() -> None:
         async with Node(topology=topology(PARTITIONS)) as node:

@@ -1,4 +1,4 @@
-"""What is committed on a target, and every reason for which nothing is."""
+"""The commits on a target, and every reason for a refusal."""
 
 from __future__ import annotations
 

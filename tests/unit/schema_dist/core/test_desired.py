@@ -1,4 +1,4 @@
-"""What a target should hold: names translated, references first, refusals by name."""
+"""The desired contents of a target: names translated, references first, refusals by name."""
 
 from __future__ import annotations
 

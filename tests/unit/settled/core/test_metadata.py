@@ -171,6 +171,6 @@ def test_what_is_left_out_is_the_far_end_also_if_a_later_range_would_fit() -> No
 def test_runs_that_no_window_has_are_not_believed(
     body: bytes, settled: list[tuple[int, int]] | None
 ) -> None:
-    """Whoever may commit may write metadata with the right checksum."""
+    """Any client with the right to commit may write metadata with the right checksum."""
     assert decode(100, _framed(100, b"r", body)) == settled
     assert decode(100, _framed(100, b"x", body)) is None, "another kind"

@@ -1,4 +1,4 @@
-"""Which topics are copied, from where on, and the reason where they are not."""
+"""The copied topics, their start positions, and the reason for each refusal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What clients get instead of upstream addresses and upstream's list of APIs."""
+"""The gateway's own in place of upstream addresses and upstream's list of APIs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which APIs are served, and how."""
+"""The served APIs, and the way of each."""
 
 from __future__ import annotations
 

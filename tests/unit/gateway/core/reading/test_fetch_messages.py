@@ -49,7 +49,7 @@ def test_what_is_whole_is_whole() -> None:
 
 @pytest.mark.parametrize("behind", [b"", flipped(batch(9))], ids=["whole", "damaged"])
 def test_batches_that_are_small_on_the_wire_only_are_read_a_few_at_a_time(behind: bytes) -> None:
-    """Whoever produces 1 MB of zeros a thousandfold must not take the node's memory."""
+    """A producer of 1 MB of zeros, a thousand times, must not take the node's memory."""
     size = SCAN_BYTES_MAX // 4
     zeros = b"".join(
         build([Record(at, 0, b"k", bytes(size))], base_offset=at, compression=Compression.ZSTD)

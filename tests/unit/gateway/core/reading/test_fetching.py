@@ -1,4 +1,4 @@
-"""Which places go into which fetch: none waits behind the long polls of others, none starves."""
+"""Places and their fetches: none waits behind the long polls of others, none starves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was set through the gateway counts before a broker shows it, and not for ever."""
+"""A config set through the gateway counts before a broker shows it, and not for ever."""
 
 from __future__ import annotations
 

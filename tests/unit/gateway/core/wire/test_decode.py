@@ -1,4 +1,4 @@
-"""What peers may not send. Garbage at large: tests/property/test_wire.py."""
+"""Input that peers may not send. Garbage at large: tests/property/test_wire.py."""
 
 from __future__ import annotations
 
