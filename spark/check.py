@@ -1,5 +1,5 @@
-"""What `keyway distribute check` verifies: every cluster answers, is who it should be, allows what
-its links do, and every topic can be kept alike.
+"""The checks of `keyway distribute check`: every cluster answers, has the right id, and permits the
+work of its links, and every topic can be kept alike.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What one query copies: `topics` as the source describes them, by name; `targets` their names
+    """The work of one query: `topics` as the source describes them, by name; `targets` their names
     on the target; `stopped` the others, with reasons.
     """
 

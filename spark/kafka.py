@@ -1,4 +1,4 @@
-"""What the driver asks Kafka clusters, each through its gateway: topics, positions, log ends."""
+"""The driver's questions to Kafka, through each gateway: topics, positions, log ends."""
 
 from __future__ import annotations
 

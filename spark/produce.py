@@ -1,5 +1,5 @@
-"""What one Spark task does with the records of one partition: it writes them, and the position
-behind them, to the target.
+"""The work of one Spark task: it writes the records of one partition, and the position behind
+them, to the target.
 
 Exactly once: records and position are one Kafka transaction. The transactional id belongs to the
 link and partition, so opening it fences whatever wrote there before and ends what that left open;
@@ -84,7 +84,7 @@ class PositionMoved(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """What a task must know; pickled into it. `expected`: the positions this run has reached, by
+    """The orders of a task, pickled into it. `expected`: the positions this run has reached, by
     place; a place that is missing is taken up where its position on the target says.
     """
 
@@ -151,8 +151,8 @@ class _Task:
     failed: KafkaError | None = field(default=None, init=False)
 
     def run(self, batches: Iterator[pyarrow.RecordBatch]) -> tuple[_Tally, str | None]:
-        """What was done; on a refusal nothing, and the reason. Raises KafkaException for what
-        Spark may try again.
+        """Returns the done work; after a refusal none, and the reason. Raises KafkaException for
+        failures that Spark may try again.
         """
         write = self._exactly_once if self.writing.exactly_once else self._at_least_once
         tally = _Tally()

@@ -1,4 +1,4 @@
-"""What a running link knows about itself, kept in the status topic of its source cluster."""
+"""The reports of a running link about itself, kept in the status topic of its source cluster."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class LinkReport:
         }
 
     def switch(self) -> Json | None:
-        """What an operator wants and the link has not done yet. Raises KafkaException."""
+        """An operator's order that the link has not carried out yet. Raises KafkaException."""
         wanted = self._status.read().get(f"{SWITCH}/{self.link}")
         if wanted and wanted["generation"] > self._state["generation"]:
             return wanted

@@ -1,4 +1,4 @@
-"""What `keyway distribute status` shows: the links of all clusters, from their status topics."""
+"""The output of `keyway distribute status`: the links of all clusters, from their status topics."""
 
 from __future__ import annotations
 

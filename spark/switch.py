@@ -215,7 +215,7 @@ def origins_since(
 
 
 def copy_of(message: Message, cluster: ClusterName, logical: str, secret: str) -> Copy:
-    """What a record's believed header says; a fresh record is its own origin."""
+    """The contents of a record's header whose seal fits; a fresh record is its own origin."""
     stood = Stood(logical, message.timestamp()[1], message.key(), message.value())
     copy = judge(headers_of(message), stood, secret=secret).copy
     partition = message.partition()

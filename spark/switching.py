@@ -1,5 +1,5 @@
-"""What `keyway distribute switch` does: it shows the window that the old target has not forwarded,
-and leaves the order in the status topic, where the running link, or the next run, finds it.
+"""`keyway distribute switch`: it shows the window that the old target has not forwarded, and leaves
+the order in the status topic, where the running link, or the next run, finds it.
 """
 
 from __future__ import annotations

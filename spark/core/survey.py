@@ -1,7 +1,7 @@
-"""Which topics a link copies, from where on, and why it does not copy the others.
+"""The topics that a link copies, their start positions, and the reasons for the others.
 
-Pure: what both clusters say is handed in. A topic that cannot be copied stops with a reason; the
-others go on.
+Pure: the answers of both clusters are handed in. A topic that cannot be copied stops with a reason;
+the others go on.
 """
 
 from __future__ import annotations
