@@ -88,6 +88,10 @@ check: $(STAMPS)/venv ## ruff, mypy --strict, import rules
 test: ready ## all tests: unit, property, simulation, integration, Spark (ARGS=pytest's)
 	$(PYTEST) $(ARGS)
 
+.PHONY: durations
+durations: ready ## all tests, and what each file took into tests/durations.json: the longest begin first
+	$(PYTEST) --record-durations $(ARGS)
+
 .PHONY: sim
 sim: compile ## the simulation: hunt on, or replay SEED=n with its trace
 	$(BIN)/python -m tests.sim $(SEED) $(ARGS)

@@ -21,8 +21,8 @@ from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import FREE_PORT_MAX, FREE_PORT_MIN, free_ports
 from tests.rig.kafka import create_topic
 
-TESTS = Path(__file__).resolve().parent
-ROOT = TESTS.parent
+ROOT = Path(__file__).resolve().parent.parent
+pytest_plugins = ["tests.rig.schedule"]
 
 settings.register_profile(
     "fast",
@@ -53,47 +53,6 @@ def stale_modules(root: Path) -> list[str]:
         shared = sorted((root / "settled").rglob("*.py"))
         stale += [str(it.relative_to(root)) for it in shared if it.stat().st_mtime > built]
     return stale
-
-
-# The files that take longest, slowest first. Workers take a file each at a time: begun late, one of
-# these would keep one worker busy while the other has nothing left.
-LONGEST_FIRST = (
-    "integration/operations/test_demo.py",
-    "integration/crashes/test_chaos.py",
-    "integration/crashes/test_crashes.py",
-    "integration/groups/test_group_admin.py",
-    "spark/test_kafka_source.py",
-    "integration/upstream/test_two_brokers.py",
-    "integration/key_shared/test_key_shared_failures.py",
-    "integration/operations/test_dead_letters_away.py",
-    "integration/groups/test_group_config_tools.py",
-    "integration/key_shared/test_key_shared_order.py",
-    "integration/upstream/test_reader.py",
-    "integration/security/test_group_acls.py",
-    "integration/key_shared/test_key_filters.py",
-    "integration/embedded/test_embedded_kafka.py",
-    "integration/upstream/test_upstream.py",
-    "integration/key_shared/test_key_shared_topics.py",
-    "integration/plain_clients/test_plain_java_clients.py",
-    "integration/upstream/test_upstream_restart.py",
-    "conformance/wire/test_kafka_clients.py",
-    "sim/test_seeds.py",
-    "integration/key_shared/test_key_shared_joins.py",
-)
-
-
-def place_in_line(path: str) -> int:
-    """Of a test file, by its path below tests/: the longest, then other integration tests, then
-    what runs within seconds.
-    """
-    if path in LONGEST_FIRST:
-        return LONGEST_FIRST.index(path)
-    return len(LONGEST_FIRST) + (not path.startswith("integration/"))
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: place_in_line(item.path.relative_to(TESTS).as_posix()))
 
 
 def ports_of_worker(worker: int, workers: int) -> tuple[int, int]:

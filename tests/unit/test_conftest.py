@@ -1,12 +1,20 @@
-"""The guard against compiled modules that are older than their sources; what workers share."""
+"""The guard against compiled modules that are older than their sources; what workers share, and
+which file they begin with.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
-from tests.conftest import LONGEST_FIRST, TESTS, place_in_line, ports_of_worker, stale_modules
+import pytest
+
+from tests.conftest import ports_of_worker, stale_modules
+from tests.rig.schedule import Recorder, expected_s, longest_first
 
 
 def test_compiled_module_older_than_its_source(tmp_path: Path) -> None:
@@ -28,12 +36,37 @@ def test_workers_have_ports_of_their_own() -> None:
     assert (ranges[0][0], ranges[-1][1]) == (21_000, 31_998)
 
 
-def test_long_files_come_first() -> None:
-    assert [name for name in LONGEST_FIRST if not (TESTS / name).is_file()] == []
-    line = [
-        *LONGEST_FIRST,
-        "integration/upstream/test_upstream_share_off.py",
-        "unit/test_conftest.py",
+RECORDED = {
+    "integration/demo.py": 60.0,
+    "integration/short.py": 2.0,
+    "unit/quick.py": 0.1,
+    "unit/slow.py": 5.0,
+}
+
+
+def test_the_longest_file_comes_first_and_a_new_one_is_like_its_neighbours() -> None:
+    assert expected_s("integration/new.py", RECORDED) == 31.0
+    assert expected_s("strange/new.py", RECORDED) == 0.0
+    new = ["integration/new.py", "strange/new.py"]
+    assert longest_first([*reversed(RECORDED), *new], RECORDED) == [
+        "integration/demo.py",
+        "integration/new.py",
+        "unit/slow.py",
+        "integration/short.py",
+        "strange/new.py",
+        "unit/quick.py",
     ]
-    mixed = line[1::2] + line[::2]
-    assert sorted(mixed, key=place_in_line) == line
+
+
+def test_recorded_is_what_ran_and_what_is_left_of_before(tmp_path: Path) -> None:
+    file = tmp_path / "durations.json"
+    file.write_text(json.dumps({"a.py": 1.0, "b.py": 2.0, "gone.py": 3.0}))
+    for name in ("a.py", "b.py", "c.py"):
+        (tmp_path / name).touch()
+    recorder = Recorder(file)
+    for nodeid in ("tests/a.py::test_one", "tests/a.py::test_two", "tests/c.py::test_one"):
+        recorder.pytest_runtest_logreport(
+            cast(pytest.TestReport, SimpleNamespace(nodeid=nodeid, duration=1.26))
+        )
+    recorder.pytest_sessionfinish()
+    assert json.loads(file.read_text()) == {"a.py": 2.5, "b.py": 2.0, "c.py": 1.3}
