@@ -38,6 +38,13 @@ GROUPS: list[Settings] = [
     },
     {"match": "block-*", **QUICK_RETRY, "poison": "block", "deliveries_max": 3},
     {"match": "lock-*", **QUICK_RETRY, "lock_duration_ms": 1_500, "deliveries_max": 10},
+    # Nobody gets a record of another member because time has passed.
+    {
+        "match": "patient-*",
+        **QUICK_RETRY,
+        "lock_duration_ms": 600_000,
+        "session_timeout_ms": 600_000,
+    },
     {"match": "nack-*", "auto_offset_reset": "earliest", "backoff_base_ms": 2_000},
     {"match": "cap-*", **QUICK_RETRY, "in_flight_per_member_max": 10},
     {"match": "span-*", **QUICK_RETRY, "span_max": 4_096},

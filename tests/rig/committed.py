@@ -14,8 +14,8 @@ from tests.rig.gateway_process import DIRECT
 # COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR: a broker that has just
 # started, or has its first group.
 NO_COORDINATOR_YET = (14, 15, 16)
-# The gateway commits every 5 s.
-COMMITTED_S_MAX = 20.0
+# The gateway commits every 5 s; the rest is room for a busy machine.
+COMMITTED_S_MAX = 60.0
 
 
 def committed(kafka: KafkaCluster, group: str, topic: str, partition: int) -> tuple[int, str]:

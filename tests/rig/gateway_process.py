@@ -16,7 +16,7 @@ import yaml
 from gateway.embedded.process import free_ports, kill_child, start_child, stop_child, wait_until
 
 REPOSITORY = Path(__file__).parents[2]
-READY_S_MAX = 30.0
+READY_S_MAX = 60.0
 BROKER_IDS_MAX = 4  # ports kept free for virtual brokers 1..4
 
 # See conftest.py: stock clients against the broker itself.

@@ -26,6 +26,7 @@ from gateway.embedded.process import wait_until
 from tests.rig.clients.wire_client import WireClient
 
 ANSWER_S_MAX = 30.0
+LINGER_MS = 60_000  # longer than handing over any number of records takes
 
 Sent = tuple[bytes | None, bytes | None]  # key, value
 
@@ -105,8 +106,12 @@ def produce(
 ) -> None:
     """Sends the records and returns when all are acknowledged. Raises AssertionError for a failed
     one.
+
+    Those of a partition go in one batch (of up to 1 MB), however slowly this machine hands them
+    over: else the first of them would be there, and be read, before the rest.
     """
-    producer = Producer({"bootstrap.servers": bootstrap_servers, **(config or {})})
+    together = {"linger.ms": LINGER_MS}  # flush() sends at once what lingers
+    producer = Producer({"bootstrap.servers": bootstrap_servers, **together, **(config or {})})
     failed: list[str] = []
 
     def told(error: object, _message: object) -> None:

@@ -17,7 +17,7 @@ from gateway.core.wire.frames import parse_response_header
 from gateway.listen.server import ConnectionId, Handler, Server, ServerSettings
 from tests.rig.fake_kafka import Answer, Asked, FakeKafka
 
-WITHIN_S = 10.0
+WITHIN_S = 30.0
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:

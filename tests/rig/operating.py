@@ -14,6 +14,9 @@ from typing import Any
 
 from dispatcher.core.model import Member, MemberId
 from dispatcher.core.ring import Router
+from gateway.embedded.process import wait_until
+from tests.rig.clients.share_lines import Delivery
+from tests.rig.clients.share_members import ShareMember
 from tests.rig.gateway_process import REPOSITORY, GatewayProcess
 
 COMMAND_S_MAX = 60
@@ -48,6 +51,21 @@ def windows_of(gateway: GatewayProcess, group: str) -> list[dict[str, Any]]:
     """The group's windows as REST describes them; [] while it knows no such group."""
     status, answer = rest(gateway, f"/v1/groups/{urllib.parse.quote(group, safe='')}")
     return list(answer["partitions"]) if status == 200 else []
+
+
+def poll_until_up(
+    gateway: GatewayProcess, group: str, member: ShareMember, *, within_s: float = 30.0
+) -> list[Delivery]:
+    """Polls until the group's windows are up, so that each knows where it starts; what came."""
+    seen = len(member.deliveries)
+
+    def up() -> bool:
+        member.poll(0.2)
+        rows = windows_of(gateway, group)
+        return bool(rows) and all(row["state"] == "up" for row in rows)
+
+    wait_until(up, what=f"the windows of {group} up", deadline_s=within_s)
+    return member.deliveries[seen:]
 
 
 def metrics(gateway: GatewayProcess) -> dict[str, float]:

@@ -136,22 +136,22 @@ def test_one_that_dies_while_it_rewrites_its_file_is_back_at_once(server: Embedd
     server.start()
     put(server, "one")
     with socket.socket(socket.AF_UNIX) as line:
-        line.settimeout(2)
+        line.settimeout(20)
         line.connect(str(server.socket_path))
         line.sendall(b"CONFIG SET rdb-key-save-delay 30000000\r\nBGREWRITEAOF\r\n")  # µs a key
         assert line.recv(100).startswith(b"+OK")
         dying = psutil.Process(server.pid)
-        wait_until(lambda: bool(dying.children()), what="a rewriting child", deadline_s=5)
+        wait_until(lambda: bool(dying.children()), what="a rewriting child", deadline_s=20)
         (rewriter,) = dying.children()
         dying.kill()
-        wait_until(lambda: not server.running, what="the server's end", deadline_s=5)
+        wait_until(lambda: not server.running, what="the server's end", deadline_s=20)
         began = time.monotonic()
         server.start()
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < embedded.LEFTOVER_S_MAX / 2, "it waited for the child"
         while line.recv(100):  # TimeoutError if nobody ends it
             pass
     assert got(server) == "one"
-    wait_until(lambda: is_gone(rewriter.pid), what="the child's end", deadline_s=5)
+    wait_until(lambda: is_gone(rewriter.pid), what="the child's end", deadline_s=20)
     assert not list(server.directory.glob("temp-*"))
 
 
@@ -214,7 +214,7 @@ def test_a_leftover_ends_before_a_new_one_starts(
 ) -> None:
     put(server, "two")
     server.start()
-    assert leftover.wait(1) == 0, "it was asked, not killed"
+    assert leftover.wait(20) == 0, "it was asked, not killed"
     assert got(server) == "two"
 
 

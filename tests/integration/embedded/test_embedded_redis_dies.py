@@ -57,14 +57,12 @@ def test_a_killed_redis_is_started_again_and_the_group_goes_on(
     with ShareSession(gateway.bootstrap, group, name) as session:
         session.join()
         for round_number in range(3):
-            taken = session.fetch_some().acquired
-            assert [offset for offset, _ in taken] == [
-                len(KEYS) * round_number + at for at in range(len(KEYS))
-            ]
-            assert {count for _, count in taken} == {1}, "nothing comes twice"
+            taken = session.fetch_count(len(KEYS))
+            assert taken.offsets == [len(KEYS) * round_number + at for at in range(len(KEYS))]
+            assert {count for _, count in taken.acquired} == {1}, "nothing comes twice"
             kill_redis(gateway)
             produce(kafka.bootstrap_servers, name, [(key, b"2") for key in KEYS])
-            batch = [(taken[0][0], taken[-1][0], [ACCEPT])]
+            batch = [(taken.offsets[0], taken.offsets[-1], [ACCEPT])]
             assert session.acknowledge({0: batch}) == {0: 0}, "leases were kept"
     end = 3 * len(KEYS)
     wait_for_committed(kafka, group, name, 0, end)

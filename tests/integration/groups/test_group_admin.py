@@ -112,7 +112,7 @@ def test_stock_tool_from_list_to_delete(
         "--reset-offsets", "--group", group, "--topic", f"{name}:0", "--to-earliest", "--dry-run"
     )
     assert [row["NEW-OFFSET"] for row in table(planned)] == ["0"]
-    assert committed(kafka, group, name, 0)[0] == 20
+    wait_for_committed(kafka, group, name, 0, 20)
     share_tool(
         "--reset-offsets", "--group", group, "--topic", f"{name}:0", "--to-earliest", "--execute"
     )

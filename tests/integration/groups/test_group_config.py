@@ -123,12 +123,12 @@ def test_record_locks_of_a_partition(
     set_group_config(gateway.bootstrap, group, {locks: "100"})
     with ShareSession(gateway.bootstrap, group, name) as session:
         session.join()
-        held = session.fetch_some()
+        held = session.fetch_count(100)
         assert held.offsets == list(range(100))
         assert session.fetch() == {}
         set_group_config(gateway.bootstrap, group, {locks: "300"})
         more: list[int] = []
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 20
         while len(more) < 200:
             got = session.fetch().get(0)
             more += got.offsets if got else []

@@ -7,6 +7,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import pytest
 from confluent_kafka import Message
@@ -16,7 +17,13 @@ from gateway.embedded.process import wait_until
 from tests.integration.conftest import DEAD_LETTERS
 from tests.rig.clients.order import assert_first_deliveries_in_order, assert_never_backwards
 from tests.rig.clients.share_lines import Delivery
-from tests.rig.clients.share_members import ShareHost, ShareMember, consume_all, deliveries_of
+from tests.rig.clients.share_members import (
+    ShareHost,
+    ShareMember,
+    accepted_places,
+    consume_all,
+    deliveries_of,
+)
 from tests.rig.committed import wait_for_committed
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.kafka import Sent, produce, read_partition
@@ -26,9 +33,6 @@ pytestmark = pytest.mark.integration
 
 Topic = Callable[..., str]
 Group = Callable[..., str]
-# A member whose connection is gone keeps its leases for 6 watchdog ticks (3 s); the rest is room
-# for a busy machine.
-EVICTION_S_MAX = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +108,9 @@ def test_killed_member_loses_nothing(
     heir: str,
 ) -> None:
     """Scenario 14: SIGKILL with 100 keys in hand; another member gets them, in key order, delivery
-    count + 1.
+    count + 1: for its connection is gone, its locks and its session last much longer.
     """
-    name, group = topic(partitions=1), share_group()
+    name, group = topic(partitions=1), share_group("patient")
     produce(front, name, rounds(100, 5))
     host = new_host(victim)
     dying = host.member(front, group, [name], explicit=True)
@@ -115,9 +119,7 @@ def test_killed_member_loses_nothing(
     host.kill()
     survivor_host: ShareHost = request.getfixturevalue(f"{heir}_host")
     survivor = survivor_host.member(front, group, [name])
-    started = time.monotonic()
     consume_all([survivor], {(name, 0, at) for at in range(500)})
-    assert time.monotonic() - started < EVICTION_S_MAX
     assert_never_backwards(survivor.deliveries)
     counts = {delivery.offset: delivery.delivery_count for delivery in survivor.deliveries}
     assert {offset for offset, count in counts.items() if count == 2} == set(offsets(held))
@@ -129,9 +131,9 @@ def test_clean_leave_gives_back_at_once(
     front: str, topic: Topic, share_group: Group, share_host: ShareHost
 ) -> None:
     """Scenario 15: close() with unacknowledged records; they come to the other member without a
-    timeout.
+    timeout: those of its locks and of its session are much longer than this test waits.
     """
-    name, group = topic(partitions=1), share_group()
+    name, group = topic(partitions=1), share_group("patient")
     produce(front, name, rounds(20, 2))
     leaving = share_host.member(front, group, [name], explicit=True)
     held = leaving.poll_some()
@@ -139,10 +141,7 @@ def test_clean_leave_gives_back_at_once(
     staying.poll()  # joined, and waits
     leaving.acknowledge("RELEASE", held[1:])
     leaving.close()
-    closed_at = time.monotonic()
     consume_all([staying], {(name, 0, at) for at in range(40)})
-    # Far below the 30 s lock and the 45 s session: nothing waited for either.
-    assert time.monotonic() - closed_at < 12
     assert_first_deliveries_in_order(deliveries_of([leaving, staying]))
     assert held[0].offset in offsets(staying.deliveries), "also what was never acknowledged"
     staying.close()
@@ -154,17 +153,18 @@ def test_release_keeps_the_order_of_its_key(join: Join) -> None:
     meanwhile.
     """
     it = join([(key, b"%d" % at) for at in range(5) for key in (b"x", b"y")], "nack")
-    ys_accepted = it.refuse("RELEASE", it.member.poll_some(), lambda record: record.key == b"x")
-    released_ns = time.monotonic_ns()
+    batch = it.member.poll_some()
+    before_ns = time.monotonic_ns()
+    ys_accepted = it.refuse("RELEASE", batch, lambda record: record.key == b"x")
     accept_rest(it.member, 10 - len(ys_accepted))
     xs = [delivery for delivery in it.member.deliveries if delivery.key == b"x"]
     assert [delivery.value for delivery in xs] == [b"0", b"0", b"1", b"2", b"3", b"4"]
     assert [delivery.delivery_count for delivery in xs] == [1, 2, 1, 1, 1, 1]
-    # The clock of the gateway starts when the release arrives, a little before this test's.
-    assert xs[1].at_ns - released_ns > 1_500_000_000, "the back-off of 2 s"
+    # The clock of the gateway starts when the release arrives, a little behind this test's.
+    assert xs[1].at_ns - before_ns > 1_990_000_000, "the back-off of 2 s"
     ys = [delivery for delivery in it.member.deliveries if delivery.key == b"y"]
     assert [delivery.value for delivery in ys] == [b"0", b"1", b"2", b"3", b"4"]
-    assert ys[-1].at_ns < xs[1].at_ns, "y did not wait for x"
+    assert ys[1].at_ns < xs[1].at_ns, "y did not wait for x"
 
 
 def test_release_keeps_its_order_when_the_member_leaves(
@@ -266,7 +266,7 @@ def test_lock_timeout_redelivers_and_refuses_the_late_acknowledgement(
     # The ring gives the newcomer some of 20 keys; the stalling one keeps its share, and its claim.
     batch = other.poll_some()
     while batch and not set(offsets(batch)) & set(offsets(held)):
-        other.settle("ACCEPT", batch)
+        accept_in_time(other, batch)
         batch = other.poll_some()
     again = [delivery for delivery in batch if delivery.offset in offsets(held)]
     assert {delivery.delivery_count for delivery in again} == {2}
@@ -274,12 +274,22 @@ def test_lock_timeout_redelivers_and_refuses_the_late_acknowledgement(
     assert stalling.commit() == ["INVALID_RECORD_STATE"]
     assert not [acked for acked in stalling.acked if acked.error is None]
     stalling.close()
-    while batch:
-        other.settle("ACCEPT", batch)
-        batch = other.poll_some(4.0)
+    accept_in_time(other, batch)
+
+    def all_accepted() -> bool:
+        accept_in_time(other, other.poll())
+        return len(accepted_places([other])) == 40
+
+    wait_until(all_accepted, what="all accepted", deadline_s=60)
     assert {delivery.offset for delivery in other.deliveries} == set(range(40))
     assert_never_backwards(other.deliveries)
     other.close()
+
+
+def accept_in_time(member: ShareMember, batch: list[Delivery]) -> None:
+    """Accepts; what was not accepted before its lock was over comes again."""
+    member.acknowledge("ACCEPT", batch)
+    assert set(member.commit()) <= {"OK", "INVALID_RECORD_STATE"}
 
 
 def test_explicit_mode_without_acknowledgement_of_all(join: Join) -> None:
@@ -300,8 +310,10 @@ def test_no_wake_up_is_lost(join: Join) -> None:
     it = join(rounds(1, 20))
     got = accept_rest(it.member, 20)
     assert offsets(got) == list(range(20))
-    # 19 turns of acknowledge and fetch; a watchdog tick of 500 ms for each would take 9.5 s.
-    assert got[-1].at_ns - got[0].at_ns < 6_000_000_000
+    # 19 turns of acknowledge and fetch. Woken by the watchdog alone each would take its tick of
+    # 500 ms; a busy machine makes some of them slow, not all.
+    turns_ms = sorted((after.at_ns - before.at_ns) / 1e6 for before, after in pairwise(got))
+    assert turns_ms[4] < 250, turns_ms
 
 
 def test_pending_records_reach_the_heir_without_new_traffic(
@@ -321,7 +333,7 @@ def test_pending_records_reach_the_heir_without_new_traffic(
     wait_until(
         lambda: len({it.offset for it in idle.deliveries}) == 1_000,
         what="the whole backlog",
-        deadline_s=20,
+        deadline_s=60,
     )
     idle.end_consume()
     assert_first_deliveries_in_order(deliveries_of([leaving, idle]))

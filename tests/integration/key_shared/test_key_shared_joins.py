@@ -4,7 +4,6 @@ of the key moves before that record is settled, everything else does at once.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +25,6 @@ pytestmark = pytest.mark.integration
 Topic = Callable[..., str]
 Group = Callable[..., str]
 KEYS, EACH = 40, 3
-AT_ONCE_S = 2.0  # one second, and as much for a busy machine; no lock or grace is so short
 
 
 def open_member(
@@ -78,7 +76,7 @@ Drain = Callable[[ShareHost, ShareHost], Drained]
 @pytest.fixture
 def drain(gateway: GatewayProcess, topic: Topic, share_group: Group) -> Drain:
     def start(host: ShareHost, other: ShareHost) -> Drained:
-        name, group = topic(partitions=1), share_group()
+        name, group = topic(partitions=1), share_group("patient")
         keys = [b"old-%d" % at for at in range(KEYS)]
         produce(gateway.bootstrap, name, [(key, b"%d" % at) for at in range(EACH) for key in keys])
         first = host.member(gateway.bootstrap, group, [name], explicit=True)
@@ -104,10 +102,8 @@ def test_a_key_drains_and_the_others_do_not_wait(
     assert it.draining() == [(0, 0), (len(it.moved), len(it.moved) * (EACH - 1))]
     (new_key,) = keys_of(members_of(it.gateway, it.group), it.second.name, 1)
     produce(it.gateway.bootstrap, it.topic, [(new_key, b"new")])
-    began = time.monotonic()
-    got = it.second.poll_some()
+    got = it.second.poll_some()  # which the locks of `first` outlast
     assert [(one.key, one.value) for one in got] == [(new_key, b"new")]
-    assert time.monotonic() - began < AT_ONCE_S
     it.second.settle("ACCEPT", got)
     assert it.second.poll_empty(1.0) == []
     drains = it.window()["draining"]
@@ -174,13 +170,12 @@ def test_a_key_that_returns_home_goes_on_without_new_traffic(
     wait_until(lambda: it.draining() == [(0, 0)], what="nothing drains", deadline_s=10)
     if ending == "accepts":
         it.first.settle("ACCEPT", it.held)
-        began, heir, value = time.monotonic(), it.first, b"1"
+        heir, value = it.first, b"1"
     else:
         heir = open_member(gateway, librdkafka_host, it.group, it.topic, others=1)
         it.first.close()
-        began, value = time.monotonic(), b"0"
-    got = heir.poll_some()
-    assert time.monotonic() - began < AT_ONCE_S
+        value = b"0"
+    got = heir.poll_some()  # which the locks of `first` outlast
     assert {one.value for one in got} == {value}
     heir.settle("ACCEPT", got)
     assert all(keys == 0 for keys, _ in it.draining())

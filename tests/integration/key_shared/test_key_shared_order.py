@@ -23,6 +23,7 @@ from tests.rig.clients.share_members import ShareHost, ShareMember, consume_all,
 from tests.rig.committed import wait_for_committed
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.kafka import Sent, produce
+from tests.rig.operating import poll_until_up
 from tests.rig.topic_contents import places_upstream
 
 pytestmark = pytest.mark.integration
@@ -360,8 +361,9 @@ def test_latest_is_where_a_group_starts_by_default(
 ) -> None:
     name = topic(partitions=1)
     produce(gateway.bootstrap, name, [(b"old", b"old")] * 5)
-    member = share_host.member(gateway.bootstrap, share_group("latest"), [name])
-    assert member.poll_empty(2.0) == []
+    group = share_group("latest")
+    member = share_host.member(gateway.bootstrap, group, [name])
+    assert poll_until_up(gateway, group, member) == []
     produce(gateway.bootstrap, name, [(b"new", b"new")])
     got = member.poll_some()
     assert [delivery.value for delivery in got] == [b"new"]

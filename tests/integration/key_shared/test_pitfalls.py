@@ -18,8 +18,15 @@ from confluent_kafka import Producer
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.embedded.kafka import KafkaCluster
+from gateway.embedded.process import wait_until
 from tests.rig.clients.share_members import ShareHost, consume_all
-from tests.rig.clients.wire_client import Fetched, ShareSession, WireClient, fetched_partitions
+from tests.rig.clients.wire_client import (
+    ANSWER_SECONDS_MAX,
+    Fetched,
+    ShareSession,
+    WireClient,
+    fetched_partitions,
+)
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.kafka import produce, set_group_config
 
@@ -104,7 +111,7 @@ def test_pitfall_03_gap_never_settles_a_record_that_exists(
     assert session.acknowledge({0: [(0, 0, [GAP])]})[0] in (0, ErrorCode.NONE)
     again = session.fetch_some()
     assert again.acquired == [(0, 2)], "the same record, not the next of its key"
-    assert "gap" in gateway.log_text().lower()
+    wait_until(lambda: "gap" in gateway.log_text().lower(), what="a log line", deadline_s=20)
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
@@ -134,7 +141,7 @@ def test_pitfall_05_every_acknowledged_partition_is_answered(
         produce(gateway.bootstrap, name, [(b"k", b"v")], partition=partition)
     with ShareSession(gateway.bootstrap, share_group(), name).join() as session:
         held: dict[int, Fetched] = {}
-        deadline = time.monotonic() + 15
+        deadline = time.monotonic() + 30
         while len(held) < 3 and time.monotonic() < deadline:
             held |= {at: got for at, got in session.fetch().items() if got.acquired}
         acks = {at: [(got.offsets[0], got.offsets[0], [ACCEPT])] for at, got in held.items()}
@@ -146,17 +153,16 @@ def test_pitfall_05_every_acknowledged_partition_is_answered(
 
 
 def test_pitfall_06_max_records_0_only_acknowledges(opened: Opened) -> None:
-    """Nothing is acquired and nothing is waited for."""
+    """Nothing is acquired and nothing is waited for: what a fetch may wait is longer than this
+    client waits for its answer.
+    """
     session = opened([(b"a", b"0"), (b"b", b"1")])
-    started = time.monotonic()
-    parts = session.fetch(max_records=0, max_wait_ms=14_000)
-    assert time.monotonic() - started < 7
+    for_ever_ms = 20 * round(ANSWER_SECONDS_MAX * 1_000)
+    parts = session.fetch(max_records=0, max_wait_ms=for_ever_ms)
     assert not any(part.acquired or part.raw_records for part in parts.values())
     got = session.fetch_some(max_records=1)
-    started = time.monotonic()
     acks = {0: [(got.offsets[0], got.offsets[0], [ACCEPT])]}
-    parts = session.fetch(acks=acks, max_records=0, max_wait_ms=14_000)
-    assert time.monotonic() - started < 7
+    parts = session.fetch(acks=acks, max_records=0, max_wait_ms=for_ever_ms)
     assert parts[0].acknowledge_error == 0
     assert not parts[0].acquired
 
@@ -178,8 +184,8 @@ def test_pitfall_07_a_release_cannot_invert_a_key(opened: Opened) -> None:
 
 
 def test_pitfall_07_a_session_reopened_fences_what_it_held(opened: Opened) -> None:
-    """The lock of the old session is gone with it: its late acknowledgement is refused."""
-    session = opened([(b"k", b"0")], group="lock")  # locks of 1.5 s
+    """The lock of the old session is gone with it, long before its 30 s are over."""
+    session = opened([(b"k", b"0")])
     got = session.fetch_some()
     assert got.acquired == [(0, 1)]
     session.epoch = 0
@@ -195,7 +201,7 @@ def test_pitfall_08_acknowledgements_lost_with_the_connection_mean_redelivery(
     order.
     """
     session = opened([(b"k%d" % (at % 5), b"%d" % at) for at in range(10)])
-    assert session.fetch_some().offsets == [0, 1, 2, 3, 4]
+    assert session.fetch_count(5).offsets == [0, 1, 2, 3, 4]
     session.disconnect()
     again = ShareSession(session.bootstrap, session.group, session.topic).join()
     with again:
@@ -210,17 +216,19 @@ def test_pitfall_08_acknowledgements_lost_with_the_connection_mean_redelivery(
         assert {counts[at] for at in range(5, 10)} == {1}
 
 
-def test_pitfall_09_another_connection_cannot_acknowledge(opened: Opened) -> None:
-    """A session belongs to the connection it was opened on: 122 elsewhere, and nothing changes."""
+def test_pitfall_09_a_session_is_its_members_on_any_connection(opened: Opened) -> None:
+    """Another member has none, 122, and changes nothing; the member itself may acknowledge on
+    another connection, as with Kafka.
+    """
     session = opened([(b"k", b"0")])
-    got = session.fetch_some()
-    with ShareSession(
-        session.bootstrap, session.group, session.topic, member_id=session.member_id
-    ) as stranger:
-        first = got.offsets[0]
-        answer = stranger.acknowledge({0: [(first, first, [REJECT])]}, epoch=session.epoch)
+    assert session.fetch_some().offsets == [0]
+    place = (session.bootstrap, session.group, session.topic)
+    with ShareSession(*place) as stranger:
+        answer = stranger.acknowledge({0: [(0, 0, [REJECT])]}, epoch=session.epoch)
         assert answer == {-1: ErrorCode.SHARE_SESSION_NOT_FOUND}
-    assert session.acknowledge({0: [(first, first, [ACCEPT])]}) == {0: 0}
+    with ShareSession(*place, member_id=session.member_id) as elsewhere:
+        answer = elsewhere.acknowledge({0: [(0, 0, [ACCEPT])]}, epoch=session.epoch)
+        assert answer == {0: 0}
 
 
 def test_pitfall_10_members_are_not_sent_what_others_get(opened: Opened) -> None:
@@ -228,7 +236,7 @@ def test_pitfall_10_members_are_not_sent_what_others_get(opened: Opened) -> None
     records: list[tuple[bytes | None, bytes | None]] = [
         (b"k%d" % at, b"secret-%03d-" % at + b"x" * 1_000) for at in range(100)
     ]
-    session = opened(records, config={"linger.ms": 200, "batch.num.messages": 1_000})
+    session = opened(records)
     got = session.fetch_some(max_records=3)
     assert len(got.acquired) == 3
     data = got.raw_records or b""

@@ -13,6 +13,7 @@ from dispatcher.core.model import AckType
 from gateway.core.wire.errors import ErrorCode
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import wait_until
+from tests.rig.clients.share_lines import Delivery
 from tests.rig.clients.share_members import ShareHost
 from tests.rig.clients.wire_client import AckBatch, ShareSession
 from tests.rig.gateway_process import GatewayProcess
@@ -68,7 +69,7 @@ def told(address: str, group: str, name: str) -> Iterator[object]:
         yield acknowledge((0, 0, [ACCEPT]))  # none of all that has let it go
         set_group_config(address, group, {ENABLE: "true"})
         wait_until(
-            lambda: acknowledge((1, 1, [RENEW])) == 0, what="renewing permitted", deadline_s=10
+            lambda: acknowledge((1, 1, [RENEW])) == 0, what="renewing permitted", deadline_s=20
         )
         yield fetched(member, [(1, 2, [RENEW])])
         yield member.acknowledge({0: [(1, 1, [RENEW])]})
@@ -109,7 +110,13 @@ def refused_to_java(host: ShareHost, address: str, group: str, name: str) -> lis
     member = host.member(address, group, [name], explicit=True)
     held = member.poll_some()
     member.acknowledge("RENEW", held)
-    again = member.poll(2.0)
+    again: list[Delivery] = []
+
+    def answered() -> bool:
+        again.extend(member.poll(0.5))
+        return bool(member.acked)
+
+    wait_until(answered, what="an answer to the renewal", deadline_s=20)
     return [
         [it.value for it in held],
         [it.value for it in again],

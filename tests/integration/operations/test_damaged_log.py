@@ -76,7 +76,7 @@ def test_a_damaged_batch_is_shown_until_it_is_mended(
         b"damaged",
         b"behind",
     ]
-    assert troubles() == {0: None, 1: None}
+    wait_until(lambda: troubles() == {0: None, 1: None}, what="no trouble", deadline_s=ANSWER_S_MAX)
     member.close()
 
 

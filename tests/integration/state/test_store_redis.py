@@ -7,7 +7,6 @@ import contextlib
 import os
 import signal
 import statistics
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -47,6 +46,7 @@ from tests.rig.store_contract import (
 )
 
 pytestmark = pytest.mark.integration
+KILLED_AFTER = 100  # of 20,000 confirmed steps
 M1, S1 = MemberId("m1"), SessionId("s1")
 
 
@@ -121,7 +121,7 @@ class TestRedisStore(StoreContract):
             assert cursors == list(range(20))
         connections = admin.info("clients")["connected_clients"]
         await store.close()
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 30
         while admin.info("clients")["connected_clients"] >= connections - 15:
             assert time.monotonic() < deadline, "its connections are still open"
             await asyncio.sleep(0.01)
@@ -316,12 +316,13 @@ class TestFailures:
         steps = steps_of(20_000)
         confirmed, error = 0, None
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(asyncio.to_thread(kill_soon, own))
             while error is None and confirmed < len(steps):
                 (error,) = await store.apply([Write(KEY, fence, steps[confirmed])])
                 confirmed += error is None
+                if confirmed == KILLED_AFTER:
+                    tasks.create_task(asyncio.to_thread(own.kill))
         assert type(error) is StoreError, "the server was killed too late for this test"
-        assert confirmed > 10
+        assert confirmed >= KILLED_AFTER
         assert not store.healthy
 
         own.start()
@@ -368,14 +369,14 @@ class TestFailures:
     async def test_a_frozen_redis_is_given_up_and_no_answer_is_taken_for_another(
         self, own: EmbeddedRedis
     ) -> None:
-        store = RedisStore(own.url, timeout_s=0.3)
+        store = RedisStore(own.url, timeout_s=1.0)
         fence = await opened(store)
         assert own.pid is not None
         os.kill(own.pid, signal.SIGSTOP)
         try:
             begin = time.monotonic()
             (error,) = await store.apply([Write(KEY, fence, STEP)])
-            assert 0.2 < time.monotonic() - begin < TIMEOUT_S
+            assert 0.9 < time.monotonic() - begin < TIMEOUT_S
             assert type(error) is StoreError
             with pytest.raises(TimeoutError):  # The caller gives up before the store does.
                 async with asyncio.timeout(0.1):
@@ -447,23 +448,19 @@ class TestFailures:
         assert caught.value.__suppress_context__
 
 
-def kill_soon(server: EmbeddedRedis) -> None:
-    time.sleep(0.3)
-    server.kill()
-
-
 @in_loop
-async def test_a_step_of_four_windows_is_quick(
-    server: EmbeddedRedis, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Four windows, each taking a lease of 250 offsets, settling 250 and moving on: one call."""
+async def test_a_step_of_four_windows_is_one_call(server: EmbeddedRedis) -> None:
+    """Four windows, each taking a lease of 250 offsets, settling 250 and moving on: together
+    in less time than one after the other. What else the machine does meets both alike.
+    """
     store = RedisStore(server.url)
     keys = [WindowKey("group", KEY.topic_id, partition) for partition in range(4)]
     fences = [(await store.claim(key, "one")).fence for key in keys]
     for key, fence in zip(keys, fences, strict=True):
         await store.create(key, fence, Snapshot(0))
-    times: list[float] = []
-    for nth in range(400):
+    together: list[float] = []
+    in_turn: list[float] = []
+    for nth in range(100):
         first = 10**9 + 1_000 * nth
         offsets = list(range(first, first + 1_000, 4))
         changes: list[Change] = [
@@ -472,15 +469,13 @@ async def test_a_step_of_four_windows_is_quick(
             CursorMoved(first),
             LeaseEnded(LeaseId(nth)),
         ]
+        writes = [Write(key, fence, changes) for key, fence in zip(keys, fences, strict=True)]
         begin = time.perf_counter()
-        results = await store.apply(
-            [Write(key, fence, changes) for key, fence in zip(keys, fences, strict=True)]
-        )
-        times.append(time.perf_counter() - begin)
-        assert results == [None] * 4
-    median, slow = statistics.median(times) * 1e6, statistics.quantiles(times, n=100)[98] * 1e6
-    with capsys.disabled():
-        sys.stdout.write(f"\nstep of 4 windows x 250 offsets: {median:.0f} us, p99 {slow:.0f} us\n")
-    # Interpreted on a busy machine; the aim is 1,500 us.
-    assert median < 15_000
+        if nth % 2:
+            assert await store.apply(writes) == [None] * 4
+        else:
+            for write in writes:
+                assert await store.apply([write]) == [None]
+        (together if nth % 2 else in_turn).append(time.perf_counter() - begin)
+    assert statistics.median(together) < statistics.median(in_turn), "one round trip, not four"
     await store.close()

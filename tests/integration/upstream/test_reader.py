@@ -246,54 +246,64 @@ def test_three_sinks_at_one_place_share_the_fetches(kafka: KafkaCluster, topic: 
 def test_a_group_that_is_behind_does_not_wait_for_one_at_the_end(
     kafka: KafkaCluster, topic: MakeTopic
 ) -> None:
+    """It reads as quickly beside one whose fetch upstream holds back for 0.5 s as it does alone."""
     name = topic()
     produce(kafka.bootstrap_servers, name, [(b"k", b"%d" % i) for i in range(100)])
 
     async def read() -> None:
-        async with running(settings(kafka)) as side:
+        beside: list[float] = []
+        alone: list[float] = []
+        async with running(settings(kafka)) as side, running(settings(kafka)) as other:
             tp = await side.partition(name)
+            await other.partition(name)
             at_end = Collector(side.reader, tp, position=100).start()
-            waits = []
-            for _ in range(10):
-                side.reader.forget_below(tp, 100, at_end.sink)
+            for turn in range(40):
+                reader = other.reader if turn % 2 else side.reader
+                reader.forget_below(tp, 100, at_end.sink)
                 started = time.perf_counter()
-                behind = Collector(side.reader, tp).start()
+                behind = Collector(reader, tp).start()
                 await behind.reached(100)
-                waits.append(time.perf_counter() - started)
+                (alone if turn % 2 else beside).append(time.perf_counter() - started)
                 behind.stop()
-            assert statistics.median(waits) < 0.1, waits  # a long poll would be 0.5 s
             at_end.stop()
+        assert statistics.median(beside) < 5 * statistics.median(alone), (beside, alone)
 
     run(read())
 
 
 def test_a_tail_of_many_partitions_is_read_at_once(kafka: KafkaCluster, topic: MakeTopic) -> None:
-    """Twelve partitions on one broker, four lanes: whichever gets a record, it is read quickly."""
+    """Twelve partitions on one broker, four lanes: whichever gets a record, it is read as quickly
+    as the only one that somebody else reads.
+    """
     name = topic(partitions=12)
 
-    async def read() -> list[float]:
+    async def read() -> None:
         producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 0})
-        took = []
-        async with running(settings(kafka)) as side:
+        many: list[float] = []
+        single: list[float] = []
+        async with running(settings(kafka)) as side, running(settings(kafka)) as other:
             tails = [
                 Collector(side.reader, await side.partition(name, number)).start()
                 for number in range(12)
             ]
-            for turn in range(60):
-                tail = tails[turn * 5 % 12]
+            only = Collector(other.reader, await other.partition(name, 0)).start()
+            for turn in range(120):
+                tail = only if turn % 2 else tails[turn // 2 * 5 % 12]
                 position = tail.position
-                await asyncio.sleep(0.02)
                 started = time.perf_counter()
                 producer.produce(name, value=b"v", partition=tail.tp.partition)
                 producer.poll(0)
                 await tail.reached(position + 1)
-                took.append(time.perf_counter() - started)
+                (single if turn % 2 else many).append(time.perf_counter() - started)
+                if tail.tp.partition == 0:  # both read it
+                    await tails[0].reached(position + 1)
+                    await only.reached(position + 1)
         assert producer.flush(DEADLINE_S) == 0
-        return took
+        # A long poll of the others' would hold it back for up to 0.5 s.
+        assert statistics.median(many) < 5 * statistics.median(single), (many, single)
+        assert statistics.quantiles(many)[2] < 5 * statistics.quantiles(single)[2], (many, single)
 
-    took = sorted(run(read()))
-    assert statistics.median(took) < 0.05, took
-    assert took[57] < 0.3, took  # 95 %
+    run(read())
 
 
 def test_a_leader_that_moves_is_followed(

@@ -269,6 +269,22 @@ class ShareSession:
                 return got
             assert time.monotonic() < deadline, f"nothing acquired within {within_s} s"
 
+    def fetch_count(self, count: int, *, within_s: float = 15.0, partition: int = 0) -> Fetched:
+        """Fetches until the partition has handed out `count` records in all, and returns them as
+        one answer: an answer leaves with the first records there are.
+        """
+        parts: list[Fetched] = []
+        while sum(len(part.acquired) for part in parts) < count:
+            parts.append(self.fetch_some(within_s=within_s, partition=partition))
+        return Fetched(
+            error=0,
+            acknowledge_error=0,
+            records=[row for part in parts for row in part.records],
+            acquired=[row for part in parts for row in part.acquired],
+            ranges=[row for part in parts for row in part.ranges],
+            raw_records=b"".join(part.raw_records or b"" for part in parts),
+        )
+
     def acknowledge(
         self,
         acks: dict[int, list[AckBatch]],

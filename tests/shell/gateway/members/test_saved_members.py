@@ -67,7 +67,7 @@ async def written(redis: Redis, *names: str) -> None:
     async def kept() -> set[Any]:
         return set(await redis.hkeys(KEY))
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while await kept() != {name.encode() for name in names}:  # noqa: ASYNC110  a server
             await asyncio.sleep(0.005)
 
