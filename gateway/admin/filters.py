@@ -12,10 +12,11 @@ from typing import Any
 import structlog
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
-from gateway.admin.problems import json_body, query
+from gateway.admin.problems import answered, json_body, query
+from gateway.admin.rows import KeyFilterRules
 from gateway.members.groups import Groups
 from gateway.members.key_filters import (
     InvalidRules,
@@ -31,9 +32,7 @@ log = structlog.get_logger("keyway.admin")
 def filter_routes(filters: KeyFilters, groups: Groups) -> list[Route]:
     def answer(group: str) -> Response:
         rules = filters.rules(group)
-        return JSONResponse(
-            {"group": group, "source": rules.source, "rules": rule_rows(rules.rules)}
-        )
+        return answered(KeyFilterRules(group=group, source=rules.source, rules=list(rules.rules)))
 
     async def show(request: Request) -> Response:
         return answer(query(request, "group"))

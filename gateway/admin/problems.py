@@ -11,16 +11,20 @@ from __future__ import annotations
 
 import ipaddress
 import json
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.admin.limits import ADMIN_BODY_BYTES_MAX
+from gateway.config import first_fault
 from gateway.operations.errors import OperationError
+
+Body = TypeVar("Body", bound=BaseModel)
 
 
 def problem(status: int, title: str) -> JSONResponse:
@@ -61,6 +65,19 @@ async def json_body(request: Request, fields: set[str]) -> dict[str, Any]:
     for name in sorted(set(body) - fields):
         raise HTTPException(400, f"{name} is not known")
     return body
+
+
+def validated(model: type[Body], body: dict[str, Any]) -> Body:
+    """Raises HTTPException, which names the field."""
+    try:
+        return model.model_validate(body)
+    except ValidationError as error:
+        raise HTTPException(400, first_fault(error)) from error
+
+
+def answered(row: BaseModel) -> Response:
+    """Fields that were not set are left out."""
+    return Response(row.model_dump_json(exclude_unset=True), media_type="application/json")
 
 
 def query(request: Request, name: str) -> str:

@@ -12,7 +12,7 @@ import asyncio
 import fnmatch
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import structlog
 from pydantic import ValidationError
@@ -37,7 +37,7 @@ class Rules:
     """Of one group. `source`: "rest" or "config"."""
 
     rules: tuple[FilterRule, ...]
-    source: str
+    source: Literal["config", "rest"]
 
 
 class KeyFilters:

@@ -12,9 +12,10 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from dispatcher.core.model import Acknowledge, AckType, Acquire, MemberId, SessionId
-from gateway.admin import rest
+from gateway.admin import groups
 from gateway.admin.health import Health
 from gateway.admin.rest import RestParts, rest_app
+from gateway.admin.rows import PartitionRow
 from gateway.core.share.membership import ShareGroup
 from gateway.members.key_filters import KeyFilters
 from gateway.operations.lag import Lags
@@ -145,15 +146,15 @@ def test_a_group_and_its_windows() -> None:
 def test_other_work_goes_on_between_two_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Telling of one takes longer the more it holds: many at once would hold up the node."""
     order: list[str] = []
-    row_of = rest._window
+    row_of = groups._window
 
-    def seen(window: Window, group: ShareGroup) -> dict[str, Any]:
+    def seen(window: Window, group: ShareGroup) -> PartitionRow:
         order.append(repr(window.key.partition))
         asyncio.get_running_loop().call_soon(order.append, "other work")
         return row_of(window, group)
 
     async def tell(rest: Rest) -> None:
-        monkeypatch.setattr("gateway.admin.rest._window", seen)
+        monkeypatch.setattr("gateway.admin.groups._window", seen)
         answer = await rest.ask(f"/v1/groups/{GROUP}")
         assert [row["partition"] for row in answer.json["partitions"]] == [0, 1]
         assert order == ["0", "other work", "1", "other work"]

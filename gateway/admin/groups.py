@@ -1,0 +1,243 @@
+"""REST of groups: `GET /v1/groups`, `GET /v1/groups/{group}`.
+
+Keys are shown as a hash: a key may be personal data, and this surface has no roles.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from pydantic import BaseModel
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from dispatcher.core.hashes import key_hash32
+from dispatcher.core.model import Key
+from dispatcher.core.stats import FullSpan, WindowStats
+from gateway.admin.problems import answered
+from gateway.admin.rows import (
+    DrainingKeyRow,
+    FullSpanRow,
+    GroupList,
+    GroupSummary,
+    LateConsumer,
+    MemberFigures,
+    MembershipRow,
+    ParkedOffset,
+    PartitionRow,
+)
+from gateway.core.cluster.topology import TopicPartition
+from gateway.core.share.membership import ShareGroup
+from gateway.members.groups import Groups
+from gateway.operations.lag import Lag, Lags
+from gateway.windows.window import Window
+from gateway.windows.windows import Windows
+
+
+class GroupHead(GroupSummary):
+    """A GroupDescription without its partitions, which are written one by one."""
+
+    epoch: int
+    memberships: list[MembershipRow]
+
+
+def group_routes(groups: Groups, windows: Windows, lags: Lags) -> list[Route]:
+    async def list_groups(_: Request) -> Response:
+        known = _by_group(lags)
+        rows = [_summary(group, windows, known.get(group.name, [])) for group in groups.all()]
+        return answered(GroupList(groups=rows))
+
+    async def describe_group(request: Request) -> Response:
+        name = request.path_params["group"]
+        group = groups.get(name)
+        if group is None:
+            raise HTTPException(404, f"no group {name!r} on this node")
+        await lags.refresh_group(name)
+        if groups.get(name) is not group:
+            raise HTTPException(404, f"group {name!r} was deleted just now")
+        text = await _description(group, windows, _by_group(lags).get(name, []))
+        return Response(text, media_type="application/json")
+
+    return [
+        Route("/v1/groups", list_groups, methods=["GET"]),
+        Route("/v1/groups/{group:path}", describe_group, methods=["GET"]),
+    ]
+
+
+def _by_group(lags: Lags) -> dict[str, list[Lag]]:
+    found: dict[str, list[Lag]] = {}
+    for lag in lags.all():
+        found.setdefault(lag.group, []).append(lag)
+    return found
+
+
+def _summary(group: ShareGroup, windows: Windows, lags: list[Lag]) -> GroupSummary:
+    known = [lag.records for lag in lags if lag.records is not None]
+    return GroupSummary(
+        group=group.name,
+        state=group.state,
+        members=len(group.members),
+        topics=group.topics(),
+        windows=windows.count_of(group.name),
+        lag=sum(known) if known else None,
+    )
+
+
+async def _description(group: ShareGroup, windows: Windows, lags: list[Lag]) -> bytes:
+    """A GroupDescription as JSON, made a window at a time: each takes a millisecond or two, and
+    requests about a group of many must not hold up the others.
+    """
+    lag_of = {lag.tp: lag for lag in lags}
+    partitions: dict[TopicPartition, bytes] = {}
+    for window in windows.of_group(group.name):
+        row = _window(window, group)
+        lag = lag_of.pop(window.partition, None)
+        if lag is not None:
+            row = row.model_copy(update={"log_end": lag.log_end, "lag": lag.records})
+        partitions[window.partition] = _json(row)
+        await asyncio.sleep(0)
+    for tp, lag in lag_of.items():
+        # Nobody reads there, so the window is not in memory.
+        idle = PartitionRow(
+            topic=tp.topic,
+            partition=tp.partition,
+            state="idle",
+            cursor=lag.cursor,
+            log_end=lag.log_end,
+            lag=lag.records,
+        )
+        partitions[tp] = _json(idle)
+    rows = b",".join([partitions[tp] for tp in sorted(partitions)])
+    head = GroupHead(
+        **dict(_summary(group, windows, lags)),
+        epoch=group.epoch,
+        memberships=[
+            MembershipRow(
+                member_id=member.member_id,
+                client_id=member.client_id,
+                host=member.client_host,
+                epoch=member.epoch,
+                topics=list(member.topics),
+            )
+            for member in group.members.values()
+        ],
+    )
+    return b'%b,"partitions":[%b]}' % (_json(head).removesuffix(b"}"), rows)
+
+
+def _json(row: BaseModel) -> bytes:
+    return row.model_dump_json(exclude_unset=True).encode()
+
+
+def _window(window: Window, group: ShareGroup) -> PartitionRow:
+    place, core = window.partition, window.dispatcher
+    if core is None:
+        return PartitionRow(
+            topic=place.topic,
+            partition=place.partition,
+            state="loading",
+            trouble=window.trouble or None,
+        )
+    stats = core.stats()
+    return PartitionRow(
+        topic=place.topic,
+        partition=place.partition,
+        state="up",
+        trouble=window.trouble or None,
+        cursor=core.cursor,
+        read_position=core.read_position,
+        unsettled=stats.unsettled,
+        keys=stats.keys,
+        in_flight=stats.in_flight,
+        backing_off=stats.backing_off,
+        dead_lettering=stats.dead_lettering,
+        dropped=stats.dropped,
+        parked=_parked(stats),
+        members=_members(stats),
+        draining=_draining(stats),
+        draining_cleared=stats.draining_cleared,
+        last_sent_position=stats.last_sent,
+        individually_sent_positions=[(first, last) for first, last in stats.individually_sent],
+        span_max=stats.span_max,
+        full_span=None if stats.full_span is None else _full_span(stats.full_span),
+        consumers_after_mark_delete_position=_joined_behind(stats, group),
+        dead_letter_trouble=window.dead_letter_trouble if stats.dead_lettering > 0 else None,
+        read_trouble=window.read_trouble,
+    )
+
+
+def _parked(stats: WindowStats) -> list[ParkedOffset]:
+    return [
+        ParkedOffset(
+            offset=record.offset,
+            key_hash=_hash(record.key),
+            deliveries=record.deliveries,
+            reason=record.reason.value,
+            member_id=record.member_id,
+        )
+        for record in stats.parked
+    ]
+
+
+def _members(stats: WindowStats) -> list[MemberFigures]:
+    return [
+        MemberFigures(
+            member_id=member.member_id,
+            ready_keys=member.ready_keys,
+            in_flight=member.in_flight,
+            draining_keys=member.draining_keys,
+            draining_in_flight=member.draining_in_flight,
+            draining_blocked=member.draining_blocked,
+            draining_attempts=member.draining_attempts,
+            draining_cleared=member.draining_cleared,
+            last_sent_position_when_joining=member.last_sent_when_joining,
+            dropped=member.dropped,
+        )
+        for member in stats.members
+    ]
+
+
+def _draining(stats: WindowStats) -> list[DrainingKeyRow]:
+    return [
+        DrainingKeyRow(
+            key_hash=_hash(key.key),
+            member_id=key.member_id,
+            in_flight=key.in_flight,
+            blocked=key.blocked,
+            attempts=key.attempts,
+        )
+        for key in stats.draining
+    ]
+
+
+def _joined_behind(stats: WindowStats, group: ShareGroup) -> list[LateConsumer]:
+    """Under `join_policy: last_sent` these members wait for the records that were out."""
+    rows: list[LateConsumer] = []
+    for member in stats.members:
+        known = group.members.get(member.member_id)
+        position = member.last_sent_when_joining
+        if known is not None and position is not None and position >= stats.cursor:
+            late = LateConsumer(
+                name=known.client_id,
+                id=known.member_id,
+                address=known.client_host,
+                last_sent_position_when_joining=position,
+            )
+            rows.append(late)
+    return rows
+
+
+def _full_span(full: FullSpan) -> FullSpanRow:
+    return FullSpanRow(
+        limit="span_max" if full.by_span else "window_records",
+        offset=full.offset,
+        key_hash=_hash(full.key),
+        records=full.records,
+        member_id=full.member_id,
+    )
+
+
+def _hash(key: Key) -> str | None:
+    return None if key is None else f"{key_hash32(key):08x}"

@@ -1,0 +1,141 @@
+"""The OpenAPI description of the REST interface, made from the models of its rows.
+
+`python -m gateway.admin.openapi` prints docs/openapi.json; a test keeps that file current, and the
+paths those of the server.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from gateway.admin.rows import (
+    Alive,
+    GroupDescription,
+    GroupList,
+    HealthRow,
+    KeyFilterRules,
+    ParkedList,
+    Problem,
+    ReleaseBody,
+    Released,
+)
+from gateway.config import FilterRules
+
+_SCHEMAS = "#/components/schemas/"
+_JSON, _PROBLEM, _METRICS = "application/json", "application/problem+json", "text/plain"
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """`answer` None: Prometheus' text. `also`: another status with the same answer."""
+
+    method: str
+    path: str
+    summary: str
+    answer: type[BaseModel] | None
+    body: type[BaseModel] | None = None
+    query: tuple[str, ...] = ()  # required parameters
+    optional: tuple[str, ...] = ()
+    also: int | None = None
+
+
+OPERATIONS = (
+    Operation("GET", "/v1/groups", "All Key-Shared groups of the node.", GroupList),
+    Operation("GET", "/v1/groups/{group}", "One group: members, windows, lag.", GroupDescription),
+    Operation(
+        "GET",
+        "/v1/parked",
+        "Records that wait for an operator.",
+        ParkedList,
+        query=("group",),
+        optional=("topic",),
+    ),
+    Operation(
+        "POST",
+        "/v1/parked/release",
+        "Deliver parked records once more, skip them, or write them to the dead letters.",
+        Released,
+        body=ReleaseBody,
+    ),
+    Operation(
+        "GET", "/v1/filters", "The key filters of a group.", KeyFilterRules, query=("group",)
+    ),
+    Operation(
+        "PUT",
+        "/v1/filters",
+        "Replace the key filters of a group.",
+        KeyFilterRules,
+        body=FilterRules,
+        query=("group",),
+    ),
+    Operation(
+        "DELETE",
+        "/v1/filters",
+        "Go back to the key filters of keyway.yaml.",
+        KeyFilterRules,
+        query=("group",),
+    ),
+    Operation("GET", "/metrics", "Metrics for Prometheus.", None),
+    Operation("GET", "/health", "503 with the reasons if anything is amiss.", HealthRow, also=503),
+    Operation("GET", "/health/ready", "503 if the node cannot serve clients.", HealthRow, also=503),
+    Operation("GET", "/health/live", "The process answers.", Alive),
+)
+
+
+def document() -> dict[str, Any]:
+    models = {Problem, *(it.answer for it in OPERATIONS), *(it.body for it in OPERATIONS)}
+    wanted = sorted((it for it in models if it is not None), key=lambda it: it.__name__)
+    _, schemas = models_json_schema(
+        [(model, "validation") for model in wanted], ref_template=f"{_SCHEMAS}{{model}}"
+    )
+    paths: dict[str, dict[str, Any]] = {}
+    for operation in OPERATIONS:
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _described(operation)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Keyway: REST of a node", "version": "1"},
+        "paths": paths,
+        "components": {"schemas": schemas["$defs"]},
+    }
+
+
+def _described(operation: Operation) -> dict[str, Any]:
+    media = _METRICS if operation.answer is None else _JSON
+    answer = {"description": "The answer.", "content": {media: _schema(operation.answer)}}
+    problem = {"description": "A refusal.", "content": {_PROBLEM: _schema(Problem)}}
+    responses = {"200": answer, "default": problem}
+    if operation.also is not None:
+        responses[str(operation.also)] = answer
+    described: dict[str, Any] = {"summary": operation.summary, "responses": responses}
+    parameters = [
+        *(_parameter(name, "path") for name in ("group",) if f"{{{name}}}" in operation.path),
+        *(_parameter(name, "query") for name in operation.query),
+        *(_parameter(name, "query", required=False) for name in operation.optional),
+    ]
+    if parameters:
+        described["parameters"] = parameters
+    if operation.body is not None:
+        described["requestBody"] = {"required": True, "content": {_JSON: _schema(operation.body)}}
+    return described
+
+
+def _schema(model: type[BaseModel] | None) -> dict[str, Any]:
+    text = {"type": "string"}
+    return {"schema": text if model is None else {"$ref": f"{_SCHEMAS}{model.__name__}"}}
+
+
+def _parameter(name: str, place: str, *, required: bool = True) -> dict[str, Any]:
+    return {"name": name, "in": place, "required": required, "schema": {"type": "string"}}
+
+
+def text() -> str:
+    return json.dumps(document(), indent=1, sort_keys=True) + "\n"
+
+
+if __name__ == "__main__":
+    print(text(), end="")  # noqa: T201

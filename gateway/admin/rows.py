@@ -1,0 +1,186 @@
+"""Rows of the REST interface: one model each, for the server, the command line and openapi.json.
+
+A field that a state of a window does not have is left out of the answer. A reader ignores fields
+that it does not know, so that a command line and a node may differ by a version.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StrictInt
+
+from dispatcher.core.model import OperatorVerb
+from gateway.config import FilterRule
+
+ALL: Literal["all"] = "all"
+Offset = Annotated[StrictInt, Field(ge=0, lt=2**63)]
+Name = Annotated[str, Field(min_length=1)]
+
+
+class _Row(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class _Body(BaseModel):
+    """Of a request: unknown fields are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Problem(_Row):
+    """RFC 9457."""
+
+    type: str = "about:blank"
+    title: str
+    status: int
+
+
+class GroupSummary(_Row):
+    group: str
+    state: str
+    members: int
+    topics: list[str]
+    windows: int  # in memory
+    lag: int | None  # records; null: not known
+
+
+class GroupList(_Row):
+    groups: list[GroupSummary]
+
+
+class MembershipRow(_Row):
+    member_id: str
+    client_id: str
+    host: str
+    epoch: int
+    topics: list[str]
+
+
+class ParkedOffset(_Row):
+    offset: int
+    key_hash: str | None  # null: no key, or not known
+    deliveries: int
+    reason: str
+    member_id: str  # of the last delivery
+
+
+class MemberFigures(_Row):
+    """Of one member in one partition."""
+
+    member_id: str
+    ready_keys: int
+    in_flight: int
+    draining_keys: int
+    draining_in_flight: int
+    draining_blocked: int
+    draining_attempts: int
+    draining_cleared: int
+    last_sent_position_when_joining: int | None
+    dropped: int
+
+
+class DrainingKeyRow(_Row):
+    key_hash: str | None
+    member_id: str
+    in_flight: int
+    blocked: int
+    attempts: int
+
+
+class LateConsumer(_Row):
+    """A member that joined when records were out that are not settled yet (PIP-282's names)."""
+
+    name: str
+    id: str
+    address: str
+    last_sent_position_when_joining: int
+
+
+class FullSpanRow(_Row):
+    limit: Literal["span_max", "window_records"]
+    offset: int
+    key_hash: str | None
+    records: int
+    member_id: str | None
+
+
+class PartitionRow(_Row):
+    """`idle`: not in memory; `loading`: no figures yet; `up`: all figures."""
+
+    topic: str
+    partition: int
+    state: Literal["idle", "loading", "up"]
+    trouble: str | None = None
+    cursor: int | None = None
+    read_position: int | None = None
+    log_end: int | None = None
+    lag: int | None = None
+    unsettled: int | None = None
+    keys: int | None = None
+    in_flight: int | None = None
+    backing_off: int | None = None
+    dead_lettering: int | None = None
+    dropped: int | None = None
+    parked: list[ParkedOffset] = []
+    members: list[MemberFigures] = []
+    draining: list[DrainingKeyRow] = []
+    draining_cleared: int | None = None
+    last_sent_position: int | None = None
+    individually_sent_positions: list[tuple[int, int]] = []
+    span_max: int | None = None
+    full_span: FullSpanRow | None = None
+    consumers_after_mark_delete_position: list[LateConsumer] = []
+    dead_letter_trouble: str | None = None
+    read_trouble: str | None = None
+
+
+class GroupDescription(GroupSummary):
+    epoch: int
+    memberships: list[MembershipRow]
+    partitions: list[PartitionRow]
+
+
+class ParkedRecordRow(ParkedOffset):
+    topic: str
+    partition: int
+
+
+class ParkedList(_Row):
+    group: str
+    parked: list[ParkedRecordRow]
+
+
+class ReleaseBody(_Body):
+    group: Name
+    topic: Name
+    partition: Offset
+    offsets: Annotated[list[Offset], Field(min_length=1)] | Literal["all"]
+    action: OperatorVerb
+
+
+class Released(_Row):
+    group: str
+    topic: str
+    partition: int
+    action: OperatorVerb
+    offsets: list[int]
+
+
+class KeyFilterRules(_Row):
+    group: str
+    source: Literal["config", "rest"]
+    rules: list[FilterRule]
+
+
+class HealthRow(_Row):
+    """Beside these, figures of the node."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    status: Literal["up", "degraded", "not ready"]
+    reasons: list[str]
+
+
+class Alive(_Row):
+    status: Literal["alive"] = "alive"
