@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, Phase, settings
 from gateway.embedded import process
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import FREE_PORT_MAX, FREE_PORT_MIN, free_ports
-from tests.rig.kafka import create_topic
+from tests.rig.kafka import QUICK_TURNS, create_topic
 
 ROOT = Path(__file__).resolve().parent.parent
 pytest_plugins = ["tests.rig.schedule"]
@@ -74,19 +74,6 @@ def pytest_configure(config: pytest.Config) -> None:
             f"compiled modules are older than their sources ({', '.join(stale)}):"
             " run `make compile` (or `make interpreted` to remove them)"
         )
-
-
-# Waits that tests would otherwise sit through: 15 s of the log cleaner, 5 s of a KIP-848 heartbeat,
-# 15 s of a share group's shortest lock.
-QUICK_TURNS = {
-    "log.cleaner.backoff.ms": "500",
-    "group.consumer.min.heartbeat.interval.ms": "500",
-    "group.consumer.heartbeat.interval.ms": "500",
-    "group.share.min.heartbeat.interval.ms": "500",
-    "group.share.heartbeat.interval.ms": "500",
-    "group.share.min.record.lock.duration.ms": "1000",
-    "group.min.session.timeout.ms": "500",
-}
 
 
 @pytest.fixture(scope="session")

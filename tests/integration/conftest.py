@@ -12,54 +12,12 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from gateway.embedded.kafka import KafkaCluster, kafka_libs
-from tests.conftest import QUICK_TURNS
 from tests.rig.clients.java_programs import JavaPrograms, compile_programs
 from tests.rig.clients.kafka_tools import KafkaTools
 from tests.rig.clients.share_members import ShareHost
-from tests.rig.gateway_process import DIRECT, GatewayProcess, Settings
-from tests.rig.kafka import create_topic, set_group_config
-
-DEAD_LETTERS = "tests-dead-letters"
-QUICK_RETRY: Settings = {
-    "auto_offset_reset": "earliest",
-    "backoff_base_ms": 100,
-    "backoff_max_ms": 400,
-}
-
-# The first match wins. Tests choose a policy by the prefix of their group's name.
-GROUPS: list[Settings] = [
-    {"match": "drop-*", **QUICK_RETRY, "poison": "drop", "deliveries_max": 3},
-    {
-        "match": "dlq-*",
-        **QUICK_RETRY,
-        "poison": "dead_letter",
-        "deliveries_max": 3,
-        "dead_letter_topic": DEAD_LETTERS,
-    },
-    {"match": "block-*", **QUICK_RETRY, "poison": "block", "deliveries_max": 3},
-    {"match": "lock-*", **QUICK_RETRY, "lock_duration_ms": 1_500, "deliveries_max": 10},
-    # Nobody gets a record of another member because time has passed.
-    {
-        "match": "patient-*",
-        **QUICK_RETRY,
-        "lock_duration_ms": 600_000,
-        "session_timeout_ms": 600_000,
-    },
-    {"match": "nack-*", "auto_offset_reset": "earliest", "backoff_base_ms": 2_000},
-    {"match": "cap-*", **QUICK_RETRY, "in_flight_per_member_max": 10},
-    {"match": "span-*", **QUICK_RETRY, "span_max": 4_096},
-    {"match": "prefetch-*", **QUICK_RETRY, "prefetch_per_key": 3},
-    {
-        "match": "filter-*",
-        **QUICK_RETRY,
-        "filters": [
-            {"client_id": "eu-*", "keys": ["eu-*"]},
-            {"client_id": "us-*", "keys": ["us-?"]},
-        ],
-    },
-    {"match": "latest-*", "auto_offset_reset": "latest"},
-    {"match": "*", "auto_offset_reset": "earliest", "heartbeat_interval_ms": 1_000},
-]
+from tests.rig.gateway_process import DIRECT, GatewayProcess
+from tests.rig.groups import DEAD_LETTERS, GROUPS
+from tests.rig.kafka import QUICK_TURNS, create_topic, set_group_config
 
 
 @pytest.fixture(scope="session")

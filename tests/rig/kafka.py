@@ -28,6 +28,18 @@ from tests.rig.clients.wire_client import WireClient
 ANSWER_S_MAX = 30.0
 LINGER_MS = 60_000  # longer than handing over any number of records takes
 
+# Waits that tests would otherwise sit through: 15 s of the log cleaner, 5 s of a KIP-848 heartbeat,
+# 15 s of a share group's shortest lock.
+QUICK_TURNS = {
+    "log.cleaner.backoff.ms": "500",
+    "group.consumer.min.heartbeat.interval.ms": "500",
+    "group.consumer.heartbeat.interval.ms": "500",
+    "group.share.min.heartbeat.interval.ms": "500",
+    "group.share.heartbeat.interval.ms": "500",
+    "group.share.min.record.lock.duration.ms": "1000",
+    "group.min.session.timeout.ms": "500",
+}
+
 Sent = tuple[bytes | None, bytes | None]  # key, value
 
 

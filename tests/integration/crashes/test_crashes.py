@@ -23,13 +23,13 @@ from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import wait_until
 from gateway.embedded.redis import EmbeddedRedis
 from settled.core.metadata import decode as decode_commit
-from tests.integration.conftest import GROUPS
 from tests.rig.clients.order import assert_first_deliveries_in_order
 from tests.rig.clients.share_lines import TopicPartitionOffset
 from tests.rig.clients.share_members import ShareHost, ShareMember, accepted_places, deliveries_of
 from tests.rig.clients.wire_client import ShareSession
 from tests.rig.committed import committed, wait_for_committed
 from tests.rig.gateway_process import GatewayProcess
+from tests.rig.groups import GROUPS
 from tests.rig.kafka import create_topic, produce
 from tests.rig.operating import windows_of
 

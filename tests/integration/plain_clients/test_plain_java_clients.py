@@ -5,10 +5,10 @@ Kafka's own tools.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import pytest
 
+from tests.rig.clients.java_checks import ADMIN, Report, report_of
 from tests.rig.clients.java_programs import JavaPrograms
 from tests.rig.clients.kafka_tools import SHARE_GROUPS, KafkaTools, table
 from tests.rig.clients.share_members import ShareHost
@@ -29,42 +29,6 @@ PLAIN = (
     "kip848_group",
     "transactional_offsets",
 )
-ADMIN = (
-    "create_topic",
-    "describe_cluster",
-    "describe_topic_partitions",
-    "describe_topics_by_id",
-    "list_offsets",
-    "delete_records",
-    "configs",
-    "group_offsets",
-    "create_partitions",
-    "describe_quorum",
-    "producers_and_transactions",
-    "features_and_log_dirs",
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """The output of a check program."""
-
-    checks: dict[str, str]
-    addresses: dict[str, set[str]]
-
-
-def report_of(output: str) -> Report:
-    checks: dict[str, str] = {}
-    addresses: dict[str, set[str]] = {}
-    for line in output.splitlines():
-        match line.split("\t"):
-            case ["check", name, result]:
-                checks[name] = result
-            case ["address", api, address]:
-                addresses.setdefault(api, set()).add(address)
-            case _:
-                continue
-    return Report(checks, addresses)
 
 
 @pytest.fixture(scope="module")

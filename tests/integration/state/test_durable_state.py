@@ -14,11 +14,11 @@ from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import wait_until
 from gateway.embedded.redis import EmbeddedRedis
 from settled.core.metadata import decode as decode_commit
-from tests.integration.conftest import GROUPS
 from tests.rig.clients.share_members import ShareHost
 from tests.rig.clients.wire_client import ShareSession
 from tests.rig.committed import committed, wait_for_committed
 from tests.rig.gateway_process import GatewayProcess
+from tests.rig.groups import GROUPS
 from tests.rig.kafka import create_topic, produce
 
 pytestmark = pytest.mark.integration

@@ -20,13 +20,13 @@ from gateway.core.wire.records import Record, build
 from gateway.core.wire.schema import Message
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import wait_until
-from tests.integration.conftest import GROUPS
-from tests.integration.plain_clients.test_plain_java_clients import ADMIN, report_of
+from tests.rig.clients.java_checks import ADMIN, report_of
 from tests.rig.clients.java_programs import JavaPrograms
 from tests.rig.clients.order import assert_never_backwards
 from tests.rig.clients.share_members import ShareHost, consume_all, deliveries_of
 from tests.rig.clients.wire_client import ShareSession, WireClient, fetched_partitions
 from tests.rig.gateway_process import GatewayProcess
+from tests.rig.groups import GROUPS
 from tests.rig.kafka import create_topic, produce
 
 pytestmark = pytest.mark.integration

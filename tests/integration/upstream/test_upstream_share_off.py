@@ -9,11 +9,11 @@ import pytest
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.embedded.kafka import KafkaCluster
-from tests.integration.conftest import GROUPS
 from tests.rig.clients.order import assert_never_backwards
 from tests.rig.clients.share_members import ShareHost, consume_all, deliveries_of
 from tests.rig.clients.wire_client import WireClient, fresh_member_id
 from tests.rig.gateway_process import GatewayProcess
+from tests.rig.groups import GROUPS
 from tests.rig.kafka import create_topic, produce
 
 pytestmark = pytest.mark.integration

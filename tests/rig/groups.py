@@ -1,0 +1,47 @@
+"""The groups of the gateways that tests start: a policy each, by the prefix of the name."""
+
+from __future__ import annotations
+
+from tests.rig.gateway_process import Settings
+
+DEAD_LETTERS = "tests-dead-letters"
+QUICK_RETRY: Settings = {
+    "auto_offset_reset": "earliest",
+    "backoff_base_ms": 100,
+    "backoff_max_ms": 400,
+}
+
+# The first match wins. Tests choose a policy by the prefix of their group's name.
+GROUPS: list[Settings] = [
+    {"match": "drop-*", **QUICK_RETRY, "poison": "drop", "deliveries_max": 3},
+    {
+        "match": "dlq-*",
+        **QUICK_RETRY,
+        "poison": "dead_letter",
+        "deliveries_max": 3,
+        "dead_letter_topic": DEAD_LETTERS,
+    },
+    {"match": "block-*", **QUICK_RETRY, "poison": "block", "deliveries_max": 3},
+    {"match": "lock-*", **QUICK_RETRY, "lock_duration_ms": 1_500, "deliveries_max": 10},
+    # Nobody gets a record of another member because time has passed.
+    {
+        "match": "patient-*",
+        **QUICK_RETRY,
+        "lock_duration_ms": 600_000,
+        "session_timeout_ms": 600_000,
+    },
+    {"match": "nack-*", "auto_offset_reset": "earliest", "backoff_base_ms": 2_000},
+    {"match": "cap-*", **QUICK_RETRY, "in_flight_per_member_max": 10},
+    {"match": "span-*", **QUICK_RETRY, "span_max": 4_096},
+    {"match": "prefetch-*", **QUICK_RETRY, "prefetch_per_key": 3},
+    {
+        "match": "filter-*",
+        **QUICK_RETRY,
+        "filters": [
+            {"client_id": "eu-*", "keys": ["eu-*"]},
+            {"client_id": "us-*", "keys": ["us-?"]},
+        ],
+    },
+    {"match": "latest-*", "auto_offset_reset": "latest"},
+    {"match": "*", "auto_offset_reset": "earliest", "heartbeat_interval_ms": 1_000},
+]
