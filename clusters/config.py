@@ -103,6 +103,25 @@ class Registry(Section):
     topic: Name = "_schemas"
 
 
+class RegistryView(Section):
+    """A registry that the cluster's clients use: it reads the cluster's `_schemas`, knows logical
+    subjects only, and passes writes on to the primary. With `authenticate` the primary decides who
+    may read; writes carry the client's credentials anyway.
+    """
+
+    host: str = "127.0.0.1"
+    port: Annotated[int, Field(ge=1, le=65_535)] = 8081
+    cert_file: Path | None = None  # PEM; with it, TLS
+    key_file: Path | None = None
+    authenticate: bool = False
+
+    @model_validator(mode="after")
+    def _key_and_certificate(self) -> RegistryView:
+        if (self.cert_file is None) != (self.key_file is None):
+            raise ValueError("cert_file and key_file need each other")
+        return self
+
+
 class Cluster(Section):
     """One Kafka cluster, reached through its gateway. `cluster_id`, if given, must be what its
     brokers say. The patterns say what logical names are called there (clusters/core/names.py);
@@ -115,6 +134,7 @@ class Cluster(Section):
     sasl: Sasl | None = None
     tls: Tls | None = None
     registry: Registry | None = None
+    registry_view: RegistryView | None = None
     topic_pattern: str = "{topic}"
     group_pattern: str = "{group.id}"
     transactional_id_pattern: str = "{transactional.id}"

@@ -10,7 +10,7 @@ import asyncio
 import json
 import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -91,7 +91,18 @@ def check(
 @app.command()
 def run(config: ConfigFile) -> None:
     """Distribute schemas from the primary until stopped."""
+    _serve(lambda: commands.run(load(config)))
 
+
+@app.command()
+def view(
+    config: ConfigFile, cluster: Annotated[str, typer.Argument(help="A cluster's name.")]
+) -> None:
+    """Serve the cluster's registry view until stopped: its `registry_view` section says where."""
+    _serve(lambda: commands.view(load(config), cluster))
+
+
+def _serve(serve: Callable[[], Coroutine[Any, Any, None]]) -> None:
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
@@ -107,7 +118,7 @@ def run(config: ConfigFile) -> None:
         assert running is not None
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, running.cancel)
-        await commands.run(load(config))
+        await serve()
         return commands.Answer(ok=True)
 
     try:

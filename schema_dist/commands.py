@@ -46,6 +46,13 @@ async def run(config: ClustersConfig) -> None:
     await service.run(config)
 
 
+async def view(config: ClustersConfig, cluster: str) -> None:
+    """As `view.serve.serve`."""
+    from schema_dist.view.serve import serve  # a web server, which the other commands start without
+
+    await serve(config, config.cluster(cluster))
+
+
 async def check(config: ClustersConfig, *, probe: bool) -> Answer:
     """A dry run for every target. With `probe`, explicit ids are tried in a subject that is removed
     again. Raises ConfigError, PatternError, AwayError, LogError, RefusedError.

@@ -23,3 +23,7 @@ SHOWN_MAX = 1_000  # refusals in a status record: it must fit Kafka's 1 MB
 PROBE_SUBJECT = "_keyway-probe"  # internal by its name, so it is never distributed
 PROBE_VERSION = 7  # no registry that counts its versions itself begins there
 LOGGED_MAX = 10  # refusals logged per round; the status has more
+AUTHORISED_S = 60.0  # a view asks the primary about a client's credentials as often
+AUTHORISED_KEPT_MAX = 10_000  # credentials known to be good; a digest each
+VIEW_BODY_BYTES_MAX = 16 * 1024 * 1024  # of a request to a view; a schema is far smaller
+VIEW_POLL_S = 0.2  # how often a view looks for news in the log

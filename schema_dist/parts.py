@@ -28,6 +28,11 @@ from schema_dist.target_sync import Target
 _DEFAULT_TOPIC = "_schemas"
 
 
+def log_topic(cluster: Cluster) -> str:
+    """The topic of a cluster's registry."""
+    return _DEFAULT_TOPIC if cluster.registry is None else cluster.registry.topic
+
+
 class Source(Protocol):
     """A registry that is read again and again."""
 
@@ -100,8 +105,7 @@ async def source_of(cluster: Cluster) -> AsyncIterator[Source]:
         async with rest_client(registry) as client:
             yield RestReader(client)
         return
-    topic = _DEFAULT_TOPIC if registry is None else registry.topic
-    reader = LogReader(cluster.client_settings(), topic)
+    reader = LogReader(cluster.client_settings(), log_topic(cluster))
     try:
         yield reader
     finally:
@@ -136,8 +140,7 @@ async def target_of(config: ClustersConfig, cluster: Cluster) -> AsyncIterator[T
         if registry is not None and client is not None and registry.writes == "rest":
             target = RestTarget(client)
         else:
-            topic = _DEFAULT_TOPIC if registry is None else registry.topic
-            log = LogTarget(cluster.client_settings(), topic, client)
+            log = LogTarget(cluster.client_settings(), log_topic(cluster), client)
             stack.callback(log.close)
             target = log
         yield TargetParts(

@@ -4,7 +4,8 @@ Registries hand out a schema otherwise than they got it: Karapace sorts the keys
 format Protobuf anew. So texts are compared by what they mean:
 
 - Avro and JSON Schema: the parsed JSON, keys in any order, `1` and `1.0` alike, `1` and `true` not.
-- Protobuf: the tokens, without comments and white space; imports and file options in any order.
+- Protobuf: the tokens, without comments and white space; imports and file options in any order. A
+  serialized descriptor in base64, which some clients send, is compared by its bytes.
 - A type we do not know: the text itself.
 """
 
@@ -27,6 +28,7 @@ _TOKEN = re.compile(
     r"""|(?P<word>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|[\w.+-]+|[^\w\s"'])""",
     re.DOTALL,
 )
+_BASE64 = re.compile(r"[A-Za-z0-9+/]{8,}={0,2}")
 _DEPTH_MAX = 500  # nested deeper, Python's parser gives up; no schema is
 
 
@@ -104,6 +106,8 @@ def _canonical_json_schema(text: str) -> str:
 
 
 def _canonical_protobuf(text: str) -> str:
+    if _BASE64.fullmatch(text):
+        return f"descriptor {text.rstrip('=')}"
     statements: list[list[str]] = [[]]
     depth = 0
     for word in _tokens(text):

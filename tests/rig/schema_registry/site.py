@@ -104,14 +104,15 @@ class Site:
     def write(self, records: Iterable[tuple[bytes | None, bytes | None]], topic: str = "") -> None:
         produce(self.kafka, topic or self.topic_a, records, partition=0)
 
-    def start(self) -> subprocess.Popen[bytes]:
-        """`keyway schemas run`, as a process."""
-        command = [sys.executable, "-m", "schema_dist", "run", str(self.config())]
-        return start_child(command, log=self.folder / "run.log", cwd=ROOT)
+    def start(self, *words: str) -> subprocess.Popen[bytes]:
+        """`keyway schemas run`, or another command, as a process."""
+        name, *more = words or ("run",)
+        command = [sys.executable, "-m", "schema_dist", name, str(self.config()), *more]
+        return start_child(command, log=self.folder / f"{name}.log", cwd=ROOT)
 
     @contextmanager
-    def running(self) -> Iterator[subprocess.Popen[bytes]]:
-        child = self.start()
+    def running(self, *words: str) -> Iterator[subprocess.Popen[bytes]]:
+        child = self.start(*words)
         try:
             yield child
         finally:

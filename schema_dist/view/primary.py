@@ -1,0 +1,134 @@
+"""Requests that a view passes on to the primary's registry: subjects in its names there, and in
+logical names in the answer. The client's own credentials go along.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import quote
+
+import httpx
+
+from clusters.core.names import Unfit
+from clusters.core.subjects import SubjectTranslation
+from schema_dist.core.shown import Json, ViewError
+from schema_dist.limits import AUTHORISED_KEPT_MAX, AUTHORISED_S, BODY_BYTES_MAX
+
+_HEADERS = ("authorization", "content-type", "accept", "accept-language")
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """The primary's answer, under logical names."""
+
+    status: int
+    body: Json
+    challenge: str | None = None  # its WWW-Authenticate
+
+
+class Primary:
+    """`names`: from the primary's subjects (there) to logical ones."""
+
+    def __init__(self, url: str, names: SubjectTranslation, http: httpx.AsyncClient) -> None:
+        self._url = url.rstrip("/")
+        self._names = names
+        self._http = http
+        self._authorised: dict[bytes, float] = {}  # until when, by digest of the credentials
+
+    def subject(self, logical: str) -> str:
+        """The primary's name. Raises ViewError 42208 for one that it cannot have."""
+        made = self._names.back(logical)
+        if isinstance(made, Unfit):
+            raise ViewError(422, 42208, f"The specified subject '{logical}' is not valid: {made}")
+        return made
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        subject: str | None = None,
+        query: Mapping[str, str],
+        headers: Mapping[str, str],
+        body: Json = None,
+    ) -> Passed:
+        """`path` holds `{subject}` where the primary's name goes. Raises ViewError 50003 if the
+        primary is away.
+        """
+        there = None if subject is None else self.subject(subject)
+        if there is not None:
+            path = path.replace("{subject}", quote(there, safe=":"))
+        passed = {name: value for name, value in headers.items() if name.lower() in _HEADERS}
+        passed.pop("accept-encoding", None)
+        content = None if body is None else json.dumps(self._with_references(body)).encode()
+        try:
+            response = await self._http.request(
+                method,
+                self._url + path,
+                params=self._query(query) or None,
+                headers=passed,
+                content=content,
+            )
+            if len(response.content) > BODY_BYTES_MAX:
+                raise httpx.ReadError("an answer that is too large")
+            answer = response.json() if response.content else None
+        except (httpx.HTTPError, ValueError) as error:
+            what = type(error).__name__
+            raise ViewError(503, 50003, f"the primary's registry is away ({what})") from error
+        return Passed(
+            response.status_code,
+            self._logical(answer, there, subject),
+            response.headers.get("www-authenticate"),
+        )
+
+    async def authorise(self, headers: Mapping[str, str]) -> Passed | None:
+        """None if the primary accepts the client's credentials for reading, else its answer. A yes
+        is kept for AUTHORISED_S.
+        """
+        credentials = headers.get("authorization", "")
+        digest = hashlib.sha256(credentials.encode("utf-8", "surrogatepass")).digest()
+        now = time.monotonic()
+        if self._authorised.get(digest, 0.0) > now:
+            return None
+        passed = await self.ask("GET", "/schemas/types", query={}, headers=headers)
+        if passed.status in (401, 403):
+            return passed
+        if len(self._authorised) >= AUTHORISED_KEPT_MAX:
+            self._authorised.clear()
+        self._authorised[digest] = now + AUTHORISED_S
+        return None
+
+    # ---------------------------------------------------------------------------------------- names
+
+    def _query(self, query: Mapping[str, str]) -> dict[str, str]:
+        return {name: self.subject(it) if name == "subject" else it for name, it in query.items()}
+
+    def _with_references(self, body: Json) -> Json:
+        if not isinstance(body, dict) or not isinstance(body.get("references"), list):
+            return body
+        references = [
+            {**it, "subject": self.subject(it["subject"])}
+            if isinstance(it, dict) and isinstance(it.get("subject"), str)
+            else it
+            for it in body["references"]
+        ]
+        return {**body, "references": references}
+
+    def _logical(self, answer: Json, there: str | None, logical: str | None) -> Json:
+        if isinstance(answer, list):
+            return [self._logical(it, there, logical) for it in answer]
+        if not isinstance(answer, dict):
+            return answer
+        made = dict(answer)
+        if isinstance(made.get("subject"), str):
+            named = self._names.there(made["subject"])
+            made["subject"] = made["subject"] if isinstance(named, Unfit) else named
+        if isinstance(made.get("references"), list):
+            made["references"] = [self._logical(it, None, None) for it in made["references"]]
+        if there and logical and isinstance(made.get("message"), str):
+            made["message"] = made["message"].replace(there, logical)
+        return made

@@ -1,0 +1,103 @@
+"""Serves a cluster's registry view: follows its `_schemas` (or polls its registry), listens, stops
+when it is cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
+
+import structlog
+import uvicorn
+
+from clusters.config import Cluster, ClustersConfig, ConfigError
+from clusters.core.subjects import RecordNames, SubjectTranslation
+from schema_dist.core.contents import Contents
+from schema_dist.core.shown import Shown, show
+from schema_dist.errors import AwayError, LogError, RefusedError
+from schema_dist.limits import RETRY_S_MAX, RETRY_S_MIN, VIEW_POLL_S
+from schema_dist.parts import Source, source_of
+from schema_dist.rest_client import http_client
+from schema_dist.tasks import together
+from schema_dist.view.app import Behind, view_app
+from schema_dist.view.primary import Primary
+
+_LOG = structlog.get_logger()
+
+
+class Follower:
+    """The newest contents of the cluster's registry, under logical names."""
+
+    def __init__(self, source: Source, names: SubjectTranslation, poll_s: float) -> None:
+        self._source = source
+        self._names = names
+        self._poll_s = poll_s
+        self.shown = Shown()
+
+    async def run(self) -> None:
+        """Until it is cancelled. While nothing can be read, what was read last is shown."""
+        known, changes, wait_s = Contents(), -1, RETRY_S_MIN
+        while True:
+            try:
+                contents = await self._source.read()
+            except (AwayError, LogError, RefusedError) as error:
+                _LOG.warning("the view's source cannot be read", error=str(error), retry_s=wait_s)
+                await asyncio.sleep(wait_s)
+                wait_s = min(wait_s * 2, RETRY_S_MAX)
+                continue
+            wait_s = RETRY_S_MIN
+            if contents is not known or contents.changes != changes:
+                known, changes = contents, contents.changes
+                self.shown = show(contents, self._names)
+            await asyncio.sleep(self._poll_s)
+
+
+class _Server(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield  # signals belong to the process that serves the view
+
+
+async def serve(config: ClustersConfig, cluster: Cluster) -> None:
+    """Until it is cancelled. Raises ConfigError if the cluster has no `registry_view`."""
+    section = cluster.registry_view
+    if section is None:
+        raise ConfigError(f"cluster {cluster.name} has no registry_view")
+    policy = RecordNames(config.schemas.record_names)
+    async with AsyncExitStack() as stack:
+        source = await stack.enter_async_context(source_of(cluster))
+        polled = cluster.registry is not None and cluster.registry.reads == "rest"
+        poll_s = config.schemas.poll_interval_ms / 1000 if polled else VIEW_POLL_S
+        follower = Follower(source, cluster.subject_names(policy), poll_s)
+        primary = await _primary(config, policy, stack)
+        behind = Behind(lambda: follower.shown, primary, section.authenticate)
+        server = _Server(
+            uvicorn.Config(
+                view_app(behind),
+                host=section.host,
+                port=section.port,
+                ssl_certfile=section.cert_file,
+                ssl_keyfile=section.key_file,
+                log_level="warning",
+                access_log=False,
+                server_header=False,
+            )
+        )
+        _LOG.info("registry view", cluster=cluster.name, host=section.host, port=section.port)
+        try:
+            await together([follower.run(), server.serve()])
+        finally:
+            server.should_exit = True
+
+
+async def _primary(
+    config: ClustersConfig, policy: RecordNames, stack: AsyncExitStack
+) -> Primary | None:
+    name = config.schemas.primary
+    registry = None if name is None else config.cluster(name).registry
+    if name is None or registry is None:
+        return None
+    ca_file = None if registry.ca_file is None else str(registry.ca_file)
+    http = await stack.enter_async_context(http_client(ca_file=ca_file))
+    return Primary(registry.url, config.cluster(name).subject_names(policy), http)
