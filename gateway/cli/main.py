@@ -27,21 +27,27 @@ from gateway.logs import LogFormat, LogLevel, configure
 app = typer.Typer(
     name="keyway",
     cls=CommandGroups,
-    help="A Kafka-protocol gateway: key-shared groups for stock share consumers.",
+    help="A Kafka-protocol gateway: Key-Shared groups for stock share consumers.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-group_app = typer.Typer(help="Key-shared groups of a running node.", no_args_is_help=True)
+group_app = typer.Typer(help="Key-Shared groups of a running node.", no_args_is_help=True)
 app.add_typer(group_app, name="group")
-filter_app = typer.Typer(help="Which keys the members of a group take.", no_args_is_help=True)
+filter_app = typer.Typer(
+    help="Key filters: the keys that the members of a group take.", no_args_is_help=True
+)
 app.add_typer(filter_app, name="filter")
 
 COLUMNS_MAX = 100_000
 DEFAULT_ADMIN = "http://127.0.0.1:9180"
 AdminOption = Annotated[str, typer.Option("--admin", help="Address of the node's REST.")]
-Output = Annotated[Literal["table", "json"], typer.Option("-o", "--output", help="The form.")]
-ExecuteOption = Annotated[bool, typer.Option("--execute", help="Act; else only show.")]
+Output = Annotated[
+    Literal["table", "json"], typer.Option("-o", "--output", help="Form of the output.")
+]
+ExecuteOption = Annotated[
+    bool, typer.Option("--execute", help="Make the change; without it, only show it.")
+]
 
 
 def _version(*, wanted: bool) -> None:
@@ -60,7 +66,7 @@ def _root(
             "--version",
             callback=lambda wanted: _version(wanted=wanted),
             is_eager=True,
-            help="Show the version and whether the hot modules are compiled.",
+            help="Show the version, and the form of the hot modules: compiled or interpreted.",
         ),
     ] = False,
 ) -> None:
@@ -70,13 +76,14 @@ def _root(
 @app.command()
 def serve(
     config: Annotated[
-        Path | None, typer.Option("--config", "-c", help="keyway.yaml; without it, all defaults.")
+        Path | None,
+        typer.Option("--config", "-c", help="Path of keyway.yaml; without it, the defaults."),
     ] = None,
     upstream: Annotated[
-        str | None, typer.Option(help="Kafka to stand in front of: host:port[,host:port].")
+        str | None, typer.Option(help="The Kafka behind the gateway: host:port[,host:port].")
     ] = None,
-    log_format: Annotated[LogFormat, typer.Option(help="Of the log's lines.")] = "text",
-    log_level: Annotated[LogLevel, typer.Option(help="The least to be logged.")] = "info",
+    log_format: Annotated[LogFormat, typer.Option(help="Form of the log lines.")] = "text",
+    log_level: Annotated[LogLevel, typer.Option(help="Lowest level of the log.")] = "info",
 ) -> None:
     """Run a gateway node until SIGTERM or SIGINT."""
     from gateway.node.process import StartError, run
@@ -92,7 +99,9 @@ def serve(
 
 @app.command()
 def demo(
-    keep: Annotated[bool, typer.Option(help="Leave it running and print the addresses.")] = False,
+    keep: Annotated[
+        bool, typer.Option(help="Keep everything running and print the addresses.")
+    ] = False,
 ) -> None:
     """Run it all on this machine: a real Kafka, 336,776 flights, three share consumers, Spark."""
     try:
@@ -246,12 +255,16 @@ def _remarks(row: dict[str, Any]) -> Iterator[str]:
 
 @group_app.command("parked")
 def group_parked(group: str, admin: AdminOption = DEFAULT_ADMIN, output: Output = "table") -> None:
-    """List the records that wait for an operator (poison policy `block`)."""
+    """List the parked records: those that wait for an operator (poison policy `block`)."""
     answer = _get(admin, f"/v1/parked?{urllib.parse.urlencode({'group': group})}")
     if output == "json":
         typer.echo(json.dumps(answer, indent=2))
         return
     _print_parked(answer["parked"])
+
+
+def _records(count: int) -> str:
+    return "1 record" if count == 1 else f"{count} records"
 
 
 def _print_parked(rows: list[dict[str, Any]]) -> None:
@@ -275,16 +288,20 @@ def group_release(
     group: str,
     topic: Annotated[str, typer.Option(help="Topic of the parked records.")],
     partition: Annotated[int, typer.Option(min=0, help="Its partition.")],
-    action: Annotated[ReleaseAction, typer.Option(help="What becomes of them.")],
-    offset: Annotated[list[int] | None, typer.Option(min=0, help="May be repeated.")] = None,
-    every: Annotated[bool, typer.Option("--all", help="All parked of the partition.")] = False,
+    action: Annotated[ReleaseAction, typer.Option(help="The end of the records.")],
+    offset: Annotated[
+        list[int] | None, typer.Option(min=0, help="Offset of a parked record; may be repeated.")
+    ] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="All parked records of the partition.")
+    ] = False,
     execute: ExecuteOption = False,
     admin: AdminOption = DEFAULT_ADMIN,
     output: Output = "table",
 ) -> None:
-    """Let parked records go: deliver them once more, skip them or write them to the dead letters.
+    """Release parked records: deliver them once more, skip them, or write them to the dead letters.
 
-    Shows what it would do; --execute does it.
+    Without --execute it only shows the records.
     """
     if every == bool(offset):
         raise typer.BadParameter("either --offset or --all")
@@ -297,7 +314,7 @@ def group_release(
             "action": action.value,
         }
         answer = _ask(admin, "/v1/parked/release", body)
-        done = f"{action.value}: {len(answer['offsets'])} records of {topic}-{partition}"
+        done = f"{action.value}: {_records(len(answer['offsets']))} of {topic}-{partition}"
         typer.echo(json.dumps(answer, indent=2) if output == "json" else done)
         return
     shown = _get(admin, f"/v1/parked?{urllib.parse.urlencode({'group': group, 'topic': topic})}")
@@ -317,12 +334,12 @@ def group_release(
         )
         return
     _print_parked(chosen)
-    typer.echo(f"{action.value}: {len(chosen)} records; nothing done yet, --execute does it")
+    typer.echo(f"{action.value}: {_records(len(chosen))}; nothing is done without --execute")
 
 
 @filter_app.command("list")
 def filter_list(group: str, admin: AdminOption = DEFAULT_ADMIN, output: Output = "table") -> None:
-    """Show a group's rules: the first whose client id matches a member decides what it takes."""
+    """Show a group's rules. The first one whose client id matches a member decides its keys."""
     _print_rules(_get(admin, _rules_of(group)), output)
 
 
@@ -339,7 +356,7 @@ def filter_set(
 ) -> None:
     """Replace all rules of a group, those of keyway.yaml included, in the order given.
 
-    Shows what it would do; --execute does it.
+    Without --execute it only shows the change.
     """
     rules = [_rule(text) for text in rule]
     if execute:
@@ -355,9 +372,9 @@ def filter_remove(
     admin: AdminOption = DEFAULT_ADMIN,
     output: Output = "table",
 ) -> None:
-    """Take back what was set for a group: the rules of keyway.yaml count again.
+    """Remove the rules that were set for a group: those of keyway.yaml count again.
 
-    Shows what it would do; --execute does it.
+    Without --execute it only shows the change.
     """
     if execute:
         _print_rules(_ask(admin, _rules_of(group), None, method="DELETE"), output)
@@ -400,7 +417,7 @@ def _print_change(now: dict[str, Any], rules: list[dict[str, Any]] | None, outpu
         return
     _print_rules(now, output)
     count = "the rules of keyway.yaml" if rules is None else f"{len(rules)} rules"
-    typer.echo(f"replaced by {count}; nothing done yet, --execute does it")
+    typer.echo(f"would be replaced by {count}; nothing is done without --execute")
 
 
 def _console() -> Console:

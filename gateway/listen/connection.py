@@ -243,7 +243,7 @@ class ClientConnection:
         if not self._over:
             calls = self._state.calls_open
             if calls:
-                self._log.info("upstream closed the connection", unanswered=calls)
+                self._log.info("upstream_closed_connection", unanswered=calls)
             self._perform(self._state.upstream_ended())
             self._end()
 
@@ -332,7 +332,7 @@ class ClientConnection:
             self._fail("malformed request", api_key=api_key, detail=str(error))
             return
         except Exception:  # noqa: BLE001  A bug of one handler must not end other connections.
-            self._log.exception("handler failed", api_key=header.api_key if header else None)
+            self._log.exception("handler_failed", api_key=header.api_key if header else None)
             self._fail("no answer", api_key=header.api_key if header else None)
             return
         self._perform(self._state.answered(frame))

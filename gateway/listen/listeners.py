@@ -62,7 +62,7 @@ class Listeners:
         option = f"listen.port_base + {broker_id}"
         address = Address(self._advertised_host, self._open(broker_id, port, option))
         self.addresses[broker_id] = address
-        log.info("virtual broker", broker=broker_id, host=address.host, port=address.port)
+        log.info("virtual_broker_listens", broker=broker_id, host=address.host, port=address.port)
         return address
 
     def close(self, broker_id: int | None) -> None:
@@ -74,7 +74,7 @@ class Listeners:
         if server is not None:
             server.close()
         listening.close()
-        log.info("listener closed", broker=broker_id)
+        log.info("listener_closed", broker=broker_id)
 
     def close_all(self) -> None:
         """The addresses stay: answers that are still under way name the brokers."""

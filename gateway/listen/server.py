@@ -227,7 +227,7 @@ class Server:
             except CannotListen as error:
                 # Clients do not hear of this broker until its port is free.
                 if broker_id not in self._brokers_without_listener:
-                    log.error("no listener for a broker", broker=broker_id, detail=str(error))
+                    log.error("virtual_broker_not_listening", broker=broker_id, detail=str(error))
                 self._brokers_without_listener.add(broker_id)
 
     def _accept(self, broker_id: int | None) -> asyncio.Protocol:
@@ -248,7 +248,7 @@ class Server:
             connection.drain()
         if await self._emptied(self.settings.drain_s):
             return
-        log.warning("stopped with requests not answered", connections=len(self.connections))
+        log.warning("stopped_with_unanswered_requests", connections=len(self.connections))
         for connection in list(self.connections.values()):
             connection.abort()
         await self._emptied(ABORT_S)

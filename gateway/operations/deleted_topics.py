@@ -34,7 +34,7 @@ class DeletedTopics:
             try:
                 await self.sweep()
             except (StoreError, UpstreamError) as error:
-                log.info("deleted_topics_not_looked_for", reason=str(error))
+                log.info("deleted_topics_not_checked", reason=str(error))
             except EncodeError:
                 return  # an upstream that knows no topic ids
 

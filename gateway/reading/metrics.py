@@ -30,7 +30,7 @@ class ReaderCollector(Collector):
             counter.add_metric([], value)
             yield counter
         failing = GaugeMetricFamily(
-            "keyway_reader_failing_partitions", "Partitions of which nothing more can be read now"
+            "keyway_reader_failing_partitions", "Partitions that cannot be read now"
         )
         failing.add_metric([], self.failing_partitions())
         yield failing

@@ -85,7 +85,7 @@ async def _with_commit(
         async with asyncio.timeout(COMMIT_WAIT_S_MAX):
             committed = await dependencies.commits.fetch(group, partition)
     except (UpstreamError, TimeoutError) as error:
-        log.info("commit_not_looked_at", group=group, partition=repr(partition), reason=str(error))
+        log.info("commit_not_read", group=group, partition=repr(partition), reason=str(error))
         return stored
     if committed is None:
         return stored

@@ -33,7 +33,7 @@ _LOGGED = {
 def _records() -> Counter:
     return Counter(
         "keyway_group_records",
-        "Records of key-shared groups by what became of them",
+        "Records of Key-Shared groups by outcome",
         ["group", "outcome"],
         registry=None,
     )

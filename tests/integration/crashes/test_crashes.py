@@ -200,7 +200,7 @@ def test_a_planned_stop_counts_nothing_as_done(
             stuck.leader.send(ApiKey.SHARE_FETCH, 1, stuck.fetch_body(max_wait_ms=60_000))
             assert gateway.stop() == 0
         assert "member_evicted" not in gateway.log_text()
-        assert "stopped with requests not answered" in gateway.log_text(), "one was stuck"
+        assert "stopped_with_unanswered_requests" in gateway.log_text(), "one was stuck"
         gateway.start()
         with ShareSession(gateway.bootstrap, group, name).join() as other:
             assert fetched_offsets(other, 10) == held, "all of them again, once their locks end"

@@ -198,7 +198,7 @@ def test_command_line(gateway: GatewayProcess, fresh_name: Names) -> None:
     status, said, _ = keyway(gateway, *wanted)
     assert (status, said.splitlines()[-1]) == (
         0,
-        "replaced by 2 rules; nothing done yet, --execute does it",
+        "would be replaced by 2 rules; nothing is done without --execute",
     )
     status, said, _ = keyway(gateway, *wanted, "-o", "json")
     assert json.loads(said)["dry_run"] is True

@@ -242,7 +242,7 @@ def test_command_line(
     where = ("release", group, "--topic", name, "--partition", "0")
     status, said, _ = cli(gateway, *where, "--offset", "0", "--offset", "1", "--action", "skip")
     assert status == 0
-    assert "nothing done yet" in said
+    assert "nothing is done without --execute" in said
     status, said, _ = cli(gateway, *where, "--all", "--action", "skip", "-o", "json")
     assert json.loads(said)["dry_run"] is True
     assert [row["offset"] for row in parked(gateway, group)] == [0, 1], "a dry run is dry"
@@ -256,7 +256,7 @@ def test_command_line(
     status, _, said = cli(gateway, *where, "--offset", "0", "--action", "skip")
     assert (status, said) == (1, f"keyway: {name}-0: offset 0 is not parked\n")
     status, said, _ = cli(gateway, *where, "--all", "--action", "retry", "--execute")
-    assert (status, said) == (0, f"retry: 1 records of {name}-0\n")
+    assert (status, said) == (0, f"retry: 1 record of {name}-0\n")
     wait_until(lambda: parked(gateway, group) == [], what="nothing parked", deadline_s=10)
     assert cli(gateway, *where, "--action", "skip")[0] == 2, "neither --offset nor --all"
     assert f"parked_released group={group}" in gateway.log_text().replace("'", "")

@@ -382,7 +382,7 @@ def test_a_handler_that_fails_ends_its_connection_only() -> None:
                 client = await it.client()
                 client.writer.write(request(SHARE_FETCH))
                 assert await client.ended() == b""
-            assert "handler failed" in warnings(logs)
+            assert "handler_failed" in warnings(logs)
             assert await neighbour.ask(request(HEARTBEAT)) == response(HEARTBEAT)
 
     run(main())

@@ -128,7 +128,7 @@ def test_a_broker_whose_port_is_taken_is_left_out() -> None:
                     for _ in range(3):
                         got = body_of(await client.ask(request(METADATA, 9)), METADATA, 9)
                         assert got["Brokers"] == []
-                assert warnings(logs) == ["no listener for a broker"]
+                assert warnings(logs) == ["virtual_broker_not_listening"]
 
     run(main())
 
@@ -236,7 +236,7 @@ def test_stop_does_not_wait_for_ever() -> None:
                 client = await it.client()
                 client.writer.write(request(HEARTBEAT))
                 await asked_for.wait()
-        assert "stopped with requests not answered" in warnings(logs)
+        assert "stopped_with_unanswered_requests" in warnings(logs)
         assert len(it.gone) == 1
 
     run(main())
