@@ -1,5 +1,5 @@
-"""Handing records out: what is ready for one member, oldest record first, one record of a key at a
-time by default.
+"""Handing records out: the ready records of one member, oldest first, by default one of a key at a
+time.
 """
 
 from __future__ import annotations

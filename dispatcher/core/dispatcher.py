@@ -1,4 +1,4 @@
-"""The dispatcher of one window: events in, a Step out (ARCHITECTURE, Two kingdoms).
+"""The dispatcher of one window: events in, a Step out (ARCHITECTURE, Cores and shells).
 
 Nothing here waits: a read, an acknowledgement, a join, a leave or a release has its consequences in
 its own step; the tick only handles time. The shell persists `changes`, then performs `effects`; if
@@ -8,7 +8,7 @@ Decisions where the sources are silent:
 - GAP (0) for an offset below `read_position` that is settled or does not exist is taken and does
   nothing; for a record that this session holds it is a release and an alarm; anything else is
   refused.
-- RENEW of all that a lease holds extends the lease, of a part of it makes that part a lease of its
+- RENEW of all records of a lease extends the lease. RENEW of a part makes that part a lease of its
   own.
 - A batch is checked whole, then applied whole; the batches of one event are judged one after the
   other.
@@ -19,7 +19,7 @@ Decisions where the sources are silent:
 - An operator's RETRY gives one more delivery; the next failure goes to the poison policy again.
 - The grace of a lost session is not persisted: after a restart its leases last until their
   deadline, or, if their member does not show up, for the grace.
-- Records read while nobody is there are dropped and read again for the next member.
+- Records read while the group has no members are dropped, and read again for the next member.
 - Holes in the log are settled, but not persisted: they are holes when read again.
 """
 

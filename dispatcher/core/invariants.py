@@ -1,6 +1,4 @@
-"""Recounts a window: every index and count that is kept for speed is held against what it stands
-for.
-"""
+"""Recounts a window: compares every index and count that is kept for speed with the records."""
 
 from __future__ import annotations
 

@@ -1,23 +1,23 @@
 """Joins by last sent position (PIP-282), the alternative to the rule of membership.py.
 
-The last sent position is the offset up to which every record has been handed out once; what was
-handed out behind it are the individually sent ranges. Both follow from what the window knows: an
-offset was sent if it is settled or not there, if somebody holds it, or if it came back. So nothing
-is kept or stored for them, and a restart changes neither.
+Every record up to the last sent position has been handed out once. The individually sent ranges
+are the records handed out beyond it. Both follow from the window: an offset was sent if it is
+settled or a hole, if a member holds it, or if it came back. So nothing is kept or stored for them,
+and a restart changes neither.
 
-Under `join_policy: last_sent` a member that joins others may have records up to the last sent
-position of that moment only (they were others' and came back) until the cursor has passed it, or
-until it is alone. The members that a window finds when it is loaded have no limit: nobody was there
-before them. Parked records hold the cursor, so they hold such members back, too.
+Under `join_policy: last_sent` a member that joins others gets only records up to the last sent
+position of that moment: records that others had and gave back. The limit ends when the cursor has
+passed it, or when the member is alone. Members that a window finds when it is loaded have no limit:
+no member was there before them. Parked records hold the cursor, so they hold such members back.
 
-Holes of the log are not stored. After a restart an offset of which the snapshot knew nothing is a
-hole or was never sent, and only reading tells. Until then the position stands before the first such
-offset; that of members who joined meanwhile moves with what is read, up to where the snapshot ends.
-Nothing behind where reading has come is handed out or settled in between, so what is found is what
-it was when they joined.
+Holes of the log are not stored. After a restart an offset that the snapshot does not name is a hole
+or was never sent; only reading tells. Until then the position stands before the first such offset.
+The position of members that joined meanwhile moves with reading, up to the end of the snapshot.
+Nothing beyond the read position is handed out or settled in between, so reading finds the state of
+their join.
 
-Limits are looked at when records are handed out, not when keys are listed: the loops that every
-group runs know nothing of them.
+Limits are checked when records are handed out, not when keys are listed: the loops of other groups
+do not pay for them.
 """
 
 from __future__ import annotations

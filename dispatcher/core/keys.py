@@ -3,13 +3,13 @@
 A key's records form a FIFO of offsets, linked through the window's ring (window.py), so a backlog
 of one hot key costs offsets only. A record in flight or held back stays where it is in that FIFO
 until it is settled: a record that is given back is therefore at the front of its key again without
-being moved, which is what Danube's dispatcher gets wrong.
+being moved. (Danube's dispatcher moves it, and loses the order.)
 
 A key is listed with its owner if and only if a record of it could be acquired now; the entry is
-that record's offset. Entries leave the list by being acquired; every other change of what is ready
-rebuilds all lists (a join, a leave, a truncation).
+that record's offset. Entries leave the list by being acquired. Every other change of ready records
+(a join, a leave, a truncation) rebuilds all lists.
 
-The oldest record goes out first, not the key that has waited longest: what is in flight stays close
+The oldest record goes out first, not the key that has waited longest: records in flight stay close
 to the cursor and in runs. With 1,250 keys and 500 records a fetch a run has 2.5 records instead of
 1.1, so acquired ranges, acknowledgements, slices and dirty bytes of the bitmap are half as many.
 """

@@ -1,4 +1,4 @@
-"""Leases: what one Acquire handed out, to whom, until when.
+"""Leases: the records of one Acquire, with their member and their deadline.
 
 An acknowledgement is checked against the lease object of the offset, thus against member, session
 and attempt at once: a redelivered offset has another lease.

@@ -1,15 +1,15 @@
 """Consistent hashing with bounded loads (Mirrokni, Thorup and Zadimoghaddam, 2016): an option.
 
-A member's load is the number of keys that have unsettled records and are its own. With K of them
-and n members no member takes another once it has ceil(c · K / n): the key goes to the next member
-on the ring that accepts it and has room. Where all that accept it are full, the first of them takes
-it: filters come before balance.
+A member's load is the number of its keys with unsettled records. With K such keys and n members, a
+member with ceil(c · K / n) of them takes no more: the next key goes to the next member on the ring
+that accepts it and has room. If all members that accept it are full, the first of them takes it:
+filters come before balance.
 
-A key is placed when its first unsettled record is read, and stays until the last is settled. So it
-may be another member's the next time; a key with records in flight, waiting for a retry or parked
-never moves, but with its member. When members come or go, the keys of which nothing is in flight or
-held are placed anew, oldest first. Loads are recounted with every read instead of kept, O(keys with
-unsettled records): the loops over records, which settle keys, know nothing of them.
+A key is placed when its first unsettled record is read, and stays until the last is settled. It may
+go to another member the next time. A key with records in flight, waiting for a retry or parked
+moves only if its member leaves. When members come or go, the keys without records in flight or held
+are placed anew, oldest first. Loads are recounted with every read instead of kept, O(keys with
+unsettled records): the loops that settle records do not pay for them.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """The words of the dispatcher: events in, changes to persist and effects to perform out
-(ARCHITECTURE, Two kingdoms).
+(ARCHITECTURE, Cores and shells).
 
 Everything here speaks of one window: one (group, topic, partition). Records come in columns
 (equally long lists), never one object per record, so that the loops over them stay in compiled leaf

@@ -1,4 +1,4 @@
-"""Where a window goes on when the store and the commit in Kafka both know it.
+"""The state of a window that both the store and the commit in Kafka know.
 
 As a rule the store is ahead: it has every step before the step is answered, and commits follow it.
 It is behind when it came back with an older file, or when a replica took over that had not got that

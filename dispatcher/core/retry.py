@@ -1,4 +1,4 @@
-"""Records that were delivered before: how often, and what they wait for.
+"""Redelivered records: their deliveries so far, and the reason for which they wait.
 
 Only redelivered records have an entry, so the common record costs nothing here. `deliveries` counts
 the deliveries that have ended; the one in flight is the next.

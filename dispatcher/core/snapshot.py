@@ -2,11 +2,10 @@
 
 The memory store calls it, Redis is compared with it in tests.
 
-`WindowState` keeps what was written as it was written; meaning is given when it is read: a lease
-still names offsets that were settled or given back since, because taking single offsets out of a
-lease at every acknowledgement would cost a rewrite each time. In flight, therefore, is an offset of
-the newest lease that names it (lease ids grow), which is not settled and not waiting, parked or
-being dead-lettered.
+`WindowState` keeps the changes as they were written and interprets them when it is read. A lease
+still names offsets that were settled or given back since: taking single offsets out of it at every
+acknowledgement would rewrite it each time. So an offset is in flight if the newest lease that names
+it (lease ids grow) does so, and it is not settled, waiting, parked or being dead-lettered.
 """
 
 from __future__ import annotations

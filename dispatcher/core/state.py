@@ -1,9 +1,9 @@
 """The state of one window, and the few operations that all events are built from.
 
-A record is queued (of its key), in flight (its slot names a lease), held (its retry says for what)
-or settled. `offer` lists a key whose next record may go out, `take_back` ends a delivery without
-settling, `settle` ends the record. What a step changes is collected here; `finish` turns it into
-the Step.
+A record is queued (in its key's queue), in flight (its slot names a lease), held (its retry has the
+reason) or settled. `offer` lists a key whose next record may go out, `take_back` ends a delivery
+without settling, `settle` ends the record. The changes of a step are collected here; `finish` turns
+them into the Step.
 """
 
 from __future__ import annotations

@@ -1,22 +1,21 @@
 """The dispatcher of one window of an unreliable group: at most once, nothing to persist.
 
-Ring and filters are those of every group. A record is settled when it is handed out, so nothing is
-in flight, nothing comes back, and acknowledgements are answered and mean nothing. What is read and
-not fetched yet waits for its owner, at most `in_flight_per_member_max` records: a member that has
-so many is saturated, and what comes for it besides is dropped and counted. All that waits is put in
-the order of the log again when members come or go, so the records of one key are handed out in
-order whoever gets them; two of a key may be in the hands of one member at a time, or, around a
-join, of two.
+Ring and filters are those of every group. A record is settled when it is handed out. So nothing is
+in flight, nothing comes back, and acknowledgements are answered without effect. A record that is
+read waits for a fetch of its owner, at most `in_flight_per_member_max` of them: a member with so
+many is saturated, and further records for it are dropped and counted. When members come or go, all
+waiting records are sorted by offset again, so the records of a key are handed out in order to any
+member. One member may have two records of a key at a time; around a join, two members may.
 
-How fast it reads:
-- What was in the log when the first member came is read at the pace of the members: of the one with
-  most room, so a slow one loses records and holds nobody up.
-- From there on at most `span_max` offsets may be unread. What is beyond that is read at once,
-  whether or not there is room. So is, at each tick, what the log has while nobody has room.
+The pace of reading:
+- Records that were in the log when the first member joined are read at the pace of the member with
+  the most room. A slow member loses records and holds up no other.
+- Later, at most `span_max` offsets may be unread. Records beyond that are read at once, with or
+  without room. While no member has room, each tick reads the new records of the log.
 
-Nothing that waits is older than `span_max` offsets behind the last one read; that is dropped, too.
-The cursor and what is settled behind it go to Kafka alone: a node that dies sends again what it
-handed out since the last commit, and what waited was never handed out.
+A waiting record that is more than `span_max` offsets behind the last one read is dropped, too. The
+cursor and the settled records behind it go to Kafka alone: a node that dies sends again the records
+that it handed out since the last commit. Waiting records were never handed out.
 """
 
 from __future__ import annotations

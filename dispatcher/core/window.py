@@ -1,7 +1,7 @@
-"""The offsets of one window: what is settled, in whose hands the rest is, where the cursor stands.
+"""The offsets of one window: settled ones, the leases of the others, and the cursor.
 
 Everything lies in rings indexed by offset, so it costs the same for any mixture of keys. For each
-offset in [cursor, read_position): no queue = settled, or not there for consumers at all (compacted,
+offset in [cursor, read_position): no queue = settled, or invisible to consumers (compacted,
 control, aborted), which is the same thing. Offsets from read_position on are known only from a
 restored snapshot: settled bits and leases.
 

@@ -1,7 +1,7 @@
-"""The window store in memory: what tests and the simulation persist into, a model of the Redis one.
+"""The window store in memory, for tests and the simulation: a model of the Redis one.
 
-What changes add up to is `WindowState`'s business, which knows nothing of the dispatcher: a
-restored window is judged by what was really written.
+`WindowState` adds up the changes and knows nothing of the dispatcher: a restored window is judged
+by the changes that were really written.
 """
 
 from __future__ import annotations

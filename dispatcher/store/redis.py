@@ -1,9 +1,9 @@
 """Windows in Redis (5 or newer, also the embedded one): one round trip per step of many windows.
 
-What a window looks like there and what a step does to it is written in window.lua, which Redis runs
-as one script: whole or not at all, and only under the newest fence. All keys of a window share a
-hash tag. Only a single Redis is spoken to (a primary with replicas is one); windows would spread
-over a Redis Cluster as they are named, but this client does not follow its redirections.
+The layout of a window and the effect of a step are in window.lua. Redis runs it as one script:
+whole or not at all, and only under the newest fence. All keys of a window share a hash tag. The
+client speaks to a single Redis (a primary with replicas is one): the names of windows would spread
+over a Redis Cluster, but the client does not follow redirections.
 
 A Redis that was restarted from an append-only file without its last second (a crash of the
 machine), or whose lagging replica took over, has an older state than it confirmed. Every step
@@ -11,9 +11,9 @@ therefore carries the number of the last step that was confirmed; if Redis has n
 the window is gone. The same goes for a window that was deleted and comes back that way, as long as
 the process lives that deleted it.
 
-Beside the windows stands an index: for each group the set of its windows. A window is there before
-it is created and until it is deleted; what is there and no window counts for nothing. Redis has one
-for all groups as soon as somebody has asked (a Redis of before there was an index is scanned once).
+Beside the windows is an index: for each group the set of its windows. A window is in it before it
+is created and until it is deleted; an entry without a window has no meaning. The first question
+builds the index of all groups (a Redis from before the index is scanned once).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Dead letters: records that ran out of attempts, written to the group's dead letter topic.
 
-The record goes as it was: key, value, headers (all, in order, repeated names too), timestamp. Where
-it came from and why stands in headers of its own behind them. A key is released only after its dead
+The record goes as it was: key, value, headers (all, in order, repeated names too), timestamp. Its
+place and the reason are in further headers behind its own. A key is released only after its dead
 letter is durable, so every record gets an answer of its own: written by all in-sync replicas, or
 not.
 """

@@ -1,9 +1,9 @@
 """Reading records for windows: a pool of fetches per upstream broker, and the cache they fill.
 
-`read_on` is a wish for one result. It is met from the cache, or else by a Fetch; what one Fetch
-brings serves every wish it can, and what they do not take yet stays in the cache. A wish is never
-dropped: whatever goes wrong is tried again, until the topic has been unknown for a while, which
-the result then says. Sinks are called from this module's task.
+`read_on` is a wish for one result, from the cache or else by a Fetch. The records of one Fetch
+serve every wish they can; the rest stays in the cache. A wish is never dropped: a failure is tried
+again, until the topic has been unknown for a while, and the result says so. Sinks are called from
+this module's task.
 """
 
 from __future__ import annotations

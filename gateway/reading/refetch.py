@@ -1,5 +1,5 @@
 """Records that have left the cache are read again, one fetch at a time for a partition, on a lane
-of their own: somebody's answer waits for them.
+of their own: the answer to a client waits for them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Windows as a part of the node: all windows, their store, what became of their records."""
+"""Windows as a part of the node: all windows, their store, the outcomes of their records."""
 
 from __future__ import annotations
 

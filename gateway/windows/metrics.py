@@ -1,4 +1,4 @@
-"""Metrics of windows: what became of records, and where windows stand."""
+"""Metrics of windows: outcomes of records, positions of windows."""
 
 from __future__ import annotations
 

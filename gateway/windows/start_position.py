@@ -1,4 +1,4 @@
-"""Where a group starts on a partition it has never read (`share.auto.offset.reset`, KIP-932;
+"""The start of a group on a partition that it has never read (`share.auto.offset.reset`, KIP-932;
 default latest).
 """
 

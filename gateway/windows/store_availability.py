@@ -1,5 +1,5 @@
-"""A window store that says in the log when it is away and when it is back: once per change, however
-many windows wait for it and however often they try.
+"""A window store that logs its absence and its return: one line per change, for any number of
+waiting windows and attempts.
 """
 
 from __future__ import annotations

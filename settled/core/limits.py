@@ -1,4 +1,4 @@
-"""Limits of what is settled, each with its reason."""
+"""Limits of settled ranges and bits, each with its reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The metadata of a committed offset: what is settled beyond the cursor (ARCHITECTURE, Crashes).
+"""The metadata of a committed offset: settled records beyond the cursor (ARCHITECTURE, Crashes).
 
     "kw1:" + base64url(crc32 of cursor, kind and body (4 bytes) | kind (1 byte) | body), no padding
 
@@ -9,8 +9,8 @@ incarnation of the window that is meant (dispatcher/core/reconcile.py). The chec
 its cursor: metadata copied to another offset, as tools that reset or clone offsets do, is ignored.
 
 A bitmap of the default span of 16,384 offsets takes at most 2,752 characters, so it always fits the
-4,095 that Kafka accepts. What does not fit (a larger span, a smaller limit of the broker) is left
-out from the far end: those records are delivered again after a loss of the store, none is lost.
+4,095 that Kafka accepts. If the ranges do not fit (a larger span, a smaller limit of the broker),
+the far end is left out: its records are delivered again after a loss of the store, none is lost.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Which test files begin first: those that took longest when that was last recorded.
+"""The order of test files: the longest begin first, by recorded durations.
 
-Workers take a file each at a time: begun late, a long one would keep one worker busy while the
-other has nothing left. `--record-durations` (make durations) writes the seconds of each file that
-ran into RECORDED, and leaves the others there as they are.
+Workers take a file each at a time. A long file that begins late would keep one worker busy while
+the other has nothing left. `--record-durations` (make durations) writes the seconds of each file
+that ran into RECORDED, and leaves the others there as they are.
 """
 
 from __future__ import annotations

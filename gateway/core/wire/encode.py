@@ -1,7 +1,7 @@
 """From messages to bytes, by a plan. The bytes are those kafka-clients writes for the same message.
 
 So: tagged fields go out only when they differ from their defaults, merged with the unknown ones in
-the order of tags. What a message may hold and leave out: ARCHITECTURE.md, "What a Message holds".
+the order of tags. The contents of a message: codec.py.
 """
 
 from __future__ import annotations
