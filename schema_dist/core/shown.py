@@ -42,7 +42,7 @@ class ViewError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """Which part of a list is asked for. `limit` -1: all."""
+    """The asked part of a list. `limit` -1: all."""
 
     prefix: str = ""
     deleted: bool = False  # live and soft-deleted

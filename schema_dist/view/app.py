@@ -29,8 +29,8 @@ _JSON = "application/vnd.schemaregistry.v1+json"
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """What the routes stand on. `shown`: the newest contents. `primary`: None if the view can only
-    be read. `authenticate`: the primary decides who may read.
+    """The sources of the routes. `shown`: the newest contents. `primary`: None if the view can only
+    be read. `authenticate`: the primary decides about readers.
     """
 
     shown: Callable[[], Shown]
@@ -98,8 +98,8 @@ class Asked:
     async def here_or_at_primary(
         self, find: Callable[[], Json], body: Json = None
     ) -> Json | Passed:
-        """What `find` finds, else what the primary has: a schema may be registered and not have
-        arrived. Raises ViewError.
+        """The schema that `find` finds, else the primary's: it may be registered and not have arrived.
+        Raises ViewError.
         """
         try:
             return find()
