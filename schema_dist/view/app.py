@@ -98,7 +98,7 @@ class Asked:
     async def here_or_at_primary(
         self, find: Callable[[], Json], body: Json = None
     ) -> Json | Passed:
-        """The schema that `find` finds, else the primary's: it may be registered and not have arrived.
+        """The answer of `find`, or the primary's: a registered schema may not have arrived yet.
         Raises ViewError.
         """
         try:
