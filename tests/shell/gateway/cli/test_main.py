@@ -33,6 +33,10 @@ GROUPS = {
 GROUP = {
     "group": "g/1\x1b[31m",
     "state": "Stable",
+    "members": 1,
+    "topics": ["a", "b"],
+    "windows": 2,
+    "lag": 80,
     "epoch": 4,
     "memberships": [
         {
@@ -51,7 +55,15 @@ GROUP = {
             "cursor": 17,
             "log_end": 99,
             "lag": 80,
-            "parked": [{}],
+            "parked": [
+                {
+                    "offset": 17,
+                    "key_hash": "0a",
+                    "deliveries": 5,
+                    "reason": "exhausted",
+                    "member_id": "m1",
+                }
+            ],
             "members": [
                 {
                     "member_id": "m1",
@@ -65,7 +77,18 @@ GROUP = {
                     "last_sent_position_when_joining": None,
                     "dropped": 0,
                 },
-                {"member_id": "idle", "ready_keys": 0, "in_flight": 0, "dropped": 0},
+                {
+                    "member_id": "idle",
+                    "ready_keys": 0,
+                    "in_flight": 0,
+                    "draining_keys": 0,
+                    "draining_in_flight": 0,
+                    "draining_blocked": 0,
+                    "draining_attempts": 0,
+                    "draining_cleared": 0,
+                    "last_sent_position_when_joining": None,
+                    "dropped": 0,
+                },
             ],
             "consumers_after_mark_delete_position": [
                 {
@@ -78,7 +101,13 @@ GROUP = {
             "dead_letter_trouble": "no\x1btopic",
             "read_trouble": "offset 17: wrong\x1bCRC",
             "span_max": 64,
-            "full_span": {"offset": 17, "key_hash": "0a", "records": 9, "member_id": "m1"},
+            "full_span": {
+                "limit": "span_max",
+                "offset": 17,
+                "key_hash": "0a",
+                "records": 9,
+                "member_id": "m1",
+            },
         },
         {"topic": "b", "partition": 1, "state": "loading", "trouble": "no\x1bRedis"},
     ],

@@ -1,0 +1,115 @@
+"""`keyway group list` and `keyway group describe`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import typer
+
+from gateway.admin.rows import GroupDescription, GroupList, PartitionRow
+from gateway.cli.node_client import ask, group_path
+from gateway.cli.options import DEFAULT_ADMIN, AdminOption, Output
+from gateway.cli.parked import group_parked, group_release
+from gateway.cli.tables import print_json, print_line, print_table
+
+app = typer.Typer(help="Key-Shared groups of a running node.", no_args_is_help=True)
+app.command("parked")(group_parked)
+app.command("release")(group_release)
+
+_SUMMARY = ("GROUP", "STATE", "MEMBERS", "TOPICS", "WINDOWS", "TOTAL-LAG")
+_MEMBERSHIP = ("MEMBER-ID", "CLIENT-ID", "HOST", "EPOCH", "TOPICS")
+_PARTITION = (
+    *("TOPIC", "PARTITION", "STATE", "CURSOR", "READ", "LOG-END", "LAG", "UNSETTLED"),
+    *("IN-FLIGHT", "BACKING-OFF", "DEAD-LETTERING", "PARKED"),
+)
+# UNACKED and BLOCKED are records of keys that drain, ATTEMPTS counts how often their new owners
+# asked meanwhile, CLEARED the keys that have drained since the member joined, JOINED-BEHIND is the
+# last sent position when it joined others.
+_MEMBER = (
+    *("TOPIC", "PARTITION", "MEMBER-ID", "READY-KEYS", "IN-FLIGHT", "DRAINING-KEYS", "UNACKED"),
+    *("BLOCKED", "ATTEMPTS", "CLEARED", "JOINED-BEHIND", "DROPPED"),
+)
+
+
+@app.command("list")
+def group_list(admin: AdminOption = DEFAULT_ADMIN, output: Output = "table") -> None:
+    """List the groups of the node."""
+    answer = ask(admin, "/v1/groups", GroupList)
+    if output == "json":
+        print_json(answer.raw)
+        return
+    rows = answer.row.groups
+    print_table(
+        _SUMMARY,
+        [(it.group, it.state, it.members, it.topics, it.windows, it.lag) for it in rows],
+    )
+
+
+@app.command("describe")
+def group_describe(
+    group: str, admin: AdminOption = DEFAULT_ADMIN, output: Output = "table"
+) -> None:
+    """Show the members and windows of one group."""
+    answer = ask(admin, group_path(group), GroupDescription)
+    if output == "json":
+        print_json(answer.raw)
+        return
+    found = answer.row
+    print_line(f"group {found.group}  state {found.state}  epoch {found.epoch}")
+    print_table(
+        _MEMBERSHIP,
+        [(it.member_id, it.client_id, it.host, it.epoch, it.topics) for it in found.memberships],
+    )
+    print_table(_PARTITION, [_partition(row) for row in found.partitions])
+    busy = list(_busy_members(found.partitions))
+    if busy:
+        print_table(_MEMBER, busy)
+    for row in found.partitions:
+        for line in _remarks(row):
+            print_line(line)
+
+
+def _partition(row: PartitionRow) -> Sequence[object]:
+    return (
+        *(row.topic, row.partition, row.state, row.cursor, row.read_position, row.log_end, row.lag),
+        *(row.unsettled, row.in_flight, row.backing_off, row.dead_lettering, len(row.parked)),
+    )
+
+
+def _busy_members(partitions: Sequence[PartitionRow]) -> Iterator[Sequence[object]]:
+    """Members that have anything of a partition."""
+    for row in partitions:
+        for it in row.members:
+            if it.ready_keys or it.in_flight or it.dropped:
+                yield (
+                    *(row.topic, row.partition, it.member_id, it.ready_keys, it.in_flight),
+                    *(it.draining_keys, it.draining_in_flight, it.draining_blocked),
+                    *(it.draining_attempts, it.draining_cleared),
+                    *(it.last_sent_position_when_joining, it.dropped),
+                )
+
+
+def _remarks(row: PartitionRow) -> Iterator[str]:
+    """Lines about a window that needs an operator."""
+    place = f"{row.topic}-{row.partition}"
+    full = row.full_span
+    if full is not None:
+        holder = f", at member {full.member_id}" if full.member_id else ""
+        by_records = full.limit == "window_records"
+        what = "window of records" if by_records else f"span of {row.span_max} offsets"
+        yield (
+            f"{place}: the {what} is full: offset {full.offset} is"
+            f" not settled (key hash {full.key_hash or '-'}, {full.records} records of its"
+            f" key are read{holder})"
+        )
+    for late in row.consumers_after_mark_delete_position:
+        yield (
+            f"{place}: {late.name} ({late.id}, {late.address}) joined behind offset"
+            f" {late.last_sent_position_when_joining}, which is not settled"
+        )
+    if row.trouble:
+        yield f"{place}: waits: {row.trouble}"
+    if row.read_trouble:
+        yield f"{place}: nothing more can be read: {row.read_trouble}"
+    if row.dead_letter_trouble:
+        yield f"{place}: dead letters are not written: {row.dead_letter_trouble}"

@@ -1,0 +1,103 @@
+"""`keyway group parked` and `keyway group release`: records that wait for an operator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from gateway.admin.rows import ALL, ParkedList, ParkedRecordRow, Released
+from gateway.cli.node_client import ask, path_with
+from gateway.cli.options import DEFAULT_ADMIN, AdminOption, ExecuteOption, Output
+from gateway.cli.tables import print_json, print_table
+
+_COLUMNS = ("TOPIC", "PARTITION", "OFFSET", "KEY-HASH", "REASON", "DELIVERIES", "MEMBER-ID")
+
+
+class ReleaseAction(StrEnum):
+    RETRY = "retry"
+    SKIP = "skip"
+    DEAD_LETTER = "dead_letter"
+
+
+def group_parked(group: str, admin: AdminOption = DEFAULT_ADMIN, output: Output = "table") -> None:
+    """List the parked records: those that wait for an operator (poison policy `block`)."""
+    answer = ask(admin, path_with("/v1/parked", group=group), ParkedList)
+    if output == "json":
+        print_json(answer.raw)
+        return
+    _print_parked(answer.row.parked)
+
+
+def _print_parked(rows: Sequence[ParkedRecordRow]) -> None:
+    print_table(
+        _COLUMNS,
+        [
+            (
+                *(it.topic, it.partition, it.offset, it.key_hash),
+                *(it.reason, it.deliveries, it.member_id),
+            )
+            for it in rows
+        ],
+    )
+
+
+def _records(count: int) -> str:
+    return "1 record" if count == 1 else f"{count} records"
+
+
+def group_release(
+    group: str,
+    topic: Annotated[str, typer.Option(help="Topic of the parked records.")],
+    partition: Annotated[int, typer.Option(min=0, help="Its partition.")],
+    action: Annotated[ReleaseAction, typer.Option(help="The end of the records.")],
+    offset: Annotated[
+        list[int] | None, typer.Option(min=0, help="Offset of a parked record; may be repeated.")
+    ] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="All parked records of the partition.")
+    ] = False,
+    execute: ExecuteOption = False,
+    admin: AdminOption = DEFAULT_ADMIN,
+    output: Output = "table",
+) -> None:
+    """Release parked records: deliver them once more, skip them, or write them to the dead letters.
+
+    Without --execute it only shows the records.
+    """
+    if every == bool(offset):
+        raise typer.BadParameter("either --offset or --all")
+    if execute:
+        body = {
+            "group": group,
+            "topic": topic,
+            "partition": partition,
+            "offsets": ALL if every else offset,
+            "action": action.value,
+        }
+        answer = ask(admin, "/v1/parked/release", Released, method="POST", body=body)
+        if output == "json":
+            print_json(answer.raw)
+        else:
+            count = len(answer.row.offsets)
+            typer.echo(f"{action.value}: {_records(count)} of {topic}-{partition}")
+        return
+    shown = ask(admin, path_with("/v1/parked", group=group, topic=topic), ParkedList)
+    chosen = [
+        row
+        for row in shown.row.parked
+        if row.partition == partition and (every or row.offset in (offset or ()))
+    ]
+    missing = sorted(set(offset or ()) - {row.offset for row in chosen})
+    if missing or not chosen:
+        what = f"offset {missing[0]} is not parked" if missing else "nothing is parked"
+        typer.echo(f"keyway: {topic}-{partition}: {what}", err=True)
+        raise typer.Exit(1)
+    if output == "json":
+        rows = [row.model_dump(mode="json") for row in chosen]
+        print_json({"dry_run": True, "action": action.value, "parked": rows})
+        return
+    _print_parked(chosen)
+    typer.echo(f"{action.value}: {_records(len(chosen))}; nothing is done without --execute")

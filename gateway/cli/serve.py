@@ -1,0 +1,34 @@
+"""`keyway serve`: a gateway node in this process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gateway import config as configuration
+from gateway.logs import LogFormat, LogLevel, configure
+
+
+def serve(
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", "-c", help="Path of keyway.yaml; without it, the defaults."),
+    ] = None,
+    upstream: Annotated[
+        str | None, typer.Option(help="The Kafka behind the gateway: host:port[,host:port].")
+    ] = None,
+    log_format: Annotated[LogFormat, typer.Option(help="Form of the log lines.")] = "text",
+    log_level: Annotated[LogLevel, typer.Option(help="Lowest level of the log.")] = "info",
+) -> None:
+    """Run a gateway node until SIGTERM or SIGINT."""
+    from gateway.node.process import StartError, run  # keeps `keyway --help` quick
+
+    try:
+        settings = configuration.load(config, upstream=upstream)
+        configure(log_format, log_level)
+        run(settings)
+    except (configuration.ConfigError, StartError) as error:
+        typer.echo(f"keyway: {error}", err=True)
+        raise typer.Exit(2) from error
