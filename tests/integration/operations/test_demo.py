@@ -66,17 +66,21 @@ def test_demo_holds_and_leaves_nothing_running(
     demo_ports.require_all_free()
 
 
-def test_sigterm_on_the_way_leaves_nothing_running(demo_ports: Ports) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-m", "gateway.demo"],
-        stdout=subprocess.DEVNULL,
-        env={**os.environ, PORT_VARIABLE: str(demo_ports.bootstrap)},
-    ) as demo:
+def test_sigterm_on_the_way_leaves_nothing_running(demo_ports: Ports, tmp_path: Path) -> None:
+    said = tmp_path / "said"
+    with (
+        said.open("wb") as output,
+        subprocess.Popen(
+            [sys.executable, "-m", "gateway.demo"],
+            stdout=output,
+            env={**os.environ, PORT_VARIABLE: str(demo_ports.bootstrap)},
+        ) as demo,
+    ):
         started: list[psutil.Process] = []
 
         def gateway_runs() -> bool:
             nonlocal started
-            assert demo.poll() is None, "ended too early"
+            assert demo.poll() is None, f"ended too early: {said.read_text()}"
             started = psutil.Process(demo.pid).children(recursive=True)
             return any("gateway.cli serve" in command for command in commands(started))
 
