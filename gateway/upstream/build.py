@@ -10,6 +10,7 @@ from gateway.core.cluster.topology import Topology
 from gateway.part import Part, Trouble
 from gateway.upstream.cluster import Upstream
 from gateway.upstream.commits import Commits
+from gateway.upstream.ping import ping_forever
 from gateway.upstream.settings import UpstreamSettings
 
 
@@ -51,7 +52,7 @@ def build(settings: UpstreamSettings) -> Part[UpstreamRoom]:
         troubles=troubles,
         figures=figures,
         start=start,
-        background=(cluster.run,),
+        background=(cluster.run, lambda: ping_forever(cluster)),
         close=close,
     )
 

@@ -239,10 +239,10 @@ class Upstream:
         return sorted(known, key=self._order_of_preference)
 
     def _order_of_preference(self, address: Address) -> int:
+        if str(address) in self._silent:
+            return 2
         connection = self._connections.get((address, CONTROL_LANE))
-        if connection is not None and connection.connected:
-            return 0
-        return 2 if str(address) in self._silent else 1
+        return 0 if connection is not None and connection.connected else 1
 
     def _connection(self, address: Address, lane: int) -> BrokerConnection:
         connection = self._connections.get((address, lane))

@@ -8,3 +8,7 @@ STALE_PAUSE_MS = 50  # requests for a fresh view are gathered this long
 
 # Of the session lifetime the broker grants (KIP-368); Java uses 85 to 95 %.
 REAUTHENTICATE_AT = 0.85
+
+PING_MS = 2_000  # between two questions whether a broker is still there
+PING_ANSWER_MS_MAX = 3_000  # a broker that takes longer for an empty Metadata serves nobody
+PING_LANE = -1  # beside the control lane and those of fetches

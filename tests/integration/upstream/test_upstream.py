@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -18,6 +20,7 @@ from gateway.core.wire.errors import ErrorCode
 from gateway.embedded.kafka import KafkaCluster
 from gateway.upstream.cluster import EARLIEST, LATEST, Upstream
 from gateway.upstream.errors import Refused, Unreachable, UpstreamError
+from gateway.upstream.ping import ping_forever
 from gateway.upstream.settings import (
     SaslMechanism,
     SaslSettings,
@@ -67,6 +70,39 @@ def test_topology_of_two_brokers_and_who_hears_of_changes(
                     await side.upstream.call(ApiKey.METADATA, {"Topics": []}, broker_id=2)
             finally:
                 await blocking(partial(kafka_pair.restart, kafka_pair.brokers[1]))
+
+    run(work())
+
+
+def test_a_broker_that_hangs_is_found_long_before_a_request_gives_up(
+    kafka_pair: KafkaCluster,
+) -> None:
+    """A stopped process keeps its connections: nothing but silence tells of it."""
+    hanging = kafka_pair.brokers[1]
+
+    async def work() -> None:
+        async with running(UpstreamSettings(kafka_pair.bootstrap_servers)) as side:
+
+            async def silent() -> bool:
+                return set(side.upstream.silent_brokers()) == {2}
+
+            async def both_answer() -> bool:
+                side.upstream.stale()  # the controller may have left the hanging one out
+                brokers = set(side.upstream.topology.brokers)
+                return brokers == {1, 2} and not side.upstream.silent_brokers()
+
+            await until(both_answer)
+            pinging = asyncio.ensure_future(ping_forever(side.upstream))
+            assert hanging.child is not None
+            os.kill(hanging.child.pid, signal.SIGSTOP)
+            try:
+                await until(silent)
+                # The other one is asked from now on.
+                await side.upstream.call(ApiKey.METADATA, {"Topics": []})
+            finally:
+                os.kill(hanging.child.pid, signal.SIGCONT)
+            await until(both_answer)
+            pinging.cancel()
 
     run(work())
 
