@@ -1,7 +1,7 @@
 """Structured logs: one line per event on stderr, `key=value` for people or JSON for machines.
 
-Every line says which part of the node it comes from (`logger`); what libraries say through the
-standard library's logging is such a line, too.
+Every line names its part of the node (`logger`). Lines of libraries, through the standard library's
+logging, have the same form.
 
 A line that cannot be written (stderr's reader is gone, the disk is full) is counted and given up:
 the node goes on without it, and `/health` says so until a line can be written again.

@@ -2,7 +2,7 @@
 
 PUT replaces all rules of the group, those of keyway.yaml included; DELETE goes back to those. A
 change is kept in Redis before it is answered, and takes effect at once: keys in flight are settled
-where they are, all others go to who accepts them now.
+where they are, all others go to members that accept them now.
 """
 
 from __future__ import annotations

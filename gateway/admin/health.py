@@ -1,5 +1,5 @@
-"""How the node is, for three who ask: an alarm (`/health`: is anything amiss), a load balancer
-(`/health/ready`: can it serve at all) and a supervisor (`/health/live`: does it answer).
+"""The health of the node for three callers: an alarm (`/health`: is anything amiss), a load
+balancer (`/health/ready`: can it serve at all) and a supervisor (`/health/live`: does it answer).
 
 Every part names its own troubles. One partition that cannot be read is amiss, but no reason to
 send clients away. A Redis or a Kafka that does not answer is amiss and not ready, but no reason to

@@ -1,10 +1,10 @@
 """Parts of every REST route: errors as problem+json (RFC 9457), bounded bodies, and the check of
 the caller.
 
-The REST listens on loopback unless configured otherwise, and has no authentication of its own. A
-web page in the operator's browser must not reach it all the same: on loopback a Host header must
-name loopback (DNS rebinding), and a body must be declared as JSON, which a page of another origin
-may not send unasked.
+The REST listens on loopback unless configured otherwise, and has no authentication of its own.
+Still a web page in the operator's browser must not reach it. So on loopback a Host header must name
+loopback (DNS rebinding), and a body must be declared as JSON: a page of another origin may not send
+that unasked.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""DescribeShareGroupOffsets (90) v0-1: where Key-Shared groups stand; v1 adds the lag.
+"""DescribeShareGroupOffsets (90) v0-1: positions of Key-Shared groups; v1 adds the lag.
 
 The start offset is the window's cursor. The lag counts offsets from there to the end of the log
 that members may read, less those that are settled behind the cursor. As in Kafka it needs DESCRIBE
-on the group and on its topics, which upstream's ACLs say of this client's connection; topics it may
-not describe are left out when all are asked for. Not implemented: the leader epoch of the start
+on the group and on its topics, by upstream's ACLs for this client's connection; topics that it may
+not describe are left out when it asks for all. Not implemented: the leader epoch of the start
 offset (the partition's current one is told).
 """
 

@@ -1,9 +1,9 @@
 """IncrementalAlterConfigs (44) v0-1: upstream's own answer, and a look at the group configs that it
 changed.
 
-It is asked on the client's own connection, so its ACLs decide. Group configs that an admin sets
-through the gateway count at once; what is set past it is seen at the next regular look. All of the
-API is implemented.
+Upstream is asked on the client's own connection, so its ACLs decide. Group configs that an admin
+sets through the gateway count at once; those set past it are seen at the next regular look. All of
+the API is implemented.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Asked of upstream on the client's own connection, so it lists what this client may see, and without
 filters: a Key-Shared group that only its committed offsets remember is found among upstream's. One
-is listed to who may describe it, by the virtual broker that is its coordinator (on the bootstrap
-port: all of them). Not implemented: DESCRIBE on the cluster does not show Key-Shared
+is listed to clients that may describe it, by the virtual broker that is its coordinator (on the
+bootstrap port: all of them). Not implemented: DESCRIBE on the cluster does not show Key-Shared
 groups that have not committed an offset yet to a client that may not describe them one by one.
 """
 

@@ -1,8 +1,8 @@
 """ShareAcknowledge (79) v1-2: acknowledgements without a fetch; epoch -1 closes the session and
 gives back the rest.
 
-v2 RENEW (KIP-1222) extends the acquisition lock of what it names, where the request says IsRenewAck
-and the group permits it. All of the API is implemented.
+v2 RENEW (KIP-1222) extends the acquisition lock of the named records, if the request says
+IsRenewAck and the group permits it. All of the API is implemented.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """ShareFetch (78) v1-2: session epochs, piggy-backed acknowledgements, then records of keys this
 member owns.
 
-Acknowledgements come first, so that what they settle can be delivered by the same request; both are
-persisted in one round trip. MaxRecords 0 changes the session and acknowledges only.
+Acknowledgements come first, so the next records of their keys can be delivered by the same request;
+both are persisted in one round trip. MaxRecords 0 changes the session and acknowledges only.
 ShareAcquireMode record_limit (v2) is honoured as the same hard limit batch_optimized gets here: a
 delivery never exceeds MaxRecords. A request with IsRenewAck (v2, KIP-1222) gets no records and may
 ask for none; without it a RENEW is invalid. MaxBytes is soft, by the mean record size of the
-partition; what comes to more than twice of it goes back, but for one record in an answer without
-others. Not implemented: MinBytes; the answer leaves with the first records there are.
+partition. Beyond twice MaxBytes, records are returned to the window; a single record is always
+sent. Not implemented: MinBytes; the answer leaves with the first records there are.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """ShareGroupDescribe (77) v1: state, epochs, members and their assignments of the groups this node
 coordinates, also of one that only the store or Kafka remembers.
 
-As in Kafka, who may describe the group and not every topic that its members subscribe to gets
-TOPIC_AUTHORIZATION_FAILED and no members: their topics may be other people's.
+As in Kafka, a client that may describe the group, but not every topic of its members, gets
+TOPIC_AUTHORIZATION_FAILED and no members.
 
 Not implemented: a target assignment that differs from the current one; there is none.
 """

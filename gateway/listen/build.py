@@ -1,4 +1,4 @@
-"""The clients' side as a part of the node: ports, connections, what a client may do."""
+"""The clients' side as a part of the node: ports, connections, permissions."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """A group's settings: keyway.yaml, under what an admin set for this very group in Kafka.
 
-Kafka's group configs (IncrementalAlterConfigs, resource GROUP) that mean something here are taken
-over when they were set for the group itself; a group without any follows keyway.yaml, whatever the
+Kafka's group configs (IncrementalAlterConfigs, resource GROUP) with a meaning here are taken over
+when they were set for the group itself; a group without any follows keyway.yaml, whatever the
 broker's defaults are. They are asked for before a group's first window opens and every
-GROUP_CONFIG_MS; a change reaches windows that are up. What is set through the gateway counts at
-once, also for a group that nobody uses yet.
+GROUP_CONFIG_MS; a change reaches windows that are up. A config that is set through the gateway
+counts at once, also for an unused group.
 """
 
 from __future__ import annotations

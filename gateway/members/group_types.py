@@ -1,10 +1,9 @@
-"""Whether members of another kind of group are at work under a name: a classic or a consumer group
-of the upstream.
+"""Groups of another kind under a name: a classic or a consumer group of the upstream with members.
 
 A share member may not join there, as in Kafka, where a name is one group of one kind: both would
-read the same records, and the one that commits last would set the other's position. A group of
-another kind that is empty is no hindrance: its offsets are where a Key-Shared group of that name
-goes on. What cannot be found out in time hinders nobody.
+read the same records, and the one that commits last would set the other's position. An empty group
+of another kind is no hindrance: a Key-Shared group of that name continues from its offsets. If the
+upstream does not answer in time, the member may join.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""keyway.yaml's sections as the settings of the parts: one place knows both."""
+"""Sections of keyway.yaml as the settings of the parts: one place knows both."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Windows of topics that were deleted leave the store; nobody would ever ask for them again.
+"""Windows of deleted topics leave the store: no group would ever ask for them again.
 
-Careful, because a broker that has just started may not know a topic yet: only what two looks in a
-row found unknown is deleted, and never a window that is in memory. Had it been a mistake, Kafka
-still has the group's committed offset and bitmap.
+A broker that has just started may not know a topic yet. So a window is deleted only when two looks
+in a row found its topic unknown, and never while it is in memory. After a mistake Kafka still has
+the group's committed offset and bitmap.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Why an act of an operator or an admin client on a Key-Shared group was refused: each knows its
-Kafka error and its HTTP status.
+"""Refusals of an act of an operator or an admin client on a Key-Shared group: each knows its Kafka
+error and its HTTP status.
 """
 
 from __future__ import annotations

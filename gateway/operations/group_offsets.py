@@ -1,12 +1,13 @@
-"""Where the Key-Shared groups of the node stand, and their positions set or deleted by hand.
+"""Positions of the node's Key-Shared groups: read, set and deleted by hand.
 
 A group need not be in memory: its windows are also found in the store, and, when the store was
-lost, in the offsets it has committed to Kafka. Those are told from other groups' by their metadata.
+lost, in the offsets it has committed to Kafka. Their metadata tells them from other groups'
+commits.
 
-A position is set while nobody is there: committed to Kafka first, which refuses it for a group of
-another kind that is in use, then written to the store under a new fence; whoever loads the window
-afterwards starts there. The commit has that fence as its origin, so that it counts from then on,
-whatever the store knows (dispatcher/core/reconcile.py): also after a crash between the two, which
+A position is set while the group has no members. It is committed to Kafka first (Kafka refuses it
+for a group of another kind that is in use), then written to the store under a new fence; the next
+load of the window starts there. The commit has that fence as its origin, so it counts from then on,
+whatever the store has (dispatcher/core/reconcile.py): also after a crash between the two, which
 leaves the caller with an error.
 """
 

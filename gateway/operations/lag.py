@@ -1,12 +1,12 @@
-"""How far Key-Shared groups are behind: per partition, the records between the cursor and the end
-of the log that its members may read, less those that are settled already.
+"""The lag of Key-Shared groups: per partition, the unsettled records between the cursor and the end
+of the log that members may read.
 
-A group that stopped must not look as if it kept up: its lag grows with the log, although nobody
-reads for it and its windows have left memory. So every `LAG_MS` positions of all groups that the
-node knows are looked at, and upstream is asked where the logs end. A window that is not in memory
-is where it was seen last, or where the store has it; what is settled behind the cursor of the
-latter is not known here, so its lag may be as much too high. Holes of a compacted log count where
-they were not read yet. A partition without a leader keeps the end that was seen last.
+A group that stopped must not look as if it kept up: its lag grows with the log, although no member
+reads and its windows have left memory. So every `LAG_MS` the positions of all groups of the node
+are read, and upstream is asked for the ends of their logs. A window that is not in memory has its
+last known position, or the one of the store. The records settled beyond the cursor of the latter
+are not known here, so its lag may be too high by their number. Holes of a compacted log count until
+they are read. A partition without a leader keeps its last known end.
 """
 
 from __future__ import annotations

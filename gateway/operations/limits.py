@@ -1,4 +1,4 @@
-"""Bounds of what operators may ask for. Units are in the names."""
+"""Bounds of operators' requests. Units are in the names."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Parked records (policy `block`): listed, and released by an operator.
 
-A window need not be in memory: those that only the store has are opened for the operator and leave
-memory again when they have been idle.
+A window need not be in memory: a window that only the store has is opened for the operator, and
+leaves memory again when it has been idle.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The gateway's own view of, and connections to, the upstream cluster, under the gateway's own
 identity.
 
-`topology` is replaced whole; who wants to know registers with `on_topology` and is called only
+`topology` is replaced whole; parts that follow it register with `on_topology` and are called only
 when the content changed. Clients' traffic does not come through here: each client connection has
 its own upstream connection (gateway/listen/server.py).
 """

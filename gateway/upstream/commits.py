@@ -2,8 +2,8 @@
 no member, no generation). The metadata of a commit carries the settled bitmap, so its limit is the
 broker's `offset.metadata.max.bytes`.
 
-Topics are meant by their ids where upstream knows that (OffsetCommit and OffsetFetch v10), so that
-a topic of the same name, created anew, never gets the cursor of the one before.
+Topics are named by their ids where upstream can do that (OffsetCommit and OffsetFetch v10), so a
+topic that is created anew under the same name never gets the cursor of the old one.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """One connection of the gateway itself to one upstream broker: ApiVersions, SASL, pipelined
 requests, time limits.
 
-A broker answers the requests of a connection one after the other, so a long poll keeps everything
-behind it waiting: who wants to poll opens another connection (`Upstream.call(lane=...)`). There is
-no reader task: the protocol object cuts frames and completes futures as bytes arrive.
+A broker answers the requests of a connection one after the other, so a long poll delays everything
+behind it: polls take a connection of their own (`Upstream.call(lane=...)`). There is no reader
+task: the protocol object cuts frames and completes futures as bytes arrive.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Requests to the upstream that several rooms ask in the same way.
+"""Requests to the upstream that several rooms make in the same way.
 
 Each is a function over the calls it needs, so that a test can answer them without a broker.
 """

@@ -1,5 +1,5 @@
-"""How the gateway itself reaches the upstream: addresses, its own identity, time limits. Secrets
-never show in a repr.
+"""The gateway's own way to the upstream: addresses, its identity, time limits. A repr shows no
+secrets.
 """
 
 from __future__ import annotations

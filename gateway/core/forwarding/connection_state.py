@@ -1,14 +1,14 @@
 """One client connection and its upstream connection: bytes in, effects out (ARCHITECTURE, States).
 
 Cut-through: a frame that needs no rewriting is never assembled. Its bytes go on in the chunks they
-came in, whole chunks as the very object that was read; only frame heads are looked at. Assembled
-are: requests the gateway answers itself, responses to rewrite, responses to requests the gateway
-put in between.
+came in, whole chunks as the very object that was read; only frame heads are parsed. Three kinds of
+frames are assembled: requests that the gateway answers itself, responses to rewrite, and responses
+to requests that the gateway put in between.
 
 Order is Kafka's own. A broker works on one request of a connection at a time, so responses come in
-the order of the requests, and the queue of open calls says what the next response is. A request
-the gateway answers itself waits until everything before it is answered, and everything after it
-waits for its answer: a broker mutes the channel meanwhile, and this does the same.
+the order of the requests, and the queue of open calls names the next response. A request that the
+gateway answers itself waits until everything before it is answered, and everything after it waits
+for its answer: a broker mutes the channel meanwhile, and this does the same.
 """
 
 from __future__ import annotations

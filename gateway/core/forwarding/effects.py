@@ -1,4 +1,4 @@
-"""The words of the forwarding core: what is served, what goes out, why a connection ends."""
+"""The words of the forwarding core: served APIs, output, reasons for the end of a connection."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 They are tag 0 of the tagged fields that end the body (KIP-951). On the way there everything is
 skipped by length, records too, so a response of 50 MB costs a few steps per partition. The walk is
-fed the bytes of one response as they come and keeps no byte: its state is what the next varint
-means, and how many bytes lie before it.
+fed the bytes of one response as they come and keeps no byte: its state is the meaning of the next
+varint, and the number of bytes before it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The stream of a client's requests: what passes, what stops here.
+"""The stream of a client's requests: each passes or stops here.
 
 Only heads are read: size, API key, version, correlation id; of Produce also `acks`, since a
 request without a response must not be waited for. DescribeConfigs is read whole before it goes on:

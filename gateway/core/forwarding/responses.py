@@ -1,4 +1,4 @@
-"""The stream of upstream's responses: what passes, what is assembled."""
+"""The stream of upstream's responses: each passes or is assembled."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Responses that show upstream addresses, and ApiVersions: what a client gets instead.
+"""Responses that show upstream addresses, and ApiVersions, rewritten for clients.
 
-Two steps, with the shell between them: `read` says which brokers a response shows, the shell sees
-to it that each of them has a listener, `write` puts those addresses in. A broker without one is
+Two steps, with the shell between them: `read` names the brokers that a response shows, the shell
+opens a listener for each of them, `write` puts those addresses in. A broker without one is
 left out: no upstream address reaches a client.
 
 DescribeConfigs is here for a broker's own `listeners`, `advertised.listeners` and the like.

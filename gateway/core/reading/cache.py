@@ -1,10 +1,9 @@
-"""Batches read from upstream and kept for windows: bookkeeping of what is covered, columns and
-slices out of it.
+"""Batches read from upstream and kept for windows: the covered stretches, their columns and slices.
 
-A piece covers a stretch of a log: its batch is everything consumers may see there, a piece without
-one covers what they may not (aborted, control). So "nothing here" and "not read" are never mixed
-up. Pieces of one source are disjoint and in offset order; they grow old in the order they came,
-whatever their source.
+A piece covers a stretch of a log. Its batch holds all records there that consumers may see; a piece
+without a batch covers invisible ones (aborted, control). So "no records here" and "not read" are
+never mixed up. Pieces of one source are disjoint and in offset order; they grow old in the order of
+their arrival, whatever their source.
 
 A batch of hundreds of thousands of tiny records takes more memory than the whole cache. It is kept
 in portions, and of it only the beginning: as a whole it would be dropped as soon as it came, and be

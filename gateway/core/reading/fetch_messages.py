@@ -1,4 +1,4 @@
-"""Fetch requests from places, answers to them by partition, and why a place has no leader."""
+"""Fetch requests from places, their answers by partition, and reasons for a missing leader."""
 
 from __future__ import annotations
 

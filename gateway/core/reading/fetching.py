@@ -1,11 +1,10 @@
 """The next fetch: its places, its lane (one of a broker's connections), and its longest wait.
 
 A place is a position of a source that is to be read. It is in at most one fetch at a time. A place
-that may be behind goes out at once, with no waiting, on any free lane. At the log's
-end a place is *quiet* when nothing has come for QUIET_MS. The first lane polls the quiet ones, all
-together and long; the second those that became quiet meanwhile. The others are for places where
-something has just happened, and wait briefly: partitions that nobody writes to must not hold up
-those that are busy.
+that may be behind goes out at once, with no waiting, on any free lane. At the end of the log a
+place is *quiet* when nothing has come for QUIET_MS. The first lane polls the quiet places, all
+together and long; the second polls those that became quiet meanwhile. The other lanes are for busy
+places, and wait briefly: partitions without writers must not hold up busy ones.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Group configs that admins set through the gateway, until brokers show them.
 
 Kafka answers IncrementalAlterConfigs when its controller has the change. A broker that is asked
-right after that may show what was set before: its metadata is still on the way. A group that opens
-its first window in that moment would start where nobody wanted it to.
+right after that may still show the old setting: its metadata is on the way. A group that opens its
+first window in that moment would start at the wrong place.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Membership of one share group: joins, epochs, assignments, evictions (KIP-932,
 ShareGroupHeartbeat).
 
-Every member is assigned all partitions of its subscribed topics; which keys of them it gets is the
-dispatcher's business. A member's epoch grows when its own assignment does: nothing else a member
-must learn of ever changes. Member ids are UUIDs that clients choose, one per client instance.
+Every member is assigned all partitions of its subscribed topics; the dispatcher chooses its keys. A
+member's epoch grows when its own assignment does: nothing else that concerns a member ever changes.
+Member ids are UUIDs that clients choose, one per client instance.
 
 A member is evicted when its heartbeats stop for the session timeout, or when none of its
 connections is left for the disconnect grace: a killed process frees its keys long before its

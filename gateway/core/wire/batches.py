@@ -1,9 +1,9 @@
 """Record batches of magic 2: scan, aborted filter, slicing; all that is done per record.
 
-A batch is scanned once: one pass yields the offset and the key of every record and where its
-bytes are, values and headers are never looked at. Slices are cut out of the scanned bytes, so
-that what leaves the gateway has the bytes the producer sent, record by record; only the batch
-header is written anew. Layout of the header, big endian:
+A batch is scanned once: one pass yields the offset, the key and the place of every record; values
+and headers are never read. Slices are cut out of the scanned bytes, so every record leaves the
+gateway with the bytes that its producer sent; only the batch header is written anew. Layout of the
+header, big endian:
 
     0 baseOffset i64 | 8 batchLength i32 | 12 partitionLeaderEpoch i32 | 16 magic i8
     17 crc u32 (of all behind it) | 21 attributes i16 | 23 lastOffsetDelta i32

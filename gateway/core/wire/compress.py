@@ -1,8 +1,8 @@
 """Kafka's record batch codecs: gzip, snappy (xerial-framed or raw), lz4 frames, zstd.
 
-What a batch decompresses to is decided by whoever produced it, so no call here ever takes more
-memory for its output than `limit`: the output goes into a buffer of a guessed size that grows
-until it fits or the limit is reached.
+The producer of a batch decides its decompressed size. So no call here takes more memory for its
+output than `limit`: the output goes into a buffer of a guessed size that grows until it fits or the
+limit is reached.
 """
 
 from __future__ import annotations
