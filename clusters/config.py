@@ -258,7 +258,22 @@ class MessagesSection(Section):
 
 
 class OffsetsSection(Section):
-    """How committed offsets are translated (offsets/)."""
+    """How committed offsets follow (offsets/). `several_origins`: other tools than Keyway's links
+    write a topic on several clusters, so a timestamp promises nothing.
+    """
+
+    mode: Literal["auto", "exact", "timestamp"] = "auto"  # auto: exact where records have origins
+    margin_ms: Annotated[int, Field(ge=0)] = 60_000  # by timestamp; the records of a minute again
+    margin_max_ms: Annotated[int, Field(ge=0)] = 3_600_000  # as far as a late link may raise it
+    lag_window_ms: Millis = 600_000  # how far back the log is searched for late records
+    several_origins: bool = False
+    before_log_start: Literal["skip", "earliest"] = "skip"  # a group that retention has overtaken
+    apply: bool = True  # False: entries are distributed, and committed by `keyway offsets apply`
+    rewind: bool = False  # a reset to an earlier offset on the source is followed, too
+    commits: Literal["auto", "tail", "list"] = "auto"  # from __consumer_offsets, or by asking
+    flags_in_metadata: bool = False  # copy flags in commit metadata, too
+    interval_ms: Millis = 1_000  # from round to round
+    refresh_ms: Millis = 10_000  # topics, log starts, and positions of groups that stand still
 
 
 class SchemasSection(Section):

@@ -66,7 +66,8 @@ class Target:
 
     `located`: the search by origin; `first`: the answer for the timestamp, its offset None for
     Kafka's -1. One of them is there, as the mode has it, unless there is nothing to search in.
-    `origins`: clusters that records there come from, as far as is known.
+    `origins`: clusters that records there come from. `indexed` False: its log has not been read to
+    the end yet, so neither that nor the mode is known.
     """
 
     partitions: int | None  # None: no such topic
@@ -79,6 +80,7 @@ class Target:
     located: Located | None = None
     first: int | None = None
     origins: int = 1
+    indexed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,9 +199,9 @@ def _refusals(entry: Entry, target: Target, mode: Mode) -> list[Refusal]:
     found: list[Refusal] = []
     if entry.partitions != target.partitions:
         found.append(Refusal.PARTITIONS_DIFFER)
+    if not target.indexed or (mode is Mode.EXACT and target.located is None):
+        return [*found, Refusal.NOT_INDEXED]
     if mode is Mode.EXACT:
-        if target.located is None:
-            found.append(Refusal.NOT_INDEXED)
         return found
     if not (entry.create_time and target.create_time):
         found.append(Refusal.LOG_APPEND_TIME)

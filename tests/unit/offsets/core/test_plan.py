@@ -84,7 +84,7 @@ def test_auto_takes_exact_where_records_have_origins() -> None:
     [
         (replace(TARGET, partitions=None), Refusal.TOPIC_MISSING),
         (replace(TARGET, partitions=8), Refusal.PARTITIONS_DIFFER),
-        (replace(TARGET, located=None), Refusal.NOT_INDEXED),
+        (replace(TARGET, indexed=False, located=None), Refusal.NOT_INDEXED),
         (replace(TARGET, active=True), Refusal.GROUP_ACTIVE),
         (replace(TARGET, committed=Committed(41, committed_ms=5)), Refusal.TARGET_AHEAD),
         (replace(TARGET, committed=Committed(30, committed_ms=2_000_000)), Refusal.OVERTAKEN),

@@ -1,0 +1,116 @@
+"""The topic `keyway-offsets` of one cluster: its latest state, and what is written to it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from offsets.client import ClusterClient
+from offsets.core.entries import (
+    APPLIED,
+    ENTRY,
+    ROW,
+    TOPIC,
+    VERSION,
+    Applied,
+    Board,
+    Entry,
+    Place,
+    encode_applied,
+    encode_entry,
+    key_of,
+)
+from offsets.core.plan import Row
+from offsets.errors import ClusterAway
+from offsets.limits import RECORDS_AT_ONCE
+
+
+class BoardTopic:
+    """`close` it. Reading creates no topic; writing does."""
+
+    def __init__(self, client: ClusterClient) -> None:
+        self.client = client
+        self.state = Board()
+        self._consumer: Consumer | None = None
+        self._ensured = False
+
+    def read(self, *, for_s: float) -> bool:
+        """To the topic's present end; False: time was up before. Raises ClusterAway."""
+        until = time.monotonic() + for_s
+        if self._consumer is None and not self._start():
+            return True
+        assert self._consumer is not None
+        end = self._end()
+        while True:
+            if self._position() >= end:
+                return True
+            if time.monotonic() > until:
+                return False
+            for message in self._consumer.consume(RECORDS_AT_ONCE, 0.05):
+                error = message.error()
+                if error is None:
+                    self.state.read(message.key(), message.value())
+                elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                    raise ClusterAway(f"{self.client.name}: {TOPIC}: {error.str()}")
+
+    def _start(self) -> bool:
+        if TOPIC not in self.client.topics():
+            return False
+        self._consumer = self.client.consumer()
+        self._consumer.assign([TopicPartition(TOPIC, 0, 0)])
+        return True
+
+    def _end(self) -> int:
+        assert self._consumer is not None
+        try:
+            _, end = self._consumer.get_watermark_offsets(TopicPartition(TOPIC, 0), timeout=15)
+        except KafkaException as error:
+            raise ClusterAway(f"{self.client.name}: {TOPIC}: {error.args[0].str()}") from error
+        return int(end)
+
+    def _position(self) -> int:
+        """The next offset to read; the topic has no transactions, so no markers at its end."""
+        assert self._consumer is not None
+        (at,) = self._consumer.position([TopicPartition(TOPIC, 0)])
+        return max(0, int(at.offset))
+
+    # ----------------------------------------------------------------------------------- writing
+
+    def write_entries(self, entries: Iterable[Entry]) -> None:
+        """Raises ClusterAway, NotReadable."""
+        self._write([(key_of(ENTRY, it.place, it.source), encode_entry(it)) for it in entries])
+
+    def write_applied(self, applied: Mapping[Place, Applied]) -> None:
+        """Raises ClusterAway, NotReadable."""
+        self._write([(key_of(APPLIED, it), encode_applied(one)) for it, one in applied.items()])
+
+    def write_rows(self, rows: Iterable[Row]) -> None:
+        """Raises ClusterAway, NotReadable."""
+        self._write(
+            [
+                (key_of(ROW, (it.group, it.topic, it.partition), it.source), _shown(it.shown()))
+                for it in rows
+            ]
+        )
+
+    def _write(self, records: Sequence[tuple[bytes, bytes]]) -> None:
+        if not records:
+            return
+        if not self._ensured:
+            self.client.ensure_compacted(TOPIC)
+            self._ensured = True
+        self.client.write(TOPIC, records)
+        for key, value in records:
+            self.state.read(key, value)
+
+    def close(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+
+
+def _shown(row: dict[str, Any]) -> bytes:
+    return json.dumps({"version": VERSION, **row}, separators=(",", ":")).encode()

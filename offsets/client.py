@@ -1,0 +1,314 @@
+"""One Kafka cluster as offsets needs it: logs, topics, groups, commits, through confluent-kafka.
+
+Topics are logical names here, the cluster's own names on the wire. Everything blocks, for
+ANSWER_S_MAX at most, and raises ClusterAway for what passes by itself.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupState,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec
+
+from clusters.config import Cluster
+from clusters.core.names import Unfit, is_internal
+from offsets.core.plan import Committed, Refusal
+from offsets.errors import ClusterAway, NotReadable
+from offsets.group_requests import KafkaError as RequestFailed
+from offsets.group_requests import Wanted, commit_offsets, fetch_offsets
+
+Answer = TypeVar("Answer")
+Partition = tuple[str, int]  # logical topic, partition
+
+ANSWER_S_MAX = 15.0  # a coordinator that moves takes some seconds
+CONNECT_LOG = logging.getLogger("keyway.offsets.librdkafka")
+EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+EMPTY_STATES = (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD)
+_DENIED = (
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+)
+_REFUSED = {
+    KafkaError.UNKNOWN_MEMBER_ID: Refusal.GROUP_ACTIVE,
+    KafkaError.REBALANCE_IN_PROGRESS: Refusal.GROUP_ACTIVE,
+    KafkaError.ILLEGAL_GENERATION: Refusal.GROUP_ACTIVE,
+    KafkaError.NON_EMPTY_GROUP: Refusal.GROUP_ACTIVE,
+    KafkaError.UNKNOWN_TOPIC_OR_PART: Refusal.TOPIC_MISSING,
+    KafkaError.OFFSET_METADATA_TOO_LARGE: Refusal.METADATA_TOO_LARGE,
+    **dict.fromkeys(_DENIED, Refusal.NOT_AUTHORISED),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFacts:
+    """`create_time`: records keep the timestamps of their producers."""
+
+    partitions: int
+    create_time: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    refusal: Refusal
+    error: str
+
+
+class ClusterClient:
+    """`close` it."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.name = cluster.name
+        self._cluster = cluster
+        self._topics = cluster.topic_names()
+        self._groups = cluster.group_names()
+        self._settings: dict[str, Any] = {
+            **cluster.client_settings(),
+            "client.id": "keyway-offsets",
+            "logger": CONNECT_LOG,
+        }
+        self.admin = AdminClient(dict(self._settings), logger=CONNECT_LOG)
+        self._producer: Producer | None = None
+
+    # ------------------------------------------------------------------------------------- names
+
+    def topic_here(self, logical: str) -> str | None:
+        """None: this cluster's pattern cannot write it."""
+        name = self._topics.back(logical)
+        return None if isinstance(name, Unfit) else name
+
+    def topic_of(self, name: str) -> str | None:
+        """The logical name; None for internal topics and foreign names."""
+        logical = self._topics.there(name)
+        return None if isinstance(logical, Unfit) or is_internal(logical) else logical
+
+    def group_here(self, logical: str) -> str | None:
+        name = self._groups.back(logical)
+        return None if isinstance(name, Unfit) else name
+
+    def group_of(self, name: str) -> str | None:
+        logical = self._groups.there(name)
+        return None if isinstance(logical, Unfit) else logical
+
+    # ----------------------------------------------------------------------------------- reading
+
+    def consumer(self) -> Consumer:
+        """Reads committed records, and says where a partition ends. Never joins a group."""
+        return Consumer(
+            {
+                **self._settings,
+                "group.id": "keyway-offsets-reader",
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "auto.offset.reset": "earliest",
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+                "fetch.wait.max.ms": 100,
+            }
+        )
+
+    def topics(self) -> dict[str, int]:
+        """How many partitions each topic has, by its name here. Raises ClusterAway."""
+        try:
+            found = self.admin.list_topics(timeout=ANSWER_S_MAX).topics
+        except KafkaException as error:
+            raise self._away("topics", error) from error
+        return {name: len(topic.partitions) for name, topic in found.items() if topic.error is None}
+
+    def facts(self, topics: Iterable[str]) -> dict[str, TopicFacts]:
+        """Of logical topics; those that are missing here are left out. Raises ClusterAway."""
+        counts = self.topics()
+        here = {it: self.topic_here(it) for it in topics}
+        names = {it: name for it, name in here.items() if name is not None and name in counts}
+        resources = {
+            ConfigResource(ConfigResource.Type.TOPIC, name): it for it, name in names.items()
+        }
+        if not resources:
+            return {}
+        found = {}
+        asked = self.admin.describe_configs(list(resources), request_timeout=ANSWER_S_MAX)
+        for resource, future in asked.items():
+            config = self._result("topic configs", future)
+            logical = resources[resource]
+            kind = config["message.timestamp.type"].value
+            found[logical] = TopicFacts(counts[names[logical]], kind != "LogAppendTime")
+        return found
+
+    def starts(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        """Where the logs begin. Raises ClusterAway."""
+        return self._offsets(dict.fromkeys(partitions, EARLIEST))
+
+    def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        """Up to where committed readers read (the last stable offset). Raises ClusterAway."""
+        return self._offsets(dict.fromkeys(partitions, LATEST))
+
+    def firsts(self, asked: Mapping[Partition, int]) -> dict[Partition, int | None]:
+        """The first offset with a timestamp >= the one asked for; None for Kafka's -1. Raises
+        ClusterAway.
+        """
+        specs = {it: OffsetSpec.for_timestamp(ms) for it, ms in asked.items()}
+        return {it: at if at >= 0 else None for it, at in self._offsets(specs).items()}
+
+    def _offsets(self, specs: Mapping[Partition, Any]) -> dict[Partition, int]:
+        """Partitions that are not there any more are left out."""
+        places = {}
+        for (topic, partition), spec in specs.items():
+            name = self.topic_here(topic)
+            if name is not None:
+                places[TopicPartition(name, partition)] = ((topic, partition), spec)
+        if not places:
+            return {}
+        asked = self.admin.list_offsets(
+            {tp: spec for tp, (_, spec) in places.items()},
+            isolation_level=IsolationLevel.READ_COMMITTED,
+            request_timeout=ANSWER_S_MAX,
+        )
+        found = {}
+        for tp, future in asked.items():
+            try:
+                found[places[tp][0]] = int(future.result(ANSWER_S_MAX).offset)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise self._away(f"offsets of {tp.topic}", error) from error
+            except TimeoutError as error:
+                raise self._away(f"offsets of {tp.topic}", error) from error
+        return found
+
+    # ------------------------------------------------------------------------------------ groups
+
+    def active_groups(self) -> set[str]:
+        """Groups with members, by their names here, of every kind. Raises ClusterAway."""
+        listed = self._result(
+            "groups", self.admin.list_consumer_groups(request_timeout=ANSWER_S_MAX)
+        )
+        return {it.group_id for it in listed.valid if it.state not in EMPTY_STATES}
+
+    def groups(self) -> list[str]:
+        """By their names here. Raises ClusterAway."""
+        listed = self._result(
+            "groups", self.admin.list_consumer_groups(request_timeout=ANSWER_S_MAX)
+        )
+        return [it.group_id for it in listed.valid]
+
+    def committed(self, groups: Iterable[str]) -> dict[str, dict[tuple[str, int], Committed]]:
+        """All that each group has committed, by topic names here. Raises ClusterAway."""
+        try:
+            found = fetch_offsets(self._cluster, groups)
+        except (RequestFailed, OSError) as error:
+            raise ClusterAway(f"{self.name}: committed offsets: {error}") from error
+        return {
+            group: {place: Committed(*it) for place, it in offsets.items()}
+            for group, offsets in found.items()
+        }
+
+    def commit(self, group: str, wanted: Wanted) -> dict[tuple[str, int], Refused | None]:
+        """By (topic here, partition): None, or Kafka's refusal, one by one. Raises ClusterAway if
+        nothing is known about any of them.
+        """
+        try:
+            codes = commit_offsets(self._cluster, group, wanted)
+        except (RequestFailed, OSError) as error:
+            raise ClusterAway(f"{self.name}: commit of group {group}: {error}") from error
+        return {it: self._refused(codes.get(it, KafkaError._NO_OFFSET)) for it in wanted}
+
+    # ----------------------------------------------------------------------------------- writing
+
+    def ensure_compacted(self, topic: str) -> None:
+        """Raises ClusterAway, NotReadable."""
+        if topic in self.topics():
+            return
+        new = NewTopic(
+            topic,
+            num_partitions=1,
+            replication_factor=-1,  # the broker's default
+            config={"cleanup.policy": "compact", "max.message.bytes": str(2 * 1024 * 1024)},
+        )
+        try:
+            self.admin.create_topics([new], request_timeout=ANSWER_S_MAX)[topic].result(
+                ANSWER_S_MAX
+            )
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                return
+            if error.args[0].code() in _DENIED:
+                raise NotReadable(f"{self.name}: topic {topic}: {error.args[0].str()}") from error
+            raise self._away(f"topic {topic}", error) from error
+
+    def write(self, topic: str, records: Sequence[tuple[bytes, bytes | None]]) -> None:
+        """Returns when all are durable. Raises ClusterAway."""
+        if not records:
+            return
+        if self._producer is None:
+            self._producer = Producer(
+                {
+                    **self._settings,
+                    "enable.idempotence": True,
+                    "message.timeout.ms": int(ANSWER_S_MAX * 1_000),
+                    "message.max.bytes": 2 * 1024 * 1024,
+                    "linger.ms": 5,
+                }
+            )
+        failed: list[KafkaError] = []
+
+        def delivered(error: KafkaError | None, _message: object) -> None:
+            if error is not None:
+                failed.append(error)
+
+        for key, value in records:
+            self._produce(topic, key, value, delivered)
+        left = self._producer.flush(2 * ANSWER_S_MAX)
+        if failed or left:
+            reason = failed[0].str() if failed else "no answer"
+            raise ClusterAway(f"{self.name}: {topic} could not be written: {reason}")
+
+    def _produce(
+        self, topic: str, key: bytes, value: bytes | None, delivered: Callable[..., None]
+    ) -> None:
+        assert self._producer is not None
+        while True:
+            try:
+                self._producer.produce(topic, value, key, on_delivery=delivered)
+            except BufferError:
+                self._producer.poll(0.1)  # full: wait until some are delivered
+            else:
+                return
+
+    def close(self) -> None:
+        """What was not delivered by now is not wanted any more."""
+        if self._producer is not None:
+            self._producer.purge()
+
+    # ------------------------------------------------------------------------------------ inside
+
+    def _result(self, what: str, future: Future[Answer]) -> Answer:
+        try:
+            return future.result(ANSWER_S_MAX)
+        except (KafkaException, TimeoutError) as error:
+            raise self._away(what, error) from error
+
+    def _away(self, what: str, error: Exception) -> ClusterAway:
+        if isinstance(error, KafkaException) and error.args:
+            reason = error.args[0].str()
+        else:
+            reason = "no answer"
+        return ClusterAway(f"{self.name}: {what}: {reason}")
+
+    @staticmethod
+    def _refused(code: int) -> Refused | None:
+        if code == 0:
+            return None
+        return Refused(_REFUSED.get(code, Refusal.KAFKA_ERROR), KafkaError(code).name())

@@ -1,0 +1,202 @@
+"""What groups commit on one cluster, from one of two places, as the same changes.
+
+`TailedCommits` reads `__consumer_offsets`: nothing is missed, and each commit has its time.
+`ListedCommits` asks for all groups and their offsets at an interval, for clusters that do
+not let anyone read that topic: a commit is seen with the next question, and its time is the time at
+which it was seen first.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import structlog
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from offsets.client import ClusterClient
+from offsets.core.consumer_offsets import (
+    GroupDeleted,
+    GroupMembers,
+    MemberSeen,
+    OffsetCommitted,
+    OffsetDeleted,
+    Unreadable,
+    decode,
+)
+from offsets.core.plan import Committed
+from offsets.errors import NotReadable
+from offsets.limits import RECORDS_AT_ONCE
+
+log = structlog.get_logger("keyway.offsets")
+
+CONSUMER_OFFSETS = "__consumer_offsets"
+GroupPlace = tuple[str, str, int]  # group, topic, partition, by their names on the cluster
+Change = OffsetCommitted | OffsetDeleted
+
+
+class CommitSource(Protocol):
+    def poll(self) -> Collection[Change]:
+        """The latest change of each place since the last poll. Raises ClusterAway, NotReadable."""
+
+    def latest(self, place: GroupPlace) -> Committed | None:
+        """As of the last poll."""
+
+    @property
+    def caught_up(self) -> bool:
+        """All that was committed before the start has been seen."""
+
+    @property
+    def working(self) -> Collection[str]:
+        """Groups that have members, as far as this source tells."""
+
+    def close(self) -> None: ...
+
+
+class TailedCommits:
+    """`wanted`: whether a group is followed."""
+
+    def __init__(self, client: ClusterClient, wanted: Callable[[str], bool]) -> None:
+        self._client = client
+        self._wanted = wanted
+        self._consumer: Consumer | None = None
+        self._latest: dict[GroupPlace, OffsetCommitted] = {}
+        self._classic: dict[str, int] = {}  # members by group
+        self._members: dict[str, set[str]] = {}  # of groups of the newer kinds
+        self._open: set[int] = set()  # partitions not read to their end yet
+        self.unreadable = 0
+
+    @property
+    def caught_up(self) -> bool:
+        return self._consumer is not None and not self._open
+
+    @property
+    def working(self) -> Collection[str]:
+        classic = {group for group, members in self._classic.items() if members}
+        return classic | {group for group, members in self._members.items() if members}
+
+    def latest(self, place: GroupPlace) -> Committed | None:
+        found = self._latest.get(place)
+        if found is None:
+            return None
+        return Committed(found.offset, found.metadata, found.committed_ms)
+
+    def poll(self) -> Collection[Change]:
+        if self._consumer is None and not self._start():
+            return ()
+        assert self._consumer is not None
+        changes: dict[GroupPlace, Change] = {}
+        while True:
+            messages = self._consumer.consume(RECORDS_AT_ONCE, 0.1 if self._open else 0.0)
+            for message in messages:
+                error = message.error()
+                if error is None:
+                    self._take(message.key(), message.value(), changes)
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    self._open.discard(int(message.partition() or 0))
+                elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                    raise NotReadable(f"{self._client.name}: {CONSUMER_OFFSETS}: {error.str()}")
+            if not messages:
+                return changes.values()
+
+    def _start(self) -> bool:
+        """False: nobody has committed yet, so there is no such topic."""
+        count = self._client.topics().get(CONSUMER_OFFSETS)
+        if count is None:
+            return False
+        self._consumer = self._client.consumer()
+        self._open = set(range(count))
+        self._consumer.assign([TopicPartition(CONSUMER_OFFSETS, at, 0) for at in range(count)])
+        return True
+
+    def _take(
+        self, key: bytes | None, value: bytes | None, changes: dict[GroupPlace, Change]
+    ) -> None:
+        change = decode(key, value)
+        if change is None:
+            return
+        if isinstance(change, Unreadable):
+            self.unreadable += 1
+            log.warning("commit_record_unreadable", reason=change.reason)
+            return
+        if not self._wanted(change.group):
+            return
+        if isinstance(change, OffsetCommitted):
+            place = (change.group, change.topic, change.partition)
+            self._latest[place] = change
+            changes[place] = change
+        elif isinstance(change, OffsetDeleted):
+            place = (change.group, change.topic, change.partition)
+            if self._latest.pop(place, None) is not None:
+                changes[place] = change
+        elif isinstance(change, GroupMembers):
+            self._classic[change.group] = change.members
+        elif isinstance(change, GroupDeleted):
+            self._classic.pop(change.group, None)
+        elif isinstance(change, MemberSeen):
+            members = self._members.setdefault(change.group, set())
+            (members.add if change.present else members.discard)(change.member_id)
+
+    def close(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+
+
+@dataclass(slots=True)
+class ListedCommits:
+    """`now_ms`: the clock."""
+
+    client: ClusterClient
+    wanted: Callable[[str], bool]
+    now_ms: Callable[[], int]
+    interval_ms: int
+    caught_up: bool = False
+    working: Collection[str] = ()
+    _asked_ms: float = 0.0
+    _latest: dict[GroupPlace, Committed] = field(default_factory=dict)
+
+    def latest(self, place: GroupPlace) -> Committed | None:
+        return self._latest.get(place)
+
+    def poll(self) -> Collection[Change]:
+        now = time.monotonic() * 1_000
+        if self.caught_up and now - self._asked_ms < self.interval_ms:
+            return ()
+        self._asked_ms = now
+        self.working = self.client.active_groups()
+        groups = [it for it in self.client.groups() if self.wanted(it)]
+        found = {
+            (group, topic, partition): committed
+            for group, offsets in self.client.committed(groups).items()
+            for (topic, partition), committed in offsets.items()
+        }
+        changes = [*self._committed(found), *self._deleted(found)]
+        self.caught_up = True
+        return changes
+
+    def _committed(self, found: dict[GroupPlace, Committed]) -> list[Change]:
+        changes: list[Change] = []
+        seen_ms = self.now_ms()
+        for place, committed in found.items():
+            before = self._latest.get(place)
+            same = before is not None and (before.offset, before.metadata) == (
+                committed.offset,
+                committed.metadata,
+            )
+            if not same:
+                self._latest[place] = Committed(committed.offset, committed.metadata, seen_ms)
+                changes.append(
+                    OffsetCommitted(*place, committed.offset, -1, committed.metadata, seen_ms)
+                )
+        return changes
+
+    def _deleted(self, found: dict[GroupPlace, Committed]) -> list[Change]:
+        gone = [it for it in self._latest if it not in found]
+        for place in gone:
+            del self._latest[place]
+        return [OffsetDeleted(*place) for place in gone]
+
+    def close(self) -> None:
+        """There is nothing to close."""

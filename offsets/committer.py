@@ -1,0 +1,298 @@
+"""The committer of one cluster: entries from elsewhere become commits here, or refusals by name.
+
+The newest entry of a group and partition counts. A group at work here is left alone and looked at
+again when it is empty. What is about to be committed is first written down as applied, so that the
+distributor of this cluster never takes it for news, also after a crash between the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import structlog
+
+from clusters.config import OffsetsSection
+from offsets.board import BoardTopic
+from offsets.client import ClusterClient, Partition, TopicFacts
+from offsets.commits import CommitSource
+from offsets.core.entries import Applied, Entry, Place, with_flags, without_flags
+from offsets.core.limits import METADATA_CHARS_MAX, SETTLED_SPAN_OFFSETS
+from offsets.core.plan import Committed, Mode, Refusal, Row, Target, decide, mode_of
+from offsets.core.translate import Located, locate
+from offsets.limits import LOGGED_PLACES_MAX
+from offsets.partitions import Partitions
+from settled.core import metadata as settled_metadata
+
+log = structlog.get_logger("keyway.offsets")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Of `apply`; the service takes them from the configuration."""
+
+    mode: Mode
+    force: bool = False
+    rewind: bool = False
+    earliest: bool = False
+    flags_in_metadata: bool = False
+
+    @staticmethod
+    def of(settings: OffsetsSection) -> Options:
+        return Options(
+            Mode(settings.mode),
+            rewind=settings.rewind,
+            earliest=settings.before_log_start == "earliest",
+            flags_in_metadata=settings.flags_in_metadata,
+        )
+
+
+@dataclass(slots=True)
+class Committer:
+    """`source`: tells when a commit here was made; None: nobody can tell."""
+
+    client: ClusterClient
+    partitions: Partitions
+    board: BoardTopic
+    options: Options
+    now_ms: Callable[[], int]
+    source: CommitSource | None = None
+    facts: dict[str, TopicFacts] = field(default_factory=dict)
+    rows: dict[Place, Row] = field(default_factory=dict)
+
+    def entries(self, groups: Iterable[str] | None = None) -> list[Entry]:
+        """The newest of each place that came from elsewhere."""
+        places = dict.fromkeys(place for place, _ in self.board.state.entries)
+        wanted = None if groups is None else set(groups)
+        found = (
+            self.board.state.newest(place, besides=self.client.name)
+            for place in places
+            if wanted is None or place[0] in wanted
+        )
+        return [it for it in found if it is not None]
+
+    def plan(self, entries: Sequence[Entry]) -> list[Row]:
+        """A row for each entry. Raises ClusterAway."""
+        if not entries:
+            return []
+        active = self.client.active_groups()
+        now = self._committed(entries)
+        firsts = self._firsts(entries)
+        bounds = self._bounds(entries)
+        return [self._row(entry, active, now, firsts, bounds) for entry in entries]
+
+    def _mode(self, entry: Entry) -> Mode:
+        index = self.partitions.index((entry.topic, entry.partition))
+        if self.options.mode is Mode.AUTO and index is not None and index.copies:
+            entry = replace(entry, exact=True)
+        return mode_of(entry, self.options.mode)
+
+    def _committed(self, entries: Sequence[Entry]) -> dict[Place, Committed]:
+        names = {it.group: self.client.group_here(it.group) for it in entries}
+        groups = {here: group for group, here in names.items() if here is not None}
+        found: dict[Place, Committed] = {}
+        for here, offsets in self.client.committed(groups).items():
+            for (topic, partition), committed in offsets.items():
+                logical = self.client.topic_of(topic)
+                if logical is not None:
+                    seen = self._seen(here, topic, partition, committed)
+                    found[groups[here], logical, partition] = seen
+        return found
+
+    def _seen(self, group: str, topic: str, partition: int, committed: Committed) -> Committed:
+        """With its time: that of the record in `__consumer_offsets`, or now, if it is so new that
+        the record was not read yet.
+        """
+        if self.source is None:
+            return committed
+        seen = self.source.latest((group, topic, partition))
+        if seen is not None and seen.offset == committed.offset:
+            return replace(committed, committed_ms=seen.committed_ms)
+        return replace(committed, committed_ms=self.now_ms())
+
+    def _firsts(self, entries: Sequence[Entry]) -> dict[Place, int | None]:
+        """Answers for timestamps. Kafka is asked once per partition at a time."""
+        found: dict[Place, int | None] = {}
+        waiting = {
+            it.place: (it.topic, it.partition, it.timestamp_ms)
+            for it in entries
+            if self._mode(it) is Mode.TIMESTAMP and it.timestamp_ms is not None
+        }
+        while waiting:
+            asked: dict[Partition, tuple[Place, int]] = {}
+            for place, (topic, partition, timestamp) in waiting.items():
+                if timestamp is not None:
+                    asked.setdefault((topic, partition), (place, timestamp))
+            answers = self.client.firsts({it: ms for it, (_, ms) in asked.items()})
+            for partition_, (place, _) in asked.items():
+                found[place] = answers.get(partition_)
+                del waiting[place]
+        return found
+
+    def _bounds(self, entries: Sequence[Entry]) -> dict[Partition, tuple[int, int]]:
+        places = {(it.topic, it.partition) for it in entries if it.topic in self.facts}
+        places = {it for it in places if it[1] < self.facts[it[0]].partitions}
+        starts, ends = self.client.starts(places), self.client.ends(places)
+        return {it: (starts[it], ends[it]) for it in places if it in starts and it in ends}
+
+    def _row(
+        self,
+        entry: Entry,
+        active: set[str],
+        now: Mapping[Place, Committed],
+        firsts: Mapping[Place, int | None],
+        bounds: Mapping[Partition, tuple[int, int]],
+    ) -> Row:
+        partition, mode = (entry.topic, entry.partition), self._mode(entry)
+        facts = self.facts.get(entry.topic)
+        there = facts is not None and partition in bounds
+        log_start, log_end = bounds.get(partition, (0, 0))
+        index = self.partitions.index(partition)
+        located = self._located(entry) if mode is Mode.EXACT else None
+        here = self.client.group_here(entry.group)
+        target = Target(
+            partitions=facts.partitions if facts is not None and there else None,
+            log_start=log_start,
+            log_end=log_end,
+            create_time=facts is None or facts.create_time,
+            active=here in active,
+            committed=now.get(entry.place),
+            applied=self.board.state.applied.get(entry.place),
+            located=located,
+            first=firsts.get(entry.place),
+            indexed=index is not None,
+            origins=1 if index is None else len(_native(entry, index.streams)),
+        )
+        text, told = self._metadata(entry, located)
+        row = decide(
+            entry,
+            target,
+            mode,
+            metadata=text,
+            told=told,
+            force=self.options.force,
+            rewind=self.options.rewind,
+            earliest=self.options.earliest,
+        )
+        if here is None or self.client.topic_here(entry.topic) is None:
+            row = replace(row, refusals=(Refusal.NAME_NOT_TRANSLATED,), new=None)
+        return row
+
+    def _located(self, entry: Entry) -> Located | None:
+        partition = (entry.topic, entry.partition)
+        index = self.partitions.index(partition)
+        if index is None or entry.progress is None:
+            return None
+        behind = SETTLED_SPAN_OFFSETS if entry.key_shared else 0
+        return self.partitions.answered(partition, locate(index, entry.progress, behind=behind))
+
+    def _metadata(self, entry: Entry, located: Located | None) -> tuple[str, int]:
+        """The metadata to commit, and how many settled records it tells of."""
+        text, told = entry.metadata, 0
+        if entry.key_shared and located is not None:
+            text = self._settled_metadata(entry, located)
+            kept = settled_metadata.decode(located.offset, text) or []
+            told = sum(
+                records
+                for (low, high), records in located.settled
+                if any(first <= low and high <= last for first, last in kept)
+            )
+        if self.options.flags_in_metadata:
+            text = with_flags(text, entry.flags)
+        return text, told
+
+    def _settled_metadata(self, entry: Entry, located: Located) -> str:
+        """Of a Key-Shared group. Its origin is later than any life that the window had here, so
+        that the gateway believes it, whatever is in its store (dispatcher/core/reconcile.py).
+        """
+        ranges = [it for it, _ in located.settled]
+        fitting = METADATA_CHARS_MAX
+        bare = settled_metadata.encode(located.offset, ranges, origin=1, chars_max=fitting)
+        applied = self.board.state.applied.get(entry.place)
+        if applied is not None and applied.offset == located.offset:
+            told = settled_metadata.decode(located.offset, without_flags(applied.metadata))
+            if told == settled_metadata.decode(located.offset, bare):
+                return without_flags(applied.metadata)
+        origin = self.now_ms() * 1_000
+        return settled_metadata.encode(located.offset, ranges, origin=origin, chars_max=fitting)
+
+    # -------------------------------------------------------------------------------- committing
+
+    def show(self, entries: Sequence[Entry]) -> list[Row]:
+        """Plans, and lets `status` show it; commits nothing. Raises ClusterAway."""
+        rows = self.plan(entries)
+        self._report(rows, 0)
+        return rows
+
+    def apply(self, entries: Sequence[Entry]) -> list[Row]:
+        """Plans, and commits what is not refused. Raises ClusterAway."""
+        flags = {it.place: it.flags for it in entries}
+        rows = self.plan(entries)
+        chosen = [it for it in rows if it.changes and not self._is_there(it)]
+        if chosen:
+            self.board.write_applied(
+                {
+                    place_of(it): Applied(
+                        it.new or 0, it.metadata, it.source, it.source_ms, flags[place_of(it)]
+                    )
+                    for it in chosen
+                }
+            )
+        refused: dict[Place, Row] = {}
+        for group in dict.fromkeys(it.group for it in chosen):
+            of_group = [it for it in chosen if it.group == group]
+            refused |= {place_of(it): it for it in self._commit(group, of_group) if it.refusals}
+        rows = [refused.get(place_of(it), it) for it in rows]
+        self._report(rows, len(chosen) - len(refused))
+        return rows
+
+    def _is_there(self, row: Row) -> bool:
+        applied = self.board.state.applied.get(place_of(row))
+        return (
+            row.old == row.new
+            and applied is not None
+            and (applied.offset, applied.metadata) == (row.new, row.metadata)
+        )
+
+    def _commit(self, group: str, rows: Sequence[Row]) -> list[Row]:
+        here = self.client.group_here(group)
+        assert here is not None, "a name that is not translated is refused"
+        by_name: dict[tuple[str, int], Row] = {}
+        for row in rows:
+            topic = self.client.topic_here(row.topic)
+            assert topic is not None, "a name that is not translated is refused"
+            by_name[topic, row.partition] = row
+        wanted = {it: (row.new or 0, row.metadata) for it, row in by_name.items()}
+        answers = self.client.commit(here, wanted)
+        done = []
+        for place, row in by_name.items():
+            refused = answers.get(place)
+            if refused is not None:
+                row = replace(row, refusals=(refused.refusal,), error=refused.error)
+            done.append(row)
+        return done
+
+    def _report(self, rows: Sequence[Row], committed: int) -> None:
+        """Rows that changed become records that `status` shows; they are logged once."""
+        changed = [it for it in rows if self.rows.get(place_of(it)) != it]
+        self.rows |= {place_of(it): it for it in changed}
+        self.board.write_rows(changed)
+        if committed:
+            shown = [
+                f"{it.group} {it.topic}-{it.partition} {it.old} -> {it.new}"
+                for it in rows
+                if it.changes and it.old != it.new
+            ]
+            log.info("offsets_committed", partitions=committed, first=shown[:LOGGED_PLACES_MAX])
+
+
+def place_of(row: Row) -> Place:
+    return row.group, row.topic, row.partition
+
+
+def _native(entry: Entry, streams: Iterable[tuple[str, str, int]]) -> set[str]:
+    """The clusters that records here come from; the source of the entry is one of them. Where no
+    record has an origin, all count as the source's.
+    """
+    found = {cluster for cluster, _, _ in streams}
+    return found | {entry.source} if len(found) > 1 else {entry.source}

@@ -1,0 +1,224 @@
+"""The distributor of one cluster: its groups' commits become entries, and entries travel on.
+
+An entry is written to the cluster's own `keyway-offsets` and goes from there along the tree like a
+record: to the target of each level above the cluster, with copy flags. Entries that came from
+elsewhere go on by the same rule. A commit that the committer made here is no news: it is
+recognised by its offset and its applied record, so nothing goes round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import structlog
+
+from clusters.config import OffsetsSection
+from clusters.core.tree import Distributor as Link
+from clusters.core.tree import Flags
+from offsets.board import BoardTopic
+from offsets.client import ClusterClient, Partition, TopicFacts
+from offsets.commits import Change, CommitSource, GroupPlace
+from offsets.core.consumer_offsets import OffsetCommitted
+from offsets.core.entries import Applied, Entry, Place, without_flags
+from offsets.core.translate import SourceFacts, by_timestamp, source_facts
+from offsets.errors import OffsetsError
+from offsets.partitions import Partitions
+from settled.core import metadata as settled_metadata
+
+log = structlog.get_logger("keyway.offsets")
+
+
+@dataclass(slots=True)
+class Distributor:
+    """`linked`: whether links copy a topic, so that its records have origins."""
+
+    client: ClusterClient
+    source: CommitSource
+    partitions: Partitions
+    board: BoardTopic
+    settings: OffsetsSection
+    linked: Callable[[str], bool]
+    wanted_topic: Callable[[str], bool]
+    now_ms: Callable[[], int]
+    facts: dict[str, TopicFacts] = field(default_factory=dict)  # by logical topic
+    waiting: dict[Place, OffsetCommitted] = field(default_factory=dict)
+    _at_end: dict[Place, tuple[int, int]] = field(default_factory=dict)  # index end, when looked at
+
+    def poll(self) -> None:
+        """Takes in what was committed since. Raises ClusterAway, NotReadable."""
+        for change in self.source.poll():
+            place = self._place(change)
+            if place is None:
+                continue
+            if isinstance(change, OffsetCommitted):
+                self.waiting[place] = change
+            else:
+                self.waiting.pop(place, None)
+                self._delete(place)
+        self._look_again()
+
+    def _place(self, change: Change) -> Place | None:
+        """None: its names have no logical form here, or the topic is not followed."""
+        group, topic = self.client.group_of(change.group), self.client.topic_of(change.topic)
+        if group is None or topic is None or not self.wanted_topic(topic):
+            return None
+        return group, topic, change.partition
+
+    def _delete(self, place: Place) -> None:
+        known = self.board.state.entries.get((place, self.client.name))
+        if known is not None and not known.deleted:
+            gone = Entry(*place, self.client.name, self.now_ms(), deleted=True)
+            self.board.write_entries([gone])
+
+    def _look_again(self) -> None:
+        """At groups that are behind: what came since may have earlier timestamps."""
+        now = self.now_ms()
+        for (place, source), entry in self.board.state.entries.items():
+            if source != self.client.name or entry.deleted or place in self.waiting:
+                continue
+            index = self.partitions.index(place[1:])
+            end, when = self._at_end.get(place, (entry.log_end, 0))
+            if index is None or index.end == end or now - when < self.settings.refresh_ms:
+                continue
+            self._at_end[place] = (index.end, now)
+            here = self._here(place)
+            committed = self.source.latest(here) if here is not None else None
+            if here is not None and committed is not None:
+                self.waiting[place] = OffsetCommitted(
+                    *here, committed.offset, -1, committed.metadata, entry.committed_ms
+                )
+
+    def _here(self, place: Place) -> GroupPlace | None:
+        group, topic = self.client.group_here(place[0]), self.client.topic_here(place[1])
+        return None if group is None or topic is None else (group, topic, place[2])
+
+    def wanted(self) -> set[Partition]:
+        """Partitions that commits wait for."""
+        return {place[1:] for place in self.waiting}
+
+    def distribute(self) -> int:
+        """Writes the entries of commits that are new; how many. Raises ClusterAway, NotReadable."""
+        fresh: list[Entry] = []
+        for place, commit in list(self.waiting.items()):
+            if self._is_copy(place, commit):
+                del self.waiting[place]
+                continue
+            entry = self._entry(place, commit)
+            if entry is None:
+                continue  # its partition is still being read
+            del self.waiting[place]
+            self._at_end[place] = (entry.log_end, self.now_ms())
+            if _is_news(entry, self.board.state.entries.get((place, self.client.name))):
+                fresh.append(entry)
+        self.board.write_entries(fresh)
+        return len(fresh)
+
+    def _is_copy(self, place: Place, commit: OffsetCommitted) -> bool:
+        applied: Applied | None = self.board.state.applied.get(place)
+        return applied is not None and applied.offset == commit.offset
+
+    def _entry(self, place: Place, commit: OffsetCommitted) -> Entry | None:
+        _, topic, partition = place
+        index, facts = self.partitions.index((topic, partition)), self.facts.get(topic)
+        if index is None or facts is None:
+            return None
+        text = without_flags(commit.metadata)
+        settled = settled_metadata.decode(commit.offset, text)
+        search = source_facts(
+            index,
+            commit.offset,
+            settled=settled or (),
+            window_ms=self.settings.lag_window_ms,
+        )
+        found = self.partitions.answered((topic, partition), search)
+        return self._filled(place, commit, found, facts, text, key_shared=settled is not None)
+
+    def _filled(
+        self,
+        place: Place,
+        commit: OffsetCommitted,
+        found: SourceFacts,
+        facts: TopicFacts,
+        text: str,
+        *,
+        key_shared: bool,
+    ) -> Entry:
+        settings = self.settings
+        by = by_timestamp(
+            found,
+            margin_ms=settings.margin_ms,
+            margin_ms_max=settings.margin_max_ms,
+            several_origins=settings.several_origins,
+        )
+        return Entry(
+            *place,
+            source=self.client.name,
+            committed_ms=commit.committed_ms,
+            offset=commit.offset,
+            log_start=found.log_start,
+            log_end=found.log_end,
+            partitions=facts.partitions,
+            timestamp_ms=by.timestamp_ms,
+            margin_ms=by.margin_ms,
+            unsafe=by.unsafe,
+            create_time=facts.create_time,
+            exact=found.copies or self.linked(place[1]),
+            progress=found.progress,
+            metadata="" if key_shared else text,  # a Key-Shared group's is translated, not copied
+            key_shared=key_shared,
+        )
+
+    def close(self) -> None:
+        self.source.close()
+
+
+def _is_news(entry: Entry, known: Entry | None) -> bool:
+    """Not only that the log went on."""
+    return known is None or _bare(entry) != _bare(known)
+
+
+def _bare(entry: Entry) -> Entry:
+    progress = entry.progress
+    if progress is not None:
+        progress = replace(progress, new={})
+    return replace(entry, log_start=0, log_end=0, flags=0, progress=progress)
+
+
+@dataclass(slots=True)
+class Forwarder:
+    """Takes entries on from one cluster at one level of the tree. `boards`: of the link's targets,
+    in their order; the first that answers is written to. Has a thread of its own: a target that is
+    away holds up nothing else.
+    """
+
+    link: Link
+    boards: Sequence[BoardTopic]
+    sent: dict[tuple[Place, str], Entry] = field(default_factory=dict)
+    error: str = ""
+
+    def forward(self, entries: Sequence[Entry]) -> int:
+        """How many of `entries` went on; those that could not are due again the next time."""
+        due: dict[tuple[Place, str], Entry] = {}
+        for entry in entries:
+            key = (entry.place, entry.source)
+            flags = self.link.flags_of_copy(Flags(entry.flags))
+            if flags is not None and self.sent.get(key) != entry:
+                due[key] = entry
+        if not due:
+            return 0
+        copies = [
+            it.with_flags(self.link.flags_of_copy(Flags(it.flags)) or 0) for it in due.values()
+        ]
+        for board in self.boards:
+            try:
+                board.write_entries(copies)
+            except OffsetsError as error:
+                if str(error) != self.error:
+                    log.warning("entries_wait", level=self.link.level, reason=str(error))
+                self.error = str(error)
+                continue
+            self.sent |= due
+            self.error = ""
+            return len(due)
+        return 0

@@ -1,0 +1,165 @@
+"""Committed offsets, read and written as a simple consumer (no member, no generation), with
+aiokafka's protocol: OffsetFetch v2-3, OffsetCommit v2-3.
+
+confluent-kafka (2.16) is not used for these two: it writes metadata with a zero byte at its end,
+and reads metadata beyond its end, so it can pass on neither what another client wrote nor what a
+gateway believes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TypeVar
+
+from aiokafka.client import AIOKafkaClient, CoordinationType
+from aiokafka.errors import (
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    KafkaError,
+    NotCoordinatorError,
+    for_code,
+)
+from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest
+
+from clusters.config import Cluster
+
+Place = tuple[str, int]  # topic, partition, by their names on the cluster
+Offsets = dict[Place, tuple[int, str]]  # offset and metadata
+Answer = TypeVar("Answer")
+Wanted = Mapping[Place, tuple[int, str]]  # offset and metadata
+
+REQUEST_MS_MAX = 10_000
+# Of one request: all its offsets are one batch of __consumer_offsets, 1 MiB by default. One offset
+# with 4 KiB of metadata and its names takes less than 5 KiB.
+OFFSETS_MAX = 200
+ATTEMPTS_MAX = 20  # at finding the coordinator: some seconds, as when its broker restarts
+PAUSE_S = 0.25
+_MOVED = (
+    NotCoordinatorError,
+    CoordinatorNotAvailableError,
+    CoordinatorLoadInProgressError,
+)
+
+
+def commit_offsets(cluster: Cluster, group: str, wanted: Wanted) -> dict[Place, int]:
+    """Kafka's error code for each place, 0 = committed. Raises aiokafka's KafkaError, OSError."""
+
+    async def commit(client: AIOKafkaClient) -> dict[Place, int]:
+        codes: dict[Place, int] = {}
+        places = list(wanted)
+        for at in range(0, len(places), OFFSETS_MAX):
+            part = {place: wanted[place] for place in places[at : at + OFFSETS_MAX]}
+            codes |= await _commit(client, group, part)
+        return codes
+
+    return asyncio.run(_with_client(cluster, commit))
+
+
+def fetch_offsets(cluster: Cluster, groups: Iterable[str]) -> dict[str, Offsets]:
+    """What each group has committed: offset and metadata by place. Raises aiokafka's KafkaError,
+    OSError.
+    """
+
+    async def fetch(client: AIOKafkaClient) -> dict[str, Offsets]:
+        return {group: await _fetch(client, group) for group in groups}
+
+    return asyncio.run(_with_client(cluster, fetch))
+
+
+async def _with_client(
+    cluster: Cluster, work: Callable[[AIOKafkaClient], Awaitable[Answer]]
+) -> Answer:
+    client = AIOKafkaClient(**_settings(cluster))
+    try:
+        await client.bootstrap()
+        return await work(client)
+    finally:
+        await client.close()
+
+
+async def _coordinator(client: AIOKafkaClient, group: str) -> int | None:
+    """None: there is none at the moment, or it is not connected yet."""
+    try:
+        node: int = await client.coordinator_lookup(CoordinationType.GROUP, group)
+    except _MOVED:
+        return None
+    if await client.ready(node):
+        return node
+    await client.force_metadata_update()
+    return None
+
+
+async def _commit(client: AIOKafkaClient, group: str, wanted: Wanted) -> dict[Place, int]:
+    codes = dict.fromkeys(wanted, CoordinatorNotAvailableError.errno)
+    left = dict(wanted)
+    for attempt in range(ATTEMPTS_MAX):
+        if attempt:
+            await asyncio.sleep(PAUSE_S)
+        node = await _coordinator(client, group)
+        if node is None:
+            continue
+        response = await client.send(node, _request(group, left))
+        for topic, partitions in response.topics:
+            codes |= {(topic, partition): code for partition, code in partitions}
+        left = {it: one for it, one in left.items() if for_code(codes[it]) in _MOVED}
+        if not left:
+            break
+    return codes
+
+
+async def _fetch(client: AIOKafkaClient, group: str) -> Offsets:
+    error: type[KafkaError] = CoordinatorNotAvailableError
+    for attempt in range(ATTEMPTS_MAX):
+        if attempt:
+            await asyncio.sleep(PAUSE_S)
+        node = await _coordinator(client, group)
+        if node is None:
+            continue
+        response = await client.send(node, OffsetFetchRequest(group, None))
+        error = for_code(response.error_code)
+        if error in _MOVED:
+            continue
+        if response.error_code:
+            break
+        return {
+            (topic, partition): (offset, metadata or "")
+            for topic, partitions in response.topics
+            for partition, offset, metadata, code in partitions
+            if code == 0 and offset >= 0
+        }
+    raise error(f"offsets of group {group}")
+
+
+def _request(group: str, wanted: Wanted) -> OffsetCommitRequest:
+    topics: dict[str, list[tuple[int, int, str]]] = {}
+    for (topic, partition), (offset, metadata) in wanted.items():
+        topics.setdefault(topic, []).append((partition, offset, metadata))
+    return OffsetCommitRequest(group, -1, "", -1, list(topics.items()))
+
+
+def _settings(cluster: Cluster) -> dict[str, object]:
+    settings: dict[str, object] = {
+        "bootstrap_servers": cluster.bootstrap_servers.split(","),
+        "client_id": "keyway-offsets",
+        "request_timeout_ms": REQUEST_MS_MAX,
+    }
+    security = ("SASL_" if cluster.sasl is not None else "") + (
+        "SSL" if cluster.tls is not None else "PLAINTEXT"
+    )
+    settings["security_protocol"] = security
+    if cluster.sasl is not None:
+        settings["sasl_mechanism"] = cluster.sasl.mechanism
+        settings["sasl_plain_username"] = cluster.sasl.username
+        settings["sasl_plain_password"] = cluster.sasl.secret()
+    if cluster.tls is not None:
+        context = ssl.create_default_context(cafile=cluster.tls.ca_file)
+        if cluster.tls.cert_file is not None:
+            context.load_cert_chain(cluster.tls.cert_file, cluster.tls.key_file)
+        context.check_hostname = cluster.tls.verify_hostname
+        settings["ssl_context"] = context
+    return settings
+
+
+__all__ = ["KafkaError", "commit_offsets", "fetch_offsets"]

@@ -1,0 +1,24 @@
+"""Limits of the shells of offsets, each with its reason."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# Rows of a partition's end that stay in memory: most groups are near it, and 32 bytes a row are
+# 640 KiB. A position further back is read again from Kafka.
+RECENT_ROWS_MAX: Final = 20_000
+
+# Records taken from librdkafka at once, and how long one round reads before commits are looked at
+# again.
+RECORDS_AT_ONCE: Final = 10_000
+READ_S_MAX: Final = 1.0
+
+# One read of a range of a partition again: the span of a Key-Shared window at 1 MiB a record would
+# be 16 GiB, so a read is given up after this long rather than by bytes.
+REREAD_S_MAX: Final = 30.0
+
+# Partitions that one service follows. Their indexes are some 2 MiB each at most.
+PARTITIONS_MAX: Final = 10_000
+
+# Rows of commits shown in one log line.
+LOGGED_PLACES_MAX: Final = 5

@@ -1,0 +1,292 @@
+"""The indexes of the partitions that are followed on one cluster, read by one consumer.
+
+`follow` adds partitions, `read` goes on for a while, `answered` drives a search of the core and
+reads again what it asks for: from the rows kept of a partition's end, or from Kafka.
+"""
+
+from __future__ import annotations
+
+import time
+from array import array
+from bisect import bisect_left
+from collections.abc import Collection, Iterable
+from typing import Any, TypeVar
+
+import structlog
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from clusters.core.copies import COPY_HEADER, Stood, judge
+from offsets.client import ClusterClient, Partition
+from offsets.core.index import PartitionIndex
+from offsets.core.model import Rows, Search, Stream
+from offsets.errors import ClusterAway
+from offsets.limits import READ_S_MAX, RECENT_ROWS_MAX, RECORDS_AT_ONCE, REREAD_S_MAX
+
+log = structlog.get_logger("keyway.offsets")
+Answer = TypeVar("Answer")
+
+
+class _Columns:
+    """Rows that grow."""
+
+    __slots__ = ("offsets", "origins", "streams", "timestamps")
+
+    def __init__(self) -> None:
+        self.offsets = array("q")
+        self.timestamps = array("q")
+        self.streams: list[Stream] = []
+        self.origins = array("q")
+
+    def add(self, offset: int, timestamp: int, stream: Stream, origin: int) -> None:
+        self.offsets.append(offset)
+        self.timestamps.append(timestamp)
+        self.streams.append(stream)
+        self.origins.append(origin)
+
+    def rows(self, low: int = 0, high: int | None = None) -> Rows:
+        return Rows(
+            self.offsets[low:high],
+            self.timestamps[low:high],
+            self.streams[low:high],
+            self.origins[low:high],
+        )
+
+    def drop(self, count: int) -> None:
+        del self.offsets[:count]
+        del self.timestamps[:count]
+        del self.streams[:count]
+        del self.origins[:count]
+
+
+class _Followed:
+    """One partition: its index, and the rows of its end from `recent_from` on."""
+
+    __slots__ = ("caught_up", "index", "recent", "recent_from")
+
+    def __init__(self, own: Stream, start: int) -> None:
+        self.index = PartitionIndex(own, start)
+        self.recent = _Columns()
+        self.recent_from = start
+        self.caught_up = False
+
+    def take(self, fresh: _Columns, end: int) -> None:
+        self.index.extend(fresh.rows(), end)
+        recent = self.recent
+        recent.offsets.extend(fresh.offsets)
+        recent.timestamps.extend(fresh.timestamps)
+        recent.streams.extend(fresh.streams)
+        recent.origins.extend(fresh.origins)
+        # In large steps: dropping from the front moves all that stays.
+        if len(recent.offsets) > 2 * RECENT_ROWS_MAX:
+            recent.drop(len(recent.offsets) - RECENT_ROWS_MAX)
+            self.recent_from = recent.offsets[0]
+
+    def kept(self, first: int, last: int) -> Rows | None:
+        """None: they are to be read from Kafka."""
+        if first < self.recent_from or last >= self.index.end:
+            return None
+        offsets = self.recent.offsets
+        return self.recent.rows(bisect_left(offsets, first), bisect_left(offsets, last + 1))
+
+
+class Partitions:
+    """Of one cluster. `close` it."""
+
+    def __init__(self, client: ClusterClient, *, secret: str) -> None:
+        self._client = client
+        self._secret = secret
+        self._consumer = client.consumer()
+        self._again: Consumer | None = None
+        self._followed: dict[Partition, _Followed] = {}
+        self._places: dict[tuple[str, int], Partition] = {}  # by the topic's name here
+        self._streams: dict[tuple[str, str, int], Stream] = {}
+        self.doubted = 0  # headers that were not believed
+
+    # -------------------------------------------------------------------------------- following
+
+    def follow(self, partitions: Iterable[Partition]) -> None:
+        """From their logs' starts. Raises ClusterAway."""
+        new = [it for it in partitions if it not in self._followed]
+        if not new:
+            return
+        assigned = []
+        for (topic, partition), start in self._client.starts(new).items():
+            name = self._client.topic_here(topic)
+            assert name is not None, "its start is known"
+            self._followed[topic, partition] = _Followed(self._own(topic, partition), start)
+            self._places[name, partition] = (topic, partition)
+            assigned.append(TopicPartition(name, partition, start))
+        try:
+            self._consumer.incremental_assign(assigned)
+        except KafkaException as error:
+            raise ClusterAway(f"{self._client.name}: {error.args[0].str()}") from error
+
+    def leave(self, partitions: Iterable[Partition]) -> None:
+        """They are gone, or begin anew with another life of their topic."""
+        left = []
+        for topic, partition in partitions:
+            if self._followed.pop((topic, partition), None) is not None:
+                name = self._client.topic_here(topic)
+                assert name is not None, "it was followed"
+                del self._places[name, partition]
+                left.append(TopicPartition(name, partition))
+        if left:
+            self._consumer.incremental_unassign(left)
+
+    def index(self, partition: Partition) -> PartitionIndex | None:
+        """None until it was read to its end once."""
+        followed = self._followed.get(partition)
+        return followed.index if followed is not None and followed.caught_up else None
+
+    @property
+    def behind(self) -> int:
+        """Partitions that have not been read to their ends yet."""
+        return sum(not it.caught_up for it in self._followed.values())
+
+    def read(self, *, for_s: float = READ_S_MAX) -> int:
+        """Goes on reading, until all ends are reached or time is up; how many records. Raises
+        ClusterAway.
+        """
+        if not self._followed:
+            return 0
+        until = time.monotonic() + for_s
+        count = 0
+        while True:
+            wait = 0.05 if self.behind else 0.0
+            messages = _consumed(self._consumer, wait, self._client.name)
+            count += self._take(messages)
+            if time.monotonic() > until or (not messages and not self.behind):
+                return count
+
+    def read_to_ends(self, *, for_s: float) -> bool:
+        """Until every partition's present end is read. Raises ClusterAway."""
+        until = time.monotonic() + for_s
+        ends = self._client.ends(list(self._followed))
+        while any(self._followed[it].index.end < end for it, end in ends.items()) or self.behind:
+            if time.monotonic() > until:
+                return False
+            self._take(_consumed(self._consumer, 0.05, self._client.name))
+        return True
+
+    def _take(self, messages: Collection[Message]) -> int:
+        fresh: dict[Partition, _Columns] = {}
+        ends: dict[Partition, int] = {}
+        for message in messages:
+            place = self._places.get((str(message.topic()), int(message.partition() or 0)))
+            offset = message.offset()
+            if place is None or offset is None:
+                continue  # it is not followed any more
+            error = message.error()
+            if error is None:
+                self._add(fresh.setdefault(place, _Columns()), message, place)
+                ends[place] = offset + 1
+            elif error.code() == KafkaError._PARTITION_EOF:
+                ends[place] = max(offset, ends.get(place, 0))
+                fresh.setdefault(place, _Columns())
+                self._followed[place].caught_up = True
+        for place, columns in fresh.items():
+            self._followed[place].take(columns, ends[place])
+        return sum(len(it.offsets) for it in fresh.values())
+
+    def _add(self, columns: _Columns, message: Message, place: Partition) -> None:
+        offset, (_, timestamp) = message.offset(), message.timestamp()
+        assert offset is not None
+        topic, partition = place
+        headers = _copy_headers(message)
+        if headers:
+            stood = Stood(topic, timestamp, message.key(), message.value())
+            judged = judge(headers, stood, secret=self._secret)
+            self.doubted += len(judged.doubts)
+            if judged.copy is not None:
+                origin = judged.copy.origin
+                key = (str(origin.cluster), origin.topic, origin.partition)
+                stream = self._streams.setdefault(key, Stream(*key))
+                columns.add(offset, timestamp, stream, origin.offset)
+                return
+        columns.add(offset, timestamp, self._own(topic, partition), offset)
+
+    def _own(self, topic: str, partition: int) -> Stream:
+        key = (self._client.name, topic, partition)
+        return self._streams.setdefault(key, Stream(*key))
+
+    def follow_starts(self) -> None:
+        """Takes in what retention deleted, and begins anew where a topic was created again. Raises
+        ClusterAway.
+        """
+        starts = self._client.starts(list(self._followed))
+        ends = self._client.ends(list(self._followed))
+        anew = []
+        for partition, followed in self._followed.items():
+            end = ends.get(partition, -1)
+            if partition not in starts or end < followed.index.end:
+                anew.append(partition)
+            else:
+                followed.index.forget(starts[partition])
+        if anew:
+            log.warning("topic_created_anew", partitions=[f"{t}-{p}" for t, p in anew])
+            self.leave(anew)
+
+    # -------------------------------------------------------------------------------- searching
+
+    def answered(self, partition: Partition, search: Search[Answer]) -> Answer:
+        """The answer of a search in this partition's index. Raises ClusterAway."""
+        try:
+            wish = next(search)
+            while True:
+                rows = self._rows(partition, wish.first, wish.last)
+                wish = search.send(rows)
+        except StopIteration as stop:
+            answer: Answer = stop.value
+            return answer
+
+    def _rows(self, partition: Partition, first: int, last: int) -> Rows:
+        followed = self._followed[partition]
+        first, last = max(first, followed.index.start), min(last, followed.index.end - 1)
+        if first > last:
+            return Rows([], [], [], [])
+        kept = followed.kept(first, last)
+        return kept if kept is not None else self._read_again(partition, first, last)
+
+    def _read_again(self, place: Partition, first: int, last: int) -> Rows:
+        if self._again is None:
+            self._again = self._client.consumer()
+        name = self._client.topic_here(place[0])
+        assert name is not None, "it is followed"
+        self._again.assign([TopicPartition(name, place[1], first)])
+        columns = _Columns()
+        until = time.monotonic() + REREAD_S_MAX
+        try:
+            while time.monotonic() < until:
+                for message in _consumed(self._again, 0.05, self._client.name):
+                    offset, error = message.offset(), message.error()
+                    if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                        continue
+                    if error is not None or offset is None or offset > last:
+                        return columns.rows()
+                    self._add(columns, message, place)
+                    if offset == last:
+                        return columns.rows()
+        finally:
+            self._again.unassign()
+        raise ClusterAway(f"{self._client.name}: {name}-{place[1]} could not be read again")
+
+    def close(self) -> None:
+        self._consumer.close()
+        if self._again is not None:
+            self._again.close()
+
+
+def _copy_headers(message: Message) -> list[tuple[str, bytes | None]]:
+    headers: Any = message.headers() or ()
+    return [(name, value) for name, value in headers if name == COPY_HEADER]
+
+
+def _consumed(consumer: Consumer, wait_s: float, cluster: str) -> list[Message]:
+    """Records and ends of partitions; errors that pass by themselves are left out. Raises
+    ClusterAway.
+    """
+    try:
+        messages = consumer.consume(RECORDS_AT_ONCE, wait_s)
+    except KafkaException as error:
+        raise ClusterAway(f"{cluster}: {error.args[0].str()}") from error
+    return messages

@@ -1,0 +1,216 @@
+"""`keyway offsets run`: the distributor and the committer of one cluster, round by round.
+
+One thread does all that concerns its own cluster; each link of the tree has another, so that a
+target that is away holds up nothing here. Nothing is kept but what Kafka keeps: a service that was
+killed reads everything again and goes on.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import structlog
+
+from clusters.config import Cluster, ClustersConfig
+from clusters.core.tree import ClusterName
+from offsets.board import BoardTopic
+from offsets.client import ClusterClient, Partition
+from offsets.commits import CommitSource, ListedCommits, TailedCommits
+from offsets.committer import Committer, Options
+from offsets.core.entries import Entry, Place
+from offsets.core.plan import Refusal
+from offsets.distributor import Distributor, Forwarder
+from offsets.errors import NotReadable, OffsetsError
+from offsets.limits import PARTITIONS_MAX
+from offsets.metrics import Metrics
+from offsets.partitions import Partitions
+
+log = structlog.get_logger("keyway.offsets")
+
+# Groups of Keyway and of Spark's source: their positions mean nothing on another cluster.
+OWN_GROUPS = ("keyway-", "spark-kafka-source-", "__")
+BOARD_READ_S = 5.0
+
+
+def wall_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def followed_group(config: ClustersConfig, client: ClusterClient) -> Callable[[str], bool]:
+    """Of a group's name on the cluster."""
+
+    def wanted(name: str) -> bool:
+        logical = client.group_of(name)
+        own = name.startswith(OWN_GROUPS) or (logical or "").startswith(OWN_GROUPS)
+        return logical is not None and not own and config.groups.takes(logical)
+
+    return wanted
+
+
+class Service:
+    """Of one cluster. `close` it."""
+
+    def __init__(self, config: ClustersConfig, name: str) -> None:
+        cluster = config.cluster(name)
+        self.config = config
+        self.settings = config.offsets
+        self.client = ClusterClient(cluster)
+        self.metrics = Metrics()
+        self.board = BoardTopic(self.client)
+        self.partitions = Partitions(self.client, secret=config.seal_secret())
+        self.wanted_group = followed_group(config, self.client)
+        source = self._source(listed=self.settings.commits == "list")
+        self.distributor = Distributor(
+            client=self.client,
+            source=source,
+            partitions=self.partitions,
+            board=self.board,
+            settings=self.settings,
+            linked=self._linked,
+            wanted_topic=config.topics.takes,
+            now_ms=wall_ms,
+        )
+        self.committer = Committer(
+            client=self.client,
+            partitions=self.partitions,
+            board=self.board,
+            options=Options.of(self.settings),
+            now_ms=wall_ms,
+            source=source,
+        )
+        self._forwarders = _forwarders(config, cluster)
+        self._threads = ThreadPoolExecutor(max(1, len(self._forwarders)), "keyway-offsets-link")
+        self._underway: dict[int, Future[int]] = {}
+        self._refreshed: float | None = None
+        self._looked: dict[Place, tuple[Entry, float]] = {}
+        self._links_seen = False
+        self._error = ""
+
+    def _source(self, *, listed: bool) -> CommitSource:
+        if listed:
+            return ListedCommits(
+                self.client, self.wanted_group, wall_ms, interval_ms=self.settings.interval_ms
+            )
+        return TailedCommits(self.client, self.wanted_group)
+
+    def _linked(self, topic: str) -> bool:
+        """Links run between these clusters, and copy this topic."""
+        return self._links_seen and self.config.topics.takes(topic)
+
+    # ----------------------------------------------------------------------------------- rounds
+
+    def run(self, stop: threading.Event) -> None:
+        """Until `stop` is set."""
+        log.info("offsets_follow", cluster=self.client.name, levels=len(self._forwarders))
+        while not stop.is_set():
+            self.round_safely()
+            stop.wait(self.settings.interval_ms / 1_000)
+
+    def round_safely(self) -> bool:
+        """False: a cluster was away, or a topic could not be read; logged once."""
+        try:
+            self.round()
+        except OffsetsError as error:
+            self.metrics.failures.inc()
+            if str(error) != self._error:
+                log.warning("offsets_wait", cluster=self.client.name, reason=str(error))
+            self._error = str(error)
+            return False
+        self._error = ""
+        return True
+
+    def round(self) -> None:
+        """Raises ClusterAway, NotReadable."""
+        self.board.read(for_s=BOARD_READ_S)
+        self._poll()
+        entries = self.committer.entries()
+        self._refresh(entries)
+        self.partitions.read()
+        self.board.read(for_s=BOARD_READ_S)  # what was applied here, before commits are judged
+        self.metrics.distributed.inc(self.distributor.distribute())
+        self._forward()
+        self._decide(entries)
+        self.metrics.behind.set(self.partitions.behind)
+        self.metrics.doubted.set(self.partitions.doubted)
+
+    def _poll(self) -> None:
+        try:
+            self.distributor.poll()
+        except NotReadable as error:
+            if self.settings.commits != "auto":
+                raise
+            log.warning("commits_are_listed", cluster=self.client.name, reason=str(error))
+            self.distributor.source.close()
+            source = self._source(listed=True)
+            self.distributor.source = self.committer.source = source
+
+    def _refresh(self, entries: Iterable[Entry]) -> None:
+        """Topics, and which partitions are followed."""
+        places = self.distributor.wanted() | {(it.topic, it.partition) for it in entries}
+        topics = {topic for topic, _ in places}
+        now = time.monotonic() * 1_000
+        due = self._refreshed is None or now - self._refreshed >= self.settings.refresh_ms
+        if due or topics - self.distributor.facts.keys():
+            known = topics | self.distributor.facts.keys()
+            facts = self.client.facts(known)
+            self.distributor.facts = self.committer.facts = facts
+            self._links_seen = self.config.messages.status_topic in self.client.topics()
+        if due:
+            self._refreshed = now
+            self.partitions.follow_starts()
+        facts = self.distributor.facts
+        there = [it for it in sorted(places) if it[0] in facts and it[1] < facts[it[0]].partitions]
+        self._follow(there)
+
+    def _follow(self, partitions: list[Partition]) -> None:
+        if len(partitions) > PARTITIONS_MAX:
+            log.warning("too_many_partitions", followed=PARTITIONS_MAX, wanted=len(partitions))
+        self.partitions.follow(partitions[:PARTITIONS_MAX])
+
+    def _forward(self) -> None:
+        entries = list(self.board.state.entries.values())
+        for at, forwarder in enumerate(self._forwarders):
+            underway = self._underway.get(at)
+            if underway is None or underway.done():
+                if underway is not None:
+                    underway.result()  # a bug in the thread is a bug here
+                self._underway[at] = self._threads.submit(forwarder.forward, entries)
+
+    def _decide(self, entries: Iterable[Entry]) -> None:
+        now = time.monotonic() * 1_000
+        due = [it for it in entries if self._is_due(it, now)]
+        fresh = [it for it in due if self._looked.get(it.place, (None, 0))[0] != it]
+        rows = self.committer.apply(due) if self.settings.apply else self.committer.show(due)
+        delays = [wall_ms() - it.committed_ms for it in fresh]
+        self.metrics.decided(list(self.committer.rows.values()), delays)
+        for entry, row in zip(due, rows, strict=True):
+            if Refusal.NOT_INDEXED not in row.refusals:  # else the next round looks again
+                self._looked[entry.place] = (entry, now)
+
+    def _is_due(self, entry: Entry, now: float) -> bool:
+        looked = self._looked.get(entry.place)
+        if looked is None or looked[0] != entry:
+            return True
+        return now - looked[1] >= self.settings.refresh_ms
+
+    def close(self) -> None:
+        self._threads.shutdown(cancel_futures=True)
+        for forwarder in self._forwarders:
+            for board in forwarder.boards:
+                board.close()
+                board.client.close()
+        self.distributor.close()
+        self.partitions.close()
+        self.board.close()
+        self.client.close()
+
+
+def _forwarders(config: ClustersConfig, cluster: Cluster) -> list[Forwarder]:
+    """With clients of their own: each is used by one thread."""
+    return [
+        Forwarder(link, [BoardTopic(ClusterClient(config.cluster(it))) for it in link.targets])
+        for link in config.checked_tree().of(ClusterName(cluster.name))
+    ]

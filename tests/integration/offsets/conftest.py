@@ -1,0 +1,40 @@
+"""Three real Kafkas, A, B and C, for the module's tests; topics and groups have fresh names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+
+import pytest
+
+from gateway.embedded.kafka import KafkaCluster
+from tests.rig.kafka import QUICK_TURNS, create_topic
+
+Addresses = dict[str, str]
+
+
+@pytest.fixture(scope="session")
+def pair() -> Iterator[Addresses]:
+    """The addresses of A and B."""
+    with ExitStack() as stack:
+        kafkas = [stack.enter_context(KafkaCluster(1, properties=QUICK_TURNS)) for _ in "AB"]
+        yield {name: it.bootstrap_servers for name, it in zip("AB", kafkas, strict=True)}
+
+
+@pytest.fixture
+def both(pair: Addresses, fresh_name: Callable[[str], str]) -> Callable[..., str]:
+    """Creates a topic on A and B, and returns its name; `on_b`: B's own partitions and config."""
+
+    def create(
+        partitions: int = 1,
+        config: Mapping[str, str] | None = None,
+        *,
+        on_b: tuple[int, Mapping[str, str] | None] | None = None,
+    ) -> str:
+        name = fresh_name("topic")
+        create_topic(pair["A"], name, partitions=partitions, config=config)
+        there, there_config = on_b or (partitions, config)
+        create_topic(pair["B"], name, partitions=there, config=there_config)
+        return name
+
+    return create

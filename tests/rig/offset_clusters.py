@@ -1,0 +1,244 @@
+"""Two or three clusters between which offsets follow: their YAML, a plain link, a stock group.
+
+`PlainLink` stands in for message distribution where a test must decide what is copied when: it
+copies committed records in their order, with the true header of a copied record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+
+from clusters.config import ClustersConfig, load
+from clusters.core.copies import COPY_HEADER, Copy, Origin, Stood, encode, judge
+from clusters.core.tree import ClusterName, Flags
+from gateway.embedded.process import wait_until
+from offsets.client import ClusterClient
+from offsets.core.plan import Committed, Refusal
+from offsets.service import Service
+
+ANSWER_S_MAX = 30.0
+TREES: dict[int, Any] = {
+    2: {"level": 1, "children": ["A", "B"]},
+    3: {"level": 2, "children": ["A", {"level": 1, "children": ["B", "C"]}]},
+}
+
+
+def write_config(
+    directory: Path,
+    bootstraps: Mapping[str, str],
+    *,
+    clusters: Mapping[str, Mapping[str, Any]] | None = None,
+    **offsets: Any,
+) -> Path:
+    """The YAML of the clusters A and B (and C). `clusters`: more settings of one cluster each."""
+    body = {
+        "clusters": [
+            {"name": name, "bootstrap_servers": address, **(clusters or {}).get(name, {})}
+            for name, address in bootstraps.items()
+        ],
+        "tree": TREES[len(bootstraps)],
+        "offsets": {"interval_ms": 100, "refresh_ms": 300, **offsets},
+    }
+    path = directory / "clusters.yaml"
+    path.write_text(yaml.safe_dump(body, sort_keys=False))
+    return path
+
+
+class Services:
+    """A service for each cluster, in this process; a test decides when a round is. Close it."""
+
+    def __init__(self, config: ClustersConfig, names: Iterable[str] | None = None) -> None:
+        self.config = config
+        self.by_name = {
+            it: Service(config, it) for it in names or [one.name for one in config.clusters]
+        }
+
+    @classmethod
+    def of(cls, path: Path) -> Services:
+        return cls(load(path))
+
+    def until(self, done: Callable[[], bool], *, what: str, deadline_s: float = 60) -> None:
+        """Rounds of all services, until `done`. Raises TimeoutError."""
+
+        def round_and_look() -> bool:
+            for service in self.by_name.values():
+                service.round_safely()
+            return done()
+
+        wait_until(round_and_look, what=what, deadline_s=deadline_s)
+
+    def rounds(self, count: int) -> None:
+        for _ in range(count):
+            for service in self.by_name.values():
+                service.round()
+
+    def decided(self, name: str, group: str, topic: str, partition: int = 0) -> bool:
+        """The committer of `name` has read the partition and looked at the group."""
+        row = self.row(name, group, topic, partition)
+        return row is not None and Refusal.NOT_INDEXED not in row.refusals
+
+    def row(self, name: str, group: str, topic: str, partition: int = 0) -> Any:
+        """What the committer of `name` decided last; None: nothing yet."""
+        return self.by_name[name].committer.rows.get((group, topic, partition))
+
+    def close(self) -> None:
+        for service in self.by_name.values():
+            service.close()
+
+    def __enter__(self) -> Services:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+Timed = tuple[int, bytes]  # timestamp, value
+
+
+def produce_at(bootstrap: str, topic: str, records: Iterable[Timed], *, partition: int = 0) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
+    for timestamp, value in records:
+        producer.produce(topic, value, key=value, partition=partition, timestamp=timestamp)
+        producer.poll(0)
+    assert producer.flush(ANSWER_S_MAX) == 0
+
+
+class PlainLink:
+    """From `source` to `target` at the level whose bit is `bit`. Close it."""
+
+    def __init__(
+        self,
+        source: tuple[str, str],
+        target: str,
+        *,
+        bit: int = 1,
+        topics: Mapping[str, str] | None = None,
+    ) -> None:
+        self.name, address = source
+        self.flags = Flags(bit)
+        self.topics = topics or {}  # names of the target, where they differ
+        settings = {"bootstrap.servers": address, "group.id": "keyway-plain-link"}
+        self._consumer = Consumer(
+            {
+                **settings,
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "enable.partition.eof": True,
+            }
+        )
+        self._producer = Producer({"bootstrap.servers": target, "enable.idempotence": True})
+        self._positions: dict[tuple[str, int], int] = {}
+
+    def copy(self, topic: str, partition: int = 0, *, records_max: int = 10**9) -> int:
+        """What is there now, and was not copied yet; how many records were."""
+        at = self._positions.get((topic, partition), 0)
+        self._consumer.assign([TopicPartition(topic, partition, at)])
+        copied = 0
+        while copied < records_max:
+            message = self._consumer.poll(ANSWER_S_MAX)
+            assert message is not None, f"no answer within {ANSWER_S_MAX} s"
+            error = message.error()
+            if error is not None:
+                assert error.code() == KafkaError._PARTITION_EOF, error
+                break
+            offset = message.offset()
+            assert offset is not None
+            self._positions[topic, partition] = offset + 1
+            copied += self._pass_on(message, topic, partition, offset)
+        assert self._producer.flush(ANSWER_S_MAX) == 0
+        return copied
+
+    def _pass_on(self, message: Any, topic: str, partition: int, offset: int) -> bool:
+        _, timestamp = message.timestamp()
+        stood = Stood(topic, timestamp, message.key(), message.value())
+        headers = message.headers() or []
+        found = judge(headers, stood).copy
+        if found is not None and found.flags & self.flags:
+            return False
+        origin = Origin(ClusterName(self.name), topic, partition, offset)
+        flags = self.flags
+        if found is not None:
+            origin, flags = found.origin, Flags(found.flags | flags)
+        kept = [(name, value) for name, value in headers if name != COPY_HEADER]
+        self._producer.produce(
+            self.topics.get(topic, topic),
+            message.value(),
+            key=message.key(),
+            partition=partition,
+            timestamp=timestamp,
+            headers=[*kept, (COPY_HEADER, encode(Copy(flags, origin), stood))],
+        )
+        self._producer.poll(0)
+        return True
+
+    def skip(self, topic: str, partition: int, position: int) -> None:
+        self._positions[topic, partition] = position
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+def commit(
+    bootstrap: str,
+    group: str,
+    topic: str,
+    offset: int,
+    *,
+    partition: int = 0,
+    metadata: str = "",
+) -> None:
+    """As a stock consumer that is no member of the group."""
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False}
+    )
+    try:
+        consumer.commit(
+            offsets=[TopicPartition(topic, partition, offset, metadata)], asynchronous=False
+        )
+    finally:
+        consumer.close()
+
+
+def read_group(
+    bootstrap: str,
+    group: str,
+    topics: Sequence[str],
+    count: int,
+    *,
+    leave: bool = True,
+) -> list[tuple[int, int, bytes]]:
+    """(partition, offset, value) of `count` records, committed; as a stock group of one member."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "session.timeout.ms": 6_000,
+        }
+    )
+    found: list[tuple[int, int, bytes]] = []
+    try:
+        consumer.subscribe(list(topics))
+        while len(found) < count:
+            message = consumer.poll(ANSWER_S_MAX)
+            assert message is not None, f"{len(found)} of {count} records, and no more"
+            assert message.error() is None, message.error()
+            value, offset = message.value(), message.offset()
+            assert value is not None
+            assert offset is not None
+            found.append((int(message.partition() or 0), offset, value))
+        consumer.commit(asynchronous=False)
+    finally:
+        if leave:
+            consumer.close()
+    return found
+
+
+def committed(config: ClustersConfig, name: str, group: str) -> dict[tuple[str, int], Committed]:
+    return ClusterClient(config.cluster(name)).committed([group])[group]
