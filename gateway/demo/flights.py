@@ -121,7 +121,33 @@ def load(
 
 def read_topic(bootstrap_servers: str, topic: str) -> dict[int, list[TopicRecord]]:
     """Every record of the topic by partition, as it is now. Raises KafkaException."""
-    consumer = Consumer(
+    consumer = _reader(bootstrap_servers)
+    try:
+        described = consumer.list_topics(topic, timeout=ANSWER_S_MAX).topics[topic]
+        found: dict[int, list[TopicRecord]] = {at: [] for at in sorted(described.partitions)}
+        consumer.assign([TopicPartition(topic, at, 0) for at in found])
+        for partition, offset, message in _until_the_end(consumer, len(found)):
+            checksum = zlib.crc32(message.value() or b"")
+            found[partition].append(TopicRecord(offset, message.key(), checksum))
+        return found
+    finally:
+        consumer.close()
+
+
+def read_values(bootstrap_servers: str, topic: str) -> list[bytes]:
+    """The value of every record of the topic, as it is now. Raises KafkaException."""
+    consumer = _reader(bootstrap_servers)
+    try:
+        described = consumer.list_topics(topic, timeout=ANSWER_S_MAX).topics[topic]
+        consumer.assign([TopicPartition(topic, at, 0) for at in described.partitions])
+        read = _until_the_end(consumer, len(described.partitions))
+        return [message.value() or b"" for _, _, message in read]
+    finally:
+        consumer.close()
+
+
+def _reader(bootstrap_servers: str) -> Consumer:
+    return Consumer(
         {
             "bootstrap.servers": bootstrap_servers,
             "group.id": "keyway-demo-audit",
@@ -130,18 +156,12 @@ def read_topic(bootstrap_servers: str, topic: str) -> dict[int, list[TopicRecord
             "enable.partition.eof": True,
         }
     )
-    try:
-        described = consumer.list_topics(topic, timeout=ANSWER_S_MAX).topics[topic]
-        found: dict[int, list[TopicRecord]] = {at: [] for at in sorted(described.partitions)}
-        consumer.assign([TopicPartition(topic, at, 0) for at in found])
-        for partition, record in _until_the_end(consumer, len(found)):
-            found[partition].append(record)
-        return found
-    finally:
-        consumer.close()
 
 
-def _until_the_end(consumer: Consumer, partitions: int) -> Iterator[tuple[int, TopicRecord]]:
+def _until_the_end(
+    consumer: Consumer, partitions: int
+) -> Iterator[tuple[int, int, Message[bytes, bytes]]]:
+    """(partition, offset, message) of every record."""
     ended: set[int] = set()
     moved_at = time.monotonic()
     while len(ended) < partitions:
@@ -155,10 +175,7 @@ def _until_the_end(consumer: Consumer, partitions: int) -> Iterator[tuple[int, T
             assert partition is not None
             if error is None:
                 assert offset is not None
-                yield (
-                    partition,
-                    TopicRecord(offset, message.key(), zlib.crc32(message.value() or b"")),
-                )
+                yield partition, offset, message
             elif error.name() == "_PARTITION_EOF":
                 ended.add(partition)
             elif not error.retriable():

@@ -97,7 +97,7 @@ def run_demo(keep: bool, *, flights_max: int | None = None, directory: Path | No
     """
     console = Console(highlight=False)
     where = directory or build_dir() / "demo"
-    former = signal.signal(signal.SIGTERM, _interrupt)
+    former = signal.signal(signal.SIGTERM, interrupt)
     try:
         with ExitStack() as running:
             return _story(console, running, where, flights_max, keep=keep)
@@ -110,7 +110,7 @@ def run_demo(keep: bool, *, flights_max: int | None = None, directory: Path | No
         signal.signal(signal.SIGTERM, former)
 
 
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
+def interrupt(_number: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
@@ -124,19 +124,19 @@ def _story(
     shutil.rmtree(where, ignore_errors=True)
     where.mkdir(parents=True)
 
-    with _step(console, f"Kafka {KAFKA_VERSION} on 127.0.0.1:{ports.kafka}"):
+    with step(console, f"Kafka {KAFKA_VERSION} on 127.0.0.1:{ports.kafka}"):
         kafka = KafkaCluster(1, ports=(ports.kafka,)).start()
         running.callback(kafka.stop)
-    with _step(console, f"Keyway on 127.0.0.1:{ports.bootstrap}, {compiled.describe()}"):
-        check = _start_gateway(running, ports, where)
+    with step(console, f"Keyway on 127.0.0.1:{ports.bootstrap}, {compiled.describe()}"):
+        check = start_gateway(running, ports, where)
     through = f"127.0.0.1:{ports.bootstrap}"
 
-    with _step(console, "the data set"):
+    with step(console, "the data set"):
         flights = read_flights(flights_max=flights_max)
-    with _progress(console, "loading through Keyway", len(flights)) as advance:
+    with progress(console, "loading through Keyway", len(flights)) as advance:
         create_topic(through, TOPIC, PARTITIONS)
         load(through, TOPIC, flights, advance)
-    with _progress(console, f"{CONSUMERS} share consumers", len(flights)) as advance:
+    with progress(console, f"{CONSUMERS} share consumers", len(flights)) as advance:
         outcome = consume(through, GROUP, TOPIC, len(flights), where, advance=advance, check=check)
     report = audit(read_topic(kafka.bootstrap_servers, TOPIC), outcome.deliveries)
     whole = report.records == len(flights)
@@ -147,7 +147,7 @@ def _story(
     if report.first_fault:
         console.print(f"first fault: {report.first_fault}", style="red")
 
-    with _step(console, "Spark's Kafka source, through Keyway"):
+    with step(console, "Spark's Kafka source, through Keyway"):
         by_spark = _flights_by_spark(through, where)
     expected = per_carrier(flights)
     equal = "equal to" if by_spark == expected else "NOT equal to"
@@ -165,7 +165,7 @@ def _story(
     return 0 if passed else 1
 
 
-def _start_gateway(running: ExitStack, ports: Ports, where: Path) -> Callable[[], None]:
+def start_gateway(running: ExitStack, ports: Ports, where: Path) -> Callable[[], None]:
     """Starts `keyway serve` and waits for it; returns a check that raises once it has ended."""
     config = {
         "upstream": {"bootstrap_servers": f"127.0.0.1:{ports.kafka}"},
@@ -265,7 +265,7 @@ def _stay(console: Console, ports: Ports) -> None:
 
 
 @contextmanager
-def _step(console: Console, what: str) -> Iterator[None]:
+def step(console: Console, what: str) -> Iterator[None]:
     started = time.monotonic()
     with console.status(what):
         yield
@@ -273,7 +273,7 @@ def _step(console: Console, what: str) -> Iterator[None]:
 
 
 @contextmanager
-def _progress(console: Console, what: str, total: int) -> Iterator[Callable[[int], None]]:
+def progress(console: Console, what: str, total: int) -> Iterator[Callable[[int], None]]:
     columns = (
         TextColumn("  {task.description}"),
         BarColumn(),

@@ -1,0 +1,209 @@
+"""`make demo-clusters`: real flights copied from one cluster to another, masked on the way.
+
+Two real Kafkas, each behind a gateway. The flights are loaded on `east`; `keyway distribute run`
+copies them to `west` and masks the tail numbers; `keyway distribute verify` compares the two topics
+by origin. Everything started here is ended here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import yaml
+from confluent_kafka import KafkaException
+from rich.console import Console
+from rich.table import Table
+
+from gateway.demo.flights import PARTITIONS, Flight, create_topic, load, read_flights, read_values
+from gateway.demo.run import Ports, interrupt, ports_from_environment, progress, start_gateway, step
+from gateway.embedded.jars import KAFKA_VERSION, build_dir, java
+from gateway.embedded.kafka import KafkaCluster
+from gateway.embedded.process import SetupError, start_child, stop_child
+
+TOPIC = "flights"
+COPIED_S_MAX = 300.0
+ANSWER_S_MAX = 300.0  # of a command; the first one fetches Spark's connector
+MASK_KEY = "KEYWAY_DEMO_MASK_KEY"
+
+PIPELINE: dict[str, Any] = {
+    "name": "mask-tail-numbers",
+    "quarantine": "flights-quarantine",
+    "steps": [
+        {"mask": {"paths": ["tailnum"], "hmac": {"key_env": MASK_KEY}, "missing": "ignore"}},
+        {"mask": {"part": "key", "hmac": {"key_env": MASK_KEY}, "missing": "ignore"}},
+    ],
+}
+
+
+def run_demo(*, flights_max: int | None = None, directory: Path | None = None) -> int:
+    """The exit status: 0 if every check held, 1 if one failed, 2 if it could not run, 130 if
+    interrupted. `flights_max` takes only the first flights (tests).
+    """
+    console = Console(highlight=False)
+    former = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        with ExitStack() as running:
+            where = directory or build_dir() / "demo-clusters"
+            return _story(console, running, where, flights_max)
+    except (SetupError, KafkaException, TimeoutError) as error:
+        console.print(f"keyway: {error}", style="red", soft_wrap=True)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    finally:
+        signal.signal(signal.SIGTERM, former)
+
+
+def _story(console: Console, running: ExitStack, where: Path, flights_max: int | None) -> int:
+    started = time.monotonic()
+    java()
+    east = ports_from_environment()
+    sides = {"east": east, "west": Ports(east.bootstrap + 100)}
+    for ports in sides.values():
+        ports.require_all_free()
+    shutil.rmtree(where, ignore_errors=True)
+    where.mkdir(parents=True)
+    kafkas: dict[str, KafkaCluster] = {}
+    for name, ports in sides.items():
+        with step(console, f"{name}: Kafka {KAFKA_VERSION} and Keyway on {ports.bootstrap}"):
+            kafkas[name] = KafkaCluster(1, ports=(ports.kafka,)).start()
+            running.callback(kafkas[name].stop)
+            (where / name).mkdir()
+            start_gateway(running, ports, where / name)
+    with step(console, "the data set"):
+        flights = read_flights(flights_max=flights_max)
+    through = f"127.0.0.1:{sides['east'].bootstrap}"
+    with progress(console, "loading on east", len(flights)) as advance:
+        create_topic(through, TOPIC, PARTITIONS)
+        load(through, TOPIC, flights, advance)
+    config = _write_config(where, sides)
+    copied_s = _copy(console, running, config, len(flights))
+    with step(console, "keyway distribute verify: both topics, by origin"):
+        verdict = json.loads(_keyway("verify", str(config), "east", "west", TOPIC, "-o", "json"))
+    values = [json.loads(it) for it in read_values(kafkas["west"].bootstrap_servers, TOPIC)]
+    passed = _show(console, flights, values, verdict, copied_s)
+    console.print(
+        f"{'All checks held' if passed else 'A CHECK FAILED'}, {time.monotonic() - started:.0f} s."
+        f" Logs, clusters.yaml and pipeline.yaml: {where}",
+        style="green" if passed else "red",
+        soft_wrap=True,
+    )
+    return 0 if passed else 1
+
+
+def _write_config(where: Path, sides: dict[str, Ports]) -> Path:
+    (where / "pipeline.yaml").write_text(yaml.safe_dump(PIPELINE, sort_keys=False))
+    config = {
+        "clusters": [
+            {"name": name, "bootstrap_servers": f"127.0.0.1:{ports.bootstrap}"}
+            for name, ports in sides.items()
+        ],
+        "tree": {"level": 1, "children": list(sides)},
+        "topics": {"include": [TOPIC]},
+        "messages": {
+            "pipeline": str(where / "pipeline.yaml"),
+            "state_directory": str(where / "state"),
+        },
+    }
+    path = where / "clusters.yaml"
+    path.write_text(yaml.safe_dump(config, sort_keys=False))
+    return path
+
+
+def _copy(console: Console, running: ExitStack, config: Path, records: int) -> float:
+    """Runs the link until it has copied everything; the seconds from its first record on."""
+    log = config.parent / "distribute.log"
+    command = [sys.executable, "-m", "gateway.cli", "distribute", "run", str(config)]
+    child = start_child([*command, "--cluster", "east"], log=log, env=_environment())
+    running.callback(stop_child, child, grace_s=30)
+    deadline, began, copied = time.monotonic() + COPIED_S_MAX, 0.0, 0
+    with progress(console, "copying to west, masked", records) as advance:
+        while copied < records:
+            if child.poll() is not None or time.monotonic() > deadline:
+                words = log.read_text(errors="replace").strip().splitlines()[-1:]
+                raise SetupError(f"the link did not copy (see {log}): {' '.join(words)}")
+            links = json.loads(_keyway("status", str(config), "-o", "json"))
+            rows = [
+                row
+                for link in links
+                for topic in link["topics"].values()
+                for row in topic["partitions"].values()
+            ]
+            now = sum(int(row["copied"]) for row in rows)
+            began = began or (time.monotonic() if now else 0.0)
+            advance(now - copied)
+            copied = now
+    stop_child(child, grace_s=30)
+    return time.monotonic() - began
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, MASK_KEY: "a key that only this demo knows, long enough"}
+
+
+def _keyway(*arguments: str) -> str:
+    """What a command prints. Raises SetupError with its last words if it prints nothing."""
+    command = [sys.executable, "-m", "gateway.cli", "distribute", *arguments]
+    ended = subprocess.run(
+        command, capture_output=True, text=True, timeout=ANSWER_S_MAX, env=_environment()
+    )
+    if not ended.stdout.strip():
+        words = ended.stderr.strip().splitlines()[-1:]
+        raise SetupError(f"keyway distribute {arguments[0]} failed: {' '.join(words)}")
+    return ended.stdout
+
+
+def _show(
+    console: Console,
+    flights: list[Flight],
+    values: list[dict[str, Any]],
+    verdict: dict[str, Any],
+    copied_s: float,
+) -> bool:
+    """Prints what arrived; whether it is what was to arrive."""
+    tails = {it.key.decode() for it in flights if it.key is not None}
+    plain = sum(it.get("tailnum") in tails for it in values)
+    masked = {it["tailnum"] for it in values if it.get("tailnum") is not None}
+    west = verdict["clusters"]["west"]
+    table = Table(show_header=False)
+    table.add_column()
+    table.add_column(justify="right")
+    rows = {
+        "flights on east": len(flights),
+        "records on west": west["records"],
+        "missing": west["missing"]["count"],
+        "twice": west["twice"]["count"],
+        "out of order": west["out_of_order"]["count"],
+        "altered by the pipeline": verdict["altered"]["count"],
+        "aircraft on east": len(tails),
+        "masked aircraft on west": len(masked),
+        "plain tail numbers on west": plain,
+        "seconds from first to last": round(copied_s),
+    }
+    for name, figure in rows.items():
+        table.add_row(name, f"{figure:,}")
+    console.print("what arrived, by origin and from the log itself:")
+    console.print(table)
+    here = Counter(it.carrier for it in flights)
+    there = Counter(str(it["carrier"]) for it in values)
+    return bool(
+        verdict["alike"]
+        and west["records"] == len(flights)
+        and here == there
+        and len(masked) == len(tails)
+        and not plain
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(run_demo())
