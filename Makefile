@@ -19,6 +19,7 @@ ARGS ?=
 SEED ?=
 ROUNDS ?= 10
 KEEP ?=
+KILLS ?= 50
 
 .PHONY: help
 help: ## this list
@@ -124,9 +125,27 @@ bench: ready ## side by side with Kafka direct; writes build/bench.json
 ring: ready ## how evenly keys are spread, with and without bounded loads; writes build/ring.json
 	$(BIN)/python -m tests.bench.ring
 
+.PHONY: bench-links
+bench-links: ready ## one link beside MirrorMaker 2 on the same copy (ARGS="--records n --rounds n")
+	$(BIN)/python -m tests.bench.links $(ARGS)
+
 .PHONY: demo
 demo: ready ## the main job on real data, everything embedded (KEEP=1 keeps it up)
 	@$(BIN)/python -m gateway.demo $(if $(KEEP),--keep)
+
+.PHONY: demo-clusters
+demo-clusters: ready ## two clusters: flights copied and masked by Spark, verified by origin
+	@$(BIN)/python -m gateway.demo.two_clusters
+
+.PHONY: spark-package
+spark-package: ## what spark-submit needs to copy records: build/keyway-spark.zip
+	@mkdir -p build && rm -f build/keyway-spark.zip
+	@$(PYTHON) -m zipfile -c build/keyway-spark.zip clusters spark && echo build/keyway-spark.zip
+
+.PHONY: distribution
+distribution: ready ## records across clusters, in full: 1,000 records an origin, all targets, KILLS=n (50)
+	KEYWAY_TESTS_FULL=1 KEYWAY_TESTS_KILLS=$(KILLS) $(BIN)/pytest tests/spark/test_trees.py \
+	  tests/spark/test_distribute.py tests/spark/test_kills.py --timeout 7200 $(ARGS)
 
 .PHONY: clean
 clean: interpreted ## removes build/ and caches; the virtual environment stays
