@@ -253,7 +253,9 @@ class MessagesSection(Section):
     on_gap: Literal["stop", "continue"] = "stop"  # retention deleted records before they were read
     on_recreated: Literal["stop", "continue"] = "stop"  # the source topic has another topic id
     transaction_timeout_ms: Annotated[int, Field(ge=1_000, le=900_000)] = 60_000
-    status_topic: Name = "keyway-distribution"  # compacted, on every cluster
+    # A pipeline file whose steps every fresh record goes through, on its way out of its cluster.
+    pipeline: Path | None = None
+    status_topic: Name = "_keyway-distribution"  # compacted, on every cluster
     state_directory: Path = Path("keyway-distribution")  # Spark's checkpoints
 
 

@@ -69,10 +69,13 @@ def judged(records: DataFrame, *, logical: Mapping[str, str], secret: str) -> Da
 
 
 def sealed(rows: DataFrame, distributor: Distributor, *, secret: str) -> DataFrame:
-    """`rows` as `judged` gives them, perhaps transformed since. A row that is not copied keeps
-    nothing but its place and its doubts.
+    """`rows` as `judged` gives them, perhaps transformed since: a transform may change key, value,
+    headers and `logical_topic`, null for a row that it has filtered out. A row that is not copied
+    keeps nothing but its place and its doubts.
     """
-    copied = F.col("flags").bitwiseAND(F.lit(int(distributor.mask))) == 0
+    copied = (F.col("flags").bitwiseAND(F.lit(int(distributor.mask))) == 0) & F.col(
+        "logical_topic"
+    ).isNotNull()
     flags = _hex(F.col("flags").bitwiseOR(F.lit(int(distributor.bit))), 8)
     fresh = F.concat(
         F.lit("-"),

@@ -16,8 +16,8 @@ import json
 import shutil
 import threading
 import uuid
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import TypeVar
 
@@ -45,16 +45,18 @@ from spark.core.survey import (
 from spark.kafka import KafkaSide, source_settings
 from spark.limits import BACKOFF_S, RETRY_REFUSED_S, STATUS_EVERY_S, SURVEY_EVERY_S
 from spark.links import Link
+from spark.on_the_way import through_pipeline
+from spark.pipelines.config import Pipeline, load_pipeline
 from spark.produce import RESULT_DDL, Place, Writing, copying
 from spark.reports import LinkReport
 from spark.status import StatusTopic
 from spark.switch import choose_target
+from spark.transforms.steps import topics_of
 
 log = structlog.get_logger()
 
 # What a query or a cluster may fail with; anything else is a bug and ends the run.
 FAILURES = (KafkaException, PySparkException)
-Transform = Callable[[DataFrame], DataFrame]
 _T = TypeVar("_T")
 
 
@@ -68,6 +70,7 @@ class Plan:
     targets: Mapping[str, str]
     logical: Mapping[str, str]
     stopped: Mapping[str, str]
+    target_ids: Mapping[str, str]  # ids of the target's topics, by name on the source
 
     def same_work(self, other: Plan) -> bool:
         mine, others = (
@@ -79,16 +82,17 @@ class Plan:
 
 @dataclass(slots=True)
 class LinkRun:
-    """One link, run until `stop` is set. `transform` is applied to judged rows of every batch."""
+    """One link, run until `stop` is set. Fresh records go through `pipeline`."""
 
     session: SparkSession
     config: ClustersConfig
     distributor: Distributor
     stop: threading.Event
-    transform: Transform | None = None
+    pipeline: Pipeline | None = None
     _replan: threading.Event = field(default_factory=threading.Event, init=False)
     _refused: dict[str, tuple[str, float]] = field(default_factory=dict, init=False)
     _reached: dict[Place, int] = field(default_factory=dict, init=False)
+    _taken_up: set[Place] = field(default_factory=set, init=False)
     _source: KafkaSide = field(init=False)
     _target: KafkaSide = field(init=False)
     _link: Link = field(init=False)
@@ -125,7 +129,7 @@ class LinkRun:
         self._target = KafkaSide(self.config.cluster(self._link.target))
         plan = self._survey()
         starts, plan = self._starts(plan)
-        self._report.planned(plan.topics, plan.stopped)
+        self._report.planned(plan.topics, plan.stopped, plan.target_ids)
         if not starts:
             self.stop.wait(SURVEY_EVERY_S)
             return
@@ -153,6 +157,8 @@ class LinkRun:
             if monotonic() - looked_s < SURVEY_EVERY_S:
                 continue
             looked_s = monotonic()
+            if query.exception() is not None:  # its thread died, which Spark may call active
+                return
             self._publish()
             if self._report.switch_wanted() or not plan.same_work(self._survey()):
                 self._replan.set()
@@ -195,8 +201,8 @@ class LinkRun:
             return
         secret = self.config.seal_secret()
         rows = judged(records, logical=plan.logical, secret=secret)
-        if self.transform is not None:
-            rows = self.transform(rows)
+        if self.pipeline is not None:
+            rows = through_pipeline(rows, self.pipeline)
         writing = self._writing(plan)
         copied = sealed(rows, self.distributor, secret=secret).mapInArrow(
             copying(writing), RESULT_DDL
@@ -211,6 +217,7 @@ class LinkRun:
                 )
                 self._replan.set()
                 continue
+            self._taken_up.discard(place)
             self._reached[place] = max(self._reached.get(place, 0), result["position"])
             total += result["copied"] + result["skipped"]
             self._report.copied(result)
@@ -226,8 +233,10 @@ class LinkRun:
             targets=dict(plan.targets),
             topic_ids={name: it.topic_id for name, it in plan.topics.items()},
             expected=dict(self._reached),
+            taken_up=frozenset(self._taken_up),
             exactly_once=messages.delivery == "exactly_once",
             transaction_timeout_ms=messages.transaction_timeout_ms,
+            routed=None if self.pipeline is None else self._target.cluster.topic_names(),
         )
 
     def _keep_to_the_rate(self, records: int, began_s: float) -> None:
@@ -275,7 +284,22 @@ class LinkRun:
                     topics[name] = topic
                 case None:
                     topics[name] = topic
-        return Plan(topics, targets, logical, stopped)
+        if self.pipeline is not None and topics:
+            partitions = max(it.partitions for it in topics.values())
+            self._create_written(self.pipeline, partitions)
+        ids = {name: it.topic_id for name in here if (it := there.get(targets[name]))}
+        return Plan(topics, targets, logical, stopped, ids)
+
+    def _create_written(self, pipeline: Pipeline, partitions: int) -> None:
+        """Topics that the steps route to, quarantine among them."""
+        names = self._target.cluster.topic_names()
+        steps = tuple(entry.step for entry in pipeline.config.steps)
+        written = {names.back(it) for it in {pipeline.config.quarantine} | topics_of(steps)}
+        known = [it for it in written if not isinstance(it, Unfit)]
+        there = self._target.identities(known)
+        for name in sorted(set(known) - there.keys()):
+            if self.config.messages.create_topics:
+                self._target.create(name, partitions, self.config.messages.topic_configs)
 
     def _names(self) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
         """Of the topics that follow: logical names, names on the target, and those without one."""
@@ -312,7 +336,10 @@ class LinkRun:
         found = self._target.positions(
             self._link.group, [(plan.targets[name], p) for name, p in places]
         )
-        positions = {(back[name], p): it for (name, p), it in found.items()}
+        committed = {(back[name], p): it for (name, p), it in found.items()}
+        # Kafka forgets positions that nobody has committed for a week; the status topic does not.
+        reported = self._report.positions(self._link.target, plan.target_ids)
+        positions = {it: Position(*reported[it]) for it in places if it in reported} | committed
         log_starts = self._source.log_starts(places)
         starts: dict[Place, int] = {}
         stopped = dict(plan.stopped)
@@ -328,19 +355,15 @@ class LinkRun:
                     self._report.lost(name, verdict.gaps, before)
                     for partition, offset in verdict.starts.items():
                         starts[name, partition] = offset
-                        old = positions.get((name, partition))
-                        if old is not None and (old.offset, old.topic_id) != (
-                            offset,
-                            topic.topic_id,
-                        ):
-                            renewed[plan.targets[name], partition] = Position(
-                                offset, topic.topic_id
-                            )
-        # A position that was jumped over or belongs to an older topic is set before the query runs.
+                        place, goes_on = (name, partition), Position(offset, topic.topic_id)
+                        if place in positions and committed.get(place) != goes_on:
+                            renewed[plan.targets[name], partition] = goes_on
+        # Of a gap, an older topic, or a forgotten one: set before the query runs.
         self._target.set_positions(self._link.group, renewed)
         self._reached = {place: it for place, it in starts.items() if place in positions}
+        self._taken_up = set(self._reached)
         kept = {name: it for name, it in plan.topics.items() if name not in stopped}
-        return starts, Plan(kept, plan.targets, plan.logical, stopped)
+        return starts, replace(plan, topics=kept, stopped=stopped)
 
     @property
     def _policy(self) -> Policy:
@@ -371,12 +394,13 @@ def run_links(
     *,
     level: int | None,
     stop: threading.Event,
-    transform: Transform | None = None,
 ) -> None:
     """All links of a cluster, or that of one level, until `stop` is set. Raises TreeError if there
-    is none, and what a link ended with.
+    is none, PipelineError, and what a link ended with.
     """
     tree = config.checked_tree()
+    path = config.messages.pipeline
+    pipeline = None if path is None else load_pipeline(path)
     chosen = tree.of(cluster) if level is None else (tree.distributor(cluster, Level(level)),)
     ended: list[BaseException] = []
 
@@ -388,7 +412,7 @@ def run_links(
             stop.set()
             raise
 
-    links = [LinkRun(session, config, it, stop, transform) for it in chosen]
+    links = [LinkRun(session, config, it, stop, pipeline) for it in chosen]
     threads = [threading.Thread(target=run, args=(it,), daemon=True) for it in links]
     for thread in threads:
         thread.start()

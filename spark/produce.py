@@ -14,7 +14,7 @@ The task never sees rows as objects: columns of Arrow batches, and one loop arou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
@@ -31,6 +31,7 @@ from confluent_kafka import (
 )
 
 from clusters.core.copies import COPY_HEADER, parse
+from clusters.core.names import Translation, Unfit
 from spark.limits import (
     ANSWER_S,
     POLL_EVERY_RECORDS,
@@ -71,6 +72,7 @@ REFUSALS = frozenset(
         KafkaError.RECORD_LIST_TOO_LARGE,
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
         KafkaError.POLICY_VIOLATION,
+        KafkaError.TOPIC_EXCEPTION,
         KafkaError.UNKNOWN_TOPIC_OR_PART,
         KafkaError._UNKNOWN_TOPIC,
         KafkaError._UNKNOWN_PARTITION,
@@ -95,6 +97,10 @@ class Writing:
     expected: Mapping[Place, int]
     exactly_once: bool
     transaction_timeout_ms: int
+    # Places of which this run has written nothing yet: a crash may have left unaccounted records.
+    taken_up: frozenset[Place] = frozenset()
+    # Where transforms route: from names on the target to logical ones. None: no row is routed.
+    routed: Translation | None = None
 
 
 @dataclass(slots=True)
@@ -211,7 +217,7 @@ class _Task:
         )
         with positions_of(writing.client, writing.group) as consumer:
             since = self._since(consumer)
-            taken_up = since > 0 and (self.topic, self.partition) not in writing.expected
+            taken_up = since > 0 and (self.topic, self.partition) in writing.taken_up
             origins = self._origins_of_the_end() if taken_up else frozenset()
             self._produce(producer, batches, tally, since, origins)
             unsent = producer.flush(writing.transaction_timeout_ms / 1_000)
@@ -291,11 +297,12 @@ class _Task:
             batch.column("key").to_pylist(),
             batch.column("value").to_pylist(),
             batch.column("timestamp_ms").to_pylist(),
-            _headers(batch, copies),
+            headers_of_rows(batch, copies),
+            self._topics(batch),
             strict=True,
         )
-        topic, partition, produce = self._target, self.partition, producer.produce
-        for at, (copy, key, value, timestamp_ms, headers) in enumerate(rows):
+        partition, produce = self.partition, producer.produce
+        for at, (copy, key, value, timestamp_ms, headers, topic) in enumerate(rows):
             if copy is None:
                 continue
             while True:
@@ -317,6 +324,18 @@ class _Task:
         if origins:
             tally.repeats += sum(it is not None and origin_of(it) in origins for it in copies)
 
+    def _topics(self, batch: pyarrow.RecordBatch) -> Sequence[str]:
+        """The target's topic of each row."""
+        routed = self.writing.routed
+        if routed is None:
+            return [self._target] * batch.num_rows
+        logical = batch.column("logical_topic").to_pylist()
+        names = {it: routed.back(it) for it in set(logical) if it is not None}
+        for it in names.values():
+            if isinstance(it, Unfit):
+                raise KafkaException(KafkaError(KafkaError.TOPIC_EXCEPTION, str(it)))
+        return [str(names.get(it, "")) for it in logical]
+
     def _origins_of_the_end(self) -> frozenset[bytes]:
         """The origins of the target's last records, the ones a crash may have left unaccounted."""
         settings = {**self.writing.client, "group.id": self.writing.group}
@@ -324,7 +343,7 @@ class _Task:
         return frozenset(origin_of(header) for header in found)
 
 
-def _headers(batch: pyarrow.RecordBatch, copies: list[bytes | None]) -> Iterator[Any]:
+def headers_of_rows(batch: pyarrow.RecordBatch, copies: list[bytes | None]) -> Iterator[Any]:
     """The headers of each row as confluent-kafka takes them: the record's own, in order, and ours.
     Made from the flattened columns: a Python list per row is made only where it is needed.
     """

@@ -57,13 +57,21 @@ class LinkReport:
 
     def knows(self, topic: str) -> bool:
         """Whether this link has copied of it."""
-        return any(name == topic for name, _ in self.positions())
+        known = (self._topics or {}).get(topic)
+        return known is not None and any(row.position >= 0 for row in known.partitions.values())
 
-    def positions(self) -> dict[Place, tuple[int, str]]:
-        """(position, topic id) as last reported."""
+    def positions(
+        self, target: ClusterName | None = None, target_ids: Mapping[str, str] | None = None
+    ) -> dict[Place, tuple[int, str]]:
+        """(position, topic id) as last reported; with `target` and its topic ids only those that
+        were reached by writing to these very topics.
+        """
+        if target is not None and target != self.target:
+            return {}
         return {
             (name, partition): (row.position, topic.topic_id)
             for name, topic in (self._topics or {}).items()
+            if target_ids is None or topic.target_id == target_ids.get(name, "")
             for partition, row in topic.partitions.items()
             if row.position >= 0
         }
@@ -90,11 +98,17 @@ class LinkReport:
 
     # ----------------------------------------------------------------------------- topics, batches
 
-    def planned(self, topics: Mapping[str, Topic], stopped: Mapping[str, str]) -> None:
+    def planned(
+        self,
+        topics: Mapping[str, Topic],
+        stopped: Mapping[str, str],
+        target_ids: Mapping[str, str],
+    ) -> None:
         with self._lock:
             for name, topic in topics.items():
                 known = self._topic(name)
                 known.state, known.reason, known.topic_id = "running", "", topic.topic_id
+                known.target_id = target_ids.get(name, "")
             for name, reason in stopped.items():
                 known = self._topic(name)
                 known.state, known.reason = "stopped", reason

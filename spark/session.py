@@ -26,24 +26,31 @@ _CHECKOUT = Path(__file__).resolve().parent.parent
 # None: Spark's own default, in the home folder.
 IVY = _CHECKOUT / "build" / "ivy-spark" if (_CHECKOUT / "pyproject.toml").exists() else None
 
+JARS = "connector.txt"  # the connector's version, and a jar a line
+
 
 def kafka_session(
     name: str, *, master: str | None = "local[2]", settings: Mapping[str, str] | None = None
 ) -> SparkSession:
     """Builds (or returns the running) session; `settings` win over what is set here. `master` None:
-    as spark-submit says.
+    as spark-submit says, which then also brings the connector (`--packages`).
 
     Raises what pyspark raises: no Java, or the connector cannot be fetched.
     """
     # Workers must be of the same Python, whatever `python3` is on PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name)
+    chosen = {**_everywhere(), **(settings or {})}
     if master is not None:
         builder = builder.master(master)
-    for setting, value in {**_defaults(), **(settings or {})}.items():
-        builder = builder.config(setting, value)
+        chosen = {**_alone(), **chosen}
     with ivy_alone():
+        if master is not None:
+            chosen |= _connector()
+        for setting, value in chosen.items():
+            builder = builder.config(setting, value)
         session: SparkSession = builder.getOrCreate()
+        _remember_jars()
     session.sparkContext.setLogLevel("ERROR")
     return session
 
@@ -62,18 +69,48 @@ def ivy_alone() -> Iterator[None]:
         yield
 
 
-def _defaults() -> dict[str, str]:
-    defaults = {
-        "spark.jars.packages": CONNECTOR,
-        "spark.jars.excludes": ",".join(EXCLUDES),
+def _everywhere() -> dict[str, str]:
+    return {
         "spark.sql.shuffle.partitions": "4",
         "spark.sql.session.timeZone": "UTC",
+        # Spark runs regular expressions over the code it generates, which recurse deeply: with
+        # Java's usual 1 MiB of stack a query ended with StackOverflowError.
+        "spark.driver.extraJavaOptions": "-Xss8m",
+        "spark.executor.extraJavaOptions": "-Xss8m",
+    }
+
+
+def _alone() -> dict[str, str]:
+    """Of a session on this machine alone."""
+    settings = {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
     if IVY is not None:
-        defaults["spark.jars.ivy"] = str(IVY)
-        defaults["spark.sql.warehouse.dir"] = str(IVY.parent / "spark-warehouse")
-    return defaults
+        settings["spark.sql.warehouse.dir"] = str(IVY.parent / "spark-warehouse")
+    return settings
+
+
+def _connector() -> dict[str, str]:
+    """The connector's jars if an earlier session has fetched them, else where to fetch them from:
+    Ivy takes seconds to find out that it has them all.
+    """
+    fetch = {"spark.jars.packages": CONNECTOR, "spark.jars.excludes": ",".join(EXCLUDES)}
+    if IVY is None:
+        return fetch
+    known = IVY / JARS
+    if known.exists():
+        connector, *jars = known.read_text().splitlines()
+        if connector == CONNECTOR and jars and all(Path(it).exists() for it in jars):
+            return {"spark.jars": ",".join(jars)}
+    return {**fetch, "spark.jars.ivy": str(IVY)}
+
+
+def _remember_jars() -> None:
+    """Only a session that has started has all of them."""
+    if IVY is None or (IVY / JARS).exists():
+        return
+    jars = sorted(str(it) for it in (IVY / "jars").glob("*.jar"))
+    (IVY / JARS).write_text("\n".join([CONNECTOR, *jars]))

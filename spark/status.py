@@ -49,6 +49,7 @@ class TopicStatus:
     state: str = "running"  # or stopped
     reason: str = ""
     topic_id: str = ""
+    target_id: str = ""  # of the target's topic
     partitions: dict[int, PartitionStatus] = field(default_factory=dict)
 
     def as_json(self) -> Json:
@@ -63,8 +64,8 @@ class TopicStatus:
             )
             for number, row in value.get("partitions", {}).items()
         }
-        state, reason = str(value.get("state", "")), str(value.get("reason", ""))
-        return cls(state, reason, str(value.get("topic_id", "")), rows)
+        texts = {it: str(value.get(it, "")) for it in ("state", "reason", "topic_id", "target_id")}
+        return cls(**texts, partitions=rows)
 
 
 class StatusTopic:

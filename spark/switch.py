@@ -78,10 +78,11 @@ def positions_of_link(
         old = KafkaSide(config.cluster(report.target))
         if old.answers():
             before = Link(link.distributor, report.target)
+            names = {topic: topic_on_target(config, before, topic) for topic, _ in positions}
             here = {
-                place: it
-                for place in positions
-                for it in on_target(config, before, {place: positions[place]})
+                (topic, partition): (name, partition)
+                for topic, partition in positions
+                if (name := names[topic]) is not None
             }
             found = old.positions(link.group, here.values())
             positions |= {place: found[it] for place, it in here.items() if it in found}

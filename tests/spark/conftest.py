@@ -54,7 +54,7 @@ def spark() -> Iterator[SparkSession]:
         settings = {
             "spark.sql.shuffle.partitions": "2",
             # A quick start matters more than peak speed.
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "spark.driver.extraJavaOptions": "-Xss8m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         }
         session = kafka_session("keyway-tests", master="local[2,3]", settings=settings)
     yield session

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
@@ -21,7 +24,7 @@ from tests.rig.several_clusters import Clusters, clusters, read, running, send, 
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.integration,
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(1_200),
     pytest.mark.filterwarnings("ignore"),
 ]
 
@@ -79,7 +82,7 @@ def wait_for_reason(config: ClustersConfig, link: str, topic: str, words: str) -
     def stopped() -> bool:
         return words in topics_of(config, link).get(topic, {}).get("reason", "")
 
-    wait_until(stopped, what=f"{topic} of {link} stopped: {words}", deadline_s=90)
+    wait_until(stopped, what=f"{topic} of {link} stopped: {words}", deadline_s=240)
 
 
 def test_topics_that_cannot_be_kept_alike_stop_alone(spark: SparkSession, pair: Clusters) -> None:
@@ -104,7 +107,7 @@ def test_topics_that_cannot_be_kept_alike_stop_alone(spark: SparkSession, pair: 
         wait_until(
             lambda: "alone-late" in KafkaSide(config.cluster("c2")).topic_names(),
             what="the new topic on the target",
-            deadline_s=90,
+            deadline_s=240,
         )
         wait_for(there, "alone-late", 1, partitions=2)
         KafkaSide(config.cluster("c1")).grow("alone-good", 3)
@@ -113,7 +116,7 @@ def test_topics_that_cannot_be_kept_alike_stop_alone(spark: SparkSession, pair: 
                 KafkaSide(config.cluster("c2")).identities(["alone-good"])["alone-good"][1] == 3
             ),
             what="the partitions on the target",
-            deadline_s=90,
+            deadline_s=240,
         )
         send(here, "alone-good", [{"value": b"2", "partition": 2}])
         assert [it.value for it in wait_for(there, "alone-good", 2, 3)] == [b"1", b"2"]
@@ -194,3 +197,68 @@ def delete_topic(front: str, topic: str) -> None:
         what=f"{topic} gone",
         deadline_s=30,
     )
+
+
+def test_at_least_once_counts_what_it_repeats(spark: SparkSession, pair: Clusters) -> None:
+    """A crash between records and position leaves the position behind; here it is set back."""
+    messages = {"delivery": "at_least_once"}
+    config = pair.write(PAIR, topics={"include": ["repeated"]}, messages=messages)
+    here, there = pair.front("c1"), pair.front("c2")
+    create_topic(here, "repeated")
+    send(here, "repeated", [{"value": b"%d" % at} for at in range(20)])
+    with running(spark, config, "c1"):
+        wait_for(there, "repeated", 20)
+    side, group = KafkaSide(config.cluster("c2")), "keyway-link-c1-level-1"
+    ((place, position),) = side.positions(group, [("repeated", 0)]).items()
+    assert position.offset == 20
+    side.set_positions(group, {place: replace(position, offset=15)})
+    with running(spark, config, "c1"):
+        found = wait_for(there, "repeated", 25)
+        wait_until(
+            lambda: topics_of(config, "c1-level-1")["repeated"]["partitions"]["0"]["repeats"] == 5,
+            what="repeats counted",
+            deadline_s=240,
+        )
+    assert [int(it.value or b"-1") for it in found] == [*range(20), *range(15, 20)]
+
+
+def test_a_target_that_is_away_is_waited_for(spark: SparkSession, pair: Clusters) -> None:
+    config = pair.write(PAIR, topics={"include": ["waited"]})
+    here, there = pair.front("c1"), pair.front("c2")
+    create_topic(here, "waited")
+    send(here, "waited", [{"value": b"%d" % at} for at in range(5)])
+    with running(spark, config, "c1"):
+        wait_for(there, "waited", 5)
+        pair.gateways["c2"].kill()
+        send(here, "waited", [{"value": b"%d" % at} for at in range(5, 25)])
+        pair.gateways["c2"].start()
+        found = wait_for(there, "waited", 25)
+    assert [int(it.value or b"-1") for it in found] == [*range(25)]
+
+
+def test_a_pipeline_on_the_way(spark: SparkSession, pair: Clusters, tmp_path: Path) -> None:
+    """Masked, filtered and quarantined; the position moves past all of them."""
+    steps = [
+        {"filter": {"drop": [{"path": "kind", "equals": "noise"}]}},
+        {"mask": {"paths": ["tail"], "keep_last": {"characters": 2}}},
+    ]
+    (tmp_path / "pipeline.yaml").write_text(
+        yaml.safe_dump({"name": "p", "quarantine": "sick", "steps": steps})
+    )
+    messages = {"pipeline": str(tmp_path / "pipeline.yaml")}
+    config = pair.write(PAIR, topics={"include": ["masked"]}, messages=messages)
+    here, there = pair.front("c1"), pair.front("c2")
+    create_topic(here, "masked")
+    values = [b'{"tail":"N12345"}', b'{"tail":"N1","kind":"noise"}', b"no json", b'{"tail":"N99"}']
+    send(here, "masked", [{"value": value} for value in values])
+    with running(spark, config, "c1"):
+        found = wait_for(there, "masked", 2)
+        (sick,) = wait_for(there, "sick", 1)
+        wait_until(
+            lambda: topics_of(config, "c1-level-1")["masked"]["partitions"]["0"]["position"] == 4,
+            what="position",
+            deadline_s=240,
+        )
+    assert [it.value for it in found] == [b'{"tail":"****45"}', b'{"tail":"*99"}']
+    assert sick.value == b"no json"
+    assert {it.flags for it in (*found, sick)} == {1}

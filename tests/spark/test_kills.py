@@ -126,7 +126,7 @@ def test_exactly_once_through_kills(pair: Clusters, tmp_path: Path) -> None:
                 run.keep_up()
                 return position(config) > since + 200
 
-            wait_until(moved, what="the link copies", deadline_s=180)
+            wait_until(moved, what="the link copies", deadline_s=900)
             strike(VICTIMS[number % len(VICTIMS)], run, pair)
             over.wait(draw.random())
         over.set()
@@ -136,7 +136,7 @@ def test_exactly_once_through_kills(pair: Clusters, tmp_path: Path) -> None:
             run.keep_up()
             return position(config) >= sent
 
-        wait_until(caught_up, what="the link has caught up", deadline_s=180)
+        wait_until(caught_up, what="the link has caught up", deadline_s=900)
     finally:
         over.set()
         run.stop()

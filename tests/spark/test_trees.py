@@ -5,6 +5,7 @@ copied and forged headers do not keep a record from being distributed.
 from __future__ import annotations
 
 import itertools
+import json
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -13,11 +14,15 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import SparkSession
+from typer.testing import CliRunner
 
 from clusters.config import ClustersConfig
 from clusters.core.copies import COPY_HEADER
 from clusters.core.tree import ClusterName
+from gateway.cli.main import app
+from gateway.embedded.process import wait_until
 from spark.produce import headers_of
+from spark.verify import compare
 from tests.rig.kafka import create_topic
 from tests.rig.several_clusters import Clusters, clusters, read, running, send, wait_for
 
@@ -181,3 +186,83 @@ def raw(front: str, topic: str) -> list[dict[str, Any]]:
             )
     finally:
         consumer.close()
+
+
+def command(*arguments: str) -> tuple[int, str]:
+    ended = CliRunner().invoke(app, ["distribute", *arguments])
+    return ended.exit_code, ended.output
+
+
+def test_check_status_and_verify(spark: SparkSession, five: Clusters) -> None:
+    config = five.write(FOUR, topics={"include": ["shown"]})
+    for name in ("C1", "C2"):
+        create_topic(five.front(name), "shown")
+    code, text = command("check", str(five.path))
+    assert code == 0, text
+    assert "C1 level 3: bit 100, mask 111, to C3 or C4" in text
+    assert "a record of C1: C1 -1-> C2 001; C1 -3-> C3 100; C3 -1-> C4 101" in text
+    assert "C1-level-3 to C3: shown: will be created on the target" in text
+    send(five.front("C1"), "shown", [{"key": b"k", "value": b"%d" % at} for at in range(7)])
+    with running(spark, config, "C1", level=1):
+        wait_for(five.front("C2"), "shown", 7)
+        wait_until(lambda: copied_by(five, "C1-level-1") == 7, what="status", deadline_s=240)
+    _, table = command("status", str(five.path))
+    (row,) = (line.split() for line in table.splitlines() if line.startswith("C1-level-1"))
+    assert row == ["C1-level-1", "C2", "ended", "shown", "0", "0", "0.0", "7", "0", "0", "0", "0"]
+    assert compare(spark, config, "C1", "C2", "shown")["alike"]
+    # One is written twice, which is also out of order; one is new on the other side.
+    (_, second, *_) = raw(five.front("C2"), "shown")
+    send(five.front("C2"), "shown", [second])
+    send(five.front("C2"), "shown", [{"value": b"fresh"}])
+    found = compare(spark, config, "C1", "C2", "shown")
+    fresh = f"0-{read(five.front('C2'), 'shown')[-1].offset}-C2/shown"
+    assert not found["alike"]
+    assert found["clusters"]["C2"]["twice"] == {"count": 1, "examples": ["0-1-C1/shown"]}
+    assert found["clusters"]["C2"]["out_of_order"] == {"count": 1, "examples": ["0-1-C1/shown"]}
+    assert found["clusters"]["C1"]["missing"] == {"count": 1, "examples": [fresh]}
+    assert found["altered"]["count"] == 0
+
+
+def copied_by(some: Clusters, link: str) -> int:
+    _, text = command("status", str(some.path), "-o", "json")
+    (found,) = (it for it in json.loads(text) if it["link"] == link)
+    rows = found["topics"].get("shown", {}).get("partitions", {}).values()
+    return sum(row["copied"] for row in rows)
+
+
+@pytest.mark.parametrize("rewind", [False, True])
+def test_a_switch_with_records_that_were_not_forwarded(
+    spark: SparkSession, five: Clusters, *, rewind: bool
+) -> None:
+    """C1 copies to C3, which forwards 10 of 30 records to C4 and dies. Without rewind C4 lacks 20
+    until C3 is back, and gets them behind newer ones. With rewind it gets them from C1 in order,
+    and C3 repeats them when it is back. There is no third outcome.
+    """
+    topic = f"switched-{rewind}".lower()
+    status = f"status-{topic}"
+    config = five.write(FOUR, topics={"include": [topic]}, messages={"status_topic": status})
+    create_topic(five.front("C1"), topic)
+    records = [{"value": b"%d" % at} for at in range(40)]
+    send(five.front("C1"), topic, records[:10])
+    with running(spark, config, "C1", level=3), running(spark, config, "C3", level=1):
+        wait_for(five.front("C4"), topic, 10)
+    send(five.front("C1"), topic, records[10:30])
+    with running(spark, config, "C1", level=3):
+        wait_for(five.front("C3"), topic, 30)
+    five.gateways["C3"].kill()
+    switch = ["switch", str(five.path), "--cluster", "C1", "--level", "3", "--to", "C4"]
+    switch += ["--rewind"] if rewind else []
+    code, text = command(*switch)
+    assert code == 0, text
+    assert f"{topic}-0: 20 records, from offset 10 on, are not on the rest of the subtree" in text
+    assert "nothing done" in text
+    assert command(*switch, "--execute")[0] == 0
+    send(five.front("C1"), topic, records[30:])
+    with running(spark, config, "C1", level=3):
+        expected = [*range(40)] if rewind else [*range(10), *range(30, 40)]
+        found = wait_for(five.front("C4"), topic, len(expected))
+        assert [int(it.value or b"-1") for it in found] == expected
+    five.gateways["C3"].start()
+    with running(spark, config, "C3", level=1), running(spark, config, "C1", level=3):
+        late = wait_for(five.front("C4"), topic, 60 if rewind else 40)
+    assert [int(it.value or b"-1") for it in late] == [*expected, *range(10, 30)]
