@@ -24,7 +24,7 @@ HOT_MODULES = (
     "dispatcher/core/*.py",
     "settled/core/*.py",
 )
-# Plain data that loops only at import, or what mypyc cannot take: compiling it would gain nothing.
+# Plain data that loops only at import, or code that mypyc cannot take: compiling gains nothing.
 LEFT_OUT: tuple[str, ...] = ()
 
 
@@ -40,7 +40,7 @@ def hot_sources(root: Path) -> list[str]:
 
 
 def compiled_modules() -> dict[str, bool]:
-    """For each hot module by its dotted name: is what would be imported the compiled one?"""
+    """For each hot module by its dotted name: would an import take the compiled one?"""
     root = Path(__file__).resolve().parent.parent
     answer = {}
     for source in hot_sources(root):
@@ -52,7 +52,7 @@ def compiled_modules() -> dict[str, bool]:
 
 
 def describe() -> str:
-    """`compiled`, `interpreted`, or what is missing, for people."""
+    """`compiled`, `interpreted`, or the missing modules, for people."""
     modules = compiled_modules()
     missing = [name for name, is_compiled in modules.items() if not is_compiled]
     if not missing:

@@ -216,7 +216,7 @@ def load(path: Path | None, *, upstream: str | None = None) -> Config:
 
 
 def _yaml_fault(error: Exception) -> str:
-    # Where, not what: PyYAML's own text quotes the file, and the line may hold a password.
+    # Only the place: PyYAML's own text quotes the file, and the line may hold a password.
     mark = getattr(error, "problem_mark", None)
     where = "" if mark is None else f" at line {mark.line + 1}, column {mark.column + 1}"
     return f"not valid YAML{where}"

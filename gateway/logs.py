@@ -40,7 +40,7 @@ def configure(form: LogFormat = "text", level: LogLevel = "info") -> None:
         logger_factory=_NamedLogger,
         cache_logger_on_first_use=True,
     )
-    # Libraries: only what an operator must see.
+    # Libraries: only warnings and errors.
     logging.basicConfig(handlers=[_LibraryLines(logging.WARNING)], level=logging.WARNING)
 
 

@@ -1,4 +1,4 @@
-"""A part of the node: what one room offers to the process that runs it.
+"""A part of the node: the offer of one room to the process that runs it.
 
 Each room has a module `build` whose `build(...)` makes the room's objects and returns them as a
 Part. `gateway/node/wiring.py` calls them from bottom to top; `gateway/node/lifecycle.py` knows
@@ -47,5 +47,5 @@ class Part(Generic[Room]):
     background: Sequence[Callable[[], Coroutine[Any, Any, None]]] = ()  # run until cancelled
     ready: Callable[[], Awaitable[None]] | None = None  # all parts run, clients may come
     drain: Callable[[], Awaitable[None]] | None = None  # no new clients; bounds its own time
-    stop: Callable[[], Awaitable[None]] | None = None  # writes what must last
+    stop: Callable[[], Awaitable[None]] | None = None  # writes lasting state
     close: Callable[[], Awaitable[None]] | None = None  # gives up connections

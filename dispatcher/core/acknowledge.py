@@ -89,8 +89,8 @@ def _check(
 
 
 def _left_behind(session: LeaseHolder, by: Acknowledge) -> bool:
-    """A lost session of the same member: what it held may be acknowledged in the one opened last
-    while its grace lasts. Never in an earlier one, whose acknowledgement would be that of an
+    """A lost session of the same member: during its grace, the member's newest session may
+    acknowledge its records. An earlier session may not: its acknowledgement would be that of an
     earlier attempt.
     """
     return session.successor == by.session_id and session.member.member_id == by.member_id

@@ -72,7 +72,7 @@ def ready_for(state: WindowState, member_id: MemberId, now_ms: int) -> int:
     if state.draining_keys.by_key:
         state.draining_keys.asked_by(member, state.window)
     ready = member.ready_count() if member.limit < 0 else state.may_have_of(member)
-    ready *= state.prefetch  # at most: what is listed begins runs, and nobody counts those
+    ready *= state.prefetch  # at most: listed records begin runs, and runs are not counted
     if state.retries.is_due(now_ms):
         ready += len(state.retries.timers)
     return max(0, min(ready, state.policy.in_flight_per_member_max - member.in_flight))

@@ -67,8 +67,8 @@ from dispatcher.core.unreliable import Unreliable
 
 
 class Dispatcher:
-    """One (group, topic, partition). Not thread-safe; every call is O(what it is given) but those
-    that say otherwise.
+    """One (group, topic, partition). Not thread-safe; a call is O(its input) unless it says
+    otherwise.
     """
 
     def __init__(self, policy: Policy, snapshot: Snapshot) -> None:
@@ -113,8 +113,8 @@ class Dispatcher:
         return state.finish()
 
     def retune(self, policy: Policy) -> None:
-        """Another policy for what comes; leases that are out keep their deadline, and what was read
-        stays. Span and prefetch shape the window and need a new one.
+        """Another policy from now on; leases that are out keep their deadline, and read records
+        stay. Span and prefetch shape the window and need a new one.
         """
         before = self._state.policy
         assert policy.span_max == before.span_max, "the span shapes the window"

@@ -57,8 +57,8 @@ def is_draining(queue: KeyQueue) -> bool:
 
 
 def _waits(queue: KeyQueue, window: Window) -> bool:
-    """Whether a record of it is not in flight: what is, are the first ones, or one that was ahead
-    of others before a restart.
+    """True if a record of the key is not in flight: those in flight are the first ones, or one that
+    was ahead of others before a restart.
     """
     leases = window.leases
     return leases[queue.head & window.mask] is None or leases[queue.tail & window.mask] is None

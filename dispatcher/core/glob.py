@@ -49,9 +49,9 @@ def matches(pattern: bytes, key: bytes) -> bool:
 
 
 def matches_long(pattern: bytes, key: bytes) -> bool:
-    """As `matches`, for long keys: what stands before the first star and behind the last is
-    compared, what stands between two is looked for from left to right, in time that grows with the
-    key's length and not with that of the glob as well: clients choose both.
+    """As `matches`, for long keys: the parts before the first star and behind the last are
+    compared, the parts between two stars are searched from left to right. The time grows with the
+    length of the key, and not with that of the glob as well: clients choose both.
     """
     first: i64 = pattern.find(b"*")
     if first < 0:

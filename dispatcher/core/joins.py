@@ -79,7 +79,7 @@ def joined(state: WindowState, newcomers: list[MemberQueue]) -> None:
 
 
 def read_again(state: WindowState) -> None:
-    """More is read, or gone, of what the snapshot knew: positions that waited for it. O(span)."""
+    """More records of the snapshot are read, or gone: moves positions that waited. O(span)."""
     unsent = _first_unsent(state)
     for member in state.provisional:
         _join_behind(state, member, unsent - 1)

@@ -28,7 +28,7 @@ INSERTED_MAX: Final = 8  # more are sorted together with the rest
 
 
 class MemberQueue:
-    """A member of the group, or one that still holds records: what is ready for it and how much it
+    """A member of the group, or one that still holds records: its ready records, and the number it
     holds.
     """
 
@@ -88,8 +88,8 @@ class LeaseHolder:
         self.member = member
         self.session_id = session_id
         self.leases = 0
-        self.restored = False  # since before a restart: what it was sent may never have reached it
-        # The session that its member opened last: it may acknowledge what this one holds.
+        self.restored = False  # since before a restart: its records may never have reached it
+        # The session that its member opened last: it may acknowledge the records of this one.
         self.successor: SessionId | None = None
         self.lost_at_ms: int | None = None  # its connection is gone since then
 
@@ -108,7 +108,7 @@ class KeyQueue:
         self.head = NO_OFFSET
         self.tail = NO_OFFSET  # says something as long as there is a head
         self.in_flight = 0
-        self.holder: LeaseHolder | None = None  # of what is in flight
+        self.holder: LeaseHolder | None = None  # of its records in flight
         self.listed = False
 
     def __repr__(self) -> str:

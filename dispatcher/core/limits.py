@@ -32,8 +32,8 @@ READ_ROOM_DIVISOR: Final = 8
 # Doublings of the back-off that are computed; the cap of the policy ends it long before.
 BACKOFF_DOUBLINGS_MAX: Final = 40
 
-# Bytes of a glob times bytes of a key that are matched by trying: some 15 us. What takes less is
-# matched three times as fast as by searching; what could take more is searched.
+# Bytes of a glob times bytes of a key that are matched by trying: some 15 us. Below that,
+# trying is three times as fast as searching; above it, the key is searched.
 GLOB_STEPS_MAX: Final = 16_384
 
 # Draining keys that an operator is shown one by one; all are counted. The rest is more of the same.

@@ -41,7 +41,7 @@ def members_changed(state: WindowState, event: MembersChanged) -> None:
     if others and newcomers:
         joined(state, newcomers)
     if len(state.members) == 1:
-        state.provisional = []  # Alone: nothing is kept from it, whatever is read yet.
+        state.provisional = []  # Alone: no record is kept from it, read or not.
     state.router = shared_router(event.members)
     if not state.members:
         state.reading = False

@@ -134,7 +134,7 @@ class RecordsRead:
     offsets: list[int]
     keys: list[Key]
     now_ms: int
-    log_end: int = -1  # of what may be read, at the time; -1 = not known
+    log_end: int = -1  # of the visible records, at the time; -1 = not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ class Acknowledge:
     session_id: SessionId
     batches: list[tuple[int, int, bytes]]
     now_ms: int
-    type_max: int = 4  # RENEW; what is beyond is an invalid request
+    type_max: int = 4  # RENEW; a higher type is an invalid request
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ class NotSent:
 
 @dataclass(frozen=True, slots=True)
 class SessionClosed:
-    """The member closed its share session (epoch -1): what it holds is given back at once."""
+    """The member closed its share session (epoch -1): its records are given back at once."""
 
     member_id: MemberId
     session_id: SessionId
@@ -409,7 +409,7 @@ class Notice(Enum):
     TRUNCATED = "truncated"  # unsettled, and the log no longer has them; if never read, offsets
     SENT = "sent"  # and thereby settled, as the two below only in unreliable groups
     UNSENT = "unsent"  # dropped: their member was saturated, or they could not be sent
-    SATURATED = "saturated"  # a member began to lose records; detail: who
+    SATURATED = "saturated"  # a member began to lose records; detail: its id
 
 
 @dataclass(frozen=True, slots=True)
@@ -445,8 +445,9 @@ class Snapshot:
     """A window as the store, or Kafka's commit metadata alone (no leases, no retries), has it.
 
     `settled` are the offsets >= cursor that are settled, as ascending, disjoint, non-adjacent
-    inclusive ranges. `leases`, by ascending id, name what is in flight and nothing else, so each
-    offset once; none if one is only there until it is ended. `retries` ascend and are not settled.
+    inclusive ranges. `leases`, by ascending id, name the records in flight and nothing else, so
+    each offset once; none if one is only there until it is ended. `retries` ascend and are not
+    settled.
     """
 
     cursor: int

@@ -30,9 +30,9 @@ def reconciled(
 
 
 def merged(stored: Snapshot, committed: Snapshot) -> Snapshot:
-    """Both in one: settled is what either calls settled; leases and retries are the store's, of the
-    records that are left. `stored` itself if the commit adds nothing. Beside a store that is ahead
-    a commit may still add holes of the log, which the store does not keep.
+    """Both in one. A record is settled if either says so; leases and retries are the store's, of
+    the records that are left. `stored` itself if the commit adds nothing. Beside a store that is
+    ahead a commit may still add holes of the log, which the store does not keep.
     """
     cursor = max(stored.cursor, committed.cursor)
     settled = [

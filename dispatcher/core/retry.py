@@ -44,8 +44,8 @@ class Retry:
 class RetryBook:
     def __init__(self) -> None:
         self.by_offset: dict[int, Retry] = {}
-        # (due, offset) of what waits for time. An entry is dropped when it comes up and its retry
-        # has moved on; each lives for one back-off at most.
+        # (due, offset) of records that wait for time. An entry is dropped when it comes up and its
+        # retry has moved on; each lives for one back-off at most.
         self.timers: list[tuple[int, int]] = []
 
     def deliveries(self, offset: int) -> int:

@@ -53,7 +53,7 @@ class WindowState:
         self.retries = RetryBook()
         self.members: list[MemberQueue] = []  # in join order, as the router's
         self.by_member: dict[MemberId, MemberQueue] = {}  # the same
-        self.idle_members = 0  # those of them for whom nothing is ready
+        self.idle_members = 0  # those of them without ready records
         # Whose ready list or count in flight this step changed; a step must not cost a pass over
         # all members.
         self.touched: list[MemberQueue] = []
@@ -82,7 +82,7 @@ class WindowState:
     def retune(self, policy: Policy) -> None:
         self.policy = policy
         self.read_ahead = _read_ahead(policy)
-        self.touch_all()  # the limit of what a member holds may be another
+        self.touch_all()  # the limit of a member's records may be another
 
     # -------------------------------------------------------------------------------------- routing
 
@@ -193,8 +193,8 @@ class WindowState:
             self.drop_idle_keys()
 
     def room(self) -> int:
-        """Offsets that may be read on: what the span leaves, and what the limit of records does.
-        What a snapshot knew of is read again whatever that limit is now. O(span) with the limit.
+        """Offsets that may be read on, within the span and within the limit of records. Restored
+        offsets are read again even beyond `window_records`. O(span) with the limit.
         """
         window = self.window
         room = self.policy.span_max - (window.read_position - window.cursor)
@@ -205,8 +205,8 @@ class WindowState:
         return room
 
     def watch_span(self) -> None:
-        """At a tick: says once of a cursor that it holds a full span. A span that is full and moves
-        on is what reading ahead is for.
+        """At a tick: reports once per cursor that it holds a full span. A full span whose cursor
+        moves is no news: reading ahead fills it.
         """
         cursor = self.window.cursor
         blocker = self.window.queues[cursor & self.window.mask]
@@ -223,7 +223,7 @@ class WindowState:
     # ------------------------------------------------------------------------------ ends of records
 
     def detach(self, offset: int) -> Lease:
-        """Ends the delivery in flight of `offset`, for whatever comes next."""
+        """Ends the delivery in flight of `offset`; the caller decides its next state."""
         window = self.window
         at = offset & window.mask
         lease = window.leases[at]
@@ -363,7 +363,7 @@ class WindowState:
             self.reading = False  # The read under way starts too early now.
         if self.limited:
             self._lift_limits()
-            self.touch_all()  # what a limit lets through depends on others, too
+            self.touch_all()  # a limit depends on the other members, too
         self._close_leases()
         if self.draining_keys.by_key:
             self.draining_keys.end(self.touched)
@@ -386,7 +386,7 @@ class WindowState:
         return Step(changes=changes, effects=effects)
 
     def _lift_limits(self) -> None:
-        """Of members for whom all that was sent before they joined is settled, or who are alone."""
+        """Of members that are alone, or see all records sent before their join settled."""
         self.limited = False
         for member in self.members:
             if self.window.cursor > member.limit or len(self.members) == 1:

@@ -47,7 +47,7 @@ class FullSpan:
     offset: int
     key: Key
     records: int  # unsettled ones of its key, itself included
-    member_id: MemberId | None  # who has it; None: it waits, or nobody takes its key now
+    member_id: MemberId | None  # its holder; None: it waits, or no member takes its key now
     by_span: bool = True  # False: it is the limit of records that is reached
 
 
@@ -56,7 +56,7 @@ class DrainingKey:
     """A key whose next record goes to another member than the one that holds its last."""
 
     key: Key
-    member_id: MemberId  # who holds it
+    member_id: MemberId  # its holder
     in_flight: int
     blocked: int  # records that wait until those are settled
     attempts: int  # times that its owner asked for records while some waited

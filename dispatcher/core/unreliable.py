@@ -113,7 +113,7 @@ class Unreliable:
         self._router = Router(())
         self._outboxes: list[Outbox] = []  # as the router's members
         self._reading = False
-        # None: no member has read yet, and what the log has then is a backlog.
+        # None: no member has read yet; the records of the log are then a backlog.
         self._backlog_end: int | None = None
         self._dropped = 0
         self._counts: dict[Notice, int] = {}
@@ -166,8 +166,8 @@ class Unreliable:
         return Snapshot(cursor=self.cursor, settled=self.settled_ranges())
 
     def retune(self, policy: Policy) -> None:
-        """Another policy for what comes and what waits: what a smaller limit has no room for is
-        dropped, the newest first, as if it came now. The next step counts it.
+        """Another policy for new and waiting records: those beyond a smaller limit are dropped, the
+        newest first, as if they came now. The next step counts them.
         """
         assert not policy.reliable, "another kind of window"
         self.policy = policy
@@ -186,7 +186,7 @@ class Unreliable:
             dead_lettering=0,
             parked=[],
             span_max=self.policy.span_max,
-            full_span=None,  # nothing holds it: what is left behind is dropped
+            full_span=None,  # nothing holds it: records left behind are dropped
             draining=[],
             draining_cleared=0,
             last_sent=self.cursor - 1,
@@ -207,7 +207,7 @@ class Unreliable:
         )
 
     def check_invariants(self) -> None:
-        """AssertionError names what does not hold. O(what waits): for tests."""
+        """AssertionError names the broken rule. O(waiting records): for tests."""
         assert [m.member_id for m in self.members] == [box.member_id for box in self._outboxes]
         for outbox in self._outboxes:
             offsets = outbox.offsets
@@ -285,7 +285,7 @@ class Unreliable:
 
     def _members_changed(self, event: MembersChanged) -> None:
         if not event.members:
-            # Nobody is left to read for: what waits is read again for whoever comes next.
+            # The last member is gone: waiting records are read again for the next one.
             self._known, self.read_position = self.settled_ranges(), self.cursor
             self._reading = False
             self._backlog_end = None
@@ -322,7 +322,7 @@ class Unreliable:
                 outbox.saturated = False
                 outbox.told = False
 
-    # ----------------------------------------------------------------------------------- what it is
+    # ---------------------------------------------------------------------------------- its figures
 
     def _route(self, offset: int, key: Key) -> None:
         outbox = self._owner_of(key, offset)

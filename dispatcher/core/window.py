@@ -47,7 +47,7 @@ class Window:
         self.leases: list[Lease | None] = [None] * capacity
         # Flat: no int object per offset. The next offset of the same key:
         self.nexts: vec[i64] = vec[i64]([NO_OFFSET] * capacity)
-        # Bytes of the bitmap, twice what the offsets need: the cursor may stand inside a byte.
+        # Bytes of the bitmap, twice the need of the offsets: the cursor may stand inside a byte.
         self.bits: vec[u8] = _no_bits(capacity // 4)
         self.bits_mask = capacity // 4 - 1
 
@@ -161,7 +161,7 @@ class Window:
     # --------------------------------------------------------------------------------------- cursor
 
     def advance(self) -> None:
-        """Moves the cursor over what is settled, contiguously (Kafka's committed-offset
+        """Moves the cursor over settled offsets, contiguously (Kafka's committed-offset
         convention).
         """
         queues = self.queues
@@ -170,7 +170,7 @@ class Window:
         cursor = self.cursor
         while cursor < end and queues[cursor & mask] is None:
             cursor += 1
-        if cursor == end:  # Nothing unsettled was read: what a snapshot called settled follows.
+        if cursor == end:  # Nothing unsettled was read: settled offsets of the snapshot follow.
             while self.is_settled(cursor):
                 cursor += 1
             self.read_position = cursor

@@ -57,7 +57,7 @@ class Write:
 
 class WindowStore(Protocol):
     async def claim(self, key: WindowKey, owner: str) -> Claimed:
-        """Takes the window over from whoever had it and reads it. Raises StoreError."""
+        """Takes the window over from its last owner and reads it. Raises StoreError."""
         ...
 
     async def create(self, key: WindowKey, fence: Fence, snapshot: Snapshot) -> None:

@@ -94,15 +94,15 @@ class MemoryStore:
         self.origins.clear()
 
     def dump(self) -> MemoryStore:
-        """A file of what is there now, for `set_back`."""
+        """A file of the present contents, for `set_back`."""
         file = MemoryStore()
         file.windows = {key: state_of(window.snapshot()) for key, window in self.windows.items()}
         file.origins = dict(self.origins)
         return file
 
     def set_back(self, file: MemoryStore) -> None:
-        """As it was when the file was written. Whoever had a window has to claim it again, as one
-        whose last step Redis does not know.
+        """As it was when the file was written. The owner of a window has to claim it again, as
+        after a step that Redis does not know.
         """
         old = file.dump()
         self.windows, self.origins = old.windows, old.origins

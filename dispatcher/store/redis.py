@@ -52,7 +52,7 @@ PREFIX = "keyway:"
 CONNECTIONS_MAX = 32  # of steps and claims; a start claims all windows at once
 SCAN_KEYS = 1_000  # looked at per round trip of a scan
 DELETED_KEPT_MAX = 10_000  # deleted windows that an older file of Redis may bring back, 200 B each
-FORMAT = b"1"  # of what window.lua and dispatcher.core.packing write
+FORMAT = b"1"  # of the data that window.lua and dispatcher.core.packing write
 
 SCRIPT = files("dispatcher.store").joinpath("window.lua").read_text()
 GONE, FENCED = -1, -2
@@ -211,7 +211,7 @@ class RedisStore:
         await self._redis.aclose()
 
     # Several writes to one window in one call: each expects the one before it, so that none is
-    # applied over a gap, whatever becomes of the others.
+    # applied over a gap if others fail.
     def _commands(self, writes: Sequence[Write]) -> list[list[Argument]]:
         earlier: dict[tuple[WindowKey, Fence], int] = {}
         commands: list[list[Argument]] = []
@@ -247,7 +247,7 @@ class RedisStore:
     async def _load_script(self) -> bytes:
         return (await self._redis.script_load(SCRIPT)).encode()
 
-    # What redis-py's pipeline does, in half its time; every record waits for this round trip twice.
+    # As redis-py's pipeline, in half its time; every record waits for this round trip twice.
     async def _send(self, commands: list[list[Argument]]) -> list[Any]:
         pool = self._redis.connection_pool
         async with self._lines_free:

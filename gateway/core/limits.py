@@ -4,7 +4,7 @@ names. Each other room has a `limits.py` of its own.
 
 from __future__ import annotations
 
-# Kafka's socket.request.max.bytes, which is also what Kroxylicious and kafka-proxy take.
+# Kafka's socket.request.max.bytes, as in Kroxylicious and kafka-proxy.
 FRAME_BYTES_MAX = 100 * 1024 * 1024
 
 # A request head: 14 bytes, a client id and (Produce) a transactional id, both below 32 KiB.
@@ -43,7 +43,7 @@ SHORT_POLL_MS = 20  # until the long poll has ended and takes more partitions
 BUSY_POLL_MS = 5  # the longest that a partition waits for a lane when others have taken all
 RETRY_BASE_MS = 100  # after an error of a partition or a broker: doubles ...
 RETRY_MAX_MS = 2_000  # ... to here
-DELETED_TOPICS_MS = 600_000  # between two looks for them; what two found unknown is deleted
+DELETED_TOPICS_MS = 600_000  # between two looks; a topic that two in a row miss is deleted
 FILTER_GLOBS_MAX = 32  # per member: each new key is matched against all of them
 FILTER_GLOB_BYTES_MAX = 256  # a key of 1 MB takes at most some 13 ms for each glob
 FILTER_RULES_MAX = 1_000  # per group: each join is matched against all of them

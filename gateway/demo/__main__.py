@@ -1,4 +1,4 @@
-"""`python -m gateway.demo [--keep]`: what `keyway demo` does."""
+"""`python -m gateway.demo [--keep]`: the same as `keyway demo`."""
 
 import sys
 

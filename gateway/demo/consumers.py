@@ -20,13 +20,13 @@ from gateway.embedded.process import SetupError, kill_child, start_child, stop_c
 CONSUMERS = 3
 FREEZE_AT = 1 / 3  # of the records processed; the other two consumers finish
 FROZEN_S = 0.5
-STALL_S_MAX = 60.0  # longer than any lock or session timeout: what has not come by then never will
+STALL_S_MAX = 60.0  # longer than any lock or session timeout: a later record never comes
 POLL_S = 0.05
 
 
 @dataclass(slots=True)
 class RunningConsumer:
-    """A child, and what its log says so far."""
+    """A child, and its log so far."""
 
     name: str
     log: Path
@@ -105,7 +105,7 @@ def follow(
     advance: Callable[[int], None],
     check: Callable[[], None],
 ) -> str:
-    """Until every record is in a log, or nothing moves any more; returns who was killed."""
+    """Until every record is in a log, or nothing moves any more; returns the killed one."""
     victim: RunningConsumer | None = None
     frozen_at = 0.0
     killed = ""

@@ -20,7 +20,7 @@ from pathlib import Path
 from gateway.embedded.process import SetupError
 
 KAFKA_VERSION = "4.3.1"
-JAVA_MIN = 17  # what Kafka 4 brokers need
+JAVA_MIN = 17  # the need of Kafka 4 brokers
 DOWNLOAD_S_MAX = 300.0
 _DONE = ".complete"
 

@@ -94,7 +94,7 @@ class KafkaBroker:
             kill_child(self.child)
 
     def last_words(self) -> str:
-        """The end of what the process printed or logged: the reason when it did not come up."""
+        """The end of the process's output or log: the reason when it did not come up."""
         lines: list[str] = []
         for name in ("server.log", "stdout.log"):
             path = self.directory / name

@@ -38,7 +38,7 @@ os.execvp(sys.argv[2], sys.argv[2:])
 
 
 class SetupError(Exception):
-    """Something this machine lacks or has taken; the text is one line that says what to do."""
+    """Something this machine lacks or has taken; the text is one line with the remedy."""
 
 
 def start_child(

@@ -17,7 +17,7 @@ from gateway.embedded.redis import EmbeddedRedis
 
 log = structlog.get_logger("keyway.redis")
 
-CHECK_S = 0.1  # the store waits as long before it writes again what failed
+CHECK_S = 0.1  # the store waits as long before it repeats a failed write
 RETRY_S_MAX = 5.0
 
 

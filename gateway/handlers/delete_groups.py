@@ -31,7 +31,7 @@ async def delete_groups(offsets: GroupOffsets, authoriser: Authoriser, request: 
     others: list[str] = []
     for name in body["GroupsNames"]:
         try:
-            # Who may not even describe it is refused by upstream itself.
+            # Upstream itself refuses clients that may not even describe it.
             visible = await authoriser.may_describe_group(connection, name)
             if visible and await offsets.find(name) is not None:
                 errors[name] = await _delete_ours(offsets, connection, version, name)

@@ -132,7 +132,7 @@ class Acknowledgements:
             elif located.window is None:
                 self._answers[key] = (ErrorCode.INVALID_RECORD_STATE, "Nothing is acquired.")
             elif refused and any(AckType.RENEW in types for _, _, types in acks):
-                # As Kafka: what else the partition was sent counts neither.
+                # As Kafka: the partition's other batches do not count either.
                 self._answers[key] = (ErrorCode.INVALID_RECORD_STATE, RENEW_IS_OFF)
             else:
                 future = located.window.ask(self._event(acks))

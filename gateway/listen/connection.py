@@ -75,7 +75,7 @@ Handler = Callable[[Request], Awaitable[bytes]]  # the response body, encoded
 
 @dataclass(slots=True)
 class Counters:
-    """Figures of a server since its start; plain numbers for whoever exports them."""
+    """Figures of a server since its start, as plain numbers."""
 
     connections_opened: int = 0
     connections_failed: int = 0  # ended for a fault, or no upstream
@@ -146,7 +146,7 @@ class ClientConnection:
         """Asks on this client's own upstream connection, so in its name; it does not see it.
 
         Raises UpstreamError when the connection ends first. The broker works on one request of a
-        connection at a time: this waits for what the client has asked before.
+        connection at a time: this waits for the client's earlier requests.
         """
         async with self._asking:
             if self._over:
@@ -295,7 +295,7 @@ class ClientConnection:
         self._early.append(data)
         if not self._connecting and not self._over:
             self._connecting = True
-            # Not one of `_work`: what the client has sent goes upstream even if it has left.
+            # Not one of `_work`: the client's bytes go upstream even if it has left.
             self._node.tasks.create_task(self._connect())
 
     async def _connect(self) -> None:
@@ -346,7 +346,7 @@ class ClientConnection:
         task.add_done_callback(self._work.discard)
 
     def _balance(self) -> None:
-        """Reads each side only while the other one takes what comes."""
+        """Reads each side only while the other one takes its bytes."""
         upstream, client = self._upstream, self._client
         if upstream is not None:
             _read(upstream, on=self._client_takes or client is None)
@@ -374,7 +374,7 @@ class ClientConnection:
             self._end()
 
     def _end(self) -> None:
-        """Lets the client go after what was written to it."""
+        """Lets the client go after the bytes that were written to it."""
         self._finish()
         if self._client is not None and not self._client.is_closing():
             self._client.close()

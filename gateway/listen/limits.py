@@ -9,7 +9,7 @@ HELD_BYTES_MAX = 256 * 1024
 # direction exceeds this, so one more read can never pass HELD_BYTES_MAX.
 PAUSE_ABOVE_BYTES = 2 * 1024
 
-# One request at a time is what Kafka does per connection; ask_upstream may ask a few at once.
+# Kafka works on one request at a time per connection; ask_upstream may ask a few at once.
 INJECTED_REQUESTS_MAX = 64
 
 CONNECT_TIMEOUT_S = 5.0  # to one upstream address; TCP's own first retry comes after 1 s
@@ -20,8 +20,8 @@ CONNECT_TIMEOUT_S = 5.0  # to one upstream address; TCP's own first retry comes 
 UPSTREAM_PATIENCE_S = 1.0
 UPSTREAM_AGAIN_S = 0.25
 FIRST_REQUEST_S = 60.0  # a connection without one has no upstream to close it when it idles
-CLOSE_FLUSH_S = 5.0  # what was received may still go out after the other side has closed
+CLOSE_FLUSH_S = 5.0  # received bytes may still go out after the other side has closed
 ABORT_S = 1.0  # for the event loop to see that aborted connections are gone
 LISTEN_BACKLOG_CONNECTIONS = 512
 AUTHORISATION_MS_MAX = 30_000  # an upstream ACL verdict is trusted this long per connection
-AUTHORISATIONS_MAX = 4_096  # remembered per connection; who asks about more names asks upstream
+AUTHORISATIONS_MAX = 4_096  # remembered per connection; questions beyond it go upstream

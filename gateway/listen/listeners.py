@@ -29,7 +29,7 @@ class CannotListen(Exception):
 
 
 class Listeners:
-    """`host` is what they bind to, `advertised_host` what clients are told.
+    """They bind to `host`; clients are told `advertised_host`.
 
     With a `port_base` of 0 every virtual broker gets any free port.
     """

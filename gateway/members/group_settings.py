@@ -1,4 +1,4 @@
-"""A group's settings: keyway.yaml, under what an admin set for this very group in Kafka.
+"""A group's settings: keyway.yaml, under an admin's settings for this very group in Kafka.
 
 Kafka's group configs (IncrementalAlterConfigs, resource GROUP) with a meaning here are taken over
 when they were set for the group itself; a group without any follows keyway.yaml, whatever the
@@ -59,7 +59,7 @@ def overridden(section: GroupSection, set_in_kafka: Mapping[str, str]) -> GroupS
 @dataclass(slots=True)
 class GroupSettings:
     config: Config
-    ask: Callable[[str], Awaitable[dict[str, str]]]  # what is set for a group; UpstreamError
+    ask: Callable[[str], Awaitable[dict[str, str]]]  # the configs set for a group; UpstreamError
     now_ms: Callable[[], int]
     _on_change: list[Callable[[str, GroupSection], None]] = field(default_factory=list)
     _known: dict[str, GroupSection] = field(default_factory=dict)
@@ -96,7 +96,7 @@ class GroupSettings:
         return self._take(group, shown)
 
     def _take(self, group: str, shown: dict[str, str]) -> GroupSection:
-        """Settles what the group's settings are now, where a broker shows `shown`."""
+        """Decides the group's settings now, where a broker shows `shown`."""
         counts = self._altered.over(group, shown, self.now_ms())
         section = overridden(self.config.group(group), counts)
         self._in_kafka[group] = shown
@@ -115,7 +115,7 @@ class GroupSettings:
                 try:
                     await self.learn(group)
                 except UpstreamError:
-                    break  # logged where it was met; what is known stays good
+                    break  # logged where it was met; known settings stay good
 
     def altered(self, changes: Mapping[str, Values]) -> None:
         """Kafka has just accepted these configs for these groups. A group that is not known yet

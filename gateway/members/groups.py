@@ -90,7 +90,7 @@ class Listening:
         return now_ms - self._deaf_ms
 
     def tick(self, now_ms: int) -> int:
-        """Called every TICK_MS. Leaves out what it is late by, beyond one more tick."""
+        """Called every TICK_MS. Leaves out its own delay, beyond one more tick."""
         if self._ticked_ms is not None:
             self._deaf_ms += max(0, now_ms - self._ticked_ms - 2 * TICK_MS)
         self._ticked_ms = now_ms
@@ -292,7 +292,7 @@ class Groups:
         _tell(self._on_forgotten, name)
 
     def filters_changed(self, name: str) -> None:
-        """The members are the same, what they accept may not be."""
+        """The members are the same; their key filters may differ."""
         group = self._groups.get(name)
         if group is not None:
             for topic in group.topics():

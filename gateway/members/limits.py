@@ -14,7 +14,7 @@ GROUP_EMPTY_MS_MAX = 7 * 24 * 60 * 60 * 1000
 # Anybody may join and leave under any name. The one that has been empty for longest goes first.
 EMPTY_GROUPS_MAX = 10_000
 
-GROUP_CONFIG_MS = 30_000  # between two looks at what Kafka has set for a group
+GROUP_CONFIG_MS = 30_000  # between two looks at a group's settings in Kafka
 
 # What an admin set through the gateway counts over what a broker shows for so long: its metadata
 # catches up within seconds. Remembered for so many groups.
@@ -27,5 +27,5 @@ TICK_MS = 500  # the watchdog; six ticks make the disconnect grace
 
 SHARE_SESSIONS_MAX = 2_000  # per virtual broker; Kafka's own group.share.max.share.sessions
 
-# A stock client opens one; what others have is not to be used up from one connection.
+# A stock client opens one; one connection must not use up those of others.
 CONNECTION_SHARE_SESSIONS_MAX = 100

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 TRIM_READ_BYTES_MIN = 32 * 1024 * 1024  # read, since memory was last given back to the system
-STOP_S_MAX = 10.0  # to persist and commit at stop; what is not committed is in the store
+STOP_S_MAX = 10.0  # to persist and commit at stop; the store has the rest
 GC_ALLOCATIONS = 50_000  # between collections of young objects; some 5 MB
-HEALTH_STORE_S_MAX = 1.0  # what a probe waits for Redis; kubelet gives one second by default
+HEALTH_STORE_S_MAX = 1.0  # a probe's wait for Redis; kubelet gives one second by default

@@ -26,7 +26,7 @@ log = structlog.get_logger("keyway.node")
 
 
 class StartError(Exception):
-    """The node cannot start; one line that says what to do about it."""
+    """The node cannot start; one line with the remedy."""
 
 
 def run(config: Config) -> None:

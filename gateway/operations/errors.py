@@ -8,7 +8,7 @@ from gateway.core.wire.errors import ErrorCode
 
 
 class OperationError(Exception):
-    """The text is for whoever asked."""
+    """The text is for the caller."""
 
     code = ErrorCode.UNKNOWN_SERVER_ERROR
     status = 500

@@ -110,7 +110,7 @@ class GroupOffsets:
     owner: str
     _not_key_shared: set[str] = field(default_factory=set)  # groups that commit, and are not ours
 
-    # -------------------------------------------------------------------------------- what there is
+    # --------------------------------------------------------------------------------- known groups
 
     async def find(self, name: str) -> ShareGroup | None:
         """The group, also one that only the store or Kafka remembers. Raises StateUnavailable."""

@@ -85,7 +85,9 @@ class Lags:
             await asyncio.sleep(LAG_MS / 1000)
 
     async def refresh(self, *, stored: bool) -> None:
-        """`stored`: also at what only the store has. Raises StateUnavailable, UpstreamError."""
+        """`stored`: also at windows that only the store has. Raises StateUnavailable,
+        UpstreamError.
+        """
         groups = self.offsets.groups
         for key in [key for key in self._positions if groups.get(key.group) is None]:
             del self._positions[key]
@@ -98,7 +100,7 @@ class Lags:
         await self._fetch_log_ends(ends)
 
     async def refresh_group(self, group: str) -> None:
-        """At one group, for somebody who waits; what cannot be known in time stays as it was."""
+        """At one group, for a waiting caller; figures that come too late stay as they were."""
         try:
             async with asyncio.timeout(LAG_REFRESH_S_MAX):
                 await self._refresh_group(group)

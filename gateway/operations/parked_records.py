@@ -95,7 +95,7 @@ class ParkedRecords:
             raise InvalidOperation(
                 f"{topic} is the dead_letter_topic itself: not written there again"
             )
-        # From here to `ask` nothing is awaited: what is parked now is what is decided over.
+        # From here to `ask` nothing is awaited: the decision is about the records parked now.
         core = window.dispatcher
         if core is None:
             raise StateUnavailable(f"{topic}-{partition} is being loaded")

@@ -23,5 +23,5 @@ DEAD_LETTER_WRITE_MS_MAX = 15_000  # then the window keeps the key and tries aga
 DEAD_LETTERS_AT_ONCE = 500
 DEAD_LETTER_PART_BYTES_MAX = 8 * 1024 * 1024
 DEAD_LETTER_PARTS_MAX = 4  # at once, of all partitions; the others wait
-DEAD_LETTER_BYTES_MAX = 100 * 1024 * 1024  # the broker decides what is too large, not we
+DEAD_LETTER_BYTES_MAX = 100 * 1024 * 1024  # the broker decides about the size, not we
 PRODUCER_STOP_S_MAX = 5.0  # half of STOP_S_MAX: the commit comes before it

@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 
 from gateway.reading.reader import ReaderCounts
 
-_READER = {  # by field of ReaderCounts: the counter and what it says
+_READER = {  # by field of ReaderCounts: the counter and its text
     "fetches": ("fetches", "Fetch requests for records that windows wait for"),
     "fetched_bytes": ("fetched_bytes", "Bytes of records read, as upstream has them"),
     "refetches": ("rereads", "Fetch requests for records that had left the cache"),

@@ -221,7 +221,7 @@ class Reader:
             due, self._due = self._due, {}
             for source, sink in due:
                 self._serve(source, sink)
-            # Only now: what was just read has been looked at by everyone who waited for it.
+            # Only now: everyone who waited has looked at the records just read.
             self.counts.evicted += self._cache.shrink()
 
     def _serve(self, source: Source, sink: Sink) -> None:
@@ -256,12 +256,12 @@ class Reader:
             if fetch is None:
                 await work.wait()
                 continue
-            work.set()  # what is left is for the other lanes
+            work.set()  # the rest is for the other lanes
             try:
                 await self._fetch(broker, lane, fetch)
             finally:
                 self._schedule.lane_free(broker, lane)
-            work.set()  # what this one fetched may now be for another
+            work.set()  # its place may now be for another lane
 
     async def _fetch(self, broker: int, lane: int, fetch: Fetch) -> None:
         self.counts.fetches += 1
@@ -293,7 +293,7 @@ class Reader:
                 self._moved_on(place, end)
 
     def _keep(self, place: Place, answer: dict[str, Any]) -> int:
-        """Into the cache; returns the position behind what was read. Raises CorruptBatch."""
+        """Into the cache; returns the position behind the records. Raises CorruptBatch."""
         source = place.source
         committed = source.isolation == READ_COMMITTED
         log_end = answer["LastStableOffset"] if committed else answer["HighWatermark"]
@@ -343,7 +343,7 @@ class Reader:
             self._report(place, ErrorCode.OFFSET_OUT_OF_RANGE)
 
     def _report(self, place: Place, code: int) -> None:
-        """The final word on a place, to everyone who wants it."""
+        """The final word on a place, to all its sinks."""
         self._schedule.read(place)
         self._mended(place.source)
         bounds = self._bounds.get(place.source, _Bounds(-1, -1))

@@ -66,7 +66,9 @@ class Refetches:
         pause_ms = RETRY_BASE_MS
         async with lock:
             while True:
-                piece = self._cache.piece(source, offset)  # who held the lock may have brought it
+                piece = self._cache.piece(
+                    source, offset
+                )  # the lock's last holder may have brought it
                 if piece is not None:
                     return piece.end, piece.batch
                 try:

@@ -30,7 +30,7 @@ METADATA_CHARS_MAX = 4_096  # Kafka's default of offset.metadata.max.bytes
 METADATA_CHARS_MIN = 256  # halving stops here: less holds no bitmap worth writing
 METADATA_LIMIT = "offset.metadata.max.bytes"
 NAMED_COMMIT_VERSION = 9  # the last OffsetFetch that names topics
-# Of one commit; a quarter of what Kafka's default max.message.bytes permits a batch.
+# Of one commit; a quarter of Kafka's default max.message.bytes.
 REQUEST_BYTES_MAX = 256 * 1024
 ENTRY_BYTES = 100  # of an offset in the log beside its names and metadata
 ATTEMPTS_MAX = 5  # at finding the coordinator that really is one: within about a second
@@ -88,7 +88,7 @@ class Commits:
     # ------------------------------------------------------------------------------- reading
 
     async def fetch(self, group: str, tp: TopicPartition) -> Committed | None:
-        """One request at a time for a group: who asks meanwhile goes along with the next one.
+        """One request at a time for a group: callers meanwhile go along with the next one.
         None = never committed. Raises UpstreamError.
         """
         pending = self._pending.setdefault(group, _PendingFetch())
@@ -185,7 +185,7 @@ class Commits:
     async def _commit_portion(
         self, broker: int, group: str, commits: Sequence[Commit], portion: list[int]
     ) -> dict[int, int]:
-        """An error by place. Raises UpstreamError, but for what Kafka refused."""
+        """An error by place. Raises UpstreamError, but not for refusals of Kafka."""
         try:
             return await self._commit_once(broker, group, commits, portion)
         except Refused as refused:

@@ -132,7 +132,7 @@ class BrokerConnection:
                 frames = await self._ready()
                 return await self._ask(frames, key, self._version(key, version), body)
         except TimeoutError:
-            # Answers come in order: whatever is stuck here sticks for everybody behind it.
+            # Answers come in order: a stuck one holds up all behind it.
             what = f"{self.address} did not answer {ApiKey(key).name} in {timeout_ms} ms"
             if self._frames is not None:
                 self._frames.abort(Unreachable(what))

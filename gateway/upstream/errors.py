@@ -6,15 +6,15 @@ from gateway.core.wire.errors import error_name
 
 
 class UpstreamError(Exception):
-    """The upstream did not do what was asked; nothing says that asking again would be wrong."""
+    """The upstream did not carry out a request; asking again may help."""
 
 
 class Unreachable(UpstreamError):
-    """No connection, or the connection broke, or what came over it was not Kafka."""
+    """No connection, or it broke, or its bytes were not Kafka."""
 
 
 class TimedOut(UpstreamError):
-    """No answer in time. Whether the upstream did what was asked is not known."""
+    """No answer in time. The upstream may have carried out the request, or not."""
 
 
 class Refused(UpstreamError):

@@ -123,7 +123,7 @@ async def _fresh(
     committed = await dependencies.commits.fetch(group, partition)
     if committed is not None:
         return Snapshot(committed.offset, _settled_behind(committed, group, partition))
-    # Where to start is decided once: by what is set in Kafka now.
+    # The start is decided once, by the present settings in Kafka.
     section = await dependencies.settings.learn(group)
     now_ms = dependencies.now_ms()
     cursor = await start_position(

@@ -62,7 +62,7 @@ class MemberChanges:
             self.spawn(self._tell_the_rest())
 
     def knows(self, window: Window) -> None:
-        """Forgets what waits for a window that was told all current members, or is closed."""
+        """Forgets the changes for a window that was told all current members, or is closed."""
         self._waiting.pop(window, None)
 
     def _tell_some(self) -> bool:

@@ -43,7 +43,7 @@ def _next(bits: bytes, start: i64, skip: i64) -> i64:
 
 
 def bits_of(ranges: Sequence[tuple[int, int]], first: int, size: int) -> bytearray:
-    """`size` bytes of bitmap from offset `first` on; what of `ranges` lies outside is left out."""
+    """`size` bytes of bitmap from offset `first` on; parts of `ranges` outside are left out."""
     bits = bytearray(size)
     end = first + size * 8
     for low, high in ranges:

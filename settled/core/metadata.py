@@ -35,7 +35,7 @@ def encode(
     """Metadata of at most `chars_max` characters for a commit of `cursor`. Kafka takes 4,095 with
     its default offset.metadata.max.bytes of 4,096.
 
-    `settled` as in `Snapshot`: ascending, disjoint, inclusive; what lies below the cursor is left
+    `settled` as in `Snapshot`: ascending, disjoint, inclusive; offsets below the cursor are left
     out. "" if not even the frame fits. `origin` 0 = not known.
     """
     head = origin.to_bytes(_ORIGIN_BYTES, "big") if origin else b""

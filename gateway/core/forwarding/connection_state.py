@@ -89,7 +89,7 @@ class ConnectionState:
         return self._ended_by(Side.CLIENT, self._requests.mid_frame, self._requests.missing_bytes)
 
     def upstream_ended(self) -> list[Effect]:
-        """Upstream has closed its side; what it sent before is already out."""
+        """Upstream has closed its side; its earlier bytes are already out."""
         mid_frame, missing = self._responses.mid_frame, self._responses.missing_bytes
         return self._ended_by(Side.UPSTREAM, mid_frame, missing)
 

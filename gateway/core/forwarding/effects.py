@@ -75,10 +75,10 @@ class Fault(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The connection cannot go on. What was put out before still counts; nothing comes after."""
+    """The connection cannot go on. Earlier effects still count; none comes after."""
 
     fault: Fault
-    side: Side  # whose bytes these were
+    side: Side  # the sender of the bytes
     detail: str
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-# What the next varint means.
+# The meaning of the next varint.
 _TAG_COUNT: Final = 0
 _TAG_NUMBER: Final = 1
 _TAG_SIZE: Final = 2
@@ -44,7 +44,7 @@ _NEUTRAL_TAG: Final = 127
 
 
 class MalformedResponse(Exception):
-    """The upstream sent what no response of this API and version looks like."""
+    """The upstream sent bytes that are no response of this API and version."""
 
 
 class TailWalk:

@@ -142,7 +142,7 @@ class Requests:
             self._send_injections(effects)
 
     def resume(self, effects: list[Effect]) -> None:
-        """A call was answered: what waited for that goes on. Raises Stop."""
+        """A call was answered: requests that waited for it go on. Raises Stop."""
         if self._parked is not None and not self._calls:
             self._serve(self._parked, effects)
         if self._waiting and not self._stands_still():
@@ -171,7 +171,7 @@ class Requests:
                 self._head = chunk.rest()
 
     def _begin(self, chunk: Chunk) -> bool:
-        """Decides what becomes of the next request; False: its head is not complete."""
+        """Decides the way of the next request; False: its head is not complete."""
         data, at = chunk.data, chunk.at
         have = chunk.end - at
         if have < _SIZE_BYTES:

@@ -13,7 +13,7 @@ from gateway.core.forwarding.effects import Rules
 from gateway.core.limits import FRAME_BYTES_MAX
 from gateway.core.wire.apis import APIS, KNOWN, ApiKey
 
-# Share groups are the gateway's own: what upstream knows of them is another world, and ShareFetch
+# Share groups are the gateway's own: upstream's are another world, and ShareFetch
 # and ShareAcknowledge show addresses. Without a handler they are not served.
 _SHARE: Final = frozenset(
     {

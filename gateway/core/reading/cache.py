@@ -101,7 +101,7 @@ class BatchCache:
 
     def add(self, source: Source, start: int, batches: list[Batch], end: int) -> None:
         """`batches` are all that consumers may see of [start, end); the first may begin before
-        `start`. What is more than half of the cache is left out: it has to be read again.
+        `start`. A batch of more than half of the cache is left out: it is read again.
         """
         at = start
         room = self.bytes_max // 2
@@ -241,7 +241,7 @@ class BatchCache:
         return count
 
     def check_invariants(self) -> None:
-        """Recounts what is kept for speed. For tests."""
+        """Recounts the figures that are kept for speed. For tests."""
         held = [piece for shelf in self._shelves.values() for piece in shelf.pieces]
         assert self.bytes == sum(piece.size for piece in held)
         assert {id(piece) for piece in held} == {id(p) for p in self._queue if not p.dropped}

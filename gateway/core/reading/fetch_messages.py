@@ -13,7 +13,7 @@ from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.records import Batch, CorruptBatch, scan_undamaged
 from gateway.core.wire.schema import Message
 
-_LENGTH_END = 12  # of a batch: base offset (8 bytes), length of what follows (4)
+_LENGTH_END = 12  # of a batch: base offset (8 bytes), length of the rest (4)
 _NO_ANSWER: Message = {"ErrorCode": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
@@ -73,7 +73,7 @@ class Damages:
         """
         known = self._known.get(place.source)
         if known is not None and known.digest == _digest(records):
-            raise CorruptBatch(known.reason)  # who reads again may ask from inside the batch
+            raise CorruptBatch(known.reason)  # the next read may ask from inside the batch
         if known is not None and known.position == place.position:
             del self._known[place.source]
         try:
@@ -94,7 +94,7 @@ class _Damage:
 
 
 def _digest(records: bytes) -> bytes:
-    """Of the first batch alone: what follows grows."""
+    """Of the first batch alone: later ones grow."""
     end = _LENGTH_END + int.from_bytes(records[_LENGTH_END - 4 : _LENGTH_END], "big")
     return blake2b(memoryview(records)[:end], digest_size=16).digest()
 

@@ -202,12 +202,12 @@ class FetchSchedule:
         ]
 
     def hurry(self) -> None:
-        """The topology changed: whatever failed may work now."""
+        """The topology changed: places that failed may work now."""
         for want in self._idle.values():
             want.ready_at_ms = 0
 
     def check_invariants(self) -> None:
-        """Recounts what is kept for speed. For tests."""
+        """Recounts the figures that are kept for speed. For tests."""
         assert self._idle.keys() == {p for p, want in self._wants.items() if not want.fetching}
         assert not any(want.dropped for want in self._idle.values())
 

@@ -36,8 +36,8 @@ def acquired_ranges(offsets: list[int], attempts: list[int]) -> list[tuple[int, 
 
 
 def fair_shares(ready: list[int], total: int) -> list[int]:
-    """How many of `total` each may take, at most what it has ready: nobody gets more while another
-    one that has more gets less. What one leaves goes to the others; the first get what is odd.
+    """Max-min fair split of `total`, capped by the ready records of each; the remainder goes to the
+    first.
 
     A fetch that empties one partition and leaves the next alone would take long tails of scattered
     records instead of the oldest of each.

@@ -27,7 +27,7 @@ TopicByName = Callable[[str], Topic | None]
 
 
 class GroupError(Exception):
-    """The peer broke the protocol; `code` is what it is answered."""
+    """The peer broke the protocol; `code` is the answer to it."""
 
     code = ErrorCode.UNKNOWN_SERVER_ERROR
 

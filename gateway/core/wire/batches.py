@@ -62,7 +62,7 @@ CONTROL_NONE: Final = -1
 CONTROL_ABORT: Final = 0
 CONTROL_COMMIT: Final = 1
 
-# What a scanned record takes beside its bytes: four list slots, two ints and the head of its key.
+# Memory of a scanned record beside its bytes: four list slots, two ints and the head of its key.
 _RECORD_OVERHEAD: Final = 4 * 8 + 2 * 32 + 33
 _OFFSET_MAX: Final = 2**63 - 1 - 2**31  # with the largest delta still an i64
 

@@ -53,7 +53,7 @@ from gateway.core.wire.schema import (
 # bytes on the wire and some 300 here, so without this a frame of 100 MiB could take 15 GB. The
 # metadata of a million partitions still fits.
 ELEMENTS_MAX: Final = 2_000_000
-# Of a request that is answered here, who may be anybody: some 75 MB. It acknowledges 100 partitions
+# Of a request that is answered here, from any client: some 75 MB. It acknowledges 100 partitions
 # with 2,000 ranges each.
 REQUEST_ELEMENTS_MAX: Final = 250_000
 LENGTH_MAX: Final = 0x7FFF_FFFF
@@ -331,7 +331,7 @@ def _ack_batches(reader: Reader, op: Op, tags: dict[int, Tags]) -> list[tuple[in
             at + _ACK_SIZE_ONE_TYPE <= reader.end
             and data[at + 16] == _ONE_TYPE
             and data[at + 18] == 0
-        ):  # One type, no tags: what clients send nearly always.
+        ):  # One type, no tags: the form that clients send nearly always.
             types = data[at + 17 : at + 18]
             batches.append((read_i64_be(data, at), read_i64_be(data, at + 8), types))
             reader.at = at + _ACK_SIZE_ONE_TYPE

@@ -157,7 +157,7 @@ def _bytes(writer: BytesWriter, op: Op, value: Value, flexible: bool) -> None:
 
 
 def _list(writer: BytesWriter, op: Op, value: Value, flexible: bool) -> list[Value]:
-    """Writes the count and returns what is to follow it: nothing for null."""
+    """Writes the count and returns the elements to follow it: none for null."""
     if value is None:
         _null(writer, op, flexible, 4)
         return []

@@ -1,4 +1,4 @@
-"""Kafka's record batches (magic 2): what other parts of the gateway use of them.
+"""Kafka's record batches (magic 2), as other parts of the gateway use them.
 
 `scan` turns a Fetch response's records into batches with columns, `drop_aborted` leaves out what no
 read_committed consumer sees, `select` and `filtered` cut records out of a batch without re-encoding

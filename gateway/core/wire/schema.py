@@ -1,4 +1,4 @@
-"""Field tables in text, parsed at import; per version a plan of what is on the wire.
+"""Field tables in text, parsed at import; per version a plan of the bytes on the wire.
 
 A table is one message, in wire order, nested by two spaces:
 
@@ -30,7 +30,7 @@ from mypy_extensions import i64
 from gateway.core.wire.errors import UnsupportedVersion
 
 Message = dict[str, Any]  # a decoded request or response, by Kafka's field names
-Value = Any  # what one field holds; only its Op says what that is
+Value = Any  # of one field; only its Op knows the type
 
 VERSION_MAX: Final = 32_767
 TAGS: Final = "_tags"  # the key of unknown tagged fields in a message
@@ -51,7 +51,7 @@ STRINGS: Final = 11
 STRUCT: Final = 12
 U16: Final = 13
 I8S: Final = 14
-ACK_BATCHES: Final = 15  # this and what follows: columns
+ACK_BATCHES: Final = 15  # this and the following: columns
 ACQUIRED: Final = 16
 
 _KINDS: Final = {
@@ -145,7 +145,7 @@ class Field:
 
 
 class Op:
-    """One field of one version: what to read or write, and under which name."""
+    """One field of one version: its operation on the wire, and its name."""
 
     def __init__(self, field: Field, version: int) -> None:
         self.name: str = field.name
@@ -162,7 +162,7 @@ class Plan:
 
     def __init__(self, *, flexible: bool, names: frozenset[str]) -> None:
         self.flexible: bool = flexible
-        self.names: frozenset[str] = names  # all a message may hold, of whatever version
+        self.names: frozenset[str] = names  # all fields of a message, of any version
         self.ops: list[Op] = []  # in wire order, without the tagged ones
         self.tagged: list[Op] = []  # by tag
         self.constants: list[tuple[str, object]] = []  # not on the wire, or tagged: their defaults

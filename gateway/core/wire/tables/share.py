@@ -1,4 +1,4 @@
-"""Share groups (KIP-932, 1206, 1222): what stock share consumers and their admin tools speak.
+"""Share groups (KIP-932, 1206, 1222): the APIs of stock share consumers and their admin tools.
 Grammar: gateway/core/wire/schema.py. Source: Kafka 4.3.1's message definitions.
 
 Version 0 of 76-79 was Kafka 4.0's early access and is gone.
