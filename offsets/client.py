@@ -288,7 +288,7 @@ class ClusterClient:
                 return
 
     def close(self) -> None:
-        """What was not delivered by now is not wanted any more."""
+        """Drops records that were not delivered by now: they are not wanted any more."""
         if self._producer is not None:
             self._producer.purge()
 

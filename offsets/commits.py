@@ -1,4 +1,4 @@
-"""What groups commit on one cluster, from one of two places, as the same changes.
+"""The commits of groups on one cluster, from one of two places, as the same changes.
 
 `TailedCommits` reads `__consumer_offsets`: nothing is missed, and each commit has its time.
 `ListedCommits` asks for all groups and their offsets at an interval, for clusters that do

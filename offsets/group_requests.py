@@ -58,7 +58,7 @@ def commit_offsets(cluster: Cluster, group: str, wanted: Wanted) -> dict[Place, 
 
 
 def fetch_offsets(cluster: Cluster, groups: Iterable[str]) -> dict[str, Offsets]:
-    """What each group has committed: offset and metadata by place. Raises aiokafka's KafkaError,
+    """The commits of each group: offset and metadata by place. Raises aiokafka's KafkaError,
     OSError.
     """
 

@@ -119,7 +119,8 @@ def test_commands_stand_in_blocks_that_are_run(document: str) -> None:
     elsewhere = [
         block.text
         for block in blocks(text_of(document))
-        if block.language != "console" and re.search(r"^\$ ", block.text, re.M)
+        if block.language in ("sh", "bash", "shell")
+        or (block.language != "console" and re.search(r"^\$ ", block.text, re.M))
     ]
     assert not elsewhere
 

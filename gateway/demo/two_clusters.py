@@ -152,7 +152,7 @@ def _environment() -> dict[str, str]:
 
 
 def _keyway(*arguments: str) -> str:
-    """What a command prints. Raises SetupError with its last words if it prints nothing."""
+    """The output of a command. Raises SetupError with its last words if it prints nothing."""
     command = [sys.executable, "-m", "gateway.cli", "distribute", *arguments]
     ended = subprocess.run(
         command, capture_output=True, text=True, timeout=ANSWER_S_MAX, env=_environment()

@@ -46,9 +46,13 @@ appender.stderr.target = SYSTEM_ERR
 
 # Commands that a page shows and no page runs, by their beginning.
 NOT_RUN = {
+    "git clone": "the tests run in a checkout",
+    "keyway distribute": "test_demo_clusters.py and tests/spark run it, between several clusters",
     "keyway serve": "the node of every page is started by it",
     "make bench": "ten minutes on a machine without other work; tests/bench has its own tests",
-    "make demo": "test_demo.py runs it",
+    "make demo": "test_demo.py and test_demo_clusters.py run them",
+    "pip install": "the tests run in an environment with all packages",
+    "spark-submit": "needs a Spark cluster",
 }
 
 

@@ -83,7 +83,7 @@ class Services:
         return row is not None and Refusal.NOT_INDEXED not in row.refusals
 
     def row(self, name: str, group: str, topic: str, partition: int = 0) -> Any:
-        """What the committer of `name` decided last; None: nothing yet."""
+        """The last decision of the committer of `name`; None: none yet."""
         return self.by_name[name].committer.rows.get((group, topic, partition))
 
     def close(self) -> None:
@@ -135,7 +135,7 @@ class PlainLink:
         self._positions: dict[tuple[str, int], int] = {}
 
     def copy(self, topic: str, partition: int = 0, *, records_max: int = 10**9) -> int:
-        """What is there now, and was not copied yet; how many records were."""
+        """Copies the records that were not copied yet; returns their number."""
         at = self._positions.get((topic, partition), 0)
         self._consumer.assign([TopicPartition(topic, partition, at)])
         copied = 0
