@@ -104,7 +104,7 @@ class BatchCache:
         `start`. A batch of more than half of the cache is left out: it is read again.
         """
         at = start
-        room = self.bytes_max // 2
+        room = max(1, self.bytes_max // 2)  # the first portion has room: else nobody gets on
         for batch in batches:
             begins = min(at, batch.base_offset)
             for portion in portions(batch, self._records_of_a_portion(batch)):

@@ -260,6 +260,15 @@ def test_a_batch_larger_than_the_cache_is_read_a_few_times_not_for_every_fetch()
     assert scans <= 6, "a quarter of it fits at a time, less what a portion is over"
 
 
+def test_however_small_the_cache_the_first_portion_has_room() -> None:
+    """Else its readers would fetch it again and again, and never get on."""
+    cache = BatchCache(1)
+    cache.add(SOURCE, 0, [full(0, 10)], 10)
+    columns = cache.columns(SOURCE, 0, 100)
+    assert columns is not None
+    assert columns.offsets == [0]
+
+
 def test_a_record_larger_than_the_cache_is_there_until_the_next_shrink() -> None:
     large = full(5, 1)
     cache = BatchCache(large.size // 3)
