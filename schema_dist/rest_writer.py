@@ -70,39 +70,97 @@ class RestTarget:
 
         Raises AwayError: some of the batch may be written, and `contents` may be out of date.
         """
-        switched = self.switched_by(batch)
-        refused = dict(zip(switched, await together(map(self._switch, switched)), strict=True))
-        return await together(self._write(it, refused) for it in batch)
+        chains: dict[str, list[Write]] = {}
+        for write in batch:
+            chains.setdefault(_subject_of(write), []).append(write)
+        switched = set(self.switched_by(batch))
+        done = await together(
+            self._chain(subject, writes, switch=subject in switched)
+            for subject, writes in chains.items()
+        )
+        refusals = {write: it for found in done for write, it in found.items()}
+        return [refusals[write] for write in batch]
 
     async def _switch(self, subject: str) -> str | None:
         """None if the subject is in IMPORT mode now, else why not."""
         try:
-            await self._client.set_mode(subject, IMPORT)
-            mode = await self._client.mode(subject)
+            mode = await self._client.set_mode(subject, IMPORT)
+            if mode is None:
+                mode = await self._client.mode(subject)
         except RefusedError as error:
             return f"it cannot be switched to IMPORT mode: {error}"
         if mode != IMPORT:
-            return f"it answers the switch to IMPORT mode with success and stays in {mode}"
+            stays = f"stays in {mode}" if mode else "has no mode"
+            return f"it answers the switch to IMPORT mode with success and {stays}"
         self.contents.modes[subject] = IMPORT
         return None
 
-    async def _write(self, write: Write, unswitched: dict[str, str | None]) -> Refusal | None:
-        match write:
-            case Register(wanted) | SoftDelete(wanted) | HardDelete(wanted):
-                problem = unswitched.get(wanted.subject)
-                if problem is not None:
-                    return _refusal(wanted, Reason.ID_IGNORED, problem)
-                try:
-                    refusal = await self._version(write)
-                except RefusedError as error:
-                    return _refusal(wanted, Reason.REGISTRY, str(error))
-                if refusal is None:
-                    self._note(write)
-                return refusal
-            case SetCompatibility() | SetMode():
-                return await self._setting(write)
-            case _:
-                assert_never(write)
+    async def _chain(
+        self, subject: str, writes: Sequence[Write], *, switch: bool
+    ) -> dict[Write, Refusal | None]:
+        """The writes of one subject, one after the other."""
+        problem = await self._switch(subject) if switch else None
+        done: dict[Write, Refusal | None] = {}
+        registers: list[Register] = []
+        for write in writes:
+            match write:
+                case SetCompatibility() | SetMode():
+                    done[write] = await self._setting(write)
+                case Register(wanted) | SoftDelete(wanted) | HardDelete(wanted) if problem:
+                    done[write] = _refusal(wanted, Reason.ID_IGNORED, problem)
+                case SoftDelete() | HardDelete():
+                    done[write] = await self._delete(write)
+                case Register():
+                    registers.append(write)
+                case _:
+                    assert_never(write)
+        return done | await self._register(subject, registers)
+
+    async def _register(
+        self, subject: str, writes: Sequence[Register]
+    ) -> dict[Write, Refusal | None]:
+        """Registers, then reads back; what went wrong is taken away once all that is well is known.
+        After an id that was ignored nothing more is tried.
+        """
+        done: dict[Write, Refusal | None] = {}
+        accepted: list[Register] = []
+        wrong: list[tuple[Register, Reason, str]] = []
+        for write in writes:
+            wanted = write.wanted
+            if any(reason is Reason.ID_IGNORED for _, reason, _ in wrong):
+                detail = "the registry gave an earlier version another id"
+                done[write] = _refusal(wanted, Reason.ID_IGNORED, detail)
+                continue
+            try:
+                answered = await self._client.register(wanted)
+            except RefusedError as error:
+                done[write] = _refusal(wanted, Reason.REGISTRY, str(error))
+                continue
+            if answered is None or answered == wanted.id:
+                accepted.append(write)
+            else:
+                wrong.append((write, Reason.ID_IGNORED, f"the registry gave it id {answered}"))
+        for write, found in await self._read_back(subject, accepted):
+            what = difference(write.wanted, found)
+            if what is None:
+                done[write] = None
+                self._note(write)
+            else:
+                wrong.append((write, Reason.READ_BACK, what))
+        for write, reason, what in wrong:
+            left = await self._undo(write.wanted)
+            done[write] = _refusal(write.wanted, reason, f"{what}; {left}")
+        return done
+
+    async def _read_back(
+        self, subject: str, registered: Sequence[Register]
+    ) -> list[tuple[Register, SchemaVersion | None]]:
+        """What the registry has of them now: several by one request, where it has such a list."""
+        live = await self._client.live_of(subject) if len(registered) > 1 else None
+        if live is None:
+            return [(it, await self._client.version(*it.place)) for it in registered]
+        by_place = {it.place: it for it in live}
+        return [(it, by_place.get(it.place)) for it in registered]
 
     def _note(self, write: Register | SoftDelete | HardDelete) -> None:
         wanted = write.wanted
@@ -117,39 +175,17 @@ class RestTarget:
             case _:
                 assert_never(write)
 
-    async def _version(self, write: Register | SoftDelete | HardDelete) -> Refusal | None:
-        wanted = write.wanted
-        match write:
-            case Register():
-                return await self._register(wanted)
-            case SoftDelete():
-                await self._client.delete(*wanted.place, permanent=False)
-                left = await self._client.version(*wanted.place)
-            case HardDelete():
-                await self._client.delete(*wanted.place, permanent=True)
-                left = await self._client.version(*wanted.place, deleted=True)
-            case _:
-                assert_never(write)
+    async def _delete(self, write: SoftDelete | HardDelete) -> Refusal | None:
+        wanted, hard = write.wanted, isinstance(write, HardDelete)
+        try:
+            await self._client.delete(*wanted.place, permanent=hard)
+            left = await self._client.version(*wanted.place, deleted=hard)
+        except RefusedError as error:
+            return _refusal(wanted, Reason.REGISTRY, str(error))
         if left is not None:
             return _refusal(wanted, Reason.READ_BACK, "it is there after its deletion")
+        self._note(write)
         return None
-
-    # -------------------------------------------------------------------------------- registering
-
-    async def _register(self, wanted: SchemaVersion) -> Refusal | None:
-        answered = await self._client.register(wanted)
-        problem = await self._difference(wanted, answered)
-        if problem is None:
-            return None
-        left = await self._undo(wanted)
-        reason = Reason.ID_IGNORED if answered != wanted.id else Reason.READ_BACK
-        return _refusal(wanted, reason, f"{problem}; {left}")
-
-    async def _difference(self, wanted: SchemaVersion, answered: int | None) -> str | None:
-        """The fault of a version that was just registered."""
-        if answered is not None and answered != wanted.id:
-            return f"the registry gave it id {answered}"
-        return difference(wanted, await self._client.version(*wanted.place))
 
     async def _undo(self, wanted: SchemaVersion) -> str:
         """Takes away what a registration that went wrong has made; says what happened."""
@@ -206,7 +242,9 @@ class RestTarget:
             wanted = replace(sample, subject=PROBE_SUBJECT, version=version, deleted=False)
             try:
                 answered = await self._client.register(wanted)
-                problem = await self._difference(wanted, answered)
+                problem = difference(wanted, await self._client.version(*wanted.place))
+                if answered is not None and answered != wanted.id:
+                    problem = f"the registry gave it id {answered}"
             except RefusedError as error:
                 problem = f"it refuses an explicit id in IMPORT mode: {error}"
         await self.clean_up_probe()
@@ -222,6 +260,12 @@ class RestTarget:
             except RefusedError:
                 return  # the registry has no subject modes; then there is nothing left
         self.contents.modes.pop(PROBE_SUBJECT, None)
+
+
+def _subject_of(write: Write) -> str:
+    if isinstance(write, SetCompatibility | SetMode):
+        return write.subject
+    return write.wanted.subject
 
 
 def _refusal(it: SchemaVersion, reason: Reason, detail: str) -> Refusal:

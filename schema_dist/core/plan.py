@@ -8,7 +8,8 @@ the rest of the same plan when it starts again, and a second run has nothing to 
 - A version that is gone from the source is removed if Keyway wrote it (the ledger says so). Without
   proof by a tombstone only few may go at once: a source that lost its log must not empty targets.
 - Writes stand in *waves*: what a write needs stands in an earlier wave, and all writes of one wave
-  may run at once. References come before their users, and go after them.
+  may run at once. References come before their users, and go after them. A wave is sorted by
+  subject and version.
 """
 
 from __future__ import annotations
@@ -272,7 +273,13 @@ def _waves(writes: list[Write], target: Contents) -> tuple[tuple[Write, ...], ..
     waves: list[list[Write]] = [[] for _ in range(max(level, default=-1) + 1)]
     for at, write in enumerate(writes):
         waves[level[at]].append(write)
-    return tuple(tuple(wave) for wave in waves)
+    return tuple(tuple(sorted(wave, key=_subject_and_version)) for wave in waves)
+
+
+def _subject_and_version(write: Write) -> tuple[str, int]:
+    return (
+        (write.subject, 0) if isinstance(write, SetCompatibility | SetMode) else write.wanted.place
+    )
 
 
 def _waits(writes: list[Write], target: Contents) -> list[set[int]]:
@@ -282,13 +289,13 @@ def _waits(writes: list[Write], target: Contents) -> list[set[int]]:
     hards = {it.place: at for at, it in enumerate(writes) if isinstance(it, HardDelete)}
     users = _users(writes, target)
     waits: list[set[int]] = []
-    last: dict[str, int] = {}  # Register by subject: versions ascend
+    of_subject: dict[str, list[int]] = {}  # Register
     for at, write in enumerate(writes):
         needed: list[int | None]
         match write:
             case Register(wanted):
-                needed = [last.get(wanted.subject), *map(registers.get, write.needs)]
-                last[wanted.subject] = at
+                needed = [registers.get(it) for it in write.needs]
+                of_subject.setdefault(wanted.subject, []).append(at)
             case SoftDelete(wanted):
                 of_users = users.get(wanted.place, set())
                 needed = [registers.get(wanted.place), *map(softs.get, of_users)]
@@ -297,7 +304,7 @@ def _waits(writes: list[Write], target: Contents) -> list[set[int]]:
                 of_users = users.get(wanted.place, set())
                 needed = [softs.get(wanted.place), *map(hards.get, of_users)]
             case SetCompatibility(subject) | SetMode(subject):
-                needed = [last.get(subject)]
+                needed = [*of_subject.get(subject, [])]
             case _:
                 assert_never(write)
         waits.append({it for it in needed if it is not None})

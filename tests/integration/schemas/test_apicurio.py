@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from typer.testing import CliRunner
 
@@ -18,7 +17,7 @@ from gateway.embedded.process import wait_until
 from schema_dist.cli import app
 from schema_dist.core.model import Schema
 from tests.rig.apicurio import served_apicurio
-from tests.rig.schema_registry.site import Site, served_registry, version
+from tests.rig.schema_registry.site import HTTP, Site, served_registry, version
 
 pytestmark = pytest.mark.integration
 
@@ -39,7 +38,7 @@ def command(*words: str) -> tuple[int, dict[str, Any]]:
 def test_a_registry_that_ignores_ids_is_found_and_left_as_it_was(
     kafka: KafkaCluster, tmp_path: Path, fresh_name: Callable[[str], str], apicurio: str
 ) -> None:
-    before = httpx.get(f"{apicurio}/subjects?deleted=true", trust_env=False).json()
+    before = HTTP.get(f"{apicurio}/subjects?deleted=true").json()
     site = Site(kafka.bootstrap_servers, tmp_path, fresh_name("apicurio"))
     site.b["registry"] = {"url": apicurio}
     site.register(
@@ -59,7 +58,7 @@ def test_a_registry_that_ignores_ids_is_found_and_left_as_it_was(
     code, found = command("status", str(site.config()))
     assert code == 1
     assert found["targets"][0]["refused"] == {"registry_ignores_ids": 2}
-    assert httpx.get(f"{apicurio}/subjects?deleted=true", trust_env=False).json() == before
+    assert HTTP.get(f"{apicurio}/subjects?deleted=true").json() == before
 
 
 def _reported(site: Site) -> bool:
@@ -71,13 +70,13 @@ def test_a_primary_whose_log_cannot_be_read_is_polled(
 ) -> None:
     site = Site(kafka.bootstrap_servers, tmp_path, fresh_name("polled"))
     site.a["registry"] = {"url": apicurio, "reads": "rest"}
-    with served_registry(tmp_path / "registry.log") as url, httpx.Client(trust_env=False) as http:
+    with served_registry(tmp_path / "registry.log") as url:
         site.b["registry"] = {"url": url}
         customer = '{"type":"record","name":"Customer","fields":[]}'
         order = '{"type":"record","name":"Order","fields":[{"name":"c","type":"Customer"}]}'
         refers = [{"name": "Customer", "subject": "acme-customer-value", "version": 1}]
         ids = [
-            http.post(f"{apicurio}/subjects/{subject}/versions", json=body).json()["id"]
+            HTTP.post(f"{apicurio}/subjects/{subject}/versions", json=body).json()["id"]
             for subject, body in (
                 ("acme-filler-value", {"schema": '"int"'}),
                 ("acme-customer-value", {"schema": customer}),
@@ -86,15 +85,15 @@ def test_a_primary_whose_log_cannot_be_read_is_polled(
         ]
         with site.running():
             path = f"{url}/subjects/orders.b-value/versions/1"
-            wait_until(lambda: http.get(path).status_code == 200, what="it", deadline_s=60)
-            assert http.get(path).json()["id"] == ids[2]
-            assert http.get(path).json()["references"][0]["subject"] == "customer.b-value"
-            assert http.delete(f"{apicurio}/subjects/acme-filler-value/versions/1").is_success
+            wait_until(lambda: HTTP.get(path).status_code == 200, what="it", deadline_s=60)
+            assert HTTP.get(path).json()["id"] == ids[2]
+            assert HTTP.get(path).json()["references"][0]["subject"] == "customer.b-value"
+            assert HTTP.delete(f"{apicurio}/subjects/acme-filler-value/versions/1").is_success
             gone = f"{url}/subjects/filler.b-value/versions/1"
-            wait_until(lambda: http.get(gone).status_code == 404, what="gone", deadline_s=30)
+            wait_until(lambda: HTTP.get(gone).status_code == 404, what="gone", deadline_s=30)
         code, found = command("diff", str(site.config()), "a", "b")
         assert (code, found["differences"]) == (0, [])
-        http.post(f"{apicurio}/subjects/acme-new-value/versions", json={"schema": '"long"'})
+        HTTP.post(f"{apicurio}/subjects/acme-new-value/versions", json={"schema": '"long"'})
         code, found = command("diff", str(site.config()), "a", "b")
         assert code == 1
         assert [(it["subject"], it["what"]) for it in found["differences"]] == [

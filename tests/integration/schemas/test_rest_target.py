@@ -10,14 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import kill_child, stop_child, wait_until
 from schema_dist.core.model import JSON, PROTOBUF, Reference, Schema, SchemaVersion, Version
 from schema_dist.core.records import compatibility_record, schema_key
-from tests.rig.schema_registry.site import Site, served_registry, version
+from tests.rig.schema_registry.site import HTTP, Site, served_registry, version
 
 pytestmark = pytest.mark.integration
 
@@ -40,7 +39,7 @@ def site(
 
 
 def get(url: str, path: str) -> Any:
-    return httpx.get(url + path, trust_env=False, timeout=30).json()
+    return HTTP.get(url + path).json()
 
 
 def shown(url: str) -> dict[tuple[str, int], dict[str, Any]]:
@@ -128,10 +127,9 @@ def test_same_id_same_version_own_subject_and_references(site: Site, registry: s
 
 
 def test_a_collision_is_refused_before_anything_is_written(site: Site, registry: str) -> None:
-    with httpx.Client(base_url=registry, trust_env=False) as http:
-        local = {"schema": '"string"'}
-        assert http.post("/subjects/own-value/versions", json=local).json() == {"id": 1}
-        assert http.post("/subjects/taken.b-value/versions", json=local).json() == {"id": 1}
+    local = {"schema": '"string"'}
+    for subject in ("own-value", "taken.b-value"):
+        assert HTTP.post(f"{registry}/subjects/{subject}/versions", json=local).json() == {"id": 1}
     site.register(
         [
             version("acme-first-value", 1, 1, record("First")),  # id 1 is "string" there

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import fastavro
-import httpx
 import pytest
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
@@ -26,7 +25,7 @@ from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import free_ports, wait_until
 from tests.rig.apicurio import served_apicurio
 from tests.rig.kafka import create_topic, produce, read_partition
-from tests.rig.schema_registry.site import Site, answers
+from tests.rig.schema_registry.site import HTTP, Site, answers
 
 pytestmark = pytest.mark.integration
 
@@ -80,7 +79,7 @@ def on(topic: str) -> SerializationContext:
 def arrived(url: str, number: int) -> None:
     path = f"{url}/schemas/ids/{number}/versions"
     wait_until(
-        lambda: httpx.get(path, trust_env=False).status_code == 200,
+        lambda: HTTP.get(path).status_code == 200,
         what=f"id {number} in the view",
         deadline_s=30,
     )
@@ -108,9 +107,7 @@ def test_avro_with_a_reference(
     value = AvroSerializer(a, schema)({"customer": {"name": "Ann"}}, on(topic))
     assert isinstance(value, bytes)
     number = int.from_bytes(value[1:5], "big")
-    physical = httpx.get(
-        f"{views.registry}/subjects/acme-{topic}-value/versions/1", trust_env=False
-    ).json()
+    physical = HTTP.get(f"{views.registry}/subjects/acme-{topic}-value/versions/1").json()
     assert physical["id"] == number
     assert physical["references"][0]["subject"] == f"acme-{topic}-customer-value"
     got = carried(views, topic, value)
@@ -121,7 +118,7 @@ def test_avro_with_a_reference(
     assert (found.schema_id, found.version, found.subject) == (number, 1, f"{topic}-value")
     assert b.lookup_schema(f"{topic}-value", schema).version == 1
     # By hand: five bytes, then Avro's.
-    text = httpx.get(f"{views.b}/schemas/ids/{number}", trust_env=False).json()
+    text = HTTP.get(f"{views.b}/schemas/ids/{number}").json()
     assert text["references"] == [
         {"name": "Customer", "subject": f"{topic}-customer-value", "version": 1}
     ]
@@ -225,5 +222,5 @@ def test_errors_have_the_registry_s_codes(
 ) -> None:
     arrived(views.b, b.register_schema("known-value", Schema('"bytes"', "AVRO")))
     wait_until(lambda: "known-value" in b.get_subjects(), what="it", deadline_s=30)
-    answer = httpx.request(method, views.b + path, trust_env=False)
+    answer = HTTP.request(method, views.b + path)
     assert (answer.status_code, answer.json()["error_code"]) == (status, code)

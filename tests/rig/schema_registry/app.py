@@ -39,18 +39,23 @@ class App:
             body += message.get("body", b"")
             if not message.get("more_body"):
                 break
-        path = scope.get("raw_path", scope["path"].encode()).split(b"?")[0].decode()
-        query = {
-            name: values[-1] for name, values in parse_qs(scope["query_string"].decode()).items()
-        }
-        method = scope["method"]
-        self.on_request(method, path)
-        status, answer = self.answer(method, path, query, body)
-        self.on_answer(method, path)
-        data = json.dumps(answer).encode()
+        status, data = self.carry_out(
+            scope["method"],
+            scope["raw_path"].split(b"?")[0].decode(),
+            scope["query_string"].decode(),
+            body,
+        )
         headers = [(b"content-type", b"application/vnd.schemaregistry.v1+json")]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": data})
+
+    def carry_out(self, method: str, path: str, query: str, body: bytes) -> tuple[int, bytes]:
+        """The status and the body of the answer to a request as it came: nothing decoded."""
+        fields = {name: values[-1] for name, values in parse_qs(query).items()}
+        self.on_request(method, path)
+        status, answer = self.answer(method, path, fields, body)
+        self.on_answer(method, path)
+        return status, json.dumps(answer).encode()
 
     def answer(self, method: str, path: str, query: Query, body: bytes) -> tuple[int, Any]:
         try:

@@ -13,9 +13,19 @@ from tests.rig.schema_registry.app import App
 URL = "http://registry.test"
 
 
+class _InProcess(httpx.AsyncBaseTransport):
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        path, _, query = request.url.raw_path.decode().partition("?")
+        body = await request.aread()
+        status, data = self._app.carry_out(request.method, path, query, body)
+        return httpx.Response(status, content=data)
+
+
 def client_of(app: App) -> RestClient:
-    transport = httpx.ASGITransport(app=app)
-    return RestClient(URL, httpx.AsyncClient(transport=transport, trust_env=False))
+    return RestClient(URL, httpx.AsyncClient(transport=_InProcess(app), trust_env=False))
 
 
 class MemoryLedger:

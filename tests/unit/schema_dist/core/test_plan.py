@@ -104,11 +104,13 @@ def test_what_is_there_already_is_adopted() -> None:
     assert plan.writes == 0
 
 
-def test_references_before_users_and_versions_ascending() -> None:
+def test_references_before_users_and_a_wave_by_subject_and_version() -> None:
     a, a2, b = version("a", 1, refers_to="b"), version("a", 2, at=2), version("b", 3)
     free = version("free", 4)
     plan = planned(holding(a, a2, b, free), Contents())
-    assert waves(plan) == [[Register(b), Register(free)], [Register(a)], [Register(a2)]]
+    assert waves(plan) == [[Register(a2), Register(b), Register(free)], [Register(a)]]
+    several = [version("s", at, at=at) for at in (10, 9, 1)]
+    assert waves(planned(holding(*several), Contents())) == [[Register(it) for it in several[::-1]]]
 
 
 def test_soft_deletes_of_users_before_what_they_refer_to() -> None:
@@ -251,8 +253,8 @@ def test_settings_are_set_and_taken_back_if_ours() -> None:
     plan = planned(source, target, ledger)
     assert waves(plan) == [
         [
-            Register(a),
             SetCompatibility("", "NONE"),
+            Register(a),
             SetCompatibility("back-value", None),
             SetMode("back-value", None),
         ],
