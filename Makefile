@@ -137,6 +137,10 @@ demo: ready ## the main job on real data, everything embedded (KEEP=1 keeps it u
 demo-clusters: ready ## two clusters: flights copied and masked by Spark, verified by origin
 	@$(BIN)/python -m gateway.demo.two_clusters
 
+.PHONY: offsets
+offsets: ready ## offsets that follow, in full: 20 random histories on real Kafkas, a Spark query that moves
+	KEYWAY_TESTS_HISTORIES=20 $(PYTEST) tests/unit/offsets tests/property/test_offset_histories.py tests/integration/offsets tests/spark/test_checkpoint_moves.py $(ARGS)
+
 .PHONY: spark-package
 spark-package: ## what spark-submit needs to copy records: build/keyway-spark.zip
 	@mkdir -p build && rm -f build/keyway-spark.zip

@@ -16,6 +16,7 @@ Click = Any  # typer keeps its own copy of click private
 # name: the module whose `app` it is, the line of `keyway --help`
 GROUPS = {
     "distribute": ("spark.cli", "Records copied between clusters, along their tree."),
+    "offsets": ("offsets.cli", "Where groups go on on another cluster, and why not."),
     "pipeline": (
         "spark.pipeline_cli",
         "Transform the records of a topic: mask, rename, drop, timestamp, filter, route.",

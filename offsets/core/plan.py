@@ -199,12 +199,13 @@ def _refusals(entry: Entry, target: Target, mode: Mode) -> list[Refusal]:
     found: list[Refusal] = []
     if entry.partitions != target.partitions:
         found.append(Refusal.PARTITIONS_DIFFER)
+    if not (entry.create_time and target.create_time):
+        # The seal of a copied record is about its timestamp, too: no origin is believed there.
+        found.append(Refusal.LOG_APPEND_TIME)
     if not target.indexed or (mode is Mode.EXACT and target.located is None):
         return [*found, Refusal.NOT_INDEXED]
     if mode is Mode.EXACT:
         return found
-    if not (entry.create_time and target.create_time):
-        found.append(Refusal.LOG_APPEND_TIME)
     found += [UNSAFE[it] for it in entry.unsafe]
     if target.origins > 1 and not entry.unsafe:
         found.append(Refusal.UNSAFE_ORIGINS)

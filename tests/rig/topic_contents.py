@@ -13,12 +13,18 @@ ANSWER_S_MAX = 20.0
 
 def read_messages(kafka: KafkaCluster, topic: str, partition: int = 0) -> list[Message]:
     """Every record of a partition up to its end now, read_committed, from the broker itself."""
+    return whole_partition(kafka.bootstrap_servers, topic, partition)
+
+
+def whole_partition(bootstrap_servers: str, topic: str, partition: int = 0) -> list[Message]:
+    """The same, from any address."""
     reader = Consumer(
         {
-            "bootstrap.servers": kafka.bootstrap_servers,
+            "bootstrap.servers": bootstrap_servers,
             "group.id": "tests-topic-contents",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
         }
     )
     found: list[Message] = []

@@ -1,0 +1,7 @@
+"""`python -m offsets`: the commands of `keyway offsets`."""
+
+from __future__ import annotations
+
+from offsets.cli import app
+
+app()

@@ -1,0 +1,141 @@
+"""A Spark checkpoint moves to another cluster: Spark's Kafka source keeps its offsets there, not in
+a group.
+
+The offsets of the last batch that was committed are where the query goes on. They are translated
+exactly like a group's commit: the position on the source as a vector of origins, then the first
+record on the target that it does not cover. Both clusters must answer.
+
+A fresh checkpoint has that batch as its batch 0, already committed, so Spark goes on with batch 1
+from there. A query with state (aggregations, joins, deduplication) is refused: its state counts
+records that would come again.
+"""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+from clusters.config import ClustersConfig
+from offsets.client import ClusterClient, Partition
+from offsets.core.checkpoint import (
+    Checkpoint,
+    MalformedCheckpoint,
+    offsets_file,
+    read_offsets_file,
+    starting_offsets,
+)
+from offsets.core.translate import locate, source_facts
+from offsets.errors import CheckpointError, ClusterAway
+from offsets.partitions import Partitions
+
+READ_S_MAX = 3_600.0
+_COMMIT = 'v1\n{"nextBatchWatermarkMs":0}'
+
+
+def read_checkpoint(directory: Path, *, with_state: bool = False) -> Checkpoint:
+    """The offsets of its last committed batch. Raises CheckpointError."""
+    batches = _batches(directory / "commits")
+    if not batches:
+        raise CheckpointError(f"{directory}: no batch was committed, so there is nothing to move")
+    if (directory / "state").is_dir() and not with_state:
+        raise CheckpointError(
+            f"{directory}: the query has state, which cannot move; --without-state leaves it behind"
+        )
+    path = directory / "offsets" / str(batches[-1])
+    try:
+        return read_offsets_file(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise CheckpointError(f"{path}: {error}") from error
+    except MalformedCheckpoint as error:
+        raise CheckpointError(f"{path}: {error}") from error
+
+
+def _batches(folder: Path) -> list[int]:
+    if not folder.is_dir():
+        raise CheckpointError(f"{folder.parent}: no Spark checkpoint: it has no {folder.name}/")
+    return sorted(int(it.name) for it in folder.iterdir() if it.name.isdecimal())
+
+
+def translated(
+    config: ClustersConfig, checkpoint: Checkpoint, source: str, target: str
+) -> Checkpoint:
+    """The same place on another cluster. Raises CheckpointError, ClusterAway."""
+    here, there = ClusterClient(config.cluster(source)), ClusterClient(config.cluster(target))
+    secret = config.seal_secret()
+    read, found = Partitions(here, secret=secret), Partitions(there, secret=secret)
+    try:
+        places = {
+            (_logical(here, topic), partition): offset
+            for (topic, partition), offset in checkpoint.offsets.items()
+        }
+        _same_partitions(here, there, places)
+        for partitions in (read, found):
+            partitions.follow(places)
+            if not partitions.read_to_ends(for_s=READ_S_MAX):
+                raise ClusterAway("a topic could not be read to its end")
+        moved: dict[tuple[str, int], int] = {}
+        for place, offset in places.items():
+            moved[there.topic_here(place[0]) or place[0], place[1]] = _moved(
+                read, found, place, offset, config.offsets.lag_window_ms
+            )
+    finally:
+        for partitions in (read, found):
+            partitions.close()
+        here.close()
+        there.close()
+    return checkpoint.at(moved)
+
+
+def _logical(client: ClusterClient, topic: str) -> str:
+    logical = client.topic_of(topic)
+    if logical is None:
+        raise CheckpointError(f"topic {topic} has no logical name on {client.name}")
+    return logical
+
+
+def _same_partitions(
+    here: ClusterClient, there: ClusterClient, places: dict[Partition, int]
+) -> None:
+    topics = {topic for topic, _ in places}
+    on_source, on_target = here.facts(topics), there.facts(topics)
+    for topic in sorted(topics):
+        for client, facts in ((here, on_source), (there, on_target)):
+            if topic not in facts:
+                raise CheckpointError(f"{client.name} has no topic {topic}")
+        counts = on_source[topic].partitions, on_target[topic].partitions
+        if counts[0] != counts[1]:
+            raise CheckpointError(
+                f"topic {topic} has {counts[0]} partitions on {here.name}"
+                f" and {counts[1]} on {there.name}"
+            )
+
+
+def _moved(
+    read: Partitions, found: Partitions, place: Partition, offset: int, window_ms: int
+) -> int:
+    here, there = read.index(place), found.index(place)
+    assert here is not None, "read to its end"
+    assert there is not None, "read to its end"
+    facts = read.answered(place, source_facts(here, offset, window_ms=window_ms))
+    if not here.copies and not there.copies and there.segments:
+        raise CheckpointError(
+            f"{place[0]}-{place[1]}: no record on either cluster has its origin in a header, so"
+            " only a timestamp could be translated, and a query cannot be told of repeats"
+        )
+    return found.answered(place, locate(there, facts.progress)).offset
+
+
+def write_checkpoint(directory: Path, checkpoint: Checkpoint) -> None:
+    """A fresh checkpoint for a query of the same source. Raises CheckpointError if there is
+    anything already.
+    """
+    if directory.exists() and any(directory.iterdir()):
+        raise CheckpointError(f"{directory}: is not empty")
+    for name in ("offsets", "commits"):
+        (directory / name).mkdir(parents=True, exist_ok=True)
+    (directory / "metadata").write_text(f'{{"id":"{uuid.uuid4()}"}}', encoding="utf-8")
+    (directory / "offsets" / "0").write_text(offsets_file(checkpoint), encoding="utf-8")
+    (directory / "commits" / "0").write_text(_COMMIT, encoding="utf-8")
+
+
+__all__ = ["read_checkpoint", "starting_offsets", "translated", "write_checkpoint"]

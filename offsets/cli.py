@@ -1,0 +1,245 @@
+"""`keyway offsets`: run the service of a cluster, show where groups would go on, move them.
+
+Exit status: 0 all is well; 1 something is refused; 2 the configuration or the checkpoint is wrong;
+3 a cluster did not answer.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import structlog
+import typer
+from prometheus_client import start_http_server
+from rich.console import Console
+from rich.table import Table
+
+from clusters.config import ClustersConfig, ConfigError, load
+from offsets import checkpoints, commands
+from offsets.committer import Options
+from offsets.core.plan import Mode, Row
+from offsets.errors import CheckpointError, OffsetsError
+from offsets.service import Service
+
+app = typer.Typer(
+    name="offsets",
+    help="Groups that move to another cluster miss nothing and repeat little.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+
+class Output(StrEnum):
+    TABLE = "table"
+    JSON = "json"
+
+
+ConfigFile = Annotated[Path, typer.Argument(help="The clusters' YAML file.")]
+Group = Annotated[str, typer.Argument(help="Its logical name.")]
+To = Annotated[str, typer.Option("--to", help="The cluster the group moves to.")]
+As = Annotated[Output, typer.Option("--output", "-o", help="How to print.")]
+ModeOption = Annotated[Mode | None, typer.Option("--mode", help="Instead of the configured one.")]
+Force = Annotated[bool, typer.Option("--force", help="Commit also what is unsafe.")]
+Rewind = Annotated[bool, typer.Option("--rewind", help="Let positions go back.")]
+
+
+@app.callback()
+def _log_to_stderr() -> None:
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.KeyValueRenderer(key_order=["timestamp", "level", "event"]),
+        ],
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    try:
+        yield
+    except (ConfigError, CheckpointError) as error:
+        _end(str(error), 2)
+    except OffsetsError as error:
+        _end(str(error), 3)
+
+
+def _end(text: str, status: int) -> NoReturn:
+    typer.echo(f"keyway: {text}", err=True)
+    raise typer.Exit(status)
+
+
+@app.command()
+def run(
+    config: ConfigFile,
+    cluster: Annotated[str, typer.Option("--cluster", help="The cluster this service is for.")],
+    metrics_port: Annotated[
+        int | None, typer.Option(help="Prometheus metrics on this port of 127.0.0.1.")
+    ] = None,
+) -> None:
+    """Follow the groups of a cluster, and commit those of the others there, until SIGTERM."""
+    with _errors():
+        service = Service(load(config), cluster)
+        stop = threading.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: stop.set())
+        if metrics_port is not None:
+            start_http_server(metrics_port, addr="127.0.0.1", registry=service.metrics.registry)
+        try:
+            service.run(stop)
+        finally:
+            service.close()
+
+
+@app.command()
+def status(config: ConfigFile, output: As = Output.TABLE) -> None:
+    """Where each group would go on, on every cluster, and why not."""
+    with _errors():
+        found = commands.status(load(config))
+    if output is Output.JSON:
+        typer.echo(json.dumps({"rows": found.rows, "away": found.away}, indent=2))
+    else:
+        _print_table(
+            ("GROUP", "TOPIC", "PARTITION", "AT", "OFFSET", "COMMITTED", "ON", *_PLAN_COLUMNS),
+            [
+                (
+                    *(it["group"], it["topic"], it["partition"], it["source"]),
+                    *(it["source_offset"], _time(it["source_ms"]), it["cluster"], *_cells(it)),
+                )
+                for it in found.rows
+            ],
+        )
+    for reason in found.away:
+        typer.echo(f"keyway: {reason}", err=True)
+    raise typer.Exit(3 if found.away else int(any(it["refusals"] for it in found.rows)))
+
+
+@app.command()
+def plan(
+    config: ConfigFile,
+    group: Group,
+    to: To,
+    output: As = Output.TABLE,
+    mode: ModeOption = None,
+    force: Force = False,
+    rewind: Rewind = False,
+) -> None:
+    """Show where a group would go on; change nothing."""
+    _move(config, group, to, output, mode, commands.plan, force=force, rewind=rewind)
+
+
+@app.command()
+def apply(
+    config: ConfigFile,
+    group: Group,
+    to: To,
+    output: As = Output.TABLE,
+    mode: ModeOption = None,
+    force: Force = False,
+    rewind: Rewind = False,
+    execute: Annotated[bool, typer.Option("--execute", help="Commit; else only show.")] = False,
+) -> None:
+    """Commit where a group goes on; without --execute a dry run."""
+    work = commands.apply if execute else commands.plan
+    if not execute:
+        typer.echo("keyway: nothing is committed without --execute", err=True)
+    _move(config, group, to, output, mode, work, force=force, rewind=rewind)
+
+
+def _move(
+    path: Path,
+    group: str,
+    to: str,
+    output: Output,
+    mode: Mode | None,
+    work: Callable[[ClustersConfig, str, str, Options], list[Row]],
+    *,
+    force: bool,
+    rewind: bool,
+) -> None:
+    with _errors():
+        config = load(path)
+        configured = Options.of(config.offsets)
+        options = Options(
+            mode or configured.mode,
+            force=force,
+            rewind=rewind or configured.rewind,
+            earliest=configured.earliest,
+            flags_in_metadata=configured.flags_in_metadata,
+        )
+        with Console(stderr=True).status(f"reading the topics of {group} on {to}"):
+            rows = work(config, group, to, options)
+    rows.sort(key=lambda it: (it.topic, it.partition))
+    shown = [it.shown() for it in rows]
+    if output is Output.JSON:
+        typer.echo(json.dumps({"group": group, "to": to, "rows": shown}, indent=2))
+    else:
+        columns = ("TOPIC", "PARTITION", "AT", "OFFSET", "COMMITTED", *_PLAN_COLUMNS)
+        _print_table(
+            columns,
+            [
+                (
+                    *(it["topic"], it["partition"], it["source"], it["source_offset"]),
+                    *(_time(it["source_ms"]), *_cells(it)),
+                )
+                for it in shown
+            ],
+        )
+    raise typer.Exit(int(any(it.refusals for it in rows)))
+
+
+@app.command("spark-checkpoint")
+def spark_checkpoint(
+    config: ConfigFile,
+    directory: Annotated[Path, typer.Argument(help="The query's checkpoint; it must be stopped.")],
+    source: Annotated[str, typer.Option("--from", help="The cluster the query has read.")],
+    to: Annotated[str, typer.Option("--to", help="The cluster it moves to.")],
+    write: Annotated[
+        Path | None, typer.Option(help="Write a fresh checkpoint into this empty folder.")
+    ] = None,
+    without_state: Annotated[
+        bool, typer.Option("--without-state", help="Leave the query's state behind.")
+    ] = False,
+) -> None:
+    """Print the startingOffsets of a Spark query on another cluster, or write its checkpoint."""
+    with _errors():
+        found = checkpoints.read_checkpoint(directory, with_state=without_state)
+        with Console(stderr=True).status(f"reading the query's topics on {source} and {to}"):
+            moved = checkpoints.translated(load(config), found, source, to)
+        if write is not None:
+            checkpoints.write_checkpoint(write, moved)
+    typer.echo(checkpoints.starting_offsets(moved))
+
+
+_PLAN_COLUMNS = ("MODE", "OLD", "NEW", "DELTA", "REPLAY", "REPLAY-S", "WHY NOT")
+
+
+def _cells(row: dict[str, Any]) -> tuple[object, ...]:
+    replay_ms = row["replay_ms"]
+    why = ", ".join(row["refusals"]) + (f" ({row['error']})" if row["error"] else "")
+    seconds = None if replay_ms is None else f"{replay_ms / 1_000:.1f}"
+    return (
+        *(row["mode"], row["old"], row["new"], row["delta"], row["replay"], seconds),
+        why or None,
+    )
+
+
+def _time(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    table = Table(*columns, box=None)
+    for row in rows:
+        table.add_row(*("-" if it is None else str(it) for it in row))
+    Console(width=None if sys.stdout.isatty() else 10_000, highlight=False).print(table)

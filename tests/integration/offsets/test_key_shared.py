@@ -1,0 +1,156 @@
+"""A Key-Shared group moves with what is settled behind its cursor, between two gateways."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gateway.embedded.process import wait_until
+from offsets.core.plan import Refusal
+from settled.core.metadata import decode
+from tests.integration.offsets.conftest import Addresses
+from tests.rig.clients.share_members import ShareHost
+from tests.rig.gateway_process import GatewayProcess
+from tests.rig.offset_clusters import PlainLink, Services, produce_at, write_config
+
+pytestmark = pytest.mark.integration
+RECORDS = 40
+BASE = 1_700_000_000_000
+
+
+@pytest.fixture(scope="module")
+def gateways(
+    pair: Addresses, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, GatewayProcess]]:
+    groups = [{"match": "*", "auto_offset_reset": "earliest", "heartbeat_interval_ms": 1_000}]
+    quick = {"commit_interval_ms": 300}
+    made = {
+        name: GatewayProcess(
+            tmp_path_factory.mktemp(name), address, groups=groups, state=quick
+        ).start()
+        for name, address in pair.items()
+    }
+    yield made
+    for gateway in made.values():
+        gateway.stop()
+
+
+def test_settled_records_do_not_come_again(
+    pair: Addresses,
+    gateways: dict[str, GatewayProcess],
+    both: Callable[..., str],
+    fresh_name: Callable[[str], str],
+    tmp_path: Path,
+) -> None:
+    """On A the records of one key are held, all others are settled; B has records of its own before
+    and between the copies, so that every offset is another one.
+    """
+    topic, group = both(), fresh_name("shared")
+    link = PlainLink(("A", pair["A"]), pair["B"])
+    produce_at(pair["B"], topic, [(BASE, b"b%d" % at) for at in range(5)])
+    produce_at(pair["A"], topic, [(BASE + at, b"a%d" % at) for at in range(RECORDS // 2)])
+    link.copy(topic)
+    produce_at(pair["B"], topic, [(BASE, b"b%d" % at) for at in range(5, 8)])
+    produce_at(pair["A"], topic, [(BASE + at, b"a%d" % at) for at in range(RECORDS // 2, RECORDS)])
+    link.copy(topic)
+    fronts = {name: it.bootstrap for name, it in gateways.items()}
+    settled = set()
+    with (
+        ShareHost.librdkafka() as host,
+        Services.of(write_config(tmp_path, fronts)) as services,
+    ):
+        member = host.member(fronts["A"], group, [topic], explicit=True)
+        seen = 0
+        while seen < RECORDS:
+            got = member.poll_some()
+            assert got, f"{seen} of {RECORDS} records"
+            seen += len(got)
+            done = [it for it in got if it.value not in (b"a3", b"a30")]
+            member.settle("ACCEPT", done)
+            settled |= {it.value for it in done}
+        member.close()
+        source = services.by_name["A"].distributor.source
+
+        def told_on_a() -> bool:
+            latest = source.latest((group, topic, 0))
+            ranges = None if latest is None else decode(latest.offset, latest.metadata)
+            return bool(ranges) and latest is not None and latest.offset == 3
+
+        services.until(told_on_a, what="the gateway on A has committed")
+        services.until(
+            lambda: (
+                (row := services.row("B", group, topic)) is not None
+                and row.changes
+                and row.source_offset == 3
+            ),
+            what="committed on B",
+        )
+        row = services.row("B", group, topic)
+        assert (row.new, row.replay) == (0, 0), "b0 is new to the group"
+
+        on_b = host.member(fronts["B"], group, [topic], explicit=True)
+        wanted = {b"b%d" % at for at in range(8)} | {b"a3", b"a30"}
+        again: list[bytes | None] = []
+        while len(again) < len(wanted):
+            got = on_b.poll_some()
+            assert got, f"only {again} of {wanted}"
+            again += [it.value for it in got]
+            on_b.settle("ACCEPT", got)
+        assert sorted(map(str, again)) == sorted(map(str, wanted))
+        assert not on_b.poll_empty(1.0), "nothing that was settled comes again"
+        assert not settled & set(again)
+
+        services.until(
+            lambda: Refusal.GROUP_ACTIVE in services.row("B", group, topic).refusals,
+            what="the gateway tells that the group is at work",
+        )
+        on_b.close()
+    link.close()
+
+
+def test_the_gateway_believes_it_over_its_own_store(
+    pair: Addresses,
+    gateways: dict[str, GatewayProcess],
+    both: Callable[..., str],
+    fresh_name: Callable[[str], str],
+    tmp_path: Path,
+) -> None:
+    """The group was on B before: its window there is in the store of B's gateway."""
+    topic, group = both(), fresh_name("shared")
+    link = PlainLink(("A", pair["A"]), pair["B"])
+    produce_at(pair["A"], topic, [(BASE + at, b"a%d" % at) for at in range(10)])
+    link.copy(topic)
+    fronts = {name: it.bootstrap for name, it in gateways.items()}
+    with ShareHost.librdkafka() as host:
+        member = host.member(fronts["B"], group, [topic], explicit=True)
+        first = member.poll_some()
+        member.settle("ACCEPT", [it for it in first if it.offset == 0])
+        member.close()
+        gateways["B"].restart()  # no window is left in its memory
+        member = host.member(fronts["A"], group, [topic], explicit=True)
+        seen = 0
+        while seen < 10:
+            got = member.poll_some()
+            assert got
+            seen += len(got)
+            member.settle("ACCEPT", [it for it in got if it.offset != 7])
+        member.close()
+        with Services.of(write_config(tmp_path, fronts)) as services:
+            services.until(
+                lambda: (
+                    (row := services.row("B", group, topic)) is not None
+                    and row.changes
+                    and row.new == 7
+                ),
+                what="committed on B",
+            )
+        member = host.member(fronts["B"], group, [topic], explicit=True)
+        got = member.poll_some()
+        assert [it.value for it in got] == [b"a7"]
+        member.settle("ACCEPT", got)
+        assert not member.poll_empty(1.0)
+        member.close()
+    wait_until(lambda: gateways["B"].running, what="it runs", deadline_s=1)
+    link.close()
