@@ -6,6 +6,7 @@ Keys are shown as a hash: a key may be personal data, and this surface has no ro
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
@@ -16,6 +17,7 @@ from starlette.routing import Route
 from dispatcher.core.hashes import key_hash32
 from dispatcher.core.model import Key
 from dispatcher.core.stats import FullSpan, WindowStats
+from gateway.admin.limits import GROUPS_AT_ONCE, PAGE_GROUPS_MAX
 from gateway.admin.problems import answered
 from gateway.admin.rows import (
     DrainingKeyRow,
@@ -44,10 +46,19 @@ class GroupHead(GroupSummary):
 
 
 def group_routes(groups: Groups, windows: Windows, lags: Lags) -> list[Route]:
-    async def list_groups(_: Request) -> Response:
+    async def list_groups(request: Request) -> Response:
+        names = groups.names()
+        first = bisect_right(names, request.query_params.get("after", ""))
+        behind = first + _limit(request)
         known = _by_group(lags)
-        rows = [_summary(group, windows, known.get(group.name, [])) for group in groups.all()]
-        return answered(GroupList(groups=rows))
+        rows = []
+        for at, name in enumerate(names[first:behind], 1):
+            group = groups.get(name)
+            if group is not None:  # not deleted meanwhile
+                rows.append(_summary(group, windows, known.get(name, [])))
+            if at % GROUPS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        return answered(GroupList(groups=rows, next=names[behind - 1] if names[behind:] else None))
 
     async def describe_group(request: Request) -> Response:
         name = request.path_params["group"]
@@ -64,6 +75,13 @@ def group_routes(groups: Groups, windows: Windows, lags: Lags) -> list[Route]:
         Route("/v1/groups", list_groups, methods=["GET"]),
         Route("/v1/groups/{group:path}", describe_group, methods=["GET"]),
     ]
+
+
+def _limit(request: Request) -> int:
+    text = request.query_params.get("limit", str(PAGE_GROUPS_MAX))
+    if not text.isdecimal() or not 1 <= int(text) <= PAGE_GROUPS_MAX:
+        raise HTTPException(400, f"limit={text!r} is not between 1 and {PAGE_GROUPS_MAX}")
+    return int(text)
 
 
 def _by_group(lags: Lags) -> dict[str, list[Lag]]:

@@ -45,7 +45,13 @@ class Operation:
 
 
 OPERATIONS = (
-    Operation("GET", "/v1/groups", "All Key-Shared groups of the node.", GroupList),
+    Operation(
+        "GET",
+        "/v1/groups",
+        "The Key-Shared groups of the node, a page at a time.",
+        GroupList,
+        optional=("after", "limit"),
+    ),
     Operation("GET", "/v1/groups/{group}", "One group: members, windows, lag.", GroupDescription),
     Operation(
         "GET",

@@ -46,7 +46,10 @@ class GroupSummary(_Row):
 
 
 class GroupList(_Row):
+    """One page, in the order of the names."""
+
     groups: list[GroupSummary]
+    next: str | None = None  # what `after` of the next page is; null: this is the last one
 
 
 class MembershipRow(_Row):

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import typer
 
 from gateway.admin.rows import GroupDescription, GroupList, PartitionRow
-from gateway.cli.node_client import ask, group_path
+from gateway.cli.node_client import ask, group_path, path_with
 from gateway.cli.options import DEFAULT_ADMIN, AdminOption, Output
 from gateway.cli.parked import group_parked, group_release
 from gateway.cli.tables import print_json, print_line, print_table
@@ -35,10 +35,14 @@ _MEMBER = (
 def group_list(admin: AdminOption = DEFAULT_ADMIN, output: Output = "table") -> None:
     """List the groups of the node."""
     answer = ask(admin, "/v1/groups", GroupList)
+    raw, rows = list(answer.raw["groups"]), list(answer.row.groups)
+    while answer.row.next is not None:
+        answer = ask(admin, path_with("/v1/groups", after=answer.row.next), GroupList)
+        raw += answer.raw["groups"]
+        rows += answer.row.groups
     if output == "json":
-        print_json(answer.raw)
+        print_json({"groups": raw})
         return
-    rows = answer.row.groups
     print_table(
         _SUMMARY,
         [(it.group, it.state, it.members, it.topics, it.windows, it.lag) for it in rows],

@@ -167,6 +167,20 @@ def test_groups_as_a_table_and_as_json(node: Callable[[dict[str, Answer]], str])
     assert (code, json.loads(out)) == (0, GROUPS)
 
 
+def test_groups_of_several_pages_are_one_list(node: Callable[[dict[str, Answer]], str]) -> None:
+    more = [{**GROUPS["groups"][0], "group": name} for name in ("b&c", "d")]
+    pages = {
+        "/v1/groups": (200, json.dumps({**GROUPS, "next": "[red]g[/x]"})),
+        "/v1/groups?after=%5Bred%5Dg%5B%2Fx%5D": (
+            200,
+            json.dumps({"groups": more[:1], "next": "b&c"}),
+        ),
+        "/v1/groups?after=b%26c": (200, json.dumps({"groups": more[1:], "next": None})),
+    }
+    code, out, _ = keyway("group", "list", "--admin", node(pages), "-o", "json")
+    assert (code, json.loads(out)) == (0, {"groups": [*GROUPS["groups"], *more]})
+
+
 def test_a_group_whose_names_are_hostile(node: Callable[[dict[str, Answer]], str]) -> None:
     address = node({"/v1/groups/g%2F1%1B%5B31m": (200, json.dumps(GROUP))})
     code, out, _ = keyway("group", "describe", GROUP["group"], "--admin", address)  # type: ignore[arg-type]

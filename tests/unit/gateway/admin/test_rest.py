@@ -7,6 +7,7 @@ import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, cast
+from urllib.parse import urlencode
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -99,14 +100,33 @@ def story(tell: Callable[[Rest], Awaitable[None]]) -> None:
     run(work())
 
 
+def test_groups_come_a_page_at_a_time() -> None:
+    async def tell(rest: Rest) -> None:
+        names = sorted([GROUP, "a/b", "z&y", *(f"g{at}" for at in range(4))])
+        for name in names:
+            rest.node.groups.ensure(name)
+        found, after = list[str](), ""
+        while after is not None:
+            answer = await rest.ask("/v1/groups?" + urlencode({"limit": 3, "after": after}))
+            assert len(answer.json["groups"]) <= 3
+            found += [row["group"] for row in answer.json["groups"]]
+            after = answer.json["next"]
+        assert found == names
+        for limit in ("0", "1001", "-1", "many", ""):
+            assert (await rest.ask(f"/v1/groups?limit={limit}")).status == 400
+
+    story(tell)
+
+
 def test_groups() -> None:
     async def tell(rest: Rest) -> None:
         answer = await rest.ask("/v1/groups")
         assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
         group = {"group": GROUP, "state": "Stable", "members": 1, "topics": [TOPIC], "windows": 2}
-        assert answer.json == {"groups": [{**group, "lag": None}]}, "nobody has looked yet"
+        assert answer.json["groups"] == [{**group, "lag": None}], "nobody has looked yet"
+        assert answer.json["next"] is None
         await rest.lags.refresh(stored=True)
-        assert (await rest.ask("/v1/groups")).json == {"groups": [{**group, "lag": 3}]}
+        assert (await rest.ask("/v1/groups")).json["groups"] == [{**group, "lag": 3}]
 
     story(tell)
 
