@@ -46,7 +46,7 @@ async def _alter(
         return {"ErrorCode": int(ErrorCode.GROUP_AUTHORIZATION_FAILED)}
     names = [row["TopicName"] for row in body["Topics"]]
     denied = await authoriser.denied_topics(connection, names)
-    topics = await offsets.topics(name for name in names if name not in denied)
+    topics = await offsets.named_topics(name for name in names if name not in denied)
     wanted: dict[TopicPartition, int] = {}
     for row in body["Topics"]:
         topic = topics.get(row["TopicName"])

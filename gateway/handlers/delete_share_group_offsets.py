@@ -53,7 +53,7 @@ async def _delete(
     if await offsets.find(group) is None:
         raise GroupUnknown(f"Group {group} not found.")
     names = [row["TopicName"] for row in body["Topics"]]
-    topics = await offsets.topics(names)
+    topics = await offsets.named_topics(names)
     ids = {topic_id_text(topic.topic_id): name for name, topic in topics.items()}
     errors = dict.fromkeys(names, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     async with offsets.at_rest(group, lambda key: key.topic_id in ids):

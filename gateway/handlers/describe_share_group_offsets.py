@@ -68,7 +68,7 @@ async def _describe(
         for row in asked["Topics"]:
             wanted.setdefault(row["TopicName"], []).extend(row["Partitions"])
     denied = await authoriser.denied_topics(connection, wanted, DESCRIBE)
-    topics = await offsets.topics(name for name in wanted if name not in denied)
+    topics = await offsets.named_topics(name for name in wanted if name not in denied)
     rows = []
     for topic_name, partitions in wanted.items():
         topic = topics.get(topic_name)

@@ -12,6 +12,7 @@ from typing import Any
 
 import structlog
 
+from gateway.core.cluster.topic_names import is_topic_name
 from gateway.core.share.declared_filters import inline_filters
 from gateway.core.share.membership import Assignment, GroupError, Heartbeat, InvalidRequest
 from gateway.core.wire.codec import decode_request, encode_response
@@ -59,8 +60,8 @@ async def _heartbeat(
 ) -> dict[str, Any]:
     group, member_id = await authorise_group(services, request.connection, body)
     topics = body["SubscribedTopicNames"]
-    if topics is not None and any(not name for name in topics):
-        raise InvalidRequest("SubscribedTopicNames holds an empty name.")
+    if topics is not None and not all(map(is_topic_name, topics)):
+        raise InvalidRequest("SubscribedTopicNames holds a name that no topic can have.")
     if topics is not None and len(topics) > SUBSCRIBED_TOPICS_MAX:
         raise InvalidRequest(
             f"SubscribedTopicNames holds {len(topics)} names: at most {SUBSCRIBED_TOPICS_MAX}."

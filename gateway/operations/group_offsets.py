@@ -57,6 +57,7 @@ class UpstreamView(Protocol):
     @property
     def topology(self) -> Topology: ...
     async def refresh(self, topics: Iterable[str] = ()) -> Topology: ...
+    async def look_up(self, names: Iterable[str]) -> dict[str, Topic]: ...
     async def call(
         self,
         api_key: int,
@@ -175,6 +176,13 @@ class GroupOffsets:
         except UpstreamError as error:
             log.info("log_end_not_known", topic=topic, reason=str(error))
             return {}
+
+    async def named_topics(self, names: Iterable[str]) -> dict[str, Topic]:
+        """Topics that a client names: asked for once, not watched. Raises StateUnavailable."""
+        try:
+            return await self.upstream.look_up(names)
+        except UpstreamError as error:
+            raise StateUnavailable(f"upstream: {error}") from error
 
     async def topics(self, names: Iterable[str]) -> dict[str, Topic]:
         """Those that exist now. Raises StateUnavailable."""

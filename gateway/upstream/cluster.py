@@ -9,19 +9,25 @@ its own upstream connection (gateway/listen/server.py).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Self
 
 import structlog
 
 from gateway.core.cluster.discovery import metadata_request, topology_from
-from gateway.core.cluster.topology import TopicPartition, Topology
+from gateway.core.cluster.topic_names import is_topic_name
+from gateway.core.cluster.topology import Topic, TopicPartition, Topology
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
 from gateway.upstream.connection import BrokerConnection
 from gateway.upstream.errors import Refused, TimedOut, Unreachable, UpstreamError
-from gateway.upstream.limits import SETTLING_PAUSE_MS, STALE_PAUSE_MS
+from gateway.upstream.limits import (
+    METADATA_TOPICS_MAX,
+    SETTLING_PAUSE_MS,
+    STALE_PAUSE_MS,
+    WATCHED_TOPICS_MAX,
+)
 from gateway.upstream.requests import offsets_at_leader
 from gateway.upstream.settings import Address, UpstreamSettings
 
@@ -147,7 +153,7 @@ class Upstream:
         """The view as of now; `topics` become watched. One request serves all who wait. Raises
         UpstreamError.
         """
-        self._watched.update(dict.fromkeys(topics))
+        self.watch(topics)
         self._refresh_asked += 1
         ticket = self._refresh_asked
         async with self._refreshing:
@@ -164,17 +170,32 @@ class Upstream:
         return self.topology
 
     def watch(self, topics: Iterable[str]) -> None:
-        """From the next refresh on they are part of the view."""
-        self._watched.update(dict.fromkeys(topics))
+        """From the next refresh on they are part of the view, up to WATCHED_TOPICS_MAX."""
+        room = WATCHED_TOPICS_MAX - len(self._watched)
+        new = [topic for topic in dict.fromkeys(topics) if topic not in self._watched]
+        if len(new) > room:
+            log.warning("too_many_topics_watched", watched=len(self._watched), refused=len(new))
+        self._watched.update(dict.fromkeys(new[:room]))
+
+    @property
+    def watched(self) -> Collection[str]:
+        """Names that were asked for, whether or not there is such a topic."""
+        return self._watched.keys()
+
+    async def look_up(self, names: Iterable[str]) -> dict[str, Topic]:
+        """The topics of these names, as of now; they do not become watched. Names that no topic has
+        are left out. Raises UpstreamError.
+        """
+        answer = await self._metadata(name for name in names if is_topic_name(name))
+        found = topology_from(self.topology, answer).topics
+        return {name: topic for name, topic in found.items() if topic.partitions}
 
     def unwatch(self, topics: Iterable[str]) -> None:
         for topic in topics:
             self._watched.pop(topic, None)
 
     async def _refresh(self) -> None:
-        response = await self.call(ApiKey.METADATA, metadata_request(self._watched))
-        if response["ErrorCode"] != 0:
-            raise Refused(response["ErrorCode"], "Metadata")
+        response = await self._metadata(self._watched)
         topology = topology_from(self.topology, response)
         if not topology.brokers:
             raise Unreachable("the upstream knows no live broker yet")
@@ -184,6 +205,20 @@ class Upstream:
         self._close_stray_connections()
         for callback in self._callbacks:
             callback(topology)
+
+    async def _metadata(self, names: Iterable[str]) -> Message:
+        """One answer about all of them, asked for in portions. Raises UpstreamError."""
+        left = list(names)
+        whole: Message | None = None
+        while left or whole is None:
+            asked, left = left[:METADATA_TOPICS_MAX], left[METADATA_TOPICS_MAX:]
+            answer = await self.call(ApiKey.METADATA, metadata_request(asked))
+            if answer["ErrorCode"] != 0:
+                raise Refused(answer["ErrorCode"], "Metadata")
+            if whole is not None:
+                answer["Topics"] = whole["Topics"] + answer["Topics"]
+            whole = answer
+        return whole
 
     def _close_stray_connections(self) -> None:
         """A broker moved: who still waits for an answer from its old address asks again."""

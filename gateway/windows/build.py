@@ -62,6 +62,7 @@ def build(
         key_filters_loaded=members.key_filters.loaded,
         watch=cluster.watch,
         unwatch=cluster.unwatch,
+        watched=lambda: cluster.watched,
         dependencies=Dependencies(
             store=monitored,
             reader=reading.reader,

@@ -66,6 +66,7 @@ class Windows:
     key_filters_loaded: Callable[[], bool]
     watch: Callable[[Iterable[str]], None]  # topics upstream is asked about from now on ...
     unwatch: Callable[[Iterable[str]], None]  # ... and no more
+    watched: Callable[[], Iterable[str]]
     _windows: dict[WindowKey, Window] = field(default_factory=dict)
     _by_group: dict[str, dict[WindowKey, Window]] = field(default_factory=dict)
     _dirty: dict[Window, None] = field(default_factory=dict)
@@ -350,7 +351,7 @@ class Windows:
         used = {window.partition.topic for window in self._windows.values()} | self.asked_for
         for group in self.groups.all():
             used.update(group.topics())
-        unused = self.topology().topics.keys() - used
+        unused = set(self.watched()) - used
         self.unwatch(sorted(unused & self._unused))
         self._unused = unused
 

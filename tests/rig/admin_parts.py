@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from dispatcher.core.model import Acknowledge, Acquire, MemberId, SessionId
 from dispatcher.store.base import Claimed, FencedError, StoreError, WindowKey
 from gateway.config import GroupSection
-from gateway.core.cluster.topology import Topology
+from gateway.core.cluster.topology import Topic, Topology
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
@@ -100,6 +100,10 @@ class View:
     @property
     def topology(self) -> Topology:
         return self.node.topology
+
+    async def look_up(self, names: Iterable[str]) -> dict[str, Topic]:
+        known = self.node.topology.topics
+        return {name: known[name] for name in names if name in known and known[name].partitions}
 
     async def refresh(self, topics: Iterable[str] = ()) -> Topology:  # noqa: ARG002
         return self.node.topology

@@ -239,6 +239,7 @@ class Node:
         self.noticed: list[Noticed] = []
         self.changed: list[ShareGroup] = []
         self.unwatched: list[str] = []
+        self.watched: list[str] = []
         self.filters: tuple[bytes, ...] = ()  # of every member
         self.connections = 0
         self.ready = ReadySignals()
@@ -256,7 +257,8 @@ class Node:
             tasks=self.tasks,
             key_filters_loaded=lambda: True,
             watch=self._watch,
-            unwatch=lambda topics: self.unwatched.extend(topics),
+            unwatch=self._unwatch,
+            watched=lambda: self.watched,
             dependencies=Dependencies(
                 store=MonitoredStore(self.store, now_ms),
                 reader=self.log,
@@ -302,6 +304,11 @@ class Node:
 
     def _watch(self, topics: Iterable[str]) -> None:
         self.unwatched = [name for name in self.unwatched if name not in set(topics)]
+        self.watched += [name for name in topics if name not in self.watched]
+
+    def _unwatch(self, topics: Iterable[str]) -> None:
+        self.unwatched.extend(topics)
+        self.watched = [name for name in self.watched if name not in set(topics)]
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         self.tasks.create_task(work)

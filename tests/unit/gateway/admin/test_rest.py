@@ -105,7 +105,8 @@ def test_groups_come_a_page_at_a_time() -> None:
         names = sorted([GROUP, "a/b", "z&y", *(f"g{at}" for at in range(4))])
         for name in names:
             rest.node.groups.ensure(name)
-        found, after = list[str](), ""
+        found: list[str] = []
+        after: str | None = ""
         while after is not None:
             answer = await rest.ask("/v1/groups?" + urlencode({"limit": 3, "after": after}))
             assert len(answer.json["groups"]) <= 3

@@ -466,3 +466,24 @@ def test_topics_that_nobody_uses_leave_the_view_in_time() -> None:
             assert node.unwatched == [], "watched again before anything is asked"
 
     run(work())
+
+
+def test_names_that_no_topic_has_leave_the_view_too() -> None:
+    """They are in no view, and were asked about for ever: beyond 100 MB of names no broker answered
+    any more.
+    """
+
+    async def work() -> None:
+        async with Node() as node:
+            epoch = node.beat("m1", 0, TOPIC, "no-such-topic")
+            node.watched.append("no-such-topic")
+            node.beat("m1", epoch)
+            for _ in range(TOPIC_UNUSED_MS // 10_000 * 3):
+                await asyncio.sleep(10)
+                node.beat("m1", epoch)
+            assert node.unwatched == [], "the member waits for it"
+            node.beat("m1", -1)
+            await asyncio.sleep(2 * TOPIC_UNUSED_MS / 1000 + 1)
+            assert "no-such-topic" in node.unwatched
+
+    run(work())

@@ -1,0 +1,86 @@
+"""The view of the cluster: what is asked about, in portions, and what is watched."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from gateway.core.wire.schema import Message
+from gateway.upstream import cluster
+from gateway.upstream.cluster import Upstream
+from gateway.upstream.settings import UpstreamSettings
+
+
+class Kafka:
+    """Answers Metadata: every topic but those that begin with "no-" exists."""
+
+    def __init__(self) -> None:
+        self.asked: list[list[str]] = []
+
+    async def call(self, _key: int, body: Message, **_: Any) -> Message:
+        names = [topic["Name"] for topic in body["Topics"]]
+        self.asked.append(names)
+        return {
+            "ErrorCode": 0,
+            "ClusterId": "c",
+            "Brokers": [{"NodeId": 1, "Host": "kafka", "Port": 9092}],
+            "Topics": [_topic(name) for name in names],
+        }
+
+
+def _topic(name: str) -> Message:
+    gone = name.startswith("no-")
+    partition = {"PartitionIndex": 0, "LeaderId": 1, "LeaderEpoch": 0, "ErrorCode": 0}
+    return {
+        "Name": name,
+        "TopicId": name.encode().ljust(16, b"."),
+        "ErrorCode": 3 if gone else 0,
+        "Partitions": [] if gone else [partition],
+    }
+
+
+def upstream(monkeypatch: pytest.MonkeyPatch) -> tuple[Upstream, Kafka]:
+    kafka, made = Kafka(), Upstream(UpstreamSettings("kafka:9092"))
+    monkeypatch.setattr(made, "call", kafka.call)
+    return made, kafka
+
+
+def test_many_names_are_asked_for_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "METADATA_TOPICS_MAX", 2)
+    it, kafka = upstream(monkeypatch)
+    topology = asyncio.run(it.refresh(["a", "b", "c", "no-d", "e"]))
+    assert kafka.asked == [["a", "b"], ["c", "no-d"], ["e"]]
+    assert list(topology.topics) == ["a", "b", "c", "no-d", "e"]
+    assert list(topology.brokers) == [1]
+
+
+def test_without_any_name_the_brokers_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    it, kafka = upstream(monkeypatch)
+    assert list(asyncio.run(it.refresh()).brokers) == [1]
+    assert kafka.asked == [[]]
+
+
+def test_a_look_up_asks_once_and_watches_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    it, kafka = upstream(monkeypatch)
+
+    async def work() -> None:
+        found = await it.look_up(["a", "no-b", "not a name", "x" * 250])
+        assert list(found) == ["a"]
+        await it.refresh(["c"])
+
+    asyncio.run(work())
+    assert kafka.asked == [["a", "no-b"], ["c"]]
+    assert list(it.watched) == ["c"]
+
+
+def test_only_so_many_topics_are_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "WATCHED_TOPICS_MAX", 3)
+    it, _ = upstream(monkeypatch)
+    it.watch(["a", "b"])
+    it.watch(["b", "c", "d"])
+    assert list(it.watched) == ["a", "b", "c"]
+    it.unwatch(["a"])
+    it.watch(["d"])
+    assert list(it.watched) == ["b", "c", "d"]
