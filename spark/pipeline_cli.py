@@ -7,10 +7,16 @@ nowhere, every record in quarantine); 2 the file is wrong, or Kafka or the regis
 from __future__ import annotations
 
 import json
+import signal
+import threading
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+from confluent_kafka import KafkaException
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -18,6 +24,7 @@ from rich.text import Text
 if TYPE_CHECKING:
     from spark.pipelines.check import DrySchemas, Findings, Trial
     from spark.pipelines.config import Pipeline
+    from spark.pipelines.run import Counts
 
 app = typer.Typer(
     help="Transform the records of a topic: mask, rename, drop, timestamp, filter, route.",
@@ -28,6 +35,8 @@ app = typer.Typer(
 
 COLUMNS_MAX = 100_000  # a table in a pipe or a narrow window is never cut
 SHOWN_MAX = 1_000
+PROGRESS_S = 2.0  # between two lines
+MASTER = "local[2,3]"  # two tasks at a time, each tried three times
 PipelineFile = Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline's YAML.")]
 Output = Annotated[Literal["table", "json"], typer.Option("-o", "--output", help="The form.")]
 
@@ -66,6 +75,76 @@ def check(
         typer.echo(f"keyway: {file}:{fault.line}: {fault.reason}", err=True)
     if findings.faults or (findings.trials and findings.quarantined == len(findings.trials)):
         raise typer.Exit(1)
+
+
+@app.command()
+def run(
+    file: PipelineFile,
+    once: Annotated[
+        bool, typer.Option("--once", help="End when the records are done that are there now.")
+    ] = False,
+    master: Annotated[str, typer.Option(help="Spark's master.")] = MASTER,
+    output: Output = "table",
+) -> None:
+    """Run FILE, from its source to its target, until SIGTERM or SIGINT; exactly once."""
+    from pyspark.errors import PySparkException
+
+    from spark.distribute import first_line
+    from spark.job import SETTINGS
+    from spark.pipelines.config import load_pipeline
+    from spark.pipelines.probe import FAILURES, dry_schemas, probed, require_paths
+    from spark.pipelines.run import PipelineRun, RunError
+    from spark.session import kafka_session
+
+    try:
+        pipeline = load_pipeline(file)
+        pipeline.require_places()
+        require_paths(pipeline, probed(pipeline, dry_schemas(pipeline)))
+        stop = threading.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: stop.set())
+        session = kafka_session(
+            f"keyway-pipeline-{pipeline.config.name}", master=master, settings=SETTINGS
+        )
+        try:
+            it = PipelineRun(session, pipeline, stop=stop, changed=_progress(), waits=_waits)
+            it.run(once=once)
+        finally:
+            session.stop()
+    except (*FAILURES, RunError) as error:
+        typer.echo(f"keyway: {error}", err=True)
+        raise typer.Exit(2) from error
+    except (PySparkException, KafkaException) as error:
+        typer.echo(f"keyway: {first_line(error)}", err=True)
+        raise typer.Exit(2) from error
+    if output == "json":
+        typer.echo(json.dumps(asdict(it.counts)))
+    else:
+        typer.echo(_told(it.counts))
+
+
+def _progress() -> Callable[[Counts], None]:
+    """Says on stderr how far it is, every two seconds at most."""
+    said_s = -PROGRESS_S  # the first batch is told at once
+
+    def changed(counts: Counts) -> None:
+        nonlocal said_s
+        if monotonic() - said_s >= PROGRESS_S:
+            said_s = monotonic()
+            typer.echo(_told(counts), err=True)
+
+    return changed
+
+
+def _waits(fault: str) -> None:
+    typer.echo(f"keyway: waits: {fault}", err=True)
+
+
+def _told(counts: Counts) -> str:
+    return (
+        f"{counts.written} records written, {counts.quarantined} of them to quarantine;"
+        f" {counts.filtered} filtered out; {counts.again} of an earlier run not written again"
+    )
 
 
 def _print_table(

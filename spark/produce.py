@@ -14,7 +14,7 @@ The task never sees rows as objects: columns of Arrow batches, and one loop arou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
@@ -292,18 +292,18 @@ class _Task:
         origins: frozenset[bytes],
     ) -> None:
         copies = batch.column("copy").to_pylist()
+        topics = self._topics(batch)
         rows = zip(
-            copies,
+            topics,
             batch.column("key").to_pylist(),
             batch.column("value").to_pylist(),
             batch.column("timestamp_ms").to_pylist(),
             headers_of_rows(batch, copies),
-            self._topics(batch),
             strict=True,
         )
         partition, produce = self.partition, producer.produce
-        for at, (copy, key, value, timestamp_ms, headers, topic) in enumerate(rows):
-            if copy is None:
+        for at, (topic, key, value, timestamp_ms, headers) in enumerate(rows):
+            if topic is None:
                 continue
             while True:
                 try:
@@ -315,7 +315,7 @@ class _Task:
                         raise KafkaException(self.failed) from None
             if at % POLL_EVERY_RECORDS == 0:
                 producer.poll(0)
-        skipped = batch.column("copy").null_count
+        skipped = topics.count(None)
         tally.position = batch.column("offset")[-1].as_py() + 1
         tally.skipped += skipped
         tally.copied += batch.num_rows - skipped
@@ -324,17 +324,22 @@ class _Task:
         if origins:
             tally.repeats += sum(it is not None and origin_of(it) in origins for it in copies)
 
-    def _topics(self, batch: pyarrow.RecordBatch) -> Sequence[str]:
-        """The target's topic of each row."""
+    def _topics(self, batch: pyarrow.RecordBatch) -> list[str | None]:
+        """The target's topic of each row, None: it is not written. A pipeline that runs on its own
+        names it in the column `to`; a link writes what has a copy header.
+        """
+        if "to" in batch.schema.names:
+            return cast("list[str | None]", batch.column("to").to_pylist())
+        copied = batch.column("copy").is_valid().to_pylist()
         routed = self.writing.routed
         if routed is None:
-            return [self._target] * batch.num_rows
+            return [self._target if it else None for it in copied]
         logical = batch.column("logical_topic").to_pylist()
         names = {it: routed.back(it) for it in set(logical) if it is not None}
         for it in names.values():
             if isinstance(it, Unfit):
                 raise KafkaException(KafkaError(KafkaError.TOPIC_EXCEPTION, str(it)))
-        return [str(names.get(it, "")) for it in logical]
+        return [str(names[it]) if one else None for it, one in zip(logical, copied, strict=True)]
 
     def _origins_of_the_end(self) -> frozenset[bytes]:
         """The origins of the target's last records, the ones a crash may have left unaccounted."""
@@ -349,7 +354,7 @@ def headers_of_rows(batch: pyarrow.RecordBatch, copies: list[bytes | None]) -> I
     """
     names, values = batch.column("header_names"), batch.column("header_values")
     if not len(names.flatten()):
-        return ([(COPY_HEADER, copy)] for copy in copies)
+        return (_copy_header(copy) for copy in copies)
     flat = list(zip(names.flatten().to_pylist(), values.flatten().to_pylist(), strict=True))
     lengths = names.value_lengths().fill_null(0).to_pylist()
     return _cut(flat, lengths, copies)
@@ -360,8 +365,12 @@ def _cut(
 ) -> Iterator[list[tuple[str, bytes | None]]]:
     at = 0
     for length, copy in zip(lengths, copies, strict=True):
-        yield [*flat[at : at + length], (COPY_HEADER, copy)]
+        yield [*flat[at : at + length], *_copy_header(copy)]
         at += length
+
+
+def _copy_header(copy: bytes | None) -> list[tuple[str, bytes | None]]:
+    return [] if copy is None else [(COPY_HEADER, copy)]
 
 
 def origin_of(header: bytes) -> bytes:

@@ -182,13 +182,15 @@ def _until_the_end(
                 raise KafkaException(error)
 
 
-def main(bootstrap_servers: str, topic: str) -> None:
-    """`python -m gateway.demo.flights BOOTSTRAP TOPIC`: creates the topic, loads all flights."""
-    flights = read_flights()
+def main(bootstrap_servers: str, topic: str, flights_max: int | None = None) -> None:
+    """`python -m gateway.demo.flights BOOTSTRAP TOPIC [FLIGHTS]`: creates the topic and loads all
+    flights, or the first FLIGHTS.
+    """
+    flights = read_flights(flights_max=flights_max)
     create_topic(bootstrap_servers, topic, PARTITIONS)
     load(bootstrap_servers, topic, flights, lambda _count: None)
     sys.stdout.write(f"{len(flights)} flights in {topic}\n")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2])
+    main(sys.argv[1], sys.argv[2], *map(int, sys.argv[3:4]))

@@ -74,7 +74,7 @@ def tried(
     pipeline: Pipeline, records: Iterable[SampledRecord], schemas: DrySchemas | None
 ) -> Findings:
     """Raises RegistryError."""
-    engine = Engine(pipeline.plan, schemas)
+    engine = Engine(pipeline.plan, schemas, watched=True)
     topic = pipeline.config.target.topic if pipeline.config.target else ""
     trials = [
         Trial(record, engine.process(topic or record.topic, record.key, record.value))

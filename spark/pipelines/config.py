@@ -112,10 +112,13 @@ class _Place(Section):
 
 
 class Source(_Place):
-    """`start`: where a pipeline begins that has no position yet."""
+    """`start`: where a pipeline begins that has no position yet. `records_per_batch_max`: of all
+    partitions; what was under way when a run ended is done again by the next.
+    """
 
     topic: Topic
     start: Literal["earliest", "latest"] = "earliest"
+    records_per_batch_max: Annotated[int, Field(ge=1)] = 100_000
 
 
 class Target(Section):
@@ -186,8 +189,12 @@ class Pipeline:
     def line_of_step(self, index: int) -> int:
         return self.line("steps", index)
 
-    def error(self, line: int, reason: str) -> PipelineError:
-        return PipelineError(self.path, [Fault(line, reason)])
+    def require_places(self) -> None:
+        """Raises PipelineError for a file that only a link can use."""
+        missing = [it for it in ("source", "target") if getattr(self.config, it) is None]
+        if missing:
+            reason = f"{' and '.join(missing)} missing: needed to run on its own"
+            raise PipelineError(self.path, [Fault(1, reason)])
 
 
 def load_pipeline(path: FilePath) -> Pipeline:

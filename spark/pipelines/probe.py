@@ -25,3 +25,9 @@ def probed(
         return tried(pipeline, (), schemas)
     sample = newest_records(source.cluster("source"), source.topic, max(records, PROBE_RECORDS))
     return tried(pipeline, sample, schemas)
+
+
+def require_paths(pipeline: Pipeline, findings: Findings) -> None:
+    """Raises PipelineError for paths that lead nowhere: a mask would show what it is to hide."""
+    if findings.faults:
+        raise PipelineError(pipeline.path, findings.faults)

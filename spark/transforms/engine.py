@@ -132,12 +132,14 @@ class _Draft:
 
 
 class Engine:
-    """`looked`: the paths that any record so far was looked into for. `seen`: those of them that
-    led to a field, or are in the Avro schema of one. `schemas` is needed for Avro only.
+    """`schemas` is needed for Avro only. With `watched`, `looked` has the paths that any record so
+    far was looked into for, and `seen` those of them that led to a field, or are in the Avro schema
+    of one.
     """
 
-    def __init__(self, plan: Plan, schemas: Schemas | None) -> None:
+    def __init__(self, plan: Plan, schemas: Schemas | None, *, watched: bool = False) -> None:
         self.plan = plan
+        self.watched = watched
         self.looked: set[Use] = set()
         self.seen: set[Use] = set()
         self._schemas = schemas
@@ -196,11 +198,11 @@ class Engine:
         document = draft.document(step.part)
         if document is None:
             return ()
-        use = (index, step.part, path)
-        self.looked.add(use)
         places = document.places(path)
-        if places:
-            self.seen.add(use)
+        if self.watched:
+            self.looked.add((index, step.part, path))
+            if places:
+                self.seen.add((index, step.part, path))
         if document.lacking and step.missing == "quarantine":
             raise UnreadableRecord(f"{step.part} has no field {path}")
         return places

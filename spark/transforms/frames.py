@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from pyspark.sql.functions import col
+from pyspark.sql.types import StructField, StructType
 
 from spark.transforms.engine import Engine, Outcome
 from spark.transforms.plan import Plan
@@ -52,7 +53,12 @@ def marked(frame: DataFrame, plan: Plan, *, destination: str = "topic") -> DataF
     missing = [name for name in (*NEEDED, destination) if name not in frame.columns]
     if missing:
         raise ValueError(f"the records have no column {', '.join(missing)}")
-    return frame.mapInArrow(batch_function(plan, destination), frame.schema)
+    # A column of a constant is "never null"; this one may become null.
+    fields = [
+        StructField(it.name, it.dataType, it.nullable or it.name == destination, it.metadata)
+        for it in frame.schema
+    ]
+    return frame.mapInArrow(batch_function(plan, destination), StructType(fields))
 
 
 def batch_function(

@@ -76,13 +76,15 @@ def test_filtered_rows_are_marked_or_left_out(spark: SparkSession) -> None:
 
 def test_a_link_gets_the_topic_in_a_column_of_its_own(spark: SparkSession) -> None:
     route = Route(rules=(Rule(path="n", equals=1, topic="ones"),))  # type: ignore[arg-type]
-    before = records(spark, b'{"n":1}', b'{"n":2}').selectExpr(
+    before = records(spark, b'{"n":1}', b'{"n":2}', b'{"n":3}').selectExpr(
         "*", "'logical' AS logical_topic", "7L AS flags"
     )
-    after = by_offset(marked(before, plan(route), destination="logical_topic"))
+    gone = Filter(drop=(Condition(path="n", equals=3),))  # type: ignore[arg-type]
+    after = by_offset(marked(before, plan(route, gone), destination="logical_topic"))
     assert [(row["topic"], row["logical_topic"], row["flags"]) for row in after] == [
         ("t", "ones", 7),
         ("t", "logical", 7),
+        ("t", None, 7),
     ]
 
 

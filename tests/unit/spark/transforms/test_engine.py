@@ -52,7 +52,7 @@ def engine(
         secrets=SECRETS,
         registry=REGISTRY,
     )
-    return Engine(plan, schemas)
+    return Engine(plan, schemas, watched=True)
 
 
 def through(value: bytes | None, *steps: Step, key: bytes | None = b"k") -> Outcome:

@@ -1,0 +1,280 @@
+"""A pipeline that runs on its own: topic to topics, exactly once, until it is stopped.
+
+Spark reads; one task per partition of the source transforms its records and writes them with the
+producer that message distribution uses (spark/produce.py): records and the position behind them are
+one Kafka transaction on the target. The position is the committed offset of the group
+`keyway-pipeline-NAME`, on the source's topic if both are one cluster, so that tools show the
+pipeline's lag; else, on the target, on the target's topic. Spark's checkpoint holds nothing that
+matters and is thrown away.
+
+Partition, timestamp, key and headers are the source's, so every topic that is written must have at
+least the source's number of partitions, and keep timestamps. One that is missing is created.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from time import monotonic
+
+from confluent_kafka import KafkaException
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+
+from spark.core.survey import Copied, Missing, Policy, Position, Stopped, Topic, compare, start
+from spark.distribute import first_line
+from spark.kafka import KafkaSide, source_settings
+from spark.limits import BACKOFF_S
+from spark.pipelines.config import Pipeline
+from spark.produce import RESULT_DDL, Place, Writing, copying
+from spark.transforms.frames import marked
+
+GROUP_PREFIX = "keyway-pipeline-"
+TRIGGER_MS = 1_000  # from batch to batch; a transaction each
+TRANSACTION_TIMEOUT_MS = 60_000  # a task that died holds up read_committed readers for so long
+LOOK_EVERY_S = 5.0  # at the source's partitions
+# A gap or a topic that was created again means lost records: somebody must decide.
+POLICY = Policy(create_topics=True, stop_on_gap=True, stop_on_recreated=True)
+
+
+class RunError(Exception):
+    """The pipeline cannot go on; says why, and nothing was written that is not accounted for."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """Records since the start. `again`: left out, for an earlier run had written them."""
+
+    written: int = 0
+    filtered: int = 0
+    quarantined: int = 0
+    again: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What one query does. `positions_topic`: where the group's offsets are committed."""
+
+    topic: Topic
+    positions_topic: str
+    starts: Mapping[int, int]
+
+
+class PipelineRun:
+    """`changed` is called with the counts after each batch, `waits` with a fault before it is
+    tried again.
+    """
+
+    def __init__(
+        self,
+        session: SparkSession,
+        pipeline: Pipeline,
+        *,
+        stop: threading.Event,
+        changed: Callable[[Counts], None] = lambda _counts: None,
+        waits: Callable[[str], None] = lambda _fault: None,
+    ) -> None:
+        config = pipeline.config
+        assert config.source is not None, "checked by the caller"
+        assert config.target is not None, "checked by the caller"
+        self.counts = Counts()
+        self._session = session
+        self._pipeline = pipeline
+        self._source_section, self._target_section = config.source, config.target
+        self._source = KafkaSide(config.source.cluster("source"))
+        self._target = KafkaSide(config.target_cluster())
+        self._group = GROUP_PREFIX + config.name
+        self._stop = stop
+        self._changed = changed
+        self._waits = waits
+        self._reached: dict[Place, int] = {}
+        self._refused: RunError | None = None
+
+    def run(self, *, once: bool) -> None:
+        """Until `stop` is set; `once`: until the records are done that are there now. A cluster or
+        registry that is away is tried again; after half a minute without progress that ends the
+        run. Raises RunError, KafkaException, StreamingQueryException.
+        """
+        failures = 0
+        while not self._stop.is_set():
+            done = replace(self.counts)
+            try:
+                if self._round(once=once):
+                    return
+            except (KafkaException, StreamingQueryException) as error:
+                failures = 0 if self.counts != done else failures
+                if failures == len(BACKOFF_S):
+                    raise
+                self._waits(first_line(error))
+                self._stop.wait(BACKOFF_S[failures])
+                failures += 1
+
+    def _round(self, *, once: bool) -> bool:
+        """One query, from its start to its end. True if all is done."""
+        self._prepare_topics()
+        work = self._work()
+        with tempfile.TemporaryDirectory(
+            prefix="keyway-pipeline-", ignore_cleanup_errors=True
+        ) as checkpoint:
+            query = self._query(work, checkpoint, once=once)
+            try:
+                return self._watch(query, work)
+            finally:
+                query.stop()
+
+    # ------------------------------------------------------------------------------- before it runs
+
+    def _source_topic(self) -> Topic:
+        name = self._source_section.topic
+        found = self._source.topics([name]).get(name)
+        if found is None:
+            raise self._fault("source", f"there is no topic {name}")
+        return found
+
+    def _prepare_topics(self) -> None:
+        source = self._source_topic()
+        written = sorted(self._pipeline.config.topics_written())
+        if source.name in written and self._source.cluster_id() == self._target.cluster_id():
+            raise self._fault("target", f"what goes to {source.name} would be read again for ever")
+        there = self._target.topics(written)
+        for name in written:
+            topic = there.get(name)
+            if topic is not None and topic.partitions > source.partitions:
+                topic = replace(topic, partitions=source.partitions)
+            match compare(source, topic, POLICY):
+                case Stopped(reason=reason):
+                    raise self._fault("target", f"topic {name}: {reason}")
+                case Missing():
+                    self._target.create(name, source.partitions, {})
+                case _:
+                    continue
+
+    def _fault(self, section: str, reason: str) -> RunError:
+        line = self._pipeline.line(section)
+        return RunError(f"{self._pipeline.path}:{line}: {reason}")
+
+    def _work(self) -> _Work:
+        topic = self._source_topic()
+        one = self._pipeline.config.same_cluster
+        positions_topic = topic.name if one else self._target_section.topic
+        places = [(topic.name, it) for it in range(topic.partitions)]
+        found = self._target.positions(
+            self._group, [(positions_topic, it) for it in range(topic.partitions)]
+        )
+        positions = {partition: position for (_, partition), position in found.items()}
+        if not positions and self._source_section.start == "latest":
+            ends = self._source.log_ends(places)
+            positions = {it: Position(end, topic.topic_id) for (_, it), end in ends.items()}
+            self._target.set_positions(
+                self._group, {(positions_topic, it): at for it, at in positions.items()}
+            )
+        log_starts = {it: at for (_, it), at in self._source.log_starts(places).items()}
+        match start(topic, positions, log_starts, POLICY):
+            case Stopped(reason=reason):
+                raise self._fault(
+                    "source",
+                    f"topic {topic.name}: {reason}; to go on, delete or reset the offsets of group"
+                    f" {self._group}",
+                )
+            case Copied(starts=starts):
+                self._reached = {(topic.name, it): starts[it] for it in positions}
+                return _Work(topic, positions_topic, starts)
+
+    # ------------------------------------------------------------------------------- while it runs
+
+    def _query(self, work: _Work, checkpoint: str, *, once: bool) -> StreamingQuery:
+        starts = {work.topic.name: {str(it): at for it, at in work.starts.items()}}
+        records = (
+            self._session.readStream.format("kafka")
+            .options(**source_settings(self._source.cluster))
+            .option("assign", json.dumps({work.topic.name: sorted(work.starts)}))
+            .option("startingOffsets", json.dumps(starts))
+            .option("maxOffsetsPerTrigger", self._source_section.records_per_batch_max)
+            .option("includeHeaders", "true")
+            .option("failOnDataLoss", "true")
+            .option("kafka.isolation.level", "read_committed")
+            .option("kafka.allow.auto.create.topics", "false")
+            .load()
+        )
+        writer = records.writeStream.option("checkpointLocation", checkpoint).foreachBatch(
+            lambda batch, _number: self._batch(work, batch)
+        )
+        if once:
+            return writer.trigger(availableNow=True).start()
+        return writer.trigger(processingTime=f"{TRIGGER_MS} milliseconds").start()
+
+    def _watch(self, query: StreamingQuery, work: _Work) -> bool:
+        """Until the query ended or is to be stopped; True if the source topic is another or has
+        more partitions now."""
+        looked_s = monotonic()
+        while not self._stop.wait(0.1):
+            if not query.isActive:
+                failure = self._refused or query.exception()
+                if failure is not None:
+                    raise failure
+                return True
+            if monotonic() - looked_s < LOOK_EVERY_S:
+                continue
+            looked_s = monotonic()
+            now = self._source.identities([work.topic.name]).get(work.topic.name)
+            if now != (work.topic.topic_id, work.topic.partitions):
+                return False
+        return True
+
+    def _batch(self, work: _Work, records: DataFrame) -> None:
+        if self._stop.is_set():
+            return
+        quarantine = self._pipeline.plan.quarantine
+        sick = Observation("quarantine")
+        rows = outgoing(records, self._pipeline, self._target_section.topic).observe(
+            sick, F.count_if(F.col("to") == quarantine).alias("records")
+        )
+        writing = Writing(
+            group=self._group,
+            client=self._target.settings,
+            targets={work.topic.name: work.positions_topic},
+            topic_ids={work.topic.name: work.topic.topic_id},
+            expected=dict(self._reached),
+            exactly_once=True,
+            transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+        )
+        results = rows.mapInArrow(copying(writing), RESULT_DDL).collect()
+        for result in results:
+            if result["refused"] is not None:
+                self._refused = RunError(result["refused"])
+                raise self._refused
+            place = (result["topic"], result["partition"])
+            self._reached[place] = max(self._reached.get(place, 0), result["position"])
+            self.counts.written += result["copied"]
+            self.counts.filtered += result["skipped"]
+            self.counts.again += result["already"]
+        if results:
+            self.counts.quarantined += sick.get["records"]
+            self._changed(self.counts)
+
+
+def outgoing(records: DataFrame, pipeline: Pipeline, topic: str) -> DataFrame:
+    """The columns that `spark.produce` takes, one row per record of the Kafka source; `to` is where
+    it goes, null: nowhere. `topic`: where records go that no route sends elsewhere.
+    """
+    rows = marked(records.withColumn("to", F.lit(topic)), pipeline.plan, destination="to")
+    kept: Column = F.col("to").isNotNull()
+    return rows.select(
+        "topic",
+        "partition",
+        "offset",
+        "to",
+        # 0 means "now" to librdkafka, so the first millisecond is written as the second.
+        F.greatest(F.unix_millis("timestamp"), F.lit(1)).alias("timestamp_ms"),
+        F.when(kept, F.col("key")).alias("key"),
+        F.when(kept, F.col("value")).alias("value"),
+        F.transform("headers", lambda header: header["key"]).alias("header_names"),
+        F.transform("headers", lambda header: header["value"]).alias("header_values"),
+        F.lit(None).cast("binary").alias("copy"),
+        F.lit(0).cast("int").alias("doubts"),
+    )
