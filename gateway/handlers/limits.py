@@ -18,3 +18,10 @@ SHARE_FETCH_BYTES_MAX = 55 * 1024 * 1024
 
 SHARE_FETCH_WAIT_MS_MAX = 60_000  # a client asks for 500 ms; beyond a minute it is no long poll
 ACKNOWLEDGE_WAIT_S_MAX = 5.0  # for windows that are away; a client waits 30 s for its answer
+
+# Ids of members are UUIDs that clients make up: 22 to 36 characters. They are kept, saved and
+# logged with each join, as are the names of groups and clients and the rack.
+MEMBER_ID_CHARS_MAX = 255
+GROUP_ID_CHARS_MAX = 1_024
+CLIENT_ID_CHARS_MAX = 4_096  # holds key filters, too
+RACK_ID_CHARS_MAX = 255

@@ -17,7 +17,7 @@ from gateway.core.share.declared_filters import inline_filters
 from gateway.core.share.membership import Assignment, GroupError, Heartbeat, InvalidRequest
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
-from gateway.handlers.limits import SUBSCRIBED_TOPICS_MAX
+from gateway.handlers.limits import CLIENT_ID_CHARS_MAX, RACK_ID_CHARS_MAX, SUBSCRIBED_TOPICS_MAX
 from gateway.handlers.share_requests import ShareServices, authorise_group
 from gateway.listen.server import Request
 from gateway.upstream.errors import UpstreamError
@@ -73,7 +73,13 @@ async def _heartbeat(
         missing = [name for name in topics or () if name not in known or not known[name].partitions]
         if missing:
             await _look_for(services, missing)
-    inline_filters(request.header.client_id or "")
+    client_id, rack_id = request.header.client_id or "", body["RackId"]
+    if len(client_id) > CLIENT_ID_CHARS_MAX or len(rack_id or "") > RACK_ID_CHARS_MAX:
+        raise InvalidRequest(
+            f"The client id has {len(client_id)} characters (at most {CLIENT_ID_CHARS_MAX}),"
+            f" RackId {len(rack_id or '')} (at most {RACK_ID_CHARS_MAX})."
+        )
+    inline_filters(client_id)
     known_group = services.groups.get(group)
     first = body["MemberEpoch"] == 0 and (known_group is None or not known_group.members)
     if first and await services.other_type_active(group):
@@ -85,9 +91,9 @@ async def _heartbeat(
     beat = Heartbeat(
         member_id=member_id,
         member_epoch=body["MemberEpoch"],
-        rack_id=body["RackId"],
+        rack_id=rack_id,
         topics=None if topics is None else tuple(topics),
-        client_id=request.header.client_id or "",
+        client_id=client_id,
         client_host=connection.peer,
         connection=connection.id,
     )

@@ -12,7 +12,7 @@ from gateway.core.cluster.topology import PartitionInfo, Topology
 from gateway.core.share.membership import GroupError, InvalidRequest
 from gateway.core.share.sessions import PartitionKey, ShareSession
 from gateway.core.wire.errors import ErrorCode
-from gateway.handlers.limits import ACKNOWLEDGE_WAIT_S_MAX
+from gateway.handlers.limits import ACKNOWLEDGE_WAIT_S_MAX, GROUP_ID_CHARS_MAX, MEMBER_ID_CHARS_MAX
 from gateway.listen.authoriser import Authoriser
 from gateway.listen.server import ClientConnection
 from gateway.members.group_settings import GroupSettings
@@ -64,6 +64,11 @@ async def authorise_group(
     group, member_id = body["GroupId"], body["MemberId"]
     if not group or not member_id:
         raise InvalidRequest("GroupId and MemberId must be set.")
+    if len(group) > GROUP_ID_CHARS_MAX or len(member_id) > MEMBER_ID_CHARS_MAX:
+        raise InvalidRequest(
+            f"GroupId has {len(group)} characters (at most {GROUP_ID_CHARS_MAX}), MemberId"
+            f" {len(member_id)} (at most {MEMBER_ID_CHARS_MAX})."
+        )
     if not await services.authoriser.may_read_group(connection, group):
         raise GroupDenied(f"Not authorized to access group: {group}")
     return group, member_id

@@ -181,13 +181,16 @@ class Client:
         self.epoch += 1
         return await self.ask(ApiKey.SHARE_ACKNOWLEDGE, body)
 
-    async def heartbeat(self, epoch: int = 0, names: list[str] | None = None) -> Message:
+    async def heartbeat(
+        self, epoch: int = 0, names: list[str] | None = None, **fields: Any
+    ) -> Message:
         body = {
             "GroupId": self.group,
             "MemberId": self.member,
             "MemberEpoch": epoch,
             "RackId": None,
             "SubscribedTopicNames": [TOPIC] if names is None and epoch == 0 else names,
+            **fields,
         }
         return await self.ask(ApiKey.SHARE_GROUP_HEARTBEAT, body)
 

@@ -263,6 +263,33 @@ def test_requests_without_group_or_member(group: str | None, member: str | None)
     story(tell)
 
 
+def test_ids_as_long_as_the_wire_permits_are_refused() -> None:
+    """They would be kept, saved and logged with each join."""
+
+    async def tell(node: Node, client: Client) -> None:
+        too_long: list[dict[str, Any]] = [{"GroupId": "g" * 1_025}, {"MemberId": "m" * 256}]
+        for names in too_long:
+            assert error(await client.fetch(**names)) == ErrorCode.INVALID_REQUEST
+            assert error(await client.heartbeat(**names)) == ErrorCode.INVALID_REQUEST
+        before = len(node.groups.all())
+        refused = await client.heartbeat(GroupId="new", RackId="r" * 256)
+        assert error(refused) == ErrorCode.INVALID_REQUEST
+        assert len(node.groups.all()) == before
+        longest = await client.heartbeat(GroupId="g" * 1_024, MemberId="m" * 255, RackId="r" * 255)
+        assert error(longest) == ErrorCode.NONE
+
+    story(tell)
+
+
+def test_names_that_no_topic_can_have_are_refused() -> None:
+    async def tell(_node: Node, client: Client) -> None:
+        for name in ("", "a b", "x" * 250, "\n" * 32_000):
+            refused = await client.heartbeat(names=[name])
+            assert error(refused) == ErrorCode.INVALID_REQUEST
+
+    story(tell)
+
+
 def test_a_group_one_may_not_read() -> None:
     async def tell(node: Node, client: Client) -> None:
         connection = ScriptedConnection(60, group_denied=True)
