@@ -149,7 +149,8 @@ spark-package: ## what spark-submit needs to copy records: build/keyway-spark.zi
 .PHONY: distribution
 distribution: ready ## records across clusters, in full: 1,000 records an origin, all targets, KILLS=n (50)
 	KEYWAY_TESTS_FULL=1 KEYWAY_TESTS_KILLS=$(KILLS) $(BIN)/pytest tests/spark/test_trees.py \
-	  tests/spark/test_distribute.py tests/spark/test_kills.py --timeout 7200 $(ARGS)
+	  tests/spark/test_distribute.py tests/spark/test_kills.py tests/spark/test_spark_submit.py \
+	  --timeout 7200 $(ARGS)
 
 .PHONY: clean
 clean: interpreted ## removes build/ and caches; the virtual environment stays

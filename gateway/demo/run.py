@@ -165,10 +165,14 @@ def _story(
     return 0 if passed else 1
 
 
-def start_gateway(running: ExitStack, ports: Ports, where: Path) -> Callable[[], None]:
-    """Starts `keyway serve` and waits for it; returns a check that raises once it has ended."""
+def start_gateway(
+    running: ExitStack, ports: Ports, where: Path, *, upstream: str | None = None
+) -> Callable[[], None]:
+    """Starts `keyway serve` and waits for it; returns a check that raises once it has ended.
+    `upstream`: a Kafka elsewhere than at `ports.kafka`.
+    """
     config = {
-        "upstream": {"bootstrap_servers": f"127.0.0.1:{ports.kafka}"},
+        "upstream": {"bootstrap_servers": upstream or f"127.0.0.1:{ports.kafka}"},
         "listen": {
             "host": "127.0.0.1",
             "bootstrap_port": ports.bootstrap,

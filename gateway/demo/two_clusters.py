@@ -76,10 +76,11 @@ def _story(console: Console, running: ExitStack, where: Path, flights_max: int |
     kafkas: dict[str, KafkaCluster] = {}
     for name, ports in sides.items():
         with step(console, f"{name}: Kafka {KAFKA_VERSION} and Keyway on {ports.bootstrap}"):
-            kafkas[name] = KafkaCluster(1, ports=(ports.kafka,)).start()
+            kafkas[name] = KafkaCluster(1).start()
             running.callback(kafkas[name].stop)
             (where / name).mkdir()
-            start_gateway(running, ports, where / name)
+            upstream = kafkas[name].bootstrap_servers
+            start_gateway(running, ports, where / name, upstream=upstream)
     with step(console, "the data set"):
         flights = read_flights(flights_max=flights_max)
     through = f"127.0.0.1:{sides['east'].bootstrap}"
