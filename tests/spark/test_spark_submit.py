@@ -60,7 +60,7 @@ def standalone(directory: Path) -> Iterator[str]:
 
 
 def package(directory: Path) -> Path:
-    """What `make spark-package` makes."""
+    """The zip of `make spark-package`."""
     path = directory / "keyway-spark.zip"
     command = [sys.executable, "-m", "zipfile", "-c", str(path), "clusters", "spark"]
     subprocess.run(command, cwd=REPOSITORY, check=True)
