@@ -149,7 +149,7 @@ def send(front: str, topic: str, records: Sequence[Mapping[str, Any]]) -> None:
 
 
 def read(front: str, topic: str, partitions: int = 1, *, secret: str = "") -> list[Found]:
-    """All committed records of a topic, by partition and offset."""
+    """All committed records of a topic, by partition and offset; none if it does not exist."""
     consumer = Consumer(
         {
             "bootstrap.servers": front,
@@ -161,6 +161,8 @@ def read(front: str, topic: str, partitions: int = 1, *, secret: str = "") -> li
     )
     found: list[Found] = []
     try:
+        if topic not in consumer.list_topics(timeout=30).topics:
+            return found  # the link has not created it yet
         consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
         left = partitions
         while left:
