@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 
 from confluent_kafka import (
     Consumer,
-    ConsumerGroupState,
     IsolationLevel,
     KafkaError,
     KafkaException,
@@ -28,7 +27,7 @@ from clusters.core.names import Unfit, is_internal
 from offsets.core.plan import Committed, Refusal
 from offsets.errors import ClusterAway, NotReadable
 from offsets.group_requests import KafkaError as RequestFailed
-from offsets.group_requests import Wanted, commit_offsets, fetch_offsets
+from offsets.group_requests import Wanted, commit_offsets, fetch_offsets, group_states
 
 Answer = TypeVar("Answer")
 Partition = tuple[str, int]  # logical topic, partition
@@ -37,7 +36,7 @@ ANSWER_S_MAX = 15.0  # a coordinator that moves takes some seconds
 CONNECT_LOG = logging.getLogger("keyway.offsets.librdkafka")
 EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-EMPTY_STATES = (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD)
+EMPTY_STATES = ("Empty", "Dead", "")
 _DENIED = (
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.GROUP_AUTHORIZATION_FAILED,
@@ -190,19 +189,16 @@ class ClusterClient:
 
     # ------------------------------------------------------------------------------------ groups
 
-    def active_groups(self) -> set[str]:
-        """Groups with members, by their names here, of every kind. Raises ClusterAway."""
-        listed = self._result(
-            "groups", self.admin.list_consumer_groups(request_timeout=ANSWER_S_MAX)
-        )
-        return {it.group_id for it in listed.valid if it.state not in EMPTY_STATES}
+    def group_states(self) -> dict[str, str]:
+        """The state of every group of every kind, by its name here. Raises ClusterAway."""
+        try:
+            return group_states(self._cluster)
+        except (RequestFailed, OSError) as error:
+            raise ClusterAway(f"{self.name}: groups: {error}") from error
 
-    def groups(self) -> list[str]:
-        """By their names here. Raises ClusterAway."""
-        listed = self._result(
-            "groups", self.admin.list_consumer_groups(request_timeout=ANSWER_S_MAX)
-        )
-        return [it.group_id for it in listed.valid]
+    def active_groups(self) -> set[str]:
+        """Groups with members, by their names here. Raises ClusterAway."""
+        return {name for name, state in self.group_states().items() if state not in EMPTY_STATES}
 
     def committed(self, groups: Iterable[str]) -> dict[str, dict[tuple[str, int], Committed]]:
         """All that each group has committed, by topic names here. Raises ClusterAway."""

@@ -16,7 +16,7 @@ from typing import Protocol
 import structlog
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from offsets.client import ClusterClient
+from offsets.client import EMPTY_STATES, ClusterClient
 from offsets.core.consumer_offsets import (
     GroupDeleted,
     GroupMembers,
@@ -165,8 +165,9 @@ class ListedCommits:
         if self.caught_up and now - self._asked_ms < self.interval_ms:
             return ()
         self._asked_ms = now
-        self.working = self.client.active_groups()
-        groups = [it for it in self.client.groups() if self.wanted(it)]
+        states = self.client.group_states()
+        self.working = {name for name, state in states.items() if state not in EMPTY_STATES}
+        groups = [it for it in states if self.wanted(it)]
         found = {
             (group, topic, partition): committed
             for group, offsets in self.client.committed(groups).items()

@@ -1,9 +1,9 @@
-"""Committed offsets, read and written as a simple consumer (no member, no generation), with
-aiokafka's protocol: OffsetFetch v2-3, OffsetCommit v2-3.
+"""Groups and their committed offsets, read and written as a simple consumer (no member, no
+generation), with aiokafka's protocol: OffsetFetch v2-3, OffsetCommit v2-3, ListGroups v4.
 
-confluent-kafka (2.16) is not used for these two: it writes metadata with a zero byte at its end,
-and reads metadata beyond its end, so it can pass on neither what another client wrote nor what a
-gateway believes.
+confluent-kafka (2.16) is not used for these: it writes metadata with a zero byte at its end and
+reads metadata beyond its end, so it can pass on neither what another client wrote nor what a
+gateway believes; and it lists no share groups.
 """
 
 from __future__ import annotations
@@ -21,7 +21,16 @@ from aiokafka.errors import (
     NotCoordinatorError,
     for_code,
 )
+from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest
+from aiokafka.protocol.types import (
+    CompactArray,
+    CompactString,
+    Int16,
+    Int32,
+    Schema,
+    TaggedFields,
+)
 
 from clusters.config import Cluster
 
@@ -41,6 +50,58 @@ _MOVED = (
     CoordinatorNotAvailableError,
     CoordinatorLoadInProgressError,
 )
+
+
+class _ListGroupsResponse(Response):  # type: ignore[misc]  # aiokafka has no types
+    API_KEY = 16
+    API_VERSION = 4
+    SCHEMA = Schema(
+        ("throttle_time_ms", Int32),
+        ("error_code", Int16),
+        (
+            "groups",
+            CompactArray(
+                ("group", CompactString("utf-8")),
+                ("protocol_type", CompactString("utf-8")),
+                ("state", CompactString("utf-8")),
+                ("tags", TaggedFields),
+            ),
+        ),
+        ("tags", TaggedFields),
+    )
+
+
+class _ListGroupsStruct(RequestStruct):  # type: ignore[misc]
+    FLEXIBLE_VERSION = True
+    API_KEY = 16
+    API_VERSION = 4
+    RESPONSE_TYPE = _ListGroupsResponse
+    SCHEMA = Schema(("states_filter", CompactArray(CompactString("utf-8"))), ("tags", TaggedFields))
+
+
+class _ListGroups(Request[_ListGroupsStruct]):  # type: ignore[misc]
+    """ListGroups v4 (KIP-518): aiokafka itself has no version with states."""
+
+    API_KEY = 16
+
+    def build(self, request_struct_class: type[_ListGroupsStruct]) -> _ListGroupsStruct:
+        return request_struct_class([], {})
+
+
+def group_states(cluster: Cluster) -> dict[str, str]:
+    """The state of every group of every kind. Raises aiokafka's KafkaError, OSError."""
+
+    async def ask(client: AIOKafkaClient) -> dict[str, str]:
+        states: dict[str, str] = {}
+        for broker in client.cluster.brokers():
+            response = await client.send(broker.nodeId, _ListGroups())
+            error = for_code(response.error_code)
+            if response.error_code:
+                raise error(f"groups of broker {broker.nodeId}")
+            states |= {name: state for name, _, state, _ in response.groups}
+        return states
+
+    return asyncio.run(_with_client(cluster, ask))
 
 
 def commit_offsets(cluster: Cluster, group: str, wanted: Wanted) -> dict[Place, int]:
@@ -162,4 +223,4 @@ def _settings(cluster: Cluster) -> dict[str, object]:
     return settings
 
 
-__all__ = ["KafkaError", "commit_offsets", "fetch_offsets"]
+__all__ = ["KafkaError", "commit_offsets", "fetch_offsets", "group_states"]

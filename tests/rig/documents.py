@@ -48,6 +48,7 @@ appender.stderr.target = SYSTEM_ERR
 NOT_RUN = {
     "git clone": "the tests run in a checkout",
     "keyway distribute": "test_demo_clusters.py and tests/spark run it, between several clusters",
+    "keyway offsets": "test_commands.py runs it, between two clusters",
     "keyway serve": "the node of every page is started by it",
     "make bench": "ten minutes on a machine without other work; tests/bench has its own tests",
     "make demo": "test_demo.py and test_demo_clusters.py run them",
