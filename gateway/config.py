@@ -103,6 +103,21 @@ class StateSection(_Section):
     deleted_topics_interval_ms: Millis = DELETED_TOPICS_MS
 
 
+class RegistryViewSection(_Section):
+    """A schema registry for this cluster's clients, served by the node: the `registry_view` of
+    `cluster` in the clusters' YAML says where (docs/schemas.md). Off without `clusters_file`.
+    """
+
+    clusters_file: Path | None = None
+    cluster: str | None = None
+
+    @model_validator(mode="after")
+    def _both_or_none(self) -> RegistryViewSection:
+        if (self.clusters_file is None) != (self.cluster is None):
+            raise ValueError("clusters_file and cluster need each other")
+        return self
+
+
 class FilterRule(_Section):
     """Members whose client id matches `client_id` (glob) take only keys that match one of `keys`
     (globs). In keyway.yaml or set over REST: the bounds are the same.
@@ -177,6 +192,7 @@ class Config(_Section):
     listen: ListenSection = ListenSection()
     admin: AdminSection = AdminSection()
     state: StateSection = StateSection()
+    registry_view: RegistryViewSection = RegistryViewSection()
     groups: tuple[GroupSection, ...] = ()
 
     def group(self, name: str) -> GroupSection:

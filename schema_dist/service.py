@@ -27,7 +27,7 @@ from schema_dist.target_sync import Round, TargetSync
 from schema_dist.tasks import together
 
 LEASE_GROUP = "keyway-schemas"
-_LOG = structlog.get_logger()
+_LOG = structlog.get_logger("keyway.schemas")
 _FAILURES = (AwayError, LogError, RefusedError)
 
 

@@ -5,13 +5,14 @@ when it is cancelled.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import socket
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
 
 import structlog
 import uvicorn
 
-from clusters.config import Cluster, ClustersConfig, ConfigError
+from clusters.config import Cluster, ClustersConfig, ConfigError, RegistryView
 from clusters.core.subjects import RecordNames, SubjectTranslation
 from schema_dist.core.contents import Contents
 from schema_dist.core.shown import Shown, show
@@ -23,7 +24,7 @@ from schema_dist.tasks import together
 from schema_dist.view.app import Behind, view_app
 from schema_dist.view.primary import Primary
 
-_LOG = structlog.get_logger()
+_LOG = structlog.get_logger("keyway.schemas")
 
 
 class Follower:
@@ -59,13 +60,29 @@ class _Server(uvicorn.Server):
         yield  # signals belong to the process that serves the view
 
 
-async def serve(config: ClustersConfig, cluster: Cluster) -> None:
-    """Until it is cancelled. Raises ConfigError if the cluster has no `registry_view`."""
-    section = cluster.registry_view
-    if section is None:
+def checked(cluster: Cluster) -> RegistryView:
+    """Where the view listens. Raises ConfigError if the cluster has no `registry_view`."""
+    if cluster.registry_view is None:
         raise ConfigError(f"cluster {cluster.name} has no registry_view")
+    return cluster.registry_view
+
+
+async def serve(
+    config: ClustersConfig, cluster: Cluster, listens: Callable[[], None] = lambda: None
+) -> None:
+    """Until it is cancelled; calls `listens` once its port is bound. Raises ConfigError if there is
+    no view, or its port is taken.
+    """
+    section = checked(cluster)
+    try:
+        listening = socket.create_server((section.host, section.port))
+    except OSError as error:
+        where = f"{section.host}:{section.port}"
+        raise ConfigError(f"registry_view: cannot listen on {where}: {error.strerror}") from error
+    listens()
     policy = RecordNames(config.schemas.record_names)
     async with AsyncExitStack() as stack:
+        stack.callback(listening.close)
         source = await stack.enter_async_context(source_of(cluster))
         polled = cluster.registry is not None and cluster.registry.reads == "rest"
         poll_s = config.schemas.poll_interval_ms / 1000 if polled else VIEW_POLL_S
@@ -75,18 +92,16 @@ async def serve(config: ClustersConfig, cluster: Cluster) -> None:
         server = _Server(
             uvicorn.Config(
                 view_app(behind),
-                host=section.host,
-                port=section.port,
                 ssl_certfile=section.cert_file,
                 ssl_keyfile=section.key_file,
-                log_level="warning",
+                log_config=None,
                 access_log=False,
                 server_header=False,
             )
         )
         _LOG.info("registry view", cluster=cluster.name, host=section.host, port=section.port)
         try:
-            await together([follower.run(), server.serve()])
+            await together([follower.run(), server.serve([listening])])
         finally:
             server.should_exit = True
 

@@ -34,20 +34,22 @@ from tests.bench.memory import memory
 from tests.bench.profiling import profile
 from tests.bench.rounds import rounds_within
 from tests.bench.rows import Row, rows_of, show, write
+from tests.bench.schemas import schemas
 from tests.rig.clients.java_programs import compile_programs
 from tests.rig.gateway_process import REPOSITORY, GatewayProcess
 
 BUILD = REPOSITORY / "build"
 # User and system time of the gateway's process: the figure that a busy machine does not change.
 CPU_UNIT = "CPU s per million records"
-PARTS = ("latency", "memory", "cost core", "cost clients")
-# Seconds for each part's rounds: with loading and starting, twelve minutes.
+PARTS = ("latency", "memory", "cost core", "cost clients", "schemas")
+# Seconds for each part's rounds: with loading and starting, a quarter of an hour.
 SECONDS_MAX = {
     "throughput": 300,
     "latency": 120,
     "memory": 75,
     "cost core": 60,
     "cost clients": 90,
+    "schemas": 100,
 }
 # Of a client, of its set-up, of a bound that was passed.
 FAILURES = (AssertionError, TimeoutError, SetupError, subprocess.SubprocessError)
@@ -127,6 +129,7 @@ def measure(
         "memory": lambda rounds: memory(bench, rounds),
         "cost core": core_cost,
         "cost clients": lambda rounds: client_cost(bench, rounds),
+        "schemas": lambda rounds: schemas(bench.kafka.bootstrap_servers, rounds),
     }
     for name in [*(["throughput"] if cases else []), *parts]:
         started = time.monotonic()

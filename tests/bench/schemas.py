@@ -7,6 +7,7 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ import psutil
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import free_ports
 from schema_dist.core.model import Schema, SchemaVersion
+from tests.bench.rows import Row, rows_of
 from tests.rig.schema_registry.site import HTTP, Site, served_registry, version
 
 SUBJECTS = 10_000
@@ -64,7 +66,7 @@ def measure(kafka: str, subjects: int = SUBJECTS) -> Figures:
         site = Site(kafka, folder, f"bench-{time.time_ns()}")
         port = free_ports(1)
         site.b["registry"] = {"url": url}
-        site.schemas["metrics_port"] = port
+        site.schemas |= {"metrics_port": port, "lease_session_ms": 10_000}  # as by default
         site.register(made(number, at) for number in range(subjects) for at in range(VERSIONS))
         begun = time.monotonic()
         child = stack.enter_context(site.running())
@@ -102,10 +104,23 @@ def in_sync(port: int) -> int:
     return 0
 
 
+def schemas(kafka: str, rounds: Iterator[int]) -> list[Row]:
+    """A row for the first distribution, one for what comes later, one for memory."""
+    found = [measure(kafka) for _ in rounds]
+    samples = {
+        "s": {
+            f"schemas: first {SUBJECTS} x {VERSIONS}": [it.first_s for it in found],
+            f"schemas: {MORE} more": [it.more_s for it in found],
+        },
+        "MiB": {"schemas: RSS": [it.more_mib for it in found]},
+    }
+    return [row for unit, it in samples.items() for row in rows_of(it, {}, unit=unit, digits=1)]
+
+
 def main() -> int:
     """`python -m tests.bench.schemas [SUBJECTS]`."""
     subjects = int(sys.argv[1]) if len(sys.argv) > 1 else SUBJECTS
-    with KafkaCluster(1, properties={"group.min.session.timeout.ms": "500"}) as kafka:
+    with KafkaCluster(1) as kafka:
         sys.stdout.write(f"schemas: {measure(kafka.bootstrap_servers, subjects)}\n")
     return 0
 

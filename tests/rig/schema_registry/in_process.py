@@ -13,7 +13,7 @@ from tests.rig.schema_registry.app import App
 URL = "http://registry.test"
 
 
-class _InProcess(httpx.AsyncBaseTransport):
+class InProcess(httpx.AsyncBaseTransport):
     def __init__(self, app: App) -> None:
         self._app = app
 
@@ -25,7 +25,7 @@ class _InProcess(httpx.AsyncBaseTransport):
 
 
 def client_of(app: App) -> RestClient:
-    return RestClient(URL, httpx.AsyncClient(transport=_InProcess(app), trust_env=False))
+    return RestClient(URL, httpx.AsyncClient(transport=InProcess(app), trust_env=False))
 
 
 class MemoryLedger:

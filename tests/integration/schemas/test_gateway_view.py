@@ -1,0 +1,56 @@
+"""The registry view served by a node."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gateway.embedded.kafka import KafkaCluster
+from gateway.embedded.process import free_ports, wait_until
+from schema_dist.core.model import Schema
+from tests.rig.gateway_process import GatewayProcess
+from tests.rig.schema_registry.site import HTTP, Site, answers, version
+
+pytestmark = pytest.mark.integration
+
+
+def test_a_node_serves_the_view_of_its_cluster(
+    kafka: KafkaCluster, tmp_path: Path, fresh_name: Callable[[str], str]
+) -> None:
+    site = Site(kafka.bootstrap_servers, tmp_path, fresh_name("node"))
+    site.register([version("acme-orders-value", 1, 30, Schema("AVRO", '"string"'))])
+    port = free_ports(1)
+    site.a["registry_view"] = {"port": port}
+    url = f"http://127.0.0.1:{port}"
+    node = GatewayProcess(tmp_path / "node", kafka.bootstrap_servers)
+    settings: dict[str, Any] = yaml.safe_load(node.config.read_text())
+    settings["registry_view"] = {"clusters_file": str(site.config()), "cluster": "a"}
+    node.config.write_text(yaml.safe_dump(settings))
+    with socket.create_server(("127.0.0.1", port)):
+        node.start()
+        wait_until(
+            lambda: "cannot listen" in str(health(node)["reasons"]),
+            what="the reason in /health",
+            deadline_s=60,
+        )
+    try:
+        wait_until(lambda: answers(url), what="the view", deadline_s=60)
+        wait_until(
+            lambda: HTTP.get(f"{url}/subjects").json() == ["orders-value"],
+            what="the subject",
+            deadline_s=30,
+        )
+        assert HTTP.get(f"{url}/schemas/ids/30").json() == {"schema": '"string"'}
+        wait_until(lambda: health(node)["status"] == "up", what="health", deadline_s=30)
+    finally:
+        assert node.stop() == 0
+
+
+def health(node: GatewayProcess) -> dict[str, Any]:
+    found: dict[str, Any] = HTTP.get(f"http://{node.admin}/health").json()
+    return found

@@ -1,0 +1,166 @@
+"""The view's routes over a primary that is the rig's registry, in process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from clusters.core.names import compile_pattern
+from clusters.core.subjects import pair_subjects
+from schema_dist.core.contents import Contents
+from schema_dist.core.model import Schema
+from schema_dist.core.shown import show
+from schema_dist.view.app import Behind, view_app
+from schema_dist.view.primary import Primary
+from tests.rig.schema_registry.app import App
+from tests.rig.schema_registry.in_process import URL, InProcess
+from tests.rig.schema_registry.site import version
+
+HERE = pair_subjects(compile_pattern("{topic}.b"), compile_pattern("{topic}"))
+THERE = pair_subjects(compile_pattern("acme-{topic}"), compile_pattern("{topic}"))
+
+
+class Locked(httpx.AsyncBaseTransport):
+    """A registry that wants a password."""
+
+    def __init__(self, app: App) -> None:
+        self._open = InProcess(app)
+        self.asked = 0
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        self.asked += 1
+        if request.headers.get("authorization") != "Basic Z29vZA==":
+            challenge = {"www-authenticate": "Basic realm=registry"}
+            return httpx.Response(401, headers=challenge, json={"error_code": 40101})
+        return await self._open.handle_async_request(request)
+
+
+class Away(httpx.AsyncBaseTransport):
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("no route", request=request)
+
+
+class Rig:
+    """A view; `ask` sends it one request."""
+
+    def __init__(
+        self, transport: httpx.AsyncBaseTransport | None, *, authenticate: bool = False
+    ) -> None:
+        contents = Contents()
+        contents.put(version("orders.b-value", 1, 5, Schema("AVRO", '"string"')), 0)
+        shown = show(contents, HERE)
+        primary = None
+        if transport is not None:
+            http = httpx.AsyncClient(transport=transport, trust_env=False)
+            primary = Primary(URL, THERE, http)
+        app = view_app(Behind(lambda: shown, primary, authenticate))
+        self._transport = httpx.ASGITransport(app=app)
+
+    def ask(
+        self, method: str, path: str, body: Any = None, **headers: str
+    ) -> tuple[int, Any, httpx.Headers]:
+        async def send() -> httpx.Response:
+            async with httpx.AsyncClient(transport=self._transport, base_url=URL) as client:
+                return await client.request(method, path, json=body, headers=headers)
+
+        answer = asyncio.run(send())
+        return answer.status_code, answer.json() if answer.content else None, answer.headers
+
+
+def test_writes_reach_the_primary_under_its_names() -> None:
+    app = App()
+    rig = Rig(InProcess(app))
+    customer = {"schema": '{"type":"record","name":"C","fields":[]}'}
+    assert rig.ask("POST", "/subjects/c-value/versions", customer)[:2] == (200, {"id": 1})
+    order = {
+        "schema": '{"type":"record","name":"O","fields":[{"name":"c","type":"C"}]}',
+        "references": [{"name": "C", "subject": "c-value", "version": 1}],
+    }
+    assert rig.ask("POST", "/subjects/o-value/versions", order)[:2] == (200, {"id": 2})
+    stored = app.registry.get("acme-o-value", "1", deleted=False)
+    assert stored.schema["references"][0]["subject"] == "acme-c-value"
+    # Not arrived yet: asked for there, shown under logical names.
+    status, body, _ = rig.ask("GET", "/subjects/o-value/versions/1")
+    assert (status, body["subject"], body["id"]) == (200, "o-value", 2)
+    assert body["references"] == [{"name": "C", "subject": "c-value", "version": 1}]
+    assert rig.ask("GET", "/schemas/ids/2")[1]["schema"] == order["schema"]
+    assert rig.ask("POST", "/subjects/o-value", order)[1]["version"] == 1
+    status, body, _ = rig.ask("POST", "/compatibility/subjects/c-value/versions/latest", customer)
+    assert (status, body) == (200, {"is_compatible": True})
+    assert rig.ask("PUT", "/config/c-value", {"compatibility": "FULL"})[0] == 200
+    assert app.registry.config == {"acme-c-value": "FULL"}
+    wrong = {"schema": '"int"'}
+    status, body, _ = rig.ask("POST", "/subjects/c-value/versions", wrong)
+    assert (status, body["error_code"]) == (409, 409)
+    assert '"c-value"' in body["message"]
+    status, body, _ = rig.ask("DELETE", "/subjects/c-value/versions/1")
+    assert (status, body["error_code"]) == (422, 42206)
+    assert "acme" not in json.dumps(body)
+    assert rig.ask("DELETE", "/subjects/o-value")[:2] == (200, [1])
+
+
+def test_what_is_here_is_answered_here() -> None:
+    rig = Rig(Away())
+    assert rig.ask("GET", "/subjects")[1] == ["orders-value"]
+    assert rig.ask("GET", "/subjects/orders-value/versions/latest")[1]["id"] == 5
+    assert rig.ask("GET", "/schemas/ids/5/versions")[1] == [
+        {"subject": "orders-value", "version": 1}
+    ]
+    status, body, _ = rig.ask("GET", "/schemas/ids/6")
+    assert (status, body["error_code"]) == (503, 50003)
+    status, body, _ = rig.ask("POST", "/subjects/x-value/versions", {"schema": '"int"'})
+    assert (status, body["error_code"]) == (503, 50003)
+
+
+def test_a_view_without_a_primary_can_only_be_read() -> None:
+    rig = Rig(None)
+    assert rig.ask("GET", "/schemas/ids/5")[1] == {"schema": '"string"'}
+    status, body, _ = rig.ask("GET", "/schemas/ids/6")
+    assert (status, body["error_code"]) == (404, 40403)
+    status, body, _ = rig.ask("POST", "/subjects/x-value/versions", {"schema": '"int"'})
+    assert (status, body["error_code"]) == (422, 42205)
+
+
+def test_the_primary_decides_who_may_read() -> None:
+    locked = Locked(App())
+    rig = Rig(locked, authenticate=True)
+    status, _, headers = rig.ask("GET", "/subjects")
+    assert (status, headers["www-authenticate"]) == (401, "Basic realm=registry")
+    assert rig.ask("GET", "/subjects", authorization="Basic YmFk")[0] == 401
+    assert rig.ask("GET", "/subjects", authorization="Basic Z29vZA==")[:2] == (
+        200,
+        ["orders-value"],
+    )
+    asked = locked.asked
+    assert rig.ask("GET", "/subjects", authorization="Basic Z29vZA==")[0] == 200
+    assert locked.asked == asked  # a yes is kept
+    assert Rig(Away(), authenticate=True).ask("GET", "/subjects")[0] == 503
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "code"),
+    [
+        ("/subjects/_internal/versions", {"schema": '"int"'}, 200, None),
+        ("/subjects/com.acme.Record/versions", {"schema": '"int"'}, 422, 42208),
+        ("/subjects/a%20b-value/versions", {"schema": '"int"'}, 422, 42208),
+    ],
+)
+def test_subjects_that_the_primary_cannot_have(
+    path: str, body: Any, status: int, code: int | None
+) -> None:
+    found, answer, _ = Rig(InProcess(App())).ask("POST", path, body)
+    assert (found, answer.get("error_code")) == (status, code)
+
+
+def test_a_body_that_is_no_json() -> None:
+    async def send() -> httpx.Response:
+        rig = Rig(InProcess(App()))
+        async with httpx.AsyncClient(transport=rig._transport, base_url=URL) as client:
+            return await client.post("/subjects/orders-value", content=b"{")
+
+    answer = asyncio.run(send())
+    assert (answer.status_code, answer.json()["error_code"]) == (422, 42201)
