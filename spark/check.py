@@ -18,6 +18,7 @@ from spark.core.survey import Missing, Policy, Stopped, compare
 from spark.kafka import KafkaSide
 from spark.limits import ANSWER_S, QUIET
 from spark.links import Link
+from spark.naming import following
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,9 @@ def _link_findings(
     try:
         if config.messages.delivery == "exactly_once":
             _try_a_transaction(config, link, target)
-        names = _names(config, source, target)
+        topics_here = source.topic_names()
+        follows = following(config, source.cluster, target.cluster, topics_here)
+        names = {it.name: it.there for it in follows}
         topics = list(_topic_findings(config, where, source, target, names))
     except KafkaException as error:
         yield Finding(where, error.args[0].str(), fault=True)
@@ -120,18 +123,6 @@ def _try_a_transaction(config: ClustersConfig, link: Link, target: KafkaSide) ->
         }
     )
     producer.init_transactions(ANSWER_S)
-
-
-def _names(config: ClustersConfig, source: KafkaSide, target: KafkaSide) -> dict[str, str | Unfit]:
-    """Of the topics that follow, on both sides."""
-    here, there = source.cluster.topic_names(), target.cluster.topic_names()
-    found: dict[str, str | Unfit] = {}
-    for name in source.topic_names():
-        logical = here.there(name)
-        own = name.startswith("_") or name == config.messages.status_topic
-        if not own and not isinstance(logical, Unfit) and config.topics.takes(logical):
-            found[name] = there.back(logical)
-    return found
 
 
 def _topic_findings(

@@ -45,6 +45,7 @@ from spark.core.survey import (
 from spark.kafka import KafkaSide, source_settings
 from spark.limits import BACKOFF_S, RETRY_REFUSED_S, STATUS_EVERY_S, SURVEY_EVERY_S
 from spark.links import Link
+from spark.naming import following
 from spark.on_the_way import through_pipeline
 from spark.pipelines.config import Pipeline, load_pipeline
 from spark.produce import RESULT_DDL, Place, Writing, copying
@@ -303,21 +304,15 @@ class LinkRun:
 
     def _names(self) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
         """Of the topics that follow: logical names, names on the target, and those without one."""
-        here = self._source.cluster.topic_names()
-        there = self._target.cluster.topic_names()
         logical: dict[str, str] = {}
         targets: dict[str, str] = {}
         stopped: dict[str, str] = {}
-        for name in self._source.topic_names():
-            known = here.there(name)
-            own = name.startswith("_") or name == self.config.messages.status_topic
-            if own or isinstance(known, Unfit) or not self.config.topics.takes(known):
-                continue
-            translated = there.back(known)
-            if isinstance(translated, Unfit):
-                stopped[name] = f"it has no name on the target: {translated}"
-                continue
-            logical[name], targets[name] = known, translated
+        names = self._source.topic_names()
+        for it in following(self.config, self._source.cluster, self._target.cluster, names):
+            if isinstance(it.there, Unfit):
+                stopped[it.name] = f"it has no name on the target: {it.there}"
+            else:
+                logical[it.name], targets[it.name] = it.logical, it.there
         return logical, targets, stopped
 
     def _standing_refusal(self, topic: str) -> Stopped | None:

@@ -22,6 +22,7 @@ from spark.core.survey import Position
 from spark.kafka import KafkaSide
 from spark.limits import ANSWER_S, UNFORWARDED_SCANNED_MAX
 from spark.links import Link
+from spark.naming import topic_there
 from spark.produce import Place, headers_of
 from spark.reports import LinkReport
 
@@ -122,10 +123,7 @@ def create_missing(
 
 def topic_on_target(config: ClustersConfig, link: Link, topic: str) -> str | None:
     """The target's name of a topic of the source; None if it has none."""
-    here, there = (config.cluster(it).topic_names() for it in (link.source, link.target))
-    logical = here.there(topic)
-    name = logical if isinstance(logical, Unfit) else there.back(logical)
-    return None if isinstance(name, Unfit) else name
+    return topic_there(config.cluster(link.source), config.cluster(link.target), topic)
 
 
 def on_target(

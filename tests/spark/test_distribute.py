@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -262,3 +263,25 @@ def test_a_pipeline_on_the_way(spark: SparkSession, pair: Clusters, tmp_path: Pa
     assert [it.value for it in found] == [b'{"tail":"****45"}', b'{"tail":"*99"}']
     assert sick.value == b"no json"
     assert {it.flags for it in (*found, sick)} == {1}
+
+
+def test_a_rate_and_a_secret(
+    spark: SparkSession, pair: Clusters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KEYWAY_TEST_SEAL", "known to no client")
+    config = pair.write(
+        PAIR,
+        topics={"include": ["slow"]},
+        messages={"rate_records_per_s": 20},
+        seal_secret_env="KEYWAY_TEST_SEAL",
+    )
+    here, there = pair.front("c1"), pair.front("c2")
+    create_topic(here, "slow")
+    send(here, "slow", [{"value": b"%d" % at} for at in range(60)])
+    began_s = monotonic()
+    with running(spark, config, "c1"):
+        wait_for(there, "slow", 60)
+    assert monotonic() - began_s >= 2, "three batches of 20, a second from one to the next"
+    sealed = read(there, "slow", secret="known to no client")
+    assert {it.flags for it in sealed} == {1}
+    assert {it.copy for it in read(there, "slow")} == {None}
