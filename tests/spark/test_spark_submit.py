@@ -12,7 +12,6 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from gateway.embedded.jars import java
 from gateway.embedded.process import free_ports, start_child, stop_child, wait_until
 from spark.session import CONNECTOR, EXCLUDES, IVY
 from tests.rig.gateway_process import REPOSITORY
@@ -40,10 +39,10 @@ def standalone(directory: Path) -> Iterator[str]:
     """A master and a worker of two cores; the master's address."""
     port = free_ports(3)
     address = f"spark://127.0.0.1:{port}"
-    spark = [java(), "-Xmx512m", "-cp", f"{SPARK_HOME / 'jars'}/*"]
-    master = [*spark, "org.apache.spark.deploy.master.Master", "--host", "127.0.0.1"]
+    spark = str(SPARK_HOME / "bin" / "spark-class")
+    master = [spark, "org.apache.spark.deploy.master.Master", "--host", "127.0.0.1"]
     master += ["--port", str(port), "--webui-port", str(port + 1)]
-    worker = [*spark, "org.apache.spark.deploy.worker.Worker", "--cores", "2", "--memory", "1g"]
+    worker = [spark, "org.apache.spark.deploy.worker.Worker", "--cores", "2", "--memory", "1g"]
     worker += ["--webui-port", str(port + 2), "--work-dir", str(directory / "work"), address]
     with ExitStack() as started:
         for name, command in (("master", master), ("worker", worker)):
