@@ -1,4 +1,4 @@
-"""Which topics of a cluster follow to another, and what they are called there."""
+"""The topics of a cluster that follow to another, and their names there."""
 
 from __future__ import annotations
 
