@@ -46,6 +46,7 @@ appender.stderr.target = SYSTEM_ERR
 
 # Commands that a page shows and no page runs, by their beginning.
 NOT_RUN = {
+    "keyway pipeline run": "test_flights_pipeline.py runs the page's file, and kills it",
     "git clone": "the tests run in a checkout",
     "keyway distribute": "test_demo_clusters.py and tests/spark run it, between several clusters",
     "keyway offsets": "test_commands.py runs it, between two clusters",
@@ -87,7 +88,8 @@ class Page:
         for step in page:
             if isinstance(step, File):
                 (self.directory / step.name).write_text(self._ours(step.text))
-                self._files.add(step.name)
+                if not step.name.endswith(".yaml"):  # a configuration is no program
+                    self._files.add(step.name)
             elif reason_not_to_run(step.line) is None:
                 program = set(step.line.split()) & self._files
                 self._start(step) if program else self._run(step)

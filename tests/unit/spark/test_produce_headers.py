@@ -1,0 +1,39 @@
+"""Headers of the rows that a task writes: the record's own, and the copy header of a link's."""
+
+from __future__ import annotations
+
+import pyarrow
+
+from clusters.core.copies import COPY_HEADER
+from spark.produce import headers_of_rows
+
+Headers = list[tuple[str, bytes | None]] | None
+
+
+def batch(*rows: Headers) -> pyarrow.RecordBatch:
+    names = [None if it is None else [name for name, _ in it] for it in rows]
+    values = [None if it is None else [value for _, value in it] for it in rows]
+    return pyarrow.record_batch(
+        {
+            "header_names": pyarrow.array(names, pyarrow.list_(pyarrow.string())),
+            "header_values": pyarrow.array(values, pyarrow.list_(pyarrow.binary())),
+        }
+    )
+
+
+def test_a_record_of_a_pipeline_gets_no_copy_header() -> None:
+    rows = batch([("b", b"1"), ("a", None), ("b", b"2")], None, [], [("a", b"")])
+    found = list(headers_of_rows(rows, [None] * 4))
+    assert found == [[("b", b"1"), ("a", None), ("b", b"2")], [], [], [("a", b"")]]
+
+
+def test_a_copy_gets_one_behind_its_own() -> None:
+    rows = batch([("a", b"1")], None)
+    assert list(headers_of_rows(rows, [b"x", b"y"])) == [
+        [("a", b"1"), (COPY_HEADER, b"x")],
+        [(COPY_HEADER, b"y")],
+    ]
+
+
+def test_rows_without_any_header() -> None:
+    assert list(headers_of_rows(batch(None, []), [None, b"y"])) == [[], [(COPY_HEADER, b"y")]]
