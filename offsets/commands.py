@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -81,17 +82,26 @@ def _committer(
         partitions.follow(it for it in sorted(there) if it[1] < facts[it[0]].partitions)
         if not partitions.read_to_ends(for_s=READ_S_MAX):
             raise ClusterAway(f"{target}: the group's topics could not be read to their ends")
-        try:
-            source.poll()
+        if _read_to_the_end(source):
             committer.source = source
-        except NotReadable:
-            pass  # then nobody can tell when a commit was made
         yield committer
     finally:
         source.close()
         partitions.close()
         board.close()
         client.close()
+
+
+def _read_to_the_end(source: TailedCommits) -> bool:
+    """False: nobody can tell when a commit was made. Raises ClusterAway."""
+    until = time.monotonic() + BOARD_S_MAX
+    try:
+        while True:
+            source.poll()
+            if source.caught_up or time.monotonic() > until:
+                return source.caught_up
+    except NotReadable:
+        return False
 
 
 def plan(config: ClustersConfig, group: str, target: str, options: Options) -> list[Row]:

@@ -66,11 +66,12 @@ class TailedCommits:
         self._classic: dict[str, int] = {}  # members by group
         self._members: dict[str, set[str]] = {}  # of groups of the newer kinds
         self._open: set[int] = set()  # partitions not read to their end yet
+        self._nothing_yet = False  # nobody has committed anything
         self.unreadable = 0
 
     @property
     def caught_up(self) -> bool:
-        return self._consumer is not None and not self._open
+        return self._nothing_yet or (self._consumer is not None and not self._open)
 
     @property
     def working(self) -> Collection[str]:
@@ -104,6 +105,7 @@ class TailedCommits:
     def _start(self) -> bool:
         """False: nobody has committed yet, so there is no such topic."""
         count = self._client.topics().get(CONSUMER_OFFSETS)
+        self._nothing_yet = count is None
         if count is None:
             return False
         self._consumer = self._client.consumer()

@@ -99,6 +99,8 @@ class Distributor:
 
     def distribute(self) -> int:
         """Writes the entries of commits that are new; how many. Raises ClusterAway, NotReadable."""
+        if not self.source.caught_up:
+            return 0  # a later commit may follow; an older one is no news
         fresh: list[Entry] = []
         for place, commit in list(self.waiting.items()):
             if self._is_copy(place, commit):

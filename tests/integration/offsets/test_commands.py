@@ -19,7 +19,7 @@ from tests.integration.offsets.conftest import Addresses
 from tests.rig.gateway_process import REPOSITORY
 from tests.rig.offset_clusters import PlainLink, commit, committed, produce_at, write_config
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 BASE = 1_700_000_000_000
 
 

@@ -21,7 +21,7 @@ from tests.integration.offsets.conftest import Addresses
 from tests.rig.kafka import create_topic, end_transaction, log_end
 from tests.rig.offset_clusters import PlainLink, Services, commit, produce_at, write_config
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 BASE = 1_700_000_000_000
 COMPACTING = {
     "cleanup.policy": "compact",

@@ -24,7 +24,7 @@ from tests.rig.offset_clusters import (
     write_config,
 )
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 Topic = Callable[..., str]
 Names = Callable[[str], str]
 

@@ -15,7 +15,7 @@ from tests.rig.clients.share_members import ShareHost
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.offset_clusters import PlainLink, Services, produce_at, write_config
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 RECORDS = 40
 BASE = 1_700_000_000_000
 
