@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import resource
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from gateway.core.cluster.topology import Topology
+from gateway.listen.admission import Admission, clients_max
 from gateway.listen.authoriser import Authoriser
 from gateway.listen.metrics import ServerCollector
-from gateway.listen.server import Server, ServerSettings
-from gateway.part import Part
+from gateway.listen.server import TOO_MANY, Server, ServerSettings
+from gateway.part import Part, Trouble
 from gateway.upstream.build import UpstreamRoom
 
 
@@ -28,7 +30,8 @@ def build(
     now_ms: Callable[[], int],
 ) -> Part[ListenRoom]:
     """The server forwards everything until `server.answer(handlers)` says otherwise."""
-    server = Server(settings, Topology(), {})
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    server = Server(settings, Topology(), {}, Admission(clients_max(files)))
     authoriser = Authoriser(now_ms)
     upstream.cluster.on_topology(server.on_topology)
     server.on_disconnect(authoriser.connection_lost)
@@ -39,6 +42,10 @@ def build(
     def figures() -> dict[str, Any]:
         return {"connections": open_connections()}
 
+    async def troubles() -> Sequence[Trouble]:
+        refused = server.admission.refused
+        return [Trouble(f"{refused} clients refused: {TOO_MANY}")] if refused else []
+
     async def start() -> None:
         server.start(tasks)
 
@@ -46,6 +53,7 @@ def build(
         name="listen",
         room=ListenRoom(server, authoriser),
         collectors=(ServerCollector(server.counters, open_connections),),
+        troubles=troubles,
         figures=figures,
         start=start,
         drain=server.drain,

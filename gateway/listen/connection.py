@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NewType, Protocol, assert_never, cast
 
 import structlog
@@ -42,6 +42,7 @@ from gateway.core.wire.frames import (
     response_frame,
 )
 from gateway.core.wire.schema import Message
+from gateway.listen.counters import Counters
 from gateway.listen.limits import (
     CLOSE_FLUSH_S,
     FIRST_REQUEST_S,
@@ -71,17 +72,6 @@ class Request:
 
 
 Handler = Callable[[Request], Awaitable[bytes]]  # the response body, encoded
-
-
-@dataclass(slots=True)
-class Counters:
-    """Figures of a server since its start, as plain numbers."""
-
-    connections_opened: int = 0
-    connections_failed: int = 0  # ended for a fault, or no upstream
-    bytes_from_clients: int = 0
-    bytes_to_clients: int = 0
-    frames: dict[int, int] = field(default_factory=dict)  # requests by API key
 
 
 class Node(Protocol):

@@ -25,3 +25,7 @@ ABORT_S = 1.0  # for the event loop to see that aborted connections are gone
 LISTEN_BACKLOG_CONNECTIONS = 512
 AUTHORISATION_MS_MAX = 30_000  # an upstream ACL verdict is trusted this long per connection
 AUTHORISATIONS_MAX = 4_096  # remembered per connection; questions beyond it go upstream
+DESCRIPTORS_PER_CLIENT = 2  # its socket and the one upstream
+# For listeners, Redis, the node's own upstream connections, files, and for REST, which has to tell.
+DESCRIPTORS_RESERVED = 160
+ADMIT_AGAIN_SHARE = 0.95  # of the clients there may be: fewer end an episode of refusals

@@ -9,7 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from gateway.core.wire.apis import ApiKey
-from gateway.listen.connection import Counters
+from gateway.listen.counters import Counters, Refused
 
 _SERVER = {  # by field of Counters
     "connections_opened": "Client connections that were accepted",
@@ -40,3 +40,11 @@ class ServerCollector(Collector):
         for key, count in sorted(self.counters.frames.items()):
             requests.add_metric([ApiKey(key).name.lower()], count)
         yield requests
+        refused = CounterMetricFamily(
+            "keyway_server_refused",
+            "Connections refused or closed at a bound of the node",
+            labels=["reason"],
+        )
+        for reason in Refused:
+            refused.add_metric([reason.value], self.counters.refused.get(reason, 0))
+        yield refused

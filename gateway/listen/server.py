@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import ssl
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -19,14 +20,15 @@ from gateway.core.cluster.topology import Broker, Topology
 from gateway.core.forwarding.rewrite import Address, Addresses
 from gateway.core.forwarding.served_apis import rules
 from gateway.core.limits import FRAME_BYTES_MAX
+from gateway.listen.admission import Admission, RefusedSide
 from gateway.listen.connection import (
     ClientConnection,
     ClientSide,
     ConnectionId,
-    Counters,
     Handler,
     Request,
 )
+from gateway.listen.counters import Counters, Refused
 from gateway.listen.limits import ABORT_S, CONNECT_TIMEOUT_S, UPSTREAM_AGAIN_S, UPSTREAM_PATIENCE_S
 from gateway.listen.listeners import CannotListen, Listeners
 from gateway.upstream.errors import Unreachable
@@ -42,6 +44,8 @@ __all__ = [
 ]
 
 log = structlog.get_logger("keyway.server")
+
+TOO_MANY = "no more clients are taken: raise the limit of open files (ulimit -n), two for a client"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +70,10 @@ class Server:
         settings: ServerSettings,
         topology: Topology,
         handlers: Mapping[int, Handler],
+        admission: Admission | None = None,
     ) -> None:
         self.settings = settings
+        self.admission = admission or Admission(sys.maxsize)
         self.answer(handlers)
         self.counters = Counters()
         self.connections: dict[ConnectionId, ClientConnection] = {}
@@ -190,6 +196,9 @@ class Server:
 
     def gone(self, connection: ClientConnection) -> None:
         del self.connections[connection.id]
+        refused = self.admission.ended(len(self.connections))
+        if refused:
+            log.info("clients_admitted_again", refused=refused, clients=len(self.connections))
         if not self.connections:
             self._empty.set()
 
@@ -231,6 +240,11 @@ class Server:
                 self._brokers_without_listener.add(broker_id)
 
     def _accept(self, broker_id: int | None) -> asyncio.Protocol:
+        if not self.admission.admits(len(self.connections)):
+            self.counters.count_refused(Refused.TOO_MANY_CLIENTS)
+            if self.admission.refused == 1:  # One line for an episode.
+                log.warning("clients_refused", clients=len(self.connections), detail=TOO_MANY)
+            return RefusedSide()
         return ClientSide(ClientConnection(ConnectionId(next(self._ids)), broker_id, self))
 
     def _upstream_addresses(self, broker_id: int | None) -> list[Address]:

@@ -14,6 +14,7 @@ from tests.hostile.on_bytes import (
     half_requests,
     inflating_message,
     many_elements,
+    more_clients_than_files,
     tiny_records,
 )
 from tests.hostile.on_groups import (
@@ -41,12 +42,16 @@ ATTACKS: dict[str, Attack] = {
         half_requests,
         many_elements,
         byte_by_byte,
+        more_clients_than_files,
         rules_without_end,
         names_that_are_none,
     )
 }
 # A single record or batch at its limit may hold the node up for longer.
 AT_A_LIMIT = frozenset({"tiny_records", "inflating_message"})
+
+# A node is started with its usual limits but for these.
+OPEN_FILES_MAX = {"more_clients_than_files": 512}
 
 
 if __name__ == "__main__":

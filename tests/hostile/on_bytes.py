@@ -86,6 +86,27 @@ def half_requests(target: Target, seconds: float) -> str:
     return f"{sent} of 200 half requests taken"
 
 
+def more_clients_than_files(target: Target, seconds: float) -> str:
+    """Finding 14: 1,000 connections that stay, to a node that may open 512 files."""
+    lines: list[socket.socket] = []
+    refused = 0
+    for at in until(seconds):
+        if at >= 1_000:
+            time.sleep(0.05)
+            continue
+        line = connected(target.bootstrap)
+        line.settimeout(0.01)
+        with contextlib.suppress(TimeoutError):
+            try:
+                refused += line.recv(1) == b""
+            except ConnectionError:
+                refused += 1
+        lines.append(line)
+    for line in lines:
+        line.close()
+    return f"{len(lines)} connections, {refused} of them refused"
+
+
 def many_elements(target: Target, seconds: float) -> str:
     """Finding 10: share fetches that name 200,000 partitions."""
     topics = partitions(bytes(15) + b"\2", 200_000)

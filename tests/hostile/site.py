@@ -20,7 +20,7 @@ import psutil
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import start_child, stop_child, wait_until
 from tests.bench.freezes import FreezeWatch
-from tests.hostile.attacks import ATTACKS
+from tests.hostile.attacks import ATTACKS, OPEN_FILES_MAX
 from tests.hostile.measured import Measured, Stamped, figures, pairs
 from tests.hostile.target import Target
 from tests.rig.gateway_process import REPOSITORY, GatewayProcess
@@ -54,7 +54,12 @@ class Site:
         self._rounds += 1
         directory = self.directory / f"{self._rounds:02}-{attack}"
         group = {"match": "*", "auto_offset_reset": "earliest"}
-        gateway = GatewayProcess(directory, self.kafka.bootstrap_servers, groups=[group])
+        gateway = GatewayProcess(
+            directory,
+            self.kafka.bootstrap_servers,
+            groups=[group],
+            open_files_max=OPEN_FILES_MAX.get(attack),
+        )
         victims = f"victims-{self._rounds}"
         create_topic(self.kafka.bootstrap_servers, victims, partitions=4)
         create_topic(

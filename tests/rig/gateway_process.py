@@ -37,6 +37,7 @@ class GatewayProcess:
         redis_url: str | None = None,
         listen: Mapping[str, Any] | None = None,
         state: Mapping[str, Any] | None = None,
+        open_files_max: int | None = None,
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         first = free_ports(BROKER_IDS_MAX + 3)
@@ -64,6 +65,7 @@ class GatewayProcess:
             "groups": list(groups),
         }
         self.config.write_text(yaml.safe_dump(settings, sort_keys=False))
+        self.open_files_max = open_files_max
         self.child: subprocess.Popen[bytes] | None = None
 
     @property
@@ -91,6 +93,9 @@ class GatewayProcess:
         """Starts it and returns at once."""
         assert not self.running, "runs already"
         command = [sys.executable, "-m", "gateway.cli", "serve", "--config", str(self.config)]
+        if self.open_files_max is not None:
+            limited = f'ulimit -n {self.open_files_max}; exec "$@"'
+            command = ["sh", "-c", limited, "sh", *command]
         self.child = start_child(command, log=self.log, cwd=REPOSITORY, env=dict(os.environ))
 
     def wait_ready(self) -> None:

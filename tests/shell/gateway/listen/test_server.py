@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from structlog.testing import capture_logs
 
 from gateway.core.cluster.topology import Broker, Topology
 from gateway.core.wire.apis import ApiKey
+from gateway.listen.counters import Refused
 from gateway.listen.limits import UPSTREAM_PATIENCE_S
 from gateway.listen.listeners import CannotListen, listening_socket
 from tests.rig.fake_kafka import Asked
@@ -238,5 +240,31 @@ def test_stop_does_not_wait_for_ever() -> None:
                 await asked_for.wait()
         assert "stopped_with_unanswered_requests" in warnings(logs)
         assert len(it.gone) == 1
+
+    run(main())
+
+
+def test_a_client_too_many_is_refused_and_the_others_go_on() -> None:
+    async def main() -> None:
+        async with rig() as it:
+            it.upstream.on_api(HEARTBEAT, answers({}))
+            it.server.admission.clients_max = 3
+            with capture_logs() as logs:
+                clients = [await it.client() for _ in range(3)]
+                await until(lambda: len(it.server.connections) == 3)
+                for _ in range(5):
+                    refused = await it.client()
+                    with suppress(ConnectionError):
+                        assert await refused.ended() == b""
+                assert it.server.admission.refused == 5
+                assert it.server.counters.refused == {Refused.TOO_MANY_CLIENTS: 5}
+                for client in clients:
+                    assert await client.ask(request(HEARTBEAT)) == response(HEARTBEAT)
+                clients[0].writer.close()
+                await until(lambda: it.server.admission.refused == 0)
+                again = await it.client()
+                assert await again.ask(request(HEARTBEAT)) == response(HEARTBEAT)
+            told = [line["event"] for line in logs if line["event"].startswith("clients_")]
+            assert told == ["clients_refused", "clients_admitted_again"]
 
     run(main())

@@ -7,7 +7,7 @@ from prometheus_client.registry import Collector
 
 from gateway.core.forwarding.served_apis import rules
 from gateway.core.wire.apis import ApiKey
-from gateway.listen.connection import Counters
+from gateway.listen.counters import Counters, Refused
 from gateway.listen.metrics import ServerCollector
 
 
@@ -25,8 +25,10 @@ def test_the_server_is_read_when_asked() -> None:
     counters.connections_opened, counters.connections_failed = 9, 2
     counters.bytes_from_clients, counters.bytes_to_clients = 100, 10
     counters.frames |= {int(ApiKey.SHARE_FETCH): 7, int(ApiKey.PRODUCE): 3}
+    counters.count_refused(Refused.TOO_MANY_CLIENTS)
     text = exported(metrics)
     for line in (
+        'keyway_server_refused_total{reason="too_many_clients"} 1.0',
         "# TYPE keyway_server_connections gauge",
         "keyway_server_connections 4.0",
         "# TYPE keyway_server_connections_opened_total counter",

@@ -1,0 +1,27 @@
+"""Figures of the client connections since the start of the node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+class Refused(Enum):
+    """A bound of the node that a client met, as metrics name it."""
+
+    TOO_MANY_CLIENTS = "too_many_clients"
+
+
+@dataclass(slots=True)
+class Counters:
+    """Figures of a server since its start, as plain numbers."""
+
+    connections_opened: int = 0
+    connections_failed: int = 0  # ended for a fault, or no upstream
+    bytes_from_clients: int = 0
+    bytes_to_clients: int = 0
+    frames: dict[int, int] = field(default_factory=dict)  # requests by API key
+    refused: dict[Refused, int] = field(default_factory=dict)
+
+    def count_refused(self, reason: Refused) -> None:
+        self.refused[reason] = self.refused.get(reason, 0) + 1
