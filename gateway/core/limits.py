@@ -27,6 +27,10 @@ RESPONSE_TAIL_BYTES_MAX = 128 * 1024
 # separate records each are 4 MB.
 LOCAL_REQUEST_BYTES_MAX = 8 * 1024 * 1024
 
+# The same before a client has authenticated, where upstream asks for it: nothing that is answered
+# here is of use to a client yet.
+UNAUTHENTICATED_REQUEST_BYTES_MAX = 64 * 1024
+
 # Requests forwarded and not yet answered. Kafka's own clients stop at 5, librdkafka at 1,000,000 by
 # configuration; Kafka itself works on one at a time, so nothing is gained by sending it more.
 PIPELINED_REQUESTS_MAX = 1_024

@@ -12,9 +12,12 @@ SESSION_UNKNOWN_PARTITIONS_MAX = 1_000
 
 SESSION_PARTITIONS_MAX = 50_000  # 50 topics of 1,000 each, with an error row for every one
 
-# Records of one answer, whatever a client asks for: a broker's own fetch.max.bytes. A librdkafka
-# takes no response of more than 100 MB (receive.message.max.bytes).
-SHARE_FETCH_BYTES_MAX = 55 * 1024 * 1024
+# Records of one answer, whatever a client asks for: some 100,000 records. Three copies are held
+# while it is encoded, which takes a few ms. One record of any size is always sent.
+SHARE_FETCH_BYTES_MAX = 16 * 1024 * 1024
+
+# Between two looks for room, while unread answers of other clients take it all.
+NO_ROOM_S = 0.1
 
 SHARE_FETCH_WAIT_MS_MAX = 60_000  # a client asks for 500 ms; beyond a minute it is no long poll
 ACKNOWLEDGE_WAIT_S_MAX = 5.0  # for windows that are away; a client waits 30 s for its answer

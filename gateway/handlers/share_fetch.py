@@ -7,7 +7,8 @@ ShareAcquireMode record_limit (v2) is honoured as the same hard limit batch_opti
 delivery never exceeds MaxRecords. A request with IsRenewAck (v2, KIP-1222) gets no records and may
 ask for none; without it a RENEW is invalid. MaxBytes is soft, by the mean record size of the
 partition. Beyond twice MaxBytes, records are returned to the window; a single record is always
-sent. Not implemented: MinBytes; the answer leaves with the first records there are.
+sent. An answer is smaller while the node holds many that their clients have not read. Not
+implemented: MinBytes; the answer leaves with the first records there are.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from gateway.core.share.sessions import (
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
 from gateway.handlers.limits import (
+    NO_ROOM_S,
     SESSION_PARTITIONS_MAX,
     SESSION_UNKNOWN_PARTITIONS_MAX,
     SHARE_FETCH_BYTES_MAX,
@@ -176,6 +178,8 @@ class _ShareFetch:
     signal: asyncio.Event  # there may be records
     parts: dict[PartitionKey, _Part] = field(default_factory=dict)
     has_records: bool = False
+    room: int = 0  # bytes of the records of the answer
+    no_room: bool = False  # for a record as large as those that wait
 
     async def answer(self) -> dict[str, Any]:
         batches = ack_batches(self.body["Topics"])
@@ -241,10 +245,13 @@ class _ShareFetch:
         deadline = loop.time() + wait_ms / 1000
         while not self.has_records and (remaining := deadline - loop.time()) > 0:
             try:
-                async with asyncio.timeout(remaining):
+                async with asyncio.timeout(
+                    min(remaining, NO_ROOM_S) if self.no_room else remaining
+                ):
                     await self.signal.wait()
             except TimeoutError:
-                return
+                if not self.no_room:
+                    return
             self.signal.clear()
             await self._acquire(keys)
 
@@ -255,15 +262,19 @@ class _ShareFetch:
         session = self.session
         if not self.services.groups.sessions.is_open(session):
             return  # the member has opened another since, or was evicted: nobody reads this answer
-        taken = self._take(keys)
+        answer_room = self.request.connection.answer_room
+        # Soft: the mean is wrong by a little all the time, and returning records has a cost.
+        self.room = min(2 * int(self.body["MaxBytes"]), SHARE_FETCH_BYTES_MAX, answer_room)
+        taken = self._take(keys, answer_room)
         if taken:
             # The write to the store leaves now, so that it is under way while records are cut out.
             await asyncio.sleep(0)
         cuts: list[_Cut | None] = []
-        room = self._room
+        room = self.room
         for _, window, acquired in taken:
             cuts.append(cut := await self._cut_out(window, acquired, room))
             room -= 0 if cut is None else len(cut[0])
+        self.request.connection.hold_answer(sum(len(cut[0]) for cut in cuts if cut is not None))
         for (key, _, acquired), cut in zip(taken, cuts, strict=True):
             try:
                 await acquired.persisted
@@ -274,7 +285,9 @@ class _ShareFetch:
                 part.records, part.acquired = cut
                 self.has_records = True
 
-    def _take(self, keys: list[PartitionKey]) -> list[tuple[PartitionKey, Window, Acquired]]:
+    def _take(
+        self, keys: list[PartitionKey], answer_room: int
+    ) -> list[tuple[PartitionKey, Window, Acquired]]:
         """Acquisitions of all dispatchers, shared fairly among the partitions."""
         session, now_ms = self.session, self.services.now_ms()
         having: list[tuple[PartitionKey, Window, int]] = []
@@ -285,13 +298,18 @@ class _ShareFetch:
             ready = window.ready_for(session.member_id, now_ms)
             if ready:
                 having.append((key, window, ready))
-        bytes_left = min(self.body["MaxBytes"], SHARE_FETCH_BYTES_MAX)
+        bytes_max = min(self.body["MaxBytes"], SHARE_FETCH_BYTES_MAX, answer_room)
+        bytes_left = bytes_max
+        self.no_room = False
         shares = fair_shares([ready for _, _, ready in having], self.body["MaxRecords"])
         taken: list[tuple[PartitionKey, Window, Acquired]] = []
         for (key, window, _), share in zip(having, shares, strict=True):
             if share == 0 or bytes_left <= 0:
                 continue
             mean_bytes = window.mean_record_bytes
+            if not self.request.connection.has_room(mean_bytes):
+                self.no_room = True  # Its records wait in the window.
+                continue
             records_max = max(1, min(share, bytes_left // mean_bytes))
             acquired = window.acquire(
                 Acquire(session.member_id, session.session_id, records_max, now_ms)
@@ -299,21 +317,16 @@ class _ShareFetch:
             if acquired is not None:
                 taken.append((key, window, acquired))
                 bytes_left -= len(acquired.offsets) * mean_bytes
+        if taken:
+            self.request.connection.hold_answer(bytes_max - bytes_left)
         return taken
-
-    @property
-    def _room(self) -> int:
-        """Bytes of the records of one answer. The mean is wrong by a little all the time, and what
-        goes back costs: it is not cut to the byte.
-        """
-        return min(2 * int(self.body["MaxBytes"]), SHARE_FETCH_BYTES_MAX)
 
     async def _cut_out(self, window: Window, acquired: Acquired, room: int) -> _Cut | None:
         """The records of what was acquired; what cannot be had or is more than `room` bytes goes
         back to the window, but for one record of any size in an answer that has no other.
         """
         offsets, attempts = acquired.offsets, acquired.attempts
-        least = 1 if room == self._room else 0
+        least = 1 if room == self.room else 0
         bytes_max = room if len(offsets) > least else NO_BYTES_MAX
         batch_size = self.body["BatchSize"]
         records_max = batch_size if batch_size > 0 else self.body["MaxRecords"]

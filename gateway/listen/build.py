@@ -31,7 +31,7 @@ def build(
 ) -> Part[ListenRoom]:
     """The server forwards everything until `server.answer(handlers)` says otherwise."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    server = Server(settings, Topology(), {}, Admission(clients_max(files)))
+    server = Server(settings, Topology(), {}, Admission(clients_max(files)), now_ms)
     authoriser = Authoriser(now_ms)
     upstream.cluster.on_topology(server.on_topology)
     server.on_disconnect(authoriser.connection_lost)
@@ -56,5 +56,6 @@ def build(
         troubles=troubles,
         figures=figures,
         start=start,
+        background=(server.bounds.look_forever,),
         drain=server.drain,
     )

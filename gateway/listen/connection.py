@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import NewType, Protocol, assert_never, cast
+from typing import NewType, Protocol, assert_never
 
 import structlog
 
@@ -25,6 +25,7 @@ from gateway.core.forwarding.effects import (
     Answered,
     Effect,
     Failed,
+    Fault,
     Intercepted,
     Rewrite,
     Rules,
@@ -42,13 +43,15 @@ from gateway.core.wire.frames import (
     response_frame,
 )
 from gateway.core.wire.schema import Message
-from gateway.listen.counters import Counters
+from gateway.listen.bounds import Bounds
+from gateway.listen.counters import Counters, Refused
 from gateway.listen.limits import (
     CLOSE_FLUSH_S,
     FIRST_REQUEST_S,
     INJECTED_REQUESTS_MAX,
     PAUSE_ABOVE_BYTES,
 )
+from gateway.listen.sockets import UpstreamSide
 from gateway.upstream.errors import Unreachable, UpstreamError
 
 log = structlog.get_logger("keyway.connection")
@@ -89,6 +92,9 @@ class Node(Protocol):
     async def connect(self, broker_id: int | None, protocol: asyncio.Protocol) -> None:
         """Raises UpstreamError."""
 
+    @property
+    def bounds(self) -> Bounds: ...
+
     def show(self, brokers: tuple[Broker, ...]) -> Addresses:
         """Where clients reach virtual brokers, these included wherever that is possible."""
 
@@ -118,6 +124,7 @@ class ClientConnection:
         self._client_took = asyncio.Event()
         self._upstream_takes = True
         self._client_read = True
+        self._collected_bytes = 0  # of the request that is being read whole, or answered
         self._over = False  # the client is gone or being let go
         self._draining = False
         self._deadline: asyncio.TimerHandle | None = None
@@ -155,7 +162,38 @@ class ClientConnection:
         except WireError as error:
             raise Unreachable(f"unreadable answer: {error}") from error
 
+    @property
+    def answer_room(self) -> int:
+        """Bytes that an answer to this client may be now."""
+        return self._node.bounds.answer_room()
+
+    def has_room(self, answer_bytes: int) -> bool:
+        """For an answer that cannot be cut."""
+        return self._node.bounds.has_room(answer_bytes)
+
+    def hold_answer(self, held_bytes: int) -> None:
+        """Counts an answer that is being made."""
+        if not self._over:
+            self._node.bounds.hold_answer(self.id, held_bytes)
+
     # ------------------------------------------------------------------------------ for the server
+
+    @property
+    def unread_bytes(self) -> int:
+        if self._client is None or self._over or self._client_takes:
+            return 0
+        return self._client.get_write_buffer_size()
+
+    @property
+    def waits_for_request(self) -> bool:
+        return self._client_read and self._state.mid_request
+
+    def refuse(self, reason: Refused, held_bytes: int) -> None:
+        if self._over:
+            return
+        self._node.counters.count_refused(reason)
+        self._fail("closed at a limit", reason=reason.value, held_bytes=held_bytes)
+        self.abort()
 
     def drain(self) -> None:
         """Ends as soon as everything asked is answered."""
@@ -184,6 +222,8 @@ class ClientConnection:
     def from_client(self, data: bytes) -> None:
         self._node.counters.bytes_from_clients += len(data)
         self._perform(self._state.from_client(data))
+        if self._state.collected_bytes != self._collected_bytes:
+            self._hold_request()
         if self._connecting or self._state.held_bytes:
             self._balance()
 
@@ -196,11 +236,13 @@ class ClientConnection:
             self._client_took.set()
         else:
             self._client_took.clear()
+        self._node.bounds.hold_answer(self.id, self.unread_bytes)
         self._balance()
 
     def client_lost(self) -> None:
         self._client = None
         self._finish()
+        self._node.bounds.gone(self.id)
         self._node.disconnected(self)
         self._log.debug("disconnected")
         if self._upstream is not None:
@@ -269,6 +311,8 @@ class ClientConnection:
                 if not future.done():  # The handler may have given up.
                     future.set_result(payload)
             case Failed(fault=fault, side=side, detail=detail):
+                if fault is Fault.UNAUTHENTICATED:
+                    self._node.counters.count_refused(Refused.BEFORE_AUTHENTICATION)
                 self._fail(fault.value, side=side.value, detail=detail)
             case _:
                 assert_never(effect)
@@ -326,9 +370,16 @@ class ClientConnection:
             self._fail("no answer", api_key=header.api_key if header else None)
             return
         self._perform(self._state.answered(frame))
+        self._hold_request()
+        await asyncio.sleep(0)  # The event loop writes as much as the socket takes.
+        self._node.bounds.hold_answer(self.id, self.unread_bytes)
         if self._draining:
             self._end_if_drained()
         self._balance()
+
+    def _hold_request(self) -> None:
+        self._collected_bytes = self._state.collected_bytes
+        self._node.bounds.hold_request(self.id, self._collected_bytes)
 
     def _start(self, work: Coroutine[None, None, None]) -> None:
         task = self._node.tasks.create_task(work)
@@ -373,6 +424,8 @@ class ClientConnection:
     def _finish(self) -> None:
         """Nothing more is done for this client."""
         self._over = True
+        self._state.forget()
+        self._hold_request()
         if self._patience is not None:
             self._patience.cancel()
             self._patience = None
@@ -414,53 +467,3 @@ def _read(transport: asyncio.Transport, *, on: bool) -> None:
         transport.resume_reading()
     else:
         transport.pause_reading()
-
-
-class ClientSide(asyncio.Protocol):
-    """The socket a client connected to."""
-
-    def __init__(self, connection: ClientConnection) -> None:
-        self._connection = connection
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._connection.client_made(cast(asyncio.Transport, transport))
-
-    def data_received(self, data: bytes) -> None:
-        self._connection.from_client(data)
-
-    def eof_received(self) -> None:
-        self._connection.client_ended()
-
-    def pause_writing(self) -> None:
-        self._connection.client_takes(False)
-
-    def resume_writing(self) -> None:
-        self._connection.client_takes(True)
-
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
-        self._connection.client_lost()
-
-
-class UpstreamSide(asyncio.Protocol):
-    """The socket to the broker behind it."""
-
-    def __init__(self, connection: ClientConnection) -> None:
-        self._connection = connection
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._connection.upstream_made(cast(asyncio.Transport, transport))
-
-    def data_received(self, data: bytes) -> None:
-        self._connection.from_upstream(data)
-
-    def eof_received(self) -> None:
-        self._connection.upstream_ended()
-
-    def pause_writing(self) -> None:
-        self._connection.upstream_takes(False)
-
-    def resume_writing(self) -> None:
-        self._connection.upstream_takes(True)
-
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
-        self._connection.upstream_lost()

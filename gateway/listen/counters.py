@@ -10,6 +10,11 @@ class Refused(Enum):
     """A bound of the node that a client met, as metrics name it."""
 
     TOO_MANY_CLIENTS = "too_many_clients"
+    BEFORE_AUTHENTICATION = "before_authentication"  # a long request
+    REQUESTS_HELD = "requests_held"  # the longest request, when all together are too many bytes
+    REQUEST_STALLED = "request_stalled"  # the rest of a request never came
+    ANSWERS_HELD = "answers_held"  # the longest unread answer, when all together are too many bytes
+    ANSWER_STALLED = "answer_stalled"  # an answer that is not read
 
 
 @dataclass(slots=True)

@@ -29,3 +29,19 @@ DESCRIPTORS_PER_CLIENT = 2  # its socket and the one upstream
 # For listeners, Redis, the node's own upstream connections, files, and for REST, which has to tell.
 DESCRIPTORS_RESERVED = 160
 ADMIT_AGAIN_SHARE = 0.95  # of the clients there may be: fewer end an episode of refusals
+
+# Requests that the gateway answers, from their first byte until they are answered. A request is
+# some hundred bytes, and rarely up to 8 MiB.
+REQUESTS_HELD_BYTES_MAX = 64 * 1024 * 1024
+# Answers that are being made or are not yet taken by their clients. With the batch cache (96 MiB),
+# the requests, an empty node (80 MiB) and the copies of the answer being encoded, 512 MiB hold.
+ANSWERS_HELD_BYTES_MAX = 128 * 1024 * 1024
+ANSWER_SHARE = 4  # one answer gets at most the fourth part of what is left of it ...
+ANSWER_BYTES_MIN = 64 * 1024  # ... and always this: a client that reads never waits for others
+# Between two bytes of a request that the gateway answers. TCP itself repeats within seconds.
+REQUEST_STALLED_MS = 30_000
+# For a client that takes no byte of an answer of more than HELD_BYTES_MAX. Kafka's own clients read
+# while they ask for more, and give a request up after 30 s.
+ANSWER_STALLED_MS = 30_000
+ANSWER_RESTING_MS = 1_000  # the same when the limit is reached
+HELD_LOOK_S = 1.0  # between two looks at the clients that take no bytes

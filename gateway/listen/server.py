@@ -10,6 +10,7 @@ import asyncio
 import itertools
 import ssl
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -21,9 +22,9 @@ from gateway.core.forwarding.rewrite import Address, Addresses
 from gateway.core.forwarding.served_apis import rules
 from gateway.core.limits import FRAME_BYTES_MAX
 from gateway.listen.admission import Admission, RefusedSide
+from gateway.listen.bounds import Bounds
 from gateway.listen.connection import (
     ClientConnection,
-    ClientSide,
     ConnectionId,
     Handler,
     Request,
@@ -31,6 +32,7 @@ from gateway.listen.connection import (
 from gateway.listen.counters import Counters, Refused
 from gateway.listen.limits import ABORT_S, CONNECT_TIMEOUT_S, UPSTREAM_AGAIN_S, UPSTREAM_PATIENCE_S
 from gateway.listen.listeners import CannotListen, Listeners
+from gateway.listen.sockets import ClientSide
 from gateway.upstream.errors import Unreachable
 
 __all__ = [
@@ -60,6 +62,7 @@ class ServerSettings:
     frame_bytes_max: int = FRAME_BYTES_MAX
     drain_s: float = 5.0  # at stop, for requests that are not answered yet
     upstream_ssl: ssl.SSLContext | None = None
+    upstream_sasl: bool = False  # it serves only clients that have authenticated
 
 
 class Server:
@@ -71,12 +74,14 @@ class Server:
         topology: Topology,
         handlers: Mapping[int, Handler],
         admission: Admission | None = None,
+        now_ms: Callable[[], int] | None = None,
     ) -> None:
         self.settings = settings
         self.admission = admission or Admission(sys.maxsize)
         self.answer(handlers)
         self.counters = Counters()
         self.connections: dict[ConnectionId, ClientConnection] = {}
+        self.bounds = Bounds(self._find, now_ms or _monotonic_ms)
         self.bootstrap: Address | None = None  # once it runs
         self._brokers: dict[int, Broker] = dict(topology.brokers)
         self._on_disconnect: list[Callable[[ConnectionId], None]] = []
@@ -120,7 +125,11 @@ class Server:
     def answer(self, handlers: Mapping[int, Handler]) -> None:
         """From the next connection on, `handlers` answer their API keys here."""
         self.handlers = handlers
-        self.rules = rules(handlers, frame_bytes_max=self.settings.frame_bytes_max)
+        self.rules = rules(
+            handlers,
+            frame_bytes_max=self.settings.frame_bytes_max,
+            sasl=self.settings.upstream_sasl,
+        )
 
     def on_disconnect(self, callback: Callable[[ConnectionId], None]) -> None:
         """`callback` is called once for each connection, when its client is gone."""
@@ -247,6 +256,9 @@ class Server:
             return RefusedSide()
         return ClientSide(ClientConnection(ConnectionId(next(self._ids)), broker_id, self))
 
+    def _find(self, connection_id: int) -> ClientConnection | None:
+        return self.connections.get(ConnectionId(connection_id))
+
     def _upstream_addresses(self, broker_id: int | None) -> list[Address]:
         if broker_id is not None:
             broker = self._brokers.get(broker_id)
@@ -274,3 +286,7 @@ class Server:
         except TimeoutError:
             return False
         return True
+
+
+def _monotonic_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

@@ -56,4 +56,5 @@ def server_settings(config: Config, upstream: UpstreamSettings) -> ServerSetting
         port_base=listen.port_base,
         frame_bytes_max=listen.frame_bytes_max,
         upstream_ssl=upstream_ssl,
+        upstream_sasl=upstream.sasl is not None,
     )

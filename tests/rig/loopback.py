@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -122,3 +123,21 @@ def body_of(frame: bytes, key: int, version: int) -> dict[str, Any]:
 def warnings(logs: list[Any]) -> list[str]:
     """The events of warnings and errors among captured log lines."""
     return [line["event"] for line in logs if line["log_level"] in ("warning", "error")]
+
+
+async def slow_client(address: tuple[str, int]) -> socket.socket:
+    """A socket with a small window that is read by hand only."""
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32_768)
+    client.setblocking(False)
+    await asyncio.get_running_loop().sock_connect(client, address)
+    return client
+
+
+async def read_exactly(client: socket.socket, count: int) -> bytes:
+    got = bytearray()
+    while len(got) < count:
+        data = await asyncio.get_running_loop().sock_recv(client, 1_000_000)
+        assert data, "the connection ended early"
+        got += data
+    return bytes(got)

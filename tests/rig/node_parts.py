@@ -69,6 +69,7 @@ class ScriptedLog:
         self.troubles: dict[int, str] = {}  # by partition, as operators see them
         self.gate: asyncio.Event | None = None  # `bytes_for` waits for it
         self.asked: list[list[int]] = []
+        self.mean_bytes = 10  # of a record
         self.sizes: dict[int, int] = {}  # bytes of records that are no small ones, by offset
 
     def produce(self, *keys: bytes | None, partition: int = 0) -> None:
@@ -112,7 +113,7 @@ class ScriptedLog:
         pass
 
     def mean_record_bytes(self, tp: TopicPartition, *, isolation: int) -> int:  # noqa: ARG002
-        return 10
+        return self.mean_bytes
 
     def trouble(self, tp: TopicPartition, *, isolation: int) -> str | None:  # noqa: ARG002
         return self.troubles.get(tp.partition)

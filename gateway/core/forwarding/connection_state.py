@@ -38,6 +38,16 @@ class ConnectionState:
         return self._requests.held_bytes
 
     @property
+    def collected_bytes(self) -> int:
+        """Bytes here of a client's request that is read whole, until it is answered."""
+        return self._requests.collected_bytes
+
+    @property
+    def mid_request(self) -> bool:
+        """More bytes of a client's request have to come."""
+        return self._requests.mid_frame
+
+    @property
     def idle(self) -> bool:
         """Nothing was asked that is not answered."""
         return not self._calls and self._requests.idle
@@ -92,6 +102,11 @@ class ConnectionState:
         """Upstream has closed its side; its earlier bytes are already out."""
         mid_frame, missing = self._responses.mid_frame, self._responses.missing_bytes
         return self._ended_by(Side.UPSTREAM, mid_frame, missing)
+
+    def forget(self) -> None:
+        """The connection is over: gives up what is held for it."""
+        self._ended = True
+        self._requests.forget()
 
     def _ended_by(self, side: Side, mid_frame: bool, missing: int) -> list[Effect]:
         effects: list[Effect] = []

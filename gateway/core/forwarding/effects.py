@@ -16,6 +16,7 @@ class Rules:
     rewritten: dict[int, tuple[int, int]]  # forwarded; their responses show addresses
     local: dict[int, tuple[int, int]]  # answered by the gateway
     frame_bytes_max: int = FRAME_BYTES_MAX
+    sasl: bool = False  # upstream serves only clients that have authenticated
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,7 @@ class Fault(Enum):
     TLS = "TLS bytes on a plain port"
     HTTP = "HTTP on the Kafka port"
     FRAME_SIZE = "frame size out of range"
+    UNAUTHENTICATED = "long request before authentication"
     HEADER = "malformed request header"
     UNKNOWN_API = "API key that is not served"
     UNSUPPORTED_VERSION = "API version that is not served"

@@ -31,6 +31,7 @@ from gateway.core.limits import (
     HEADER_TAGS_MAX,
     LOCAL_REQUEST_BYTES_MAX,
     PIPELINED_REQUESTS_MAX,
+    UNAUTHENTICATED_REQUEST_BYTES_MAX,
 )
 from gateway.core.wire.codec import decode_request
 from gateway.core.wire.errors import WireError
@@ -39,6 +40,7 @@ from gateway.core.wire.frames import parse_request_header
 PRODUCE: Final = 0
 FETCH: Final = 1
 SASL_HANDSHAKE: Final = 17
+SASL_AUTHENTICATE: Final = 36
 API_VERSIONS: Final = 18
 DESCRIBE_CONFIGS: Final = 32
 
@@ -79,6 +81,7 @@ class Requests:
     """`calls` is the queue shared with the stream of responses; `frames` counts per API key."""
 
     def __init__(self, rules: Rules, calls: deque[Call], frames: dict[int, int]) -> None:
+        self.authenticated = not rules.sasl
         self._rules = rules
         self._calls = calls
         self._frames = frames
@@ -87,7 +90,7 @@ class Requests:
         self._head = b""  # the beginning of a head that is cut off
         self._collecting: _Collected | None = None
         self._parked: _Collected | None = None  # complete; waits for the calls before it
-        self._answering = False
+        self._answering_bytes = 0  # of the request that a handler is answering
         self._waiting: list[bytes] = []  # came while the stream stands still
         self._injections: deque[tuple[bytes, int]] = deque()
 
@@ -99,8 +102,14 @@ class Requests:
         return sum(len(data) for data in self._waiting)
 
     @property
+    def collected_bytes(self) -> int:
+        """Of the request that is read whole: what is here of it, until it is answered."""
+        whole = self._parked if self._collecting is None else self._collecting
+        return self._answering_bytes if whole is None else len(whole.payload)
+
+    @property
     def idle(self) -> bool:
-        local = self._parked is not None or self._answering
+        local = self._parked is not None or self._answering_bytes > 0
         return not (local or self.mid_frame or self._waiting or self._injections)
 
     @property
@@ -131,8 +140,8 @@ class Requests:
 
     def answered(self, frame: bytes, effects: list[Effect]) -> None:
         """Raises Stop."""
-        assert self._answering
-        self._answering = False
+        assert self._answering_bytes
+        self._answering_bytes = 0
         effects.append(ToClient(frame))
         self.resume(effects)
 
@@ -150,8 +159,14 @@ class Requests:
             self._waiting.clear()
             self.feed(data, effects)
 
+    def forget(self) -> None:
+        """Nothing that is held here will be answered or go on."""
+        self._collecting = self._parked = None
+        self._answering_bytes = 0
+        self._waiting.clear()
+
     def _stands_still(self) -> bool:
-        local = self._parked is not None or self._answering
+        local = self._parked is not None or self._answering_bytes > 0
         return local or len(self._calls) >= PIPELINED_REQUESTS_MAX
 
     def _read(self, chunk: Chunk) -> None:
@@ -242,6 +257,10 @@ class Requests:
         return Kind.REWRITE
 
     def _collect_all(self, request: _Collected, api_key: int, chunk: Chunk) -> None:
+        if not self.authenticated and request.left > UNAUTHENTICATED_REQUEST_BYTES_MAX:
+            limit = UNAUTHENTICATED_REQUEST_BYTES_MAX
+            detail = f"size={request.left} limit={limit} api_key={api_key}"
+            raise _stop(Fault.UNAUTHENTICATED, detail)
         if request.left > LOCAL_REQUEST_BYTES_MAX:
             detail = f"size={request.left} limit={LOCAL_REQUEST_BYTES_MAX} api_key={api_key}"
             raise _stop(Fault.FRAME_SIZE, detail)
@@ -273,7 +292,7 @@ class Requests:
         if local.reply is not None:
             effects.append(ToClient(local.reply))
         else:
-            self._answering = True
+            self._answering_bytes = len(local.payload)
             effects.append(Intercepted(bytes(local.payload)))
 
     def _send_injections(self, effects: list[Effect]) -> None:

@@ -21,7 +21,7 @@ from gateway.core.forwarding.effects import (
     ToClient,
 )
 from gateway.core.forwarding.node_endpoints import MalformedResponse, TailWalk, neutralised
-from gateway.core.forwarding.requests import FETCH, Requests
+from gateway.core.forwarding.requests import FETCH, SASL_AUTHENTICATE, Requests
 from gateway.core.limits import (
     RESPONSE_TAIL_BYTES_MAX,
     REWRITTEN_RESPONSE_BYTES_MAX,
@@ -29,10 +29,14 @@ from gateway.core.limits import (
 )
 
 _PRODUCE_TOPIC_IDS_FROM: Final = 13
+_SASL_FLEXIBLE_FROM: Final = 2
 _SIZE_BYTES: Final = 4
 _PAYLOAD_BYTES_MIN: Final = 4  # correlation id
 
 _HEAD = Struct(">ii")  # size, correlation id
+# The same, no tagged field, the error code. A mechanism of several steps has an answer without
+# error before the last one: enough to tell a client from a stranger, upstream does the rest.
+_SASL_HEAD_BYTES: Final = 11
 
 
 class Responses:
@@ -75,10 +79,16 @@ class Responses:
                 self._pass(chunk)
             elif self._whole_left:
                 self._collect(chunk)
-            elif chunk.end - chunk.at < _HEAD.size:
+            elif chunk.end - chunk.at < self._head_bytes():
                 self._head = chunk.rest()
             else:
                 self._begin(chunk)
+
+    def _head_bytes(self) -> int:
+        """Of the next response: of SaslAuthenticate with its error code."""
+        if self._requests.authenticated or not self._calls:
+            return _HEAD.size
+        return _SASL_HEAD_BYTES if self._calls[0].api_key == SASL_AUTHENTICATE else _HEAD.size
 
     def _begin(self, chunk: Chunk) -> None:
         size, correlation_id = _HEAD.unpack_from(chunk.data, chunk.at)
@@ -91,6 +101,9 @@ class Responses:
         if not _PAYLOAD_BYTES_MIN <= size <= self._rules.frame_bytes_max:
             limit = self._rules.frame_bytes_max
             raise _stop(Fault.FRAME_SIZE, f"size={size} limit={limit} api_key={call.api_key}")
+        if call.api_key == SASL_AUTHENTICATE and not self._requests.authenticated:
+            error_at = chunk.at + _HEAD.size + (call.version >= _SASL_FLEXIBLE_FROM)
+            self._requests.authenticated = chunk.data[error_at : error_at + 2] == b"\0\0"
         if call.kind is Kind.PASS:
             self._left = _SIZE_BYTES + size
         elif call.kind is Kind.WALK and size > WHOLE_RESPONSE_BYTES_MAX:

@@ -47,7 +47,9 @@ MERGED: Final = frozenset(
 _PASS_WHEN_OLD: Final = frozenset({ApiKey.PRODUCE, ApiKey.FETCH})
 
 
-def rules(local: Iterable[int], *, frame_bytes_max: int = FRAME_BYTES_MAX) -> Rules:
+def rules(
+    local: Iterable[int], *, frame_bytes_max: int = FRAME_BYTES_MAX, sasl: bool = False
+) -> Rules:
     """`local`: the API keys that have a handler."""
     served_here = {int(key): (APIS[key].min_version, APIS[key].max_version) for key in local}
     rewritten = {
@@ -64,7 +66,11 @@ def rules(local: Iterable[int], *, frame_bytes_max: int = FRAME_BYTES_MAX) -> Ru
         and key not in rewritten
     )
     return Rules(
-        passed=passed, rewritten=rewritten, local=served_here, frame_bytes_max=frame_bytes_max
+        passed=passed,
+        rewritten=rewritten,
+        local=served_here,
+        frame_bytes_max=frame_bytes_max,
+        sasl=sasl,
     )
 
 

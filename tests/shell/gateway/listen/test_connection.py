@@ -17,7 +17,16 @@ from gateway.listen.limits import HELD_BYTES_MAX
 from gateway.listen.server import Request
 from gateway.upstream.errors import UpstreamError
 from tests.rig.fake_kafka import Asked
-from tests.rig.loopback import answers, body_of, rig, run, until, warnings
+from tests.rig.loopback import (
+    answers,
+    body_of,
+    read_exactly,
+    rig,
+    run,
+    slow_client,
+    until,
+    warnings,
+)
 from tests.rig.wire_frames import request, response
 
 HEARTBEAT = int(ApiKey.HEARTBEAT)
@@ -455,27 +464,9 @@ def test_an_unreadable_response_with_addresses_never_reaches_the_client() -> Non
     run(main())
 
 
-async def slow_client(address: tuple[str, int]) -> socket.socket:
-    """A socket with a small window that is read by hand only."""
-    client = socket.socket()
-    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32_768)
-    client.setblocking(False)
-    await asyncio.get_running_loop().sock_connect(client, address)
-    return client
-
-
 async def stalled(it: Any) -> Any:
     """The one connection, once it has stopped to read upstream."""
     await until(lambda: bool(it.server.connections))
     (connection,) = it.server.connections.values()
     await until(lambda: connection._upstream is not None and not connection._upstream.is_reading())
     return connection
-
-
-async def read_exactly(client: socket.socket, count: int) -> bytes:
-    got = bytearray()
-    while len(got) < count:
-        data = await asyncio.get_running_loop().sock_recv(client, 1_000_000)
-        assert data, "the connection ended early"
-        got += data
-    return bytes(got)

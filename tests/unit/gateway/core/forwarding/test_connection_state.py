@@ -356,3 +356,58 @@ def test_a_response_too_large_to_be_rewritten_ends_the_connection() -> None:
     (effect,) = it.from_upstream((20_000_000).to_bytes(4, "big") + b"\0\0\0\3" + bytes(100))
     assert isinstance(effect, Failed)
     assert effect.fault is Fault.FRAME_SIZE
+
+
+def test_a_request_that_is_read_whole_counts_until_it_is_answered() -> None:
+    it = session()
+    later = request(ApiKey.HEARTBEAT, correlation_id=51)
+    it.from_client(HEARTBEAT[:20])
+    assert (it.collected_bytes, it.mid_request) == (16, True)
+    it.from_client(HEARTBEAT[20:])
+    assert (it.collected_bytes, it.mid_request) == (len(HEARTBEAT) - 4, False)
+    it.answered(response(ApiKey.SHARE_GROUP_HEARTBEAT, correlation_id=50))
+    assert it.collected_bytes == 0
+    it.from_client(later)
+    it.from_client(HEARTBEAT)
+    assert it.collected_bytes == len(HEARTBEAT) - 4, "it waits for the answers before it"
+    it.forget()
+    assert (it.collected_bytes, it.held_bytes) == (0, 0)
+    assert it.from_client(HEARTBEAT) == []
+
+
+LONG = request(
+    ApiKey.SHARE_GROUP_HEARTBEAT,
+    message={"SubscribedTopicNames": ["t" * 30_000] * 3},
+    correlation_id=50,
+)
+
+
+def authenticating() -> ConnectionState:
+    return ConnectionState(rules(LOCAL, sasl=True), {})
+
+
+def test_a_long_request_before_authentication_is_refused() -> None:
+    (failed,) = authenticating().from_client(LONG)
+    assert isinstance(failed, Failed)
+    assert failed.fault is Fault.UNAUTHENTICATED
+    assert authenticating().from_client(HEARTBEAT) == [Intercepted(HEARTBEAT[4:])]
+    assert session().from_client(LONG) == [Intercepted(LONG[4:])], "nobody is asked for a password"
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+@pytest.mark.parametrize(("error", "taken"), [(0, True), (58, False), (256, False)])
+def test_an_authenticated_client_may_send_long_requests(
+    version: int, error: int, *, taken: bool
+) -> None:
+    """However the bytes of the answer are cut; they pass as they are."""
+    asked = request(ApiKey.SASL_AUTHENTICATE, version, correlation_id=1)
+    answer = response(
+        ApiKey.SASL_AUTHENTICATE, version, {"ErrorCode": error, "AuthBytes": b"x"}, correlation_id=1
+    )
+    for cut in range(len(answer)):
+        it = authenticating()
+        it.from_client(asked)
+        effects = it.from_upstream(answer[:cut]) + it.from_upstream(answer[cut:])
+        assert to_client(effects) == answer
+        (last,) = it.from_client(LONG)
+        assert isinstance(last, Intercepted) is taken, cut

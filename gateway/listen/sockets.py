@@ -1,0 +1,72 @@
+"""The two sockets of a connection, as asyncio protocols that tell the connection what happens."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol, cast
+
+
+class HasClient(Protocol):
+    def client_made(self, transport: asyncio.Transport) -> None: ...
+    def from_client(self, data: bytes) -> None: ...
+    def client_ended(self) -> None: ...
+    def client_takes(self, takes: bool) -> None: ...
+    def client_lost(self) -> None: ...
+
+
+class HasUpstream(Protocol):
+    def upstream_made(self, transport: asyncio.Transport) -> None: ...
+    def from_upstream(self, data: bytes) -> None: ...
+    def upstream_ended(self) -> None: ...
+    def upstream_takes(self, takes: bool) -> None: ...
+    def upstream_lost(self) -> None: ...
+
+
+class ClientSide(asyncio.Protocol):
+    """The socket a client connected to."""
+
+    def __init__(self, connection: HasClient) -> None:
+        self._connection = connection
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._connection.client_made(cast(asyncio.Transport, transport))
+
+    def data_received(self, data: bytes) -> None:
+        self._connection.from_client(data)
+
+    def eof_received(self) -> None:
+        self._connection.client_ended()
+
+    def pause_writing(self) -> None:
+        self._connection.client_takes(False)
+
+    def resume_writing(self) -> None:
+        self._connection.client_takes(True)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        self._connection.client_lost()
+
+
+class UpstreamSide(asyncio.Protocol):
+    """The socket to the broker behind it."""
+
+    def __init__(self, connection: HasUpstream) -> None:
+        self._connection = connection
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._connection.upstream_made(cast(asyncio.Transport, transport))
+
+    def data_received(self, data: bytes) -> None:
+        self._connection.from_upstream(data)
+
+    def eof_received(self) -> None:
+        self._connection.upstream_ended()
+
+    def pause_writing(self) -> None:
+        self._connection.upstream_takes(False)
+
+    def resume_writing(self) -> None:
+        self._connection.upstream_takes(True)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        self._connection.upstream_lost()
