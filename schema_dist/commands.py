@@ -13,7 +13,7 @@ from schema_dist import service
 from schema_dist.core.desired import desired
 from schema_dist.core.differences import differences
 from schema_dist.core.model import Register, SetCompatibility, SetMode, Write
-from schema_dist.limits import SHOWN_MAX
+from schema_dist.limits import LISTED_MAX
 from schema_dist.parts import (
     followed,
     names_between,
@@ -79,9 +79,9 @@ async def check(config: ClustersConfig, *, probe: bool) -> Answer:
                     "probe": problem or ("explicit ids count" if probe and rows else "not tried"),
                     "probe_ok": problem is None,
                     "in_sync": plan.in_sync,
-                    "writes": rows[:SHOWN_MAX],
+                    "writes": rows[:LISTED_MAX],
                     "writes_count": len(rows),
-                    "refusals": refused[:SHOWN_MAX],
+                    "refusals": refused[:LISTED_MAX],
                     "refusals_count": len(refused),
                 }
             )

@@ -47,6 +47,7 @@ from schema_dist.limits import (
 from schema_dist.log_reader import LogReader
 from schema_dist.rest_client import RestClient
 from schema_dist.tasks import together
+from schema_dist.topics import ensure_compacted
 
 _POLL_S = 0.05
 
@@ -57,6 +58,8 @@ class LogTarget:
     def __init__(
         self, client_settings: Mapping[str, str], topic: str, registry: RestClient | None
     ) -> None:
+        self._settings = dict(client_settings)
+        self._created = False
         self._topic = topic
         self._address = client_settings["bootstrap.servers"]
         self._reader = LogReader(client_settings, topic)
@@ -81,6 +84,9 @@ class LogTarget:
         del settings_of
         if self._registry is not None:
             self.contexts = await self._registry.has_contexts()
+        elif not self._created:  # there is no registry that would
+            await asyncio.to_thread(ensure_compacted, self._settings, self._topic)
+            self._created = True
         return await self._reader.read()
 
     def switched_by(self, batch: Sequence[Write]) -> list[str]:

@@ -18,12 +18,12 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from schema_dist.core.ledger import Entry, Ledger, decode, encode
 from schema_dist.errors import AwayError
 from schema_dist.limits import ANSWER_S_MAX
 from schema_dist.log_reader import NO_RECORD, consume
+from schema_dist.topics import ensure_compacted
 
 _STATUS_KEY = b'{"kind":"status"}'
 
@@ -60,18 +60,7 @@ class StateTopic:
 
     def ensure(self) -> None:
         """Creates the topic unless it is there."""
-        admin = AdminClient({**self._settings, "log_level": 2})
-        config = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1"}
-        new = NewTopic(self._topic, 1, -1, config=config)
-        try:
-            admin.create_topics([new], request_timeout=ANSWER_S_MAX)[self._topic].result(
-                ANSWER_S_MAX
-            )
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise self._fault(error.args[0].str()) from error
-        except TimeoutError as error:
-            raise self._fault("no answer to its creation") from error
+        ensure_compacted(self._settings, self._topic)
 
     def _load(self, *, create: bool = True) -> tuple[Ledger, dict[str, Any] | None]:
         if create:

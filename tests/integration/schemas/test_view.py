@@ -48,7 +48,6 @@ def views(kafka: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
         registry = stack.enter_context(served_apicurio(folder / "apicurio.log"))
         site = Site(kafka.bootstrap_servers, folder, "views")
         site.a["registry"] = {"url": registry, "reads": "rest"}
-        create_topic(kafka.bootstrap_servers, "_schemas", config={"cleanup.policy": "compact"})
         ports = free_ports(2)
         site.a["registry_view"] = {"port": ports}
         site.b["registry_view"] = {"port": ports + 1}
