@@ -183,7 +183,9 @@ def test_written_on_b_by_its_logical_subject(
         assert another.get_schema(number).schema_str
     arrived(views.b, number)
     assert subject in b.get_subjects()
-    assert subject in a.get_subjects()
+    wait_until(  # A's registry is polled
+        lambda: subject in a.get_subjects(), what="the subject in A's view", deadline_s=30
+    )
     assert f"acme-{subject}" not in b.get_subjects()
     assert b.get_versions(subject) == [1]
     b.set_compatibility(subject, "FULL")
