@@ -24,7 +24,7 @@ from spark.distribute import run_links
 from spark.produce import headers_of
 from tests.rig.gateway_process import GatewayProcess
 
-ARRIVED_S_MAX = 300.0
+ARRIVED_S_MAX = 600.0
 QUICK = {"trigger_interval_ms": 100}
 
 
