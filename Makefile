@@ -139,7 +139,11 @@ demo-clusters: ready ## two clusters: flights copied and masked by Spark, verifi
 
 .PHONY: offsets
 offsets: ready ## offsets that follow, in full: 20 random histories on real Kafkas, a Spark query that moves
-	KEYWAY_TESTS_HISTORIES=20 $(PYTEST) tests/unit/offsets tests/property/test_offset_histories.py tests/integration/offsets tests/spark/test_checkpoint_moves.py $(ARGS)
+	KEYWAY_TESTS_HISTORIES=20 $(PYTEST) tests/unit/offsets tests/property/test_offset_histories.py tests/integration/offsets tests/spark/test_checkpoint_moves.py tests/spark/test_demo_failover.py $(ARGS)
+
+.PHONY: demo-failover
+demo-failover: ready ## two clusters: one is killed, a stock and a Key-Shared group go on on the other, and come back
+	@$(BIN)/python -m gateway.demo.failover
 
 .PHONY: spark-package
 spark-package: ## what spark-submit needs to copy records: build/keyway-spark.zip

@@ -1,0 +1,343 @@
+"""`make demo-failover`: a cluster dies without warning, and two groups go on on the other one.
+
+Real flights on `east`, copied to `west` by links; `keyway offsets run` for both clusters. A stock
+consumer group and a Key-Shared group work on east, until east is killed. Both go on on west, which
+gets flights of its own meanwhile, and then back on east. What each group was given is held against
+what was produced. Everything started here is ended here.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from rich.console import Console
+from rich.table import Table
+
+from clusters.config import ClustersConfig, load
+from gateway.demo.failover_groups import Group, Processed
+from gateway.demo.flights import PARTITIONS, Flight, create_topic, read_flights
+from gateway.demo.run import Ports, interrupt, ports_from_environment, start_gateway, step
+from gateway.embedded.jars import KAFKA_VERSION, build_dir, java
+from gateway.embedded.kafka import KafkaCluster
+from gateway.embedded.process import SetupError, kill_child, start_child, stop_child, wait_until
+from offsets.board import BoardTopic
+from offsets.client import ClusterClient
+from offsets.core.entries import Entry
+from offsets.core.model import Stream
+
+TOPIC = "flights"
+STOCK, SHARED = "gate-desks", "trackers"
+FLIGHTS = 8_000
+WAIT_S_MAX = 600.0
+SERVICES = ("distribute", "offsets")
+
+
+@dataclass(slots=True)
+class Side:
+    """One cluster: its Kafka, its gateway, its link and its offsets service."""
+
+    name: str
+    ports: Ports
+    kafka: KafkaCluster
+    where: Path
+    children: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    @property
+    def front(self) -> str:
+        return f"127.0.0.1:{self.ports.bootstrap}"
+
+    def start_services(self, running: ExitStack, config: Path) -> None:
+        for service in SERVICES:
+            old = self.children.get(service)
+            if old is not None and old.poll() is None:
+                continue
+            command = [sys.executable, "-m", "gateway.cli", service, "run", str(config)]
+            child = start_child(
+                [*command, "--cluster", self.name], log=self.where / f"{service}.log"
+            )
+            running.callback(stop_child, child, grace_s=30)
+            self.children[service] = child
+
+    def kill(self) -> None:
+        """Without warning: the broker, the link and the offsets service."""
+        self.kafka.brokers[0].kill()
+        for child in self.children.values():
+            kill_child(child)
+
+
+def run_demo(*, flights_max: int = FLIGHTS, directory: Path | None = None) -> int:
+    """The exit status: 0 if every check held, 1 if one failed, 2 if it could not run, 130 if
+    interrupted.
+    """
+    console = Console(highlight=False)
+    former = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        with ExitStack() as running:
+            where = directory or build_dir() / "demo-failover"
+            return _story(console, running, where, flights_max)
+    except (SetupError, KafkaException, TimeoutError) as error:
+        console.print(f"keyway: {error}", style="red", soft_wrap=True)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    finally:
+        signal.signal(signal.SIGTERM, former)
+
+
+def _story(console: Console, running: ExitStack, where: Path, flights_max: int) -> int:
+    started = time.monotonic()
+    java()
+    ports = ports_from_environment()
+    shutil.rmtree(where, ignore_errors=True)
+    sides: dict[str, Side] = {}
+    for name, of_side in (("east", ports), ("west", Ports(ports.bootstrap + 100))):
+        of_side.require_all_free()
+        with step(console, f"{name}: Kafka {KAFKA_VERSION} and Keyway on {of_side.bootstrap}"):
+            sides[name] = _side(running, name, of_side, where / name)
+    config = _write_config(where, sides)
+    east, west = sides["east"], sides["west"]
+    flights = read_flights(flights_max=flights_max)
+    first, second, third = _three_parts(flights)
+    for side in sides.values():
+        create_topic(side.front, TOPIC, PARTITIONS)
+        side.start_services(running, config)
+    with step(console, f"{len(first):,} flights on east, copied to west"):
+        _produce(east.front, first, 0)
+        _wait_for_records(west, len(first))
+    groups = [Group(STOCK, shared=False), Group(SHARED, shared=True)]
+    for group in groups:
+        running.callback(group.stop)
+    with step(console, "both groups work on east, then east is killed"):
+        for group in groups:
+            group.start("east", east.front, TOPIC)
+        for group in groups:
+            group.wait_for(len(first) // 2, WAIT_S_MAX)
+        _wait_for_rows(load(config), west, groups)
+        east.kill()
+    for group in groups:
+        group.stop()
+    with step(console, "the plan, from what west knows"):
+        plans = {it.name: _plan(config, it.name, "west") for it in groups}
+        entries = _entries(load(config), "west")
+    unknown = {it.name: _not_known(it.processed, entries[it.name]) for it in groups}
+    with step(console, f"both groups go on on west, which gets {len(second):,} flights"):
+        _produce(west.front, second, len(first))
+        for group in groups:
+            group.start("west", west.front, TOPIC)
+            group.wait_for_all(range(len(first) + len(second)), WAIT_S_MAX)
+    with step(console, "east comes back, and the groups with it"):
+        east.kafka.restart()
+        east.start_services(running, config)
+        west.start_services(running, config)
+        _wait_for_records(east, len(first) + len(second))
+        for group in groups:
+            group.stop()
+        _wait_for_positions(load(config), east)
+        _produce(east.front, third, len(first) + len(second))
+        for group in groups:
+            group.start("east again", east.front, TOPIC)
+            group.wait_for_all(range(len(flights)), WAIT_S_MAX)
+            group.stop()
+    passed = _show(console, groups, plans, unknown, len(flights))
+    console.print(
+        f"{'All checks held' if passed else 'A CHECK FAILED'}, {time.monotonic() - started:.0f} s."
+        f" Logs and clusters.yaml: {where}",
+        style="green" if passed else "red",
+        soft_wrap=True,
+    )
+    return 0 if passed else 1
+
+
+def _side(running: ExitStack, name: str, ports: Ports, where: Path) -> Side:
+    kafka = KafkaCluster(1, ports=(ports.kafka,)).start()
+    running.callback(kafka.stop)
+    where.mkdir(parents=True)
+    start_gateway(running, ports, where)
+    return Side(name, ports, kafka, where)
+
+
+def _write_config(where: Path, sides: dict[str, Side]) -> Path:
+    config = {
+        "clusters": [
+            {"name": it.name, "bootstrap_servers": it.front, "topic_pattern": "{topic}"}
+            for it in sides.values()
+        ],
+        "tree": {"level": 1, "children": list(sides)},
+        "topics": {"include": [TOPIC]},
+        "groups": {"include": [STOCK, SHARED]},
+        "messages": {"state_directory": str(where / "state"), "trigger_interval_ms": 200},
+        "offsets": {"interval_ms": 200, "refresh_ms": 1_000},
+    }
+    path = where / "clusters.yaml"
+    path.write_text(yaml.safe_dump(config, sort_keys=False))
+    return path
+
+
+def _three_parts(flights: list[Flight]) -> tuple[list[Flight], list[Flight], list[Flight]]:
+    """Most of them before the failure, some during and some after it."""
+    one, two = len(flights) * 7 // 10, len(flights) * 9 // 10
+    return flights[:one], flights[one:two], flights[two:]
+
+
+def _produce(front: str, flights: list[Flight], number: int) -> None:
+    """Each with its number in a header: a copy on another cluster has other offsets."""
+    producer = Producer(
+        {
+            "bootstrap.servers": front,
+            "enable.idempotence": True,
+            "partitioner": "murmur2_random",
+            "log_level": 3,
+        }
+    )
+    for at, flight in enumerate(flights, number):
+        key = flight.key or b"unknown"
+        producer.produce(TOPIC, flight.value, key=key, headers=[("number", b"%d" % at)])
+        producer.poll(0)
+    if producer.flush(60):
+        raise SetupError(f"{front} did not take all flights")
+
+
+# ------------------------------------------------------------------------------------- waiting
+
+
+def _wait_for_records(side: Side, count: int) -> None:
+    """Until this many flights can be read there; transactions leave markers between them."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": side.front,
+            "group.id": "keyway-demo-count",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "log_level": 3,
+        }
+    )
+    consumer.assign([TopicPartition(TOPIC, it, 0) for it in range(PARTITIONS)])
+    seen = 0
+
+    def there() -> bool:
+        nonlocal seen
+        for child in side.children.values():
+            if child.poll() is not None:
+                raise SetupError(f"a service of {side.name} ended: see the logs in {side.where}")
+        seen += sum(it.error() is None for it in consumer.consume(1_000, 0.1))
+        return seen >= count
+
+    try:
+        wait_until(there, what=f"{count} flights on {side.name}", deadline_s=WAIT_S_MAX)
+    finally:
+        consumer.close()
+
+
+def _entries(config: ClustersConfig, on: str) -> dict[str, dict[int, Entry]]:
+    """The newest entries from elsewhere, by group and partition, as a cluster's topic has them."""
+    client = ClusterClient(config.cluster(on))
+    board = BoardTopic(client)
+    found: dict[str, dict[int, Entry]] = {STOCK: {}, SHARED: {}}
+    try:
+        board.read(for_s=60)
+        for place in {place for place, _ in board.state.entries}:
+            entry = board.state.newest(place, besides=on)
+            if entry is not None and entry.group in found:
+                found[entry.group][entry.partition] = entry
+    finally:
+        board.close()
+        client.close()
+    return found
+
+
+def _wait_for_rows(config: ClustersConfig, side: Side, groups: list[Group]) -> None:
+    """Until every partition of both groups has a position on `side`."""
+
+    def there() -> bool:
+        found = _entries(config, side.name)
+        return all(len(found[it.name]) == PARTITIONS for it in groups)
+
+    wait_until(there, what=f"positions on {side.name}", deadline_s=WAIT_S_MAX)
+
+
+def _wait_for_positions(config: ClustersConfig, side: Side) -> None:
+    """Until the groups stand on `side` at the end of all they have done elsewhere."""
+    client = ClusterClient(config.cluster(side.name))
+    ends = client.ends([(TOPIC, it) for it in range(PARTITIONS)])
+
+    def there() -> bool:
+        committed = client.committed([STOCK, SHARED])
+        return all(
+            (found := committed[group].get(place)) is not None and found.offset >= end
+            for group in (STOCK, SHARED)
+            for place, end in ends.items()
+        )
+
+    wait_until(there, what=f"positions back on {side.name}", deadline_s=WAIT_S_MAX)
+
+
+def _plan(config: Path, group: str, to: str) -> int:
+    """Records that come again, as `keyway offsets plan` says."""
+    command = [sys.executable, "-m", "gateway.cli", "offsets", "plan", str(config), group]
+    ended = subprocess.run(
+        [*command, "--to", to, "-o", "json"], capture_output=True, text=True, timeout=WAIT_S_MAX
+    )
+    if ended.returncode:
+        words = (ended.stderr or ended.stdout).strip().splitlines()[-1:]
+        raise SetupError(f"keyway offsets plan {group}: {' '.join(words)}")
+    return sum(int(row["replay"]) for row in json.loads(ended.stdout)["rows"])
+
+
+def _not_known(processed: list[Processed], entries: dict[int, Entry]) -> int:
+    """Records that the group had worked on when east died, and that no commit had told west of."""
+    count = 0
+    for it in processed:
+        entry = entries.get(it.partition)
+        progress = entry.progress if entry is not None else None
+        stream = Stream("east", TOPIC, it.partition)
+        count += progress is None or not progress.has(stream, it.offset)
+    return count
+
+
+# ------------------------------------------------------------------------------------- verdict
+
+
+def _show(
+    console: Console,
+    groups: list[Group],
+    plans: dict[str, int],
+    unknown: dict[str, int],
+    flights: int,
+) -> bool:
+    table = Table("", *(it.name for it in groups))
+    rows: dict[str, list[int]] = {
+        "flights": [flights] * len(groups),
+        "missed": [flights - len({p.number for p in it.processed}) for it in groups],
+        "repeated": [it.repeated for it in groups],
+        "  the plan said at most": [plans[it.name] for it in groups],
+        "  done since the last commit told": [unknown[it.name] for it in groups],
+        "keys out of order": [it.out_of_order for it in groups],
+    }
+    for name, figures in rows.items():
+        table.add_row(name, *(f"{it:,}" for it in figures))
+    console.print(table)
+    return all(
+        missed == 0 and disorder == 0 and repeated <= said + since
+        for missed, disorder, repeated, said, since in zip(
+            rows["missed"],
+            rows["keys out of order"],
+            rows["repeated"],
+            rows["  the plan said at most"],
+            rows["  done since the last commit told"],
+            strict=True,
+        )
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(run_demo())
