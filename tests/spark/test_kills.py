@@ -30,7 +30,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore"),
 ]
 
-KILLS = int(os.environ.get("KEYWAY_TESTS_KILLS", "4"))  # make distribution: 50
+KILLS = int(os.environ.get("KEYWAY_TESTS_KILLS", "2"))  # make distribution: 50
 SEED = int(os.environ.get("KEYWAY_TESTS_SEED", "1"))
 PARTITIONS = 2
 VICTIMS = ("driver", "worker", "gateway", "broker", "jvm")

@@ -230,7 +230,7 @@ def copied_by(some: Clusters, link: str) -> int:
     return sum(row["copied"] for row in rows)
 
 
-@pytest.mark.parametrize("rewind", [False, True])
+@pytest.mark.parametrize("rewind", [False, True] if FULL else [True])
 def test_a_switch_with_records_that_were_not_forwarded(
     spark: SparkSession, five: Clusters, *, rewind: bool
 ) -> None:
