@@ -12,6 +12,10 @@ SESSION_UNKNOWN_PARTITIONS_MAX = 1_000
 
 SESSION_PARTITIONS_MAX = 50_000  # 50 topics of 1,000 each, with an error row for every one
 
+# Handled in one turn of the event loop, in a few ms each; then other clients have theirs.
+TURN_PARTITIONS = 1_000
+TURN_RANGES = 10_000
+
 # Records of one answer, whatever a client asks for: some 100,000 records. Three copies are held
 # while it is encoded, which takes a few ms. One record of any size is always sent.
 SHARE_FETCH_BYTES_MAX = 16 * 1024 * 1024

@@ -7,6 +7,7 @@ IsRenewAck and the group permits it. All of the API is implemented.
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from gateway.core.share.answers import Row, acknowledge_row, by_topic, node_endpoints
@@ -14,6 +15,7 @@ from gateway.core.share.membership import GroupError
 from gateway.core.share.sessions import CLOSE_EPOCH, OPEN_EPOCH, InvalidSessionEpoch, session_key
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
+from gateway.handlers.limits import TURN_PARTITIONS
 from gateway.handlers.share_requests import (
     Acknowledgements,
     ShareServices,
@@ -42,8 +44,8 @@ async def _acknowledge(
     group, member_id = await authorise_group(services, connection, body)
     batches = ack_batches(body["Topics"])
     denied = await denied_topics(services, connection, batches)
-    # From here on nothing waits until the dispatchers know everything: a client that hangs up now
-    # must not leave a session closed here and open there.
+    # From here on a session that is closed here is closed for the dispatchers, too, whenever the
+    # client hangs up.
     key = session_key(connection.broker_id, group, member_id)
     epoch = body["ShareSessionEpoch"]
     if epoch == OPEN_EPOCH:
@@ -55,9 +57,9 @@ async def _acknowledge(
     rows: list[tuple[bytes, Row]] = []
     misled = False
     allowed = {}
+    names = services.topology().names
     for partition, acks in batches.items():
-        located = locate(services, connection, group, partition)
-        if located.topic in denied:
+        if names.get(partition[0]) in denied:
             rows.append(
                 (
                     partition[0],
@@ -67,10 +69,15 @@ async def _acknowledge(
         else:
             allowed[partition] = acks
     acknowledgements = Acknowledgements(services, connection, session, body["IsRenewAck"])
-    acknowledgements.ask(allowed)
-    if closing:
-        services.windows.session_closed(session)
-    for partition, (error, message) in (await acknowledgements.answers()).items():
+    try:
+        await acknowledgements.ask(allowed)
+    finally:
+        if closing:  # also here when the client hangs up meanwhile
+            services.windows.session_closed(session)
+    answers = await acknowledgements.answers()
+    for at, (partition, (error, message)) in enumerate(answers.items(), 1):
+        if at % TURN_PARTITIONS == 0:
+            await asyncio.sleep(0)
         leader = locate(services, connection, group, partition).leader
         misled = misled or leader is not None
         rows.append(

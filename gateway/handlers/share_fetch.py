@@ -44,6 +44,7 @@ from gateway.handlers.limits import (
     SESSION_UNKNOWN_PARTITIONS_MAX,
     SHARE_FETCH_BYTES_MAX,
     SHARE_FETCH_WAIT_MS_MAX,
+    TURN_PARTITIONS,
 )
 from gateway.handlers.share_requests import (
     AckAnswer,
@@ -74,8 +75,8 @@ async def share_fetch(services: ShareServices, request: Request) -> bytes:
         _check_renewal(body)
         key = session_key(request.connection.broker_id, group, member_id)
         denied = await denied_topics(services, request.connection, _named(services, key, body))
-        # From here on nothing waits until the dispatchers know everything: a client that hangs up
-        # now must not leave a session closed here and open there.
+        # From here on a session that is closed here is closed for the dispatchers, too, whenever
+        # the client hangs up.
         session = _session(services, request, body, key)
         services.groups.connected(group, member_id, request.connection.id)
         with services.ready.watch(group, member_id) as signal:
@@ -183,14 +184,17 @@ class _ShareFetch:
 
     async def answer(self) -> dict[str, Any]:
         batches = ack_batches(self.body["Topics"])
-        keys = self._locate_all(batches)
         renewing = self.body["IsRenewAck"]
         acks = Acknowledgements(self.services, self.request.connection, self.session, renewing)
-        acks.ask({key: b for key, b in batches.items() if not self._part(key).acknowledged[0]})
-        if self.body["ShareSessionEpoch"] == CLOSE_EPOCH:
-            self.services.windows.session_closed(self.session)
-            keys = []
-        elif self.body["MaxRecords"] <= 0 or self.body["MaxBytes"] <= 0 or renewing:
+        closing = self.body["ShareSessionEpoch"] == CLOSE_EPOCH
+        try:
+            keys = await self._locate_all(batches)
+            allowed = {k: b for k, b in batches.items() if not self._part(k).acknowledged[0]}
+            await acks.ask(allowed)
+        finally:
+            if closing:  # also here when the client hangs up meanwhile
+                self.services.windows.session_closed(self.session)
+        if closing or self.body["MaxRecords"] <= 0 or self.body["MaxBytes"] <= 0 or renewing:
             keys = []
         await self._acquire(keys)
         for key, acknowledged in (await acks.answers()).items():
@@ -199,9 +203,14 @@ class _ShareFetch:
             await self._wait_for_records(keys)
         misled = any(part.leader is not None for part in self.parts.values())
         services = self.services
+        rows: list[tuple[bytes, Row]] = []
+        for at, (key, part) in enumerate(self.parts.items(), 1):
+            rows.append((key[0], part.row(key[1])))
+            if at % TURN_PARTITIONS == 0:
+                await asyncio.sleep(0)
         return {
             "AcquisitionLockTimeoutMs": services.settings.of(self.session.group).lock_duration_ms,
-            "Responses": by_topic([(k[0], part.row(k[1])) for k, part in self.parts.items()]),
+            "Responses": by_topic(rows),
             "NodeEndpoints": node_endpoints(services.topology().brokers, services.advertised())
             if misled
             else [],
@@ -210,7 +219,7 @@ class _ShareFetch:
     def _part(self, key: PartitionKey) -> _Part:
         return self.parts.setdefault(key, _Part())
 
-    def _locate_all(self, batches: dict[PartitionKey, AckBatches]) -> list[PartitionKey]:
+    async def _locate_all(self, batches: dict[PartitionKey, AckBatches]) -> list[PartitionKey]:
         """The partitions to deliver from; what this client must not or cannot have here becomes an
         error.
         """
@@ -218,7 +227,9 @@ class _ShareFetch:
         keys = self.session.rotated()
         found: list[PartitionKey] = []
         unknown = 0
-        for key in dict.fromkeys([*keys, *batches]):
+        for at, key in enumerate(dict.fromkeys([*keys, *batches]), 1):
+            if at % TURN_PARTITIONS == 0:
+                await asyncio.sleep(0)
             located = locate(self.services, connection, self.session.group, key)
             if located.topic in self.denied:
                 located = Located(error=ErrorCode.TOPIC_AUTHORIZATION_FAILED, topic=located.topic)
@@ -231,7 +242,7 @@ class _ShareFetch:
                 part.error, part.leader = located.error, located.leader
                 unknown += located.error in UNKNOWN_PARTITION
                 if unknown > SESSION_UNKNOWN_PARTITIONS_MAX:
-                    del self.session.partitions[key]  # answered now, and not again
+                    self.session.partitions.pop(key, None)  # answered now, and not again
             else:
                 found.append(key)
         return found

@@ -12,7 +12,13 @@ from gateway.core.cluster.topology import PartitionInfo, Topology
 from gateway.core.share.membership import GroupError, InvalidRequest
 from gateway.core.share.sessions import PartitionKey, ShareSession
 from gateway.core.wire.errors import ErrorCode
-from gateway.handlers.limits import ACKNOWLEDGE_WAIT_S_MAX, GROUP_ID_CHARS_MAX, MEMBER_ID_CHARS_MAX
+from gateway.handlers.limits import (
+    ACKNOWLEDGE_WAIT_S_MAX,
+    GROUP_ID_CHARS_MAX,
+    MEMBER_ID_CHARS_MAX,
+    TURN_PARTITIONS,
+    TURN_RANGES,
+)
 from gateway.listen.authoriser import Authoriser
 from gateway.listen.server import ClientConnection
 from gateway.members.group_settings import GroupSettings
@@ -125,10 +131,16 @@ class Acknowledgements:
     _answers: dict[PartitionKey, AckAnswer] = field(default_factory=dict)
     _asked: dict[PartitionKey, _Asked] = field(default_factory=dict)
 
-    def ask(self, batches: dict[PartitionKey, AckBatches]) -> None:
+    async def ask(self, batches: dict[PartitionKey, AckBatches]) -> None:
+        """Waits for nothing, but a long request lets others have their turn in between."""
         settings = self.services.settings.of(self.session.group)
         refused = self.renewing and not settings.renew_acknowledge
-        for key, acks in batches.items():
+        ranges = 0
+        for at, (key, acks) in enumerate(batches.items(), 1):
+            ranges += len(acks)
+            if ranges > TURN_RANGES or at % TURN_PARTITIONS == 0:
+                await asyncio.sleep(0)
+                ranges = len(acks)
             located = locate(self.services, self.connection, self.session.group, key)
             if located.error:
                 self._answers[key] = (located.error, None)

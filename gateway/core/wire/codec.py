@@ -14,7 +14,12 @@ with one share fetch.
 from __future__ import annotations
 
 from gateway.core.wire.apis import APIS
-from gateway.core.wire.decode import ELEMENTS_MAX, REQUEST_ELEMENTS_MAX, decode
+from gateway.core.wire.decode import (
+    ELEMENTS_MAX,
+    REQUEST_ELEMENTS_MAX,
+    REQUEST_STRUCT_ELEMENTS,
+    decode,
+)
 from gateway.core.wire.encode import encode
 from gateway.core.wire.errors import EncodeError, UnknownApi, WireError
 from gateway.core.wire.schema import Message, Schema
@@ -22,12 +27,12 @@ from gateway.core.wire.schema import Message, Schema
 
 def decode_request(key: int, version: int, data: bytes, at: int = 0) -> Message:
     """The body that starts at `at` and fills the rest of `data`. Raises WireError."""
-    return _decode(_request(key), version, data, at, REQUEST_ELEMENTS_MAX)
+    return _decode(_request(key), version, data, at, REQUEST_ELEMENTS_MAX, REQUEST_STRUCT_ELEMENTS)
 
 
 def decode_response(key: int, version: int, data: bytes, at: int = 0) -> Message:
     """The body that starts at `at` and fills the rest of `data`. Raises WireError."""
-    return _decode(_response(key), version, data, at, ELEMENTS_MAX)
+    return _decode(_response(key), version, data, at, ELEMENTS_MAX, 1)
 
 
 def encode_request(key: int, version: int, message: Message) -> bytes:
@@ -54,10 +59,12 @@ def _response(key: int) -> Schema:
     return api.response
 
 
-def _decode(schema: Schema, version: int, data: bytes, at: int, elements_max: int) -> Message:
+def _decode(
+    schema: Schema, version: int, data: bytes, at: int, elements_max: int, struct_elements: int
+) -> Message:
     plan = schema.plan(version)
     try:
-        return decode(plan, data, at, elements_max)
+        return decode(plan, data, at, elements_max, struct_elements)
     except WireError as error:
         raise type(error)(f"{schema.name} v{version}: {error}") from None
 

@@ -8,7 +8,12 @@ import pytest
 
 from gateway.core.wire.apis import APIS, ApiKey
 from gateway.core.wire.codec import decode_request, decode_response, encode_request
-from gateway.core.wire.decode import ELEMENTS_MAX, REQUEST_ELEMENTS_MAX, Reader
+from gateway.core.wire.decode import (
+    ELEMENTS_MAX,
+    REQUEST_ELEMENTS_MAX,
+    REQUEST_STRUCT_ELEMENTS,
+    Reader,
+)
 from gateway.core.wire.errors import (
     BadLength,
     BadTags,
@@ -21,6 +26,7 @@ from gateway.core.wire.errors import (
 )
 
 HEARTBEAT = ApiKey.HEARTBEAT  # v0: GroupId, GenerationId, MemberId; flexible from 4
+SHARE_FETCH = ApiKey.SHARE_FETCH
 METADATA = ApiKey.METADATA  # request v0: an array of topic names
 SHARE_ACKNOWLEDGE = ApiKey.SHARE_ACKNOWLEDGE
 OLD = b"\x00\x01g" + b"\x00\x00\x00\x05" + b"\x00\x01m"
@@ -155,3 +161,23 @@ def test_columns_are_checked_like_everything_else() -> None:
 def test_varints_may_be_longer_than_they_must() -> None:
     assert Reader(b"\x85\x80\x00", 0).uvarint() == 5
     assert Reader(b"\xff\xff\xff\xff\x07", 0).uvarint() == 2**31 - 1
+
+
+def test_structs_of_a_request_weigh_more_than_ranges() -> None:
+    """A partition costs as much as ten ranges: so many ranges are taken, and fewer partitions."""
+
+    def fetch(partitions: int, ranges: int) -> bytes:
+        rows = [
+            {"PartitionIndex": at, "AcknowledgementBatches": [(n, n, b"\1") for n in range(ranges)]}
+            for at in range(partitions)
+        ]
+        return encode_request(
+            SHARE_FETCH, 1, {"Topics": [{"TopicId": bytes(16), "Partitions": rows}]}
+        )
+
+    decoded = decode_request(SHARE_FETCH, 1, fetch(100, 2_000))
+    assert len(decoded["Topics"][0]["Partitions"][99]["AcknowledgementBatches"]) == 2_000
+    most = REQUEST_ELEMENTS_MAX // REQUEST_STRUCT_ELEMENTS
+    assert len(decode_request(SHARE_FETCH, 1, fetch(most - 1, 0))["Topics"][0]["Partitions"])
+    with pytest.raises(TooManyElements):
+        decode_request(SHARE_FETCH, 1, fetch(most, 0))
