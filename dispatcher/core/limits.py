@@ -38,3 +38,8 @@ GLOB_STEPS_MAX: Final = 16_384
 
 # Draining keys that an operator is shown one by one; all are counted. The rest is more of the same.
 DRAINING_SHOWN_MAX: Final = 100
+
+# The pause before a window that broke, or could not be loaded, is loaded again: doubles from the
+# first, which a Redis that restarts needs, to the second, while the store or upstream is away.
+RELOAD_MS_MIN: Final = 100
+RELOAD_MS_MAX: Final = 5_000

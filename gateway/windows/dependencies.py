@@ -128,15 +128,6 @@ class Dependencies:
             await self.store.delete(key)
 
 
-@dataclass(frozen=True, slots=True)
-class CommitState:
-    """State that may be committed to Kafka: it is in the store, under our own fence."""
-
-    cursor: int
-    settled: list[tuple[int, int]]
-    origin: int  # of the life it is of (dispatcher/core/reconcile.py)
-
-
 def retrieved(future: asyncio.Future[list[Effect]]) -> None:
     """A client that hangs up leaves futures nobody awaits; the window has logged their failure."""
     if not future.cancelled():

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 TICKED_AT_ONCE = 500  # windows between two looks at other work: one or two milliseconds
-WINDOW_RETRY_MS_MIN = 100  # loading a window again: doubles from here ...
-WINDOW_RETRY_MS_MAX = 5_000  # ... to here, while the store or upstream is away
 TOPIC_UNUSED_MS = 60_000  # a topic without use for this long, twice at most, leaves the view
 STORE_RETRY_MS = 100  # before a failed write is tried again: a Redis starts in about 50 ms
 COMMIT_WAIT_S_MAX = 2.0  # a window that the store has does not wait longer for what Kafka has

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from dispatcher.core.commands import CommitState
+from dispatcher.core.life import Batch
 from dispatcher.core.model import (
     Event,
     SessionClosed,
@@ -29,7 +31,7 @@ from gateway.core.wire.errors import ErrorCode, error_name
 from gateway.members.groups import Groups, TopicMembersChanged
 from gateway.members.limits import TICK_MS
 from gateway.upstream.commits import Commit
-from gateway.windows.dependencies import CommitState, Dependencies
+from gateway.windows.dependencies import Dependencies
 from gateway.windows.limits import (
     STORE_RETRY_MS,
     TICKED_AT_ONCE,
@@ -285,25 +287,25 @@ class Windows:
         """One round trip for every window that has something to write; False: none had."""
         async with self._persisting:
             windows, self._dirty = self._dirty, {}
-            writes: list[tuple[Window, Write]] = []
+            batches: list[tuple[Window, Batch]] = []
             for window in windows:
-                write = window.take_write()
-                if write is not None:
-                    writes.append((window, write))
-            if not writes:
+                batch = window.take_batch()
+                if batch is not None:
+                    batches.append((window, batch))
+            if not batches:
                 return False
             try:
-                results = await self._apply([write for _, write in writes])
+                results = await self._apply([window.write_of(batch) for window, batch in batches])
             except BaseException as error:
                 # Cancelled: nobody knows what was applied, so the windows are loaded again.
-                for window, write in writes:
-                    window.not_persisted(write, StoreError(f"interrupted: {error!r}"))
+                for window, batch in batches:
+                    window.not_persisted(batch, StoreError(f"interrupted: {error!r}"))
                 raise
-            for (window, write), failure in zip(writes, results, strict=True):
+            for (window, batch), failure in zip(batches, results, strict=True):
                 if failure is None:
-                    window.persisted(write)
+                    window.persisted(batch)
                 else:
-                    window.not_persisted(write, failure)
+                    window.not_persisted(batch, failure)
             return True
 
     async def _apply(self, writes: list[Write]) -> list[StoreError | None]:
@@ -386,31 +388,27 @@ class Windows:
         for window in self.all():
             window.want_commit()
         await self.persist()
-        by_group: dict[str, list[Window]] = {}
+        by_group: dict[str, list[tuple[Window, CommitState]]] = {}
         for window in self.all():
-            if window.committable is not None:
-                by_group.setdefault(window.key.group, []).append(window)
-        for group, windows in by_group.items():
-            await self._commit_group(group, windows)
+            state = window.take_committable()
+            if state is not None:
+                by_group.setdefault(window.key.group, []).append((window, state))
+        for group, states in by_group.items():
+            await self._commit_group(group, states)
 
-    async def _commit_group(self, group: str, windows: Iterable[Window]) -> None:
+    async def _commit_group(self, group: str, states: list[tuple[Window, CommitState]]) -> None:
         chars_max = self.dependencies.commits.metadata_chars_max
         entries: list[tuple[Window, CommitState, Commit]] = []
-        for window in windows:
-            state, window.committable = window.committable, None
-            if state is None or state == window.committed:
-                continue
+        for window, state in states:
             text = encode_commit(
                 state.cursor, state.settled, origin=state.origin, chars_max=chars_max
             )
             entries.append((window, state, Commit(window.partition, state.cursor, text)))
-        if not entries:
-            return
         commits = [commit for _, _, commit in entries]
         errors = await self.dependencies.commits.commit(group, commits)
         for (window, state, _), error in zip(entries, errors, strict=True):
             if error == 0:
-                window.committed = state
+                window.committed(state)
         self._note_commit(group, next((error for error in errors if error != 0), 0))
 
     def _note_commit(self, group: str, error: int) -> None:

@@ -21,10 +21,12 @@ from dispatcher.core.model import (
     JoinPolicy,
     LeaseTaken,
     Member,
+    NotSent,
     PoisonPolicy,
     Policy,
     Reason,
     RecordsRead,
+    RetryNoted,
     Snapshot,
 )
 from dispatcher.core.ring import Router
@@ -416,14 +418,15 @@ class Checkers:
             if offset not in self.causes:
                 raise CheckFailure("PerKeyOrder", f"{hold.offset} accepted before {offset}")
 
-    def not_sent(self, offsets: list[int], member: str, session: str) -> None:
-        """The shell could not read them: no delivery, as if they had never been acquired."""
-        for offset in offsets:
-            hold = self.holds.get(offset)
-            if hold is not None and hold.place == (member, session):
-                self.holds.pop(offset)
-                self.failed[offset] = NOW
-                self.deliveries[offset] -= 1
+    def not_sent(self, event: NotSent, changes: list[Change]) -> None:
+        """As if never acquired. Of a lease that may be over, the persisted changes say whether."""
+        noted = {it.offset for it in changes if isinstance(it, RetryNoted)} & set(event.offsets)
+        if wrong := self.holds.wrongly_returned(event, noted):
+            raise CheckFailure("NotSent", f"{wrong} of {event}, returned: {noted}")
+        for offset in noted:
+            self.holds.pop(offset)
+            self.failed[offset] = NOW
+            self.deliveries[offset] -= 1
 
     def renewed(self, offset: int, deadline_ms: int) -> None:
         hold = self.holds.get(offset)
@@ -477,13 +480,12 @@ class Checkers:
 
     def expired(self, now_ms: int) -> None:
         """The watchdog ticked: what is past its lock, or its session's grace, is not held."""
-        lost_ms = now_ms - self.policy.disconnect_grace_ms
         for hold in self.holds:
-            if not hold.expired and (hold.until_ms <= now_ms or hold.lost_at_ms <= lost_ms):
+            if hold.runs_out(now_ms, self.policy.disconnect_grace_ms):
                 self._expire(hold, evicted=hold.session in self.lost_sessions)
 
     def _expire(self, hold: Hold, *, evicted: bool) -> None:
-        hold.expired = True
+        hold.expired, hold.leased = True, False
         self.failed[hold.offset] = UNKNOWN
         if evicted and self.policy.on_evict is EvictPolicy.ACK:
             self.causes.setdefault(hold.offset, "evicted")

@@ -27,7 +27,11 @@ class Filed:
 
     def holds_left(self, known: set[int]) -> list[Hold]:
         """Nobody can rely on them; an acknowledgement of them may be taken."""
-        return [replace(hold, expired=True) for hold in self.holds if hold.offset not in known]
+        return [
+            replace(hold, expired=True, leased=False)
+            for hold in self.holds
+            if hold.offset not in known
+        ]
 
 
 def filed(

@@ -58,7 +58,7 @@ class Gateway:
         claimed = self.store.claim_now(window.key, "node")
         self.store.create_now(window.key, claimed.fence, Snapshot(cursor=0))
         self.windows.append(window)
-        window.rebuild()
+        window.start()
         return window
 
     def post(self, event: Event) -> None:
@@ -117,13 +117,12 @@ class Gateway:
 
     def retune(self) -> None:
         for window in self.windows:
-            if window.core is not None:
-                window.core.retune(self.world.policy)
+            window.life.retune(self.world.policy)
 
     def crash(self, when: str) -> None:
         """The process is gone, and every connection with it."""
         self.sessions.clear()
         self.ended.clear()
         for window in self.windows:
-            window.fail(when)
+            window.crash(when)
         self.world.disconnect_all()

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dispatcher.core.model import Key
+from dispatcher.core.model import Key, NotSent
 
 
 @dataclass(slots=True)
@@ -19,6 +19,7 @@ class Hold:
     life: int  # of the core that handed it out
     lost_at_ms: float = math.inf  # its session
     expired: bool = False  # nobody may rely on it; an acknowledgement of it may still be taken
+    leased: bool = True  # in the store, for certain: neither lock nor session has ended
 
     @property
     def place(self) -> tuple[str, str]:
@@ -26,6 +27,13 @@ class Hold:
 
     def lose(self, now_ms: int) -> None:
         self.lost_at_ms = min(self.lost_at_ms, now_ms)
+        self.leased = False  # until its grace is over, and that may be set anew meanwhile
+
+    def runs_out(self, now_ms: int, grace_ms: int) -> bool:
+        """Whether its time is over and somebody relied on it until now."""
+        over = self.until_ms <= now_ms or self.lost_at_ms <= now_ms - grace_ms
+        self.leased = self.leased and not over
+        return over and not self.expired
 
 
 class Holds:
@@ -53,6 +61,21 @@ class Holds:
 
     def live_of(self, member: str) -> int:
         return sum(not hold.expired for hold in self._by_member.get(member, {}).values())
+
+    def wrongly_returned(self, event: NotSent, returned: set[int]) -> list[int]:
+        """Its offsets that were returned and that its session does not hold, and those that were
+        not, and that it has leased for certain.
+        """
+        wrong = []
+        for offset in event.offsets:
+            hold = self._by_offset.get(offset)
+            if hold is None or hold.place != (event.member_id, event.session_id):
+                right = offset not in returned
+            else:
+                right = offset in returned or not hold.leased
+            if not right:
+                wrong.append(offset)
+        return wrong
 
     def put(self, hold: Hold) -> None:
         self.pop(hold.offset)

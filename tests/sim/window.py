@@ -1,24 +1,36 @@
-"""The simulated shell around one real core: it persists, then performs; it is thrown away and
-rebuilt.
-
-Modelled on gateway/windows/window.py: events are handled at once, the changes of all events since
-the last round trip are persisted together, a read that does not start at the read position is
-dropped.
+"""The simulated shell around the life of one window, the one that gateway/windows runs: it performs
+its commands, late, against a store, a log and a DLQ that fail, and judges what is told to anybody.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, assert_never
 
-from dispatcher.core.dispatcher import Core, Dispatcher, core_of
-from dispatcher.core.limits import IDLE_KEYS_MAX
+from dispatcher.core.commands import (
+    Answer,
+    Command,
+    Failure,
+    ForgetBelow,
+    Load,
+    Pause,
+    Persist,
+    PositionReset,
+    Refuse,
+    RetentionPassed,
+    StopReading,
+    Tell,
+    Ticket,
+    TroubleBegan,
+    TroubleOver,
+)
+from dispatcher.core.dispatcher import Core
+from dispatcher.core.life import Batch, LifeState, WindowLife
 from dispatcher.core.model import (
     Acknowledge,
     AckResult,
     Acquire,
-    Change,
     DeadLettered,
     Delivered,
     Effect,
@@ -30,10 +42,8 @@ from dispatcher.core.model import (
     NotSent,
     OperatorAct,
     OperatorVerb,
-    PoisonPolicy,
     Policy,
     ReadOn,
-    Reason,
     RecordsRead,
     SessionClosed,
     SessionLost,
@@ -46,6 +56,7 @@ from dispatcher.core.model import (
 from dispatcher.core.reconcile import reconciled
 from dispatcher.store.base import Claimed, Fence, StoreError, WindowKey, Write
 from settled.core.metadata import decode, encode, read
+from tests.sim.bounds import recount
 from tests.sim.checkers import Checkers, CheckFailure
 from tests.sim.filed import settled_of
 from tests.sim.unreliable import UnreliableChecker
@@ -54,16 +65,16 @@ from tests.sim.upstream import Log
 if TYPE_CHECKING:
     from tests.sim.world import World
 
-Answer = Callable[[list[Effect]], None] | None
+Told = Callable[[list[Effect]], None] | None
 
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """One step that is not persisted yet, and the policy it was made under."""
+    """One event that is not answered yet, and the policy it was handled under."""
 
     event: Event
     step: Step
-    answer: Answer
+    answer: Told
     policy: Policy
 
 
@@ -74,14 +85,13 @@ class Window:
         self.log = Log()
         self.checkers = Checkers(world.policy, self.log)
         self.unreliable = UnreliableChecker(world.policy, self.log)
-        self.core: Core | None = None
-        self.fence = Fence(0)
-        self.origin = 0
+        self.life = WindowLife()
+        self.fence = Fence(0)  # of the last claim, also of a process that is gone
         self.set_back = False  # the store was, and the core does not know it
-        self.life = 0  # of the core: what was started for an earlier one is dropped
-        self.closed = False  # the topic was deleted
-        self.pending: list[Pending] = []
-        self.persisting = False
+        self.incarnation = 0  # of the core: what was started for an earlier one is dropped
+        self.tickets = 0
+        self.pending: dict[Ticket, Pending] = {}  # in the order of their events
+        self.gathers = False  # a write is about to be made of what is pending
         self.wish: ReadOn | None = None
         self.last_read: RecordsRead | None = None
         self.commit = (0, encode(0, []))
@@ -92,16 +102,28 @@ class Window:
     def __repr__(self) -> str:
         return f"{self.key.topic_id}-{self.key.partition}"
 
+    @property
+    def core(self) -> Core | None:
+        return self.life.core
+
+    @property
+    def busy(self) -> bool:
+        return bool(self.pending) or self.life.busy
+
     # ------------------------------------------------------------------------------------ events in
 
-    def handle(self, event: Event, answer: Answer = None) -> bool:
+    def handle(self, event: Event, answer: Told = None) -> bool:
         """False: the window is not up, the event is lost."""
         core, world = self.core, self.world
         if core is None:
             return False
         if world.traced:
             world.trace("event", f"{self!r} {event}")
-        step = core.handle(event)
+        self.tickets += 1
+        ticket = Ticket(self.tickets)
+        handled = self.life.handle(event, ticket)
+        step = handled.step
+        assert step is not None
         world.events += 1
         world.saw(event, step)
         self.handled += 1
@@ -110,12 +132,8 @@ class Window:
             raise CheckFailure("BoundedMemory", f"span {core.cursor} to {core.read_position}")
         if self.handled % world.options.recount_every == 0:
             self.recount()
-        self.pending.append(Pending(event, step, answer, world.policy))
-        if not self.persisting:
-            if not step.changes:
-                self._settle(told=True)
-                return True
-            self._persist_soon()
+        self.pending[ticket] = Pending(event, step, answer, world.policy)
+        self.perform(handled.commands)
         return True
 
     def tick(self) -> None:
@@ -129,74 +147,122 @@ class Window:
 
     # ------------------------------------------------------------------------ persist, then effects
 
-    def _persist_soon(self) -> None:
-        self.persisting = True
-        life = self.life
-        delay_ms = self.world.rng.randint(0, self.world.options.persist_ms_max)
-        self.world.after(delay_ms, lambda: self._persist(life))
+    def perform(self, commands: list[Command]) -> None:
+        """As an event loop does it: whoever waits goes on when all commands are performed."""
+        incarnation = self.incarnation
+        answers: list[tuple[Told, list[Effect]]] = []
+        for command in commands:
+            self._perform(command, answers, still=incarnation == self.incarnation)
+        self.life.check_invariants()
+        for answer, effects in answers:
+            if answer is not None:
+                answer(effects)
 
-    def _persist(self, life: int) -> None:
-        if life != self.life:
+    def _perform(  # noqa: C901 - one case each
+        self, command: Command, answers: list[tuple[Told, list[Effect]]], *, still: bool
+    ) -> None:
+        world = self.world
+        incarnation = self.incarnation
+        match command:
+            case Persist():
+                if not self.gathers:
+                    self.gathers = True
+                    delay_ms = world.rng.randint(0, world.options.persist_ms_max)
+                    world.after(delay_ms, lambda: self._write(incarnation))
+            case Answer(ticket=ticket, effects=effects):
+                entry = self.pending.pop(ticket)
+                self._judge(entry, told=True)
+                answers.append((entry.answer, effects))
+            case Refuse(ticket=ticket):
+                answers.append((self.pending.pop(ticket).answer, []))  # a retriable error
+            case StopReading():
+                self.wish = None
+            case Load():
+                world.after(world.rng.choice((0, 0, 5, 50)), lambda: self._load(incarnation))
+            case Pause(wait_ms=wait_ms):
+                world.after(wait_ms, lambda: self._pause_over(incarnation))
+            case ForgetBelow() | TroubleBegan() | TroubleOver() | RetentionPassed() | Noticed():
+                pass  # for the cache, or for the log
+            case PositionReset():
+                raise CheckFailure("Log", f"no simulated log ends early: {command}")
+            case _ if not still:
+                pass
+            case Tell(event=event):
+                if not isinstance(event, RecordsRead) or self._starts_here(event):
+                    self.handle(event)
+            case MembersReady(members=members):
+                world.ready(members)
+            case ReadOn():
+                self.wish = command
+                delay_ms = world.rng.choice((0, 1, 5, 100))
+                world.after(delay_ms, lambda: self._read(incarnation))
+            case WriteDeadLetters():
+                self._write_dead_letters(command)
+            case _:
+                assert_never(command)
+
+    def _write(self, incarnation: int) -> None:
+        """What has gathered leaves; events are handled while it is on its way."""
+        if incarnation != self.incarnation:
+            return
+        self.gathers = False
+        batch = self.life.take_batch()
+        if batch is not None:
+            delay_ms = self.world.rng.randint(0, self.world.options.persist_ms_max)
+            self.world.after(delay_ms, lambda: self._arrives(incarnation, batch))
+
+    def _arrives(self, incarnation: int, batch: Batch) -> None:
+        if incarnation != self.incarnation:
             return
         faults, rng = self.world.faults, self.world.rng
         if rng.random() < faults.crash_before_persist:
             self.world.gateway.crash("before persist")
             return
-        changes = [change for entry in self.pending for change in entry.step.changes]
         if rng.random() < faults.store_error:
-            self.fail("store error, nothing applied")
+            self._not_persisted(batch, "store error, nothing applied")
             return
         if rng.random() < faults.store_late:
-            self._applies_late(changes)
+            self._applies_late(batch)
             return
-        error = self._apply(self.fence, changes)
+        error = self._apply(batch)
         if error is not None:
-            self.fail(str(error))
+            self._not_persisted(batch, str(error))
             return
         lost_answer = rng.random() < faults.store_error_applied
         crash = rng.random() < faults.crash_after_persist
-        if not (crash or lost_answer):
-            self._settle(told=True)
-            if life == self.life:
-                self.persisting = False
-                if self.pending:  # What performing this has led to.
-                    self._persist_soon()
-            return
-        unanswered = self.pending
-        self._settle(told=False)
-        self.pending = unanswered
+        if crash or lost_answer:
+            for entry in self._entries(batch):
+                self._judge(entry, told=False)
         if crash:
             self.world.gateway.crash("after persist")
+        elif lost_answer:
+            self._not_persisted(batch, "store error, applied")
         else:
-            self.fail("store error, applied")
+            self.perform(self.life.persisted(batch))
+            self._commit()
 
-    def _apply(self, fence: Fence, changes: list[Change]) -> StoreError | None:
-        (error,) = self.world.gateway.store.apply_now([Write(self.key, fence, changes)])
+    def _entries(self, batch: Batch) -> list[Pending]:
+        return [self.pending[entry.ticket] for entry in batch.entries]
+
+    def _apply(self, batch: Batch) -> StoreError | None:
+        write = Write(self.key, Fence(batch.fence), batch.changes)
+        (error,) = self.world.gateway.store.apply_now([write])
         return error
 
-    def _applies_late(self, changes: list[Change]) -> None:
+    def _applies_late(self, batch: Batch) -> None:
         """The round trip is given up, and its write is still on its way."""
-        late, fence = self.pending, self.fence
-        self.fail("store error, on its way")
+        late = self._entries(batch)
+        self._not_persisted(batch, "store error, on its way")
 
         def arrives() -> None:
-            if self.closed or self._apply(fence, changes) is not None:
+            if self.life.state is LifeState.CLOSED or self._apply(batch) is not None:
                 return
-            if self.fence != fence:
+            if self.fence != batch.fence:
                 raise CheckFailure("Fencing", "a write of before the claim was taken")
             for entry in late:
                 self._judge(entry, told=False)
 
         self.world.after(self.world.rng.randint(1, 400), arrives)
-
-    def _settle(self, *, told: bool) -> None:
-        """Persists the pending steps."""
-        batch, self.pending = self.pending, []
-        life = self.life
-        for entry in batch:
-            self._judge(entry, told=told)
-            if told and life == self.life:
-                self._perform(entry.step, entry.answer)
 
     def _judge(self, entry: Pending, *, told: bool) -> None:  # noqa: C901 - one case per event
         """Tells the checkers about a persisted step, in the order of the steps."""
@@ -213,7 +279,7 @@ class Window:
                     event.member_id, event.session_id, event.batches, result.errors, now_ms
                 )
             case NotSent():
-                checkers.not_sent(event.offsets, event.member_id, event.session_id)
+                checkers.not_sent(event, step.changes)
             case SessionClosed():
                 checkers.closed(event.member_id, event.session_id)
             case SessionLost():
@@ -256,98 +322,91 @@ class Window:
             if offset is not None:
                 raise CheckFailure("NothingWithheld", f"{offset} from {event.member_id}")
 
-    def _perform(self, step: Step, answer: Answer) -> None:
-        if answer is not None:
-            answer(step.effects)
-        life = self.life
-        for effect in step.effects:
-            match effect:
-                case Delivered() | AckResult() | Noticed():
-                    pass  # answered, or for the log
-                case MembersReady(members):
-                    self.world.ready(members)
-                case ReadOn():
-                    self.wish = effect
-                    delay_ms = self.world.rng.choice((0, 1, 5, 100))
-                    self.world.after(delay_ms, lambda: self._read(life))
-                case WriteDeadLetters():
-                    self._write_dead_letters(effect)
-                case _:
-                    assert_never(effect)
-
     # -------------------------------------------------------------------------- the log and the DLQ
 
-    def _read(self, life: int) -> None:
+    def _read(self, incarnation: int) -> None:
         log, rng = self.log, self.world.rng
         wish = self.wish
-        if life != self.life or wish is None or self.core is None:
+        if incarnation != self.incarnation or wish is None or self.core is None:
             return
         if wish.position >= log.end:
             return  # A long poll: `log_grew` answers it.
         self.wish = None
+        now_ms = self.world.now_ms
         if self.last_read is not None and rng.random() < self.world.faults.stale_read:
-            self._on_read(self.last_read)
+            self._on_read(replace(self.last_read, now_ms=now_ms))
         if log.start > wish.position:
-            self.handle(LogTruncated(log.start, self.world.now_ms))
+            commands = self.life.out_of_range(
+                wish.position, log.start, log.end, now_ms, from_start=True
+            )
+            self.perform(commands)
             return
         end = min(log.end, wish.position + rng.randint(1, wish.offsets_max))
         offsets, keys = log.read(wish.position, end)
-        if log.start > self.core.cursor:
-            self.handle(LogTruncated(log.start, self.world.now_ms))
-        self._on_read(RecordsRead(wish.position, end, offsets, keys, self.world.now_ms, log.end))
+        self._on_read(RecordsRead(wish.position, end, offsets, keys, now_ms, log.end))
 
     def _on_read(self, read: RecordsRead) -> None:
-        if self.core is not None and read.start == self.core.read_position:
+        if self._starts_here(read):
             self.last_read = read
-            self.handle(
-                RecordsRead(
-                    read.start, read.end, read.offsets, read.keys, self.world.now_ms, read.log_end
-                )
-            )
+        self.perform(self.life.records_read(read, self.log.start))
+
+    def _starts_here(self, read: RecordsRead) -> bool:
+        return self.core is not None and read.start == self.core.read_position
 
     def log_grew(self) -> None:
         if self.wish is not None:
-            life = self.life
-            self.world.after(0, lambda: self._read(life))
+            incarnation = self.incarnation
+            self.world.after(0, lambda: self._read(incarnation))
 
     def _write_dead_letters(self, effect: WriteDeadLetters) -> None:
         durable = self.world.rng.random() >= self.world.faults.dead_letter_failure
         if durable:
             self.dead_letters += effect.offsets
-        life = self.life
+        incarnation = self.incarnation
 
         def answered() -> None:
-            if life == self.life:
+            if incarnation == self.incarnation:
                 self.handle(DeadLettered(effect.offsets, durable, self.world.now_ms))
 
         self.world.after(self.world.rng.randint(1, 50), answered)
 
     # ---------------------------------------------------------------------------- fail and rebuild
 
-    def fail(self, why: str) -> None:
-        """The core is thrown away: what it had in memory only is lost."""
-        self.world.trace("fail", f"{self!r} {why}")
-        self._drop_core()
-        self.world.after(self.world.rng.randint(1, 200), self.rebuild)
+    def start(self) -> None:
+        self.perform(self.life.start())
+
+    def _not_persisted(self, batch: Batch, why: str) -> None:
+        self._broken(why, self.life.not_persisted(batch, Failure(why), self.world.now_ms))
+
+    def _broken(self, why: str, commands: list[Command]) -> None:
+        """What was started for this core is dropped from now on."""
+        self.world.trace("broken", f"{self!r} {why}")
+        self.incarnation += 1
+        self.gathers = False
+        self.perform(commands)
+
+    def crash(self, why: str) -> None:
+        """The process is gone: nobody is answered, and the next process knows nothing of it."""
+        self.world.trace("crash", f"{self!r} {why}")
+        self.incarnation += 1
+        self.gathers = False
+        self.pending.clear()
+        self.wish = None
+        if self.life.state is not LifeState.CLOSED:
+            self.life = WindowLife()
+            self.start()
 
     def close(self) -> None:
         """The topic is gone: what was produced to it is owed to nobody."""
-        self.closed = True
-        self._drop_core()
+        self._broken("topic gone", self.life.close())
 
-    def _drop_core(self) -> None:
-        self.core = None
-        self.life += 1
-        unanswered, self.pending = self.pending, []
-        for entry in unanswered:
-            if entry.answer is not None:
-                entry.answer([])  # A retriable error.
-        self.persisting = False
-        self.wish = None
+    def _pause_over(self, incarnation: int) -> None:
+        if incarnation == self.incarnation:
+            self.perform(self.life.pause_over())
 
-    def rebuild(self) -> None:
+    def _load(self, incarnation: int) -> None:
         world, gateway = self.world, self.world.gateway
-        if self.core is not None or self.closed:
+        if incarnation != self.incarnation:
             return
         cursor, metadata = self.commit
         committed = Snapshot(cursor=cursor, settled=decode(cursor, metadata) or [])
@@ -356,23 +415,27 @@ class Window:
             snapshot = self._reconciled(claimed, committed)
             if snapshot is not claimed.snapshot:
                 gateway.store.create_now(self.key, claimed.fence, snapshot)
-        except StoreError:
-            world.after(300, self.rebuild)
+        except StoreError as error:
+            self.perform(self.life.load_failed(Failure(str(error), str(error))))
             return
-        self._judge_loaded(claimed, snapshot, committed)
         self.fence = claimed.fence
-        self.origin = claimed.origin if snapshot is claimed.snapshot else claimed.fence
+        self._judge_loaded(claimed, snapshot, committed)
+        origin = claimed.origin if snapshot is claimed.snapshot else claimed.fence
         if not world.policy.reliable:
             snapshot = committed
             self.unreliable.rebuilt(snapshot)
-        self.life += 1
-        self.core = core_of(world.policy, snapshot)
+        self.incarnation += 1
+        members = tuple(gateway.members.values())
+        now_ms = world.now_ms
+        commands = self.life.loaded(
+            world.policy, snapshot, members, now_ms, fence=claimed.fence, origin=origin
+        )
+        assert self.core is not None
         self.core.check_invariants()
         self.checkers.rebuilt(self.core.read_position)
-        world.trace("rebuilt", self.core)
+        world.trace("loaded", self.core)
+        self.perform(commands)
         # What it missed while it was away, as gateway/windows/windows.py tells it.
-        now_ms = world.now_ms
-        self.handle(MembersChanged(tuple(gateway.members.values()), now_ms, Reason.MEMBER_LEFT))
         for lease in snapshot.leases:
             if lease.session_id in gateway.ended:
                 self.handle(SessionLost(lease.member_id, lease.session_id, now_ms))
@@ -412,47 +475,22 @@ class Window:
                 self.world.note("Merged")
 
     def commit_now(self) -> None:
-        """Only what is persisted may be committed; the store is asked, and may be another."""
-        if self.core is None or self.pending:
-            return
-        cursor, ranges = self.core.cursor, self.core.settled_ranges()
-        if self.world.policy.reliable:
-            if self._apply(self.fence, []) is not None:
-                self.fail("the store does not have it")
-                return
-            self.checkers.committed(cursor, ranges)
-        self.commit = (cursor, encode(cursor, ranges, origin=self.origin))
+        """A state that is persisted may be committed; the store is asked, and may be another."""
+        self.perform(self.life.want_commit())
+        self._commit()
 
-    # --------------------------------------------------------------------------------------- bounds
+    def _commit(self) -> None:
+        state = self.life.take_committable()
+        if state is None:
+            return
+        if self.world.policy.reliable:
+            self.checkers.committed(state.cursor, state.settled)
+        self.commit = (state.cursor, encode(state.cursor, state.settled, origin=state.origin))
+        self.life.committed = state
 
     def recount(self) -> None:
-        """Checks that cost by the size of the window: the core's own recount, and its memory."""
-        core = self.core
-        if core is None:
-            return
-        core.check_invariants()
-        if not isinstance(core, Dispatcher):
-            return  # recounts its own bounds in `check_invariants`
-        policy = self.world.policy
-        state = core._state
-        span = core.read_position - core.cursor
-        bounds = {
-            "keys": (len(state.by_key), span + IDLE_KEYS_MAX),
-            "retries": (len(state.retries.by_offset), policy.span_max),
-            "timers": (len(state.retries.timers), 3 * policy.span_max),
-            "leases": (len(state.book.leases), policy.span_max),
-            "sessions": (len(state.book.sessions), policy.span_max),
-            "ring": (state.window.capacity, max(64, 2 * policy.span_max)),
-        }
-        for name, (size, bound) in bounds.items():
-            if size > bound:
-                raise CheckFailure("BoundedMemory", f"{name}: {size} > {bound}")
-        stored = self.world.gateway.store.windows.get(self.key)
-        if stored is not None and len(stored.retries) > policy.span_max:
-            raise CheckFailure("BoundedMemory", f"{len(stored.retries)} retries in the store")
-        blocks = policy.poison is PoisonPolicy.BLOCK or self.world.options.faults.retune > 0
-        stats = core.stats()
-        if policy.window_records is not None and stats.unsettled > policy.window_records:
-            raise CheckFailure("BoundedMemory", f"{stats.unsettled} records")
-        if not blocks and stats.parked:
-            raise CheckFailure("Policy", "parked without the block policy")
+        if self.core is not None:
+            recount(self.core, self.world.options, self.world.policy)
+            stored = self.world.gateway.store.windows.get(self.key)
+            if stored is not None and len(stored.retries) > self.world.policy.span_max:
+                raise CheckFailure("BoundedMemory", f"{len(stored.retries)} retries in the store")

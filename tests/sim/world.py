@@ -220,7 +220,7 @@ class World:
     def _check_parked(self) -> None:
         """Nobody waits for what it could have, as far as the windows have come."""
         for window in self.gateway.windows:
-            if window.core is None or window.pending:
+            if window.core is None or window.busy:
                 continue
             for consumer in self.consumers:
                 name = consumer.member_id
@@ -253,7 +253,7 @@ class World:
         if self.produced != self.options.records:
             return False
         for window in self.gateway.windows:
-            if window.core is None or window.pending or window.core.cursor != window.log.end:
+            if window.core is None or window.busy or window.core.cursor != window.log.end:
                 return False
         return True
 

@@ -1,0 +1,142 @@
+"""Commands of the life of a window (life.py) to its shell.
+
+Effects of the dispatcher (model.py) that concern nobody who waits are commands, too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, NewType
+
+from dispatcher.core.model import Effect, Event, MembersReady, Noticed, ReadOn, WriteDeadLetters
+
+Ticket = NewType("Ticket", int)
+NO_TICKET: Final = Ticket(0)  # of an event that nobody waits for
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Claim the window and read it, then report `loaded` or `load_failed`. `reset_to`: the position
+    to start from instead of the stored one, which the log does not have any more.
+    """
+
+    reset_to: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Report `pause_over` after this time."""
+
+    wait_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Persist:
+    """There is something to write: ask for it with `take_batch`."""
+
+
+PERSIST: Final = Persist()  # one for all
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Handle this event next, as one that nobody waits for."""
+
+    event: Event
+
+
+@dataclass(slots=True)  # not frozen: there is one for each event, and that takes longer to make
+class Answer:
+    """The event is handled, and what it changed is in the store."""
+
+    ticket: Ticket
+    effects: list[Effect]
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Nothing is known to be kept of the event: a retriable error."""
+
+    ticket: Ticket
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class StopReading:
+    """Withdraw the read that was asked for with `ReadOn`, if it is still under way."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetBelow:
+    """Nobody needs the bytes of records below `offset` any more."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class TroubleBegan:
+    """To be logged; said once for as long as the reason is the same."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class TroubleOver:
+    """To be logged; `reason` is the last one."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionPassed:
+    """To be logged: the log now starts behind the next offset to read."""
+
+    cursor: int
+    log_start: int
+
+
+@dataclass(frozen=True, slots=True)
+class PositionReset:
+    """To be logged: the log ends before `position`, which was read already (an unclean election, or
+    an offset that was set beyond the end). The window is loaded again and starts at `reset_to`.
+    """
+
+    position: int
+    log_end: int
+    reset_to: int
+
+
+Command = (
+    Load
+    | Pause
+    | Persist
+    | Tell
+    | Answer
+    | Refuse
+    | StopReading
+    | ForgetBelow
+    | TroubleBegan
+    | TroubleOver
+    | RetentionPassed
+    | PositionReset
+    | MembersReady
+    | ReadOn
+    | WriteDeadLetters
+    | Noticed
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    why: str  # for those who are refused
+    trouble: str = ""  # the reason that operators see until the window is up again; empty: none
+    logged: bool = False  # somebody else has logged it: it is not of this window alone
+
+
+@dataclass(frozen=True, slots=True)
+class CommitState:
+    """A state that may be committed to Kafka: it is in the store, under a fence that was valid."""
+
+    cursor: int
+    settled: list[tuple[int, int]]
+    origin: int  # of this incarnation (dispatcher/core/reconcile.py)

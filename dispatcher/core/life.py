@@ -1,0 +1,435 @@
+"""The life of one window: loading, up, broken, closed, and what its events wait for.
+
+    LOADING ──► UP ──► BROKEN ──► LOADING        any state ──► CLOSED
+
+The dispatcher exists while the window is UP. Its steps are persisted in batches, one batch at a
+time: a step that changes something, and every step behind it, waits until its batch is in the
+store; then the event is answered and the effects are performed. If a batch may not have reached the
+store, the dispatcher is thrown away, all that waits is refused, and the window is loaded again, so
+the way back from a crash is the only way back.
+
+This is the whole decision, without waiting and without I/O. Whoever runs it (gateway/windows, and
+the simulation in tests/sim) calls a method for each thing that happens and performs the commands
+that it returns, in their order. An event that somebody waits for carries a ticket; exactly one
+`Answer` or `Refuse` names that ticket.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+from dispatcher.core.commands import (
+    NO_TICKET,
+    PERSIST,
+    Answer,
+    Command,
+    CommitState,
+    Failure,
+    ForgetBelow,
+    Load,
+    Pause,
+    PositionReset,
+    Refuse,
+    RetentionPassed,
+    StopReading,
+    Tell,
+    Ticket,
+    TroubleBegan,
+    TroubleOver,
+)
+from dispatcher.core.dispatcher import Core, core_of
+from dispatcher.core.limits import RELOAD_MS_MAX, RELOAD_MS_MIN
+from dispatcher.core.model import (
+    AckResult,
+    Change,
+    Delivered,
+    Event,
+    LogTruncated,
+    Member,
+    MembersChanged,
+    NotSent,
+    Policy,
+    ReadOn,
+    RecordsRead,
+    Snapshot,
+    Step,
+)
+
+
+class LifeState(Enum):
+    LOADING = "loading"
+    UP = "up"
+    BROKEN = "broken"  # until the pause before the next attempt is over
+    CLOSED = "closed"
+
+
+class LifeEvent(Enum):
+    LOADED = "loaded"
+    LOAD_FAILED = "load failed"
+    BROKE = "broke"  # a batch was not persisted, the log makes no sense, or there is a bug
+    PAUSE_OVER = "pause over"
+    CLOSE = "close"
+
+
+# (state, event) -> state. What is not here cannot happen. A window may break or be closed at any
+# time: news that belong to an attempt that is over already change nothing.
+NEXT: Final[dict[tuple[LifeState, LifeEvent], LifeState]] = {
+    (LifeState.LOADING, LifeEvent.LOADED): LifeState.UP,
+    (LifeState.LOADING, LifeEvent.LOAD_FAILED): LifeState.BROKEN,
+    (LifeState.LOADING, LifeEvent.BROKE): LifeState.LOADING,
+    (LifeState.LOADING, LifeEvent.CLOSE): LifeState.CLOSED,
+    (LifeState.UP, LifeEvent.BROKE): LifeState.BROKEN,
+    (LifeState.UP, LifeEvent.CLOSE): LifeState.CLOSED,
+    (LifeState.BROKEN, LifeEvent.BROKE): LifeState.BROKEN,
+    (LifeState.BROKEN, LifeEvent.PAUSE_OVER): LifeState.LOADING,
+    (LifeState.BROKEN, LifeEvent.CLOSE): LifeState.CLOSED,
+    (LifeState.CLOSED, LifeEvent.LOADED): LifeState.CLOSED,
+    (LifeState.CLOSED, LifeEvent.LOAD_FAILED): LifeState.CLOSED,
+    (LifeState.CLOSED, LifeEvent.BROKE): LifeState.CLOSED,
+    (LifeState.CLOSED, LifeEvent.PAUSE_OVER): LifeState.CLOSED,
+    (LifeState.CLOSED, LifeEvent.CLOSE): LifeState.CLOSED,
+}
+
+
+class Entry:
+    """One step that waits to be persisted."""
+
+    def __init__(self, step: Step, ticket: Ticket) -> None:
+        self.step = step
+        self.ticket = ticket
+
+
+class Batch:
+    """The steps of one write. `persisted` or `not_persisted` must follow before the next."""
+
+    def __init__(self, fence: int, entries: list[Entry], capture: CommitState | None) -> None:
+        self.fence = fence
+        self.entries = entries
+        self.capture = capture
+        self.changes: list[Change] = []
+        for entry in entries:
+            self.changes.extend(entry.step.changes)
+
+
+class Handled:
+    """`step` is known at once, None: the window is not up. Nothing of it may be told to anybody
+    before its `Answer`.
+    """
+
+    def __init__(self, step: Step | None, commands: list[Command]) -> None:
+        self.step = step
+        self.commands = commands
+
+
+class WindowLife:
+    def __init__(self) -> None:
+        self.state = LifeState.LOADING
+        self.core: Core | None = None  # while UP
+        self.trouble = ""  # why the window could not be loaded, or broke; empty: it is up
+        self.committed: CommitState | None = None  # what Kafka took last
+        self._pending: list[Entry] = []  # steps that are in no batch yet
+        self._writing: Batch | None = None
+        self._commit_wanted = False
+        self._committable: CommitState | None = None
+        self._reads_stopped = False
+        self._forgotten_below: int | None = None
+        self._reset_to: int | None = None
+        # Deliveries of a batch that may be in the store, and that no client was sent.
+        self._unconfirmed: list[Delivered] = []
+        self._pause_ms = RELOAD_MS_MIN
+        # Of the attempt that succeeded last: `loaded` sets them.
+        self.fence: int
+        self.origin: int
+        self._reliable: bool
+        self._up_since_ms: int
+
+    def __repr__(self) -> str:
+        return f"<{self.state.value} {self.core!r} pending={len(self._pending)}>"
+
+    def _go(self, event: LifeEvent) -> None:
+        self.state = NEXT[self.state, event]
+
+    # -------------------------------------------------------------------------------------- loading
+
+    def start(self) -> list[Command]:
+        """Before everything else but `close`."""
+        if self.state is LifeState.CLOSED:
+            return []
+        assert self.state is LifeState.LOADING
+        return [Load(self._reset_to)]
+
+    def loaded(
+        self,
+        policy: Policy,
+        snapshot: Snapshot,
+        members: tuple[Member, ...],
+        now_ms: int,
+        *,
+        fence: int,
+        origin: int,
+    ) -> list[Command]:
+        """`fence`: under which the window was claimed. `origin`: of its incarnation."""
+        core = core_of(policy, snapshot)
+        self._go(LifeEvent.LOADED)
+        if self.state is LifeState.CLOSED:
+            return []
+        self.core = core
+        commands: list[Command] = []
+        if self.trouble:
+            commands.append(TroubleOver(self.trouble))
+            self.trouble = ""
+        self.fence = fence
+        self.origin = origin
+        self._reliable = policy.reliable
+        self._reset_to = None
+        self._up_since_ms = now_ms
+        commands.append(Tell(MembersChanged(members, now_ms)))
+        # If the store has that batch, these records are leased to clients that never got them:
+        # their keys would wait for the locks. If it has not, this changes nothing.
+        unconfirmed, self._unconfirmed = self._unconfirmed, []
+        commands += [
+            Tell(NotSent(it.member_id, it.session_id, it.offsets, now_ms)) for it in unconfirmed
+        ]
+        return commands
+
+    def load_failed(self, failure: Failure) -> list[Command]:
+        self._go(LifeEvent.LOAD_FAILED)
+        if self.state is LifeState.CLOSED:
+            return []
+        commands: list[Command] = []
+        self._note_trouble(failure, commands)
+        commands.append(self._pause())
+        return commands
+
+    def pause_over(self) -> list[Command]:
+        self._go(LifeEvent.PAUSE_OVER)
+        if self.state is LifeState.CLOSED:
+            return []
+        return [Load(self._reset_to)]
+
+    def _pause(self) -> Pause:
+        pause = Pause(self._pause_ms)
+        self._pause_ms = min(2 * self._pause_ms, RELOAD_MS_MAX)
+        return pause
+
+    def _note_trouble(self, failure: Failure, commands: list[Command]) -> None:
+        if failure.trouble:
+            if failure.trouble != self.trouble and not failure.logged:
+                commands.append(TroubleBegan(failure.trouble))
+            self.trouble = failure.trouble
+
+    # -------------------------------------------------------------------------------------- the end
+
+    def broke(self, failure: Failure, now_ms: int) -> list[Command]:
+        """Throws the dispatcher away and refuses all that waits.
+
+        The pause before the next attempt doubles unless the window was up for a while: one that
+        breaks as soon as it is up must not claim, log and read ten times a second.
+        """
+        was_up = self.state is LifeState.UP
+        self._go(LifeEvent.BROKE)
+        if not was_up:
+            return []
+        commands: list[Command] = []
+        self._note_trouble(failure, commands)
+        self._drop_core(failure.why, commands)
+        if now_ms - self._up_since_ms >= RELOAD_MS_MAX:
+            self._pause_ms = RELOAD_MS_MIN
+        commands.append(self._pause())
+        return commands
+
+    def close(self) -> list[Command]:
+        """What is in the store stays. Persist what is pending first."""
+        self._go(LifeEvent.CLOSE)
+        commands: list[Command] = []
+        self._drop_core("closed", commands)
+        return commands
+
+    def _drop_core(self, why: str, commands: list[Command]) -> None:
+        self.core = None
+        commands.append(StopReading())
+        waiting = self._pending
+        if self._writing is not None:
+            waiting = self._writing.entries + waiting
+            for entry in self._writing.entries:
+                for effect in entry.step.effects:
+                    if isinstance(effect, Delivered) and effect.offsets:
+                        self._unconfirmed.append(effect)
+        self._pending, self._writing = [], None
+        self._commit_wanted, self._committable = False, None
+        commands += [Refuse(it.ticket, why) for it in waiting if it.ticket != NO_TICKET]
+
+    # --------------------------------------------------------------------------------------- events
+
+    def handle(self, event: Event, ticket: Ticket) -> Handled:
+        """One event of the dispatcher. A window that is not up ignores it: reloading derives it
+        again. So it does with records that do not start at its read position, the answer to an
+        earlier wish. If the dispatcher raises, which is a bug, nothing is kept of the event, its
+        ticket is not answered, and the caller reports `broke`.
+        """
+        core = self.core
+        if core is None:
+            if ticket == NO_TICKET:
+                return Handled(None, [])
+            return Handled(None, [Refuse(ticket, self.trouble or self.state.value)])
+        if isinstance(event, RecordsRead) and event.start != core.read_position:
+            assert ticket == NO_TICKET
+            return Handled(None, [])
+        step = core.handle(event)
+        commands: list[Command] = []
+        if not step.changes and not self._pending and self._writing is None:
+            self._perform(step, ticket, commands)
+        else:
+            self._pending.append(Entry(step, ticket))
+            commands.append(PERSIST)
+        return Handled(step, commands)
+
+    def records_read(self, read: RecordsRead, log_start: int) -> list[Command]:
+        """The answer to a `ReadOn`, from a log that now starts at `log_start`."""
+        core = self.core
+        if core is None or read.start != core.read_position:
+            return []
+        commands: list[Command] = []
+        if log_start > core.cursor:
+            commands.append(Tell(LogTruncated(log_start, read.now_ms)))
+        commands.append(Tell(read))
+        return commands
+
+    def out_of_range(
+        self, position: int, log_start: int, log_end: int, now_ms: int, *, from_start: bool
+    ) -> list[Command]:
+        """The log has no record at `position` and does not end there either. `from_start`: where
+        the group starts if its position makes no sense, as `share.auto.offset.reset` says.
+        """
+        core = self.core
+        if core is None or position != core.read_position:
+            return []
+        commands: list[Command] = []
+        if log_start > position:
+            commands.append(RetentionPassed(core.cursor, log_start))
+            commands.append(Tell(LogTruncated(log_start, now_ms)))
+            return commands
+        self._reset_to = log_start if from_start else log_end
+        commands.append(PositionReset(position, log_end, self._reset_to))
+        commands += self.broke(Failure("reset"), now_ms)
+        return commands
+
+    def read_failed(self, position: int, failure: Failure, now_ms: int) -> list[Command]:
+        """The reader has tried long enough. Loading the window again asks it once more."""
+        core = self.core
+        if core is None or position != core.read_position:
+            return []
+        return self.broke(failure, now_ms)
+
+    def stop_reads(self) -> list[Command]:
+        """For good: what is read may change the window (keys that nobody accepts) and so put off
+        its end.
+        """
+        self._reads_stopped = True
+        return [StopReading()]
+
+    def retune(self, policy: Policy) -> None:
+        """The group's settings changed. A window that is not up learns them when it is loaded."""
+        if self.core is not None:
+            self.core.retune(policy)
+
+    # ------------------------------------------------------------------------ persist, then perform
+
+    @property
+    def busy(self) -> bool:
+        """There are steps that are not persisted yet."""
+        return self._writing is not None or bool(self._pending) or self._commit_wanted
+
+    def take_batch(self) -> Batch | None:
+        """The steps since the last batch; None: there are none, or one is on its way."""
+        if self.core is None or self._writing is not None:
+            return None
+        capture: CommitState | None = None
+        if self._commit_wanted:
+            capture = self._commit_state(self.core)
+            self._commit_wanted = False
+        elif not self._pending:
+            return None
+        entries, self._pending = self._pending, []
+        self._writing = Batch(self.fence, entries, capture)
+        return self._writing
+
+    def persisted(self, batch: Batch) -> list[Command]:
+        if batch is not self._writing:
+            return []  # of a dispatcher that was thrown away meanwhile
+        self._writing = None
+        if batch.capture is not None:
+            self._committable = batch.capture
+        commands: list[Command] = []
+        for entry in batch.entries:
+            self._perform(entry.step, entry.ticket, commands)
+        self._forget_settled(commands)
+        if self._pending or self._commit_wanted:
+            commands.append(PERSIST)
+        return commands
+
+    def not_persisted(self, batch: Batch, failure: Failure, now_ms: int) -> list[Command]:
+        """The store refused the batch, or nobody knows whether it has it."""
+        if batch is not self._writing:
+            return []
+        return self.broke(failure, now_ms)
+
+    def _perform(self, step: Step, ticket: Ticket, commands: list[Command]) -> None:
+        if ticket != NO_TICKET:
+            commands.append(Answer(ticket, step.effects))
+        for effect in step.effects:
+            if isinstance(effect, ReadOn):
+                if not self._reads_stopped:
+                    commands.append(effect)
+            elif not isinstance(effect, (Delivered, AckResult)):  # to whoever has the ticket
+                commands.append(effect)
+
+    def _forget_settled(self, commands: list[Command]) -> None:
+        core = self.core
+        if core is not None and core.cursor != self._forgotten_below:
+            self._forgotten_below = core.cursor
+            commands.append(ForgetBelow(core.cursor))
+
+    # -------------------------------------------------------------------------------------- commits
+
+    def want_commit(self) -> list[Command]:
+        """`take_committable` has the state to commit after the next batch is persisted; at once if
+        the group keeps nothing in the store.
+        """
+        core = self.core
+        if core is None:
+            return []
+        if self._reliable:
+            self._commit_wanted = True
+            return [PERSIST]
+        self._committable = self._commit_state(core)
+        commands: list[Command] = []
+        self._forget_settled(commands)
+        return commands
+
+    def take_committable(self) -> CommitState | None:
+        """None: nothing new to commit. Set `committed` when Kafka has taken it."""
+        state, self._committable = self._committable, None
+        return None if state == self.committed else state
+
+    def is_uncommitted(self) -> bool:
+        """Whether the window is up and Kafka has not its newest state. O(span)."""
+        core = self.core
+        return core is not None and self.committed != self._commit_state(core)
+
+    def _commit_state(self, core: Core) -> CommitState:
+        return CommitState(core.cursor, core.settled_ranges(), self.origin)
+
+    # --------------------------------------------------------------------------------------- checks
+
+    def check_invariants(self) -> None:
+        """For tests: AssertionError if what is kept contradicts the state."""
+        assert (self.core is not None) == (self.state is LifeState.UP), f"{self!r}"
+        assert RELOAD_MS_MIN <= self._pause_ms <= RELOAD_MS_MAX
+        if self.core is None:
+            assert not self.busy, f"{self!r} still waits for a write"
+            assert self._committable is None
+        else:
+            assert not self.trouble, f"up, and in trouble: {self.trouble}"
+            assert not self._unconfirmed, "the dispatcher was not told"

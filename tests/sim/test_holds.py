@@ -1,0 +1,52 @@
+"""The outside knowledge of a delivery that was never sent: whether it must, may or must not end."""
+
+from __future__ import annotations
+
+import pytest
+
+from dispatcher.core.model import MemberId, NotSent, SessionId
+from tests.sim.holds import Hold, Holds
+
+M1, S1 = MemberId("m1"), SessionId("s1")
+
+
+def held(*, session: str = "s1", leased: bool = True) -> Holds:
+    holds = Holds()
+    holds.put(Hold(3, b"key", "m1", session, until_ms=100, life=1, leased=leased))
+    return holds
+
+
+@pytest.mark.parametrize(
+    ("holds", "returned", "kept"),
+    [
+        (held(), [], [3]),  # must be returned: keeping it is wrong
+        (held(leased=False), [], []),  # its lock may have run out
+        (held(session="s0"), [3], []),  # must stay: returning it is wrong
+        (Holds(), [3], []),  # nobody holds it
+    ],
+)
+def test_wrongly_returned_and_wrongly_kept(
+    holds: Holds, returned: list[int], kept: list[int]
+) -> None:
+    event = NotSent(M1, S1, [3], now_ms=1)
+    assert holds.wrongly_returned(event, {3}) == returned
+    assert holds.wrongly_returned(event, set()) == kept
+
+
+def at(hold: Hold, now_ms: int) -> tuple[bool, bool]:
+    """Whether its time runs out, and whether it is leased for certain after that."""
+    return hold.runs_out(now_ms, grace_ms=10), hold.leased
+
+
+def test_a_hold_is_certain_until_its_lock_or_its_session_ends() -> None:
+    (hold,) = held()
+    assert at(hold, 99) == (False, True)
+    assert at(hold, 100) == (True, False)
+    (hold,) = held()
+    hold.expired = True  # lost on the way: nobody relied on it
+    assert at(hold, 99) == (False, True)
+    assert at(hold, 100) == (False, False)
+    (hold,) = held()
+    hold.lose(50)
+    assert at(hold, 59) == (False, False)
+    assert at(hold, 60) == (True, False)
