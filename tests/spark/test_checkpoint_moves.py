@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,9 @@ from tests.rig.offset_clusters import PlainLink, produce_at, write_config
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.integration,
+    pytest.mark.skipif(
+        "KEYWAY_TESTS_HISTORIES" not in os.environ, reason="several Sparks: make offsets runs it"
+    ),
     pytest.mark.timeout(600),
     pytest.mark.filterwarnings("ignore"),
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,9 @@ from tests.rig.several_clusters import Clusters, clusters, read, running, send, 
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.integration,
+    pytest.mark.skipif(
+        "KEYWAY_TESTS_FULL" not in os.environ, reason="several Sparks: make distribution runs it"
+    ),
     pytest.mark.timeout(1_200),
     pytest.mark.filterwarnings("ignore"),
 ]

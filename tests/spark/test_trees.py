@@ -29,6 +29,9 @@ from tests.rig.several_clusters import Clusters, clusters, read, running, send, 
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.integration,
+    pytest.mark.skipif(
+        "KEYWAY_TESTS_FULL" not in os.environ, reason="several Sparks: make distribution runs it"
+    ),
     pytest.mark.timeout(1_200),
     pytest.mark.filterwarnings("ignore"),
 ]
