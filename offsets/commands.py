@@ -1,4 +1,4 @@
-"""What `keyway offsets status`, `plan` and `apply` do, as data; cli.py prints it."""
+"""`keyway offsets status`, `plan` and `apply`, as data; cli.py prints it."""
 
 from __future__ import annotations
 

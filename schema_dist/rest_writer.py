@@ -155,7 +155,7 @@ class RestTarget:
     async def _read_back(
         self, subject: str, registered: Sequence[Register]
     ) -> list[tuple[Register, SchemaVersion | None]]:
-        """What the registry has of them now: several by one request, where it has such a list."""
+        """Their state in the registry now: several by one request, where it has such a list."""
         live = await self._client.live_of(subject) if len(registered) > 1 else None
         if live is None:
             return [(it, await self._client.version(*it.place)) for it in registered]

@@ -240,7 +240,7 @@ class WindowLife:
         return commands
 
     def close(self) -> list[Command]:
-        """What is in the store stays. Persist what is pending first."""
+        """The state in the store stays. Persist pending steps first."""
         self._go(LifeEvent.CLOSE)
         commands: list[Command] = []
         self._drop_core("closed", commands)

@@ -30,6 +30,9 @@ _SCHEMAS = "#/components/schemas/"
 _JSON, _PROBLEM, _METRICS = "application/json", "application/problem+json", "text/plain"
 
 
+MYPYC_DOCSTRING = "mypyc filler docstring"
+
+
 @dataclass(frozen=True, slots=True)
 class Operation:
     """`answer` None: Prometheus' text. `also`: another status with the same answer."""
@@ -99,6 +102,9 @@ def document() -> dict[str, Any]:
     _, schemas = models_json_schema(
         [(model, "validation") for model in wanted], ref_template=f"{_SCHEMAS}{{model}}"
     )
+    for schema in schemas["$defs"].values():
+        if schema.get("description") == MYPYC_DOCSTRING:  # of an enum in a compiled module
+            del schema["description"]
     paths: dict[str, dict[str, Any]] = {}
     for operation in OPERATIONS:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _described(operation)

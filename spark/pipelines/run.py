@@ -58,7 +58,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What one query does. `positions_topic`: where the group's offsets are committed."""
+    """The work of one query. `positions_topic`: where the group's offsets are committed."""
 
     topic: Topic
     positions_topic: str

@@ -93,7 +93,7 @@ def wait_for(port: int, versions: int) -> None:
 
 
 def in_sync(port: int) -> int:
-    """What the process says in its metrics; it was read back."""
+    """The process's own metrics; they were read back."""
     try:
         text = HTTP.get(f"http://127.0.0.1:{port}/metrics").text
     except httpx.HTTPError:

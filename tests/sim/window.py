@@ -202,7 +202,7 @@ class Window:
                 assert_never(command)
 
     def _write(self, incarnation: int) -> None:
-        """What has gathered leaves; events are handled while it is on its way."""
+        """The gathered steps leave; events are handled while they are on their way."""
         if incarnation != self.incarnation:
             return
         self.gathers = False
@@ -379,7 +379,7 @@ class Window:
         self._broken(why, self.life.not_persisted(batch, Failure(why), self.world.now_ms))
 
     def _broken(self, why: str, commands: list[Command]) -> None:
-        """What was started for this core is dropped from now on."""
+        """Work that was started for this core is dropped from now on."""
         self.world.trace("broken", f"{self!r} {why}")
         self.incarnation += 1
         self.gathers = False

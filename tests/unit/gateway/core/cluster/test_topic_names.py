@@ -1,4 +1,4 @@
-"""Which names a topic may have."""
+"""Names that a topic may have."""
 
 from __future__ import annotations
 
