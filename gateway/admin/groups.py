@@ -9,6 +9,7 @@ import asyncio
 from bisect import bisect_right
 
 from pydantic import BaseModel
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -36,6 +37,21 @@ from gateway.members.groups import Groups
 from gateway.operations.lag import Lag, Lags
 from gateway.windows.window import Window
 from gateway.windows.windows import Windows
+
+
+class AnyName(Convertor[str]):
+    """The rest of a path, whatever characters it has. Starlette's own `path` ends at a newline."""
+
+    regex = "(?s:.+)"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("name", AnyName())
 
 
 class GroupHead(GroupSummary):
@@ -73,7 +89,7 @@ def group_routes(groups: Groups, windows: Windows, lags: Lags) -> list[Route]:
 
     return [
         Route("/v1/groups", list_groups, methods=["GET"]),
-        Route("/v1/groups/{group:path}", describe_group, methods=["GET"]),
+        Route("/v1/groups/{group:name}", describe_group, methods=["GET"]),
     ]
 
 

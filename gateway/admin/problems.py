@@ -10,11 +10,11 @@ that unasked.
 from __future__ import annotations
 
 import ipaddress
-import json
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import unquote_to_bytes, urlsplit
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import from_json
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -55,9 +55,9 @@ async def json_body(request: Request, fields: set[str]) -> dict[str, Any]:
         if len(data) > ADMIN_BODY_BYTES_MAX:
             raise HTTPException(413, f"a body of at most {ADMIN_BODY_BYTES_MAX} bytes is expected")
     try:
-        body = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise HTTPException(400, "the body is not JSON") from error
+        body = from_json(bytes(data))  # strict about text: half a surrogate pair is no character
+    except ValueError as error:
+        raise HTTPException(400, f"the body is not JSON: {error}") from error
     if not isinstance(body, dict):
         raise HTTPException(400, "an object is expected")
     for name in sorted(fields - set(body)):
@@ -93,6 +93,26 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host.lower() == "localhost"
+
+
+class TextTargets:
+    """Middleware: 400 for a path or a query that is no UTF-8 once its %XX are bytes. The server
+    would put a replacement character there, and that is another name.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            for part, data in (("path", scope["raw_path"]), ("query", scope["query_string"])):
+                try:
+                    unquote_to_bytes(data).decode()
+                except UnicodeDecodeError:
+                    answer = problem(400, f"the {part} is not UTF-8")
+                    await answer(scope, receive, send)
+                    return
+        await self.app(scope, receive, send)
 
 
 class LoopbackHosts:

@@ -1,6 +1,6 @@
 """The operator's REST: groups and their windows, parked records, key filters, metrics, health.
 
-`/v1/groups/{group}` takes any name, slashes included, plain or quoted; everything else about a
+`/v1/groups/{group}` takes any name, slashes and newlines included, quoted (%XX); all else about a
 group has a path of its own and the group as a parameter, so that no name can be mistaken for it.
 The models of all rows are in rows.py, their description for other programs in docs/openapi.json.
 """
@@ -22,7 +22,13 @@ from gateway.admin.filters import filter_routes
 from gateway.admin.groups import group_routes
 from gateway.admin.health import Health
 from gateway.admin.parked import parked_routes
-from gateway.admin.problems import LoopbackHosts, answered, group_problem, http_problem
+from gateway.admin.problems import (
+    LoopbackHosts,
+    TextTargets,
+    answered,
+    group_problem,
+    http_problem,
+)
 from gateway.admin.rows import Alive
 from gateway.members.groups import Groups
 from gateway.members.key_filters import KeyFilters
@@ -69,6 +75,6 @@ def rest_app(parts: RestParts, *, loopback: bool) -> Starlette:
             Route(READY, show_health, methods=["GET"]),
             Route("/health/live", show_alive, methods=["GET"]),
         ],
-        middleware=[Middleware(LoopbackHosts)] if loopback else [],
+        middleware=[*([Middleware(LoopbackHosts)] if loopback else []), Middleware(TextTargets)],
         exception_handlers={HTTPException: http_problem, OperationError: group_problem},
     )

@@ -28,7 +28,10 @@ class Answer(Generic[RowT]):
 
 
 def group_path(group: str) -> str:
-    return f"/v1/groups/{quote(group, safe='')}"
+    name = quote(group, safe="")
+    if set(name) == {"."}:  # "." and ".." would mean folders
+        name = "%2E" * len(name)
+    return f"/v1/groups/{name}"
 
 
 def path_with(path: str, **parameters: str) -> str:

@@ -41,7 +41,7 @@ def test_every_route_is_described_and_no_other() -> None:
         health=look,
     )
     served = {
-        (method, route.path.replace(":path}", "}"))
+        (method, route.path.replace(":name}", "}"))
         for route in rest_app(parts, loopback=True).routes
         if isinstance(route, Route)
         for method in (route.methods or set()) - {"HEAD"}

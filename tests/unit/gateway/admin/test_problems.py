@@ -80,6 +80,8 @@ def test_a_body_in_pieces() -> None:
         (b"", "application/json", 400),
         (b"{", "application/json", 400),
         (b"\xff", "application/json", 400),
+        (b'{"a": "\\ud800", "b": 2}', "application/json", 400),
+        (b'{"a": 1, "b": [{"\\udfff": 0}]}', "application/json", 400),
         (b"[1, 2]", "application/json", 400),
         (b'{"a": 1}', "application/json", 400),
         (b'{"a": 1, "b": 2, "c": 3}', "application/json", 400),

@@ -7,7 +7,7 @@ import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, cast
-from urllib.parse import urlencode
+from urllib.parse import quote, unquote, urlencode
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -67,7 +67,7 @@ class Rest:
             "http_version": "1.1",
             "method": method,
             "scheme": "http",
-            "path": raw,
+            "path": unquote(raw),
             "raw_path": raw.encode(),
             "query_string": query.encode(),
             "headers": [(b"host", host.encode())],
@@ -236,11 +236,15 @@ def test_what_a_join_found_and_what_drains() -> None:
     story(tell)
 
 
-@pytest.mark.parametrize("name", ["a/b", "a b", "%", "../x", "grüße", "{group}"])
+NAMES = ("a/b", "a/", "/", "a b", "%", "%2F", "../x", "..", "grüße", "{group}", "?", "#", "a;b=c")
+ODD_NAMES = (*NAMES, "a\nb", "a\n", "\n", "a\r\nb", "\u2028", "a\0b")
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
 def test_groups_with_odd_names(name: str) -> None:
     async def tell(rest: Rest) -> None:
         rest.node.groups.ensure(name)
-        answer = await rest.ask(f"/v1/groups/{name}")
+        answer = await rest.ask(f"/v1/groups/{quote(name, safe='')}")
         assert answer.status == 200
         assert answer.json["group"] == name
         assert answer.json["state"] == "Empty"
@@ -256,6 +260,10 @@ def test_groups_with_odd_names(name: str) -> None:
         ("/", "GET", 404),
         ("/v1/groups", "DELETE", 405),
         ("/metrics", "POST", 405),
+        ("/v1/groups/%ED%A0%80", "GET", 400),  # half a surrogate pair
+        ("/v1/groups/a%FF", "GET", 400),
+        ("/v1/groups?after=%FF", "GET", 400),
+        ("/v1/parked?group=%ED%A0%80", "GET", 400),
     ],
 )
 def test_refusals_are_problems(path: str, method: str, status: int) -> None:
