@@ -141,6 +141,13 @@ class Cluster(Section):
     subject_pattern: str = "{topic}"
     pattern_values: dict[str, str] = {}
 
+    @field_validator("bootstrap_servers")
+    @classmethod
+    def _addresses_alone(cls, text: str) -> str:
+        if "@" in text:  # user:password@host: addresses are logged and shown, passwords never
+            raise ValueError("holds an '@': only host:port; user and password belong in `sasl`")
+        return text
+
     @model_validator(mode="after")
     def _names_that_can_be_translated(self) -> Cluster:
         self.topic_names()

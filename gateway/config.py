@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -24,7 +25,12 @@ from pydantic import (
 )
 
 from dispatcher.core.model import EvictPolicy, JoinPolicy, PoisonPolicy, Policy
-from gateway.core.limits import DELETED_TOPICS_MS, FILTER_RULES_MAX, FRAME_BYTES_MAX
+from gateway.core.limits import (
+    DELETED_TOPICS_MS,
+    FILTER_RULES_MAX,
+    FILTER_SET_BYTES_MAX,
+    FRAME_BYTES_MAX,
+)
 from gateway.core.share.declared_filters import InvalidKeyFilters, checked
 from settled.core.limits import SPAN_OFFSETS_MAX
 
@@ -71,6 +77,13 @@ class UpstreamSection(_Section):
     sasl: Sasl | None = None  # the gateway's own identity; clients bring their own
     tls: Tls | None = None
     request_timeout_ms: Millis = 30_000
+
+    @field_validator("bootstrap_servers")
+    @classmethod
+    def _addresses_alone(cls, text: str) -> str:
+        if "@" in text:  # user:password@host: addresses are logged and shown, passwords never
+            raise ValueError("holds an '@': only host:port; user and password belong in `sasl`")
+        return text
 
 
 class ListenSection(_Section):
@@ -135,11 +148,28 @@ class FilterRule(_Section):
             raise ValueError(str(invalid)) from invalid
         return keys
 
+    @property
+    def text_bytes(self) -> int:
+        """The length of all its text in UTF-8."""
+        return len(self.client_id.encode()) + sum(len(key.encode()) for key in self.keys)
+
+
+def _bounded(rules: tuple[FilterRule, ...]) -> tuple[FilterRule, ...]:
+    size = sum(rule.text_bytes for rule in rules)
+    if size > FILTER_SET_BYTES_MAX:
+        raise ValueError(f"{size} bytes of client ids and keys: at most {FILTER_SET_BYTES_MAX}")
+    return rules
+
+
+RuleSet = Annotated[
+    tuple[FilterRule, ...], Field(max_length=FILTER_RULES_MAX), AfterValidator(_bounded)
+]
+
 
 class FilterRules(_Section):
     """The rules of one group; the first whose `client_id` matches a member decides."""
 
-    rules: Annotated[tuple[FilterRule, ...], Field(max_length=FILTER_RULES_MAX)]
+    rules: RuleSet
 
 
 class GroupSection(_Section):
@@ -172,7 +202,7 @@ class GroupSection(_Section):
     disconnect_grace_ms: Annotated[int, Field(ge=0, le=600_000)] = 3_000
     heartbeat_interval_ms: Annotated[int, Field(ge=100, le=60_000)] = 5_000
     session_timeout_ms: Annotated[int, Field(ge=500, le=600_000)] = 45_000
-    filters: Annotated[tuple[FilterRule, ...], Field(max_length=FILTER_RULES_MAX)] = ()
+    filters: RuleSet = ()
 
     @model_validator(mode="after")
     def _consistent(self) -> GroupSection:

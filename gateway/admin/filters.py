@@ -7,8 +7,6 @@ where they are, all others go to members that accept them now.
 
 from __future__ import annotations
 
-from typing import Any
-
 import structlog
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -17,12 +15,15 @@ from starlette.routing import Route
 
 from gateway.admin.problems import answered, json_body, query
 from gateway.admin.rows import KeyFilterRules
+from gateway.config import FilterRule
+from gateway.handlers.limits import GROUP_ID_CHARS_MAX
 from gateway.members.groups import Groups
 from gateway.members.key_filters import (
     InvalidRules,
     KeyFilters,
+    TooManyRules,
+    digest,
     parse_rules,
-    rule_rows,
 )
 from gateway.members.redis_table import TableUnavailable
 
@@ -39,14 +40,16 @@ def filter_routes(filters: KeyFilters, groups: Groups) -> list[Route]:
 
     async def put(request: Request) -> Response:
         group = query(request, "group")
+        if len(group) > GROUP_ID_CHARS_MAX:
+            raise HTTPException(400, f"a group's name has at most {GROUP_ID_CHARS_MAX} characters")
+        rules = await _rules(request)
         try:
-            rules = parse_rules((await json_body(request, {"rules"}))["rules"])
             await filters.put(group, rules)
-        except InvalidRules as invalid:
-            raise HTTPException(400, str(invalid)) from invalid
+        except TooManyRules as full:
+            raise HTTPException(409, str(full)) from full
         except TableUnavailable as error:
             raise HTTPException(503, f"Redis: {error}") from error
-        return changed(group, rules=rule_rows(rules))
+        return changed(group, rules=len(rules), digest=digest(rules))
 
     async def remove(request: Request) -> Response:
         group = query(request, "group")
@@ -56,9 +59,9 @@ def filter_routes(filters: KeyFilters, groups: Groups) -> list[Route]:
             raise HTTPException(503, f"Redis: {error}") from error
         return changed(group, rules=None)
 
-    def changed(group: str, *, rules: list[dict[str, Any]] | None) -> Response:
+    def changed(group: str, **facts: int | str | None) -> Response:
         groups.filters_changed(group)
-        log.info("key_filters_set", group=group, rules=rules)
+        log.info("key_filters_set", group=group, **facts)
         return answer(group)
 
     return [
@@ -66,3 +69,11 @@ def filter_routes(filters: KeyFilters, groups: Groups) -> list[Route]:
         Route("/v1/filters", put, methods=["PUT"]),
         Route("/v1/filters", remove, methods=["DELETE"]),
     ]
+
+
+async def _rules(request: Request) -> tuple[FilterRule, ...]:
+    """Raises HTTPException."""
+    try:
+        return parse_rules((await json_body(request, {"rules"}))["rules"])
+    except InvalidRules as invalid:
+        raise HTTPException(400, str(invalid)) from invalid

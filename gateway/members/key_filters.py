@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import fnmatch
+import hashlib
+import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import structlog
 from pydantic import ValidationError
@@ -20,7 +22,12 @@ from redis.asyncio import Redis
 
 from gateway.config import Config, FilterRule, FilterRules, first_fault
 from gateway.core.share.declared_filters import InvalidKeyFilters, client_name, inline_filters
-from gateway.members.limits import MEMBERSHIP_RETRY_MS
+from gateway.members.limits import (
+    FILTER_GLOB_BYTES,
+    FILTER_RULE_BYTES,
+    FILTER_SETS_BYTES_MAX,
+    MEMBERSHIP_RETRY_MS,
+)
 from gateway.members.redis_table import RedisTable, TableUnavailable
 
 log = structlog.get_logger("keyway.groups")
@@ -32,6 +39,10 @@ class InvalidRules(ValueError):
     """The text names the fault."""
 
 
+class TooManyRules(Exception):
+    """The rules of all groups together take more memory than they may."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rules:
     """Of one group. `source`: "rest" or "config"."""
@@ -40,11 +51,19 @@ class Rules:
     source: Literal["config", "rest"]
 
 
+class _Set(NamedTuple):
+    """The rules of one group set over REST."""
+
+    rules: tuple[FilterRule, ...]
+    bytes: int  # of memory, roughly
+
+
 class KeyFilters:
     def __init__(self, config: Config, redis: Redis) -> None:
         self._config = config
         self._table = RedisTable(redis, _KEY, rule_rows, parse_rules)
-        self._set: dict[str, tuple[FilterRule, ...]] = {}
+        self._set: dict[str, _Set] = {}
+        self._putting = asyncio.Lock()
         self._loaded = False
         self._on_loaded: list[Callable[[], None]] = []
 
@@ -73,12 +92,13 @@ class KeyFilters:
     def rules(self, group: str) -> Rules:
         found = self._set.get(group)
         if found is not None:
-            return Rules(found, "rest")
+            return Rules(found.rules, "rest")
         return Rules(self._config.group(group).filters, "config")
 
     async def load(self) -> None:
         """Reads the rules that were set before. Raises TableUnavailable."""
-        self._set.update(await self._table.load())
+        stored = await self._table.load()
+        self._set.update((group, _Set(rules, held_bytes(rules))) for group, rules in stored.items())
         self._loaded = True
         for callback in self._on_loaded:
             callback()
@@ -93,14 +113,37 @@ class KeyFilters:
                 await asyncio.sleep(MEMBERSHIP_RETRY_MS / 1000)
 
     async def put(self, group: str, rules: tuple[FilterRule, ...]) -> None:
-        """Raises TableUnavailable. The caller tells the group (`Groups.filters_changed`)."""
-        await self._table.write({group: rules})
-        self._set[group] = rules
+        """Raises TooManyRules, TableUnavailable. The caller tells the group
+        (`Groups.filters_changed`).
+        """
+        new = _Set(rules, held_bytes(rules))
+        async with self._putting:  # each counts those before it
+            wanted = sum(it.bytes for name, it in self._set.items() if name != group) + new.bytes
+            if wanted > FILTER_SETS_BYTES_MAX:
+                raise TooManyRules(
+                    f"the key filters of all groups would take {wanted} bytes of memory:"
+                    f" at most {FILTER_SETS_BYTES_MAX}; remove those that no group needs"
+                )
+            await self._table.write({group: rules})
+            self._set[group] = new
 
     async def remove(self, group: str) -> None:
         """Back to the rules of keyway.yaml. Raises TableUnavailable."""
         await self._table.write({}, [group])
         self._set.pop(group, None)
+
+
+def held_bytes(rules: Iterable[FilterRule]) -> int:
+    """The memory that the rules of a group take, roughly; no rules at all take some, too."""
+    texts = [
+        FILTER_RULE_BYTES + FILTER_GLOB_BYTES * len(rule.keys) + rule.text_bytes for rule in rules
+    ]
+    return FILTER_RULE_BYTES + sum(texts)
+
+
+def digest(rules: Iterable[FilterRule]) -> str:
+    """Eight hex digits that tell one set of rules from another, for the log."""
+    return hashlib.sha256(json.dumps(rule_rows(rules)).encode()).hexdigest()[:8]
 
 
 def rule_rows(rules: Iterable[FilterRule]) -> list[dict[str, Any]]:

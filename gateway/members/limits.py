@@ -25,6 +25,12 @@ MEMBERSHIP_RETRY_MS = 500  # between attempts to write memberships behind
 RESTART_GRACE_MS = 10_000  # after a restart a member has two heartbeat intervals to show itself
 TICK_MS = 500  # the watchdog; six ticks make the disconnect grace
 
+# Rules of key filters set over REST, for all groups together: some 40,000 rules. A rule takes some
+# 600 bytes of memory beside its text, and each glob of it 60.
+FILTER_SETS_BYTES_MAX = 32 * 1024 * 1024
+FILTER_RULE_BYTES = 600
+FILTER_GLOB_BYTES = 60
+
 SHARE_SESSIONS_MAX = 2_000  # per virtual broker; Kafka's own group.share.max.share.sessions
 
 # A stock client opens one; one connection must not use up those of others.

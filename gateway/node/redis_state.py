@@ -53,8 +53,12 @@ def build(address: RedisAddress) -> Part[RedisRoom]:
     """Raises ConfigError for a URL that is none."""
     try:
         store = RedisStore(address.url)
-    except ValueError as error:
-        raise ConfigError(f"state.redis_url: {error}") from None
+    except ValueError:
+        # Not the library's words: of a password with a slash they show a part.
+        raise ConfigError(
+            "state.redis_url: no redis://, rediss:// or unix:// URL"
+            " (a password's special characters are written as %XX)"
+        ) from None
     client = Redis.from_url(
         address.url, socket_timeout=REDIS_S_MAX, socket_connect_timeout=REDIS_S_MAX
     )

@@ -66,7 +66,9 @@ class UpstreamSettings:
     backoff_max_ms: int = 2_000  # ... to here
 
     def bootstrap(self) -> list[Address]:
-        """Raises ValueError, naming the entry, for one that is not host:port."""
+        """Raises ValueError, naming the entry, for one that is not host:port. keyway.yaml has none
+        with a password (`gateway.config`).
+        """
         entries = [entry.strip() for entry in self.bootstrap_servers.split(",")]
         return [_address(entry) for entry in entries if entry]
 

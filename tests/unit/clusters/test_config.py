@@ -105,6 +105,7 @@ WRONG = {
     "lost field": ("{tenant: acme}", "{}", "clusters.2: patterns '{tenant}-{topic}' and"),
     "bad pattern": ("{tenant}-{topic}", "{tenant}-{x", "clusters.2: pattern '{tenant}-{x': "),
     "two passwords": ("password_env: K", "password: x, password_env: K", "clusters.2.sasl: either"),
+    "password": ("127.0.0.1:3", "u:hunter2@h:3", "clusters.2.bootstrap_servers: holds an '@'"),
     "no yaml": ("children: [c2, c3]", "children: [c2, c3", "not valid YAML at line"),
 }
 

@@ -263,7 +263,9 @@ class socket_that_says:
         ("upstream: {nonsense: 1}", "upstream.nonsense: unknown field"),
         ("upstream: {bootstrap_servers: nowhere}", "upstream.bootstrap_servers: "),
         ("upstream: {tls: {ca_file: /none}}", "upstream.tls: "),
+        ("upstream: {bootstrap_servers: 'u:hunter2@h:1'}", "upstream.bootstrap_servers: holds"),
         ("state: {redis_url: 'http://u:hunter2@h'}", "state.redis_url: "),
+        ("state: {redis_url: 'redis://:hunter2/x@h'}", "state.redis_url: "),
     ],
 )
 def test_a_wrong_configuration_is_one_line(tmp_path: Path, text: str, says: str) -> None:

@@ -10,7 +10,12 @@ from pydantic import ValidationError
 from redis.asyncio import Redis
 
 from gateway.config import Config, FilterRule, GroupSection
-from gateway.core.limits import FILTER_GLOB_BYTES_MAX, FILTER_GLOBS_MAX, FILTER_RULES_MAX
+from gateway.core.limits import (
+    FILTER_GLOB_BYTES_MAX,
+    FILTER_GLOBS_MAX,
+    FILTER_RULES_MAX,
+    FILTER_SET_BYTES_MAX,
+)
 from gateway.members.key_filters import InvalidRules, KeyFilters, parse_rules, rule_rows
 
 CONFIG = Config(
@@ -79,6 +84,10 @@ def test_rules_are_read_as_they_are_written() -> None:
             f"rules.0.keys: A key filter of {FILTER_GLOB_BYTES_MAX + 1} bytes",
         ),
         ([{"client_id": "a", "keys": ["k"]}] * (FILTER_RULES_MAX + 1), "rules: "),
+        (
+            [{"client_id": "a" * FILTER_SET_BYTES_MAX, "keys": ["k"]}],
+            f"rules: {FILTER_SET_BYTES_MAX + 1} bytes of client ids and keys",
+        ),
     ],
 )
 def test_rules_that_are_refused(rows: Any, says: str) -> None:
