@@ -1,83 +1,144 @@
-"""A broker on loopback that answers as a script says: for what no real broker does on demand."""
+"""A Kafka broker on loopback that does what a test tells it: `on_api(key, answer)`.
+
+It cuts frames as a broker does, works on one request of a connection at a time, and keeps the
+requests it got. An `answer` returns the bytes that go back, or takes the connection into its own
+hands. It stands in for the brokers that no test can have on demand: old, slow, silent, broken.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 from gateway.core.wire.apis import APIS, ApiKey
 from gateway.core.wire.codec import decode_request, encode_response
+from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.frames import RequestHeader, parse_request_header, response_frame
 from gateway.core.wire.schema import Message
 
-Versions = dict[int, tuple[int, int]]
+Versions = dict[int, tuple[int, int]]  # API key -> lowest and highest version
 
 
-@dataclass
+@dataclass(slots=True)
+class ReceivedRequest:
+    """One request as it came in."""
+
+    header: RequestHeader
+    frame: bytes  # without the size prefix
+    connection: Connection
+
+    @property
+    def body(self) -> Message:
+        header = self.header
+        return decode_request(header.api_key, header.api_version, self.frame, header.body_at)
+
+    def response(self, message: Message, *, version: int | None = None) -> bytes:
+        """The frame that answers it."""
+        header = self.header
+        version = header.api_version if version is None else version
+        body = encode_response(header.api_key, version, message)
+        return response_frame(header.api_key, version, header.correlation_id, body)
+
+
+@dataclass(slots=True)
+class Connection:
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    bytes_in: int = 0
+    ended_by_peer: bool = False
+
+
+# The bytes that go back: whole frames or any others; None = nothing (acks=0).
+Answer = Callable[[ReceivedRequest], Awaitable[bytes | None]]
+
+
+@dataclass(slots=True)
 class FakeBroker:
-    """`answer` gets each request but ApiVersions and writes what it likes; it runs in request
-    order.
-    """
+    """`requests` in the order of arrival; `connections` also those that are closed."""
 
-    answer: Callable[[FakeBroker, RequestHeader, Message, asyncio.StreamWriter], Awaitable[None]]
-    versions: Versions
-    knows_api_versions: int = 3  # the highest; asked for more it says so in v0
+    host: str = "127.0.0.1"
     port: int = 0
-    connections: int = 0
-    seen: list[tuple[int, int]] = field(default_factory=list)  # API key, version
+    requests: list[ReceivedRequest] = field(default_factory=list)
+    connections: list[Connection] = field(default_factory=list)
+    answers: dict[int, Answer] = field(default_factory=dict)
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections += 1
+    def on_api(self, key: int, answer: Answer) -> None:
+        self.answers[key] = answer
+
+    def versions_asked(self, key: int) -> list[int]:
+        """The version of each request of this API, in the order of arrival."""
+        headers = [request.header for request in self.requests]
+        return [header.api_version for header in headers if header.api_key == key]
+
+    def metadata(self) -> Message:
+        """This broker is the whole cluster."""
+        broker = {"NodeId": 1, "Host": self.host, "Port": self.port}
+        return {"Brokers": [broker], "ClusterId": "fake", "ControllerId": 1}
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[FakeBroker]:
+        server = await asyncio.start_server(self._serve, self.host, self.port)
+        self.port = server.sockets[0].getsockname()[1]
+        try:
+            yield self
+        finally:
+            server.close()
+            for connection in self.connections:
+                connection.writer.close()
+                with suppress(ConnectionError):
+                    await connection.writer.wait_closed()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = Connection(reader, writer)
+        self.connections.append(connection)
         try:
             while True:
                 size = int.from_bytes(await reader.readexactly(4), "big")
                 frame = await reader.readexactly(size)
-                header = parse_request_header(frame)
-                self.seen.append((header.api_key, header.api_version))
-                if header.api_key == ApiKey.API_VERSIONS:
-                    self._api_versions(header, writer)
-                    continue
-                body = decode_request(header.api_key, header.api_version, frame, header.body_at)
-                await self.answer(self, header, body, writer)
+                connection.bytes_in += 4 + size
+                request = ReceivedRequest(parse_request_header(frame), frame, connection)
+                self.requests.append(request)
+                answer = await self.answers[request.header.api_key](request)
+                if answer is not None:
+                    writer.write(answer)
+                    await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):
-            pass
+            connection.ended_by_peer = True
         finally:
             writer.close()
 
-    def _api_versions(self, header: RequestHeader, writer: asyncio.StreamWriter) -> None:
-        known = header.api_version <= self.knows_api_versions
-        version = header.api_version if known else 0
-        body = {
-            "ErrorCode": 0 if known else 35,
-            "ApiKeys": [
-                {"ApiKey": key, "MinVersion": low, "MaxVersion": high}
-                for key, (low, high) in self.versions.items()
-            ],
-        }
-        encoded = encode_response(ApiKey.API_VERSIONS, version, body)
-        writer.write(response_frame(ApiKey.API_VERSIONS, version, header.correlation_id, encoded))
-
-    def reply(self, header: RequestHeader, body: Message, writer: asyncio.StreamWriter) -> None:
-        encoded = encode_response(header.api_key, header.api_version, body)
-        writer.write(
-            response_frame(header.api_key, header.api_version, header.correlation_id, encoded)
-        )
-
-    def metadata(self) -> Message:
-        """This broker is the whole cluster."""
-        broker = {"NodeId": 1, "Host": "127.0.0.1", "Port": self.port}
-        return {"Brokers": [broker], "ClusterId": "fake", "ControllerId": 1}
-
 
 def all_versions() -> Versions:
+    """Every API in every version that the gateway knows."""
     return {key: (api.min_version, api.max_version) for key, api in APIS.items()}
 
 
-@asynccontextmanager
-async def listening(broker: FakeBroker) -> AsyncIterator[FakeBroker]:
-    server = await asyncio.start_server(broker.serve, "127.0.0.1", broker.port)
-    broker.port = server.sockets[0].getsockname()[1]
-    async with server:
-        yield broker
+def speaking(
+    answers: Mapping[int, Answer],
+    versions: Versions | None = None,
+    *,
+    api_versions_max: int = 3,
+    port: int = 0,
+) -> FakeBroker:
+    """A broker for clients that begin with ApiVersions: it has these versions, or all."""
+    spoken = all_versions() if versions is None else versions
+    first = {int(ApiKey.API_VERSIONS): _versions(spoken, api_versions_max)}
+    return FakeBroker(port=port, answers=first | dict(answers))
+
+
+def _versions(versions: Versions, api_versions_max: int) -> Answer:
+    """Answers ApiVersions; above `api_versions_max` with an error in version 0, as Kafka does."""
+    keys = [
+        {"ApiKey": key, "MinVersion": low, "MaxVersion": high}
+        for key, (low, high) in versions.items()
+    ]
+
+    async def answer(request: ReceivedRequest) -> bytes:
+        if request.header.api_version <= api_versions_max:
+            return request.response({"ErrorCode": 0, "ApiKeys": keys})
+        refused = {"ErrorCode": ErrorCode.UNSUPPORTED_VERSION, "ApiKeys": keys}
+        return request.response(refused, version=0)
+
+    return answer

@@ -16,7 +16,7 @@ from gateway.core.forwarding.rewrite import Address
 from gateway.core.wire.codec import decode_response
 from gateway.core.wire.frames import parse_response_header
 from gateway.listen.server import ConnectionId, Handler, Server, ServerSettings
-from tests.rig.fake_kafka import Answer, Asked, FakeKafka
+from tests.rig.fake_broker import Answer, FakeBroker, ReceivedRequest
 
 WITHIN_S = 30.0
 
@@ -38,7 +38,7 @@ async def until(met: Callable[[], bool], *, within_s: float = WITHIN_S) -> None:
 
 
 def answers(message: Mapping[str, Any]) -> Answer:
-    async def answer(asked: Asked) -> bytes:
+    async def answer(asked: ReceivedRequest) -> bytes:
         return asked.response(dict(message))
 
     return answer
@@ -46,7 +46,7 @@ def answers(message: Mapping[str, Any]) -> Answer:
 
 @dataclass(slots=True)
 class Rig:
-    upstream: FakeKafka
+    upstream: FakeBroker
     server: Server
     gone: list[ConnectionId] = field(default_factory=list)
     clients: list[Client] = field(default_factory=list)
@@ -89,7 +89,7 @@ class Client:
 @asynccontextmanager
 async def rig(handlers: Mapping[int, Handler] | None = None, **settings: Any) -> AsyncIterator[Rig]:
     """One upstream broker, number 1."""
-    async with FakeKafka().running() as upstream:
+    async with FakeBroker().running() as upstream:
         gone: list[ConnectionId] = []
         broker = Broker(1, upstream.host, upstream.port)
         address = Address(upstream.host, upstream.port)

@@ -16,7 +16,7 @@ from gateway.core.wire.codec import encode_response
 from gateway.listen.limits import HELD_BYTES_MAX
 from gateway.listen.server import Request
 from gateway.upstream.errors import UpstreamError
-from tests.rig.fake_kafka import Asked
+from tests.rig.fake_broker import ReceivedRequest
 from tests.rig.loopback import (
     answers,
     body_of,
@@ -62,7 +62,7 @@ def test_produce_without_acks_gets_no_answer_and_holds_nothing_up() -> None:
     async def main() -> None:
         async with rig() as it:
 
-            async def swallow(_asked: Asked) -> None:
+            async def swallow(_asked: ReceivedRequest) -> None:
                 return None
 
             it.upstream.on_api(PRODUCE, swallow)
@@ -80,7 +80,7 @@ def test_what_a_client_sent_before_it_left_reaches_upstream() -> None:
     async def main() -> None:
         async with rig() as it:
 
-            async def swallow(_asked: Asked) -> None:
+            async def swallow(_asked: ReceivedRequest) -> None:
                 return None
 
             it.upstream.on_api(PRODUCE, swallow)
@@ -194,7 +194,7 @@ def test_a_slow_reader_holds_little_and_loses_nothing() -> None:
     async def main() -> None:
         async with rig() as it:
 
-            async def fetch(asked: Asked) -> bytes:
+            async def fetch(asked: ReceivedRequest) -> bytes:
                 return sent[:4] + asked.header.correlation_id.to_bytes(4, "big") + sent[8:]
 
             it.upstream.on_api(FETCH, fetch)
@@ -226,7 +226,7 @@ def test_a_slow_broker_holds_little_and_loses_nothing() -> None:
         go_on = asyncio.Event()
         async with rig() as it:
 
-            async def wait(asked: Asked) -> bytes:
+            async def wait(asked: ReceivedRequest) -> bytes:
                 await go_on.wait()
                 return asked.response({})
 
@@ -365,7 +365,7 @@ def test_asking_upstream_fails_when_upstream_closes() -> None:
                 raise
             raise AssertionError
 
-        async def close(asked: Asked) -> None:
+        async def close(asked: ReceivedRequest) -> None:
             asked.connection.writer.close()
 
         async with rig({SHARE_FETCH: share_fetch}) as it:
@@ -417,7 +417,7 @@ def test_what_upstream_sent_before_it_closed_reaches_the_client() -> None:
     async def main() -> None:
         async with rig() as it:
 
-            async def answer_and_close(asked: Asked) -> None:
+            async def answer_and_close(asked: ReceivedRequest) -> None:
                 asked.connection.writer.write(asked.response({}))
                 asked.connection.writer.close()
 
@@ -433,7 +433,7 @@ def test_a_response_that_matches_no_request_ends_the_connection() -> None:
     async def main() -> None:
         async with rig() as it:
 
-            async def out_of_step(asked: Asked) -> bytes:
+            async def out_of_step(asked: ReceivedRequest) -> bytes:
                 return response(HEARTBEAT, correlation_id=asked.header.correlation_id + 1)
 
             it.upstream.on_api(HEARTBEAT, out_of_step)
@@ -450,7 +450,7 @@ def test_an_unreadable_response_with_addresses_never_reaches_the_client() -> Non
     async def main() -> None:
         async with rig() as it:
 
-            async def unreadable(asked: Asked) -> bytes:
+            async def unreadable(asked: ReceivedRequest) -> bytes:
                 frame = asked.header.correlation_id.to_bytes(4, "big") + b"\0\0\0\0\0\xffupstream"
                 return len(frame).to_bytes(4, "big") + frame
 

@@ -17,7 +17,7 @@ from gateway.core.wire.apis import ApiKey
 from gateway.listen.counters import Refused
 from gateway.listen.limits import UPSTREAM_PATIENCE_S
 from gateway.listen.listeners import CannotListen, listening_socket
-from tests.rig.fake_kafka import Asked
+from tests.rig.fake_broker import ReceivedRequest
 from tests.rig.loopback import answers, body_of, rig, run, until, warnings
 from tests.rig.wire_frames import request, response
 
@@ -198,7 +198,7 @@ def test_stop_waits_for_answers_and_closes_what_is_idle() -> None:
         asked_for, go_on = asyncio.Event(), asyncio.Event()
         async with rig(drain_s=10.0) as it:
 
-            async def wait(asked: Asked) -> bytes:
+            async def wait(asked: ReceivedRequest) -> bytes:
                 asked_for.set()
                 await go_on.wait()
                 return asked.response({})
@@ -230,7 +230,7 @@ def test_stop_does_not_wait_for_ever() -> None:
         with capture_logs() as logs:
             async with rig(drain_s=0.05) as it:
 
-                async def never(_asked: Asked) -> None:
+                async def never(_asked: ReceivedRequest) -> None:
                     asked_for.set()
                     await asyncio.Event().wait()
 

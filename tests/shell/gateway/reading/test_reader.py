@@ -14,14 +14,13 @@ from gateway.core.cluster.topology import TopicPartition
 from gateway.core.reading.fetching import ReadResult
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
-from gateway.core.wire.frames import RequestHeader
 from gateway.core.wire.records import Record, build, read_records
 from gateway.core.wire.schema import Message
 from gateway.reading.reader import Reader, RecordsGone, RecordsLarge
 from gateway.upstream.cluster import EARLIEST, Upstream
 from gateway.upstream.errors import UpstreamError
 from gateway.upstream.settings import UpstreamSettings
-from tests.rig.fake_broker import FakeBroker, all_versions, listening
+from tests.rig.fake_broker import FakeBroker, ReceivedRequest, speaking
 from tests.rig.loopback import until
 
 TOPIC, TOPIC_ID = "orders", bytes(range(16))
@@ -39,26 +38,33 @@ class Log:
     gate: asyncio.Event | None = None  # fetches wait for it
     asked: int = 0  # fetches
 
-    async def answer(
-        self, broker: FakeBroker, header: RequestHeader, body: Message, writer: asyncio.StreamWriter
-    ) -> None:
-        if header.api_key == ApiKey.METADATA:
+    def broker(self) -> FakeBroker:
+        async def metadata(request: ReceivedRequest) -> bytes:
             partition = {"PartitionIndex": 0, "LeaderId": 1, "LeaderEpoch": 1}
             topic = {"Name": TOPIC, "TopicId": TOPIC_ID, "Partitions": [partition]}
-            broker.reply(header, {**broker.metadata(), "Topics": [topic]}, writer)
-        elif header.api_key == ApiKey.LIST_OFFSETS:
-            asked = body["Topics"][0]["Partitions"][0]["Timestamp"]
-            offset = self.start if asked == EARLIEST else END
-            row = {"PartitionIndex": 0, "Offset": offset}
-            broker.reply(header, {"Topics": [{"Name": TOPIC, "Partitions": [row]}]}, writer)
-        else:
-            assert header.api_key == ApiKey.FETCH
-            self.asked += 1
-            if self.gate is not None:
-                await self.gate.wait()
-            row = self.fetches.pop(0) if self.fetches else whole()
-            topics = [{"TopicId": TOPIC_ID, "Partitions": [{"PartitionIndex": 0, **row}]}]
-            broker.reply(header, {"Responses": topics}, writer)
+            return request.response({**broker.metadata(), "Topics": [topic]})
+
+        broker = speaking(
+            {
+                ApiKey.METADATA: metadata,
+                ApiKey.LIST_OFFSETS: self._list_offsets,
+                ApiKey.FETCH: self._fetch,
+            }
+        )
+        return broker
+
+    async def _list_offsets(self, request: ReceivedRequest) -> bytes:
+        asked = request.body["Topics"][0]["Partitions"][0]["Timestamp"]
+        row = {"PartitionIndex": 0, "Offset": self.start if asked == EARLIEST else END}
+        return request.response({"Topics": [{"Name": TOPIC, "Partitions": [row]}]})
+
+    async def _fetch(self, request: ReceivedRequest) -> bytes:
+        self.asked += 1
+        if self.gate is not None:
+            await self.gate.wait()
+        row = self.fetches.pop(0) if self.fetches else whole()
+        topics = [{"TopicId": TOPIC_ID, "Partitions": [{"PartitionIndex": 0, **row}]}]
+        return request.response({"Responses": topics})
 
 
 def whole() -> Message:
@@ -70,7 +76,7 @@ def whole() -> Message:
 @asynccontextmanager
 async def reading(log: Log) -> AsyncIterator[Reader]:
     """A reader that has nothing in its cache."""
-    async with listening(FakeBroker(log.answer, all_versions())) as broker:
+    async with log.broker().running() as broker:
         settings = UpstreamSettings(f"127.0.0.1:{broker.port}", request_timeout_ms=2_000)
         async with Upstream(settings) as upstream:
             await upstream.refresh([TOPIC])

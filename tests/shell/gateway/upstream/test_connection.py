@@ -10,13 +10,12 @@ import pytest
 from gateway.core.cluster.topology import Topology
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
-from gateway.core.wire.frames import RequestHeader
 from gateway.core.wire.schema import Message
 from gateway.upstream.cluster import Upstream
 from gateway.upstream.connection import BrokerConnection
 from gateway.upstream.errors import Refused, TimedOut, Unreachable, UpstreamError
 from gateway.upstream.settings import Address, UpstreamSettings
-from tests.rig.fake_broker import FakeBroker, all_versions, listening
+from tests.rig.fake_broker import FakeBroker, ReceivedRequest, all_versions, speaking
 
 FIND = ApiKey.FIND_COORDINATOR
 
@@ -30,18 +29,14 @@ def connection(broker: FakeBroker) -> BrokerConnection:
     return BrokerConnection(Address("127.0.0.1", broker.port), settings(broker.port))
 
 
-async def echo(
-    broker: FakeBroker, header: RequestHeader, body: Message, writer: asyncio.StreamWriter
-) -> None:
+async def echo(request: ReceivedRequest) -> bytes:
     """FindCoordinator: says the group's name back as the host."""
-    groups = body["CoordinatorKeys"] or [body["Key"]]
+    groups = request.body["CoordinatorKeys"] or [request.body["Key"]]
     found = [{"Key": group, "Host": group, "NodeId": 1} for group in groups]
-    broker.reply(header, {"Coordinators": found, "Host": groups[0], "NodeId": 1}, writer)
+    return request.response({"Coordinators": found, "Host": groups[0], "NodeId": 1})
 
 
-async def silent(
-    _broker: FakeBroker, _header: RequestHeader, _body: Message, _writer: asyncio.StreamWriter
-) -> None:
+async def silent(_request: ReceivedRequest) -> None:
     pass
 
 
@@ -54,15 +49,15 @@ def asking(group: str) -> Message:
 )
 def test_the_highest_common_version_is_used(theirs: tuple[int, int], used: int) -> None:
     async def work() -> None:
-        async with listening(FakeBroker(echo, all_versions() | {FIND: theirs})) as broker:
+        async with speaking({FIND: echo}, all_versions() | {FIND: theirs}).running() as broker:
             line = connection(broker)
             answer = await line.call(FIND, asking("g"), timeout_ms=20_000)
-            assert broker.seen[-1] == (FIND, used)
+            assert broker.versions_asked(FIND) == [used]
             host = answer["Coordinators"][0]["Host"] if used >= 4 else answer["Host"]
             assert host == "g"
             if theirs[0] <= 3 <= theirs[1]:
                 await line.call(FIND, asking("g"), version=3, timeout_ms=20_000)
-                assert broker.seen[-1] == (FIND, 3)
+                assert broker.versions_asked(FIND) == [used, 3]
             line.close()
 
     asyncio.run(work())
@@ -75,12 +70,12 @@ def test_no_common_version_is_refused_and_nothing_sent(theirs: tuple[int, int] |
         del versions[FIND]
         if theirs is not None:
             versions[FIND] = theirs
-        async with listening(FakeBroker(echo, versions)) as broker:
+        async with speaking({FIND: echo}, versions).running() as broker:
             line = connection(broker)
             with pytest.raises(Refused) as refused:
                 await line.call(FIND, asking("g"), timeout_ms=20_000)
             assert refused.value.error_code == ErrorCode.UNSUPPORTED_VERSION
-            assert [key for key, _ in broker.seen] == [ApiKey.API_VERSIONS]
+            assert [each.header.api_key for each in broker.requests] == [ApiKey.API_VERSIONS]
             line.close()
 
     asyncio.run(work())
@@ -88,10 +83,10 @@ def test_no_common_version_is_refused_and_nothing_sent(theirs: tuple[int, int] |
 
 def test_a_broker_that_knows_only_old_api_versions() -> None:
     async def work() -> None:
-        async with listening(FakeBroker(echo, all_versions(), knows_api_versions=0)) as broker:
+        async with speaking({FIND: echo}, api_versions_max=0).running() as broker:
             line = connection(broker)
             await line.call(FIND, asking("g"), timeout_ms=20_000)
-            assert [version for key, version in broker.seen if key == ApiKey.API_VERSIONS] == [3, 0]
+            assert broker.versions_asked(ApiKey.API_VERSIONS) == [3, 0]
             line.close()
 
     asyncio.run(work())
@@ -99,24 +94,22 @@ def test_a_broker_that_knows_only_old_api_versions() -> None:
 
 def test_requests_are_pipelined_and_connect_once() -> None:
     async def work() -> None:
-        held: list[tuple[RequestHeader, Message, asyncio.StreamWriter]] = []
+        held: list[ReceivedRequest] = []
 
-        async def hold(
-            broker: FakeBroker, header: RequestHeader, body: Message, writer: asyncio.StreamWriter
-        ) -> None:
-            held.append((header, body, writer))
-            if len(held) == 50:  # nobody gets an answer before all have asked
-                for one in held:
-                    await echo(broker, *one)
+        async def hold(request: ReceivedRequest) -> bytes | None:
+            held.append(request)
+            if len(held) < 50:  # nobody gets an answer before all have asked
+                return None
+            return b"".join([await echo(each) for each in held])
 
-        async with listening(FakeBroker(hold, all_versions())) as broker:
+        async with speaking({FIND: hold}).running() as broker:
             line = connection(broker)
             names = [f"g{i}" for i in range(50)]
             answers = await asyncio.gather(
                 *(line.call(FIND, asking(name), timeout_ms=20_000) for name in names)
             )
             assert [answer["Coordinators"][0]["Host"] for answer in answers] == names
-            assert broker.connections == 1
+            assert len(broker.connections) == 1
             line.close()
 
     asyncio.run(work())
@@ -126,14 +119,12 @@ def test_a_caller_that_gives_up_does_not_shift_the_answers_of_others() -> None:
     async def work() -> None:
         asked, go = asyncio.Event(), asyncio.Event()
 
-        async def late(
-            broker: FakeBroker, header: RequestHeader, body: Message, writer: asyncio.StreamWriter
-        ) -> None:
+        async def late(request: ReceivedRequest) -> bytes:
             asked.set()
             await go.wait()
-            await echo(broker, header, body, writer)
+            return await echo(request)
 
-        async with listening(FakeBroker(late, all_versions())) as broker, asyncio.TaskGroup() as t:
+        async with speaking({FIND: late}).running() as broker, asyncio.TaskGroup() as t:
             line = connection(broker)
             first = t.create_task(line.call(FIND, asking("first"), timeout_ms=20_000))
             second = t.create_task(line.call(FIND, asking("second"), timeout_ms=20_000))
@@ -148,15 +139,15 @@ def test_a_caller_that_gives_up_does_not_shift_the_answers_of_others() -> None:
 
 def test_silence_is_a_time_out_and_the_connection_is_not_used_again() -> None:
     async def work() -> None:
-        async with listening(FakeBroker(silent, all_versions())) as broker:
+        async with speaking({FIND: silent}).running() as broker:
             line = connection(broker)
             patient = line.call(FIND, asking("slow"), timeout_ms=20_000)
             hasty = line.call(FIND, asking("g"), timeout_ms=500)
             outcomes = await asyncio.gather(patient, hasty, return_exceptions=True)
             assert [type(outcome) for outcome in outcomes] == [Unreachable, TimedOut]
-            broker.answer = echo
+            broker.on_api(FIND, echo)
             await line.call(FIND, asking("g"), timeout_ms=20_000)
-            assert broker.connections == 2
+            assert len(broker.connections) == 2
             line.close()
 
     asyncio.run(work())
@@ -177,18 +168,17 @@ def test_silence_is_a_time_out_and_the_connection_is_not_used_again() -> None:
 )
 def test_what_is_not_kafka_is_unreachable(noise: bytes) -> None:
     async def work() -> None:
-        async def babble(
-            _broker: FakeBroker, _h: RequestHeader, _b: Message, writer: asyncio.StreamWriter
-        ) -> None:
+        async def babble(request: ReceivedRequest) -> None:
+            writer = request.connection.writer
             writer.write(noise)
             await writer.drain()
             writer.close()
 
-        async with listening(FakeBroker(babble, all_versions())) as broker:
+        async with speaking({FIND: babble}).running() as broker:
             line = connection(broker)
             with pytest.raises(Unreachable):
                 await line.call(FIND, asking("g"), timeout_ms=20_000)
-            broker.answer = echo
+            broker.on_api(FIND, echo)
             await line.call(FIND, asking("g"), timeout_ms=20_000)  # a fresh connection works
             line.close()
 
@@ -207,14 +197,16 @@ def test_a_refused_connection_fails_everybody_who_waits_for_it_at_once(free_port
     asyncio.run(work())
 
 
-async def one_broker(
-    broker: FakeBroker, header: RequestHeader, body: Message, writer: asyncio.StreamWriter
-) -> None:
-    if header.api_key == ApiKey.METADATA:
-        topics = [{"Name": entry["Name"], "ErrorCode": 3} for entry in body["Topics"]]
-        broker.reply(header, broker.metadata() | {"Topics": topics}, writer)
-    else:
-        await echo(broker, header, body, writer)
+def one_broker(port: int = 0) -> FakeBroker:
+    """A cluster of one broker, without topics."""
+
+    async def metadata(request: ReceivedRequest) -> bytes:
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        topics = [{"Name": row["Name"], "ErrorCode": unknown} for row in request.body["Topics"]]
+        return request.response(broker.metadata() | {"Topics": topics})
+
+    broker = speaking({ApiKey.METADATA: metadata, FIND: echo}, port=port)
+    return broker
 
 
 def test_start_waits_for_the_upstream_and_then_gives_up(free_port: int) -> None:
@@ -226,7 +218,7 @@ def test_start_waits_for_the_upstream_and_then_gives_up(free_port: int) -> None:
                 started = tasks.create_task(upstream.start(timeout_ms=20_000))
                 await asyncio.sleep(0.1)
                 assert not started.done()
-                async with listening(FakeBroker(one_broker, all_versions(), port=free_port)):
+                async with one_broker(free_port).running():
                     assert (await started).cluster_id == "fake"
 
     asyncio.run(work())
@@ -235,15 +227,15 @@ def test_start_waits_for_the_upstream_and_then_gives_up(free_port: int) -> None:
 def test_refreshes_are_coalesced_and_callbacks_hear_of_changes_only() -> None:
     async def work() -> None:
         async with (
-            listening(FakeBroker(one_broker, all_versions())) as broker,
+            one_broker().running() as broker,
             Upstream(settings(broker.port)) as upstream,
         ):
             changes: list[Topology] = []
             upstream.on_topology(changes.append)
             await upstream.start()
-            asked = len([key for key, _ in broker.seen if key == ApiKey.METADATA])
+            asked = len(broker.versions_asked(ApiKey.METADATA))
             await asyncio.gather(*(upstream.refresh([f"t{i % 3}"]) for i in range(30)))
-            now = len([key for key, _ in broker.seen if key == ApiKey.METADATA])
+            now = len(broker.versions_asked(ApiKey.METADATA))
             assert now - asked <= 2
             assert set(upstream.topology.topics) == {"t0", "t1", "t2"}
             seen = len(changes)
@@ -268,7 +260,7 @@ def test_a_failed_refresh_fails_all_who_wait_for_it(free_port: int) -> None:
 
 def test_an_unlucky_bootstrap_server_is_passed_over(free_port: int) -> None:
     async def work() -> None:
-        async with listening(FakeBroker(one_broker, all_versions())) as broker:
+        async with one_broker().running() as broker:
             servers = f"127.0.0.1:{free_port},127.0.0.1:{broker.port}"
             async with Upstream(UpstreamSettings(servers)) as upstream:
                 assert (await upstream.start(timeout_ms=20_000)).cluster_id == "fake"
