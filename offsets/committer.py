@@ -218,7 +218,7 @@ class Committer:
 
     # -------------------------------------------------------------------------------- committing
 
-    def show(self, entries: Sequence[Entry]) -> list[Row]:
+    def preview(self, entries: Sequence[Entry]) -> list[Row]:
         """Plans, and lets `status` show it; commits nothing. Raises ClusterAway."""
         rows = self.plan(entries)
         self._report(rows, 0)

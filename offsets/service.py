@@ -183,7 +183,7 @@ class Service:
         now = time.monotonic() * 1_000
         due = [it for it in entries if self._is_due(it, now)]
         fresh = [it for it in due if self._looked.get(it.place, (None, 0))[0] != it]
-        rows = self.committer.apply(due) if self.settings.apply else self.committer.show(due)
+        rows = self.committer.apply(due) if self.settings.apply else self.committer.preview(due)
         delays = [wall_ms() - it.committed_ms for it in fresh]
         self.metrics.decided(list(self.committer.rows.values()), delays)
         for entry, row in zip(due, rows, strict=True):

@@ -31,7 +31,11 @@ def last_sent(state: WindowState) -> int:
     """The last sent position, as far as is read; the offset before the cursor if that was not sent.
     O(span).
     """
-    return _first_unsent(state) - 1
+    offset = state.window.cursor
+    end = max(state.window.read_position, state.window.known_end)
+    while offset < end and was_sent(state, offset):
+        offset += 1
+    return offset - 1
 
 
 def individually_sent(state: WindowState) -> list[tuple[int, int]]:
@@ -41,7 +45,7 @@ def individually_sent(state: WindowState) -> list[tuple[int, int]]:
     end = max(state.window.read_position, state.window.known_end)
     sent: list[tuple[int, int]] = []
     first = NO_OFFSET
-    for offset in range(_first_unsent(state), end):
+    for offset in range(last_sent(state) + 1, end):
         if not was_sent(state, offset):
             if first != NO_OFFSET:
                 sent.append((first, offset - 1))
@@ -51,14 +55,6 @@ def individually_sent(state: WindowState) -> list[tuple[int, int]]:
     if first != NO_OFFSET:
         sent.append((first, end - 1))
     return sent
-
-
-def _first_unsent(state: WindowState) -> int:
-    offset = state.window.cursor
-    end = max(state.window.read_position, state.window.known_end)
-    while offset < end and was_sent(state, offset):
-        offset += 1
-    return offset
 
 
 def was_sent(state: WindowState, offset: int) -> bool:
@@ -80,10 +76,10 @@ def joined(state: WindowState, newcomers: list[MemberQueue]) -> None:
 
 def read_again(state: WindowState) -> None:
     """More records of the snapshot are read, or gone: moves positions that waited. O(span)."""
-    unsent = _first_unsent(state)
+    position = last_sent(state)
     for member in state.provisional:
-        _join_behind(state, member, unsent - 1)
-    if not state.window.read_position <= unsent < state.window.known_end:
+        _join_behind(state, member, position)
+    if not state.window.read_position <= position + 1 < state.window.known_end:
         state.provisional = []
 
 

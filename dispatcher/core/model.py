@@ -408,7 +408,7 @@ class Notice(Enum):
     SPAN_FULL = "span_full"  # and stuck; detail: offset at the cursor and its key's hash
     TRUNCATED = "truncated"  # unsettled, and the log no longer has them; if never read, offsets
     SENT = "sent"  # and thereby settled, as the two below only in unreliable groups
-    UNSENT = "unsent"  # dropped: their member was saturated, or they could not be sent
+    UNDELIVERED = "undelivered"  # dropped: their member was saturated, or they could not be sent
     SATURATED = "saturated"  # a member began to lose records; detail: its id
 
 

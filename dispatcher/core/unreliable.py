@@ -344,7 +344,7 @@ class Unreliable:
         return None
 
     def _drop(self, outbox: Outbox | None, count: int) -> None:
-        self._count(Notice.UNSENT, count)
+        self._count(Notice.UNDELIVERED, count)
         self._dropped += count
         if outbox is not None and count:
             outbox.dropped += count

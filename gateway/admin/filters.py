@@ -35,7 +35,7 @@ def filter_routes(filters: KeyFilters, groups: Groups) -> list[Route]:
         rules = filters.rules(group)
         return answered(KeyFilterRules(group=group, source=rules.source, rules=list(rules.rules)))
 
-    async def show(request: Request) -> Response:
+    async def get(request: Request) -> Response:
         return answer(query(request, "group"))
 
     async def put(request: Request) -> Response:
@@ -65,7 +65,7 @@ def filter_routes(filters: KeyFilters, groups: Groups) -> list[Route]:
         return answer(group)
 
     return [
-        Route("/v1/filters", show, methods=["GET"]),
+        Route("/v1/filters", get, methods=["GET"]),
         Route("/v1/filters", put, methods=["PUT"]),
         Route("/v1/filters", remove, methods=["DELETE"]),
     ]

@@ -16,7 +16,7 @@ from gateway.operations.parked_records import ParkedRecords, ParkedRow
 
 
 def parked_routes(parked: ParkedRecords) -> list[Route]:
-    async def show(request: Request) -> Response:
+    async def list_parked(request: Request) -> Response:
         group = query(request, "group")
         rows = await parked.rows(group, topic=request.query_params.get("topic"))
         return answered(ParkedList(group=group, parked=[_row(row) for row in rows]))
@@ -36,7 +36,7 @@ def parked_routes(parked: ParkedRecords) -> list[Route]:
         )
 
     return [
-        Route("/v1/parked", show, methods=["GET"]),
+        Route("/v1/parked", list_parked, methods=["GET"]),
         Route("/v1/parked/release", release, methods=["POST"]),
     ]
 

@@ -68,7 +68,7 @@ class Bounds:
         small = answer_bytes <= ANSWER_BYTES_MIN
         return small or answer_bytes <= self.answers.left or self.answers.total == 0
 
-    def gone(self, connection: int) -> None:
+    def forget(self, connection: int) -> None:
         self.requests.hold(connection, 0, 0)
         self.answers.hold(connection, 0, 0)
 

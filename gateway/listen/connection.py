@@ -95,7 +95,7 @@ class Node(Protocol):
     @property
     def bounds(self) -> Bounds: ...
 
-    def show(self, brokers: tuple[Broker, ...]) -> Addresses:
+    def advertise(self, brokers: tuple[Broker, ...]) -> Addresses:
         """Where clients reach virtual brokers, these included wherever that is possible."""
 
     def opened(self, connection: ClientConnection) -> None: ...
@@ -103,7 +103,7 @@ class Node(Protocol):
     def disconnected(self, connection: ClientConnection) -> None:
         """The client is gone."""
 
-    def gone(self, connection: ClientConnection) -> None:
+    def closed(self, connection: ClientConnection) -> None:
         """Its upstream connection as well."""
 
 
@@ -242,7 +242,7 @@ class ClientConnection:
     def client_lost(self) -> None:
         self._client = None
         self._finish()
-        self._node.bounds.gone(self.id)
+        self._node.bounds.forget(self.id)
         self._node.disconnected(self)
         self._log.debug("disconnected")
         if self._upstream is not None:
@@ -347,7 +347,7 @@ class ClientConnection:
         except WireError as error:
             self._fail("unreadable response", api_key=response.api_key, detail=str(error))
             return
-        addresses = self._node.show(shown.brokers)
+        addresses = self._node.advertise(shown.brokers)
         self._to_client(write(shown, addresses, self._node.rules))
 
     async def _answer(self, payload: bytes) -> None:
@@ -457,7 +457,7 @@ class ClientConnection:
             if self._deadline is not None:
                 self._deadline.cancel()
                 self._deadline = None
-            self._node.gone(self)
+            self._node.closed(self)
 
 
 def _read(transport: asyncio.Transport, *, on: bool) -> None:

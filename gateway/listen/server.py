@@ -160,7 +160,7 @@ class Server:
 
     # ------------------------------------------------------------------------- for its connections
 
-    def show(self, brokers: tuple[Broker, ...]) -> Addresses:
+    def advertise(self, brokers: tuple[Broker, ...]) -> Addresses:
         """A response may know a broker before the topology does: it gets its listener now."""
         for broker in brokers:
             if self._brokers.get(broker.id) != broker:
@@ -203,7 +203,7 @@ class Server:
         for callback in self._on_disconnect:
             callback(connection.id)
 
-    def gone(self, connection: ClientConnection) -> None:
+    def closed(self, connection: ClientConnection) -> None:
         del self.connections[connection.id]
         refused = self.admission.ended(len(self.connections))
         if refused:

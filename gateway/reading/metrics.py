@@ -13,7 +13,7 @@ from gateway.reading.reader import ReaderCounts
 _READER = {  # by field of ReaderCounts: the counter and its text
     "fetches": ("fetches", "Fetch requests for records that windows wait for"),
     "fetched_bytes": ("fetched_bytes", "Bytes of records read, as upstream has them"),
-    "refetches": ("rereads", "Fetch requests for records that had left the cache"),
+    "refetches": ("refetches", "Fetch requests for records that had left the cache"),
     "evicted": ("evicted_batches", "Batches that left the cache to make room for others"),
 }
 

@@ -359,7 +359,7 @@ class Reader:
 
     def _failed(self, place: Place, code: int, reason: str) -> None:
         now_ms = monotonic_ms()
-        self._upstream.stale()
+        self._upstream.request_refresh()
         failing_ms = self._schedule.failing_ms(place, now_ms)
         if failing_ms >= WORTH_A_LINE_MS and place.source in self._floors:  # else all have stopped
             self._note_failing(place, code, reason)

@@ -80,7 +80,7 @@ class Refetches:
                     # Out of the cache at once if need be, but not before we have its batch.
                     self._counts.evicted += self._cache.shrink()
                     return found
-                self._upstream.stale()
+                self._upstream.request_refresh()
                 await asyncio.sleep(pause_ms / 1000)
                 pause_ms = min(pause_ms * 2, RETRY_MAX_MS)
 

@@ -24,8 +24,8 @@ from gateway.upstream.connection import BrokerConnection
 from gateway.upstream.errors import Refused, TimedOut, Unreachable, UpstreamError
 from gateway.upstream.limits import (
     METADATA_TOPICS_MAX,
+    REFRESH_REQUESTED_PAUSE_MS,
     SETTLING_PAUSE_MS,
-    STALE_PAUSE_MS,
     WATCHED_TOPICS_MAX,
 )
 from gateway.upstream.requests import offsets_at_leader
@@ -79,7 +79,7 @@ class Upstream:
         self._refresh_asked = 0
         self._refresh_done = 0
         self._refresh_error: UpstreamError | None = None
-        self._stale = asyncio.Event()
+        self._refresh_requested = asyncio.Event()
         # Brokers that do not answer, and why: logged once per change.
         self._silent: dict[str, str] = {}
 
@@ -129,25 +129,25 @@ class Upstream:
                 return topology
 
     async def run(self) -> None:
-        """Refreshes the topology now and then, and at once after `stale()`, until cancelled."""
+        """Refreshes the topology at intervals, and after `request_refresh()`, until cancelled."""
         while True:
             try:
                 async with asyncio.timeout(self.settings.refresh_interval_ms / 1000):
-                    await self._stale.wait()
-                await asyncio.sleep(STALE_PAUSE_MS / 1000)
+                    await self._refresh_requested.wait()
+                await asyncio.sleep(REFRESH_REQUESTED_PAUSE_MS / 1000)
             except TimeoutError:
                 pass
-            self._stale.clear()
+            self._refresh_requested.clear()
             try:
                 await self.refresh()
             except UpstreamError:
                 # Already logged for the brokers it concerns; somebody still wants a fresh view.
                 await asyncio.sleep(SETTLING_PAUSE_MS / 1000)
-                self._stale.set()
+                self._refresh_requested.set()
 
-    def stale(self) -> None:
+    def request_refresh(self) -> None:
         """A broker said that our view is out of date: `run()` refreshes it soon."""
-        self._stale.set()
+        self._refresh_requested.set()
 
     async def refresh(self, topics: Iterable[str] = ()) -> Topology:
         """The view as of now; `topics` become watched. One request serves all who wait. Raises
@@ -290,7 +290,7 @@ class Upstream:
         if str(address) not in self._silent:
             log.warning("upstream_broker_silent", broker=str(address), reason=str(error))
         self._silent[str(address)] = str(error)
-        self._stale.set()
+        self._refresh_requested.set()
 
     def silent_brokers(self) -> dict[int, str]:
         """Those that did not answer when they were last asked, and why."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 ANSWER_BYTES_MAX = 128 * 1024 * 1024  # more than any answer to the gateway's own requests
 SETTLING_PAUSE_MS = 100  # between attempts at something the cluster is about to settle
-STALE_PAUSE_MS = 50  # requests for a fresh view are gathered this long
+REFRESH_REQUESTED_PAUSE_MS = 50  # requests for a fresh view are gathered this long
 
 # Of the session lifetime the broker grants (KIP-368); Java uses 85 to 95 %.
 REAUTHENTICATE_AT = 0.85

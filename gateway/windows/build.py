@@ -117,7 +117,7 @@ async def _reopen(cluster: Upstream, groups: Groups, windows: Windows) -> None:
     except UpstreamError as error:
         # They are watched now: the next refresh that works opens their windows.
         log.warning("topics_not_known_yet", topics=topics, reason=str(error))
-        cluster.stale()
+        cluster.request_refresh()
 
 
 async def _look_for_missing_topics(cluster: Upstream, windows: Windows) -> None:
@@ -125,7 +125,7 @@ async def _look_for_missing_topics(cluster: Upstream, windows: Windows) -> None:
     while True:
         await asyncio.sleep(MISSING_TOPIC_MS / 1000)
         if windows.waits_for_topics():
-            cluster.stale()
+            cluster.request_refresh()
 
 
 def window_troubles(windows: Windows) -> list[Trouble]:

@@ -27,7 +27,7 @@ from tests.sim.checkers import CheckFailure
 from tests.sim.upstream import Log
 
 # What became of records that were not sent.
-_COUNTED = (Notice.UNSENT, Notice.SKIPPED, Notice.TRUNCATED)
+_COUNTED = (Notice.UNDELIVERED, Notice.SKIPPED, Notice.TRUNCATED)
 
 
 class UnreliableChecker:

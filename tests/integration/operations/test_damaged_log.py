@@ -95,8 +95,8 @@ def test_what_the_reader_does_is_exported(
     after = metrics(gateway)
     grown = {
         count: after[f"keyway_reader_{count}_total"] - before[f"keyway_reader_{count}_total"]
-        for count in ("fetches", "fetched_bytes", "rereads", "evicted_batches")
+        for count in ("fetches", "fetched_bytes", "refetches", "evicted_batches")
     }
     assert grown["fetches"] >= 1
     assert grown["fetched_bytes"] >= 200_000
-    assert grown["rereads"] == grown["evicted_batches"] == 0
+    assert grown["refetches"] == grown["evicted_batches"] == 0

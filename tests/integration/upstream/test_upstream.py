@@ -63,7 +63,7 @@ def test_topology_of_two_brokers_and_who_hears_of_changes(
             try:
                 async with asyncio.timeout(DEADLINE_S):
                     while 2 in side.upstream.topology.brokers:
-                        side.upstream.stale()
+                        side.upstream.request_refresh()
                         await asyncio.sleep(0.1)
                 assert changes[-1] == side.upstream.topology
                 with pytest.raises(Unreachable):
@@ -87,7 +87,7 @@ def test_a_broker_that_hangs_is_found_long_before_a_request_gives_up(
                 return set(side.upstream.silent_brokers()) == {2}
 
             async def both_answer() -> bool:
-                side.upstream.stale()  # the controller may have left the hanging one out
+                side.upstream.request_refresh()  # the controller may have left the hanging one out
                 brokers = set(side.upstream.topology.brokers)
                 return brokers == {1, 2} and not side.upstream.silent_brokers()
 

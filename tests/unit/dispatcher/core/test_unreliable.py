@@ -79,7 +79,7 @@ def test_a_saturated_member_loses_what_comes_and_others_do_not() -> None:
     play.produce(*[slow, quick] * 10)
     assert play.acquire("quick") == list(range(1, 20, 2))
     play.produce(*[slow, quick] * 10)
-    assert play.notices() == {Notice.UNSENT: 10}
+    assert play.notices() == {Notice.UNDELIVERED: 10}
     assert play.acquire("quick") == list(range(21, 40, 2))
     stats = play.core.stats()
     assert (stats.dropped, [m.dropped for m in stats.members]) == (10, [10, 0])
@@ -98,14 +98,14 @@ def test_a_smaller_limit_drops_the_newest_of_what_waits() -> None:
     play.core.retune(lossy(cap=2))
     stats = play.core.stats()
     assert (stats.dropped, [m.dropped for m in stats.members]) == (3, [3, 0]), "at once"
-    assert play.wait(500).notices() == {Notice.UNSENT: 3, Notice.SATURATED: 1}
+    assert play.wait(500).notices() == {Notice.UNDELIVERED: 3, Notice.SATURATED: 1}
     play.core.retune(lossy(cap=3))
     play.core.retune(lossy(cap=2))
     assert play.wait(500).notices() == {}, "it had no more to lose"
     assert play.acquire("slow") == [2, 3], "the oldest"
     assert play.acquire("quick") == [7, 8]
     assert play.core.cursor == 9
-    assert play.produce(slow, slow, slow).notices() == {Notice.UNSENT: 1}
+    assert play.produce(slow, slow, slow).notices() == {Notice.UNDELIVERED: 1}
 
 
 def test_saturation_is_said_once_until_there_is_room_again() -> None:
@@ -136,7 +136,7 @@ def test_who_leaves_takes_nothing_along() -> None:
     one, two = play.keys_of("c1")[0], play.keys_of("c2")[0]
     play.produce(one, two, one, two)
     play.leave("c1")
-    assert play.notices() == {Notice.UNSENT: 1}, "the heir has room for three"
+    assert play.notices() == {Notice.UNDELIVERED: 1}, "the heir has room for three"
     assert play.acquire("c2") == [0, 1, 2]
 
 
@@ -174,7 +174,7 @@ def test_records_that_could_not_be_sent_are_dropped() -> None:
     play = Playbook(lossy()).join("c1").produce(b"a", b"b")
     offsets = play.acquire("c1")
     play.on(NotSent(MemberId("c1"), SessionId("s1"), offsets, play.now_ms))
-    assert play.notices() == {Notice.UNSENT: 2}
+    assert play.notices() == {Notice.UNDELIVERED: 2}
     assert play.acquire("c1") == []
 
 
@@ -217,7 +217,7 @@ def test_from_then_on_what_the_log_has_while_nobody_has_room_is_dropped_at_the_t
     assert wished(play) == []
     assert wished(play.wait(500)) == [(11, 16_384)]
     play.on(RecordsRead(11, 31, list(range(11, 31)), [b"k"] * 20, play.now_ms, 31))
-    assert play.notices() == {Notice.UNSENT: 20}
+    assert play.notices() == {Notice.UNDELIVERED: 20}
     assert play.acquire("c1") == list(range(1, 11))
 
 
@@ -229,7 +229,7 @@ def test_a_log_that_runs_away_is_followed_whether_or_not_there_is_room() -> None
     play.on(RecordsRead(1, 5, [1, 2, 3, 4], [b"k"] * 4, play.now_ms, 70))
     assert wished(play) == [(5, 64)], "65 behind"
     play.on(RecordsRead(5, 69, list(range(5, 69)), [b"k"] * 64, play.now_ms, 70))
-    assert play.notices()[Notice.UNSENT] == 64, "what waited is out of the span by now"
+    assert play.notices()[Notice.UNDELIVERED] == 64, "what waited is out of the span by now"
     assert play.acquire("c1") == [5, 6, 7, 8, 9]
 
 
@@ -329,7 +329,7 @@ def test_saturation_ends_when_half_of_the_room_is_free() -> None:
     play.wait(500).expect(Noticed(Notice.SATURATED, 1, "member c1 dropped 1"))
     play.acquire("c1", 4)
     play.wait(500).produce(*[b"k"] * 5)
-    assert play.notices() == {Notice.UNSENT: 1}
+    assert play.notices() == {Notice.UNDELIVERED: 1}
     assert play.wait(500).notices() == {}, "six waited"
     play.acquire("c1", 5)
     for _ in range(3):
@@ -341,7 +341,7 @@ def test_saturation_ends_when_half_of_the_room_is_free() -> None:
 def test_what_somebody_who_left_was_not_sent_counts_too() -> None:
     play = Playbook(lossy()).join("c1", "c2").produce(b"a")
     play.leave("c1").on(NotSent(MemberId("c1"), SessionId("s1"), [0, 1], play.now_ms))
-    assert play.notices() == {Notice.UNSENT: 2}
+    assert play.notices() == {Notice.UNDELIVERED: 2}
     assert play.core.stats().dropped == 2
 
 

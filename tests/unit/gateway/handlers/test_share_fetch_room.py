@@ -20,7 +20,7 @@ def test_an_answer_is_small_while_other_clients_do_not_read_theirs() -> None:
         bounds.hold_answer(OTHER, bounds.answers.bytes_max)
         assert offsets(await client.fetch()) == [0, 1], "a little is always sent"
         assert bounds.answers.held(client.connection.id) == ANSWER_BYTES_MIN - 1
-        bounds.gone(OTHER)
+        bounds.forget(OTHER)
         assert offsets(await client.fetch()) == [2]
 
     story(tell)
@@ -39,7 +39,7 @@ def test_large_records_wait_while_other_clients_do_not_read_theirs() -> None:
             fetching = tasks.create_task(client.fetch(MaxWaitMs=60_000))
             await asyncio.sleep(1)
             assert not fetching.done()
-            bounds.gone(OTHER)
+            bounds.forget(OTHER)
         assert offsets(fetching.result()) == [0, 1, 2]
 
     story(tell)

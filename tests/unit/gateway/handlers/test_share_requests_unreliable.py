@@ -60,7 +60,7 @@ def test_a_saturated_member_loses_records_and_the_loss_is_counted() -> None:
         assert core is not None
         await until(lambda: core.read_position == 103, within_s=2)
         assert core.stats().dropped == 90
-        counted = [n.count for n in node.noticed if n.notice is Notice.UNSENT]
+        counted = [n.count for n in node.noticed if n.notice is Notice.UNDELIVERED]
         assert sum(counted) == 90
         assert offsets(await client.fetch()) == list(range(3, 13))
         await until(lambda: Notice.SATURATED in [n.notice for n in node.noticed], within_s=2)
@@ -76,7 +76,7 @@ def test_records_that_cannot_be_sent_are_dropped() -> None:
         node.log.produce(b"next")
         await settle()
         assert offsets(await client.fetch()) == [3]
-        assert sum(n.count for n in node.noticed if n.notice is Notice.UNSENT) == 3
+        assert sum(n.count for n in node.noticed if n.notice is Notice.UNDELIVERED) == 3
 
     story(tell)
 

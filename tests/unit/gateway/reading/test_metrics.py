@@ -24,7 +24,7 @@ def test_the_reader_is_read_when_asked() -> None:
         "# TYPE keyway_reader_fetches_total counter",
         "keyway_reader_fetches_total 7.0",
         "keyway_reader_fetched_bytes_total 8000.0",
-        "keyway_reader_rereads_total 2.0",
+        "keyway_reader_refetches_total 2.0",
         "keyway_reader_evicted_batches_total 5.0",
         "keyway_reader_failing_partitions 3.0",
     ):
