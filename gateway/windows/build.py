@@ -72,8 +72,6 @@ def build(
             settings=members.settings,
             owner=f"{socket.gethostname()}:{os.getpid()}",
             now_ms=now_ms,
-            dirty=lambda window: windows.dirty(window),
-            loaded=lambda window, snapshot: windows.loaded(window, snapshot),
             members_ready=ready.wake,
             noticed=outcomes.noticed,
             spawn=spawn,

@@ -6,17 +6,14 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-from dispatcher.core.model import Effect, Noticed, Snapshot, WriteDeadLetters
+from dispatcher.core.model import Effect, Noticed, WriteDeadLetters
 from dispatcher.store.base import StoreError, WindowKey, WindowStore
 from gateway.core.cluster.topology import TopicPartition
 from gateway.core.reading.fetching import ReadResult
 from gateway.members.group_settings import GroupSettings
 from gateway.upstream.commits import Commit, Committed
-
-if TYPE_CHECKING:
-    from gateway.windows.window import Window
 
 
 class LogReader(Protocol):
@@ -114,8 +111,6 @@ class Dependencies:
     settings: GroupSettings
     owner: str
     now_ms: Callable[[], int]
-    dirty: Callable[[Window], None]
-    loaded: Callable[[Window, Snapshot], None]
     members_ready: Callable[[str, list[str]], None]
     noticed: Callable[[str, TopicPartition, Noticed], None]  # the group comes first
     spawn: Callable[[Coroutine[Any, Any, None]], None]

@@ -49,6 +49,7 @@ from dispatcher.core.model import (
     ReadOn,
     Reason,
     RecordsRead,
+    Snapshot,
     Step,
     WriteDeadLetters,
 )
@@ -89,6 +90,8 @@ class Window:
         members: Callable[[], tuple[Member, ...]],
         dependencies: Dependencies,
         *,
+        persist_soon: Callable[[Window], None],  # there are steps to persist
+        when_loaded: Callable[[Window, Snapshot], None],
         added_while_reading: bool = False,  # the partition is younger than the group
     ) -> None:
         self.key = key
@@ -99,6 +102,8 @@ class Window:
         self.leader = -1  # the broker that was last known to lead the partition
         self._members = members
         self._dependencies = dependencies
+        self._persist_soon = persist_soon
+        self._when_loaded = when_loaded
         self._isolation = isolation_of(self.section)
         self._life = WindowLife()
         self._tickets = 0
@@ -222,7 +227,7 @@ class Window:
             try:
                 match command:
                     case Persist():
-                        self._dependencies.dirty(self)
+                        self._persist_soon(self)
                     case Answer():
                         future = self._waiting.pop(command.ticket)
                         if not future.done():
@@ -442,7 +447,7 @@ class Window:
             retries=len(snapshot.retries),
         )
         self._perform(commands)
-        self._dependencies.loaded(self, snapshot)
+        self._when_loaded(self, snapshot)
 
     def members_changed(self, members: tuple[Member, ...], reason: Reason) -> None:
         self.post(MembersChanged(members, self._dependencies.now_ms(), reason))

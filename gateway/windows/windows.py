@@ -71,7 +71,7 @@ class Windows:
     watched: Callable[[], Iterable[str]]
     _windows: dict[WindowKey, Window] = field(default_factory=dict)
     _by_group: dict[str, dict[WindowKey, Window]] = field(default_factory=dict)
-    _dirty: dict[Window, None] = field(default_factory=dict)
+    _unpersisted: dict[Window, None] = field(default_factory=dict)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
     _persisting: asyncio.Lock = field(default_factory=asyncio.Lock)  # one round trip at a time
     _partitions_before: dict[bytes, frozenset[int]] = field(default_factory=dict)  # by topic id
@@ -187,6 +187,8 @@ class Windows:
             TopicPartition(topic.name, topic.topic_id, partition),
             lambda: self.groups.members(group, topic.name),
             self.dependencies,
+            persist_soon=self.persist_soon,
+            when_loaded=self.catch_up,
             added_while_reading=added_while_reading,
         )
         self.watch([topic.name])
@@ -218,7 +220,7 @@ class Windows:
     def _close(self, window: Window) -> None:
         window.close()
         self._member_changes.knows(window)
-        self._dirty.pop(window, None)
+        self._unpersisted.pop(window, None)
         if self._windows.pop(window.key, None) is not None:
             windows = self._by_group[window.key.group]
             del windows[window.key]
@@ -238,7 +240,7 @@ class Windows:
             if window.leader == session.key[0]:
                 window.post(opened)
 
-    def loaded(self, window: Window, snapshot: Snapshot) -> None:
+    def catch_up(self, window: Window, snapshot: Snapshot) -> None:
         """Tells the window the ends of sessions that it missed. Sessions of before a restart of
         the node are left alone: their members may still be on their way back.
         """
@@ -268,8 +270,8 @@ class Windows:
 
     # ---------------------------------------------------------------------------------- round trips
 
-    def dirty(self, window: Window) -> None:
-        self._dirty[window] = None
+    def persist_soon(self, window: Window) -> None:
+        self._unpersisted[window] = None
         self._wake.set()
 
     def settings_changed(self, group: str, section: GroupSection) -> None:
@@ -286,7 +288,7 @@ class Windows:
     async def persist(self) -> bool:
         """One round trip for every window that has something to write; False: none had."""
         async with self._persisting:
-            windows, self._dirty = self._dirty, {}
+            windows, self._unpersisted = self._unpersisted, {}
             batches: list[tuple[Window, Batch]] = []
             for window in windows:
                 batch = window.take_batch()

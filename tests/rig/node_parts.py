@@ -269,8 +269,6 @@ class Node:
                 settings=self.settings,
                 owner="node",
                 now_ms=now_ms,
-                dirty=lambda window: self.windows.dirty(window),
-                loaded=lambda window, snapshot: self.windows.loaded(window, snapshot),
                 members_ready=self.ready.wake,
                 noticed=lambda _group, _partition, noticed: self.noticed.append(noticed),
                 spawn=self._spawn,

@@ -20,7 +20,7 @@ def test_what_fails_when_the_window_is_up_already_loads_it_again(
 ) -> None:
     async def work() -> None:
         async with Node() as node:
-            loaded = Windows.loaded
+            catch_up = Windows.catch_up
             failures = [bug]
 
             def fails_once(windows: Windows, window: Window, snapshot: Snapshot) -> None:
@@ -28,9 +28,9 @@ def test_what_fails_when_the_window_is_up_already_loads_it_again(
                     if breaks_first:
                         window.fail(ValueError("an earlier bug"))
                     raise failures.pop()
-                loaded(windows, window, snapshot)
+                catch_up(windows, window, snapshot)
 
-            monkeypatch.setattr(Windows, "loaded", fails_once)
+            monkeypatch.setattr(Windows, "catch_up", fails_once)
             with structlog.testing.capture_logs():
                 node.log.produce(b"a")
                 node.beat()
