@@ -1,5 +1,5 @@
-"""The one YAML file that describes the clusters, their tree, and what follows across them: parsed
-once into frozen, validated objects. Unknown fields are errors that name the field.
+"""The one YAML file that describes the clusters, their tree, and the topics, groups and subjects
+that follow: parsed once into frozen, validated objects. An unknown field is an error with its name.
 
 Messages, offsets and schemas are distributed by three services that read the same file; each has a
 section of its own, with defaults. Names in `topics`, `groups` and `subjects` are the logical ones,
@@ -37,12 +37,12 @@ Millis = Annotated[int, Field(ge=1)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+$", max_length=NAME_CHARS_MAX)]
 Globs = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(max_length=1_000)]
 
-# Which kind of child a node of the tree has; pydantic puts it into the place of an error.
+# The two kinds of children in the tree; pydantic puts the kind into the place of an error.
 _LEAF, _NODE = "<cluster>", "<node>"
 
 
 class ConfigError(Exception):
-    """One line that says which field of which file is wrong, and why."""
+    """One line with the file, the field, and the reason."""
 
 
 class Section(BaseModel):
@@ -92,7 +92,7 @@ class Tls(Section):
 class Registry(Section):
     """A schema registry with Confluent's REST interface. Schemas are read from its log, the topic
     `topic`, unless it `reads` over REST; they are written over REST in IMPORT mode, unless it
-    `writes` to its log (docs/schemas.md says which registry can do what).
+    `writes` to its log (docs/schemas.md has the abilities of each registry).
     """
 
     url: str = Field(pattern=r"^https?://")
@@ -105,8 +105,8 @@ class Registry(Section):
 
 class RegistryView(Section):
     """A registry that the cluster's clients use: it reads the cluster's `_schemas`, knows logical
-    subjects only, and passes writes on to the primary. With `authenticate` the primary decides who
-    may read; writes carry the client's credentials anyway.
+    subjects only, and passes writes on to the primary. With `authenticate` the primary checks
+    each reader's rights; writes carry the client's credentials anyway.
     """
 
     host: str = "127.0.0.1"
@@ -123,8 +123,8 @@ class RegistryView(Section):
 
 
 class Cluster(Section):
-    """One Kafka cluster, reached through its gateway. `cluster_id`, if given, must be what its
-    brokers say. The patterns say what logical names are called there (clusters/core/names.py);
+    """One Kafka cluster, reached through its gateway. `cluster_id`, if given, must be that of its
+    brokers. The patterns translate logical names into those used there (clusters/core/names.py);
     `pattern_values` are the values of their other fields, such as a tenant.
     """
 
@@ -219,7 +219,7 @@ class TreeNode(Section):
 
 
 class LinkTargets(Section):
-    """Another order of targets for what copies from one cluster at one level."""
+    """Another order of targets for the distributor of one cluster at one level."""
 
     cluster: str
     level: int
@@ -391,7 +391,7 @@ def load(path: Path) -> ClustersConfig:
 
 
 def _yaml_fault(error: Exception) -> str:
-    # Where, not what: PyYAML's own text quotes the file, and the line may hold a password.
+    # The place alone: PyYAML's own text quotes the file, and the line may hold a password.
     mark = getattr(error, "problem_mark", None)
     where = "" if mark is None else f" at line {mark.line + 1}, column {mark.column + 1}"
     return f"not valid YAML{where}"
@@ -409,8 +409,8 @@ _WORDS = {  # pydantic's speak of Python
 
 
 def first_fault(error: ValidationError) -> str:
-    """One line with the field and what is wrong with it. Not its value, as in pydantic's own text:
-    that may be a secret.
+    """One line with the field and its fault. Without its value, which pydantic's own text has:
+    it may be a secret.
     """
     fault = error.errors(include_input=False, include_url=False)[0]
     parts = [str(part) for part in fault["loc"] if part not in (_LEAF, _NODE)]

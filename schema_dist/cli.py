@@ -80,7 +80,9 @@ def check(
         bool, typer.Option(help="Try explicit ids with a subject that is removed again.")
     ] = True,
 ) -> None:
-    """Formats, collisions, and a dry run: which schema would be registered where."""
+    """Formats, collisions, and a dry run with the schemas that would be registered, and their
+    subjects.
+    """
 
     async def work() -> commands.Answer:
         return await commands.check(load(config), probe=probe)

@@ -60,7 +60,7 @@ class LogReader:
         """The contents up to the log's end now. Raises AwayError, LogError."""
         asked: int | None = None
         while True:
-            # The thread only reads: whoever uses the contents meanwhile sees no half of a batch.
+            # The thread only reads: users of the contents never see half of a batch meanwhile.
             end, records = await asyncio.to_thread(self._read, asked)
             for offset, key, value in records:
                 self.contents.apply(decode(key, value), offset)

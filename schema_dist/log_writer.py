@@ -139,7 +139,7 @@ class LogTarget:
     async def _served(
         self, registry: RestClient, write: Register | SoftDelete | HardDelete
     ) -> str | None:
-        """Waits until the registry has read the record; what is wrong if it does not."""
+        """Waits until the registry has read the record; returns the fault if it does not."""
         until = time.monotonic() + READ_BACK_S_MAX
         while True:
             try:
@@ -157,8 +157,8 @@ class LogTarget:
     # ---------------------------------------------------------------------------------------- probe
 
     async def probe(self, sample: SchemaVersion) -> str | None:
-        """Whether the registry serves what is written to its log, tried with a subject that is
-        removed again; None if so. Raises AwayError.
+        """None if the registry serves records written to its log, else the reason. Tried with a
+        subject that is removed again. Raises AwayError.
         """
         if self._registry is None:
             return None
@@ -168,7 +168,7 @@ class LogTarget:
         return None if refusal is None else f"it does not serve its log: {refusal.detail}"
 
     async def clean_up_probe(self) -> None:
-        """Removes what a probe, or one that was killed, has left."""
+        """Removes the remains of a probe, also of one that was killed."""
         left = self.contents.of(PROBE_SUBJECT)
         if left:
             await self.apply([HardDelete(it) for it in left])

@@ -1,7 +1,7 @@
 """Confluent's registry REST interface, as far as distribution needs it.
 
-Registries differ (see docs/schemas.md); this client hides only what is the same question asked in
-another way: an empty list as `null`, a missing subject as an error or an empty list. Every answer
+Registries differ (see docs/schemas.md); this client hides only different forms of one answer:
+an empty list as `null`, a missing subject as an error or an empty list. Every answer
 is read whole, bounded, and must be the JSON that is expected.
 """
 
@@ -142,7 +142,7 @@ class RestClient:
         """The live versions of a subject in one answer; None if the registry has no such list."""
         query = {"subjectPrefix": subject, "limit": str(PAGE_SCHEMAS)}
         if subject.startswith(":"):
-            return None  # registries differ in what a prefix with a context means
+            return None  # registries differ in the meaning of a prefix with a context
         try:
             found = self._list(await self.ask("GET", "/schemas", query=query))
         except RefusedError:

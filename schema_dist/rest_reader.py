@@ -12,7 +12,7 @@ from schema_dist.tasks import together
 
 
 class RestReader:
-    """Reads everything at each call. What a version holds never changes, so versions are fetched
+    """Reads everything at each call. The schema of a version never changes, so versions are fetched
     once where the registry has no list of all.
     """
 

@@ -40,7 +40,7 @@ _CLOSED = frozenset({"READONLY", "READONLY_OVERRIDE"})
 
 
 class RestTarget:
-    """A registry that is written over REST. `contents` is what it was last known to hold."""
+    """A registry that is written over REST. `contents` are its last known ones."""
 
     def __init__(self, client: RestClient) -> None:
         self._client = client
@@ -119,7 +119,7 @@ class RestTarget:
     async def _register(
         self, subject: str, writes: Sequence[Register]
     ) -> dict[Write, Refusal | None]:
-        """Registers, then reads back; what went wrong is taken away once all that is well is known.
+        """Registers, then reads back; then takes away the registrations that went wrong.
         After an id that was ignored nothing more is tried.
         """
         done: dict[Write, Refusal | None] = {}
@@ -188,7 +188,7 @@ class RestTarget:
         return None
 
     async def _undo(self, wanted: SchemaVersion) -> str:
-        """Takes away what a registration that went wrong has made; says what happened."""
+        """Takes away the remains of a failed registration; returns the reason of its failure."""
         before = {it.version for it in self.contents.of(wanted.subject)}
         now = await self._client.versions(wanted.subject, deleted=True)
         made = [version for version in now if version not in before]
@@ -205,7 +205,7 @@ class RestTarget:
             try:
                 await self._client.delete(subject, version, permanent=permanent)
             except RefusedError:
-                continue  # what is left is seen by reading again
+                continue  # reading again shows the remains
 
     async def _setting(self, write: SetCompatibility | SetMode) -> Refusal | None:
         client = self._client
@@ -231,8 +231,8 @@ class RestTarget:
     # -------------------------------------------------------------------------------------- probe
 
     async def probe(self, sample: SchemaVersion) -> str | None:
-        """Whether explicit ids and versions count, tried in a subject that is removed again: None
-        if so, else what the registry does instead. `sample`: a schema that is to be registered, so
+        """None if explicit ids and versions count, else the registry's own behaviour. Tried in a
+        subject that is removed again. `sample`: a schema that is to be registered anyway, so
         that no other id is used up. Raises AwayError.
         """
         await self.clean_up_probe()
@@ -251,7 +251,7 @@ class RestTarget:
         return problem
 
     async def clean_up_probe(self) -> None:
-        """Removes what a probe, or one that was killed, has left."""
+        """Removes the remains of a probe, also of one that was killed."""
         for version in await self._client.versions(PROBE_SUBJECT, deleted=True):
             await self._remove(PROBE_SUBJECT, version)
         if await self._client.mode(PROBE_SUBJECT) is not None:

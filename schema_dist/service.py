@@ -87,7 +87,7 @@ async def run(config: ClustersConfig) -> None:
 
 
 async def follow(source: Source, news: News, metrics: Metrics, poll_interval_ms: int) -> None:
-    """Reads the source again and again, and publishes what has changed."""
+    """Reads the source again and again, and publishes its changes."""
     known, changes = Contents(), -1
     wait_s = RETRY_S_MIN
     while True:

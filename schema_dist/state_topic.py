@@ -1,5 +1,5 @@
-"""The topic on each target in which Keyway keeps what it wrote there (the ledger) and how it stands
-(the status). Compacted, one partition.
+"""The topic on each target with the ledger (Keyway's own writes there) and the status. Compacted,
+one partition.
 """
 
 from __future__ import annotations

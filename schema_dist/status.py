@@ -23,8 +23,8 @@ def refusal_row(it: Refusal) -> dict[str, Any]:
 def status_of(
     target: str, source: str, done: Round, *, now_ms: int, last_write_ms: int | None
 ) -> dict[str, Any]:
-    """A JSON object: how many versions are in sync, how many writes are left, what is refused and
-    why, and when something was last written (ms since 1970).
+    """A JSON object: the number of versions in sync, of writes that are left, the refused ones with
+    their reasons, and the time of the last write (ms since 1970).
     """
     return {
         "target": target,

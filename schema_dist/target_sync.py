@@ -1,7 +1,7 @@
-"""One target brought to what the source holds: rounds of plans, each write noted, made and read
-back.
+"""One target brought to the contents of the source: rounds of plans, each write noted, made and
+read back.
 
-A round can end anywhere. The next one reads the target, or what is known of it, and plans the rest.
+A round can end anywhere. The next one plans the rest, from the target as read anew or as known.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Target(Protocol):
 
 
 class LedgerStore(Protocol):
-    """Where the ledger is kept; what `note` was given is durable when it returns."""
+    """The place of the ledger; an entry is durable when `note` returns."""
 
     async def load(self) -> Ledger: ...
     async def note(self, entries: Iterable[Entry]) -> None: ...
@@ -87,7 +87,7 @@ class TargetSync:
         self._progress = progress
         self._ledger: Ledger | None = None
         self._stale = True
-        self._probed: str | None = None  # what the probe found; empty: all is well
+        self._probed: str | None = None  # the fault that the probe found; empty: none
 
     def read_anew(self) -> None:
         """Before the next round: somebody else may have written to the target."""

@@ -22,8 +22,8 @@ ClusterOption = Annotated[str, typer.Option(help="The cluster whose records are 
 
 @contextmanager
 def told() -> Iterator[None]:
-    """Ends the command with one line for what a user can mend: 2 for a missing package or a wrong
-    configuration, 1 for a cluster that does not answer.
+    """Ends the command with one line for a fault that a user can mend: 2 for a missing package or a
+    wrong configuration, 1 for a cluster that does not answer.
     """
     try:
         from confluent_kafka import KafkaException
@@ -107,7 +107,7 @@ def switch(
     execute: Annotated[bool, typer.Option("--execute", help="Act; else only show.")] = False,
     output: Output = "table",
 ) -> None:
-    """Give a link another target. Shows first what the old one has not forwarded."""
+    """Give a link another target. Shows first the records that the old one has not forwarded."""
     with told():
         from clusters.config import load
         from spark.switching import ask_for_switch, switch_text

@@ -56,7 +56,7 @@ from spark.transforms.steps import topics_of
 
 log = structlog.get_logger()
 
-# What a query or a cluster may fail with; anything else is a bug and ends the run.
+# The failures of queries and clusters; anything else is a bug and ends the run.
 FAILURES = (KafkaException, PySparkException)
 _T = TypeVar("_T")
 
@@ -101,7 +101,7 @@ class LinkRun:
     _published_s: float = field(default=0.0, init=False)
 
     def run(self) -> None:
-        """Raises what is a bug; a cluster that is away is waited for."""
+        """Raises bugs; a cluster that is away is waited for."""
         self._source = KafkaSide(self.config.cluster(self.distributor.source))
         status = StatusTopic(self._source, self.config.messages.status_topic)
         self._report = LinkReport(self.distributor, status)
@@ -249,7 +249,7 @@ class LinkRun:
         self._published_s = monotonic()
         self._report.publish(self._source.log_ends(self._reached))
 
-    # ------------------------------------------------------------------------------- what to copy
+    # ------------------------------------------------------------------------- the topics to copy
 
     def _source_changed(self, plan: Plan) -> bool:
         """Asked before every batch: a topic that was created again must not be read at the old
@@ -391,7 +391,7 @@ def run_links(
     stop: threading.Event,
 ) -> None:
     """All links of a cluster, or that of one level, until `stop` is set. Raises TreeError if there
-    is none, PipelineError, and what a link ended with.
+    is none, PipelineError, and the errors that end a link.
     """
     tree = config.checked_tree()
     path = config.messages.pipeline

@@ -27,7 +27,7 @@ SETTINGS = {
 
 def run_job(config: Path, cluster: str, level: int | None, *, master: str | None) -> None:
     """Copies until SIGTERM or SIGINT. `master` None: as spark-submit says. Raises ConfigError,
-    TreeError, and what a link ended with.
+    TreeError, and the errors that end a link.
     """
     settings = load(config)
     settings.cluster(cluster)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 ANSWER_S = 30.0  # for one request to a cluster, retries of the client included
 PROBE_S = 5.0  # to find out whether a cluster answers at all
-# Kafka's largest request. The topic's own max.message.bytes is what refuses a record.
+# Kafka's largest request. Records are refused by the topic's own max.message.bytes.
 RECORD_BYTES_MAX = 100 * 1024 * 1024
-QUEUE_KBYTES = 64 * 1024  # what a task holds that the target has not taken; then it waits
+QUEUE_KBYTES = 64 * 1024  # of records that the target has not taken; then the task waits
 POLL_EVERY_RECORDS = 1_000  # librdkafka's queue of delivery reports is served this often
 REPEATS_SCANNED_MAX = 200_000  # records of the target's end read for origins after a crash
 UNFORWARDED_SCANNED_MAX = 200_000  # records per partition compared before a switch

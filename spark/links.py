@@ -1,4 +1,4 @@
-"""A link: what copies the records of one cluster at one level to its target. Its names in Kafka."""
+"""A link copies the records of one cluster at one level to its target. Here: its names in Kafka."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 them, to the target.
 
 Exactly once: records and position are one Kafka transaction. The transactional id belongs to the
-link and partition, so opening it fences whatever wrote there before and ends what that left open;
+link and partition, so opening it fences the writer before and ends its open transaction;
 then the position is read, and records before it, which an earlier attempt has committed, are not
 written again. A task that is not the newest cannot commit.
 
@@ -203,7 +203,7 @@ class _Task:
                 raise
 
     def _abort(self, producer: Producer) -> None:
-        """As far as it can be: whoever comes next on this partition ends what is left open."""
+        """As far as it can be: the next writer on this partition ends an open transaction."""
         try:
             producer.purge()
             producer.abort_transaction(ANSWER_S)
@@ -326,7 +326,7 @@ class _Task:
 
     def _topics(self, batch: pyarrow.RecordBatch) -> list[str | None]:
         """The target's topic of each row, None: it is not written. A pipeline that runs on its own
-        names it in the column `to`; a link writes what has a copy header.
+        names it in the column `to`; a link writes the records that have a copy header.
         """
         if "to" in batch.schema.names:
             return cast("list[str | None]", batch.column("to").to_pylist())

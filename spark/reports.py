@@ -162,7 +162,7 @@ class LinkReport:
                     {f"{LINK}/{self.link}": self._with(state, error)}
                     | self._rows(self._topics or ())
                 )
-            except Exception:  # noqa: BLE001 - what went wrong was logged; this only tells others
+            except Exception:  # noqa: BLE001 - the fault was logged; this only tells others
                 return
 
     def _with(self, state: str, error: str) -> Json:

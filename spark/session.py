@@ -32,12 +32,12 @@ JARS = "connector.txt"  # the connector's version, and a jar a line
 def kafka_session(
     name: str, *, master: str | None = "local[2]", settings: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """Builds (or returns the running) session; `settings` win over what is set here. `master` None:
+    """Builds (or returns the running) session; `settings` win over those set here. `master` None:
     as spark-submit says, which then also brings the connector (`--packages`).
 
-    Raises what pyspark raises: no Java, or the connector cannot be fetched.
+    Raises pyspark's own errors: no Java, or the connector cannot be fetched.
     """
-    # Workers must be of the same Python, whatever `python3` is on PATH.
+    # Workers must be of this very Python; another one may be `python3` on PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name)
     chosen = {**_everywhere(), **(settings or {})}

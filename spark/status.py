@@ -1,11 +1,11 @@
-"""A compacted topic on every cluster that says how its links are doing, and to which target an
-operator has switched them. Anybody who can read the cluster can show it.
+"""A compacted topic on every cluster with the state of its links and the target that an operator
+has switched them to. Anybody with access to the cluster can show it.
 
 Keys are text, values are JSON objects:
 
     link/<link>              target, generation, state, error, updated_ms
     topic/<link>/<topic>     state, reason, and a row per partition
-    switch/<link>            target, generation, rewind: what an operator wants
+    switch/<link>            target, generation, rewind: the operator's wish
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class StatusTopic:
             raise KafkaException(KafkaError(KafkaError._MSG_TIMED_OUT))
 
     def read(self) -> dict[str, Json]:
-        """The newest value of every key; the topic must exist. Only what is new is fetched."""
+        """The newest value of every key; the topic must exist. Only new records are fetched."""
         if self._consumer is None:
             settings = {**self._side.settings, "group.id": "keyway-status", "log_level": QUIET}
             self._consumer = Consumer({**settings, "enable.auto.commit": False})

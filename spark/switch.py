@@ -1,9 +1,9 @@
-"""The target of a link: which it has, how it gets another, and what a switch leaves behind.
+"""The target of a link: the present one, the switch to another, and the records left behind by it.
 
 The old target may have records that it has not forwarded to the rest of its subtree. Without
 `rewind` they arrive there when the old target is back, behind newer ones. With `rewind` the link
 copies again from the first record that the new target lacks: nothing waits for the old target, and
-what it still forwards when it is back arrives twice.
+records that it still forwards when it is back arrive twice.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Unforwarded:
 def choose_target(
     config: ClustersConfig, distributor: Distributor, source: KafkaSide, report: LinkReport
 ) -> Link:
-    """The link with the target it is to have now: what an operator has switched it to, else the one
-    it has, else the first that answers. Raises KafkaException if none does.
+    """The link with the target it is to have now: the operator's choice, else the present one, else
+    the first that answers. Raises KafkaException if none does.
     """
     wanted = report.switch()
     if wanted is not None:

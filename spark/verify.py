@@ -1,6 +1,6 @@
 """A Spark batch that compares one topic on two clusters, record by record, by origin.
 
-Every record has an origin: what its believed copy header says, or its own place if it is fresh. So
+Every record has an origin: the one in its believed copy header, or its own place if it is fresh. So
 the two logs can hold the same records in different interleavings and still be alike. Told apart:
 
     missing        an origin that only one of the two has

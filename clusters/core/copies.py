@@ -1,4 +1,4 @@
-"""The one header of a copied record: which way it came, and a seal that says it is about this very
+"""The one header of a copied record: its way here, and a seal that binds the header to this very
 record.
 
     keyway-copy: 1-00000005-b1946ac92492d234-0-4711-ams1/orders
@@ -11,8 +11,9 @@ Spark's own columns can cut it. The topic is the logical one (without the cluste
 Applications that copy the headers of their input to their output (Kafka Streams, Connect) would
 hand the flags on to records that are new, which then would never be distributed. So a header is
 believed only where its seal fits: a hash over the secret, the header's other fields, and the record
-(logical topic, timestamp, key, value) as written at this cluster. Whatever is not believed counts
-as absent. Not told apart: a record written again with the same topic, timestamp, key and value.
+(logical topic, timestamp, key, value) as written at this cluster. A header that is not believed
+counts as absent. Not told apart: a record written again with the same topic, timestamp, key and
+value.
 
 The hash is XXH64 chained over the fields, each seeded with the hash before it, the first with 42;
 nulls are left out. That is Spark's `xxhash64(column, …)` (measured for nulls, lengths 0 to 65,

@@ -53,8 +53,8 @@ def split_subject(text: str) -> Subject:
 
 @dataclass(frozen=True, slots=True)
 class SubjectTranslation:
-    """Translates subjects both ways. One to one, as its `topics` is: what keeps a suffix, what is
-    named after a topic and a record, and what is named after a record alone never meet.
+    """Translates subjects both ways. One to one, as its `topics` is: subjects with a suffix, those
+    named after a topic and a record, and those named after a record alone never meet.
     """
 
     topics: Translation

@@ -1,10 +1,10 @@
-"""The tree of clusters: which distributors run where, with which bit, mask and targets.
+"""The tree of clusters: its distributors, each with its cluster, bit, mask and targets.
 
 Clusters are the leaves of a binary tree, every inner node has a level. On each cluster runs one
 distributor per level above it. It copies records to one cluster of the *sibling* subtree at that
 level, its target, which the distributors there carry further:
 
-    bit  = 1 << (level - 1)       what the distributor sets in the flags of what it copies
+    bit  = 1 << (level - 1)       set by the distributor in the flags of each record it copies
     mask = (1 << level) - 1       it copies only where none of these bits is set: bit and all lower
 
 So a record that crossed at a level is spread below it, and never goes up again. That holds if
@@ -167,8 +167,8 @@ def build_tree(
     targets: Mapping[tuple[ClusterName, Level], tuple[ClusterName, ...]] | None = None,
 ) -> Tree:
     """Checks `root` and names its distributors. `targets` replaces those of single distributors,
-    by (cluster, level), in order of preference. Raises TreeError for whatever would lose or repeat
-    a record.
+    by (cluster, level), in order of preference. Raises TreeError for a tree that would lose or
+    repeat a record.
     """
     if isinstance(root, Leaf):
         raise WrongShape(f"the tree is the one cluster {root.name}: nothing to distribute to")
@@ -211,7 +211,7 @@ def leaves(node: Node) -> Iterator[ClusterName]:
 
 
 def require_different_clusters(ids: Mapping[ClusterName, str]) -> None:
-    """`ids`: what each cluster's own brokers say it is called (DescribeCluster). Raises
+    """`ids`: each cluster's id by its own brokers (DescribeCluster). Raises
     OneClusterTwice if two names stand for one cluster.
     """
     name_of: dict[str, ClusterName] = {}

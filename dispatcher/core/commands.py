@@ -1,6 +1,6 @@
 """Commands of the life of a window (life.py) to its shell.
 
-Effects of the dispatcher (model.py) that concern nobody who waits are commands, too.
+Effects of the dispatcher (model.py) that are not the answer to an event are commands, too.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Tell:
 
 @dataclass(slots=True)  # not frozen: there is one for each event, and that takes longer to make
 class Answer:
-    """The event is handled, and what it changed is in the store."""
+    """The event is handled, and its changes are in the store."""
 
     ticket: Ticket
     effects: list[Effect]
@@ -128,7 +128,7 @@ Command = (
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    why: str  # for those who are refused
+    why: str  # for the callers that are refused
     trouble: str = ""  # the reason that operators see until the window is up again; empty: none
     logged: bool = False  # somebody else has logged it: it is not of this window alone
 

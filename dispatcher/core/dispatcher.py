@@ -169,8 +169,8 @@ class Dispatcher:
 
 
 def tick(state: WindowState, now_ms: int) -> None:
-    """The watchdog's phases: retries that are due, as before every event; lock timeouts; what they
-    exhausted goes to the poison policy (record by record); members that are gone. The step ends
+    """The watchdog's phases: retries that are due, as before every event; lock timeouts, each
+    exhausted record to the poison policy; members that are gone. The step ends
     with the fifth: read on, if there is room.
     """
     lock_timeouts(state, now_ms)

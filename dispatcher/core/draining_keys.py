@@ -35,7 +35,7 @@ class DrainingKeys:
             holder.member.draining += 1
 
     def end(self, touched: list[MemberQueue]) -> None:
-        """At the end of a step that touched these members, all who then hold less among them."""
+        """At the end of a step that touched these members, all of them that now hold less."""
         if any(member.draining for member in touched):
             for queue, drain in list(self.by_key.items()):
                 if not is_draining(queue):

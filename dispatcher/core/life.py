@@ -1,4 +1,4 @@
-"""The life of one window: loading, up, broken, closed, and what its events wait for.
+"""The life of one window: loading, up, broken, closed, and the order of its events and answers.
 
     LOADING ──► UP ──► BROKEN ──► LOADING        any state ──► CLOSED
 
@@ -8,8 +8,8 @@ store; then the event is answered and the effects are performed. If a batch may 
 store, the dispatcher is thrown away, all that waits is refused, and the window is loaded again, so
 the way back from a crash is the only way back.
 
-This is the whole decision, without waiting and without I/O. Whoever runs it (gateway/windows, and
-the simulation in tests/sim) calls a method for each thing that happens and performs the commands
+This is the whole decision, without waiting and without I/O. Its shell (gateway/windows, or the
+simulation in tests/sim) calls a method for each thing that happens and performs the commands
 that it returns, in their order. An event that somebody waits for carries a ticket; exactly one
 `Answer` or `Refuse` names that ticket.
 """
@@ -72,7 +72,7 @@ class LifeEvent(Enum):
     CLOSE = "close"
 
 
-# (state, event) -> state. What is not here cannot happen. A window may break or be closed at any
+# (state, event) -> state. Other pairs cannot happen. A window may break or be closed at any
 # time: news that belong to an attempt that is over already change nothing.
 NEXT: Final[dict[tuple[LifeState, LifeEvent], LifeState]] = {
     (LifeState.LOADING, LifeEvent.LOADED): LifeState.UP,
@@ -127,7 +127,7 @@ class WindowLife:
         self.state = LifeState.LOADING
         self.core: Core | None = None  # while UP
         self.trouble = ""  # why the window could not be loaded, or broke; empty: it is up
-        self.committed: CommitState | None = None  # what Kafka took last
+        self.committed: CommitState | None = None  # the last state that Kafka took
         self._pending: list[Entry] = []  # steps that are in no batch yet
         self._writing: Batch | None = None
         self._commit_wanted = False
@@ -323,8 +323,8 @@ class WindowLife:
         return self.broke(failure, now_ms)
 
     def stop_reads(self) -> list[Command]:
-        """For good: what is read may change the window (keys that nobody accepts) and so put off
-        its end.
+        """For good: records read now may change the window (keys that nobody accepts) and so put
+        off its end.
         """
         self._reads_stopped = True
         return [StopReading()]
@@ -382,7 +382,7 @@ class WindowLife:
             if isinstance(effect, ReadOn):
                 if not self._reads_stopped:
                     commands.append(effect)
-            elif not isinstance(effect, (Delivered, AckResult)):  # to whoever has the ticket
+            elif not isinstance(effect, (Delivered, AckResult)):  # those answer the ticket
                 commands.append(effect)
 
     def _forget_settled(self, commands: list[Command]) -> None:
@@ -424,7 +424,7 @@ class WindowLife:
     # --------------------------------------------------------------------------------------- checks
 
     def check_invariants(self) -> None:
-        """For tests: AssertionError if what is kept contradicts the state."""
+        """For tests: AssertionError if the fields contradict the state."""
         assert (self.core is not None) == (self.state is LifeState.UP), f"{self!r}"
         assert RELOAD_MS_MIN <= self._pause_ms <= RELOAD_MS_MAX
         if self.core is None:

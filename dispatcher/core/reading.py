@@ -13,8 +13,8 @@ from dispatcher.core.state import WindowState
 
 
 def records_read(state: WindowState, event: RecordsRead) -> None:
-    """Takes what continues the window; what it has already or has no room for, or a gap to it, is
-    read again.
+    """Takes the records from the read position on, as many as have room. Others are ignored: the
+    next read starts at the new read position.
     """
     window = state.window
     state.reading = False

@@ -4,7 +4,7 @@ Every member has 100 points on a circle of 2^32, at the hashes of "{member id}-{
 key is the member of the first point at or behind the key's hash. The ring depends on the set of
 member ids alone, never on the order of joins: two points on the same spot are put in order of
 member id. No two points share a label: the number behind the last "-" has none itself, so a label
-reads back as one member id and one i, whatever dashes and digits the id has ("a-1" has "a-1-0",
+reads back as one member id and one i, also with dashes and digits in the id ("a-1" has "a-1-0",
 "a" has "a-0" to "a-99").
 """
 
@@ -140,7 +140,7 @@ class Router:
     def __init__(self, members: tuple[Member, ...]) -> None:
         self.members: Final = members
         self.ring: Final = shared_ring(tuple([member.member_id for member in members]))
-        # The distinct filters, and for each member which of them are its own.
+        # The distinct filters, and each member's own among them.
         self._filters: Final[list[tuple[bytes, ...]]] = []
         self._filters_of: Final[list[int]] = []
         known: dict[tuple[bytes, ...], int] = {}

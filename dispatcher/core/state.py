@@ -147,7 +147,9 @@ class WindowState:
         return NO_OFFSET
 
     def skip(self, queue: KeyQueue) -> None:
-        """No member accepts this key: settles what is not in flight nor held, from the front."""
+        """No member accepts this key: settles its waiting records, from the front, up to the first
+        that is in flight or held.
+        """
         skipped = 0
         while queue.head >= 0 and queue.in_flight == 0 and not self.retries.held(queue.head):
             self.settle(queue.head)

@@ -1,7 +1,7 @@
 """Do two texts mean the same schema?
 
 Registries hand out a schema otherwise than they got it: Karapace sorts the keys of JSON, others
-format Protobuf anew. So texts are compared by what they mean:
+format Protobuf anew. So texts are compared by their meaning:
 
 - Avro and JSON Schema: the parsed JSON, keys in any order, `1` and `1.0` alike, `1` and `true` not.
 - Protobuf: the tokens, without comments and white space; imports and file options in any order. A
@@ -149,5 +149,5 @@ _CANONICAL: Mapping[str, Callable[[str], str]] = {
 
 
 def canonical_object(value: Mapping[str, Any]) -> str:
-    """A JSON object as one text, whatever the order of its keys."""
+    """A JSON object as one text that does not depend on the order of its keys."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"))

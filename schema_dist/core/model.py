@@ -1,4 +1,4 @@
-"""The words of schema distribution: schemas, subjects' versions, and what is done to a target.
+"""The words of schema distribution: schemas, subjects' versions, and the writes to a target.
 
 A *subject* holds numbered *versions*; each version is a *schema* under an *id*. The same schema in
 two subjects has one id. A *soft-deleted* version can no longer be found by its subject but still by
@@ -24,7 +24,7 @@ GLOBAL = ""  # in place of a subject: the setting of the whole registry
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A schema's use of another one: `name` is what its text calls it."""
+    """A schema's use of another one: `name` is the other's name in its text."""
 
     name: str
     subject: str

@@ -1,4 +1,4 @@
-"""From what a target holds to what it should hold: ordered writes that can be repeated.
+"""From the present contents of a target to the wanted ones: ordered writes that can be repeated.
 
 The plan is made from contents, not from events. So a process that was killed after any write makes
 the rest of the same plan when it starts again, and a second run has nothing to do.
@@ -7,9 +7,9 @@ the rest of the same plan when it starts again, and a second run has nothing to 
   another schema owns: both before anything is written.
 - A version that is gone from the source is removed if Keyway wrote it (the ledger says so). Without
   proof by a tombstone only few may go at once: a source that lost its log must not empty targets.
-- Writes stand in *waves*: what a write needs stands in an earlier wave, and all writes of one wave
-  may run at once. References come before their users, and go after them. A wave is sorted by
-  subject and version.
+- Writes stand in *waves*: a write stands behind the waves of all that it needs, and all writes of
+  one wave may run at once. References come before their users, and go after them. A wave is sorted
+  by subject and version.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from schema_dist.core.model import (
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`waves` of writes; `adopted`: what the ledger lacks, or has and should not have any more;
-    `in_sync`: how many versions need nothing.
+    """`waves` of writes; `adopted`: the entries that the ledger lacks, or should not have any more;
+    `in_sync`: the number of versions that need nothing.
     """
 
     waves: tuple[tuple[Write, ...], ...]
@@ -220,7 +220,7 @@ class _Planning:
     # ------------------------------------------------------------------------------------- settings
 
     def settle(self) -> None:
-        """Compatibility levels and modes: what the source has is set, what we set is taken back."""
+        """Compatibility levels and modes: the source's are set; ours that it lost are removed."""
         wanted, target, ledger = self.wanted, self.target, self.ledger
         for subject in self._settings(wanted.compatibility, ledger.compatibility):
             level = wanted.compatibility.get(subject)

@@ -1,8 +1,8 @@
 """The view's REST interface: Confluent's, read from the cluster's `_schemas`, logical subjects.
 
 Served here: subjects, versions, schemas by id, lookups, contexts, compatibility levels and modes.
-Passed on to the primary: registering, deleting, compatibility checks, changes of settings; and what
-was registered there a moment ago and has not arrived yet (an id, a lookup). Not implemented:
+Passed on to the primary: registering, deleting, compatibility checks, changes of settings; and
+questions about ids and schemas that have not arrived here yet. Not implemented:
 exporters, associations, tags, guids.
 """
 

@@ -37,7 +37,7 @@ class Follower:
         self.shown = Shown()
 
     async def run(self) -> None:
-        """Until it is cancelled. While nothing can be read, what was read last is shown."""
+        """Until it is cancelled. While nothing can be read, the last read contents are shown."""
         known, changes, wait_s = Contents(), -1, RETRY_S_MIN
         while True:
             try:

@@ -46,7 +46,7 @@ def encode(
     runs, by_runs = _runs(ranges, cursor, size_max)
     bits = bytes(bits_of(ranges, cursor, size_max).rstrip(b"\0"))
     by_bits = int.from_bytes(bits, "little").bit_count()
-    # Whichever says more, and the shorter one if both say the same.
+    # The form that says more, and the shorter one if both say the same.
     _, _, kind, body = max((by_runs, -len(runs), _RUNS, runs), (by_bits, -len(bits), _BITMAP, bits))
     return _framed(cursor, kind.upper() if head else kind, head + body)
 

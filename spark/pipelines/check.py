@@ -45,7 +45,7 @@ class DrySchemas:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One record and what became of it."""
+    """One record and its outcome."""
 
     record: SampledRecord
     outcome: Outcome
@@ -96,7 +96,7 @@ def _lost_paths(pipeline: Pipeline, engine: Engine, records: int) -> Iterator[Fa
         )
 
 
-# ------------------------------------------------------------------------------------ what to show
+# -------------------------------------------------------------------------------- records to show
 
 
 @dataclass(frozen=True, slots=True)

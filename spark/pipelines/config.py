@@ -113,7 +113,7 @@ class _Place(Section):
 
 class Source(_Place):
     """`start`: where a pipeline begins that has no position yet. `records_per_batch_max`: of all
-    partitions; what was under way when a run ended is done again by the next.
+    partitions; the batch under way at the end of a run is done again by the next run.
     """
 
     topic: Topic
@@ -264,7 +264,7 @@ def _faults(error: ValidationError, lines: LinedYaml) -> Iterator[Fault]:
         yield Fault(lines.line(location), f"{'.'.join(words)}: {what}" if words else what)
 
 
-# The first branch of our unions, and what the whole union takes.
+# The first branch of our unions, and the values that the whole union takes.
 _BRANCHES = {"str": "a text, a number, true, false or null", "int": "a number"}
 
 

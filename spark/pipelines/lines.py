@@ -12,7 +12,7 @@ Location = Sequence[str | int]
 
 
 class YamlFault(Exception):
-    """The text is no YAML, or a key occurs twice: on which line, and why."""
+    """The text is no YAML, or a key occurs twice: the line, and the reason."""
 
     def __init__(self, line: int, reason: str) -> None:
         super().__init__(reason)
@@ -21,7 +21,7 @@ class YamlFault(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LinedYaml:
-    """`value`: what the document says."""
+    """`value`: the document as Python values."""
 
     value: Any
     _root: yaml.Node | None

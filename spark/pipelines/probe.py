@@ -28,6 +28,6 @@ def probed(
 
 
 def require_paths(pipeline: Pipeline, findings: Findings) -> None:
-    """Raises PipelineError for paths that lead nowhere: a mask would show what it is to hide."""
+    """Raises PipelineError for paths that lead nowhere: a mask there would hide nothing."""
     if findings.faults:
         raise PipelineError(pipeline.path, findings.faults)

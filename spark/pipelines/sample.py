@@ -42,7 +42,7 @@ def newest_records(cluster: Cluster, topic: str, records_max: int) -> list[Sampl
         "enable.auto.commit": False,
         "enable.partition.eof": True,
         "isolation.level": "read_committed",
-        "log_level": 0,  # what goes wrong is raised
+        "log_level": 0,  # faults are raised
     }
     try:
         consumer = Consumer(settings)

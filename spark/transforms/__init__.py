@@ -2,6 +2,6 @@
 
 Files, bottom to top: `values`, `paths` (the words), `json_document` and `avro_document` (a value
 taken apart only where a path leads, put together byte for byte), `masks`, `times`, `conditions`
-(what is done to one field), `steps` (the options of each step), `engine` (one record through all
+(the changes to one field), `steps` (the options of each step), `engine` (one record through all
 steps), `frames` (DataFrame -> DataFrame).
 """

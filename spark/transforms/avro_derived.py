@@ -80,7 +80,7 @@ class SchemaTree:
         return found
 
     def _uses(self, path: Path) -> Iterator[tuple[Any, Any]]:
-        """(holder, key): `holder[key]` is the schema of what `path` leads to."""
+        """(holder, key): `holder[key]` is the schema of the value at `path`."""
         uses: list[tuple[Any, Any]] = [(self._root, "type")]
         for segment in path.segments:
             below: list[tuple[Any, Any]] = []

@@ -1,7 +1,7 @@
 """Avro schemas as types that skip, read and write values in the binary encoding (Avro 1.12).
 
 Own code beside fastavro because a value must come out as it went in: fastavro decodes a whole
-record, forgets which branch of `["float", "double"]` a number was in, and rounds on the way back.
+record, forgets the branch of `["float", "double"]` of a number, and rounds on the way back.
 fastavro still judges the schema (names, defaults, references) and is the oracle of the tests.
 """
 

@@ -63,7 +63,7 @@ class Schemas(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """`step`: which one, counted from 0."""
+    """`step`: its number, counted from 0."""
 
     step: int
     reason: str

@@ -9,8 +9,8 @@ Inside a link, between read and write:
 
     marked(frame, plan, destination="logical_topic")
 
-gives back every row, in its order, with where it goes in the column `destination`: the topic of a
-route, the quarantine topic, null for "filtered out", else what stood there. The writer can so move
+gives back every row, in its order, with its target in the column `destination`: the topic of a
+route, the quarantine topic, null for "filtered out", else the old value. The writer can so move
 its position past a filtered record and count it; topic, partition and offset are the source's, and
 names of topics are translated behind the transforms. `transformed(frame, plan)` writes into `topic`
 and leaves filtered rows out, for a batch job of one's own.

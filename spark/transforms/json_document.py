@@ -1,7 +1,7 @@
 """A JSON text taken apart only where a path leads, and put together again byte for byte.
 
 An object or array on a path becomes a `Container`: its items with the blanks around them. Every
-other value stays the slice of text it was. So what no step touches keeps its digits, escapes,
+other value stays the slice of text it was. So a value that no step touches keeps digits, escapes,
 blanks, order, and names that occur twice. A path to such a name leads to each of them: a mask that
 took only one would show the other.
 
@@ -38,7 +38,7 @@ def _no_number(word: str) -> NoReturn:
     raise ValueError(word)
 
 
-# Finds the end of a nested value. Numbers stay text: int() refuses what has 4,300 digits.
+# Finds the end of a nested value. Numbers stay text: int() refuses those of 4,300 digits.
 _DECODER = json.JSONDecoder(parse_float=str, parse_int=str, parse_constant=_no_number)
 
 
@@ -241,7 +241,7 @@ def _flat(container: Container, text: str, at: int) -> int | None:
     if not members:
         return None
     leads, quoted, values, trails, separators = zip(*members, strict=True)
-    # findall skips what does not match: then the lengths do not add up.
+    # findall skips text that does not match: then the lengths do not add up.
     taken = sum(map(len, leads)) + sum(map(len, values)) + sum(map(len, trails)) + len(values)
     if taken != end - at or separators[-1] != "}":
         return None

@@ -26,7 +26,7 @@ Json = Any  # as json.loads gives it
 
 
 class RegistryError(Exception):
-    """The registry is away or refuses: which request, and its own message."""
+    """The registry is away or refuses: the request, and the registry's own message."""
 
 
 class Registry:

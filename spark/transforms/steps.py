@@ -3,7 +3,7 @@
     Mask(paths=("tailnum",), hmac=Hmac(key_env="MASK_KEY"))
 
 Unknown options and bad paths are errors when a step is built. `part: key` addresses the record's
-key. `missing` says what a field is that a record does not have: `pass`, nothing to do in that
+key. `missing` is the rule for a field that a record does not have: `pass`, nothing to do in that
 record, but an error of `check` and `run` if no sampled record has it; `ignore`, nothing to do,
 however rare; `quarantine`, a record that the step cannot read.
 """
@@ -33,7 +33,7 @@ from spark.transforms.limits import (
 from spark.transforms.paths import WHOLE, Path, parse_path
 from spark.transforms.times import EPOCH_UNITS, ISO, Ambiguous
 
-Given = Any  # what the YAML or the caller has there
+Given = Any  # the value in the YAML, or the caller's
 Part = Literal["value", "key"]
 
 
