@@ -41,7 +41,7 @@ Millis = Annotated[int, Field(ge=1)]
 
 
 class ConfigError(Exception):
-    """One line that says which field of which file is wrong; the CLI prints it and exits with 2."""
+    """One line with the file, the field and the reason; the CLI prints it and exits with 2."""
 
 
 class _Section(BaseModel):
@@ -280,8 +280,8 @@ _WORDS = {  # pydantic's speak of Python
 
 
 def first_fault(error: ValidationError) -> str:
-    """One line with the field and what is wrong with it. Not its value, as in pydantic's own text:
-    that may be a secret.
+    """One line with the field and its fault. Without its value, which pydantic's own text has:
+    it may be a secret.
     """
     fault = error.errors(include_input=False, include_url=False)[0]
     where = ".".join(str(part) for part in fault["loc"]) or "file"

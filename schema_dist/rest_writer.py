@@ -188,7 +188,7 @@ class RestTarget:
         return None
 
     async def _undo(self, wanted: SchemaVersion) -> str:
-        """Takes away the remains of a failed registration; returns the reason of its failure."""
+        """Takes away the remains of a failed registration; returns the outcome as text."""
         before = {it.version for it in self.contents.of(wanted.subject)}
         now = await self._client.versions(wanted.subject, deleted=True)
         made = [version for version in now if version not in before]

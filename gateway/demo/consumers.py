@@ -1,7 +1,7 @@
 """Three stock share consumers as child processes, one of them killed on the way.
 
-It is frozen (SIGSTOP) a moment before it is killed (SIGKILL): what reaches it then is surely in its
-hands and surely unacknowledged, so that every run shows records of a dead consumer coming back.
+It is frozen (SIGSTOP) a moment before it is killed (SIGKILL): records that reach it then are surely
+delivered and surely unacknowledged, so every run shows records of a dead consumer coming back.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def consume(
 ) -> Outcome:
     """Runs the consumers until every record of the topic is in a log, or nothing moves any more.
 
-    `advance` hears how many more records are processed; `check` is called often and raises what
-    should end it all. Raises SetupError if a consumer ends by itself. Leaves no process.
+    `advance` hears how many more records are processed; `check` is called often and raises to end
+    it all. Raises SetupError if a consumer ends by itself. Leaves no process.
     """
     started = time.monotonic()
     directory.mkdir(parents=True, exist_ok=True)

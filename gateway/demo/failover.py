@@ -2,8 +2,8 @@
 
 Real flights on `east`, copied to `west` by links; `keyway offsets run` for both clusters. A stock
 consumer group and a Key-Shared group work on east, until east is killed. Both go on on west, which
-gets flights of its own meanwhile, and then back on east. What each group was given is held against
-what was produced. Everything started here is ended here.
+gets flights of its own meanwhile, and then back on east. The records delivered to each group are
+compared with the records produced. Everything started here is ended here.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """The two groups of the fail-over demo: a stock consumer group and a Key-Shared group, one member
-each, that note whatever they process.
+each, that note every record they process.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ JOIN_S_MAX = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Processed:
-    """One record as a member was given it. `visit`: which stay on which cluster."""
+    """One record as delivered to a member. `visit`: the name of the group's stay on one cluster."""
 
     visit: str
     partition: int

@@ -171,7 +171,7 @@ def _show(
     verdict: dict[str, Any],
     copied_s: float,
 ) -> bool:
-    """Prints what arrived; whether it is what was to arrive."""
+    """Prints the records that arrived; True if they are the expected ones."""
     tails = {it.key.decode() for it in flights if it.key is not None}
     plain = sum(it.get("tailnum") in tails for it in values)
     masked = {it["tailnum"] for it in values if it.get("tailnum") is not None}

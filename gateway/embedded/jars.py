@@ -169,7 +169,7 @@ def _ivy_jar() -> Path:
 
 
 def main() -> int:
-    """`python -m gateway.embedded.jars`: fetches what is missing; the exit status says if it
+    """`python -m gateway.embedded.jars`: fetches the missing jars; the exit status says if it
     worked.
     """
     try:

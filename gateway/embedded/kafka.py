@@ -108,7 +108,7 @@ class KafkaCluster:
     """`brokers` KRaft brokers with ids 1, 2, …, replication factor of internal topics = their
     number.
 
-    `properties` go into every server.properties and win over what is written there; `share_groups`
+    `properties` go into every server.properties and win over those written there; `share_groups`
     formats with Kafka's own share groups on or off; `ports` fixes the client ports (one per
     broker), else free ones are taken.
     """

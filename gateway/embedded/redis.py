@@ -6,7 +6,7 @@ system before they are answered, and the disk when it writes them back (`appendf
 of Redis or of the gateway loses nothing, a crash of the machine at most the last half minute. With
 `everysec` Redis answers without writing while the fsync of each second is under way: 12 of 16 kills
 at that moment lost answered writes on a busy disk. Waiting for the disk at every step would cost a
-fsync per step to save what Kafka can give back: losing Redis loses no record.
+fsync per step to save state that Kafka can give back: losing Redis loses no record.
 
 The folder has two locks, both flock, which the kernel lets go of when their holders die:
 `owner.lock` is the gateway's and refuses a second one; `server.lock` is inherited by redis-server

@@ -16,7 +16,7 @@ SESSION_PARTITIONS_MAX = 50_000  # 50 topics of 1,000 each, with an error row fo
 TURN_PARTITIONS = 1_000
 TURN_RANGES = 10_000
 
-# Records of one answer, whatever a client asks for: some 100,000 records. Three copies are held
+# Records of one answer, even if a client asks for more: some 100,000 records. Three copies are held
 # while it is encoded, which takes a few ms. One record of any size is always sent.
 SHARE_FETCH_BYTES_MAX = 16 * 1024 * 1024
 

@@ -1,7 +1,7 @@
 """ListGroups (16) v0-5: upstream's groups and the Key-Shared ones in one list, each group once.
 
-Asked of upstream on the client's own connection, so it lists what this client may see, and without
-filters: a Key-Shared group that only its committed offsets remember is found among upstream's. One
+Asked of upstream on the client's own connection, so it lists the groups that this client may see,
+and without filters: a Key-Shared group that only its committed offsets remember is found there. One
 is listed to clients that may describe it, by the virtual broker that is its coordinator (on the
 bootstrap port: all of them). Not implemented: DESCRIBE on the cluster does not show Key-Shared
 groups that have not committed an offset yet to a client that may not describe them one by one.

@@ -220,8 +220,8 @@ class _ShareFetch:
         return self.parts.setdefault(key, _Part())
 
     async def _locate_all(self, batches: dict[PartitionKey, AckBatches]) -> list[PartitionKey]:
-        """The partitions to deliver from; what this client must not or cannot have here becomes an
-        error.
+        """The partitions to deliver from; those that this client must not or cannot have here
+        become errors.
         """
         connection = self.request.connection
         keys = self.session.rotated()
@@ -267,7 +267,7 @@ class _ShareFetch:
             await self._acquire(keys)
 
     async def _acquire(self, keys: list[PartitionKey]) -> None:
-        """Takes what is ready, at once in memory; the records are cut out while the leases are
+        """Takes the ready records, at once in memory; their bytes are cut out while the leases are
         being persisted.
         """
         session = self.session
@@ -333,8 +333,8 @@ class _ShareFetch:
         return taken
 
     async def _cut_out(self, window: Window, acquired: Acquired, room: int) -> _Cut | None:
-        """The records of what was acquired; what cannot be had or is more than `room` bytes goes
-        back to the window, but for one record of any size in an answer that has no other.
+        """The acquired records. Those that cannot be had or are more than `room` bytes go back to
+        the window, but for one record of any size in an answer that has no other.
         """
         offsets, attempts = acquired.offsets, acquired.attempts
         least = 1 if room == self.room else 0

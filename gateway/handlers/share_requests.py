@@ -120,8 +120,8 @@ class _Asked:
 class Acknowledgements:
     """The acknowledgements of one request: handled at once, answered when they are in the store.
 
-    A window that is away is waited for, within bounds: a stock librdkafka does not repeat what was
-    refused, and its records would come again only when their locks run out.
+    A window that is away is waited for, within bounds: a stock librdkafka does not repeat a refused
+    acknowledgement, and its records would come again only when their locks run out.
     """
 
     services: ShareServices
@@ -176,7 +176,7 @@ class Acknowledgements:
                 await asked.window.loaded()
                 return _ack_answer(await asked.window.ask(self._event(asked.acks)))
         except (TimeoutError, WindowUnavailable):
-            # What Kafka's own broker answers when its share-state persister is away; the Java
+            # Kafka's own broker answers the same when its share-state persister is away; the Java
             # client retries it.
             return (
                 ErrorCode.COORDINATOR_NOT_AVAILABLE,

@@ -68,8 +68,8 @@ class Authoriser:
     async def denied_topics(
         self, connection: ClientConnection, topics: Iterable[str], operation: int = READ
     ) -> set[str]:
-        """Those of `topics` this client may not read (or what `operation` says). A topic that does
-        not exist is not denied: there is nothing.
+        """Those of `topics` that this client may not read (or whose `operation` it may not do). A
+        topic that does not exist is not denied: there is nothing.
         """
         operations = {name: self._known(connection, "topic", name) for name in topics}
         unknown = [name for name, known in operations.items() if known is None]

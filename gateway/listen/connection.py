@@ -5,9 +5,9 @@ TLS client does not reach upstream. Bytes go on as the objects that were read. W
 not take them, the other one is not read: at most HELD_BYTES_MAX are kept in each direction. A
 client that does not take its answers is not read either.
 
-When the client goes, upstream still gets what the client sent: it is closed for writing, and cut
-off only if upstream does not close in time. When upstream goes, the client still gets what upstream
-sent.
+When the client goes, upstream still gets all bytes that the client sent: it is closed for writing,
+and cut off only if upstream does not close in time. When upstream goes, the client still gets all
+bytes that upstream sent.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ REQUESTS_HELD_BYTES_MAX = 64 * 1024 * 1024
 # Answers that are being made or are not yet taken by their clients. With the batch cache (96 MiB),
 # the requests, an empty node (80 MiB) and the copies of the answer being encoded, 512 MiB hold.
 ANSWERS_HELD_BYTES_MAX = 128 * 1024 * 1024
-ANSWER_SHARE = 4  # one answer gets at most the fourth part of what is left of it ...
+ANSWER_SHARE = 4  # one answer gets at most the fourth part of the rest ...
 ANSWER_BYTES_MIN = 64 * 1024  # ... and always this: a client that reads never waits for others
 # Between two bytes of a request that the gateway answers. TCP itself repeats within seconds.
 REQUEST_STALLED_MS = 30_000

@@ -25,7 +25,7 @@ Accept = Callable[[int | None], asyncio.Protocol]
 
 
 class CannotListen(Exception):
-    """One line that says which address could not be had, why, and which options name it."""
+    """One line with the address that could not be had, the reason, and the options that name it."""
 
 
 class Listeners:

@@ -87,7 +87,7 @@ class Server:
         self._on_disconnect: list[Callable[[ConnectionId], None]] = []
         self._on_drain: list[Callable[[], None]] = []
         self._ids: Iterator[int] = itertools.count(1)
-        self._next_bootstrap = 0  # which bootstrap server is tried first
+        self._next_bootstrap = 0  # index of the bootstrap server that is tried first
         self._stopping = False
         self._empty = asyncio.Event()  # no connection is left
         self._empty.set()

@@ -1,4 +1,4 @@
-"""The two sockets of a connection, as asyncio protocols that tell the connection what happens."""
+"""The two sockets of a connection, as asyncio protocols that tell the connection of each event."""
 
 from __future__ import annotations
 

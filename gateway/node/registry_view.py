@@ -57,7 +57,7 @@ class View:
         while True:
             try:
                 await self._serve(self._listening)
-            except Exception as error:  # noqa: BLE001 - the node serves Kafka whatever this does
+            except Exception as error:  # noqa: BLE001 - the node serves Kafka without it, too
                 self._failure = f"the registry view: {error}"
                 log.warning("registry_view_failed", error=str(error))
             await asyncio.sleep(VIEW_RETRY_S)

@@ -39,8 +39,8 @@ class DeletedTopics:
                 return  # an upstream that knows no topic ids
 
     async def sweep(self) -> int:
-        """Deletes what was unknown before and still is; how many windows. Raises StoreError,
-        UpstreamError, EncodeError.
+        """Deletes the windows of topics that were unknown before and still are; returns their
+        number. Raises StoreError, UpstreamError, EncodeError.
         """
         store, windows = self.offsets.store, self.offsets.windows
         stored = sorted(await store.positions(None))

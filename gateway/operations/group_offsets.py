@@ -7,7 +7,7 @@ commits.
 A position is set while the group has no members. It is committed to Kafka first (Kafka refuses it
 for a group of another kind that is in use), then written to the store under a new fence; the next
 load of the window starts there. The commit has that fence as its origin, so it counts from then on,
-whatever the store has (dispatcher/core/reconcile.py): also after a crash between the two, which
+also against the store (dispatcher/core/reconcile.py), and after a crash between the two, which
 leaves the caller with an error.
 """
 

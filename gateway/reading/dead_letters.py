@@ -95,7 +95,7 @@ class DeadLetters:
         """Reads these records and writes them to `topic`: one answer per offset, true = durable.
 
         A record that is no longer in the log counts as durable: there is nothing left to keep.
-        None is written to the topic it comes from: whoever rejects it would get it again, for ever.
+        None is written to the topic it comes from: the group that rejects it would get it for ever.
         """
         if topic == tp.topic:
             log.error("dead_letters_not_written", topic=topic, group=group, reason=OWN_TOPIC)

@@ -143,8 +143,8 @@ class Reader:
         return self._mean_bytes.get(Source(tp, isolation), MEAN_RECORD_BYTES)
 
     def trouble(self, tp: TopicPartition, *, isolation: int = READ_COMMITTED) -> str | None:
-        """Why nothing more of a partition can be read; None if it can. What is damaged in the log
-        is tried again for ever: nobody may skip it for an operator.
+        """Why nothing more of a partition can be read; None if it can. A damaged batch is tried
+        again for ever: nobody may skip it for an operator.
         """
         return self._failing.get(tp.topic, {}).get(Source(tp, isolation))
 
@@ -177,8 +177,8 @@ class Reader:
         *,
         isolation: int = READ_COMMITTED,
     ) -> bytes:
-        """Batches with exactly these records (ascending), each of at most `records_max`; what has
-        left the cache is read again. Raises RecordsGone, RecordsLarge, UpstreamError.
+        """Batches with exactly these records (ascending), each of at most `records_max`; those that
+        have left the cache are read again. Raises RecordsGone, RecordsLarge, UpstreamError.
         """
         source = Source(tp, isolation)
         ready = self._cache.slices(source, offsets, records_max, bytes_max)

@@ -58,8 +58,8 @@ class Refetches:
         self._locks.pop(source, None)
 
     async def piece(self, source: Source, offset: int) -> tuple[int, Batch | None]:
-        """The end and the batch (None: nothing is there any more) of what covers `offset`. Raises
-        UpstreamError.
+        """The piece of the log with `offset`: its end, and its batch (None: nothing is there any
+        more). Raises UpstreamError.
         """
         lock = self._locks.setdefault(source, asyncio.Lock())
         deadline_ms = monotonic_ms() + REFETCH_MS_MAX

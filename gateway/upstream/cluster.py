@@ -221,7 +221,7 @@ class Upstream:
         return whole
 
     def _close_stray_connections(self) -> None:
-        """A broker moved: who still waits for an answer from its old address asks again."""
+        """A broker moved: callers that wait for an answer from its old address ask again."""
         addresses = {Address(broker.host, broker.port) for broker in self.topology.brokers.values()}
         addresses.update(self._bootstrap)
         for place in [place for place in self._connections if place[0] not in addresses]:

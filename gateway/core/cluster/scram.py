@@ -17,8 +17,8 @@ ITERATIONS_MIN = 4_096  # RFC 7677, section 4; Kafka refuses to store fewer
 
 
 class ScramError(Exception):
-    """The server's message is malformed, weak, or its signature is not that of somebody who knows
-    the password.
+    """The server's message is malformed or weak, or its signature shows that the server does not
+    know the password.
     """
 
 

@@ -104,7 +104,7 @@ class ConnectionState:
         return self._ended_by(Side.UPSTREAM, mid_frame, missing)
 
     def forget(self) -> None:
-        """The connection is over: gives up what is held for it."""
+        """The connection is over: gives up the bytes held for it."""
         self._ended = True
         self._requests.forget()
 

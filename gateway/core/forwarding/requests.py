@@ -103,7 +103,7 @@ class Requests:
 
     @property
     def collected_bytes(self) -> int:
-        """Of the request that is read whole: what is here of it, until it is answered."""
+        """Of the request that is read whole: its bytes so far, until it is answered."""
         whole = self._parked if self._collecting is None else self._collecting
         return self._answering_bytes if whole is None else len(whole.payload)
 
@@ -319,7 +319,7 @@ def _refuse_other_protocols(first: bytes) -> None:
 
 
 def _asks_about_brokers(version: int, payload: bytes) -> bool:
-    """Of a DescribeConfigs request; also when it is malformed, which is for upstream to say."""
+    """Of a DescribeConfigs request; also when it is malformed, since upstream is to refuse it."""
     try:
         body_at = parse_request_header(payload).body_at
         message = decode_request(DESCRIBE_CONFIGS, version, payload, body_at)
@@ -331,7 +331,7 @@ def _asks_about_brokers(version: int, payload: bytes) -> bool:
 def _peek_acks(data: bytes, start: int, end: int, version: int) -> int | None:
     """`acks` of the Produce request at `start` that ends at `end`; None: not all here yet.
 
-    Positions beyond the data go through unread: what follows is then beyond it, too.
+    Positions beyond the data go through unread: all later ones are then beyond it, too.
     """
     have = len(data)
     # The client id stays a string with a two-byte length in every header version.

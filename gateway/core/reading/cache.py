@@ -3,7 +3,7 @@
 A piece covers a stretch of a log. Its batch holds all records there that consumers may see; a piece
 without a batch covers invisible ones (aborted, control). So "no records here" and "not read" are
 never mixed up. Pieces of one source are disjoint and in offset order; they grow old in the order of
-their arrival, whatever their source.
+their arrival, those of all sources together.
 
 A batch of hundreds of thousands of tiny records takes more memory than the whole cache. It is kept
 in portions, and of it only the beginning: as a whole it would be dropped as soon as it came, and be

@@ -18,7 +18,7 @@ _NO_ANSWER: Message = {"ErrorCode": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
 def fetch_request(fetch: Fetch) -> Message:
-    """A full fetch without a session. No leader epoch: which leader to ask is the topology's
+    """A full fetch without a session. No leader epoch: the choice of the leader is the topology's
     business.
     """
     topics: dict[tuple[str, bytes], list[Message]] = {}
@@ -58,8 +58,8 @@ def answers_by_partition(fetch: Fetch, response: Message) -> dict[TopicPartition
 
 
 class Damages:
-    """Batches of answers, and what was found damaged: that is asked for again and again, as nobody
-    may skip it, but scanned only once. To find a fault at the end of a large compressed batch takes
+    """Batches of answers, and the damaged ones: they are asked for again and again, as nobody may
+    skip them, but scanned only once. To find a fault at the end of a large compressed batch takes
     most of a second.
     """
 
@@ -67,9 +67,9 @@ class Damages:
         self._known: dict[Source, _Damage] = {}
 
     def undamaged(self, place: Place, records: bytes) -> list[Batch]:
-        """The batches of an answer, up to the first that is damaged: what stands before it can be
-        read like any other. Raises CorruptBatch if it is the very first. What is beyond
-        SCAN_BYTES_MAX of decompressed records is left for the next fetch.
+        """The batches of an answer, up to the first that is damaged: those before it can be read
+        like any other. Raises CorruptBatch if it is the very first. Records beyond
+        SCAN_BYTES_MAX, decompressed, are left for the next fetch.
         """
         known = self._known.get(place.source)
         if known is not None and known.digest == _digest(records):

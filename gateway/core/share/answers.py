@@ -15,8 +15,8 @@ DELIVERY_COUNT_MAX: Final = 2**15 - 1
 def acquired_ranges(offsets: list[int], attempts: list[int]) -> list[tuple[int, int, int]]:
     """(first offset, last offset, delivery count): ascending, disjoint, covering exactly `offsets`.
 
-    A range that is wider than the records sent makes clients acknowledge what they never saw, a
-    descending one makes the Java client lose records (ShareCompletedFetch).
+    A range that is wider than the records sent makes clients acknowledge records that they never
+    saw, a descending one makes the Java client lose records (ShareCompletedFetch).
     """
     ranges: list[tuple[int, int, int]] = []
     if not offsets:

@@ -1,9 +1,9 @@
 """Share sessions of one node: epochs and the partitions each covers (KIP-932, ShareSession).
 
 Epoch 0 opens, then 1, 2, 3 … per request, fetches and acknowledgements sharing the counter; -1
-closes. A session belongs to one (virtual broker, group, member), whichever connection its requests
-come on: some clients fetch on one and acknowledge on another. It ends with the connection it was
-opened on, as in Kafka.
+closes. A session belongs to one (virtual broker, group, member); its requests may come on several
+connections: some clients fetch on one and acknowledge on another. It ends with the connection that
+opened it, as in Kafka.
 """
 
 from __future__ import annotations
@@ -130,9 +130,7 @@ class ShareSessions:
         return session
 
     def close(self, key: SessionKey) -> ShareSession:
-        """Epoch -1. The caller gives back what the session holds after its acknowledgements are
-        applied.
-        """
+        """Epoch -1. The caller applies the acknowledgements, then gives back the session's rest."""
         session = self._found(key)
         self._remove(session)
         return session

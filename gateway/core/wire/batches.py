@@ -123,9 +123,9 @@ def scan(
     """The whole batches of a Fetch response's records; a cut-off last one is left out, as
     consumers do.
 
-    `body_max` bounds each batch's decompressed records, in bytes; what follows after `enough` of
-    them in all is left out, too: a batch of 2 KB can be 64 MB of zeros, and a response of 1 MB 500
-    such batches. Raises CorruptBatch, UnsupportedMagic.
+    `body_max` bounds each batch's decompressed records, in bytes; batches after `enough` bytes in
+    all are left out, too: a batch of 2 KB can be 64 MB of zeros, and a response of 1 MB 500 such
+    batches. Raises CorruptBatch, UnsupportedMagic.
     """
     batches: list[Batch] = []
     _scan_into(batches, data, check_crc, body_max, enough)
@@ -133,7 +133,7 @@ def scan(
 
 
 def scan_undamaged(data: bytes, enough: int) -> list[Batch]:
-    """As `scan`, up to the first batch that is damaged: what stands before it can be read like any
+    """As `scan`, up to the first batch that is damaged: those before it can be read like any
     other. Raises CorruptBatch if it is the very first.
     """
     batches: list[Batch] = []
@@ -309,7 +309,7 @@ def drop_aborted(batches: list[Batch], aborted: list[tuple[int, int]]) -> list[B
     """The batches a read_committed consumer sees, without control batches.
 
     `batches` are those of one Fetch response, `aborted` its AbortedTransactions as (producer id,
-    first offset). This is what Kafka's consumer does (CompletedFetch): a transaction is aborted
+    first offset). Kafka's consumer does the same (CompletedFetch): a transaction is aborted
     from its first offset to its ABORT marker.
     """
     waiting = sorted([(first, producer) for producer, first in aborted], reverse=True)
@@ -329,7 +329,7 @@ def drop_aborted(batches: list[Batch], aborted: list[tuple[int, int]]) -> list[B
 def portions(batch: Batch, records_max: int) -> list[Batch]:
     """The batch in portions of at most `records_max` records, each with bytes of its own, so that
     they can be held and let go one by one. A portion ends where the next one begins: together they
-    cover what the batch covers, also where compaction left gaps.
+    cover all offsets of the batch, also where compaction left gaps.
     """
     if batch.count <= records_max:
         return [batch]
@@ -370,8 +370,8 @@ def select(batch: Batch, offsets: list[int], *, records_max: int) -> bytes:
 
     Base offset, deltas, timestamps, leader epoch and the LogAppendTime bit are upstream's, the
     last offset delta is that of the last record in each batch. These batches go to share
-    consumers, which know nothing of transactions: the gateway has left out what was aborted, so
-    they carry no producer id, epoch, sequence or transactional bit. Raises ValueError for an
+    consumers, which know nothing of transactions: the gateway has left out aborted records, so the
+    batches carry no producer id, epoch, sequence or transactional bit. Raises ValueError for an
     offset that the batch does not have.
     """
     if records_max < 1:

@@ -1,5 +1,5 @@
-"""From bytes to messages, by a plan. Nothing here trusts the bytes: a length is compared with what
-is left before use.
+"""From bytes to messages, by a plan. Nothing here trusts the bytes: a length is compared with the
+rest of the data before use.
 
 Two columns, because thousands of their elements come with one share fetch; both exist in flexible
 versions only:

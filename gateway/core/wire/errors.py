@@ -3,8 +3,8 @@
 Codes as of kafka-clients 4.3.1. A code we do not know stays a plain int in a message: never turn
 one into `ErrorCode` without a fallback.
 
-`WireError` and its children say that the peer's bytes are not what its API and version promise;
-`code` is what Kafka answers then, where an answer is possible at all. `EncodeError` says that a
+`WireError` and its children say that the peer's bytes do not fit their API and version; `code` is
+Kafka's answer then, where an answer is possible at all. `EncodeError` says that a
 message of ours cannot be written: a bug here, so it is no `WireError`.
 """
 

@@ -1,8 +1,8 @@
 """Frames: a four byte size, a header, a body.
 
-Every request header starts with API key, version and correlation id, whatever the API, so those can
-be read of a frame nobody can decode otherwise. The client id stays a string with a two byte length
-also in header version 2, where tagged fields follow it.
+Every request header of every API starts with API key, version and correlation id, so those can be
+read of a frame that cannot be decoded otherwise. The client id stays a string with a two byte
+length also in header version 2, where tagged fields follow it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Kafka's record batches (magic 2), as other parts of the gateway use them.
 
-`scan` turns a Fetch response's records into batches with columns, `drop_aborted` leaves out what no
-read_committed consumer sees, `select` and `filtered` cut records out of a batch without re-encoding
+`scan` turns a Fetch response's records into batches with columns, `drop_aborted` leaves out records
+of aborted transactions, `select` and `filtered` cut records out of a batch without re-encoding
 them. `read_records` and `build` handle whole records; they are for dead letters, audits and tests,
 and not made for speed.
 """
