@@ -22,7 +22,7 @@ def serve(
     log_format: Annotated[LogFormat, typer.Option(help="Form of the log lines.")] = "text",
     log_level: Annotated[LogLevel, typer.Option(help="Lowest level of the log.")] = "info",
 ) -> None:
-    """Run a gateway node until SIGTERM or SIGINT."""
+    """Run a gateway node until SIGTERM, SIGINT or SIGHUP."""
     from gateway.node.process import StartError, run  # keeps `keyway --help` quick
 
     try:

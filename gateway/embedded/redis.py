@@ -79,6 +79,7 @@ class EmbeddedRedis:
         self.socket_path = _socket_path(self.directory)
         self._pid_file = self.directory / "redis.pid"
         self._child: subprocess.Popen[bytes] | None = None
+        self._socket_file: tuple[int, int] | None = None  # device and inode of its own socket
         self._owner_lock: int | None = None
 
     def __repr__(self) -> str:
@@ -96,6 +97,11 @@ class EmbeddedRedis:
     @property
     def running(self) -> bool:
         return self._child is not None and self._child.poll() is None
+
+    @property
+    def reachable(self) -> bool:
+        """The socket in the folder is still that of the server: a client can connect."""
+        return self.running and _file_at(self.socket_path) == self._socket_file
 
     @property
     def pid(self) -> int | None:
@@ -123,12 +129,23 @@ class EmbeddedRedis:
             raise
         try:
             self._spawn(binary, server_lock)
+        except OSError as error:  # a full disk, a process too many
+            self.kill()
+            raise SetupError(f"the embedded Redis cannot be started: {error}") from error
         except BaseException:
             self.kill()
             raise
         finally:
             os.close(server_lock)  # From here on redis-server alone holds it.
         return self
+
+    def restart(self) -> None:
+        """Ends the server if it runs, its file written, and starts it again. The folder stays
+        locked meanwhile. Raises SetupError.
+        """
+        if self._child is not None:
+            stop_child(self._child)
+        self.start()
 
     def stop(self) -> None:
         """SIGTERM: Redis writes its file to disk and ends. Lets go of the folder."""
@@ -181,6 +198,7 @@ class EmbeddedRedis:
             raise SetupError(
                 f"the embedded Redis did not answer within {READY_S_MAX:.0f} s: see {log}"
             ) from error
+        self._socket_file = _file_at(self.socket_path)
 
     def _lock_folder(self) -> int:
         file = os.open(self.directory / "owner.lock", os.O_RDWR | os.O_CREAT, 0o600)
@@ -267,6 +285,15 @@ def _make_private(directory: Path) -> None:
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
         raise SetupError(f"{directory} is not a folder of this user: choose another data directory")
     directory.chmod(0o700)
+
+
+def _file_at(path: Path) -> tuple[int, int] | None:
+    """Device and inode; None: there is no such file."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _socket_path(directory: Path) -> Path:

@@ -30,7 +30,7 @@ class StartError(Exception):
 
 
 def run(config: Config) -> None:
-    """Serves until SIGTERM or SIGINT. Raises StartError, ConfigError."""
+    """Serves until SIGTERM, SIGINT or SIGHUP. Raises StartError, ConfigError."""
     permit_files()
     try:
         with running_redis(config.state) as redis:
@@ -47,13 +47,26 @@ def run(config: Config) -> None:
 async def _serve(config: Config, redis: RedisAddress) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+
+    def stop_for(number: signal.Signals) -> None:
+        log.info("signal_received", signal=number.name)
+        stop.set()
+
+    for number in ending_signals(hangup_ignored=signal.getsignal(signal.SIGHUP) is signal.SIG_IGN):
+        loop.add_signal_handler(number, stop_for, number)
     tasks = asyncio.TaskGroup()
     process = Process(process_part(stop), redis, tasks, steady(time.time_ns, time.monotonic_ns))
     parts = wire(config, process)
     log.info("starting", version=version_line(), upstream=config.upstream.bootstrap_servers)
     await run_parts(parts, tasks, stop)
+
+
+def ending_signals(*, hangup_ignored: bool) -> tuple[signal.Signals, ...]:
+    """Signals that drain and end the node. SIGHUP (the terminal has gone) is one, as for a Kafka
+    broker, unless the process was started to ignore it (`nohup`).
+    """
+    ends = (signal.SIGTERM, signal.SIGINT)
+    return ends if hangup_ignored else (*ends, signal.SIGHUP)
 
 
 def process_part(stop: asyncio.Event) -> Part[None]:

@@ -64,7 +64,10 @@ def build(address: RedisAddress) -> Part[RedisRoom]:
     )
 
     async def troubles() -> Sequence[Trouble]:
-        return await redis_troubles(client)
+        found = await redis_troubles(client)
+        if address.watch is not None and address.watch.trouble:
+            found.append(Trouble(address.watch.trouble))
+        return found
 
     async def close() -> None:
         await client.aclose()

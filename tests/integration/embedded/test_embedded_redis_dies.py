@@ -35,9 +35,13 @@ def redis_pid(gateway: GatewayProcess) -> int:
 
 
 def kill_redis(gateway: GatewayProcess) -> None:
+    started_again(gateway, lambda: os.kill(redis_pid(gateway), signal.SIGKILL))
+
+
+def started_again(gateway: GatewayProcess, after: Callable[[], object]) -> None:
     before = redis_pid(gateway)
     started = gateway.log_text().count("embedded_redis_started")
-    os.kill(before, signal.SIGKILL)
+    after()
     wait_until(
         lambda: gateway.log_text().count("embedded_redis_started") > started,
         what="Redis started again",
@@ -73,3 +77,45 @@ def test_a_killed_redis_is_started_again_and_the_group_goes_on(
     assert gateway.stop() == 0
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+def test_a_deleted_socket_costs_no_lease(
+    kafka: KafkaCluster,
+    gateway: GatewayProcess,
+    topic: Callable[..., str],
+    fresh_name: Callable[[str], str],
+) -> None:
+    name, group = topic(), fresh_name("group")
+    produce(kafka.bootstrap_servers, name, [(key, b"1") for key in KEYS])
+    with ShareSession(gateway.bootstrap, group, name) as session:
+        session.join()
+        taken = session.fetch_count(len(KEYS))
+        started_again(gateway, (gateway.state_directory / "redis.sock").unlink)
+        assert session.acknowledge({0: [(0, len(KEYS) - 1, [ACCEPT])]}) == {0: 0}
+        assert {count for _, count in taken.acquired} == {1}
+    wait_for_committed(kafka, group, name, 0, len(KEYS))
+    log = gateway.log_text()
+    assert log.count("embedded_redis_unreachable") == 1
+    assert "Traceback" not in log
+
+
+def test_a_hangup_drains(
+    kafka: KafkaCluster,
+    gateway: GatewayProcess,
+    topic: Callable[..., str],
+    fresh_name: Callable[[str], str],
+) -> None:
+    """As SIGTERM: what was settled is committed before the node ends."""
+    name, group = topic(), fresh_name("group")
+    produce(kafka.bootstrap_servers, name, [(key, b"1") for key in KEYS])
+    with ShareSession(gateway.bootstrap, group, name) as session:
+        session.join()
+        session.fetch_count(len(KEYS))
+        session.acknowledge({0: [(0, len(KEYS) - 1, [ACCEPT])]})
+        os.kill(gateway.pid, signal.SIGHUP)
+        assert gateway.child is not None
+        assert gateway.child.wait(60) == 0
+    log = gateway.log_text()
+    for event in ("signal_received", "SIGHUP", "stopping", "stopped"):
+        assert event in log
+    wait_for_committed(kafka, group, name, 0, len(KEYS))

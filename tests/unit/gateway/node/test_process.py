@@ -1,10 +1,11 @@
-"""The beginning of a node: its clock, its files."""
+"""The beginning of a node: its clock, its files, its signals."""
 
 from __future__ import annotations
 
 import resource
+import signal
 
-from gateway.node.process import permit_files, steady
+from gateway.node.process import ending_signals, permit_files, steady
 
 MINUTE_NS = 60_000_000_000
 
@@ -31,3 +32,8 @@ def test_a_node_may_open_all_the_files_the_system_grants() -> None:
         assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_hangup_ends_a_node_unless_it_was_started_to_ignore_it() -> None:
+    assert signal.SIGHUP in ending_signals(hangup_ignored=False)
+    assert ending_signals(hangup_ignored=True) == (signal.SIGTERM, signal.SIGINT)
