@@ -23,6 +23,10 @@ ALTERED_GROUPS_MAX = 10_000
 
 MEMBERSHIP_RETRY_MS = 500  # between attempts to write memberships behind
 RESTART_GRACE_MS = 10_000  # after a restart a member has two heartbeat intervals to show itself
+# Rows of a table are written in portions, below a millisecond or two each.
+TABLE_WRITE_BYTES = 256 * 1024
+TABLE_NAMES_AT_ONCE = 500
+
 TICK_MS = 500  # the watchdog; six ticks make the disconnect grace
 
 # Rules of key filters set over REST, for all groups together: some 40,000 rules. A rule takes some

@@ -7,13 +7,16 @@ error here, so that rooms above need not know the library.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Generic, TypeVar
 
 import structlog
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
+
+from gateway.members.limits import TABLE_NAMES_AT_ONCE, TABLE_WRITE_BYTES
 
 log = structlog.get_logger("keyway.groups")
 
@@ -51,17 +54,33 @@ class RedisTable(Generic[Row]):
         return rows
 
     async def write(self, rows: Mapping[str, Row], gone: Iterable[str] = ()) -> None:
-        """Sets `rows` and deletes those of the names `gone`. Raises TableUnavailable; then some of
-        it may be written.
+        """Sets `rows` and deletes those of the names `gone`, a portion at a time, so that other
+        work goes on. Raises TableUnavailable; then some of it may be written.
         """
-        texts: dict[Any, Any] = {
-            name: json.dumps(self.to_json(row), separators=(",", ":")) for name, row in rows.items()
-        }
-        names = list(gone)
+        names = iter(gone)
         try:
-            if texts:
+            for texts in self._portions(rows):
                 await self.redis.hset(self.key, mapping=texts)
-            if names:
-                await self.redis.hdel(self.key, *names)
+            while some := list(islice(names, TABLE_NAMES_AT_ONCE)):
+                await self.redis.hdel(self.key, *some)
+        except (RedisError, OSError) as error:
+            raise TableUnavailable(str(error)) from error
+
+    def _portions(self, rows: Mapping[str, Row]) -> Iterator[dict[Any, Any]]:
+        texts: dict[Any, Any] = {}
+        size = 0
+        for name, row in rows.items():
+            texts[name] = json.dumps(self.to_json(row), separators=(",", ":"))
+            size += len(texts[name])
+            if size >= TABLE_WRITE_BYTES or len(texts) >= TABLE_NAMES_AT_ONCE:
+                yield texts
+                texts, size = {}, 0
+        if texts:
+            yield texts
+
+    async def drop(self) -> None:
+        """Deletes the whole table. Raises TableUnavailable."""
+        try:
+            await self.redis.delete(self.key)
         except (RedisError, OSError) as error:
             raise TableUnavailable(str(error)) from error

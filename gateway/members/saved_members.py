@@ -1,13 +1,21 @@
 """Members of share groups saved in Redis, so that a restarted node goes on with the members it had.
 
-One row per group, also of an empty one. Rows are written behind: a heartbeat never waits for Redis.
+Two tables: a row per group, also of an empty one, and a row per member, so that a join costs the
+same however many members the group has. Rows are written behind: a heartbeat never waits for Redis.
 A crash loses a join or a leave of the last moments. Such a member rejoins on its next heartbeat, or
 is evicted because it does not come back.
+
+Before 0.1.0 a group was one row with all its members (`keyway:members`). Such rows are read once,
+at the start, and moved to the new tables. There is no way back: an older node starts without
+members, and they join again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import structlog
@@ -19,19 +27,48 @@ from gateway.members.redis_table import RedisTable, TableUnavailable
 
 log = structlog.get_logger("keyway.groups")
 
-_KEY = "keyway:members"
+_OLD_KEY = "keyway:members"
+_GROUPS_KEY = "keyway:share_groups"
+_MEMBERS_KEY = "keyway:share_members"
 
 
 class SavedGroup(NamedTuple):
+    """`members`: in join order."""
+
     epoch: int
     members: list[ShareMember]
 
 
+class MemberRow(NamedTuple):
+    """One member as it is saved. `joined` orders the members of a group."""
+
+    joined: int
+    member_id: str
+    client_id: str
+    client_host: str
+    rack_id: str | None
+    topics: tuple[str, ...]
+    epoch: int
+    previous_epoch: int
+
+
+@dataclass(slots=True)
+class StoredGroup:
+    """The rows of one group in Redis, as far as this node knows. None: there may be one."""
+
+    epoch: int | None = None
+    members: dict[str, MemberRow | None] = field(default_factory=dict)
+
+
 class SavedMembers:
     def __init__(self, redis: Redis) -> None:
-        self._table = RedisTable(redis, _KEY, _to_json, _from_json)
+        self._groups = RedisTable(redis, _GROUPS_KEY, _epoch_row, _epoch)
+        self._members = RedisTable(redis, _MEMBERS_KEY, MemberRow._asdict, _member_row)
+        self._old = RedisTable(redis, _OLD_KEY, _old_row, _old_group)
+        self._stored: dict[str, StoredGroup] | None = None  # None: not read yet
         self._dirty: dict[str, ShareGroup | None] = {}  # None: forgotten
         self._wake = asyncio.Event()
+        self._flushing = asyncio.Lock()
 
     def changed(self, group: ShareGroup) -> None:
         self._dirty[group.name] = group
@@ -44,10 +81,42 @@ class SavedMembers:
     async def load(self) -> dict[str, SavedGroup]:
         """Groups by name, as of the last write; {} when Redis has none or does not answer."""
         try:
-            return await self._table.load()
+            stored = await self._read()
         except TableUnavailable as error:
             log.warning("saved_members_not_loaded", reason=str(error))
             return {}
+        return {name: _restored(group) for name, group in stored.items()}
+
+    async def _read(self) -> dict[str, StoredGroup]:
+        """All rows; those of before 0.1.0 are moved. Raises TableUnavailable."""
+        stored: dict[str, StoredGroup] = {}
+        for name, epoch in (await self._groups.load()).items():
+            stored[name] = StoredGroup(epoch)
+        for field_name, row in (await self._members.load()).items():
+            try:
+                group, member_id = json.loads(field_name)
+            except (ValueError, TypeError) as error:  # not from a node
+                log.error("row_unreadable", table=_MEMBERS_KEY, name=field_name, reason=repr(error))
+                continue
+            stored.setdefault(str(group), StoredGroup()).members[str(member_id)] = row
+        old = {n: group for n, group in (await self._old.load()).items() if n not in stored}
+        if old:
+            stored |= old
+            await self._members.write(
+                {
+                    _field(name, row.member_id): row
+                    for name, group in old.items()
+                    for row in group.members.values()
+                    if row is not None
+                }
+            )
+            await self._groups.write(
+                {name: group.epoch for name, group in old.items() if group.epoch is not None}
+            )
+            log.info("saved_members_moved", groups=len(old))
+        await self._old.drop()
+        self._stored = stored
+        return stored
 
     async def write_forever(self) -> None:
         while True:
@@ -61,47 +130,115 @@ class SavedMembers:
                 self._wake.set()
 
     async def flush(self) -> None:
-        """Writes changed groups. Raises TableUnavailable; then they are written next time."""
-        groups, self._dirty = self._dirty, {}
-        try:
-            rows = {
-                name: SavedGroup(group.epoch, list(group.members.values()))
-                for name, group in groups.items()
-                if group is not None
-            }
-            await self._table.write(rows, [name for name, it in groups.items() if it is None])
-        except BaseException:
-            self._dirty = groups | self._dirty
-            raise
+        """Writes the changes. Raises TableUnavailable; then they are written next time."""
+        async with self._flushing:
+            stored = await self._read() if self._stored is None else self._stored
+            groups, self._dirty = self._dirty, {}
+            try:
+                await self._write(stored, groups)
+            except BaseException:
+                self._dirty = groups | self._dirty
+                raise
 
     async def forget(self, name: str) -> None:
         """The group was deleted. Raises TableUnavailable."""
-        self._dirty.pop(name, None)
-        await self._table.write({}, [name])
+        async with self._flushing:
+            stored = await self._read() if self._stored is None else self._stored
+            await self._write(stored, {name: None})
+            if name in self._dirty and self._dirty[name] is None:  # not created again meanwhile
+                del self._dirty[name]
+
+    async def _write(
+        self, stored: dict[str, StoredGroup], groups: Mapping[str, ShareGroup | None]
+    ) -> None:
+        """Rows that differ from the stored ones. Until Redis has answered they count as unknown,
+        so that a failure writes or deletes them again.
+        """
+        members: dict[tuple[str, str], MemberRow] = {}
+        epochs: dict[str, int] = {}
+        gone: list[tuple[str, str]] = []
+        for name, group in groups.items():
+            known = stored.setdefault(name, StoredGroup())
+            now = {} if group is None else {row.member_id: row for row in _rows(group, known)}
+            for member_id, row in now.items():
+                if known.members.get(member_id) != row:
+                    members[name, member_id] = row
+                    known.members[member_id] = None
+            gone += [(name, member_id) for member_id in known.members if member_id not in now]
+            if group is not None and known.epoch != group.epoch:
+                epochs[name] = group.epoch
+                known.epoch = None
+        await self._members.write(
+            {_field(*names): row for names, row in members.items()}, (_field(*it) for it in gone)
+        )
+        await self._groups.write(epochs, [name for name, it in groups.items() if it is None])
+        for name, epoch in epochs.items():
+            stored[name].epoch = epoch
+        for (name, member_id), row in members.items():
+            stored[name].members[member_id] = row
+        for name, member_id in gone:
+            del stored[name].members[member_id]
+        for name, group in groups.items():
+            if group is None:
+                del stored[name]
 
 
-def _to_json(group: SavedGroup) -> dict[str, Any]:
-    return {"epoch": group.epoch, "members": [_member_to_json(it) for it in group.members]}
+def _rows(group: ShareGroup, known: StoredGroup) -> Iterator[MemberRow]:
+    """The members in join order. Each keeps its number unless it left and joined again."""
+    joined = -1
+    for member in group.members.values():
+        before = known.members.get(member.member_id)
+        joined = max(joined + 1, -1 if before is None else before.joined)
+        yield MemberRow(
+            joined=joined,
+            member_id=member.member_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            rack_id=member.rack_id,
+            topics=member.topics,
+            epoch=member.epoch,
+            previous_epoch=member.previous_epoch,
+        )
 
 
-def _from_json(row: Any) -> SavedGroup:  # noqa: ANN401 - any JSON
-    return SavedGroup(int(row["epoch"]), [_member(entry) for entry in row["members"]])
+def _restored(group: StoredGroup) -> SavedGroup:
+    known = (row for row in group.members.values() if row is not None)
+    rows = sorted(known, key=lambda row: row.joined)
+    epochs = [row.epoch for row in rows]  # of a group whose own row cannot be read
+    epoch = max(epochs, default=0) if group.epoch is None else group.epoch
+    return SavedGroup(epoch, [_member(row) for row in rows])
 
 
-def _member_to_json(member: ShareMember) -> dict[str, Any]:
-    return {
-        "member_id": member.member_id,
-        "client_id": member.client_id,
-        "client_host": member.client_host,
-        "rack_id": member.rack_id,
-        "topics": member.topics,
-        "epoch": member.epoch,
-        "previous_epoch": member.previous_epoch,
-    }
-
-
-def _member(row: dict[str, Any]) -> ShareMember:
+def _member(row: MemberRow) -> ShareMember:
     return ShareMember(
+        member_id=row.member_id,
+        client_id=row.client_id,
+        client_host=row.client_host,
+        rack_id=row.rack_id,
+        topics=row.topics,
+        epoch=row.epoch,
+        previous_epoch=row.previous_epoch,
+        assignment={},
+        last_heartbeat_ms=0,
+    )
+
+
+def _field(group: str, member_id: str) -> str:
+    """The name of a member's row: both names, so that one cannot be mistaken for another."""
+    return json.dumps([group, member_id])
+
+
+def _epoch_row(epoch: int) -> dict[str, Any]:
+    return {"epoch": epoch}
+
+
+def _epoch(row: Any) -> int:  # noqa: ANN401 - any JSON
+    return int(row["epoch"])
+
+
+def _member_row(row: Any) -> MemberRow:  # noqa: ANN401 - any JSON
+    return MemberRow(
+        joined=int(row["joined"]),
         member_id=str(row["member_id"]),
         client_id=str(row["client_id"]),
         client_host=str(row["client_host"]),
@@ -109,6 +246,14 @@ def _member(row: dict[str, Any]) -> ShareMember:
         topics=tuple(sorted(str(name) for name in row["topics"])),
         epoch=int(row["epoch"]),
         previous_epoch=int(row["previous_epoch"]),
-        assignment={},
-        last_heartbeat_ms=0,
     )
+
+
+def _old_row(group: StoredGroup) -> None:
+    raise AssertionError(f"rows of before 0.1.0 are read only: {group!r}")
+
+
+def _old_group(row: Any) -> StoredGroup:  # noqa: ANN401 - any JSON
+    """Rows of before 0.1.0: {"epoch": n, "members": [...]} in join order."""
+    rows = [_member_row({**entry, "joined": at}) for at, entry in enumerate(row["members"])]
+    return StoredGroup(int(row["epoch"]), {member.member_id: member for member in rows})

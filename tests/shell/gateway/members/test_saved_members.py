@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,12 @@ from redis.asyncio import Redis
 
 from gateway.core.share.membership import ShareGroup, ShareMember
 from gateway.embedded.redis import EmbeddedRedis
-from gateway.members.redis_table import TableUnavailable
+from gateway.members.redis_table import RedisTable, TableUnavailable
 from gateway.members.saved_members import SavedMembers
 from tests.rig.loopback import until
 
-KEY = "keyway:members"
+KEY, MEMBERS_KEY = "keyway:share_groups", "keyway:share_members"
+OLD_KEY = "keyway:members"  # of before 0.1.0
 Tell = Callable[[SavedMembers, Redis], Awaitable[None]]
 
 
@@ -116,15 +118,20 @@ def test_one_unreadable_row_costs_only_itself(server: EmbeddedRedis) -> None:
             b"\xff\xfe": b"{",
             b"text": b"no json",
             b"list": b"[1]",
-            b"half": b'{"epoch": 1}',
+            b"half": b"{}",
+            b"null": b'{"epoch": null}',
             b"deep": b"[" * 100_000,
-            b"number": b'{"epoch": "x", "members": []}',
+            b"number": b'{"epoch": "x"}',
         }
+        row = await redis.hget(MEMBERS_KEY, '["good", "m"]')
+        names: dict[Any, Any] = {b"no name": row, b"[1]": row, b'["good", "half"]': b"{}"}
         await redis.hset(KEY, mapping=bad)
+        await redis.hset(MEMBERS_KEY, mapping=names)
         with structlog.testing.capture_logs() as logs:
             found = await memberships.load()
         assert list(found) == ["good"]
-        assert len(logs) == 6
+        assert [m.member_id for m in found["good"].members] == ["m"]
+        assert len(logs) == 7 + len(names)
 
     story(server, tell)
 
@@ -155,5 +162,135 @@ def test_flushing_at_the_end_leaves_nothing_behind(server: EmbeddedRedis) -> Non
         await memberships.flush()
         assert len(await memberships.load()) == 50
         await until(lambda: not memberships._dirty)
+
+    story(server, tell)
+
+
+async def written_bytes(redis: Redis) -> int:
+    return int((await redis.info("stats"))["total_net_input_bytes"])
+
+
+def test_a_join_costs_the_same_however_many_members_the_group_has(server: EmbeddedRedis) -> None:
+    async def tell(memberships: SavedMembers, redis: Redis) -> None:
+        topics = tuple(f"topic-{at:04}" for at in range(100))
+        large = group("g", *(member(f"m{at}", topics=topics) for at in range(1_000)))
+        memberships.changed(large)
+        await memberships.flush()
+        before = await written_bytes(redis)
+        for at in range(10):
+            large.members[f"late-{at}"] = member(f"late-{at}", topics=topics)
+            large.epoch += 1
+            memberships.changed(large)
+            await memberships.flush()
+        assert await written_bytes(redis) - before < 10 * 2_500, "a row holds 1,300 bytes of topics"
+        del large.members["m500"]
+        memberships.changed(large)
+        await memberships.flush()
+        found = (await SavedMembers(redis).load())["g"]
+        assert (found.epoch, [m.member_id for m in found.members]) == (14, list(large.members))
+
+    story(server, tell)
+
+
+def test_a_member_that_leaves_and_joins_again_is_the_last_one(server: EmbeddedRedis) -> None:
+    async def tell(memberships: SavedMembers, redis: Redis) -> None:
+        known = group("g", member("m1"), member("m2"), member("m3"))
+        memberships.changed(known)
+        await memberships.flush()
+        known.members["m1"] = known.members.pop("m1")
+        memberships.changed(known)
+        await memberships.flush()
+        again = SavedMembers(redis)
+        found = (await again.load())["g"]
+        assert [m.member_id for m in found.members] == ["m2", "m3", "m1"]
+        known.members["m0"] = member("m0")
+        again.changed(known)
+        await again.flush()
+        found = (await SavedMembers(redis).load())["g"]
+        assert [m.member_id for m in found.members] == ["m2", "m3", "m1", "m0"]
+
+    story(server, tell)
+
+
+def test_what_was_half_written_is_put_right(
+    server: EmbeddedRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer to a write is lost: a row that nobody knows of must not stay."""
+
+    async def tell(memberships: SavedMembers, redis: Redis) -> None:
+        known = group("g", member("m1"), member("m2"))
+        memberships.changed(known)
+        await written(redis, "g")
+        write = RedisTable.write
+
+        async def lost_answer(table: RedisTable[Any], *args: Any) -> None:
+            await write(table, *args)
+            raise TableUnavailable("the answer was lost")
+
+        known.members["m3"] = member("m3")
+        with monkeypatch.context() as patched:
+            patched.setattr(RedisTable, "write", lost_answer)
+            memberships.changed(known)
+            with pytest.raises(TableUnavailable):
+                await memberships.flush()
+        del known.members["m3"]
+        await memberships.flush()
+        found = (await SavedMembers(redis).load())["g"]
+        assert [m.member_id for m in found.members] == ["m1", "m2"]
+
+    story(server, tell)
+
+
+def test_rows_of_before_are_moved_once(server: EmbeddedRedis) -> None:
+    async def tell(memberships: SavedMembers, redis: Redis) -> None:
+        entry = {
+            "client_id": "client",
+            "client_host": "10.0.0.1",
+            "rack_id": None,
+            "topics": ["t2", "t1"],
+            "epoch": 4,
+            "previous_epoch": 3,
+        }
+        rows = [{**entry, "member_id": "m2"}, {**entry, "member_id": "m1"}]
+        old: dict[Any, Any] = {
+            "g": json.dumps({"epoch": 7, "members": rows}),
+            "empty": json.dumps({"epoch": 2, "members": []}),
+            "bad": "{",
+        }
+        await redis.hset(OLD_KEY, mapping=old)
+        for reader in (memberships, SavedMembers(redis), SavedMembers(redis)):
+            found = await reader.load()
+            assert set(found) == {"g", "empty"}
+            assert (found["g"].epoch, found["empty"].epoch) == (7, 2)
+            assert [m.member_id for m in found["g"].members] == ["m2", "m1"]
+            assert found["g"].members[0].topics == ("t1", "t2")
+            assert not await redis.exists(OLD_KEY)
+        known = group("g", *found["g"].members, epoch=8)
+        del known.members["m2"]
+        memberships.changed(known)
+        await memberships.flush()
+        assert await redis.hkeys(MEMBERS_KEY) == [b'["g", "m1"]']
+        await memberships.forget("g")
+        assert await redis.hkeys(MEMBERS_KEY) == []
+
+    story(server, tell)
+
+
+def test_a_node_that_could_not_read_at_its_start_leaves_no_stale_member(
+    server: EmbeddedRedis,
+) -> None:
+    async def tell(memberships: SavedMembers, redis: Redis) -> None:
+        memberships.changed(group("g", member("m1"), member("m2")))
+        memberships.changed(group("h", member("m3")))
+        await memberships.flush()
+        server.kill()
+        late = SavedMembers(redis)
+        assert await late.load() == {}
+        server.start()
+        late.changed(group("g", member("m2"), epoch=1))
+        await late.flush()
+        found = await SavedMembers(redis).load()
+        assert [m.member_id for m in found["g"].members] == ["m2"]
+        assert [m.member_id for m in found["h"].members] == ["m3"]
 
     story(server, tell)
