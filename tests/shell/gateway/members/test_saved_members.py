@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 import structlog
 from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
 
 from gateway.core.share.membership import ShareGroup, ShareMember
 from gateway.embedded.redis import EmbeddedRedis
@@ -20,6 +23,7 @@ from tests.rig.loopback import until
 
 KEY, MEMBERS_KEY = "keyway:share_groups", "keyway:share_members"
 OLD_KEY = "keyway:members"  # of before 0.1.0
+ONCE = Retry(NoBackoff(), 0)
 Tell = Callable[[SavedMembers, Redis], Awaitable[None]]
 
 
@@ -31,13 +35,12 @@ def server(tmp_path: Path) -> Iterator[EmbeddedRedis]:
 
 def story(server: EmbeddedRedis, tell: Tell) -> None:
     async def work() -> None:
-        redis = Redis.from_url(server.url, socket_timeout=2)
-        memberships = SavedMembers(redis)
-        async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
-            writing = tasks.create_task(memberships.write_forever())
-            await tell(memberships, redis)
-            writing.cancel()
-        await redis.aclose()
+        async with Redis.from_url(server.url, retry=ONCE) as redis:
+            memberships = SavedMembers(redis)
+            async with asyncio.timeout(120), asyncio.TaskGroup() as tasks:
+                writing = tasks.create_task(memberships.write_forever())
+                await tell(memberships, redis)
+                writing.cancel()
 
     asyncio.run(work())
 
@@ -66,12 +69,21 @@ def group(name: str, *members: ShareMember, epoch: int = 4) -> ShareGroup:
 
 
 async def written(redis: Redis, *names: str) -> None:
-    async def kept() -> set[Any]:
-        return set(await redis.hkeys(KEY))
+    """Waits until Redis has the rows `names` and no others; a busy machine may take its time."""
 
-    async with asyncio.timeout(30):
-        while await kept() != {name.encode() for name in names}:  # noqa: ASYNC110  a server
-            await asyncio.sleep(0.005)
+    async def kept() -> set[Any]:
+        try:
+            return set(await redis.hkeys(KEY))
+        except RedisError as error:
+            return {error}
+
+    wanted, seen = {name.encode() for name in names}, set[Any]()
+    try:
+        async with asyncio.timeout(60):
+            while (seen := await kept()) != wanted:  # noqa: ASYNC110  a server
+                await asyncio.sleep(0.005)
+    except TimeoutError:
+        pytest.fail(f"Redis has {seen}, not {wanted}")
 
 
 def test_members_come_back_as_they_were_in_join_order(server: EmbeddedRedis) -> None:
