@@ -42,8 +42,9 @@ $(STAMPS)/venv: $(STAMPS)/base
 	@KEYWAY_COMPILE=0 $(PIP) -e '.[dev]'
 	@touch $@
 
-$(STAMPS)/jars: gateway/embedded/jars.py $(STAMPS)/venv
+$(STAMPS)/jars: gateway/embedded/jars.py gateway/embedded/class_archive.py $(STAMPS)/venv
 	@$(BIN)/python -m gateway.embedded.jars
+	@$(BIN)/python -m gateway.embedded.class_archive
 	@touch $@
 
 # The registry that tests distribute from and to.

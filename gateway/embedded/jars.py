@@ -124,6 +124,21 @@ def kafka_classpath() -> str:
     return f"{kafka_libs()}/*"
 
 
+def archive_file() -> Path:
+    """Where `gateway.embedded.class_archive` keeps the classes of a broker."""
+    return build_dir() / "kafka" / "classes.jsa"
+
+
+def shared_classes() -> tuple[str, ...]:
+    """Options of a JVM whose class path begins with `kafka_classpath()`: it starts in half the time
+    where there is an archive that fits, and says nothing where there is none.
+    """
+    archive = archive_file()
+    if not archive.exists():
+        return ()
+    return ("-Xlog:cds=off", "-Xlog:cds+dynamic=off", f"-XX:SharedArchiveFile={archive}")
+
+
 def _complete(libs: Path, ivy: str) -> bool:
     marker = libs / _DONE
     return marker.exists() and marker.read_text() == ivy

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gateway.embedded.jars import build_dir, java, kafka_classpath, kafka_libs
+from gateway.embedded.jars import build_dir, java, kafka_classpath, kafka_libs, shared_classes
 from gateway.embedded.process import (
     SetupError,
     free_ports,
@@ -78,7 +78,7 @@ class KafkaBroker:
         assert not self.running, f"broker {self.node_id} runs already"
         require_free(self.port, f"Kafka broker {self.node_id}", "choose another port")
         log4j = f"-Dlog4j2.configurationFile={self.directory / 'log4j2.yaml'}"
-        command = [java(), *HEAP, *self.jvm, log4j, "-Djava.awt.headless=true"]
+        command = [java(), *HEAP, *shared_classes(), *self.jvm, log4j, "-Djava.awt.headless=true"]
         command += ["-cp", kafka_classpath(), "kafka.Kafka"]
         command += [str(self.directory / "server.properties")]
         self.child = start_child(command, log=self.directory / "stdout.log")
@@ -222,7 +222,7 @@ class KafkaCluster:
             (broker.directory / "log4j2.yaml").write_text(
                 _LOG4J.format(path=broker.directory / "server.log", level="WARN")
             )
-            command = [java(), "-Xmx128m", *QUICK_JVM, "-cp", kafka_classpath()]
+            command = [java(), "-Xmx128m", *shared_classes(), *QUICK_JVM, "-cp", kafka_classpath()]
             command += ["-Dlog4j2.level=OFF", "kafka.tools.StorageTool", "format"]
             # One argument: one cluster id in 64 starts with "-".
             command += [

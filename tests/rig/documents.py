@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from gateway.embedded.jars import kafka_libs
+from gateway.embedded.jars import kafka_classpath, kafka_libs, shared_classes
 from gateway.embedded.process import kill_child, start_child, wait_until
 from tests.rig.clients.java_programs import JVM_OPTIONS
 from tests.rig.gateway_process import REPOSITORY, GatewayProcess
@@ -163,8 +163,10 @@ def _environment(node: GatewayProcess, directory: Path) -> Mapping[str, str]:
     settings = directory / "log4j2.properties"
     settings.write_text(LOG_SETTINGS)
     for name, main in TOOLS.items():
-        options = f"{' '.join(JVM_OPTIONS)} -Dlog4j2.configurationFile={settings}"
-        _script(bin_ / name, f"exec java {options} -cp '{directory}/libs/*' {main} \"$@\"")
+        options = " ".join(
+            (*shared_classes(), *JVM_OPTIONS, f"-Dlog4j2.configurationFile={settings}")
+        )
+        _script(bin_ / name, f"exec java {options} -cp '{kafka_classpath()}' {main} \"$@\"")
     _script(bin_ / "python", f'exec {sys.executable} "$@"')
     _script(
         bin_ / "keyway",

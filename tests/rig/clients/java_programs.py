@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gateway.embedded.jars import shared_classes
+
 SOURCES = Path(__file__).parent / "java"
 COMPILE_SECONDS_MAX = 120
 
@@ -32,8 +34,8 @@ class JavaPrograms:
         options: Sequence[str] = JVM_OPTIONS,
     ) -> list[str]:
         """The command line of one of our programs, or of a main class in the jars."""
-        class_path = os.pathsep.join((str(self.classes), str(self.libs / "*")))
-        return ["java", *options, "-cp", class_path, main_class, *arguments]
+        class_path = os.pathsep.join((str(self.libs / "*"), str(self.classes)))
+        return ["java", *shared_classes(), *options, "-cp", class_path, main_class, *arguments]
 
     def run(self, main_class: str, *arguments: str, seconds_max: float, stdin: str = "") -> str:
         """Runs a main class to its end and returns its standard output.
