@@ -52,6 +52,11 @@ $(STAMPS)/apicurio: tests/rig/apicurio.py gateway/embedded/jars.py $(STAMPS)/ven
 	@$(BIN)/python -m tests.rig.apicurio
 	@touch $@
 
+# The classes that the tests' Spark sessions load.
+$(STAMPS)/spark-archive: tests/rig/spark_archive.py tests/rig/spark_jvm.py spark/session.py $(STAMPS)/jars
+	@$(BIN)/python -m tests.rig.spark_archive > build/spark-archive.log 2>&1 || tail -5 build/spark-archive.log
+	@touch $@
+
 .PHONY: compile
 compile: $(STAMPS)/compiled ## the hot modules, in place, with mypyc
 	@:
@@ -68,7 +73,7 @@ $(STAMPS)/compiled: $(HOT) gateway/compiled.py setup.py $(STAMPS)/base
 # At the same time: the compiler has one core for a minute, packages and jars have the other.
 .PHONY: ready
 ready:
-	@$(MAKE) -s --no-print-directory -j2 $(STAMPS)/jars $(STAMPS)/apicurio $(STAMPS)/compiled
+	@$(MAKE) -s --no-print-directory -j2 $(STAMPS)/jars $(STAMPS)/apicurio $(STAMPS)/spark-archive $(STAMPS)/compiled
 
 .PHONY: interpreted
 interpreted: ## removes the compiled modules

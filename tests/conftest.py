@@ -20,6 +20,7 @@ from gateway.embedded import process
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import FREE_PORT_MAX, FREE_PORT_MIN, free_ports
 from tests.rig.kafka import QUICK_TURNS, create_topic
+from tests.rig.spark_jvm import start_quickly
 
 ROOT = Path(__file__).resolve().parent.parent
 pytest_plugins = ["tests.rig.schedule"]
@@ -65,6 +66,7 @@ def ports_of_worker(worker: int, workers: int) -> tuple[int, int]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    start_quickly(os.environ)
     if worker := getattr(config, "workerinput", None):
         number, workers = int(worker["workerid"].removeprefix("gw")), int(worker["workercount"])
         process.FREE_PORT_MIN, process.FREE_PORT_MAX = ports_of_worker(number, workers)

@@ -51,11 +51,7 @@ def spark() -> Iterator[SparkSession]:
     with warnings.catch_warnings():
         # pyspark leaves sockets to the collector and calls what newer Pythons deprecate.
         warnings.simplefilter("ignore")
-        settings = {
-            "spark.sql.shuffle.partitions": "2",
-            # A quick start matters more than peak speed.
-            "spark.driver.extraJavaOptions": "-Xss8m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        }
+        settings = {"spark.sql.shuffle.partitions": "2"}
         session = kafka_session("keyway-tests", master="local[2,3]", settings=settings)
     yield session
     session.stop()
