@@ -18,7 +18,7 @@ from spark.transforms.engine import Engine, UnknownSchema
 from spark.transforms.frames import transformed
 from spark.transforms.masks import Secret, hmac_masked
 from spark.transforms.plan import Plan, RegistrySettings
-from spark.transforms.registry import Registry, RegistryError
+from spark.transforms.registry import Registry, RegistryError, registry_of
 from spark.transforms.steps import (
     Drop,
     Hmac,
@@ -92,7 +92,7 @@ def deserialized(client: SchemaRegistryClient, topic: str, data: bytes | None) -
 
 
 def engine(registry: str, *steps: Step) -> Engine:
-    return Engine(plan(registry, *steps), Registry(RegistrySettings(url=registry)))
+    return Engine(plan(registry, *steps), registry_of(RegistrySettings(url=registry)))
 
 
 def test_masks_keep_the_five_bytes(
@@ -166,7 +166,7 @@ def test_schemas_with_references(
     flight["fields"][2]["type"]["items"] = "ny.Leg"
     referring = Schema(json.dumps(flight), "AVRO", [SchemaReference("ny.Leg", leg, 1)])
     schema_id = client.register_schema(fresh_name("referring"), referring)
-    definitions = Registry(RegistrySettings(url=registry)).writer(schema_id)
+    definitions = registry_of(RegistrySettings(url=registry)).writer(schema_id)
     body = serialized(client, topic)[5:]
     assert types_of(definitions).skip(body, 0) == len(body)
     data = b"\0" + schema_id.to_bytes(4, "big") + body
@@ -183,7 +183,7 @@ def test_schemas_with_references(
 def test_what_the_registry_does_not_have_or_is_not_avro(
     registry: str, client: SchemaRegistryClient, fresh_name: Callable[[str], str]
 ) -> None:
-    it = Registry(RegistrySettings(url=registry))
+    it = registry_of(RegistrySettings(url=registry))
     with pytest.raises(UnknownSchema):
         it.writer(999_999)
     schema_id = client.register_schema(fresh_name("json"), Schema('{"type":"object"}', "JSON"))
