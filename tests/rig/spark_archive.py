@@ -11,6 +11,7 @@ import tempfile
 import warnings
 
 from pyspark import SparkContext
+from pyspark.sql import DataFrame
 
 from spark.session import kafka_session
 from tests.rig.spark_jvm import QUICK, archive_file
@@ -43,12 +44,16 @@ def _query(directory: str) -> None:
     numbers.groupBy("k").sum("id").collect()
     numbers.selectExpr("sha2(text, 256) as h", "k").orderBy("h").limit(5).collect()
     stream = session.readStream.format("rate").load()
-    query = stream.writeStream.foreachBatch(lambda frame, _: print(frame.count())).start(
+    query = stream.writeStream.foreachBatch(_count).start(
         checkpointLocation=f"{directory}/checkpoint"
     )
     query.processAllAvailable()
     query.stop()
     session.stop()
+
+
+def _count(frame: DataFrame, _batch: int) -> None:
+    frame.count()
 
 
 def main() -> int:
