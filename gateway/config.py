@@ -194,7 +194,8 @@ class GroupSection(_Section):
     deliveries_max: Annotated[int, Field(ge=1, le=1_000)] = 5
     backoff_base_ms: Annotated[int, Field(ge=0, le=3_600_000)] = 1_000
     backoff_max_ms: Annotated[int, Field(ge=0, le=3_600_000)] = 60_000
-    poison: PoisonPolicy = PoisonPolicy.BLOCK
+    rejected: PoisonPolicy = Policy().rejected
+    exhausted: PoisonPolicy = Policy().exhausted
     dead_letter_topic: str | None = None
     on_evict: EvictPolicy = EvictPolicy.REDELIVER
     join_policy: JoinPolicy = JoinPolicy.PER_KEY
@@ -204,10 +205,24 @@ class GroupSection(_Section):
     session_timeout_ms: Annotated[int, Field(ge=500, le=600_000)] = 45_000
     filters: RuleSet = ()
 
+    @model_validator(mode="before")
+    @classmethod
+    def _poison_has_two_policies(cls, section: object) -> object:
+        if isinstance(section, dict) and "poison" in section:
+            policies = [policy.value for policy in PoisonPolicy]
+            value = section["poison"] if section["poison"] in policies else "block"
+            raise ValueError(
+                f"poison is not an option any more: write `rejected: {value}` (a member rejects"
+                f" the record) and `exhausted: {value}` (its deliveries are used up) instead"
+            )
+        return section
+
     @model_validator(mode="after")
     def _consistent(self) -> GroupSection:
-        if self.poison is PoisonPolicy.DEAD_LETTER and not (self.dead_letter_topic or "").strip():
-            raise ValueError("poison: dead_letter needs a dead_letter_topic")
+        if not (self.dead_letter_topic or "").strip():
+            for name in ("rejected", "exhausted"):
+                if getattr(self, name) is PoisonPolicy.DEAD_LETTER:
+                    raise ValueError(f"{name}: dead_letter needs a dead_letter_topic")
         if self.session_timeout_ms <= self.heartbeat_interval_ms:
             raise ValueError("session_timeout_ms must exceed heartbeat_interval_ms")
         return self

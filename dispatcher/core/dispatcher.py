@@ -14,9 +14,13 @@ Decisions where the sources are silent:
   other.
 - A member that closes its session or leaves is never the record's fault: its records come back at
   once, with one delivery more, also beyond `deliveries_max`. Eviction (a crash) also redelivers at
-  once, but an exhausted budget goes to the poison policy: the record that kills its consumer is the
-  poison record.
-- An operator's RETRY gives one more delivery; the next failure goes to the poison policy again.
+  once, but an exhausted budget goes to the policy `exhausted`: the record that kills its consumer
+  is the poison record.
+- REJECT goes to the policy `rejected`, also at the last permitted delivery: the client has decided.
+- An operator's RETRY gives one more delivery. A REJECT then goes to `rejected` again, any other
+  failure to `exhausted` if the deliveries are used up.
+- A record that is parked, or on its way to the DLQ, stays so when the policies change, also if a
+  node of before `rejected` and `exhausted` has put it there: only an operator, or the DLQ, ends it.
 - The grace of a lost session is not persisted: after a restart its leases last until their
   deadline, or, if their member does not show up, for the grace.
 - Records read while the group has no members are dropped, and read again for the next member.
@@ -170,7 +174,7 @@ class Dispatcher:
 
 def tick(state: WindowState, now_ms: int) -> None:
     """The watchdog's phases: retries that are due, as before every event; lock timeouts, each
-    exhausted record to the poison policy; members that are gone. The step ends
+    exhausted record to its policy; members that are gone. The step ends
     with the fifth: read on, if there is room.
     """
     lock_timeouts(state, now_ms)

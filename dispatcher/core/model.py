@@ -34,6 +34,8 @@ class AckType(IntEnum):
     RENEW = 4
 
 
+# The end of a record that is not delivered again by itself. A group has two of them: one for
+# records that a member rejected, one for records whose deliveries are used up.
 class PoisonPolicy(Enum):
     DROP = "drop"
     DEAD_LETTER = "dead_letter"
@@ -60,8 +62,9 @@ class AckError(Enum):
 
 
 class Reason(Enum):
-    """Why a record was given back or went to the poison policy; also the word operators and DLQ
-    headers see.
+    """Why a record was given back; also the word that operators and DLQ headers see. Of a poison
+    record it names the policy: REJECTED the one for rejected records, all others the one for
+    exhausted records.
     """
 
     RELEASED = "released"
@@ -87,7 +90,8 @@ class Policy:
     deliveries_max: int = 5  # the last permitted attempt (KIP-932's share.delivery.count.limit)
     backoff_base_ms: int = 1_000
     backoff_max_ms: int = 60_000
-    poison: PoisonPolicy = PoisonPolicy.BLOCK
+    rejected: PoisonPolicy = PoisonPolicy.DROP  # REJECT: the client has decided, as in Kafka
+    exhausted: PoisonPolicy = PoisonPolicy.BLOCK  # deliveries_max reached: nobody has decided
     on_evict: EvictPolicy = EvictPolicy.REDELIVER
     disconnect_grace_ms: int = 3_000  # six watchdog ticks of 500 ms
     join_policy: JoinPolicy = JoinPolicy.PER_KEY
@@ -229,7 +233,7 @@ class OperatorVerb(Enum):
 
 @dataclass(frozen=True, slots=True)
 class OperatorAct:
-    """An operator decides over parked records (policy `block`)."""
+    """An operator decides over parked records (policy `block`, of either kind)."""
 
     verb: OperatorVerb
     offsets: list[int]
@@ -397,6 +401,7 @@ class Notice(Enum):
     ACCEPTED = "accepted"
     RELEASED = "released"
     REJECTED = "rejected"
+    EXHAUSTED = "exhausted"  # a delivery failed that was the last permitted one, without a REJECT
     SKIPPED = "skipped"  # no member's filters accept the key
     DROPPED = "dropped"
     PARKED = "parked"

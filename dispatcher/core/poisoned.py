@@ -1,4 +1,6 @@
-"""Poison records: the DLQ's answers, the operator's decisions, retries whose time has come."""
+"""Poison records, rejected or exhausted: the DLQ's answers, the operator's decisions, retries whose
+time has come.
+"""
 
 from __future__ import annotations
 

@@ -8,6 +8,8 @@ them into the Step.
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from dispatcher.core.draining_keys import DrainingKeys
 from dispatcher.core.hashes import key_hash32
 from dispatcher.core.keys import NO_OFFSET, KeyQueue, MemberQueue
@@ -270,7 +272,9 @@ class WindowState:
             self.offer(queue)
 
     def take_back(self, offset: int, reason: Reason, now_ms: int) -> None:
-        """A delivery ended without success: wait and go out again, or the poison policy."""
+        """A delivery ended without success: wait and go out again, or one of the poison policies. A
+        REJECT goes by its own policy, also if it ends the last permitted delivery.
+        """
         window = self.window
         queue = window.queues[offset & window.mask]
         returned = reason is Reason.NOT_SENT or (
@@ -287,8 +291,11 @@ class WindowState:
         if not returned:
             retry.deliveries += 1
         exhausted = retry.deliveries >= self.policy.deliveries_max and reason not in CLEAN
-        if not returned and (exhausted or reason is Reason.REJECTED):
-            self.poison(retry)
+        if reason is Reason.REJECTED:
+            self.poison(retry, self.policy.rejected)
+        elif exhausted and not returned:
+            self.count(Notice.EXHAUSTED, 1)
+            self.poison(retry, self.policy.exhausted)
         else:
             retry.state = RetryState.WAITING
             at_once = returned or reason in AT_ONCE
@@ -327,18 +334,21 @@ class WindowState:
                 else:
                     self.take_back(offset, reason, now_ms)
 
-    def poison(self, retry: Retry) -> None:
-        """The policy for a record not in flight that shall not be delivered again. Its key is
-        not offered.
+    def poison(self, retry: Retry, policy: PoisonPolicy) -> None:
+        """The end of a record not in flight that shall not be delivered again. Its key is not
+        offered.
         """
-        if self.policy.poison is PoisonPolicy.DROP:
-            self.settle(retry.offset)
-            self.count(Notice.DROPPED, 1)
-        elif self.policy.poison is PoisonPolicy.DEAD_LETTER:
-            self.dead_letter(retry)
-        else:
-            self._hold(retry, RetryState.PARKED)
-            self.count(Notice.PARKED, 1)
+        match policy:
+            case PoisonPolicy.DROP:
+                self.settle(retry.offset)
+                self.count(Notice.DROPPED, 1)
+            case PoisonPolicy.DEAD_LETTER:
+                self.dead_letter(retry)
+            case PoisonPolicy.BLOCK:
+                self._hold(retry, RetryState.PARKED)
+                self.count(Notice.PARKED, 1)
+            case _:
+                assert_never(policy)
 
     def dead_letter(self, retry: Retry) -> None:
         """The key is held until the DLQ has the record durably."""

@@ -30,7 +30,9 @@ from gateway.admin.rows import (
     MembershipRow,
     ParkedOffset,
     PartitionRow,
+    PoisonPolicies,
 )
+from gateway.config import GroupSection
 from gateway.core.cluster.topology import TopicPartition
 from gateway.core.share.membership import ShareGroup
 from gateway.members.groups import Groups
@@ -58,6 +60,7 @@ class GroupHead(GroupSummary):
     """A GroupDescription without its partitions, which are written one by one."""
 
     epoch: int
+    policies: PoisonPolicies | None
     memberships: list[MembershipRow]
 
 
@@ -147,6 +150,7 @@ async def _description(group: ShareGroup, windows: Windows, lags: list[Lag]) -> 
     head = GroupHead(
         **dict(_summary(group, windows, lags)),
         epoch=group.epoch,
+        policies=_policies(windows.section_of(group.name)),
         memberships=[
             MembershipRow(
                 member_id=member.member_id,
@@ -159,6 +163,12 @@ async def _description(group: ShareGroup, windows: Windows, lags: list[Lag]) -> 
         ],
     )
     return b'%b,"partitions":[%b]}' % (_json(head).removesuffix(b"}"), rows)
+
+
+def _policies(section: GroupSection) -> PoisonPolicies | None:
+    if not section.reliable:
+        return None
+    return PoisonPolicies(rejected=section.rejected, exhausted=section.exhausted)
 
 
 def _json(row: BaseModel) -> bytes:

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt
 
-from dispatcher.core.model import OperatorVerb
+from dispatcher.core.model import OperatorVerb, PoisonPolicy
 from gateway.config import FilterRule
 
 ALL: Literal["all"] = "all"
@@ -138,8 +138,16 @@ class PartitionRow(_Row):
     read_trouble: str | None = None
 
 
+class PoisonPolicies(_Row):
+    """The ends of records that are not delivered again by themselves."""
+
+    rejected: PoisonPolicy  # a member rejected them
+    exhausted: PoisonPolicy  # their deliveries are used up
+
+
 class GroupDescription(GroupSummary):
     epoch: int
+    policies: PoisonPolicies | None = None  # null: the group is unreliable and has no redelivery
     memberships: list[MembershipRow]
     partitions: list[PartitionRow]
 

@@ -59,7 +59,7 @@ def group_describe(
         print_json(answer.raw)
         return
     found = answer.row
-    print_line(f"group {found.group}  state {found.state}  epoch {found.epoch}")
+    print_line(f"group {found.group}  state {found.state}  epoch {found.epoch}{_policies(found)}")
     print_table(
         _MEMBERSHIP,
         [(it.member_id, it.client_id, it.host, it.epoch, it.topics) for it in found.memberships],
@@ -71,6 +71,11 @@ def group_describe(
     for row in found.partitions:
         for line in _remarks(row):
             print_line(line)
+
+
+def _policies(found: GroupDescription) -> str:
+    it = found.policies
+    return "" if it is None else f"  rejected {it.rejected.value}  exhausted {it.exhausted.value}"
 
 
 def _partition(row: PartitionRow) -> Sequence[object]:

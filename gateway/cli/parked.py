@@ -23,7 +23,7 @@ class ReleaseAction(StrEnum):
 
 
 def group_parked(group: str, admin: AdminOption = DEFAULT_ADMIN, output: Output = "table") -> None:
-    """List the parked records: those that wait for an operator (poison policy `block`)."""
+    """List the parked records: those that wait for an operator (policy `block`)."""
     answer = ask(admin, path_with("/v1/parked", group=group), ParkedList)
     if output == "json":
         print_json(answer.raw)

@@ -1,4 +1,4 @@
-"""Parked records (policy `block`): listed, and released by an operator.
+"""Parked records (policy `block`, rejected or exhausted ones): listed, and released by an operator.
 
 A window need not be in memory: a window that only the store has is opened for the operator, and
 leaves memory again when it has been idle.

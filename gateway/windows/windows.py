@@ -106,6 +106,10 @@ class Windows:
     def count_of(self, group: str) -> int:
         return len(self._by_group.get(group, ()))
 
+    def section_of(self, group: str) -> GroupSection:
+        """The group's settings, as far as they are known now."""
+        return self.dependencies.settings.of(group)
+
     def membership_moved(self, moved: TopicMembersChanged) -> None:
         """Opens the windows of a topic that has its first members, and tells the others."""
         if moved.members:

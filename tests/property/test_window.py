@@ -47,14 +47,23 @@ class WindowMachine(RuleBasedStateMachine):
         span=st.sampled_from((3, 8, 40)),
         room=st.sampled_from((1, 3, 1_000)),
         prefetch=st.sampled_from((1, 1, 2, 3)),
-        poison=st.sampled_from(PoisonPolicy),
+        rejected=st.sampled_from(PoisonPolicy),
+        exhausted=st.sampled_from(PoisonPolicy),
     )
-    def start(self, span: int, room: int, prefetch: int, poison: PoisonPolicy) -> None:
+    def start(
+        self,
+        span: int,
+        room: int,
+        prefetch: int,
+        rejected: PoisonPolicy,
+        exhausted: PoisonPolicy,
+    ) -> None:
         policy = Policy(
             span_max=span,
             in_flight_per_member_max=room,
             prefetch_per_key=prefetch,
-            poison=poison,
+            rejected=rejected,
+            exhausted=exhausted,
             deliveries_max=2,
             lock_duration_ms=5_000,
             backoff_base_ms=700,
@@ -141,6 +150,9 @@ class WindowMachine(RuleBasedStateMachine):
         self.note()
         if kind != AckType.RENEW:
             del self.held[offset]
+        if kind == AckType.REJECT:
+            dropped = self.play.policy.rejected is PoisonPolicy.DROP
+            assert self.is_settled(offset) == dropped
         if kind == AckType.ACCEPT:
             assert self.is_settled(offset)
             assert self.play.notices()[Notice.ACCEPTED] == 1

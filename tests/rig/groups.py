@@ -13,15 +13,37 @@ QUICK_RETRY: Settings = {
 
 # The first match wins. Tests choose a policy by the prefix of their group's name.
 GROUPS: list[Settings] = [
-    {"match": "drop-*", **QUICK_RETRY, "poison": "drop", "deliveries_max": 3},
+    {
+        "match": "drop-*",
+        **QUICK_RETRY,
+        "rejected": "drop",
+        "exhausted": "drop",
+        "deliveries_max": 3,
+    },
     {
         "match": "dlq-*",
         **QUICK_RETRY,
-        "poison": "dead_letter",
+        "rejected": "dead_letter",
+        "exhausted": "dead_letter",
         "deliveries_max": 3,
         "dead_letter_topic": DEAD_LETTERS,
     },
-    {"match": "block-*", **QUICK_RETRY, "poison": "block", "deliveries_max": 3},
+    {
+        "match": "block-*",
+        **QUICK_RETRY,
+        "rejected": "block",
+        "exhausted": "block",
+        "deliveries_max": 3,
+    },
+    # Each kind of poison record has a policy of its own.
+    {
+        "match": "split-*",
+        **QUICK_RETRY,
+        "rejected": "dead_letter",
+        "exhausted": "block",
+        "deliveries_max": 2,
+        "dead_letter_topic": DEAD_LETTERS,
+    },
     {"match": "lock-*", **QUICK_RETRY, "lock_duration_ms": 1_500, "deliveries_max": 10},
     # Nobody gets a record of another member because time has passed.
     {

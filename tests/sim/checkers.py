@@ -111,7 +111,7 @@ class Checkers:
             if members and not any(accepts(member.filters, key) for member in members):
                 return "skipped"
         spent = self.deliveries.get(offset, 0) >= self.policy.deliveries_max
-        if self.policy.poison is PoisonPolicy.DROP and spent:
+        if self.policy.exhausted is PoisonPolicy.DROP and spent:
             return "dropped"
         if self.policy.on_evict is EvictPolicy.ACK and offset in self.deliveries:
             return "evicted"  # Perhaps without ever having arrived: at most once.
@@ -398,7 +398,7 @@ class Checkers:
             self._check_first(hold)
         elif kind is AckType.REJECT:
             self.failed[offset] = UNKNOWN
-            if self.policy.poison is PoisonPolicy.DROP:
+            if self.policy.rejected is PoisonPolicy.DROP:
                 self.causes.setdefault(offset, "rejected")
         else:
             failures = self.deliveries.get(offset, 0)

@@ -146,5 +146,6 @@ def retuned(policy: Policy, rng: Random) -> Policy:
         backoff_base_ms=rng.choice((10, 200, 1_000)),
         backoff_max_ms=rng.choice((1_000, 5_000)),
         disconnect_grace_ms=rng.choice((500, 3_000)),
-        poison=rng.choice(tuple(PoisonPolicy)),
+        rejected=rng.choice(tuple(PoisonPolicy)),
+        exhausted=rng.choice(tuple(PoisonPolicy)),
     )

@@ -61,6 +61,7 @@ from tests.sim.checkers import Checkers, CheckFailure
 from tests.sim.filed import settled_of
 from tests.sim.unreliable import UnreliableChecker
 from tests.sim.upstream import Log
+from tests.sim.verdicts import check_verdicts
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -306,6 +307,7 @@ class Window:
             case _:
                 assert_never(event)
         checkers.persisted(step.changes, acquired=isinstance(event, Acquire))
+        check_verdicts(entry.policy, event, step, checkers.deliveries, checkers.settled)
         if isinstance(event, Acquire):
             (delivered,) = [e for e in step.effects if isinstance(e, Delivered)]
             self._judge_delivered(event, delivered, told=told)

@@ -251,6 +251,45 @@ def test_reject_blocks_the_key_alone(kafka: KafkaCluster, join: Join) -> None:
     wait_for_committed(kafka, it.group, it.topic, 0, 1)
 
 
+@pytest.mark.usefixtures("gateway")
+def test_a_group_without_policies_rejects_and_goes_on_with_the_key(
+    kafka: KafkaCluster, join: Join
+) -> None:
+    """As Kafka archives what is rejected: a stock application waits for no operator."""
+    it = join(rounds(2, 5))
+    done = 0
+    while done < 10:
+        batch = it.member.poll_some()
+        assert batch, f"stuck after {done} of 10"
+        it.member.settle("REJECT", batch)
+        done += len(batch)
+    assert sorted(offsets(it.member.deliveries)) == list(range(10)), "each of them once"
+    wait_for_committed(kafka, it.group, it.topic, 0, 10)
+
+
+@pytest.mark.usefixtures("gateway")
+def test_rejected_and_exhausted_records_end_differently(kafka: KafkaCluster, join: Join) -> None:
+    """rejected: dead_letter, exhausted: block, two deliveries: the first record of one key is
+    rejected, the first of another released twice.
+    """
+    sent = [(b"no", b"poison"), (b"spent", b"first"), (b"no", b"after"), (b"spent", b"behind")]
+    it = join(sent, "split")
+    verdicts = {b"poison": "REJECT", b"first": "RELEASE", b"after": "ACCEPT"}
+    while len(it.member.deliveries) < 4:
+        batch = it.member.poll_some()
+        assert batch, f"stuck after {it.member.deliveries}"
+        for one in batch:
+            assert one.value is not None
+            it.member.settle(verdicts[one.value], [one])
+    assert it.member.poll_empty(1.5) == [], "the exhausted record is parked, its key waits"
+    delivered = [one.value for one in it.member.deliveries]
+    assert sorted(value or b"" for value in delivered) == [b"after", b"first", b"first", b"poison"]
+    letters = dead_letters_of(kafka, it.topic)
+    assert [(letter.key(), letter.value()) for letter in letters] == [(b"no", b"poison")]
+    assert ("keyway.dlq.reason", b"rejected") in headers_of(letters[0])
+    wait_for_committed(kafka, it.group, it.topic, 0, 1)
+
+
 def test_lock_timeout_redelivers_and_refuses_the_late_acknowledgement(
     gateway: GatewayProcess, topic: Topic, share_group: Group, share_host: ShareHost
 ) -> None:

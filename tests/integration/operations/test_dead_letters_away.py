@@ -41,7 +41,7 @@ def policy(match: str, letters: str) -> Settings:
         "auto_offset_reset": "earliest",
         "backoff_base_ms": 200,
         "backoff_max_ms": 1_000,
-        "poison": "dead_letter",
+        "rejected": "dead_letter",
         "deliveries_max": 1,
         "dead_letter_topic": letters,
     }

@@ -29,7 +29,8 @@ LETTERS = "tests-parked-letters"
 BLOCK: Settings = {
     "auto_offset_reset": "earliest",
     "backoff_base_ms": 50,
-    "poison": "block",
+    "rejected": "block",
+    "exhausted": "block",
     "deliveries_max": 2,
 }
 

@@ -97,7 +97,7 @@ def test_18_the_budget_survives_a_restart() -> None:
 
 
 def test_19_the_key_is_free_when_its_record_is_in_the_dlq() -> None:
-    play = Playbook(Policy(deliveries_max=2, poison=PoisonPolicy.DEAD_LETTER)).join("c1")
+    play = Playbook(Policy(deliveries_max=2, exhausted=PoisonPolicy.DEAD_LETTER)).join("c1")
     play.produce(b"k", b"other", b"k", b"k")
     for attempt in (1, 2):
         assert play.acquire("c1", 1) == [0]
@@ -189,7 +189,7 @@ def test_23_the_same_member_s_earlier_attempt_is_another_lease() -> None:
 
 
 def test_d3_what_waits_behind_a_dropped_record_is_delivered() -> None:
-    play = Playbook(Policy(poison=PoisonPolicy.DROP, deliveries_max=1)).join("c1")
+    play = Playbook(Policy(exhausted=PoisonPolicy.DROP, deliveries_max=1)).join("c1")
     play.produce(b"k", b"k", b"k")
     for offset in range(3):
         assert play.acquire("c1") == [offset]

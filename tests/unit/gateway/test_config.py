@@ -35,7 +35,8 @@ def test_everything_has_a_default() -> None:
     assert config.state.redis_url is None
     group = config.group("any group at all")
     assert (group.auto_offset_reset, group.deliveries_max) == ("latest", 5)
-    assert group.poison is PoisonPolicy.BLOCK
+    assert group.rejected is PoisonPolicy.DROP, "as Kafka: the client has decided"
+    assert group.exhausted is PoisonPolicy.BLOCK, "nobody has decided"
 
 
 def test_upstream_alone_is_enough() -> None:
@@ -58,7 +59,7 @@ def test_the_option_wins_over_the_file_and_keeps_the_rest(tmp_path: Path) -> Non
 def test_the_first_group_that_matches_wins(tmp_path: Path) -> None:
     text = """
 groups:
-  - {match: "pay-*", poison: drop, on_evict: ack, deliveries_max: 3}
+  - {match: "pay-*", rejected: block, exhausted: drop, on_evict: ack, deliveries_max: 3}
   - {match: "pay-special", deliveries_max: 9}
   - {match: "*", deliveries_max: 2}
 """
@@ -66,7 +67,8 @@ groups:
     assert config.group("pay-special").deliveries_max == 3
     assert config.group("PAY-x").deliveries_max == 2, "names have a case"
     policy = config.group("pay-x").policy()
-    assert (policy.poison, policy.on_evict) == (PoisonPolicy.DROP, EvictPolicy.ACK)
+    assert (policy.rejected, policy.exhausted) == (PoisonPolicy.BLOCK, PoisonPolicy.DROP)
+    assert policy.on_evict is EvictPolicy.ACK
 
 
 def test_what_is_parsed_cannot_be_changed() -> None:
@@ -103,7 +105,8 @@ FAULTS = [
     ("state: {redis: x}", "state.redis: unknown field"),
     ("groups: {match: x}", "groups: "),
     ("groups: [{match: x}, {poisson: drop}]", "groups.1.poisson: unknown field"),
-    ("groups: [{poison: explode}]", "groups.0.poison: "),
+    ("groups: [{rejected: explode}]", "groups.0.rejected: "),
+    ("groups: [{exhausted: explode}]", "groups.0.exhausted: "),
     ("groups: [{auto_offset_reset: newest}]", "groups.0.auto_offset_reset: "),
     ("groups: [{auto_offset_reset: 'by_duration:P'}]", "groups.0.auto_offset_reset: "),
     ("groups: [{auto_offset_reset: 'by_duration:PT'}]", "groups.0.auto_offset_reset: "),
@@ -112,7 +115,9 @@ FAULTS = [
     ("groups: [{lock_duration_ms: 99}]", "groups.0.lock_duration_ms: "),
     ("groups: [{filters: [{client_id: a}]}]", "groups.0.filters.0.keys: "),
     ("groups: [{filters: [{client_id: a, keys: []}]}]", "groups.0.filters.0.keys: "),
-    ("groups: [{poison: dead_letter}]", "groups.0: "),
+    ("groups: [{rejected: dead_letter}]", "groups.0: rejected: dead_letter needs"),
+    ("groups: [{exhausted: dead_letter}]", "groups.0: exhausted: dead_letter needs"),
+    ("groups: [{exhausted: dead_letter, dead_letter_topic: ' '}]", "groups.0: exhausted"),
     ("groups: [{session_timeout_ms: 5000}]", "groups.0: "),
     ("5: 6", "5"),
     ("- a list", "a mapping is expected at the top"),
@@ -125,6 +130,20 @@ FAULTS = [
 @pytest.mark.parametrize(("text", "begins"), FAULTS, ids=[text for text, _ in FAULTS])
 def test_a_wrong_field_is_named(tmp_path: Path, text: str, begins: str) -> None:
     assert fault(tmp_path, text).startswith(begins)
+
+
+@pytest.mark.parametrize("value", ["block", "drop", "dead_letter", "explode", "[a]", "null"])
+def test_the_one_poison_policy_of_before_is_refused_with_its_successors(
+    tmp_path: Path, value: str
+) -> None:
+    said = fault(tmp_path, f"groups: [{{match: x}}, {{poison: {value}, dead_letter_topic: d}}]")
+    same = value if value in ("block", "drop", "dead_letter") else "block"
+    assert said == (
+        f"groups.1: poison is not an option any more: write `rejected: {same}` (a member rejects"
+        f" the record) and `exhausted: {same}` (its deliveries are used up) instead"
+    )
+    written = f"groups: [{{rejected: {same}, exhausted: {same}, dead_letter_topic: d}}]"
+    assert load(write(tmp_path, written)).group("g").exhausted is PoisonPolicy(same)
 
 
 def test_several_faults_are_counted(tmp_path: Path) -> None:

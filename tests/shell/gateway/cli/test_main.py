@@ -38,6 +38,7 @@ GROUP = {
     "windows": 2,
     "lag": 80,
     "epoch": 4,
+    "policies": {"rejected": "drop", "exhausted": "dead_letter"},
     "memberships": [
         {
             "member_id": "m1",
@@ -187,7 +188,8 @@ def test_a_group_whose_names_are_hostile(node: Callable[[dict[str, Answer]], str
     assert code == 0
     assert "\x1b" not in out
     assert "\x07" not in out
-    assert "group g/1\\x1b[31m  state Stable  epoch 4" in out
+    head = "group g/1\\x1b[31m  state Stable  epoch 4  rejected drop  exhausted dead_letter"
+    assert head in out.splitlines()
     assert "[/bold]\\x07" in out
     rows = [line.split() for line in out.splitlines()]
     assert ["a", "0", "up", "17", "-", "99", "80", "-", "-", "-", "-", "1"] in rows

@@ -99,7 +99,7 @@ def test_one_type_per_offset() -> None:
         Notice.ACCEPTED: 2,
         Notice.RELEASED: 1,
         Notice.REJECTED: 1,
-        Notice.PARKED: 1,
+        Notice.DROPPED: 1,
     }
     assert play.core.cursor == 1
 
@@ -248,4 +248,4 @@ def test_release_beyond_the_budget_parks() -> None:
     play = Playbook(Policy(deliveries_max=1)).join("c1").produce(b"k", b"k", b"other")
     play.acquire("c1")
     play.ack("c1", 0, AckType.RELEASE)
-    assert play.notices() == {Notice.RELEASED: 1, Notice.PARKED: 1}
+    assert play.notices() == {Notice.RELEASED: 1, Notice.EXHAUSTED: 1, Notice.PARKED: 1}

@@ -172,11 +172,17 @@ def test_a_record_without_a_key_that_holds_the_span_is_said() -> None:
 
 
 def test_a_span_that_the_tick_itself_frees_is_not_said_to_be_full() -> None:
-    policy = Policy(span_max=1, lock_duration_ms=1_000, deliveries_max=1, poison=PoisonPolicy.DROP)
+    policy = Policy(
+        span_max=1, lock_duration_ms=1_000, deliveries_max=1, exhausted=PoisonPolicy.DROP
+    )
     play = Playbook(policy).join("c1").produce(b"a")
     play.acquire("c1")
     assert play.wait(500).notices() == {}
-    assert play.wait(500).notices() == {Notice.TIMED_OUT: 1, Notice.DROPPED: 1}
+    assert play.wait(500).notices() == {
+        Notice.TIMED_OUT: 1,
+        Notice.EXHAUSTED: 1,
+        Notice.DROPPED: 1,
+    }
     assert play.core.cursor == 1
 
 
@@ -202,7 +208,8 @@ def test_another_policy_counts_from_now_on() -> None:
     play.core.retune(Policy(lock_duration_ms=1_000, deliveries_max=1))
     assert play.acquire("c1") == [1]
     assert play.delivered().deadline_ms == play.now_ms + 1_000
-    assert play.wait(1_000).notices() == {Notice.TIMED_OUT: 1, Notice.PARKED: 1}, "the second"
+    second = {Notice.TIMED_OUT: 1, Notice.EXHAUSTED: 1, Notice.PARKED: 1}
+    assert play.wait(1_000).notices() == second
     with pytest.raises(AssertionError, match="span"):
         play.core.retune(Policy(span_max=1))
 
@@ -258,7 +265,7 @@ def test_the_watchdog_s_phases_are_in_order() -> None:
         deliveries_max=2,
         backoff_base_ms=3_000,
         lock_duration_ms=4_000,
-        poison=PoisonPolicy.DROP,
+        exhausted=PoisonPolicy.DROP,
     )
     play = Playbook(policy).join("c1").produce(b"0")
     play.acquire("c1")
@@ -275,7 +282,7 @@ def test_the_watchdog_s_phases_are_in_order() -> None:
     play.wait(3_000)
     noted = [(c.offset, c.reason) for c in play.step.changes if isinstance(c, RetryNoted)]
     assert noted == [(1, Reason.LOCK_TIMEOUT), (3, Reason.MEMBER_EVICTED)]
-    assert play.notices() == {Notice.TIMED_OUT: 2, Notice.DROPPED: 1}
+    assert play.notices() == {Notice.TIMED_OUT: 2, Notice.EXHAUSTED: 1, Notice.DROPPED: 1}
     assert play.read_on() == [(8, 1)], "room for what was dropped"
     assert play.acquire("c1", session="s3") == [2, 3, 4, 5, 6, 7]
 

@@ -17,6 +17,7 @@ from dispatcher.core.model import (
     LogTruncated,
     MemberId,
     MembersReady,
+    PoisonPolicy,
     Policy,
     Reason,
     RecordsRead,
@@ -255,7 +256,7 @@ def test_one_that_leaves_and_comes_back_is_a_newcomer() -> None:
 
 def test_a_parked_record_holds_newcomers_back() -> None:
     """PIP-282's cost: everything sent before must be settled, and a parked record is not."""
-    play = Playbook(LAST_SENT).join("c1", "c2")
+    play = Playbook(replace(LAST_SENT, rejected=PoisonPolicy.BLOCK)).join("c1", "c2")
     mine, other = play.keys_of("c2")[0], play.keys_of("c1")[0]
     play.leave("c2").produce(other)
     play.acquire("c1")

@@ -229,7 +229,7 @@ def test_what_is_settled_is_forgotten_once() -> None:
 
 
 def test_effects_that_concern_nobody_who_waits_are_commands() -> None:
-    play = LifePlay(Policy(poison=PoisonPolicy.DEAD_LETTER))
+    play = LifePlay(Policy(rejected=PoisonPolicy.DEAD_LETTER))
     play.life.start()
     play.load()
     commands = play.does(play.life.records_read(records(0, 2), 0))

@@ -20,6 +20,7 @@ from dispatcher.core.model import (
     MembersChanged,
     OperatorAct,
     OperatorVerb,
+    PoisonPolicy,
     Policy,
     RecordsRead,
     SessionId,
@@ -91,7 +92,7 @@ def test_what_is_in_flight_or_held_keeps_its_member_when_others_come() -> None:
     """Of the keys a newcomer owns on the ring: one in flight, one waiting for a retry, one parked,
     one free.
     """
-    play = Playbook(Policy(bounded_load=1.0)).join("c1", "c2")
+    play = Playbook(Policy(bounded_load=1.0, rejected=PoisonPolicy.BLOCK)).join("c1", "c2")
     flying, waiting, parked, free = play.keys_of("c2", 4)
     play.leave("c2").produce(flying, waiting, parked, free, flying, waiting, parked, free)
     assert play.acquire("c1", 3) == [0, 1, 2]
@@ -109,7 +110,8 @@ def test_what_is_in_flight_or_held_keeps_its_member_when_others_come() -> None:
 
 
 def test_a_held_key_that_nobody_accepted_goes_to_whoever_comes_and_does() -> None:
-    play = Playbook(Policy(bounded_load=1.0)).join("c1").produce(b"eu-1")
+    policy = Policy(bounded_load=1.0, rejected=PoisonPolicy.BLOCK)
+    play = Playbook(policy).join("c1").produce(b"eu-1")
     play.acquire("c1")
     play.ack("c1", 0, AckType.REJECT)
     play.leave("c1").join("c2", filters=(b"us-*",)).join("c3")

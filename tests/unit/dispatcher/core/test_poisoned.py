@@ -1,8 +1,10 @@
-"""Exhausted and rejected records under the three poison policies; the operator."""
+"""Rejected and exhausted records, each kind under its own policy; the operator."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+
+import pytest
 
 from dispatcher.core.model import (
     AckType,
@@ -16,16 +18,18 @@ from dispatcher.core.model import (
     Reason,
     RetryNoted,
     RetryState,
+    Snapshot,
     WriteDeadLetters,
 )
 from tests.rig.playbook import Playbook
 
+BLOCK, DROP, DEAD_LETTER = PoisonPolicy.BLOCK, PoisonPolicy.DROP, PoisonPolicy.DEAD_LETTER
 C1 = MemberId("c1")
 WAITING = RetryState.WAITING
 
 
-def rejected(poison: PoisonPolicy) -> Playbook:
-    play = Playbook(Policy(poison=poison)).join("c1").produce(b"k", b"k", b"other")
+def rejected(policy: PoisonPolicy) -> Playbook:
+    play = Playbook(Policy(rejected=policy)).join("c1").produce(b"k", b"k", b"other")
     assert play.acquire("c1") == [0, 2]
     assert play.ack("c1", 0, AckType.REJECT) == [None]
     return play
@@ -127,8 +131,112 @@ def test_operator_acts_on_parked_records_only() -> None:
 def test_a_policy_that_changes_under_dead_letters() -> None:
     """A record on its way to the DLQ stays held until it has arrived, whatever the new policy."""
     play = rejected(PoisonPolicy.DEAD_LETTER)
-    play.core.retune(replace(play.policy, poison=PoisonPolicy.DROP))
+    play.core.retune(replace(play.policy, rejected=PoisonPolicy.DROP))
     assert play.wait(500).acquire("c1") == []
     assert play.ack("c1", 2) == [None]
     play.on(DeadLettered([0], durable=True, now_ms=play.now_ms))
+    assert play.acquire("c1") == [1]
+
+
+# ------------------------------------------------------------------------- two policies for a group
+
+
+def ended(play: Playbook) -> PoisonPolicy | None:
+    """The policy that the last step shows for record 0; None: it comes again."""
+    if play.letters() == [0]:
+        return DEAD_LETTER
+    if [parked.offset for parked in play.core.stats().parked] == [0]:
+        return BLOCK
+    return DROP if play.core.cursor > 0 else None
+
+
+@pytest.mark.parametrize("exhausted", PoisonPolicy)
+@pytest.mark.parametrize("rejected", PoisonPolicy)
+def test_each_kind_has_its_own_policy(rejected: PoisonPolicy, exhausted: PoisonPolicy) -> None:
+    policy = Policy(deliveries_max=2, rejected=rejected, exhausted=exhausted)
+    play = Playbook(policy).join("c1").produce(b"k", b"k")
+    play.acquire("c1")
+    play.ack("c1", 0, AckType.REJECT)
+    assert (ended(play), play.notices().get(Notice.REJECTED)) == (rejected, 1)
+    assert Notice.EXHAUSTED not in play.notices()
+    play = Playbook(policy).join("c1").produce(b"k", b"k")
+    play.acquire("c1")
+    play.ack("c1", 0, AckType.RELEASE)
+    assert ended(play) is None
+    play.wait(1_000).acquire("c1")
+    play.ack("c1", 0, AckType.RELEASE)
+    assert (ended(play), play.notices().get(Notice.EXHAUSTED)) == (exhausted, 1)
+
+
+def test_a_group_without_settings_rejects_as_kafka_does() -> None:
+    play = Playbook().join("c1").produce(b"k", b"k")
+    play.acquire("c1")
+    play.ack("c1", 0, AckType.REJECT)
+    assert ended(play) is DROP
+    assert play.acquire("c1") == [1], "an application that rejects goes on with the key"
+
+
+def test_a_group_without_settings_parks_what_nobody_decided() -> None:
+    play = Playbook().join("c1").produce(b"k", b"k")
+    for _ in range(play.policy.deliveries_max):
+        assert play.wait(60_000).acquire("c1") == [0]
+        play.ack("c1", 0, AckType.RELEASE)
+    assert ended(play) is BLOCK
+    assert play.wait(60_000).acquire("c1") == []
+
+
+def test_a_reject_of_the_last_permitted_delivery_is_a_reject() -> None:
+    policy = Policy(deliveries_max=1, rejected=DEAD_LETTER, exhausted=DROP)
+    play = Playbook(policy).join("c1").produce(b"k")
+    play.acquire("c1")
+    play.ack("c1", 0, AckType.REJECT)
+    play.expect(WriteDeadLetters([0], [1], [Reason.REJECTED], [C1]))
+    assert Notice.EXHAUSTED not in play.notices()
+
+
+@pytest.mark.parametrize("how", ["lock", "evicted", "gap", "released"])
+def test_every_end_but_a_reject_exhausts(how: str) -> None:
+    policy = Policy(deliveries_max=1, rejected=DEAD_LETTER, exhausted=DROP)
+    play = Playbook(policy).join("c1", "c2").produce(*Playbook().join("c1", "c2").keys_of("c1"))
+    assert play.acquire("c1") == [0]
+    match how:
+        case "lock":
+            play.wait(policy.lock_duration_ms)
+        case "evicted":
+            play.leave("c1", Reason.MEMBER_EVICTED)
+        case "gap":
+            play.ack("c1", 0, AckType.GAP)
+        case _:
+            play.ack("c1", 0, AckType.RELEASE)
+    assert (ended(play), play.notices().get(Notice.EXHAUSTED)) == (DROP, 1)
+
+
+def test_after_an_operators_retry_the_new_verdict_decides() -> None:
+    """A record that was rejected, is delivered once more, and then uses up its deliveries."""
+    policy = Policy(deliveries_max=2, rejected=BLOCK, exhausted=DROP)
+    play = Playbook(policy).join("c1").produce(b"k")
+    play.acquire("c1")
+    play.ack("c1", 0, AckType.REJECT)
+    play.on(OperatorAct(OperatorVerb.RETRY, [0], play.now_ms))
+    assert play.acquire("c1") == [0]
+    play.ack("c1", 0, AckType.RELEASE)
+    assert ended(play) is DROP
+
+
+@pytest.mark.parametrize("state", [RetryState.PARKED, RetryState.DEAD_LETTER])
+@pytest.mark.parametrize("reason", [Reason.REJECTED, Reason.LOCK_TIMEOUT])
+def test_state_of_before_the_two_policies_stays_until_it_is_ended(
+    state: RetryState, reason: Reason
+) -> None:
+    """A node with one policy for both parked what was rejected; the defaults of today drop it."""
+    noted = RetryNoted(0, 1, 0, state, reason, C1)
+    play = Playbook(Policy(), Snapshot(cursor=0, retries=[noted])).join("c1")
+    assert play.letters() == ([0] if state is RetryState.DEAD_LETTER else [])
+    play.produce(b"k", b"k")
+    assert play.acquire("c1") == [], "its key waits"
+    assert play.core.cursor == 0
+    if state is RetryState.PARKED:
+        play.on(OperatorAct(OperatorVerb.SKIP, [0], play.now_ms))
+    else:
+        play.on(DeadLettered([0], durable=True, now_ms=play.now_ms))
     assert play.acquire("c1") == [1]

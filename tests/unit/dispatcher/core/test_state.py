@@ -97,7 +97,7 @@ def test_room_for_one_more_is_read_into_as_soon_as_one_member_has_nothing_to_do(
 
 
 def test_a_later_record_that_is_dropped_leaves_its_key_busy() -> None:
-    play = Playbook(Policy(prefetch_per_key=2, poison=PoisonPolicy.DROP)).join("c1")
+    play = Playbook(Policy(prefetch_per_key=2, rejected=PoisonPolicy.DROP)).join("c1")
     play.produce(b"a", b"a")
     assert play.acquire("c1") == [0, 1]
     play.ack("c1", 1, AckType.REJECT)
@@ -108,7 +108,8 @@ def test_a_later_record_that_is_dropped_leaves_its_key_busy() -> None:
 
 def test_a_record_that_is_skipped_before_it_is_read_again_holds_nobody_up() -> None:
     """With prefetch, keys wait until all is read again that was leased or came back."""
-    play = Playbook(Policy(prefetch_per_key=2)).join("c1").produce(b"a", b"b", b"c")
+    policy = Policy(prefetch_per_key=2, rejected=PoisonPolicy.BLOCK)
+    play = Playbook(policy).join("c1").produce(b"a", b"b", b"c")
     play.acquire("c1")
     play.ack("c1", 2, AckType.REJECT)
     play.ack("c1", [0, 1], AckType.RELEASE)

@@ -8,7 +8,8 @@ from tests.rig.playbook import Playbook
 
 
 def test_counts() -> None:
-    play = Playbook().join("c1").produce(b"a", b"a", b"b", b"c", None, None)
+    policy = Policy(rejected=PoisonPolicy.BLOCK)
+    play = Playbook(policy).join("c1").produce(b"a", b"a", b"b", b"c", None, None)
     play.acquire("c1", 3)
     play.ack("c1", 0, AckType.RELEASE)
     play.ack("c1", 2, AckType.REJECT)
@@ -20,14 +21,15 @@ def test_counts() -> None:
 
 
 def test_parked_records_are_shown_in_the_order_of_the_log() -> None:
-    play = Playbook().join("c1").produce(b"a", b"b", b"c")
+    policy = Policy(rejected=PoisonPolicy.BLOCK)
+    play = Playbook(policy).join("c1").produce(b"a", b"b", b"c")
     play.acquire("c1")
     play.ack("c1", [2, 0, 1], AckType.REJECT)
     assert [parked.offset for parked in play.core.stats().parked] == [0, 1, 2]
 
 
 def test_dead_letters_under_way() -> None:
-    play = Playbook(Policy(poison=PoisonPolicy.DEAD_LETTER)).join("c1").produce(b"a")
+    play = Playbook(Policy(rejected=PoisonPolicy.DEAD_LETTER)).join("c1").produce(b"a")
     play.acquire("c1")
     play.ack("c1", 0, AckType.REJECT)
     assert play.core.stats().dead_lettering == 1

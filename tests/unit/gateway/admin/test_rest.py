@@ -12,11 +12,19 @@ from urllib.parse import quote, unquote, urlencode
 import pytest
 from prometheus_client import CollectorRegistry
 
-from dispatcher.core.model import Acknowledge, AckType, Acquire, MemberId, SessionId
+from dispatcher.core.model import (
+    Acknowledge,
+    AckType,
+    Acquire,
+    MemberId,
+    PoisonPolicy,
+    SessionId,
+)
 from gateway.admin import groups
 from gateway.admin.health import Health
 from gateway.admin.rest import RestParts, rest_app
 from gateway.admin.rows import PartitionRow
+from gateway.config import GroupSection
 from gateway.core.share.membership import ShareGroup
 from gateway.members.key_filters import KeyFilters
 from gateway.operations.lag import Lags
@@ -88,9 +96,11 @@ class Rest:
         return Answer(start["status"], headers, b"".join(m.get("body", b"") for m in sent[1:]))
 
 
-def story(tell: Callable[[Rest], Awaitable[None]]) -> None:
+def story(
+    tell: Callable[[Rest], Awaitable[None]], rejected: PoisonPolicy = PoisonPolicy.DROP
+) -> None:
     async def work() -> None:
-        admin = Admin()
+        admin = Admin(section=GroupSection(auto_offset_reset="earliest", rejected=rejected))
         async with admin.node as node:
             node.log.produce(b"personal", b"b", b"c")
             node.beat()
@@ -141,6 +151,7 @@ def test_a_group_and_its_windows() -> None:
         rest.node.log.troubles[0] = "offset 3: wrong CRC"
         answer = await rest.ask(f"/v1/groups/{GROUP}")
         assert answer.status == 200
+        assert answer.json["policies"] == {"rejected": "block", "exhausted": "block"}
         (member,) = answer.json["memberships"]
         assert (member["member_id"], member["client_id"]) == ("m1", "client-m1")
         up, loading = answer.json["partitions"]
@@ -161,7 +172,7 @@ def test_a_group_and_its_windows() -> None:
         assert (up["log_end"], up["lag"], answer.json["lag"]) == (3, 3, 3)
         assert up["trouble"] is None
 
-    story(tell)
+    story(tell, PoisonPolicy.BLOCK)
 
 
 def test_other_work_goes_on_between_two_windows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,14 @@ import asyncio
 import pytest
 import structlog
 
-from dispatcher.core.model import Acknowledge, Acquire, MemberId, OperatorVerb, SessionId
+from dispatcher.core.model import (
+    Acknowledge,
+    Acquire,
+    MemberId,
+    OperatorVerb,
+    PoisonPolicy,
+    SessionId,
+)
 from dispatcher.store.base import StoreError
 from gateway.config import GroupSection
 from gateway.operations.errors import (
@@ -24,6 +31,7 @@ from tests.rig.virtual_time import now_ms, run, settle
 
 M1, S1 = MemberId("m1"), SessionId("s1")
 REJECT = b"\3"
+BLOCKING = GroupSection(auto_offset_reset="earliest", rejected=PoisonPolicy.BLOCK)
 
 
 async def parked(admin: Admin, count: int = 3) -> ParkedRecords:
@@ -46,7 +54,7 @@ async def offsets_of(records: ParkedRecords) -> list[int]:
 
 def test_all_or_none() -> None:
     async def work() -> None:
-        admin = Admin()
+        admin = Admin(section=BLOCKING)
         async with admin.node:
             records = await parked(admin)
             assert await offsets_of(records) == [0, 1, 2]
@@ -68,7 +76,7 @@ def test_all_or_none() -> None:
 
 def test_not_to_the_topic_they_come_from() -> None:
     async def work() -> None:
-        section = GroupSection(auto_offset_reset="earliest", dead_letter_topic=TOPIC)
+        section = BLOCKING.model_copy(update={"dead_letter_topic": TOPIC})
         admin = Admin(section=section)
         async with admin.node:
             records = await parked(admin)
@@ -81,7 +89,7 @@ def test_not_to_the_topic_they_come_from() -> None:
 
 def test_two_operators_decide_once() -> None:
     async def work() -> None:
-        admin = Admin()
+        admin = Admin(section=BLOCKING)
         async with admin.node:
             records = await parked(admin)
             results = await asyncio.gather(
@@ -99,7 +107,7 @@ def test_two_operators_decide_once() -> None:
 
 def test_what_is_not_there() -> None:
     async def work() -> None:
-        admin = Admin()
+        admin = Admin(section=BLOCKING)
         async with admin.node:
             records = await parked(admin)
             with pytest.raises(GroupUnknown):
@@ -117,7 +125,7 @@ def test_what_is_not_there() -> None:
 
 def test_a_window_that_is_not_in_memory_is_opened() -> None:
     async def work() -> None:
-        admin = Admin()
+        admin = Admin(section=BLOCKING)
         async with admin.node:
             records = await parked(admin)
             admin.node.beat("m1", -1)
@@ -134,7 +142,7 @@ def test_a_window_that_is_not_in_memory_is_opened() -> None:
 
 def test_a_store_that_is_away_is_said() -> None:
     async def work() -> None:
-        admin = Admin()
+        admin = Admin(section=BLOCKING)
         async with admin.node:
             records = await parked(admin)
             admin.store.failures = [StoreError("away")] * 2  # the write, and the same once more
@@ -147,7 +155,7 @@ def test_a_store_that_is_away_is_said() -> None:
 
 def test_a_window_that_does_not_load_is_not_waited_for_without_end() -> None:
     async def work() -> None:
-        admin = Admin()
+        admin = Admin(section=BLOCKING)
         async with admin.node:
             records = await parked(admin)
             admin.node.windows.drop(admin.key(0))
@@ -161,7 +169,7 @@ def test_a_window_that_does_not_load_is_not_waited_for_without_end() -> None:
 
 def test_dead_letters_are_written_for_a_group_that_has_a_topic_for_them() -> None:
     async def work() -> None:
-        section = GroupSection(auto_offset_reset="earliest", dead_letter_topic="dlq")
+        section = BLOCKING.model_copy(update={"dead_letter_topic": "dlq"})
         admin = Admin(section=section)
         async with admin.node:
             records = await parked(admin)

@@ -358,7 +358,7 @@ def test_upstream_that_is_away_delays_the_start() -> None:
 
 DEAD = GroupSection(
     auto_offset_reset="earliest",
-    poison=PoisonPolicy.DEAD_LETTER,
+    rejected=PoisonPolicy.DEAD_LETTER,
     dead_letter_topic="dead",
     isolation_level="read_uncommitted",
 )

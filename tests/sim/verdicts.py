@@ -1,0 +1,100 @@
+"""The two poison policies, judged from outside: the end of each rejected and each exhausted record
+in the very step that rejects or exhausts it.
+
+`rejected` and `exhausted` are drawn independently of each other, and change during a run. What is
+known here: the acknowledgements that were taken, the deliveries that were persisted, and the
+changes of the step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+
+from dispatcher.core.model import (
+    Acknowledge,
+    AckResult,
+    AckType,
+    DeadLettered,
+    Event,
+    OperatorAct,
+    OperatorVerb,
+    PoisonPolicy,
+    Policy,
+    Reason,
+    RetryNoted,
+    RetryState,
+    Step,
+)
+from tests.sim.checkers import CheckFailure
+
+_STATES = {
+    PoisonPolicy.BLOCK: RetryState.PARKED,
+    PoisonPolicy.DEAD_LETTER: RetryState.DEAD_LETTER,
+}
+# A member that said goodbye is not the record's fault; the others are no deliveries that failed.
+_NO_FAILURES = {
+    Reason.SESSION_CLOSED,
+    Reason.MEMBER_LEFT,
+    Reason.NOT_SENT,
+    Reason.OPERATOR,
+}
+
+
+def check_verdicts(
+    policy: Policy, event: Event, step: Step, deliveries: Mapping[int, int], settled: Set[int]
+) -> None:
+    """`deliveries` and `settled` are what is persisted after the step. Raises CheckFailure."""
+    noted = {it.offset: it for it in step.changes if isinstance(it, RetryNoted)}
+    rejected = _rejected(event, step)
+    for offset in rejected:
+        _check_end("rejected", policy.rejected, offset, noted.get(offset), settled)
+        if offset in noted and noted[offset].reason is not Reason.REJECTED:
+            raise CheckFailure("Policy", f"{noted[offset]} was rejected")
+    for offset, it in noted.items():
+        if offset in rejected or _is_told(event, it):
+            continue
+        ended = it.state in _STATES.values()
+        spent = deliveries.get(offset, 0) >= policy.deliveries_max
+        if ended and not spent:
+            raise CheckFailure("Policy", f"{it} has deliveries left: {deliveries.get(offset)}")
+        if ended:
+            _check_end("exhausted", policy.exhausted, offset, it, settled)
+        elif spent and it.state is RetryState.WAITING and not _comes_again(policy, it):
+            raise CheckFailure("Policy", f"{it} is exhausted, and comes again")
+
+
+def _rejected(event: Event, step: Step) -> set[int]:
+    """Offsets whose REJECT was taken."""
+    if not isinstance(event, Acknowledge):
+        return set()
+    (result,) = [effect for effect in step.effects if isinstance(effect, AckResult)]
+    found: set[int] = set()
+    for (first, last, types), error in zip(event.batches, result.errors, strict=True):
+        if error is None:
+            kinds = types * (last - first + 1) if len(types) == 1 else types
+            found |= {first + at for at, kind in enumerate(kinds) if kind == AckType.REJECT}
+    return found
+
+
+def _is_told(event: Event, noted: RetryNoted) -> bool:
+    """The DLQ did not take it, or an operator sent it there: its end was decided before."""
+    match event:
+        case DeadLettered():
+            return not event.durable and noted.offset in event.offsets
+        case OperatorAct(verb=OperatorVerb.DEAD_LETTER):
+            return noted.offset in event.offsets
+        case _:
+            return False
+
+
+def _comes_again(policy: Policy, noted: RetryNoted) -> bool:
+    """With prefetch a record may come back behind another that failed: that is no failure of it."""
+    return noted.reason in _NO_FAILURES or policy.prefetch_per_key > 1
+
+
+def _check_end(
+    kind: str, said: PoisonPolicy, offset: int, noted: RetryNoted | None, settled: Set[int]
+) -> None:
+    state = None if noted is None else noted.state
+    if state is not _STATES.get(said) or (said is PoisonPolicy.DROP) != (offset in settled):
+        raise CheckFailure("Policy", f"{offset} is {kind}, the policy is {said}: {noted}")
