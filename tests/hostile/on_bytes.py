@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
+from collections import Counter
 
 from confluent_kafka import Producer
 
 from gateway.core.wire.apis import ApiKey
+from gateway.core.wire.decode import REQUEST_ELEMENTS_MAX, REQUEST_ROW_ELEMENTS
+from gateway.handlers.limits import SESSION_PARTITIONS_MAX
 from tests.hostile.target import (
     Target,
     asked,
@@ -108,16 +111,49 @@ def more_clients_than_files(target: Target, seconds: float) -> str:
 
 
 def many_elements(target: Target, seconds: float) -> str:
-    """Finding 10: share fetches that name 200,000 partitions."""
-    topics = partitions(bytes(15) + b"\2", 200_000)
-    request = frame(ApiKey.SHARE_FETCH, 1, share_fetch("elements", "member", 0, topics))
-    sent = 0
-    for _ in until(seconds):
-        with contextlib.suppress(OSError), connected(target.broker) as line:
-            line.sendall(request)
-            line.recv(1 << 20)
-            sent += 1
-    return f"{sent} requests of {len(request):,} bytes"
+    """Finding 10: requests as long as they may be: share fetches that name partitions,
+    acknowledgements of ranges, descriptions of offsets.
+    """
+    most = REQUEST_ELEMENTS_MAX // REQUEST_ROW_ELEMENTS - 10
+    member = fresh_member_id()
+    done: Counter[str] = Counter()
+    with WireClient(target.broker) as client:
+        asked(client, ApiKey.SHARE_GROUP_HEARTBEAT, 1, heartbeat("long", member, [target.topic]))
+        topic = client.call(ApiKey.METADATA, 12, {"Topics": [{"Name": target.topic}]})["Topics"][0]
+        rows = [{"TopicName": target.topic, "Partitions": list(range(most))}]
+        ranges = [(2 * at, 2 * at, b"\1") for at in range(2_000)]
+        settled = [
+            {"PartitionIndex": at, "AcknowledgementBatches": ranges if at < 100 else []}
+            for at in range(100)
+        ]
+        fetched = partitions(topic["TopicId"], min(most, SESSION_PARTITIONS_MAX))
+        for at in until(seconds):
+            key, version, message = (
+                (ApiKey.SHARE_FETCH, 1, share_fetch("long", member, 0, fetched)),
+                (
+                    ApiKey.SHARE_FETCH,
+                    1,
+                    share_fetch("long", member, 0, partitions(b"u" * 16, most)),
+                ),
+                (
+                    ApiKey.SHARE_ACKNOWLEDGE,
+                    1,
+                    {
+                        "GroupId": "long",
+                        "MemberId": member,
+                        "ShareSessionEpoch": 1,
+                        "Topics": [{"TopicId": topic["TopicId"], "Partitions": settled}],
+                    },
+                ),
+                (
+                    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
+                    0,
+                    {"Groups": [{"GroupId": "long", "Topics": rows}]},
+                ),
+            )[at % 4]
+            if asked(client, key, version, message) is not None:
+                done[key.name] += 1
+    return ", ".join(f"{count} x {name}" for name, count in done.items())
 
 
 def byte_by_byte(target: Target, seconds: float) -> str:

@@ -34,6 +34,7 @@ from gateway.core.limits import (
     UNAUTHENTICATED_REQUEST_BYTES_MAX,
 )
 from gateway.core.wire.codec import decode_request
+from gateway.core.wire.decode import PASSING_ROW_ELEMENTS
 from gateway.core.wire.errors import WireError
 from gateway.core.wire.frames import parse_request_header
 
@@ -322,7 +323,7 @@ def _asks_about_brokers(version: int, payload: bytes) -> bool:
     """Of a DescribeConfigs request; also when it is malformed, since upstream is to refuse it."""
     try:
         body_at = parse_request_header(payload).body_at
-        message = decode_request(DESCRIBE_CONFIGS, version, payload, body_at)
+        message = decode_request(DESCRIBE_CONFIGS, version, payload, body_at, PASSING_ROW_ELEMENTS)
     except WireError:
         return True
     return any(asked["ResourceType"] == _BROKER_RESOURCE for asked in message["Resources"])

@@ -17,7 +17,7 @@ from gateway.core.wire.apis import APIS
 from gateway.core.wire.decode import (
     ELEMENTS_MAX,
     REQUEST_ELEMENTS_MAX,
-    REQUEST_STRUCT_ELEMENTS,
+    REQUEST_ROW_ELEMENTS,
     decode,
 )
 from gateway.core.wire.encode import encode
@@ -25,9 +25,11 @@ from gateway.core.wire.errors import EncodeError, UnknownApi, WireError
 from gateway.core.wire.schema import Message, Schema
 
 
-def decode_request(key: int, version: int, data: bytes, at: int = 0) -> Message:
+def decode_request(
+    key: int, version: int, data: bytes, at: int = 0, row_elements: int = REQUEST_ROW_ELEMENTS
+) -> Message:
     """The body that starts at `at` and fills the rest of `data`. Raises WireError."""
-    return _decode(_request(key), version, data, at, REQUEST_ELEMENTS_MAX, REQUEST_STRUCT_ELEMENTS)
+    return _decode(_request(key), version, data, at, REQUEST_ELEMENTS_MAX, row_elements)
 
 
 def decode_response(key: int, version: int, data: bytes, at: int = 0) -> Message:
@@ -60,11 +62,11 @@ def _response(key: int) -> Schema:
 
 
 def _decode(
-    schema: Schema, version: int, data: bytes, at: int, elements_max: int, struct_elements: int
+    schema: Schema, version: int, data: bytes, at: int, elements_max: int, row_elements: int
 ) -> Message:
     plan = schema.plan(version)
     try:
-        return decode(plan, data, at, elements_max, struct_elements)
+        return decode(plan, data, at, elements_max, row_elements)
     except WireError as error:
         raise type(error)(f"{schema.name} v{version}: {error}") from None
 

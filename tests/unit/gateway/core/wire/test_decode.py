@@ -7,11 +7,16 @@ import tracemalloc
 import pytest
 
 from gateway.core.wire.apis import APIS, ApiKey
-from gateway.core.wire.codec import decode_request, decode_response, encode_request
+from gateway.core.wire.codec import (
+    decode_request,
+    decode_response,
+    encode_request,
+    encode_response,
+)
 from gateway.core.wire.decode import (
     ELEMENTS_MAX,
     REQUEST_ELEMENTS_MAX,
-    REQUEST_STRUCT_ELEMENTS,
+    REQUEST_ROW_ELEMENTS,
     Reader,
 )
 from gateway.core.wire.errors import (
@@ -29,6 +34,8 @@ HEARTBEAT = ApiKey.HEARTBEAT  # v0: GroupId, GenerationId, MemberId; flexible fr
 SHARE_FETCH = ApiKey.SHARE_FETCH
 METADATA = ApiKey.METADATA  # request v0: an array of topic names
 SHARE_ACKNOWLEDGE = ApiKey.SHARE_ACKNOWLEDGE
+SHARE_GROUP_DESCRIBE = ApiKey.SHARE_GROUP_DESCRIBE
+DESCRIBE_SHARE_GROUP_OFFSETS = ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS
 OLD = b"\x00\x01g" + b"\x00\x00\x00\x05" + b"\x00\x01m"
 FLEXIBLE = b"\x02g" + b"\x00\x00\x00\x05" + b"\x02m" + b"\x00"
 
@@ -177,7 +184,37 @@ def test_structs_of_a_request_weigh_more_than_ranges() -> None:
 
     decoded = decode_request(SHARE_FETCH, 1, fetch(100, 2_000))
     assert len(decoded["Topics"][0]["Partitions"][99]["AcknowledgementBatches"]) == 2_000
-    most = REQUEST_ELEMENTS_MAX // REQUEST_STRUCT_ELEMENTS
+    most = REQUEST_ELEMENTS_MAX // REQUEST_ROW_ELEMENTS
     assert len(decode_request(SHARE_FETCH, 1, fetch(most - 1, 0))["Topics"][0]["Partitions"])
     with pytest.raises(TooManyElements):
         decode_request(SHARE_FETCH, 1, fetch(most, 0))
+
+
+def test_numbers_and_strings_of_a_request_weigh_as_much_as_structs() -> None:
+    """Each becomes a row of the answer: a partition described, a group described."""
+    most = REQUEST_ELEMENTS_MAX // REQUEST_ROW_ELEMENTS
+
+    def offsets(count: int) -> bytes:
+        rows = [{"TopicName": "t", "Partitions": list(range(count))}]
+        return encode_request(
+            DESCRIBE_SHARE_GROUP_OFFSETS, 0, {"Groups": [{"GroupId": "g", "Topics": rows}]}
+        )
+
+    def groups(count: int) -> bytes:
+        return encode_request(SHARE_GROUP_DESCRIBE, 1, {"GroupIds": ["g"] * count})
+
+    for api, version, request in (
+        (DESCRIBE_SHARE_GROUP_OFFSETS, 0, offsets),
+        (SHARE_GROUP_DESCRIBE, 1, groups),
+    ):
+        assert decode_request(api, version, request(most - 10))
+        with pytest.raises(TooManyElements):
+            decode_request(api, version, request(most * 11 // 10))
+
+
+def test_numbers_of_a_response_weigh_nothing() -> None:
+    """Replicas of a large cluster's partitions: the limit is that of the partitions."""
+    partition = {"PartitionIndex": 0, "ReplicaNodes": list(range(1_000)), "IsrNodes": [0]}
+    topics = [{"Name": "t", "Partitions": [partition] * 2_100}]
+    data = encode_response(METADATA, 12, {"Topics": topics})
+    assert len(decode_response(METADATA, 12, data)["Topics"][0]["Partitions"]) == 2_100
