@@ -9,7 +9,8 @@ is the router's answer, and `WindowState.offer` looks at both. The other rule is
 from __future__ import annotations
 
 from dispatcher.core.joins import joined
-from dispatcher.core.keys import MemberQueue
+from dispatcher.core.keys import NO_OFFSET, MemberQueue
+from dispatcher.core.leases import Lease
 from dispatcher.core.model import (
     MemberId,
     MembersChanged,
@@ -95,7 +96,17 @@ def session_opened(state: WindowState, event: SessionOpened) -> None:
 def lock_timeouts(state: WindowState, now_ms: int) -> None:
     for lease in state.book.overdue(now_ms):
         state.count(Notice.TIMED_OUT, lease.live)
+        state.example(Notice.TIMED_OUT, _first_live(state, lease))
         state.give_back(lease, Reason.LOCK_TIMEOUT, now_ms)
+
+
+def _first_live(state: WindowState, lease: Lease) -> int:
+    """The first offset that the lease still holds; NO_OFFSET: none."""
+    window = state.window
+    for offset in lease.offsets:
+        if window.holds(offset) and window.leases[offset & window.mask] is lease:
+            return offset
+    return NO_OFFSET
 
 
 def evict_lost(state: WindowState, now_ms: int) -> None:

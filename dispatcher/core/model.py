@@ -422,6 +422,7 @@ class Noticed:
     notice: Notice
     count: int
     detail: str = ""
+    offset: int = -1  # the first of them, for the log; -1: not told
 
 
 Effect = Delivered | AckResult | WriteDeadLetters | MembersReady | ReadOn | Noticed

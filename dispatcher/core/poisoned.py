@@ -25,7 +25,7 @@ def dead_lettered(state: WindowState, event: DeadLettered) -> None:
             continue  # Truncated meanwhile.
         if event.durable:
             end_record(state, offset)
-            state.count(Notice.DEAD_LETTERED, 1)
+            state.count_poison(Notice.DEAD_LETTERED, retry)
         else:
             retry.dead_letter_failures += 1
             due_ms = event.now_ms + backoff_ms(state.policy, retry.dead_letter_failures)
@@ -49,7 +49,7 @@ def operator_act(state: WindowState, event: OperatorAct) -> None:
                 state.offer_key_of(state.window.queues[offset & state.window.mask])
             case OperatorVerb.SKIP:
                 end_record(state, offset)
-                state.count(Notice.DROPPED, 1)
+                state.count_poison(Notice.DROPPED, retry)
             case OperatorVerb.DEAD_LETTER:
                 state.dead_letter(retry)
             case _:

@@ -112,6 +112,7 @@ def log_truncated(state: WindowState, event: LogTruncated) -> None:
     if log_start <= window.cursor:
         return
     known = max(window.read_position, window.known_end)
+    first = window.cursor
     lost = max(log_start - known, 0)  # never read: holes of the log count, nobody can tell
     end = min(log_start, known)
     for offset in range(window.cursor, end):
@@ -133,3 +134,4 @@ def log_truncated(state: WindowState, event: LogTruncated) -> None:
         read_again(state)
     if lost:
         state.count(Notice.TRUNCATED, lost)
+        state.example(Notice.TRUNCATED, first)

@@ -79,6 +79,7 @@ class WindowState:
         self.forgotten: list[int] = []
         self.ended: list[Lease] = []
         self.counts: dict[Notice, int] = {}
+        self.firsts: dict[Notice, tuple[int, str]] = {}  # offset and reason, for the log
         self.dead_letters: list[Retry] = []
 
     def retune(self, policy: Policy) -> None:
@@ -341,12 +342,12 @@ class WindowState:
         match policy:
             case PoisonPolicy.DROP:
                 self.settle(retry.offset)
-                self.count(Notice.DROPPED, 1)
+                self.count_poison(Notice.DROPPED, retry)
             case PoisonPolicy.DEAD_LETTER:
                 self.dead_letter(retry)
             case PoisonPolicy.BLOCK:
                 self._hold(retry, RetryState.PARKED)
-                self.count(Notice.PARKED, 1)
+                self.count_poison(Notice.PARKED, retry)
             case _:
                 assert_never(policy)
 
@@ -364,6 +365,16 @@ class WindowState:
 
     def count(self, notice: Notice, count: int) -> None:
         self.counts[notice] = self.counts.get(notice, 0) + count
+
+    def count_poison(self, notice: Notice, retry: Retry) -> None:
+        """The end of one poison record."""
+        self.count(notice, 1)
+        self.example(notice, retry.offset, retry.reason.value)
+
+    def example(self, notice: Notice, offset: int, reason: str = "") -> None:
+        """The log shows the first of the records of a step that a notice counts."""
+        if notice not in self.firsts:
+            self.firsts[notice] = (offset, reason)
 
     def finish(self) -> Step:
         if self.waiting_for_reread and not self.window.unread:
@@ -393,7 +404,11 @@ class WindowState:
         self._wake(effects)
         self._read_on(effects)
         for notice, count in self.counts.items():
-            effects.append(Noticed(notice=notice, count=count))
+            if notice in self.firsts:
+                offset, reason = self.firsts[notice]
+                effects.append(Noticed(notice=notice, count=count, detail=reason, offset=offset))
+            else:
+                effects.append(Noticed(notice=notice, count=count))
         self._begin()
         return Step(changes=changes, effects=effects)
 

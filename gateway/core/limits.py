@@ -52,3 +52,7 @@ FILTER_GLOBS_MAX = 32  # per member: each new key is matched against all of them
 FILTER_GLOB_BYTES_MAX = 256  # a key of 1 MB takes at most some 13 ms for each glob
 FILTER_RULES_MAX = 1_000  # per group: each join is matched against all of them
 FILTER_SET_BYTES_MAX = 256 * 1024  # text of a group's rules: 1,000 of them with 256 bytes each
+
+GROUP_LINE_MS = 10_000  # from one log line of a group and kind of event to the next
+# Pairs of group and kind with a line of their own in that time: 100 lines a second at most.
+GROUP_LINES_MAX = 1_000

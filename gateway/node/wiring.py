@@ -19,6 +19,7 @@ import gateway.reading.build as reading
 import gateway.upstream.build as upstream
 import gateway.windows.build as windows
 from gateway.config import Config
+from gateway.group_log import GroupLog
 from gateway.node import memory, redis_state, registry_view, rest_server
 from gateway.node.redis_state import RedisAddress
 from gateway.node.settings import server_settings, upstream_settings
@@ -41,11 +42,12 @@ def wire(config: Config, process: Process) -> list[Part[Any]]:
     cluster_settings = upstream_settings(config)
     redis = redis_state.build(process.redis)
     cluster = upstream.build(cluster_settings)
-    reader = reading.build(cluster.room)
+    group_log = GroupLog(now_ms)
+    reader = reading.build(cluster.room, group_log)
     server = listen.build(server_settings(config, cluster_settings), cluster.room, tasks, now_ms)
     groups = members.build(config, cluster.room, server.room, redis.room.client, now_ms)
     window = windows.build(
-        config, cluster.room, reader.room, groups.room, redis.room.store, tasks, now_ms
+        config, cluster.room, reader.room, groups.room, redis.room.store, tasks, group_log, now_ms
     )
     acts = operations.build(config, cluster.room, groups.room, window.room, now_ms)
     apis = handlers.build(cluster.room, server.room, groups.room, window.room, acts.room, now_ms)

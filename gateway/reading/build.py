@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gateway.group_log import GroupLog
 from gateway.part import Part, Trouble
 from gateway.reading.dead_letters import DeadLetters
 from gateway.reading.metrics import ReaderCollector
@@ -18,9 +19,9 @@ class ReadingRoom:
     dead_letters: DeadLetters
 
 
-def build(upstream: UpstreamRoom) -> Part[ReadingRoom]:
+def build(upstream: UpstreamRoom, group_log: GroupLog) -> Part[ReadingRoom]:
     reader = Reader(upstream.cluster)
-    dead_letters = DeadLetters(upstream.cluster, reader)
+    dead_letters = DeadLetters(upstream.cluster, reader, group_log)
 
     async def troubles() -> Sequence[Trouble]:
         return reading_troubles(reader.failing_partitions())

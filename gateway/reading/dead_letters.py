@@ -22,6 +22,7 @@ from gateway.core.cluster.topology import TopicPartition
 from gateway.core.reading.cache import Source
 from gateway.core.wire.errors import error_name
 from gateway.core.wire.records import Header, Record, read_records
+from gateway.group_log import GroupLog
 from gateway.reading.limits import (
     DEAD_LETTER_BYTES_MAX,
     DEAD_LETTER_PART_BYTES_MAX,
@@ -71,9 +72,10 @@ OWN_TOPIC = "the records come from that very topic"
 class DeadLetters:
     """The producer starts with the first dead letter; `close` stops it."""
 
-    def __init__(self, upstream: Upstream, reader: Reader) -> None:
+    def __init__(self, upstream: Upstream, reader: Reader, group_log: GroupLog) -> None:
         self._upstream = upstream
         self._reader = reader
+        self._group_log = group_log
         self._producer: AIOKafkaProducer | None = None
         self._changing = asyncio.Lock()
         self._parts = asyncio.Semaphore(DEAD_LETTER_PARTS_MAX)
@@ -98,7 +100,7 @@ class DeadLetters:
         None is written to the topic it comes from: the group that rejects it would get it for ever.
         """
         if topic == tp.topic:
-            log.error("dead_letters_not_written", topic=topic, group=group, reason=OWN_TOPIC)
+            self._note(group, topic, len(effect.offsets), OWN_TOPIC)
             return [False] * len(effect.offsets)
         durable: list[bool] = []
         while (at := len(durable)) < len(effect.offsets):
@@ -118,9 +120,9 @@ class DeadLetters:
     ) -> list[bool]:
         """The answers to the first of them, as many as it took at once."""
         try:
-            records, count = await self._records(source, part.offsets)
+            records, count = await self._records(group, source, part.offsets)
         except UpstreamError as error:
-            self._not_written(topic, len(part.offsets), str(error))
+            self._not_written(group, topic, len(part.offsets), str(error))
             return [False] * len(part.offsets)
         letters = [
             DeadLetter(records[offset], source.tp, group, attempts, reason.value, member)
@@ -133,7 +135,9 @@ class DeadLetters:
         written = {letter.record.offset: ok for letter, ok in zip(letters, results, strict=True)}
         return [written.get(offset, True) for offset in part.offsets[:count]]
 
-    async def _records(self, source: Source, offsets: list[int]) -> tuple[dict[int, Record], int]:
+    async def _records(
+        self, group: str, source: Source, offsets: list[int]
+    ) -> tuple[dict[int, Record], int]:
         """Of the first so many offsets those that still exist, by offset. Raises UpstreamError."""
         wanted, count = offsets, len(offsets)
         while wanted:
@@ -146,11 +150,10 @@ class DeadLetters:
                 wanted = wanted[: max(1, large.fitting)]
                 count = offsets.index(wanted[-1]) + 1
             except RecordsGone as gone:
-                log.warning(
-                    "dead_letters_gone",
-                    topic=source.tp.topic,
-                    partition=source.tp.partition,
-                    offsets=gone.offsets,
+                place = {"topic": source.tp.topic, "partition": source.tp.partition}
+                gone_at = gone.offsets[0]
+                self._group_log.note(
+                    group, "dead_letters_gone", len(gone.offsets), **place, offset=gone_at
                 )
                 lost = set(gone.offsets)
                 wanted = [offset for offset in wanted if offset not in lost]
@@ -162,19 +165,21 @@ class DeadLetters:
         """One answer per letter, true = on all in-sync replicas. Raises nothing of Kafka's."""
         if not letters:
             return []
+        group = letters[0].group
         try:
             known = (await self._upstream.refresh([topic])).topics[topic]
             if known.error:
-                self._not_written(topic, len(letters), f"the topic: {error_name(known.error)}")
+                reason = f"the topic: {error_name(known.error)}"
+                self._not_written(group, topic, len(letters), reason)
                 return [False] * len(letters)
             producer = await self._started()
         except (UpstreamError, KafkaError) as error:
-            self._not_written(topic, len(letters), str(error))
+            self._not_written(group, topic, len(letters), str(error))
             return [False] * len(letters)
         outcomes = await asyncio.gather(*(_send(producer, topic, letter) for letter in letters))
         failures = [error for error in outcomes if error is not None]
         if failures:
-            self._not_written(topic, len(failures), str(failures[0]))
+            self._not_written(group, topic, len(failures), str(failures[0]))
             # It may be fenced, hold letters that would be written a second time later, or have
             # lost its place: aiokafka counts a record that was refused as too large as sent, and
             # every later one of that partition is out of order.
@@ -183,9 +188,12 @@ class DeadLetters:
             self._troubles.pop(topic, None)
         return [error is None for error in outcomes]
 
-    def _not_written(self, topic: str, count: int, reason: str) -> None:
+    def _not_written(self, group: str, topic: str, count: int, reason: str) -> None:
         self._troubles[topic] = reason
-        log.error("dead_letters_not_written", topic=topic, records=count, reason=reason)
+        self._note(group, topic, count, reason)
+
+    def _note(self, group: str, topic: str, count: int, reason: str) -> None:
+        self._group_log.note(group, "dead_letters_not_written", count, topic=topic, reason=reason)
 
     async def _started(self) -> AIOKafkaProducer:
         """Raises KafkaError."""

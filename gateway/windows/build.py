@@ -13,6 +13,7 @@ import structlog
 
 from dispatcher.store.base import WindowStore
 from gateway.config import Config
+from gateway.group_log import GroupLog
 from gateway.members.build import MembersRoom
 from gateway.members.groups import Groups
 from gateway.part import Part, Trouble
@@ -44,12 +45,13 @@ def build(
     members: MembersRoom,
     store: WindowStore,
     tasks: asyncio.TaskGroup,
+    group_log: GroupLog,
     now_ms: Callable[[], int],
 ) -> Part[WindowsRoom]:
     cluster, groups = upstream.cluster, members.groups
     monitored = MonitoredStore(store, now_ms)
     ready = ReadySignals()
-    outcomes = RecordOutcomes()
+    outcomes = RecordOutcomes(group_log)
 
     def spawn(work: Coroutine[Any, Any, None]) -> None:
         tasks.create_task(work)
@@ -74,6 +76,7 @@ def build(
             now_ms=now_ms,
             members_ready=ready.wake,
             noticed=outcomes.noticed,
+            log=group_log,
             spawn=spawn,
         ),
     )

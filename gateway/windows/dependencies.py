@@ -12,6 +12,7 @@ from dispatcher.core.model import Effect, Noticed, WriteDeadLetters
 from dispatcher.store.base import StoreError, WindowKey, WindowStore
 from gateway.core.cluster.topology import TopicPartition
 from gateway.core.reading.fetching import ReadResult
+from gateway.group_log import GroupLog
 from gateway.members.group_settings import GroupSettings
 from gateway.upstream.commits import Commit, Committed
 
@@ -113,6 +114,7 @@ class Dependencies:
     now_ms: Callable[[], int]
     members_ready: Callable[[str, list[str]], None]
     noticed: Callable[[str, TopicPartition, Noticed], None]  # the group comes first
+    log: GroupLog
     spawn: Callable[[Coroutine[Any, Any, None]], None]
 
     async def forget_stored(self, key: WindowKey) -> None:

@@ -6,18 +6,16 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-import structlog
 from prometheus_client import Counter
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from dispatcher.core.model import Notice, Noticed
 from gateway.core.cluster.topology import TopicPartition
+from gateway.group_log import GroupLog
 from gateway.windows.window import Window
 
-log = structlog.get_logger("keyway.dispatch")
-
-# Logged for the operator, beside the counter.
+# Logged for the operator, beside the counter: one line per group in 10 s.
 _LOGGED = {
     Notice.PARKED,
     Notice.DEAD_LETTERED,
@@ -43,19 +41,21 @@ def _records() -> Counter:
 class RecordOutcomes:
     """Counts records by group and outcome; logs the outcomes that an operator must see."""
 
+    log: GroupLog
     counter: Counter = field(default_factory=_records)
 
     def noticed(self, group: str, partition: TopicPartition, noticed: Noticed) -> None:
         self.counter.labels(group, noticed.notice.value).inc(noticed.count)
         if noticed.notice in _LOGGED:
-            log.warning(
-                noticed.notice.value,
-                group=group,
-                topic=partition.topic,
-                partition=partition.partition,
-                count=noticed.count,
-                detail=noticed.detail,
-            )
+            example: dict[str, object] = {
+                "topic": partition.topic,
+                "partition": partition.partition,
+            }
+            if noticed.offset >= 0:
+                example["offset"] = noticed.offset
+            if noticed.detail:
+                example["detail"] = noticed.detail
+            self.log.note(group, noticed.notice.value, noticed.count, **example)
 
     def forget(self, group: str) -> None:
         """Removes the series of a group that is gone."""

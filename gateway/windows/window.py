@@ -218,7 +218,7 @@ class Window:
         now_ms = self._dependencies.now_ms()
         commands = self._life.not_persisted(batch, failure_of(error), now_ms)
         if commands and isinstance(error, FencedError):
-            log.error("window_fenced", window=repr(self))
+            self._dependencies.log.note(self.key.group, "window_fenced", window=repr(self))
         self._perform(commands)
 
     def _perform(self, commands: list[Command]) -> None:  # noqa: C901 - one case each
@@ -283,18 +283,19 @@ class Window:
             future.set_exception(WindowUnavailable(why))
 
     def _log(self, command: TroubleBegan | TroubleOver | RetentionPassed | PositionReset) -> None:
-        window = repr(self)
+        window, group = repr(self), self.key.group
+        note = self._dependencies.log.note
         match command:
             case TroubleBegan(reason=reason):
-                log.warning("window_waits", window=window, reason=reason)
+                note(group, "window_waits", window=window, reason=reason)
             case TroubleOver(reason=reason):
                 log.debug("window_recovered", window=window, after=reason)
             case RetentionPassed(cursor=cursor, log_start=log_start):
-                log.warning(
-                    "retention_passed_cursor", window=window, cursor=cursor, log_start=log_start
-                )
+                passed = {"cursor": cursor, "log_start": log_start}
+                note(group, "retention_passed_cursor", window=window, **passed)
             case PositionReset(position=position, log_end=log_end, reset_to=reset_to):
-                log.error(
+                note(
+                    group,
                     "position_beyond_log_end",
                     window=window,
                     position=position,

@@ -134,7 +134,10 @@ class Windows:
                 and topic.topic_id != window.partition.topic_id
             )
             if gone or (topic is not None and topic.error in TOPIC_GONE_ERRORS):
-                log.warning("topic_gone", window=repr(window))
+                place = window.partition
+                self.dependencies.log.note(
+                    window.key.group, "topic_gone", topic=place.topic, partition=place.partition
+                )
                 self._close(window)
             elif topic is not None:
                 self._tell_leader(window, topic)
@@ -333,6 +336,7 @@ class Windows:
         swept_ms = self.dependencies.now_ms()
         while True:
             await asyncio.sleep(TICK_MS / 1000)
+            self.dependencies.log.write_due()
             now_ms = self.dependencies.now_ms()
             if now_ms - swept_ms >= TOPIC_UNUSED_MS:
                 swept_ms = now_ms
@@ -446,3 +450,4 @@ class Windows:
         finally:
             for window in self.all():
                 self._close(window)
+            self.dependencies.log.write_rest()

@@ -18,7 +18,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from tests.hostile.attacks import AT_A_LIMIT, ATTACKS
+from tests.hostile.attacks import AT_A_LIMIT, ATTACKS, WRITE_LITTLE
 from tests.hostile.measured import Measured
 from tests.hostile.site import Site
 
@@ -41,7 +41,12 @@ def main() -> int:
             measured.append(found)
             sys.stdout.write(f"{name}: {found.did}\n")
             sys.stdout.flush()
-    broken = {it.attack: it.broken(at_a_limit=it.attack in AT_A_LIMIT) for it in measured}
+    broken = {
+        it.attack: it.broken(
+            at_a_limit=it.attack in AT_A_LIMIT, writes_little=it.attack in WRITE_LITTLE
+        )
+        for it in measured
+    }
     REPORT.parent.mkdir(exist_ok=True)
     rows = [{**asdict(it), "broken": broken[it.attack]} for it in measured]
     REPORT.write_text(json.dumps(rows, indent=1))
@@ -50,8 +55,8 @@ def main() -> int:
 
 
 def _show(measured: list[Measured], broken: dict[str, list[str]]) -> None:
-    heads = ("attack", "stall ms (rest)", "RSS MiB", "p50", "p99 (rest) ms", "back s", "health")
-    table = Table(*heads, "bars")
+    heads = ("attack", "stall ms (rest)", "RSS MiB", "p50", "p99 (rest) ms", "back s", "warnings")
+    table = Table(*heads, "health", "bars")
     for it in measured:
         table.add_row(
             it.attack,
@@ -60,6 +65,7 @@ def _show(measured: list[Measured], broken: dict[str, list[str]]) -> None:
             f"{it.p50_ms:.1f}",
             f"{it.p99_ms:.1f} ({it.rest_p99_ms:.1f})",
             f"{it.at_rest_again_s:.1f}",
+            f"{it.warnings:,}",
             it.health,
             "; ".join(broken[it.attack]) or "hold",
         )

@@ -22,6 +22,7 @@ from tests.hostile.on_groups import (
     long_member_ids,
     many_groups_are_listed,
     names_of_no_topic,
+    rejects_everything,
     sessions_of_strangers,
 )
 from tests.hostile.on_operators import names_that_are_none, rules_without_end
@@ -35,6 +36,7 @@ ATTACKS: dict[str, Attack] = {
         sessions_of_strangers,
         comes_and_goes,
         long_member_ids,
+        rejects_everything,
         tiny_records,
         inflating_message,
         configs_of_everything,
@@ -49,6 +51,9 @@ ATTACKS: dict[str, Attack] = {
 }
 # A single record or batch at its limit may hold the node up for longer.
 AT_A_LIMIT = frozenset({"tiny_records", "inflating_message"})
+
+# These make the node write about one group alone: its warnings are a few lines.
+WRITE_LITTLE = frozenset({"rejects_everything"})
 
 # A node is started with its usual limits but for these.
 OPEN_FILES_MAX = {"more_clients_than_files": 512}

@@ -14,6 +14,7 @@ STALL_MS_MAX = 100.0
 STALL_AT_A_LIMIT_MS_MAX = 250.0  # a single legal record or batch as large as it may be
 RSS_MIB_MAX = 512.0
 P99_RATIO_MAX = 10.0  # of the victim, over its own p99 before the attack
+WARNINGS_MAX = 20  # lines, of an attack through one group
 REST_S_MAX = 30.0  # until everything is as before
 
 Stamped = tuple[Sequence[int], Sequence[int]]  # when, and how long: ns
@@ -30,10 +31,11 @@ class Measured:
     p99_ms: float
     rest_p99_ms: float
     evicted: int
+    warnings: int  # lines of the node's log, errors included
     health: str  # what `/health` said while it lasted
     at_rest_again_s: float
 
-    def broken(self, *, at_a_limit: bool) -> list[str]:
+    def broken(self, *, at_a_limit: bool, writes_little: bool = False) -> list[str]:
         """The bars that do not hold."""
         stall_max = STALL_AT_A_LIMIT_MS_MAX if at_a_limit else STALL_MS_MAX
         found = []
@@ -45,6 +47,8 @@ class Measured:
             found.append(
                 f"p99 {self.p99_ms / self.rest_p99_ms:.1f} x at rest > {P99_RATIO_MAX:.0f}"
             )
+        if writes_little and self.warnings > WARNINGS_MAX:
+            found.append(f"{self.warnings} warnings > {WARNINGS_MAX}")
         if self.evicted:
             found.append(f"{self.evicted} healthy members evicted")
         if self.at_rest_again_s > REST_S_MAX:

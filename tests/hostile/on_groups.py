@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from gateway.core.wire.apis import ApiKey
 from tests.hostile.target import Target, asked, heartbeat, partitions, share_fetch, until
 from tests.rig.clients.wire_client import WireClient, fresh_member_id
+from tests.rig.kafka import produce
 
 WORKERS = 16  # a first heartbeat waits for upstream, so one connection alone joins slowly
 UNKNOWN_TOPIC = bytes(15) + b"\1"
@@ -96,3 +97,32 @@ def long_member_ids(target: Target, seconds: float) -> str:
             taken += code == 0
             refused += code != 0
     return f"{taken:,} joined, {refused:,} refused"
+
+
+def rejects_everything(target: Target, seconds: float) -> str:
+    """Finding 20: a member that rejects every record, one in each request."""
+    records = [(b"%d" % at, b"x") for at in range(10_000)]
+    produce(target.upstream, target.topic, records, partition=0)
+    group, member = "rejecting", fresh_member_id()
+    rejected = epoch = 0
+    rows: list[tuple[int, int, bytes]] = []
+    with WireClient(target.broker) as client:
+        topic = client.call(ApiKey.METADATA, 12, {"Topics": [{"Name": target.topic}]})["Topics"][0]
+        asked(client, ApiKey.SHARE_GROUP_HEARTBEAT, 1, heartbeat(group, member, [target.topic]))
+        for _ in until(seconds):
+            topics = partitions(topic["TopicId"], 1)
+            topics[0]["Partitions"][0]["AcknowledgementBatches"] = rows
+            message = share_fetch(group, member, epoch, topics)
+            message.update(MaxRecords=1, BatchSize=1, MaxWaitMs=100)
+            answer = client.call(ApiKey.SHARE_FETCH, 1, message)
+            if answer["ErrorCode"] != 0:
+                break
+            rejected += len(rows)
+            epoch += 1
+            rows = [
+                (first, last, b"\3")
+                for one in answer["Responses"]
+                for part in one["Partitions"]
+                for first, last, _ in part["AcquiredRecords"]
+            ]
+    return f"{rejected:,} requests that reject a record"

@@ -108,6 +108,7 @@ class _Round:
                 watch.start()
                 rested_ns = time.monotonic_ns()
                 time.sleep(REST_S)
+                warned = self._warnings()
                 began_ns = time.monotonic_ns()
                 did = self._attack(attack, seconds)
                 ended_ns = time.monotonic_ns()
@@ -132,6 +133,7 @@ class _Round:
             p99_ms=p99_ms,
             rest_p99_ms=rest_p99_ms,
             evicted=self._evicted(),
+            warnings=self._warnings() - warned,
             health=", ".join(f"{count} x {said}" for said, count in self._health.most_common(2)),
             at_rest_again_s=self._at_rest_again_s(lived, ended_ns, rest_p99_ms),
         )
@@ -183,6 +185,10 @@ class _Round:
             "member_evicted" in line and "group='victims'" in line
             for line in self.gateway.log_text().splitlines()
         )
+
+    def _warnings(self) -> int:
+        log = self.gateway.log_text()
+        return log.count("level='warning'") + log.count("level='error'")
 
     def _at_rest_again_s(self, lived: Stamped, ended_ns: int, rest_p99_ms: float) -> float:
         """From the end of the attack to the last record that took longer than it does at rest."""

@@ -19,6 +19,7 @@ from gateway.core.reading.cache import RecordsGone, RecordsLarge
 from gateway.core.reading.fetching import ReadResult
 from gateway.core.share.membership import Heartbeat, ShareGroup
 from gateway.core.share.sessions import ShareSessions
+from gateway.group_log import GroupLog
 from gateway.members.group_settings import GroupSettings
 from gateway.members.groups import Groups
 from gateway.upstream.cluster import EARLIEST
@@ -271,6 +272,7 @@ class Node:
                 now_ms=now_ms,
                 members_ready=self.ready.wake,
                 noticed=lambda _group, _partition, noticed: self.noticed.append(noticed),
+                log=GroupLog(now_ms),
                 spawn=self._spawn,
             ),
         )

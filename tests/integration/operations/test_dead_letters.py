@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient
 
 from dispatcher.core.model import MemberId, Reason, WriteDeadLetters
 from gateway.embedded.kafka import KafkaCluster
+from gateway.group_log import GroupLog
 from gateway.reading.dead_letters import DeadLetter, DeadLetters
 from gateway.upstream.settings import UpstreamSettings
 from tests.rig.kafka import create_topic, produce, read_partition
@@ -60,7 +61,7 @@ def test_the_record_goes_as_it_was_with_its_origin_behind(
 
     async def work() -> list[bool]:
         async with running(settings(kafka)) as side:
-            letters = DeadLetters(side.upstream, side.reader)
+            letters = DeadLetters(side.upstream, side.reader, GroupLog(lambda: 0))
             try:
                 tp = await side.partition(name)
                 return await letters.write_offsets("g", tp, dead, exhausted([0, 1, 2, 3]))
@@ -98,7 +99,7 @@ def test_a_missing_topic_is_not_durable_until_it_exists(
 
     async def work() -> None:
         async with running(settings(kafka)) as side:
-            letters = DeadLetters(side.upstream, side.reader)
+            letters = DeadLetters(side.upstream, side.reader, GroupLog(lambda: 0))
             try:
                 tp = await side.partition(name)
                 effect = exhausted([0, 2])
@@ -131,7 +132,7 @@ def test_nothing_is_written_to_where_it_comes_from(
 
     async def work() -> None:
         async with running(settings(kafka)) as side:
-            letters = DeadLetters(side.upstream, side.reader)
+            letters = DeadLetters(side.upstream, side.reader, GroupLog(lambda: 0))
             tp = await side.partition(name)
             assert await letters.write_offsets("g", tp, name, exhausted([0, 1])) == [False, False]
             assert letters.trouble(name, name) == "the records come from that very topic"
@@ -149,7 +150,7 @@ def test_each_record_has_its_own_answer(kafka: KafkaCluster, topic: Callable[...
 
     async def work() -> list[bool]:
         async with running(settings(kafka)) as side:
-            letters = DeadLetters(side.upstream, side.reader)
+            letters = DeadLetters(side.upstream, side.reader, GroupLog(lambda: 0))
             try:
                 tp = await side.partition(name)
                 one_by_one = [
@@ -188,7 +189,7 @@ def test_large_ones_are_held_a_few_at_a_time(
 
     async def work() -> list[bool]:
         async with running(settings(kafka)) as side:
-            letters = DeadLetters(side.upstream, side.reader)
+            letters = DeadLetters(side.upstream, side.reader, GroupLog(lambda: 0))
             try:
                 tp = await side.partition(name)
                 if cached:
@@ -218,7 +219,7 @@ def test_records_that_retention_took_are_settled(
 
     async def work() -> list[bool]:
         async with running(settings(kafka)) as side:
-            letters = DeadLetters(side.upstream, side.reader)
+            letters = DeadLetters(side.upstream, side.reader, GroupLog(lambda: 0))
             try:
                 tp = await side.partition(name)
                 return await letters.write_offsets("g", tp, dead, exhausted([3, 4, 9]))

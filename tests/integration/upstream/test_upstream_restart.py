@@ -11,6 +11,7 @@ import pytest
 from dispatcher.core.model import MemberId, Reason, WriteDeadLetters
 from gateway.core.cluster.topology import TopicPartition
 from gateway.embedded.kafka import KafkaCluster
+from gateway.group_log import GroupLog
 from gateway.reading.dead_letters import DeadLetters
 from gateway.upstream.commits import Commit, Commits
 from gateway.upstream.errors import UpstreamError
@@ -33,7 +34,7 @@ class Everything:
     def __init__(self, side: Side, tp: TopicPartition, dead: str) -> None:
         self.side = side
         self.commits = Commits(side.upstream)
-        self.letters = DeadLetters(side.upstream, side.reader)
+        self.letters = DeadLetters(side.upstream, side.reader, GroupLog(lambda: 0))
         self.tail = Collector(side.reader, tp).start()
         self.tp = tp
         self.dead = dead

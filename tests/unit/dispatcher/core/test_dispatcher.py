@@ -158,7 +158,7 @@ def test_lock_timeout_gives_back_and_counts() -> None:
     play = Playbook().join("c1").produce(b"a", b"b")
     play.acquire("c1")
     assert play.wait(29_999).step.changes == []
-    play.wait(1).expect(Noticed(Notice.TIMED_OUT, 2))
+    play.wait(1).expect(Noticed(Notice.TIMED_OUT, 2, offset=0))
     play.persists(RetryNoted(0, 1, 32_000, RetryState.WAITING, Reason.LOCK_TIMEOUT, C1))
     play.persists(LeaseEnded(LeaseId(1)))
     assert play.wait(1_000).acquire("c1") == [0, 1]

@@ -11,6 +11,7 @@ from dispatcher.core.model import (
     DeadLettered,
     MemberId,
     Notice,
+    Noticed,
     OperatorAct,
     OperatorVerb,
     PoisonPolicy,
@@ -209,6 +210,17 @@ def test_every_end_but_a_reject_exhausts(how: str) -> None:
         case _:
             play.ack("c1", 0, AckType.RELEASE)
     assert (ended(play), play.notices().get(Notice.EXHAUSTED)) == (DROP, 1)
+
+
+def test_a_step_shows_its_first_poison_record_for_the_log() -> None:
+    play = Playbook().join("c1").produce(b"a", b"b", b"c")
+    play.acquire("c1")
+    play.ack("c1", [2, 0, 1], AckType.REJECT)
+    play.expect(Noticed(Notice.DROPPED, 3, "rejected", 2))
+    play.produce(b"d", b"e")
+    play.acquire("c1")
+    play.ack("c1", 4, AckType.REJECT)
+    play.expect(Noticed(Notice.DROPPED, 1, "rejected", 4))
 
 
 def test_after_an_operators_retry_the_new_verdict_decides() -> None:
