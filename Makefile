@@ -119,6 +119,10 @@ rolling: ready ## rolling restarts of stock clients, ROUNDS=n (10), SEED=n of th
 hostile: ready ## attacks on a running node beside clients that do nothing wrong (ARGS="tiny_records --seconds 5")
 	$(BIN)/python -m tests.hostile $(ARGS)
 
+.PHONY: fuzz
+fuzz: ready ## recorded traffic and REST bodies, mutated (ARGS="--inputs 10000000", "codec --seed 7 --inputs 1")
+	$(BIN)/python -m tests.fuzz $(ARGS)
+
 .PHONY: integration
 integration: ready ## only the tests with a real Kafka and Spark
 	$(PYTEST) -m "integration or spark" $(ARGS)
