@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from settled.core.bitmap import ranges_of
-from settled.core.metadata import decode, encode, read
+from settled.core.metadata import decode, encode, read, read_times
 
 SPAN = 16_384
 Ranges = list[tuple[int, int]]
@@ -42,11 +42,17 @@ patterns = st.one_of(
 )
 
 
-@given(cursors, patterns, st.one_of(st.just(0), st.integers(0, 2**63 - 1)))
-def test_the_default_span_always_fits_and_comes_back(cursor: int, bits: bytes, origin: int) -> None:
+numbers = st.one_of(st.just(0), st.integers(0, 2**63 - 1))
+
+
+@given(cursors, patterns, numbers, numbers)
+def test_the_default_span_always_fits_and_comes_back(
+    cursor: int, bits: bytes, origin: int, settled_ms: int
+) -> None:
     settled = ranges_of(bits, cursor)
-    text = encode(cursor, settled, origin=origin)
-    assert len(text) <= (2_752 if origin else 2_742) <= 4_095
+    text = encode(cursor, settled, origin=origin, settled_ms=settled_ms)
+    assert len(text) <= (2_763 if settled_ms else 2_752) if origin else 2_742
+    assert read_times(cursor, text) == (origin, settled_ms if origin else 0)
     assert text.isascii()
     assert decode(cursor, text) == settled
     assert read(cursor, text)[1] == origin

@@ -4,7 +4,7 @@ from binascii import crc32
 import pytest
 
 from settled.core.limits import SPAN_OFFSETS_MAX
-from settled.core.metadata import _framed, decode, encode, read
+from settled.core.metadata import Times, _framed, decode, encode, read, read_times
 
 
 def test_metadata_comes_back() -> None:
@@ -53,15 +53,30 @@ def test_the_origin_comes_back_with_what_is_settled(settled: list[tuple[int, int
     assert encode(100, settled, origin=1_795_275_285_654_322)[:9] != text[:9], "it is in the sum"
 
 
+@pytest.mark.parametrize("settled", [[], [(105, 105)], [(o, o) for o in range(101, 500, 2)]])
+def test_the_time_comes_back_beside_the_origin(settled: list[tuple[int, int]]) -> None:
+    text = encode(100, settled, origin=1_795_275_285_654_321, settled_ms=1_795_275_299_000)
+    assert decode(100, text) == settled
+    assert read(100, text)[1] == 1_795_275_285_654_321
+    assert read_times(100, text) == Times(1_795_275_285_654_321, 1_795_275_299_000)
+    assert read_times(101, text) == Times(0, 0)
+
+
+def test_a_time_that_is_not_told_is_zero() -> None:
+    for text in (encode(100, []), encode(100, [], settled_ms=5), "", "of somebody else"):
+        assert read_times(100, text) == Times(0, 0)
+    assert read_times(100, encode(100, [(105, 105)], origin=7)) == Times(7, 0)
+
+
 def test_metadata_without_an_origin_has_none() -> None:
     assert read(100, encode(100, [(105, 105)]))[1] == 0
     assert read(100, encode(100, [], origin=0))[1] == 0
     assert read(100, "")[1] == 0
 
 
-@pytest.mark.parametrize("kind", [b"B", b"R"])
-def test_an_origin_that_is_cut_off_is_not_believed(kind: bytes) -> None:
-    body = bytes(7)
+@pytest.mark.parametrize(("kind", "size"), [(b"B", 7), (b"R", 7), (b"T", 15), (b"U", 15)])
+def test_an_origin_that_is_cut_off_is_not_believed(kind: bytes, size: int) -> None:
+    body = bytes(size)
     checksum = crc32((100).to_bytes(8, "big") + kind + body).to_bytes(4, "big")
     text = "kw1:" + urlsafe_b64encode(checksum + kind + body).decode().rstrip("=")
     assert (decode(100, text), read(100, text)[1]) == (None, 0)
