@@ -5,7 +5,7 @@ Effects of the dispatcher (model.py) that are not the answer to an event are com
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NewType
 
 from dispatcher.core.model import Effect, Event, MembersReady, Noticed, ReadOn, WriteDeadLetters
@@ -140,3 +140,5 @@ class CommitState:
     cursor: int
     settled: list[tuple[int, int]]
     origin: int  # of this incarnation (dispatcher/core/reconcile.py)
+    # When the last record was settled. It makes no state another one: only what is settled does.
+    settled_ms: int = field(default=0, compare=False)

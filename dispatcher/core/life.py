@@ -8,6 +8,11 @@ store; then the event is answered and the effects are performed. If a batch may 
 store, the dispatcher is thrown away, all that waits is refused, and the window is loaded again, so
 the way back from a crash is the only way back.
 
+The committed offset in Kafka is not the window's alone. While the group has no members, an operator
+or the offsets that follow from another cluster may set it. So a window without members, one that
+was just loaded, and one whose last commit failed look before they commit (`looks_first`). If there
+is a commit that counts more (`overtakes` in reconcile.py), they are loaded again and start there.
+
 This is the whole decision, without waiting and without I/O. Its shell (gateway/windows, or the
 simulation in tests/sim) calls a method for each thing that happens and performs the commands
 that it returns, in their order. An event that somebody waits for carries a ticket; exactly one
@@ -42,7 +47,9 @@ from dispatcher.core.dispatcher import Core, core_of
 from dispatcher.core.limits import RELOAD_MS_MAX, RELOAD_MS_MIN
 from dispatcher.core.model import (
     AckResult,
+    BitsSet,
     Change,
+    CursorMoved,
     Delivered,
     Event,
     LogTruncated,
@@ -69,6 +76,7 @@ class LifeEvent(Enum):
     LOAD_FAILED = "load failed"
     BROKE = "broke"  # a batch was not persisted, the log makes no sense, or there is a bug
     PAUSE_OVER = "pause over"
+    LOOK_AGAIN = "look again"  # the group's position may have been set elsewhere
     CLOSE = "close"
 
 
@@ -78,16 +86,20 @@ NEXT: Final[dict[tuple[LifeState, LifeEvent], LifeState]] = {
     (LifeState.LOADING, LifeEvent.LOADED): LifeState.UP,
     (LifeState.LOADING, LifeEvent.LOAD_FAILED): LifeState.BROKEN,
     (LifeState.LOADING, LifeEvent.BROKE): LifeState.LOADING,
+    (LifeState.LOADING, LifeEvent.LOOK_AGAIN): LifeState.LOADING,
     (LifeState.LOADING, LifeEvent.CLOSE): LifeState.CLOSED,
     (LifeState.UP, LifeEvent.BROKE): LifeState.BROKEN,
+    (LifeState.UP, LifeEvent.LOOK_AGAIN): LifeState.LOADING,
     (LifeState.UP, LifeEvent.CLOSE): LifeState.CLOSED,
     (LifeState.BROKEN, LifeEvent.BROKE): LifeState.BROKEN,
     (LifeState.BROKEN, LifeEvent.PAUSE_OVER): LifeState.LOADING,
+    (LifeState.BROKEN, LifeEvent.LOOK_AGAIN): LifeState.BROKEN,
     (LifeState.BROKEN, LifeEvent.CLOSE): LifeState.CLOSED,
     (LifeState.CLOSED, LifeEvent.LOADED): LifeState.CLOSED,
     (LifeState.CLOSED, LifeEvent.LOAD_FAILED): LifeState.CLOSED,
     (LifeState.CLOSED, LifeEvent.BROKE): LifeState.CLOSED,
     (LifeState.CLOSED, LifeEvent.PAUSE_OVER): LifeState.CLOSED,
+    (LifeState.CLOSED, LifeEvent.LOOK_AGAIN): LifeState.CLOSED,
     (LifeState.CLOSED, LifeEvent.CLOSE): LifeState.CLOSED,
 }
 
@@ -128,6 +140,7 @@ class WindowLife:
         self.core: Core | None = None  # while UP
         self.trouble = ""  # why the window could not be loaded, or broke; empty: it is up
         self.committed: CommitState | None = None  # the last state that Kafka took
+        self._alone = False  # nobody else can have committed since
         self._pending: list[Entry] = []  # steps that are in no batch yet
         self._writing: Batch | None = None
         self._commit_wanted = False
@@ -141,6 +154,7 @@ class WindowLife:
         # Of the attempt that succeeded last: `loaded` sets them.
         self.fence: int
         self.origin: int
+        self.settled_ms: int
         self._reliable: bool
         self._up_since_ms: int
 
@@ -168,8 +182,11 @@ class WindowLife:
         *,
         fence: int,
         origin: int,
+        settled_ms: int = 0,
     ) -> list[Command]:
-        """`fence`: under which the window was claimed. `origin`: of its incarnation."""
+        """`fence`: under which the window was claimed. `origin`: of its incarnation. `settled_ms`:
+        when the last record was settled, or earlier; 0 = not known.
+        """
         core = core_of(policy, snapshot)
         self._go(LifeEvent.LOADED)
         if self.state is LifeState.CLOSED:
@@ -181,6 +198,8 @@ class WindowLife:
             self.trouble = ""
         self.fence = fence
         self.origin = origin
+        self.settled_ms = settled_ms
+        self._alone = False
         self._reliable = policy.reliable
         self._reset_to = None
         self._up_since_ms = now_ms
@@ -207,6 +226,17 @@ class WindowLife:
         if self.state is LifeState.CLOSED:
             return []
         return [Load(self._reset_to)]
+
+    def look_again(self) -> list[Command]:
+        """The group's position may have been set elsewhere: loads the window again, at once."""
+        was_up = self.state is LifeState.UP
+        self._go(LifeEvent.LOOK_AGAIN)
+        if not was_up:
+            return []  # it is on its way, or looks before it commits
+        commands: list[Command] = []
+        self._drop_core("the position is looked up again", commands)
+        commands.append(Load(None))
+        return commands
 
     def _pause(self) -> Pause:
         pause = Pause(self._pause_ms)
@@ -277,6 +307,10 @@ class WindowLife:
             assert ticket == NO_TICKET
             return Handled(None, [])
         step = core.handle(event)
+        if _settles(step):
+            self.settled_ms = event.now_ms
+        if isinstance(event, MembersChanged) and not event.members:
+            self._alone = False
         commands: list[Command] = []
         if not step.changes and not self._pending and self._writing is None:
             self._perform(step, ticket, commands)
@@ -409,9 +443,21 @@ class WindowLife:
         return commands
 
     def take_committable(self) -> CommitState | None:
-        """None: nothing new to commit. Set `committed` when Kafka has taken it."""
+        """None: nothing new to commit. `commit_taken` or `commit_failed` must follow."""
         state, self._committable = self._committable, None
         return None if state == self.committed else state
+
+    def looks_first(self) -> bool:
+        """Whether somebody else may have committed since Kafka took the last state from here."""
+        return not self._alone
+
+    def commit_taken(self, state: CommitState) -> None:
+        self.committed = state
+        self._alone = self.core is not None and len(self.core.members) > 0
+
+    def commit_failed(self) -> None:
+        """It may be in Kafka nevertheless, and others may have come before the next one."""
+        self._alone = False
 
     def is_uncommitted(self) -> bool:
         """Whether the window is up and Kafka has not its newest state. O(span)."""
@@ -419,7 +465,7 @@ class WindowLife:
         return core is not None and self.committed != self._commit_state(core)
 
     def _commit_state(self, core: Core) -> CommitState:
-        return CommitState(core.cursor, core.settled_ranges(), self.origin)
+        return CommitState(core.cursor, core.settled_ranges(), self.origin, self.settled_ms)
 
     # --------------------------------------------------------------------------------------- checks
 
@@ -433,3 +479,15 @@ class WindowLife:
         else:
             assert not self.trouble, f"up, and in trouble: {self.trouble}"
             assert not self._unconfirmed, "the dispatcher was not told"
+
+
+def _settles(step: Step) -> bool:
+    """Whether records are settled by it; those of an unreliable group are when they are sent."""
+    for change in step.changes:
+        if isinstance(change, (CursorMoved, BitsSet)):
+            return True
+    if not step.changes:
+        for effect in step.effects:
+            if isinstance(effect, Delivered) and effect.offsets:
+                return True
+    return False

@@ -9,6 +9,11 @@ begins when the window is created: for the first time, rebuilt from the commit, 
 operator set a position or the log no longer has the old one. Its origin is the fence of that claim,
 which only grows; the store keeps it, and so does the metadata of every commit. So an old commit
 does not undo a position that was set, and neither does an old file of the store.
+
+A commit of a later origin than the store's was made elsewhere, for a group without members here: by
+another gateway, or from another cluster (offsets/committer.py). The window goes on from it, under
+an origin that is not earlier: otherwise, with clocks that differ, the same commit would count as
+later again and again.
 """
 
 from __future__ import annotations
@@ -26,7 +31,14 @@ def reconciled(
     """
     if stored_origin == 0 or committed_origin < stored_origin:
         return stored
-    return committed if committed_origin > stored_origin else merged(stored, committed)
+    return committed if overtakes(committed_origin, stored_origin) else merged(stored, committed)
+
+
+def overtakes(committed_origin: int, origin: int) -> bool:
+    """Whether a commit in Kafka counts more than the window of `origin`, which then may not write
+    over it. Origin 0 = not known: the window counts, as in `reconciled`.
+    """
+    return 0 < origin < committed_origin
 
 
 def merged(stored: Snapshot, committed: Snapshot) -> Snapshot:

@@ -45,7 +45,14 @@ class WindowGone(StoreError):
 class Claimed:
     fence: Fence
     snapshot: Snapshot | None  # None: the store knows nothing of this window
-    origin: int = 0  # the fence it was created under (dispatcher/core/reconcile.py); 0 = not known
+    origin: int = 0  # of its incarnation (dispatcher/core/reconcile.py); 0 = not known
+
+    @property
+    def next_origin(self) -> int:
+        """Of an incarnation that begins with this claim: later than any before, also where clocks
+        differ.
+        """
+        return max(self.fence, self.origin + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +67,11 @@ class WindowStore(Protocol):
         """Takes the window over from its last owner and reads it. Raises StoreError."""
         ...
 
-    async def create(self, key: WindowKey, fence: Fence, snapshot: Snapshot) -> None:
+    async def create(
+        self, key: WindowKey, fence: Fence, snapshot: Snapshot, *, origin: int = 0
+    ) -> None:
         """Replaces the window by `snapshot` (first use, or rebuilt from Kafka); its origin is
-        `fence`. Raises StoreError, FencedError.
+        `fence`, or `origin` if that is later. Raises StoreError, FencedError.
         """
         ...
 

@@ -27,15 +27,17 @@ class MemoryStore:
     def __init__(self) -> None:
         self.windows: dict[WindowKey, WindowState] = {}
         self.fences: dict[WindowKey, Fence] = {}
-        self.origins: dict[WindowKey, Fence] = {}  # the fences they were created under
+        self.origins: dict[WindowKey, int] = {}  # the fences they were created under, or later
         self.last_fence = 0
         self.down = False
 
     async def claim(self, key: WindowKey, owner: str) -> Claimed:
         return self.claim_now(key, owner)
 
-    async def create(self, key: WindowKey, fence: Fence, snapshot: Snapshot) -> None:
-        self.create_now(key, fence, snapshot)
+    async def create(
+        self, key: WindowKey, fence: Fence, snapshot: Snapshot, *, origin: int = 0
+    ) -> None:
+        self.create_now(key, fence, snapshot, origin=origin)
 
     async def apply(self, writes: Sequence[Write]) -> list[StoreError | None]:
         return self.apply_now(writes)
@@ -71,9 +73,11 @@ class MemoryStore:
         self.fences[key] = fence
         window = self.windows.get(key)
         snapshot = None if window is None else window.snapshot()
-        return Claimed(fence, snapshot, origin=self.origins.get(key, Fence(0)))
+        return Claimed(fence, snapshot, origin=self.origins.get(key, 0))
 
-    def create_now(self, key: WindowKey, fence: Fence, snapshot: Snapshot) -> None:
+    def create_now(
+        self, key: WindowKey, fence: Fence, snapshot: Snapshot, *, origin: int = 0
+    ) -> None:
         """`create` for callers without an event loop."""
         self._reach()
         if key not in self.fences:
@@ -81,7 +85,7 @@ class MemoryStore:
         if self.fences[key] != fence:
             raise FencedError(f"{key} has another owner")
         self.windows[key] = state_of(snapshot)
-        self.origins[key] = fence
+        self.origins[key] = max(fence, origin)
 
     def apply_now(self, writes: Sequence[Write]) -> list[StoreError | None]:
         """`apply` for callers without an event loop."""

@@ -113,10 +113,12 @@ class RedisStore:
             return Claimed(fence, None)
         return Claimed(fence, _read_snapshot(key, answer), origin=origin)
 
-    async def create(self, key: WindowKey, fence: Fence, snapshot: Snapshot) -> None:
-        changes = operations(changes_of(snapshot))
+    async def create(
+        self, key: WindowKey, fence: Fence, snapshot: Snapshot, *, origin: int = 0
+    ) -> None:
+        arguments = (fence, FORMAT, max(fence, origin), *operations(changes_of(snapshot)))
         await self._ask(lambda: self._redis.sadd(self._index(key.group), _in_index(key)))
-        answer = await self._ask(lambda: self._evaluate(key, b"create", fence, FORMAT, *changes))
+        answer = await self._ask(lambda: self._evaluate(key, b"create", *arguments))
         error = self._noted(key, fence, answer)
         if error is not None:
             raise error

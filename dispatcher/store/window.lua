@@ -1,6 +1,6 @@
 -- One window in Redis: every verb of the store, atomic because a script is.
 --
--- KEYS[1]  the window: a hash of format, fence, owner, origin (the fence it was created under), seq, cursor, chunk (the
+-- KEYS[1]  the window: a hash of format, fence, owner, origin (of its incarnation), seq, cursor, chunk (the
 --          cursor's), high (the highest chunk written, perhaps below that). Its other keys are named after it and share its
 --          hash tag, hence its slot: <window>:leases, <window>:retries (hashes), <window>:bits:<chunk> (strings).
 -- ARGV     verb and its arguments; apply and create then take operations:
@@ -95,7 +95,7 @@ if verb == 'apply' then
   return keep(tonumber(seq) + 1, perform(4, cursor, tonumber(chunk), tonumber(high)))
 end
 
--- create fence format operations...
+-- create fence format origin operations...
 if verb == 'create' then
   local fence, seq = unpack(redis.call('HMGET', window, 'fence', 'seq'))
   if not fence then
@@ -104,8 +104,8 @@ if verb == 'create' then
     return FENCED
   end
   drop_all()
-  redis.call('HSET', window, 'format', ARGV[3], 'origin', fence)
-  return keep(tonumber(seq or 0) + 1, perform(4, '0', 0, -1))
+  redis.call('HSET', window, 'format', ARGV[3], 'origin', ARGV[4])
+  return keep(tonumber(seq or 0) + 1, perform(5, '0', 0, -1))
 end
 
 -- A fence that is newer than the window's. It is at least the clock in microseconds, so that one

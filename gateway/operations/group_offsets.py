@@ -22,7 +22,7 @@ from typing import Protocol
 import structlog
 
 from dispatcher.core.model import Snapshot
-from dispatcher.store.base import Fence, FencedError, StoreError, WindowKey, WindowStore
+from dispatcher.store.base import Claimed, Fence, FencedError, StoreError, WindowKey, WindowStore
 from gateway.core.cluster.topology import Topic, TopicPartition, Topology
 from gateway.core.share.membership import ShareGroup
 from gateway.core.wire.errors import ErrorCode
@@ -227,17 +227,22 @@ class GroupOffsets:
         chosen = set(keys.values())
         results = dict.fromkeys(wanted, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         async with self.at_rest(name, chosen.__contains__):
-            fences = await self._claim(name, keys)
+            claims = await self._claim(name, keys)
+            now_ms = self.windows.dependencies.now_ms()
             commits = [
-                Commit(tp, wanted[tp], encode_commit(wanted[tp], [], origin=fence))
-                for tp, fence in fences.items()
+                Commit(
+                    tp,
+                    wanted[tp],
+                    encode_commit(wanted[tp], [], origin=claim.next_origin, settled_ms=now_ms),
+                )
+                for tp, claim in claims.items()
             ]
-            for tp, code in zip(fences, await self.commits.commit(name, commits), strict=True):
+            for tp, code in zip(claims, await self.commits.commit(name, commits), strict=True):
                 results[tp] = ErrorCode(code)
                 if code == 0:
-                    results[tp] = await self._create(keys[tp], fences[tp], wanted[tp])
+                    results[tp] = await self._create(keys[tp], claims[tp], wanted[tp])
                 else:
-                    await self._release(keys[tp], fences[tp])
+                    await self._release(keys[tp], claims[tp].fence)
         if ErrorCode.NONE in results.values():
             self.groups.ensure(name)
         shown = {
@@ -249,17 +254,18 @@ class GroupOffsets:
 
     async def _claim(
         self, name: str, keys: Mapping[TopicPartition, WindowKey]
-    ) -> dict[TopicPartition, Fence]:
+    ) -> dict[TopicPartition, Claimed]:
         """Without those that the store does not answer for."""
         if not self.windows.dependencies.settings.of(name).reliable:
-            return dict.fromkeys(keys, unstored_fence(self.windows.dependencies.now_ms()))
-        fences: dict[TopicPartition, Fence] = {}
+            unstored = Claimed(unstored_fence(self.windows.dependencies.now_ms()), None)
+            return dict.fromkeys(keys, unstored)
+        claims: dict[TopicPartition, Claimed] = {}
         for tp, key in keys.items():
             try:
-                fences[tp] = (await self.store.claim(key, self.owner)).fence
+                claims[tp] = await self.store.claim(key, self.owner)
             except StoreError as error:
                 log.warning("position_not_stored", group=name, reason=str(error))
-        return fences
+        return claims
 
     async def _release(self, key: WindowKey, fence: Fence) -> None:
         """Of a position that Kafka refused nothing stays, if there was none before."""
@@ -268,14 +274,16 @@ class GroupOffsets:
         except StoreError as error:
             log.info("claim_stays", group=key.group, reason=str(error))
 
-    async def _create(self, key: WindowKey, fence: Fence, offset: int) -> ErrorCode:
+    async def _create(self, key: WindowKey, claim: Claimed, offset: int) -> ErrorCode:
         if not self.windows.dependencies.settings.of(key.group).reliable:
             return ErrorCode.NONE  # its commit is all there is of it
+        fence = claim.fence
         for attempt in range(CLAIMS_MAX):
             try:
                 if attempt:
                     fence = (await self.store.claim(key, self.owner)).fence
-                await self.store.create(key, fence, Snapshot(cursor=offset))
+                snapshot = Snapshot(cursor=offset)
+                await self.store.create(key, fence, snapshot, origin=claim.next_origin)
             except FencedError:
                 continue
             except StoreError as error:

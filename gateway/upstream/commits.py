@@ -98,16 +98,17 @@ class Commits:
                 if self._pending.get(group) is pending:
                     del self._pending[group]
                 try:
-                    pending.found = await self._fetch_some(group, pending.partitions)
+                    pending.found = await self.fetch_some(group, pending.partitions)
                 except UpstreamError as error:
                     pending.found = error
         if isinstance(pending.found, UpstreamError):
             raise pending.found
         return pending.found[tp]
 
-    async def _fetch_some(
+    async def fetch_some(
         self, group: str, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, Committed | None]:
+        """In one request. None = never committed. Raises UpstreamError."""
         by_topic: dict[tuple[str, bytes], dict[int, None]] = {}
         for tp in partitions:
             by_topic.setdefault((tp.topic, tp.topic_id), {})[tp.partition] = None

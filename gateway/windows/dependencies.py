@@ -71,6 +71,12 @@ class CommittedOffsets(Protocol):
         """Raises UpstreamError."""
         ...
 
+    async def fetch_some(
+        self, group: str, partitions: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, Committed | None]:
+        """In one request. Raises UpstreamError."""
+        ...
+
     async def commit(self, group: str, commits: Sequence[Commit]) -> list[int]:
         """One Kafka error code each; never raises for the upstream's failures."""
         ...

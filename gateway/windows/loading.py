@@ -17,6 +17,7 @@ from gateway.windows.dependencies import Dependencies
 from gateway.windows.limits import COMMIT_WAIT_S_MAX
 from gateway.windows.start_position import start_position
 from settled.core.metadata import read as read_commit
+from settled.core.metadata import read_times
 
 log = structlog.get_logger("keyway.window")
 
@@ -25,7 +26,17 @@ log = structlog.get_logger("keyway.window")
 class Loaded:
     fence: Fence
     origin: int  # of its commits (dispatcher/core/reconcile.py)
+    settled_ms: int  # when the last record was settled, or earlier; 0 = not known
     snapshot: Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The state of a window, and what the commit that it comes from says of it; 0 = nothing."""
+
+    snapshot: Snapshot
+    origin: int = 0
+    settled_ms: int = 0
 
 
 async def load(
@@ -40,32 +51,33 @@ async def load(
     """`reset_to`: the position made no sense any more, and this one does. Raises StoreError,
     UpstreamError.
     """
-    if not reliable:
-        snapshot = await _fresh(
+
+    async def fresh() -> _Found:
+        return await _fresh(
             dependencies,
             key.group,
             partition,
             added_while_reading=added_while_reading,
             reset_to=reset_to,
         )
+
+    if not reliable:
+        found = await fresh()
         await dependencies.forget_stored(key)
-        return Loaded(Fence(0), unstored_fence(dependencies.now_ms()), snapshot)
+        origin = max(unstored_fence(dependencies.now_ms()), found.origin)
+        return Loaded(Fence(0), origin, found.settled_ms or _began_ms(origin), found.snapshot)
     claimed = await dependencies.store.claim(key, dependencies.owner)
     stored = claimed.snapshot
     if stored is None or reset_to is not None:
-        snapshot = await _fresh(
-            dependencies,
-            key.group,
-            partition,
-            added_while_reading=added_while_reading,
-            reset_to=reset_to,
-        )
+        found = await fresh()
     else:
-        snapshot = await _with_commit(dependencies, key.group, partition, stored, claimed.origin)
-        if snapshot is stored:
-            return Loaded(claimed.fence, claimed.origin, stored)
-    await dependencies.store.create(key, claimed.fence, snapshot)
-    return Loaded(claimed.fence, claimed.fence, snapshot)
+        found = await _with_commit(dependencies, key.group, partition, stored, claimed.origin)
+        if found.snapshot is stored:
+            settled_ms = max(found.settled_ms, _began_ms(claimed.origin))
+            return Loaded(claimed.fence, claimed.origin, settled_ms, stored)
+    origin = max(claimed.next_origin, found.origin)
+    await dependencies.store.create(key, claimed.fence, found.snapshot, origin=origin)
+    return Loaded(claimed.fence, origin, found.settled_ms or _began_ms(origin), found.snapshot)
 
 
 def unstored_fence(now_ms: int) -> Fence:
@@ -75,9 +87,14 @@ def unstored_fence(now_ms: int) -> Fence:
     return Fence(now_ms * 1_000)
 
 
+def _began_ms(origin: int) -> int:
+    """Fences are microseconds of a clock: nothing was settled before the incarnation began."""
+    return origin // 1_000
+
+
 async def _with_commit(
     dependencies: Dependencies, group: str, partition: TopicPartition, stored: Snapshot, origin: int
-) -> Snapshot:
+) -> _Found:
     """The stored state with the additions of the commit. `stored` itself if there are none, or the
     commit cannot be had: then records come again, and none is lost.
     """
@@ -86,12 +103,12 @@ async def _with_commit(
             committed = await dependencies.commits.fetch(group, partition)
     except (UpstreamError, TimeoutError) as error:
         log.info("commit_not_read", group=group, partition=repr(partition), reason=str(error))
-        return stored
+        return _Found(stored)
     if committed is None:
-        return stored
+        return _Found(stored)
     settled, said_origin = read_commit(committed.offset, committed.metadata)
     if settled is None:
-        return stored
+        return _Found(stored)
     said = Snapshot(committed.offset, settled)
     snapshot = reconciled(stored, origin, said, said_origin)
     behind = said_origin > origin or committed.offset > stored.cursor
@@ -103,7 +120,8 @@ async def _with_commit(
             committed=committed.offset,
             cursor=snapshot.cursor,
         )
-    return snapshot
+    settled_ms = read_times(committed.offset, committed.metadata).settled_ms
+    return _Found(snapshot, said_origin, settled_ms if said_origin >= origin else 0)
 
 
 async def _fresh(
@@ -113,16 +131,18 @@ async def _fresh(
     *,
     added_while_reading: bool,
     reset_to: int | None,
-) -> Snapshot:
+) -> _Found:
     """First use, the store lost it or never has it, or its position makes no sense any more: as
     Kafka alone knows it, its committed offset and what the metadata says, or where the group
     starts. Raises UpstreamError.
     """
     if reset_to is not None:
-        return Snapshot(cursor=reset_to)
+        return _Found(Snapshot(cursor=reset_to))
     committed = await dependencies.commits.fetch(group, partition)
     if committed is not None:
-        return Snapshot(committed.offset, _settled_behind(committed, group, partition))
+        origin, settled_ms = read_times(committed.offset, committed.metadata)
+        snapshot = Snapshot(committed.offset, _settled_behind(committed, group, partition))
+        return _Found(snapshot, origin, settled_ms)
     # The start is decided once, by the present settings in Kafka.
     section = await dependencies.settings.learn(group)
     now_ms = dependencies.now_ms()
@@ -134,7 +154,7 @@ async def _fresh(
         now_ms,
         added_while_reading=added_while_reading,
     )
-    return Snapshot(cursor)
+    return _Found(Snapshot(cursor))
 
 
 def _settled_behind(

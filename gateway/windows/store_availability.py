@@ -46,9 +46,11 @@ class MonitoredStore:
         self._note(None)
         return claimed
 
-    async def create(self, key: WindowKey, fence: Fence, snapshot: Snapshot) -> None:
+    async def create(
+        self, key: WindowKey, fence: Fence, snapshot: Snapshot, *, origin: int = 0
+    ) -> None:
         try:
-            await self.store.create(key, fence, snapshot)
+            await self.store.create(key, fence, snapshot, origin=origin)
         except StoreError as error:
             self._note(error)
             raise

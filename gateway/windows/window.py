@@ -318,9 +318,22 @@ class Window:
         """None: nothing new to commit."""
         return self._life.take_committable()
 
-    def committed(self, state: CommitState) -> None:
-        """Kafka has taken it."""
-        self._life.committed = state
+    @property
+    def looks_first(self) -> bool:
+        """Somebody else may have committed: see what Kafka has before the next commit."""
+        return self._life.looks_first()
+
+    def commit_taken(self, state: CommitState) -> None:
+        """Kafka has it."""
+        self._life.commit_taken(state)
+
+    def commit_failed(self) -> None:
+        """Kafka may have it nevertheless."""
+        self._life.commit_failed()
+
+    def look_again(self) -> None:
+        """Loads the window again: the group may have been moved meanwhile."""
+        self._perform(self._life.look_again())
 
     @property
     def uncommitted(self) -> bool:
@@ -435,6 +448,7 @@ class Window:
             self._dependencies.now_ms(),
             fence=loaded.fence,
             origin=loaded.origin,
+            settled_ms=loaded.settled_ms,
         )
         if self._life.core is None:
             return  # closed meanwhile

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from dispatcher.core.commands import CommitState
 from dispatcher.core.life import Batch
 from dispatcher.core.model import (
     Event,
@@ -27,10 +26,10 @@ from dispatcher.store.base import StoreError, WindowKey, Write
 from gateway.config import Config, GroupSection
 from gateway.core.cluster.topology import Topic, TopicPartition, Topology
 from gateway.core.share.sessions import ShareSession
-from gateway.core.wire.errors import ErrorCode, error_name
+from gateway.core.wire.errors import ErrorCode
 from gateway.members.groups import Groups, TopicMembersChanged
 from gateway.members.limits import TICK_MS
-from gateway.upstream.commits import Commit
+from gateway.windows.committing import GroupCommits, States
 from gateway.windows.dependencies import Dependencies
 from gateway.windows.limits import (
     STORE_RETRY_MS,
@@ -41,7 +40,6 @@ from gateway.windows.limits import (
 from gateway.windows.member_changes import MemberChanges
 from gateway.windows.store_availability import away
 from gateway.windows.window import Window
-from settled.core.metadata import encode as encode_commit
 
 log = structlog.get_logger("keyway.windows")
 
@@ -86,10 +84,11 @@ class Windows:
     )  # no windows open while positions are set
     # Held by a commit: who sets a position by hand must not be overtaken by the old one.
     committing: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _commit_errors: dict[str, int] = field(default_factory=dict)  # by group; 0 is left out
+    _group_commits: GroupCommits = field(init=False)
 
     def __post_init__(self) -> None:
         self._member_changes = MemberChanges(self.dependencies.spawn)
+        self._group_commits = GroupCommits(self.dependencies.commits)
 
     # ------------------------------------------------------------------------------ which there are
 
@@ -117,8 +116,14 @@ class Windows:
         topic = self.topology().topics.get(moved.topic)
         if topic is None:
             return  # not known upstream yet: `topology_changed` opens them
-        known = [self._windows.get(self._key(moved.group, topic, p)) for p in topic.partitions]
-        self._member_changes.tell(moved, [window for window in known if window is not None])
+        keys = [self._key(moved.group, topic, it) for it in topic.partitions]
+        known = [self._windows[key] for key in keys if key in self._windows]
+        if moved.members:
+            for window in known:
+                if window.idle_since_ms is not None:
+                    window.idle_since_ms = None
+                    window.look_again()
+        self._member_changes.tell(moved, known)
         if moved.members:
             self._open(moved.group, topic)
 
@@ -398,43 +403,17 @@ class Windows:
         for window in self.all():
             window.want_commit()
         await self.persist()
-        by_group: dict[str, list[tuple[Window, CommitState]]] = {}
+        by_group: dict[str, States] = {}
         for window in self.all():
             state = window.take_committable()
             if state is not None:
                 by_group.setdefault(window.key.group, []).append((window, state))
         for group, states in by_group.items():
-            await self._commit_group(group, states)
-
-    async def _commit_group(self, group: str, states: list[tuple[Window, CommitState]]) -> None:
-        chars_max = self.dependencies.commits.metadata_chars_max
-        entries: list[tuple[Window, CommitState, Commit]] = []
-        for window, state in states:
-            text = encode_commit(
-                state.cursor, state.settled, origin=state.origin, chars_max=chars_max
-            )
-            entries.append((window, state, Commit(window.partition, state.cursor, text)))
-        commits = [commit for _, _, commit in entries]
-        errors = await self.dependencies.commits.commit(group, commits)
-        for (window, state, _), error in zip(entries, errors, strict=True):
-            if error == 0:
-                window.committed(state)
-        self._note_commit(group, next((error for error in errors if error != 0), 0))
-
-    def _note_commit(self, group: str, error: int) -> None:
-        """One line when it starts to fail, and one when it works again."""
-        if error == self._commit_errors.get(group, 0):
-            return
-        if error:
-            self._commit_errors[group] = error
-            log.warning("commit_failed", group=group, error=error_name(error))
-        else:
-            del self._commit_errors[group]
-            log.info("commit_works_again", group=group)
+            await self._group_commits.commit(group, states)
 
     def commits_failing(self) -> list[str]:
         """Groups whose last commit Kafka did not take, and that still have something to commit."""
-        return sorted(self._commit_errors.keys() & {key.group for key in self._windows})
+        return sorted(self._group_commits.failing.keys() & {key.group for key in self._windows})
 
     async def stop(self) -> None:
         """Persists and commits everything, then closes all windows. Leases stay in the store for

@@ -159,6 +159,11 @@ class ScriptedCommits:
             raise self.failure
         return self.committed.get((group, tp.partition))
 
+    async def fetch_some(
+        self, group: str, partitions: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, Committed | None]:
+        return {tp: await self.fetch(group, tp) for tp in partitions}
+
     async def commit(self, group: str, commits: Sequence[Commit]) -> list[int]:
         self.requests.append(list(commits))
         if self.errors:

@@ -44,6 +44,7 @@ class Faults:
     foreign_ack: float = 0.0  # per delivery: acknowledges what it does not hold
     dead_letter_failure: float = 0.0  # per write
     operator: float = 0.0  # per second
+    fail_over: float = 0.0  # per second: Kafka is away, and the group goes on on another cluster
 
 
 _STRONGEST = {
@@ -77,6 +78,7 @@ _STRONGEST = {
     "foreign_ack": 0.2,
     "dead_letter_failure": 0.5,
     "operator": 1.0,
+    "fail_over": 0.2,
 }
 
 PARTITIONS_MAX = 4

@@ -39,6 +39,8 @@ class Gateway:
         self.sessions: dict[SessionId, MemberId] = {}  # open ones
         self.ended: set[SessionId] = set()  # of those that this node opened
         self.topics = 0
+        self.idle = False  # the group had no members at the last tick
+        self.kafka_away = False
 
     # -------------------------------------------------------------------------------------- windows
 
@@ -67,6 +69,10 @@ class Gateway:
             window.handle(event)
 
     def set_members(self, members: dict[MemberId, Member], reason: Reason) -> None:
+        if members and self.idle:
+            self.idle = False
+            for window in self.windows:
+                window.look_again("members are back")
         self.members = members
         self.post(MembersChanged(tuple(members.values()), self.world.now_ms, reason))
 
@@ -106,6 +112,7 @@ class Gateway:
     def tick(self) -> None:
         for window in self.windows:
             window.tick()
+        self.idle = not self.members
 
     def commit_now(self) -> None:
         for window in self.windows:

@@ -53,11 +53,10 @@ from dispatcher.core.model import (
     Ticked,
     WriteDeadLetters,
 )
-from dispatcher.core.reconcile import reconciled
 from dispatcher.store.base import Claimed, Fence, StoreError, WindowKey, Write
-from settled.core.metadata import decode, encode, read
 from tests.sim.bounds import recount
 from tests.sim.checkers import Checkers, CheckFailure
+from tests.sim.committed import CommittedOffset
 from tests.sim.filed import settled_of
 from tests.sim.unreliable import UnreliableChecker
 from tests.sim.upstream import Log
@@ -95,7 +94,7 @@ class Window:
         self.gathers = False  # a write is about to be made of what is pending
         self.wish: ReadOn | None = None
         self.last_read: RecordsRead | None = None
-        self.commit = (0, encode(0, []))
+        self.committed = CommittedOffset()
         self.dead_letters: list[int] = []
         self.handled = 0  # events
         self.handled_ms = 0  # when the last one was
@@ -247,8 +246,7 @@ class Window:
 
     def _apply(self, batch: Batch) -> StoreError | None:
         write = Write(self.key, Fence(batch.fence), batch.changes)
-        (error,) = self.world.gateway.store.apply_now([write])
-        return error
+        return self.world.gateway.store.apply_now([write])[0]
 
     def _applies_late(self, batch: Batch) -> None:
         """The round trip is given up, and its write is still on its way."""
@@ -410,19 +408,19 @@ class Window:
         world, gateway = self.world, self.world.gateway
         if incarnation != self.incarnation:
             return
-        cursor, metadata = self.commit
-        committed = Snapshot(cursor=cursor, settled=decode(cursor, metadata) or [])
+        committed = self.committed.snapshot
         try:
             claimed = gateway.store.claim_now(self.key, "node")
-            snapshot = self._reconciled(claimed, committed)
+            snapshot = self.committed.reconciled(claimed, reliable=world.policy.reliable)
+            origin = claimed.origin
             if snapshot is not claimed.snapshot:
-                gateway.store.create_now(self.key, claimed.fence, snapshot)
+                origin = max(claimed.next_origin, self.committed.origin)
+                gateway.store.create_now(self.key, claimed.fence, snapshot, origin=origin)
         except StoreError as error:
             self.perform(self.life.load_failed(Failure(str(error), str(error))))
             return
         self.fence = claimed.fence
         self._judge_loaded(claimed, snapshot, committed)
-        origin = claimed.origin if snapshot is claimed.snapshot else claimed.fence
         if not world.policy.reliable:
             snapshot = committed
             self.unreliable.rebuilt(snapshot)
@@ -444,21 +442,10 @@ class Window:
         for session_id, member_id in gateway.sessions.items():
             self.handle(SessionOpened(member_id, session_id, now_ms))
 
-    def _reconciled(self, claimed: Claimed, committed: Snapshot) -> Snapshot:
-        """As gateway/windows/loading.py."""
-        if claimed.snapshot is None:
-            return committed
-        if not self.world.policy.reliable:
-            return claimed.snapshot
-        return reconciled(claimed.snapshot, claimed.origin, committed, self._committed_origin)
-
-    @property
-    def _committed_origin(self) -> int:
-        _, origin = read(*self.commit)
-        return origin
-
     def _judge_loaded(self, claimed: Claimed, snapshot: Snapshot, committed: Snapshot) -> None:
         was_set_back, self.set_back = self.set_back, False
+        if self.committed.taken_up(snapshot, self.checkers):
+            return
         if claimed.snapshot is None:
             self.checkers.regressed(committed)
         elif not self.world.policy.reliable:
@@ -468,10 +455,10 @@ class Window:
             come = settled_of(snapshot) - settled_of(claimed.snapshot)
             if come & self.log.records.keys():
                 raise CheckFailure("StoreIsAhead", f"{claimed} of {committed}")
-        elif self._committed_origin > claimed.origin:
+        elif self.committed.origin > claimed.origin:
             self.checkers.regressed(committed)
         else:
-            same = self._committed_origin == claimed.origin
+            same = self.committed.origin == claimed.origin
             self.checkers.set_back(snapshot, committed if same else Snapshot(cursor=0))
             if snapshot is not claimed.snapshot:
                 self.world.note("Merged")
@@ -485,10 +472,27 @@ class Window:
         state = self.life.take_committable()
         if state is None:
             return
+        if self.world.gateway.kafka_away:
+            self.life.commit_failed()
+            return
+        if self.life.looks_first() and self.committed.overtakes(state):
+            self.world.note("Overtaken")
+            self.look_again("a position was set elsewhere")
+            return
         if self.world.policy.reliable:
             self.checkers.committed(state.cursor, state.settled)
-        self.commit = (state.cursor, encode(state.cursor, state.settled, origin=state.origin))
-        self.life.committed = state
+        self.committed.write(state)
+        self.life.commit_taken(state)
+
+    def set_elsewhere(self) -> None:
+        if self.world.policy.reliable:
+            store = self.world.gateway.store
+            before = max(store.last_fence, store.origins.get(self.key, 0))
+            self.committed.set_elsewhere(self.log, self.world.rng, self.world.policy, before)
+
+    def look_again(self, why: str) -> None:
+        if self.core is not None:
+            self._broken(why, self.life.look_again())
 
     def recount(self) -> None:
         if self.core is not None:

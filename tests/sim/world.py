@@ -138,6 +138,8 @@ class World:
             self._trouble_topic()
         if rng.random() < faults.crash:
             gateway.crash("between two persists")
+        if rng.random() < faults.fail_over and not gateway.kafka_away:
+            self._fail_over()
         if rng.random() < faults.operator:
             gateway.operator(rng.choice(tuple(OperatorVerb)))
         if rng.random() < faults.retune:
@@ -148,6 +150,24 @@ class World:
             self._trouble_log(window)
         for consumer in self.consumers:
             self._trouble_one(consumer)
+
+    def _fail_over(self) -> None:
+        """Nothing is committed, and all members leave for another cluster."""
+        self.gateway.kafka_away = True
+        self.note("KafkaAway")
+        for consumer in self.consumers:
+            if consumer.joined:
+                consumer.leave()
+        self.after(self.rng.randint(100, 4_000), self._kafka_back)
+
+    def _kafka_back(self) -> None:
+        """With the group's position from the other cluster, unless members came back before."""
+        gateway = self.gateway
+        gateway.kafka_away = False
+        if not gateway.members and not self.calm:
+            for window in gateway.windows:
+                window.set_elsewhere()
+            self.note("SetElsewhere")
 
     def _trouble_store(self) -> None:
         faults, rng, gateway = self.faults, self.rng, self.gateway

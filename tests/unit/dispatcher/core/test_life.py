@@ -80,6 +80,7 @@ def test_every_transition(state: LifeState, event: LifeEvent) -> None:
         LifeEvent.BROKE: LifeState.BROKEN if state is LifeState.UP else state,
         LifeEvent.PAUSE_OVER: LifeState.LOADING,
         LifeEvent.CLOSE: LifeState.CLOSED,
+        LifeEvent.LOOK_AGAIN: LifeState.LOADING if state is LifeState.UP else state,
     }
     closed = state is LifeState.CLOSED
     assert NEXT[state, event] is (LifeState.CLOSED if closed else follows[event])

@@ -14,18 +14,28 @@ from dispatcher.core.commands import (
     Pause,
     Persist,
     PositionReset,
+    Refuse,
     RetentionPassed,
     StopReading,
     Tell,
 )
 from dispatcher.core.life import LifeState
 from dispatcher.core.model import (
+    Acknowledge,
+    AckType,
+    Acquire,
     Delivered,
     LogTruncated,
+    MembersChanged,
     Policy,
+    Snapshot,
+    Ticked,
 )
 from tests.rig.life_playbook import (
+    M1,
+    MEMBERS,
     NOW_MS,
+    S1,
     T1,
     T2,
     T3,
@@ -132,14 +142,14 @@ def test_a_state_may_be_committed_when_it_is_in_the_store() -> None:
     play.does(play.life.persisted(batch))
     assert play.life.take_committable() == state, "without what came later"
     assert play.life.take_committable() is None
-    play.life.committed = state
+    play.life.commit_taken(state)
     assert play.life.is_uncommitted(), "there is more by now"
     play.write()
     play.life.want_commit()
     play.write()
     later = play.life.take_committable()
     assert later == CommitState(3, [], 3)
-    play.life.committed = later
+    play.life.commit_taken(later)
     assert not play.life.is_uncommitted()
     assert play.life.want_commit() == [Persist()]
     play.write()
@@ -188,3 +198,91 @@ def test_settings_reach_a_window_that_is_up() -> None:
     assert step is not None
     (delivered,) = [it for it in step.effects if isinstance(it, Delivered)]
     assert delivered.deadline_ms == NOW_MS + 5
+
+
+# ------------------------------------------------------------- positions that were set elsewhere
+
+
+def committable(play: LifePlay) -> CommitState:
+    play.life.want_commit()
+    play.write()
+    state = play.life.take_committable()
+    assert state is not None
+    return state
+
+
+def test_a_window_looks_first_until_kafka_has_taken_a_commit_of_its_members() -> None:
+    play = LifePlay().up()
+    assert play.life.looks_first(), "just loaded"
+    play.ask(acquire(3), T1)
+    play.ask(acknowledge(0), T2)
+    play.life.commit_taken(committable(play))
+    assert not play.life.looks_first()
+    play.life.commit_failed()
+    assert play.life.looks_first(), "nobody knows what Kafka has"
+    play.ask(acknowledge(1), T3)
+    play.life.commit_taken(committable(play))
+    play.does(play.life.handle(MembersChanged((), NOW_MS), NO_TICKET).commands)
+    assert play.life.looks_first(), "others may move a group without members"
+    play.life.commit_taken(CommitState(2, [], 3))
+    assert play.life.looks_first(), "as long as there are none"
+
+
+def test_a_window_that_looks_again_is_loaded_at_once_and_refuses_what_waits() -> None:
+    play = LifePlay().up()
+    play.ask(acquire(3), T1)
+    play.write()
+    play.ask(acknowledge(0), T2)
+    commands = play.does(play.life.look_again())
+    assert tickets(commands) == [(Refuse, T2)]
+    assert [it for it in commands if not isinstance(it, Refuse)] == [StopReading(), Load(None)]
+    assert play.life.state is LifeState.LOADING
+    assert play.life.look_again() == [], "it is on its way"
+    play.load(2)
+    core = play.life.core
+    assert core is not None
+    assert core.cursor == 2
+
+
+def test_a_broken_or_closed_window_has_nothing_to_look_for() -> None:
+    play = LifePlay().up()
+    play.breaks()
+    assert play.life.look_again() == []
+    assert play.life.pause_over() == [Load(None)]
+    play.life.close()
+    assert play.life.look_again() == []
+
+
+def test_a_commit_tells_when_the_last_record_was_settled() -> None:
+    play = LifePlay()
+    play.life.start()
+    play.does(
+        play.life.loaded(
+            Policy(), Snapshot(0), MEMBERS, NOW_MS, fence=7, origin=3, settled_ms=NOW_MS - 500
+        )
+    )
+    play.does(play.life.records_read(records(0, 4), 0))
+    assert committable(play).settled_ms == NOW_MS - 500, "as loaded"
+    play.ask(acquire(3), T1)
+    assert committable(play).settled_ms == NOW_MS - 500, "a delivery settles nothing"
+    play.ask(Acknowledge(M1, S1, [(1, 1, bytes([AckType.ACCEPT]))], NOW_MS + 70), T2)
+    state = committable(play)
+    assert state.settled_ms == NOW_MS + 70
+    play.ask(Ticked(NOW_MS + 60_000), T3)
+    assert committable(play).settled_ms == NOW_MS + 70, "nor does the end of a lock"
+    assert state == CommitState(0, [(1, 1)], 3, settled_ms=0), "the time makes no other state"
+
+
+def test_records_of_an_unreliable_group_are_settled_when_they_are_sent() -> None:
+    play = LifePlay(UNRELIABLE)
+    play.life.start()
+    play.load()
+    play.does(play.life.records_read(records(0, 4), 0))
+    play.ask(Acquire(M1, S1, 2, NOW_MS + 70), T1)
+    play.life.want_commit()
+    state = play.life.take_committable()
+    assert state is not None
+    assert (state.cursor, state.settled_ms) == (2, NOW_MS + 70)
+    play.ask(acquire(2), T2)
+    play.ask(Acquire(M1, S1, 2, NOW_MS + 900), T3)
+    assert play.life.settled_ms == NOW_MS, "nothing was left to send"

@@ -1,0 +1,173 @@
+"""Commits of windows when somebody else may have committed: as offsets that follow from another
+cluster do while the group has no members here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+import structlog
+
+from dispatcher.core.model import MemberId, SessionId
+from gateway.config import GroupSection
+from gateway.core.wire.errors import ErrorCode
+from gateway.upstream.commits import Committed
+from gateway.upstream.errors import Refused, Unreachable
+from gateway.windows.limits import WINDOW_IDLE_MS_MAX
+from settled.core.metadata import decode, encode, read_times
+from tests.rig.node_parts import GROUP, Node, ScriptedCommits
+from tests.rig.virtual_time import now_ms, settle, until
+from tests.unit.gateway.windows.test_window import accept, acquire, story
+
+KEYS = [b"key-%d" % at for at in range(8)]
+M1, S1 = MemberId("m1"), SessionId("s1")
+AHEAD_MS = 3_600_000  # another machine's clock
+
+
+def from_elsewhere(offset: int, *settled: tuple[int, int], ahead_ms: int = 0) -> Committed:
+    """As offsets/committer.py writes it."""
+    ms = now_ms()
+    text = encode(offset, list(settled), origin=(ms + ahead_ms) * 1_000, settled_ms=ms - 10_000)
+    return Committed(offset, -1, text)
+
+
+async def worked(node: Node, *offsets: int) -> None:
+    """The member has acquired all there is and accepted these; then it leaves."""
+    await acquire(node.window()).persisted
+    await node.window().ask(accept(*offsets))
+    node.beat("m1", -1)
+    await asyncio.sleep(1)
+
+
+def committed(node: Node) -> Committed:
+    return node.commits.committed[GROUP, 0]
+
+
+def test_a_late_commit_is_not_written_over_a_position_that_was_set_meanwhile() -> None:
+    """Kafka was away; the group went on elsewhere."""
+
+    async def tell(node: Node) -> None:
+        await worked(node, 0, 1, 2)
+        node.commits.failure = Unreachable("Kafka was killed")
+        await node.windows.commit()
+        assert node.windows.commits_failing() == [GROUP]
+        node.commits.failure = None
+        theirs = node.commits.committed[GROUP, 0] = from_elsewhere(5, (7, 7))
+        with structlog.testing.capture_logs() as logs:
+            await node.windows.commit()
+        assert committed(node) == theirs, "nothing was written"
+        assert "position_set_elsewhere" in [line["event"] for line in logs]
+        await until(lambda: node.window().dispatcher is not None)
+        assert node.stored[node.window().key] == 5
+        for _ in range(2):
+            await node.windows.commit()
+            assert decode(5, committed(node).metadata) == [(7, 7)]
+            assert (
+                read_times(5, committed(node).metadata).settled_ms
+                == read_times(5, theirs.metadata).settled_ms
+            ), "late again, and of the same time"
+        assert node.windows.commits_failing() == []
+
+    story(tell, None, *KEYS)
+
+
+def test_members_that_come_back_start_at_a_position_that_was_set_meanwhile() -> None:
+    """Everything was committed, and the window is still in memory."""
+
+    async def tell(node: Node) -> None:
+        await worked(node, 0)
+        await node.windows.commit()
+        node.commits.committed[GROUP, 0] = from_elsewhere(6)
+        node.beat("m2")
+        await until(lambda: node.window().dispatcher is not None)
+        await settle()
+        core = node.window().dispatcher
+        assert core is not None
+        assert core.cursor == 6
+        assert [it.member_id for it in core.members] == ["m2"]
+
+    story(tell, None, *KEYS)
+
+
+@pytest.mark.parametrize("reliable", [True, False])
+def test_a_clock_that_is_ahead_does_not_hold_the_group_up(*, reliable: bool) -> None:
+    async def tell(node: Node) -> None:
+        await acquire(node.window(), 1).persisted
+        node.beat("m1", -1)
+        await asyncio.sleep(1)
+        node.commits.committed[GROUP, 0] = from_elsewhere(4, ahead_ms=AHEAD_MS)
+        await node.windows.commit()
+        await until(lambda: node.window().dispatcher is not None)
+        node.beat("m1")
+        await until(lambda: node.window().dispatcher is not None)
+        await settle()
+        for at in (4, 5, 6):
+            await acquire(node.window(), 1).persisted
+            await node.window().ask(accept(at))
+            await node.windows.commit()
+            assert committed(node).offset == at + 1
+            origin = read_times(at + 1, committed(node).metadata).origin
+            assert origin >= (now_ms() + AHEAD_MS - 60_000) * 1_000, "of that incarnation"
+
+    story(tell, GroupSection(auto_offset_reset="earliest", reliable=reliable), *KEYS)
+
+
+class CountingCommits(ScriptedCommits):
+    looked = 0
+
+    async def fetch_some(self, group: str, partitions: object) -> dict[object, Committed | None]:  # type: ignore[override]
+        self.looked += 1
+        return await ScriptedCommits.fetch_some(self, group, partitions)  # type: ignore[arg-type, return-value]
+
+
+def test_a_group_at_work_does_not_look_before_each_commit() -> None:
+    commits = CountingCommits()
+
+    async def tell(node: Node) -> None:
+        await acquire(node.window()).persisted
+        for at in range(4):
+            await node.window().ask(accept(at))
+            await node.windows.commit()
+        assert (committed(node).offset, commits.looked) == (4, 1), "once, after it was loaded"
+        node.commits.errors = [int(ErrorCode.UNKNOWN_MEMBER_ID)]
+        for at in (4, 5, 6):
+            await node.window().ask(accept(at))
+            await node.windows.commit()
+        assert (committed(node).offset, commits.looked) == (7, 2), "and after one that failed"
+
+    story(tell, None, *KEYS, commits=commits)
+
+
+@pytest.mark.parametrize("failure", [Unreachable("away"), Refused(15, "offsets")])
+def test_what_cannot_be_looked_at_is_not_written(failure: Unreachable | Refused) -> None:
+    async def tell(node: Node) -> None:
+        await worked(node, 0)
+        node.commits.failure = failure
+        with structlog.testing.capture_logs() as logs:
+            await node.windows.commit()
+            await node.windows.commit()
+        assert node.commits.requests == []
+        (said,) = [line for line in logs if line["event"] == "commit_failed"]
+        refused = isinstance(failure, Refused)
+        assert said["error"] == ("COORDINATOR_NOT_AVAILABLE" if refused else "NETWORK_EXCEPTION")
+        await asyncio.sleep(WINDOW_IDLE_MS_MAX / 1000 + 1)
+        assert len(node.windows.all()) == 1, "Kafka does not know yet"
+        node.commits.failure = None
+        await node.windows.commit()
+        assert committed(node).offset == 1
+
+    story(tell, None, *KEYS)
+
+
+@pytest.mark.parametrize("theirs", [Committed(7, -1, ""), Committed(7, -1, encode(7, []))])
+def test_a_commit_without_an_origin_is_written_over(theirs: Committed) -> None:
+    """Positions of Key-Shared groups are set through the gateway."""
+
+    async def tell(node: Node) -> None:
+        await worked(node, 0)
+        node.commits.committed[GROUP, 0] = theirs
+        await node.windows.commit()
+        assert committed(node).offset == 1
+
+    story(tell, None, *KEYS)
