@@ -16,8 +16,9 @@ from clusters.config import OffsetsSection
 from offsets.board import BoardTopic
 from offsets.client import ClusterClient, Partition, TopicFacts
 from offsets.commits import CommitSource
-from offsets.core.entries import Applied, Entry, Place, with_flags, without_flags
+from offsets.core.entries import Applied, Entry, Place, with_flags, without_flags, work_told_ms
 from offsets.core.limits import METADATA_CHARS_MAX, SETTLED_SPAN_OFFSETS
+from offsets.core.model import Range
 from offsets.core.plan import Committed, Mode, Refusal, Row, Target, decide, mode_of
 from offsets.core.translate import Located, locate
 from offsets.limits import LOGGED_PLACES_MAX
@@ -100,9 +101,13 @@ class Committer:
         return found
 
     def _seen(self, group: str, topic: str, partition: int, committed: Committed) -> Committed:
-        """With its time: that of the record in `__consumer_offsets`, or now, if it is so new that
-        the record was not read yet.
+        """With its time: that of the gateway for a Key-Shared group, which may commit late; else
+        that of the record in `__consumer_offsets`, or now, if it is so new that the record was not
+        read yet.
         """
+        worked_ms = work_told_ms(committed.offset, committed.metadata)
+        if worked_ms is not None:
+            return replace(committed, committed_ms=worked_ms)
         if self.source is None:
             return committed
         seen = self.source.latest((group, topic, partition))
@@ -163,19 +168,22 @@ class Committer:
             indexed=index is not None,
             origins=1 if index is None else len(_native(entry, index.streams)),
         )
-        text, told = self._metadata(entry, located)
         row = decide(
             entry,
             target,
             mode,
-            metadata=text,
-            told=told,
+            metadata=self._plain_metadata(entry),
+            told=_told(entry, located),
             force=self.options.force,
             rewind=self.options.rewind,
             earliest=self.options.earliest,
         )
         if here is None or self.client.topic_here(entry.topic) is None:
-            row = replace(row, refusals=(Refusal.NAME_NOT_TRANSLATED,), new=None)
+            return replace(row, refusals=(Refusal.NAME_NOT_TRANSLATED,), new=None)
+        if entry.key_shared and row.new is not None:
+            ranges = [] if located is None else [it for it, _ in located.settled]
+            text = self._settled_metadata(entry, row.new, ranges, now.get(entry.place))
+            return replace(row, metadata=text)
         return row
 
     def _located(self, entry: Entry) -> Located | None:
@@ -186,35 +194,30 @@ class Committer:
         behind = SETTLED_SPAN_OFFSETS if entry.key_shared else 0
         return self.partitions.answered(partition, locate(index, entry.progress, behind=behind))
 
-    def _metadata(self, entry: Entry, located: Located | None) -> tuple[str, int]:
-        """The metadata to commit, and how many settled records it tells of."""
-        text, told = entry.metadata, 0
-        if entry.key_shared and located is not None:
-            text = self._settled_metadata(entry, located)
-            kept = settled_metadata.decode(located.offset, text) or []
-            told = sum(
-                records
-                for (low, high), records in located.settled
-                if any(first <= low and high <= last for first, last in kept)
-            )
-        if self.options.flags_in_metadata:
-            text = with_flags(text, entry.flags)
-        return text, told
+    def _plain_metadata(self, entry: Entry) -> str:
+        return (
+            with_flags(entry.metadata, entry.flags)
+            if self.options.flags_in_metadata
+            else entry.metadata
+        )
 
-    def _settled_metadata(self, entry: Entry, located: Located) -> str:
-        """Of a Key-Shared group. Its origin is later than any life that the window had here, so
-        that the gateway believes it, whatever is in its store (dispatcher/core/reconcile.py).
+    def _settled_metadata(
+        self, entry: Entry, offset: int, ranges: list[Range], now: Committed | None
+    ) -> str:
+        """Of a Key-Shared group, without flags: the gateway reads it. Its origin is later than any
+        life that the window had here, so that the gateway believes it, whatever is in its store
+        (dispatcher/core/reconcile.py).
         """
-        ranges = [it for it, _ in located.settled]
-        fitting = METADATA_CHARS_MAX
-        bare = settled_metadata.encode(located.offset, ranges, origin=1, chars_max=fitting)
         applied = self.board.state.applied.get(entry.place)
-        if applied is not None and applied.offset == located.offset:
-            told = settled_metadata.decode(located.offset, without_flags(applied.metadata))
-            if told == settled_metadata.decode(located.offset, bare):
-                return without_flags(applied.metadata)
-        origin = self.now_ms() * 1_000
-        return settled_metadata.encode(located.offset, ranges, origin=origin, chars_max=fitting)
+        if applied is not None and applied.offset == offset:
+            origin = settled_metadata.read_times(offset, applied.metadata).origin
+            same = _encoded(entry, offset, ranges, origin)
+            if same == applied.metadata:
+                return same
+        before = 0
+        if now is not None:
+            before = settled_metadata.read_times(now.offset, without_flags(now.metadata)).origin
+        return _encoded(entry, offset, ranges, max(self.now_ms() * 1_000, before + 1))
 
     # -------------------------------------------------------------------------------- committing
 
@@ -288,6 +291,29 @@ class Committer:
 
 def place_of(row: Row) -> Place:
     return row.group, row.topic, row.partition
+
+
+def _encoded(entry: Entry, offset: int, ranges: list[Range], origin: int) -> str:
+    return settled_metadata.encode(
+        offset,
+        ranges,
+        origin=origin,
+        settled_ms=entry.committed_ms,
+        chars_max=METADATA_CHARS_MAX,
+    )
+
+
+def _told(entry: Entry, located: Located | None) -> int:
+    """How many settled records fit the metadata of a Key-Shared group."""
+    if not entry.key_shared or located is None:
+        return 0
+    text = _encoded(entry, located.offset, [it for it, _ in located.settled], origin=1)
+    kept = settled_metadata.decode(located.offset, text) or []
+    return sum(
+        records
+        for (low, high), records in located.settled
+        if any(first <= low and high <= last for first, last in kept)
+    )
 
 
 def _native(entry: Entry, streams: Iterable[tuple[str, str, int]]) -> set[str]:

@@ -20,7 +20,7 @@ from offsets.board import BoardTopic
 from offsets.client import ClusterClient, Partition, TopicFacts
 from offsets.commits import Change, CommitSource, GroupPlace
 from offsets.core.consumer_offsets import OffsetCommitted
-from offsets.core.entries import Applied, Entry, Place, without_flags
+from offsets.core.entries import Applied, Entry, Place, without_flags, work_told_ms
 from offsets.core.translate import SourceFacts, by_timestamp, source_facts
 from offsets.errors import OffsetsError
 from offsets.partitions import Partitions
@@ -156,7 +156,7 @@ class Distributor:
         return Entry(
             *place,
             source=self.client.name,
-            committed_ms=commit.committed_ms,
+            committed_ms=work_told_ms(commit.offset, text) or commit.committed_ms,
             offset=commit.offset,
             log_start=found.log_start,
             log_end=found.log_end,

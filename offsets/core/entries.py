@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from offsets.core.model import Progress, Range, Stream
 from offsets.core.translate import Unsafe
+from settled.core import metadata as settled_metadata
 
 TOPIC: Final = "keyway-offsets"
 VERSION: Final = 1
@@ -242,6 +243,16 @@ def without_flags(metadata: str) -> str:
     """The metadata as the group wrote it."""
     marked = metadata.startswith(_FLAGGED) and metadata[_FLAGGED_CHARS - 1 :][:1] == ";"
     return metadata[_FLAGGED_CHARS:] if marked else metadata
+
+
+# ------------------------------------------------------------------------------- time of a commit
+
+
+def work_told_ms(offset: int, metadata: str) -> int | None:
+    """When a Key-Shared group had done the work that a commit tells of; None: not told. Its gateway
+    commits late if Kafka was away, so the time of the commit in Kafka says nothing.
+    """
+    return settled_metadata.read_times(offset, without_flags(metadata)).settled_ms or None
 
 
 @dataclass(slots=True)

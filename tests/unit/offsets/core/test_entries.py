@@ -24,9 +24,11 @@ from offsets.core.entries import (
     read_key,
     with_flags,
     without_flags,
+    work_told_ms,
 )
 from offsets.core.model import Progress, Range, Stream, joined
 from offsets.core.translate import Unsafe
+from settled.core import metadata as settled_metadata
 
 PLACE = ("my group", "tøpic", 3)
 A, B = Stream("A", "tøpic", 3), Stream("B", "tøpic", 3)
@@ -122,3 +124,12 @@ def test_a_deleted_entry_is_not_followed() -> None:
 def test_flags_in_metadata_leave_it_as_it_was(metadata: str) -> None:
     assert without_flags(with_flags(metadata, 5)) == metadata
     assert without_flags(metadata) == metadata
+
+
+def test_a_key_shared_group_tells_when_it_worked_however_late_it_is_committed() -> None:
+    text = settled_metadata.encode(6, [(8, 9)], origin=7_000_000, settled_ms=5_000)
+    assert work_told_ms(6, text) == 5_000
+    assert work_told_ms(6, with_flags(text, 3)) == 5_000
+    assert work_told_ms(7, text) is None, "copied to another offset"
+    assert work_told_ms(6, settled_metadata.encode(6, [], origin=7)) is None
+    assert work_told_ms(6, "a stock group's") is None
