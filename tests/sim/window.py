@@ -96,8 +96,7 @@ class Window:
         self.last_read: RecordsRead | None = None
         self.committed = CommittedOffset()
         self.dead_letters: list[int] = []
-        self.handled = 0  # events
-        self.handled_ms = 0  # when the last one was
+        self.handled, self.handled_ms = 0, 0  # events, and when the last one was
 
     def __repr__(self) -> str:
         return f"{self.key.topic_id}-{self.key.partition}"
@@ -485,10 +484,9 @@ class Window:
         self.life.commit_taken(state)
 
     def set_elsewhere(self) -> None:
-        if self.world.policy.reliable:
-            store = self.world.gateway.store
-            before = max(store.last_fence, store.origins.get(self.key, 0))
-            self.committed.set_elsewhere(self.log, self.world.rng, self.world.policy, before)
+        store = self.world.gateway.store
+        before = max(store.last_fence, store.origins.get(self.key, 0))
+        self.committed.set_elsewhere(self.log, self.world.rng, self.world.policy, before)
 
     def look_again(self, why: str) -> None:
         if self.core is not None:

@@ -164,7 +164,7 @@ class World:
         """With the group's position from the other cluster, unless members came back before."""
         gateway = self.gateway
         gateway.kafka_away = False
-        if not gateway.members and not self.calm:
+        if not gateway.members and not self.calm and self.policy.reliable:
             for window in gateway.windows:
                 window.set_elsewhere()
             self.note("SetElsewhere")
