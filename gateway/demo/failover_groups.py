@@ -14,6 +14,7 @@ from confluent_kafka import AcknowledgeType, Consumer, KafkaException, Message, 
 
 COMMIT_RECORDS = 100  # a stock member commits after so many
 POLL_S = 0.2
+PAUSE_S = 0.05
 JOIN_S_MAX = 60.0
 
 
@@ -30,11 +31,14 @@ class Processed:
 
 @dataclass(slots=True)
 class Group:
-    """`start` on a cluster, `stop`, `start` on another; `processed` goes on growing."""
+    """`start` on a cluster, `stop`, `start` on another; `processed` goes on growing. A member asks
+    for no more records while it has processed `allowed` of them.
+    """
 
     name: str
     shared: bool
     processed: list[Processed] = field(default_factory=list)
+    allowed: int = 1_000_000
     _thread: threading.Thread | None = None
     _stopping: threading.Event = field(default_factory=threading.Event)
     _failed: list[BaseException] = field(default_factory=list)
@@ -119,6 +123,9 @@ class Group:
         consumer.subscribe([topic])
         since = 0
         while not stopping.is_set():
+            if len(self.processed) >= self.allowed:
+                stopping.wait(PAUSE_S)
+                continue
             message = consumer.poll(POLL_S)
             if message is None or message.error() is not None:
                 continue
@@ -146,6 +153,9 @@ class Group:
         )
         consumer.subscribe([topic])
         while not stopping.is_set():
+            if len(self.processed) >= self.allowed:
+                stopping.wait(PAUSE_S)
+                continue
             for message in consumer.poll(timeout=POLL_S):
                 if message.error() is not None:
                     continue
