@@ -11,9 +11,8 @@ from __future__ import annotations
 import fnmatch
 import os
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-import yaml
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -32,6 +31,8 @@ from clusters.core.names import NAME_CHARS_MAX as GROUP_CHARS_MAX
 from clusters.core.names import Translation, compile_pattern, pair
 from clusters.core.subjects import RecordNames, SubjectTranslation, pair_subjects
 from clusters.core.tree import ClusterName, Inner, Leaf, Level, Node, Tree, TreeError, build_tree
+from clusters.yaml_file import ConfigError as ConfigError
+from clusters.yaml_file import first_fault, read_mapping
 
 Millis = Annotated[int, Field(ge=1)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+$", max_length=NAME_CHARS_MAX)]
@@ -39,10 +40,6 @@ Globs = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(max_len
 
 # The two kinds of children in the tree; pydantic puts the kind into the place of an error.
 _LEAF, _NODE = "<cluster>", "<node>"
-
-
-class ConfigError(Exception):
-    """One line with the file, the field, and the reason."""
 
 
 class Section(BaseModel):
@@ -372,49 +369,8 @@ def from_environment(name: str) -> str:
 
 def load(path: Path) -> ClustersConfig:
     """Raises ConfigError."""
-    try:
-        raw: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: not UTF-8 at byte {error.start}") from None
-    except (yaml.YAMLError, RecursionError) as error:
-        raise ConfigError(f"{path}: {_yaml_fault(error)}") from None
-    if not isinstance(raw, dict):
-        raise ConfigError(f"{path}: a mapping is expected at the top")
-    # A section whose every line is commented out is no section.
-    raw = {name: value for name, value in raw.items() if value is not None}
+    raw = read_mapping(path)
     try:
         return ClustersConfig.model_validate(raw)
     except ValidationError as error:
-        raise ConfigError(f"{path}: {first_fault(error)}") from None
-
-
-def _yaml_fault(error: Exception) -> str:
-    # The place alone: PyYAML's own text quotes the file, and the line may hold a password.
-    mark = getattr(error, "problem_mark", None)
-    where = "" if mark is None else f" at line {mark.line + 1}, column {mark.column + 1}"
-    return f"not valid YAML{where}"
-
-
-_WORDS = {  # pydantic's speak of Python
-    "extra_forbidden": "unknown field",
-    "missing": "is missing",
-    "tuple_type": "a list is expected",
-    "model_type": "an object is expected",
-    "string_type": "text is expected",
-    "string_too_short": "must not be empty",
-    "too_short": "has too few entries",
-}
-
-
-def first_fault(error: ValidationError) -> str:
-    """One line with the field and its fault. Without its value, which pydantic's own text has:
-    it may be a secret.
-    """
-    fault = error.errors(include_input=False, include_url=False)[0]
-    parts = [str(part) for part in fault["loc"] if part not in (_LEAF, _NODE)]
-    what = _WORDS.get(fault["type"], fault["msg"].removeprefix("Value error, "))
-    more = error.error_count() - 1
-    where = ".".join(parts) + ": " if parts else ""
-    return f"{where}{what}" + (f" (and {more} more)" if more else "")
+        raise ConfigError(f"{path}: {first_fault(error, unnamed=(_LEAF, _NODE))}") from None

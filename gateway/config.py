@@ -10,9 +10,8 @@ from __future__ import annotations
 import fnmatch
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-import yaml
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -24,6 +23,8 @@ from pydantic import (
     model_validator,
 )
 
+from clusters.yaml_file import ConfigError as ConfigError
+from clusters.yaml_file import first_fault, read_mapping
 from dispatcher.core.model import EvictPolicy, JoinPolicy, PoisonPolicy, Policy
 from gateway.core.limits import (
     DELETED_TOPICS_MS,
@@ -38,10 +39,6 @@ ANY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104 - to be refused
 
 Port = Annotated[int, Field(ge=1, le=65_535)]
 Millis = Annotated[int, Field(ge=1)]
-
-
-class ConfigError(Exception):
-    """One line with the file, the field and the reason; the CLI prints it and exits with 2."""
 
 
 class _Section(BaseModel):
@@ -251,21 +248,7 @@ def load(path: Path | None, *, upstream: str | None = None) -> Config:
     """Reads `path` (none: all defaults); `upstream` replaces upstream.bootstrap_servers. Raises
     ConfigError.
     """
-    raw: Any = {}
-    if path is not None:
-        try:
-            raw = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise ConfigError(f"{path}: {error.strerror}") from error
-        except UnicodeDecodeError as error:
-            raise ConfigError(f"{path}: not UTF-8 at byte {error.start}") from None
-        except (yaml.YAMLError, RecursionError) as error:
-            raise ConfigError(f"{path}: {_yaml_fault(error)}") from None
-        raw = {} if raw is None else raw
-        if not isinstance(raw, dict):
-            raise ConfigError(f"{path}: a mapping is expected at the top")
-    # A section whose every line is commented out is no section.
-    raw = {name: value for name, value in raw.items() if value is not None}
+    raw = {} if path is None else read_mapping(path)
     if upstream is not None:
         section = raw.setdefault("upstream", {})
         if isinstance(section, dict):
@@ -274,32 +257,3 @@ def load(path: Path | None, *, upstream: str | None = None) -> Config:
         return Config.model_validate(raw)
     except ValidationError as error:
         raise ConfigError(f"{path or 'options'}: {first_fault(error)}") from error
-
-
-def _yaml_fault(error: Exception) -> str:
-    # Only the place: PyYAML's own text quotes the file, and the line may hold a password.
-    mark = getattr(error, "problem_mark", None)
-    where = "" if mark is None else f" at line {mark.line + 1}, column {mark.column + 1}"
-    return f"not valid YAML{where}"
-
-
-_WORDS = {  # pydantic's speak of Python
-    "extra_forbidden": "unknown field",
-    "missing": "is missing",
-    "tuple_type": "a list is expected",
-    "model_type": "an object is expected",
-    "string_type": "text is expected",
-    "string_too_short": "must not be empty",
-    "too_short": "must not be empty",
-}
-
-
-def first_fault(error: ValidationError) -> str:
-    """One line with the field and its fault. Without its value, which pydantic's own text has:
-    it may be a secret.
-    """
-    fault = error.errors(include_input=False, include_url=False)[0]
-    where = ".".join(str(part) for part in fault["loc"]) or "file"
-    what = _WORDS.get(fault["type"], fault["msg"].removeprefix("Value error, "))
-    more = error.error_count() - 1
-    return f"{where}: {what}" + (f" (and {more} more)" if more else "")

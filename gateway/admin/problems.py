@@ -20,8 +20,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from clusters.yaml_file import first_fault
 from gateway.admin.limits import ADMIN_BODY_BYTES_MAX
-from gateway.config import first_fault
 from gateway.operations.errors import OperationError
 
 Body = TypeVar("Body", bound=BaseModel)

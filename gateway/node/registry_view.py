@@ -12,7 +12,6 @@ from typing import Any
 
 import structlog
 
-from clusters.config import ConfigError as ClustersError
 from clusters.config import load
 from gateway.config import ConfigError, RegistryViewSection
 from gateway.node.limits import VIEW_RETRY_S
@@ -32,7 +31,7 @@ def build(section: RegistryViewSection) -> list[Part[None]]:
         config = load(section.clusters_file)
         cluster = config.cluster(section.cluster)
         from schema_dist.view.serve import checked, serve
-    except ClustersError as error:
+    except ConfigError as error:
         raise ConfigError(f"registry_view: {error}") from error
     except ModuleNotFoundError as error:
         raise ConfigError(
@@ -40,7 +39,7 @@ def build(section: RegistryViewSection) -> list[Part[None]]:
         ) from error
     try:
         checked(cluster)
-    except ClustersError as error:
+    except ConfigError as error:
         raise ConfigError(f"registry_view: {error}") from error
     view = View(lambda listening: serve(config, cluster, listening))
     return [Part(name="registry_view", room=None, background=(view.run,), troubles=view.troubles)]

@@ -134,7 +134,12 @@ def test_targets_of_one_link(tmp_path: Path) -> None:
         load(written(tmp_path, dedent(FILE) + twice))
 
 
-@pytest.mark.parametrize("text", ["", "[]", "just text"])
+def test_an_empty_file_lacks_its_sections(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="clusters: is missing"):
+        load(written(tmp_path, ""))
+
+
+@pytest.mark.parametrize("text", ["[]", "just text"])
 def test_no_mapping(tmp_path: Path, text: str) -> None:
     with pytest.raises(ConfigError, match="a mapping is expected"):
         load(written(tmp_path, text))
