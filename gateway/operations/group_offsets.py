@@ -14,8 +14,8 @@ leaves the caller with an error.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -179,30 +179,24 @@ class GroupOffsets:
 
     async def named_topics(self, names: Iterable[str]) -> dict[str, Topic]:
         """Topics that a client names: asked for once, not watched. Raises StateUnavailable."""
-        try:
+        with _upstream_answers():
             return await self.upstream.look_up(names)
-        except UpstreamError as error:
-            raise StateUnavailable(f"upstream: {error}") from error
 
     async def topics(self, names: Iterable[str]) -> dict[str, Topic]:
         """Those that exist now. Raises StateUnavailable."""
         names = list(names)
         known = self.upstream.topology.topics
         if any(name not in known or not known[name].partitions for name in names):
-            try:
+            with _upstream_answers():
                 known = (await self.upstream.refresh(names)).topics
-            except UpstreamError as error:
-                raise StateUnavailable(f"upstream: {error}") from error
         return {name: known[name] for name in names if name in known and known[name].partitions}
 
     async def topics_by_id(self, ids: set[str]) -> dict[str, Topic]:
         """By the text of their ids; topics that are gone are left out. Raises StateUnavailable."""
         names = dict(self.upstream.topology.names)
         unknown = [topic_id_bytes(text) for text in ids if topic_id_bytes(text) not in names]
-        try:
+        with _upstream_answers():
             asked = await names_by_id(self.upstream, unknown)
-        except UpstreamError as error:
-            raise StateUnavailable(f"upstream: {error}") from error
         names.update({topic_id: name for topic_id, name in asked.items() if name is not None})
         wanted = {names[topic_id_bytes(text)] for text in ids if topic_id_bytes(text) in names}
         found = await self.topics(sorted(wanted))
@@ -349,10 +343,8 @@ class GroupOffsets:
             raise StateUnavailable(str(error)) from error
 
     async def _committed(self, name: str, *, ours_only: bool) -> dict[Place, Position]:
-        try:
+        with _upstream_answers():
             committed = await self.commits.fetch_all(name)
-        except UpstreamError as error:
-            raise StateUnavailable(f"upstream: {error}") from error
         found: dict[Place, Position] = {}
         for place, commit in committed.items():
             settled = decode_commit(commit.offset, commit.metadata)
@@ -363,3 +355,12 @@ class GroupOffsets:
 
 def _count(ranges: list[tuple[int, int]]) -> int:
     return sum(last - first + 1 for first, last in ranges)
+
+
+@contextmanager
+def _upstream_answers() -> Iterator[None]:
+    """Raises StateUnavailable for its failures inside."""
+    try:
+        yield
+    except UpstreamError as error:
+        raise StateUnavailable(f"upstream: {error}") from error
