@@ -153,6 +153,14 @@ class StoreContract:
         later = await store.claim(KEY, "two")
         await store.create(KEY, later.fence, FULL)
         assert (await store.claim(KEY, "two")).origin == later.fence > fence
+        ahead = later.fence + 10**12
+        claimed = await store.claim(KEY, "two")
+        await store.create(KEY, claimed.fence, FULL, origin=ahead)
+        claimed = await store.claim(KEY, "two")
+        assert claimed.origin == ahead > claimed.fence, "of a commit whose clock is ahead"
+        assert claimed.next_origin == ahead + 1
+        await store.create(KEY, claimed.fence, FULL, origin=later.fence)
+        assert (await store.claim(KEY, "two")).origin == claimed.fence, "the later of the two"
         await store.delete(KEY)
         assert (await store.claim(KEY, "one")).origin == 0
 
