@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -19,14 +18,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from rich.console import Console
 from rich.table import Table
 
 from clusters.config import ClustersConfig, load
 from gateway.demo.failover_groups import Group, Processed
 from gateway.demo.flights import PARTITIONS, Flight, create_topic, read_flights
-from gateway.demo.run import Ports, interrupt, ports_from_environment, start_gateway, step
+from gateway.demo.run import Ports, ports_from_environment, run_story, start_gateway, step
 from gateway.embedded.jars import KAFKA_VERSION, build_dir, java
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import SetupError, kill_child, start_child, stop_child, wait_until
@@ -80,19 +79,8 @@ def run_demo(*, flights_max: int = FLIGHTS, directory: Path | None = None) -> in
     """The exit status: 0 if every check held, 1 if one failed, 2 if it could not run, 130 if
     interrupted.
     """
-    console = Console(highlight=False)
-    former = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        with ExitStack() as running:
-            where = directory or build_dir() / "demo-failover"
-            return _story(console, running, where, flights_max)
-    except (SetupError, KafkaException, TimeoutError) as error:
-        console.print(f"keyway: {error}", style="red", soft_wrap=True)
-        return 2
-    except KeyboardInterrupt:
-        return 130
-    finally:
-        signal.signal(signal.SIGTERM, former)
+    where = directory or build_dir() / "demo-failover"
+    return run_story(lambda console, running: _story(console, running, where, flights_max))
 
 
 def _story(console: Console, running: ExitStack, where: Path, flights_max: int) -> int:

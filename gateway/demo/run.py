@@ -95,12 +95,21 @@ def run_demo(keep: bool, *, flights_max: int | None = None, directory: Path | No
     """The exit status: 0 if every check held, 1 if one failed, 2 if it could not run, 130 if
     interrupted. `flights_max` takes only the first flights (tests).
     """
-    console = Console(highlight=False)
     where = directory or build_dir() / "demo"
-    former = signal.signal(signal.SIGTERM, interrupt)
+    return run_story(
+        lambda console, running: _story(console, running, where, flights_max, keep=keep)
+    )
+
+
+def run_story(story: Callable[[Console, ExitStack], int]) -> int:
+    """Runs a demo and ends all that it started, also when it fails or is interrupted. The exit
+    status: the story's, 2 if it could not run, 130 if interrupted.
+    """
+    console = Console(highlight=False)
+    former = signal.signal(signal.SIGTERM, _interrupt)
     try:
         with ExitStack() as running:
-            return _story(console, running, where, flights_max, keep=keep)
+            return story(console, running)
     except (SetupError, KafkaException, TimeoutError) as error:
         console.print(f"keyway: {error}", style="red", soft_wrap=True)
         return 2
@@ -110,7 +119,7 @@ def run_demo(keep: bool, *, flights_max: int | None = None, directory: Path | No
         signal.signal(signal.SIGTERM, former)
 
 
-def interrupt(_number: int, _frame: FrameType | None) -> None:
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 

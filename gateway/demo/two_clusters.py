@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -20,12 +19,11 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from confluent_kafka import KafkaException
 from rich.console import Console
 from rich.table import Table
 
 from gateway.demo.flights import PARTITIONS, Flight, create_topic, load, read_flights, read_values
-from gateway.demo.run import Ports, interrupt, ports_from_environment, progress, start_gateway, step
+from gateway.demo.run import Ports, ports_from_environment, progress, run_story, start_gateway, step
 from gateway.embedded.jars import KAFKA_VERSION, build_dir, java
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import SetupError, start_child, stop_child
@@ -49,19 +47,8 @@ def run_demo(*, flights_max: int | None = None, directory: Path | None = None) -
     """The exit status: 0 if every check held, 1 if one failed, 2 if it could not run, 130 if
     interrupted. `flights_max` takes only the first flights (tests).
     """
-    console = Console(highlight=False)
-    former = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        with ExitStack() as running:
-            where = directory or build_dir() / "demo-clusters"
-            return _story(console, running, where, flights_max)
-    except (SetupError, KafkaException, TimeoutError) as error:
-        console.print(f"keyway: {error}", style="red", soft_wrap=True)
-        return 2
-    except KeyboardInterrupt:
-        return 130
-    finally:
-        signal.signal(signal.SIGTERM, former)
+    where = directory or build_dir() / "demo-clusters"
+    return run_story(lambda console, running: _story(console, running, where, flights_max))
 
 
 def _story(console: Console, running: ExitStack, where: Path, flights_max: int | None) -> int:
