@@ -15,6 +15,7 @@ from confluent_kafka import AcknowledgeType, Consumer, KafkaException, Message, 
 COMMIT_RECORDS = 100  # a stock member commits after so many
 POLL_S = 0.2
 PAUSE_S = 0.05
+PAUSED_COMMIT_S_MAX = 10.0
 JOIN_S_MAX = 60.0
 
 
@@ -32,7 +33,7 @@ class Processed:
 @dataclass(slots=True)
 class Group:
     """`start` on a cluster, `stop`, `start` on another; `processed` goes on growing. A member asks
-    for no more records while it has processed `allowed` of them.
+    for no more records once it has processed `allowed` of them.
     """
 
     name: str
@@ -84,19 +85,20 @@ class Group:
 
     @property
     def out_of_order(self) -> int:
-        """Keys whose flights came in another order than they were produced in, during one visit,
-        repeats left out.
+        """Keys with a flight that came for the first time after a later one, on whatever cluster;
+        and keys that went back by more than a move to another cluster explains.
         """
-        last: dict[tuple[str, bytes], int] = {}
-        wrong: set[bytes] = set()
+        latest: dict[bytes, int] = {}
+        in_visit: dict[tuple[str, bytes], int] = {}
         seen: set[int] = set()
+        wrong: set[bytes] = set()
         for it in self.processed:
-            if it.number in seen:
-                continue
-            seen.add(it.number)
-            if last.get((it.visit, it.key), -1) > it.number:
+            overtaken = it.number not in seen and it.number < latest.get(it.key, -1)
+            if overtaken or it.number < in_visit.get((it.visit, it.key), -1):
                 wrong.add(it.key)
-            last[it.visit, it.key] = it.number
+            seen.add(it.number)
+            latest[it.key] = max(it.number, latest.get(it.key, -1))
+            in_visit[it.visit, it.key] = it.number
         return len(wrong)
 
     # ----------------------------------------------------------------------------------- members
@@ -124,6 +126,9 @@ class Group:
         since = 0
         while not stopping.is_set():
             if len(self.processed) >= self.allowed:
+                if since:
+                    consumer.commit(asynchronous=False)
+                    since = 0
                 stopping.wait(PAUSE_S)
                 continue
             message = consumer.poll(POLL_S)
@@ -154,6 +159,8 @@ class Group:
         consumer.subscribe([topic])
         while not stopping.is_set():
             if len(self.processed) >= self.allowed:
+                # Else the lock of what is accepted here ends, and it comes again.
+                consumer.commit_sync(PAUSED_COMMIT_S_MAX)
                 stopping.wait(PAUSE_S)
                 continue
             for message in consumer.poll(timeout=POLL_S):
