@@ -44,6 +44,7 @@ from dispatcher.core.commands import (
     TroubleOver,
 )
 from dispatcher.core.dispatcher import Core, core_of
+from dispatcher.core.given_up import GivenUp
 from dispatcher.core.limits import RELOAD_MS_MAX, RELOAD_MS_MIN
 from dispatcher.core.model import (
     AckResult,
@@ -148,6 +149,7 @@ class WindowLife:
         self._reads_stopped = False
         self._forgotten_below: int | None = None
         self._reset_to: int | None = None
+        self.given_up = GivenUp()
         # Deliveries of a batch that may be in the store, and that no client was sent.
         self._unconfirmed: list[Delivered] = []
         self._pause_ms = RELOAD_MS_MIN
@@ -201,6 +203,7 @@ class WindowLife:
         self.settled_ms = settled_ms
         self._alone = False
         self._reliable = policy.reliable
+        self.given_up.by_policy(policy)
         self._reset_to = None
         self._up_since_ms = now_ms
         commands.append(Tell(MembersChanged(members, now_ms)))
@@ -366,6 +369,7 @@ class WindowLife:
     def retune(self, policy: Policy) -> None:
         """The group's settings changed. A window that is not up learns them when it is loaded."""
         if self.core is not None:
+            self.given_up.by_policy(policy)
             self.core.retune(policy)
 
     # ------------------------------------------------------------------------ persist, then perform

@@ -35,6 +35,7 @@ def build(
         groups=members.groups,
         windows=windows.windows,
         parked=operations.parked,
+        unreadable=operations.unreadable,
         filters=members.key_filters,
         registry=registry,
         lags=operations.lags,

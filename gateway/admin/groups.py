@@ -185,6 +185,7 @@ def _window(window: Window, group: ShareGroup) -> PartitionRow:
             trouble=window.trouble or None,
         )
     stats = core.stats()
+    unreadable = window.unreadable
     return PartitionRow(
         topic=place.topic,
         partition=place.partition,
@@ -208,7 +209,7 @@ def _window(window: Window, group: ShareGroup) -> PartitionRow:
         full_span=None if stats.full_span is None else _full_span(stats.full_span),
         consumers_after_mark_delete_position=_joined_behind(stats, group),
         dead_letter_trouble=window.dead_letter_trouble if stats.dead_lettering > 0 else None,
-        read_trouble=window.read_trouble,
+        read_trouble=None if unreadable is None else unreadable.reason,
     )
 
 

@@ -23,6 +23,9 @@ from gateway.admin.rows import (
     Problem,
     ReleaseBody,
     Released,
+    SkipBody,
+    Skipped,
+    UnreadableList,
 )
 from gateway.config import FilterRules
 
@@ -70,6 +73,21 @@ OPERATIONS = (
         "Deliver parked records once more, skip them, or write them to the dead letters.",
         Released,
         body=ReleaseBody,
+    ),
+    Operation(
+        "GET",
+        "/v1/unreadable",
+        "Where a group cannot read on.",
+        UnreadableList,
+        query=("group",),
+        optional=("topic",),
+    ),
+    Operation(
+        "POST",
+        "/v1/unreadable/skip",
+        "Give a batch up that is too large when decompressed.",
+        Skipped,
+        body=SkipBody,
     ),
     Operation(
         "GET", "/v1/filters", "The key filters of a group.", KeyFilterRules, query=("group",)

@@ -30,11 +30,13 @@ from gateway.admin.problems import (
     http_problem,
 )
 from gateway.admin.rows import Alive
+from gateway.admin.unreadable import unreadable_routes
 from gateway.members.groups import Groups
 from gateway.members.key_filters import KeyFilters
 from gateway.operations.errors import OperationError
 from gateway.operations.lag import Lags
 from gateway.operations.parked_records import ParkedRecords
+from gateway.operations.unreadable_records import UnreadableRecords
 from gateway.windows.windows import Windows
 
 READY = "/health/ready"
@@ -45,6 +47,7 @@ class RestParts:
     groups: Groups
     windows: Windows
     parked: ParkedRecords
+    unreadable: UnreadableRecords
     filters: KeyFilters
     registry: CollectorRegistry
     lags: Lags
@@ -69,6 +72,7 @@ def rest_app(parts: RestParts, *, loopback: bool) -> Starlette:
         routes=[
             *group_routes(parts.groups, parts.windows, parts.lags),
             *parked_routes(parts.parked),
+            *unreadable_routes(parts.unreadable),
             *filter_routes(parts.filters, parts.groups),
             Route("/metrics", show_metrics, methods=["GET"]),
             Route("/health", show_health, methods=["GET"]),

@@ -178,6 +178,31 @@ class Released(_Row):
     offsets: list[int]
 
 
+class UnreadableRow(_Row):
+    topic: str
+    partition: int
+    offset: int  # where the group cannot read on
+    last_offset: int | None  # of a batch that can be skipped; null: it can only be mended
+    reason: str
+
+
+class UnreadableList(_Row):
+    group: str
+    unreadable: list[UnreadableRow]
+
+
+class SkipBody(_Body):
+    group: Name
+    topic: Name
+    partition: Offset
+    offset: Offset
+
+
+class Skipped(_Row):
+    group: str
+    skipped: UnreadableRow
+
+
 class KeyFilterRules(_Row):
     group: str
     source: Literal["config", "rest"]

@@ -11,10 +11,13 @@ from gateway.cli.node_client import ask, group_path, path_with
 from gateway.cli.options import DEFAULT_ADMIN, AdminOption, Output
 from gateway.cli.parked import group_parked, group_release
 from gateway.cli.tables import print_json, print_line, print_table
+from gateway.cli.unreadable import group_skip, group_unreadable
 
 app = typer.Typer(help="Key-Shared groups of a running node.", no_args_is_help=True)
 app.command("parked")(group_parked)
 app.command("release")(group_release)
+app.command("unreadable")(group_unreadable)
+app.command("skip")(group_skip)
 
 _SUMMARY = ("GROUP", "STATE", "MEMBERS", "TOPICS", "WINDOWS", "TOTAL-LAG")
 _MEMBERSHIP = ("MEMBER-ID", "CLIENT-ID", "HOST", "EPOCH", "TOPICS")

@@ -60,7 +60,8 @@ from gateway.handlers.share_requests import (
 from gateway.listen.server import Request
 from gateway.reading.reader import NO_BYTES_MAX, RecordsGone, RecordsLarge
 from gateway.upstream.errors import UpstreamError
-from gateway.windows.window import Acquired, Window, WindowUnavailable
+from gateway.windows.failures import WindowUnavailable
+from gateway.windows.window import Acquired, Window
 
 UNKNOWN_PARTITION = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 ASKS_FOR_RECORDS = ("MaxBytes", "MinBytes", "MaxRecords", "MaxWaitMs")

@@ -23,8 +23,9 @@ from gateway.listen.authoriser import Authoriser
 from gateway.listen.server import ClientConnection
 from gateway.members.group_settings import GroupSettings
 from gateway.members.groups import Groups
+from gateway.windows.failures import WindowUnavailable
 from gateway.windows.ready_signals import ReadySignals
-from gateway.windows.window import Window, WindowUnavailable
+from gateway.windows.window import Window
 from gateway.windows.windows import Windows
 
 AckBatches = list[tuple[int, int, bytes]]

@@ -12,6 +12,7 @@ from gateway.operations.group_offsets import GroupOffsets
 from gateway.operations.lag import Lags
 from gateway.operations.metrics import LagCollector
 from gateway.operations.parked_records import ParkedRecords
+from gateway.operations.unreadable_records import UnreadableRecords
 from gateway.part import Part
 from gateway.upstream.build import UpstreamRoom
 from gateway.windows.build import WindowsRoom
@@ -22,6 +23,7 @@ class OperationsRoom:
     offsets: GroupOffsets
     lags: Lags
     parked: ParkedRecords
+    unreadable: UnreadableRecords
 
 
 def build(
@@ -45,7 +47,9 @@ def build(
     deleted_topics = DeletedTopics(offsets, config.state.deleted_topics_interval_ms)
     return Part(
         name="operations",
-        room=OperationsRoom(offsets, lags, ParkedRecords(offsets, now_ms)),
+        room=OperationsRoom(
+            offsets, lags, ParkedRecords(offsets, now_ms), UnreadableRecords(offsets)
+        ),
         collectors=(LagCollector(lags.all, members.groups.all),),
         background=(deleted_topics.sweep_forever, lags.refresh_forever),
     )

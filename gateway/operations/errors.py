@@ -41,6 +41,11 @@ class NotParked(OperationError):
     status = 409
 
 
+class NotUnreadable(OperationError):
+    code = ErrorCode.INVALID_REQUEST
+    status = 409
+
+
 class StateUnavailable(OperationError):
     """Redis or upstream does not answer; nothing is known to have happened. Retriable."""
 

@@ -28,7 +28,8 @@ from gateway.operations.group_offsets import GroupOffsets
 from gateway.operations.limits import PARKED_KEYS_READ_MAX, WINDOW_LOAD_S_MAX
 from gateway.reading.reader import NO_BYTES_MAX, RecordsGone
 from gateway.upstream.errors import UpstreamError
-from gateway.windows.window import Window, WindowUnavailable
+from gateway.windows.failures import WindowUnavailable
+from gateway.windows.window import Window
 
 log = structlog.get_logger("keyway.admin")
 

@@ -18,10 +18,17 @@ import structlog
 from gateway.core.cluster.topology import TopicPartition, Topology
 from gateway.core.limits import RETRY_BASE_MS
 from gateway.core.reading.cache import BatchCache, Cut, RecordsGone, RecordsLarge, Source
-from gateway.core.reading.fetch_messages import Damages, why_unplaced
-from gateway.core.reading.fetching import Fetch, FetchSchedule, Place, ReadResult, leader_of
+from gateway.core.reading.fetch_messages import Damages, end_of_first, why_unplaced
+from gateway.core.reading.fetching import (
+    Fetch,
+    FetchSchedule,
+    Place,
+    ReadResult,
+    Unreadable,
+    leader_of,
+)
 from gateway.core.wire.errors import ErrorCode, error_name
-from gateway.core.wire.records import CorruptBatch, drop_aborted
+from gateway.core.wire.records import CorruptBatch, TooLargeBatch, drop_aborted
 from gateway.reading.limits import CACHE_BYTES_MAX, FETCH_LANES, UNKNOWN_TOPIC_MS
 from gateway.reading.refetch import FIRST_FETCH_LANE, ReaderCounts, Refetches, fetched, monotonic_ms
 from gateway.upstream.cluster import EARLIEST, LATEST, READ_COMMITTED, Upstream
@@ -82,7 +89,7 @@ class Reader:
         self._unplaced_event = asyncio.Event()
         self._tasks: asyncio.TaskGroup | None = None
         # By topic, and why; logged when it starts and when it ends.
-        self._failing: dict[str, dict[Source, str]] = {}
+        self._failing: dict[str, dict[Place, Unreadable]] = {}
         upstream.on_topology(self._topology_changed)
 
     # --------------------------------------------------------------------------------------- wishes
@@ -126,7 +133,6 @@ class Reader:
         self._refetches.forget(source)
         self._damages.forget(source)
         self._cache.forget(source)
-        self._mended(source)
 
     def forget_below(
         self, tp: TopicPartition, offset: int, sink: Sink, *, isolation: int = READ_COMMITTED
@@ -142,15 +148,18 @@ class Reader:
         """Of the records read last, uncompressed; at least 1."""
         return self._mean_bytes.get(Source(tp, isolation), MEAN_RECORD_BYTES)
 
-    def trouble(self, tp: TopicPartition, *, isolation: int = READ_COMMITTED) -> str | None:
-        """Why nothing more of a partition can be read; None if it can. A damaged batch is tried
-        again for ever: nobody may skip it for an operator.
+    def unreadable(
+        self, tp: TopicPartition, position: int, *, isolation: int = READ_COMMITTED
+    ) -> Unreadable | None:
+        """Why nothing more of a partition can be read at this position; None if it can. It is
+        tried again for ever: a group that gives the records up reads on behind them.
         """
-        return self._failing.get(tp.topic, {}).get(Source(tp, isolation))
+        return self._failing.get(tp.topic, {}).get(Place(Source(tp, isolation), position))
 
     def failing_partitions(self) -> int:
         """How many cannot be read at the moment."""
-        return sum(len(sources) for sources in self._failing.values())
+        places = (place for places in self._failing.values() for place in places)
+        return len({place.source for place in places})
 
     def _withdraw(self, source: Source, sink: Sink) -> None:
         wish = self._wishes.pop((source, sink), None)
@@ -161,6 +170,7 @@ class Reader:
         if not sinks:
             del self._sinks_at[wish.place]
             self._schedule.drop(wish.place)
+            self._mended(wish.place)
 
     def _serve_soon(self, source: Source, sink: Sink) -> None:
         self._due[source, sink] = None
@@ -287,6 +297,8 @@ class Reader:
         else:
             try:
                 end = self._keep(place, answer)
+            except TooLargeBatch as error:
+                self._failed(place, error.code, str(error), end_of_first(answer["Records"]))
             except CorruptBatch as error:
                 self._failed(place, error.code, str(error))
             else:
@@ -317,7 +329,7 @@ class Reader:
         return end
 
     def _moved_on(self, place: Place, end: int) -> None:
-        self._mended(place.source)
+        self._mended(place)
         if end > place.position:
             self._schedule.read(place)
             for sink in self._sinks_at.get(place, ()):
@@ -345,7 +357,7 @@ class Reader:
     def _report(self, place: Place, code: int) -> None:
         """The final word on a place, to all its sinks."""
         self._schedule.read(place)
-        self._mended(place.source)
+        self._mended(place)
         bounds = self._bounds.get(place.source, _Bounds(-1, -1))
         sinks = list(self._sinks_at.get(place, ()))
         position = place.position
@@ -357,34 +369,40 @@ class Reader:
             self._withdraw(place.source, sink)
             sink(ReadResult(position, position, [], [], bounds.log_start, bounds.end, code))
 
-    def _failed(self, place: Place, code: int, reason: str) -> None:
+    def _failed(self, place: Place, code: int, reason: str, end: int = -1) -> None:
+        """`end`: behind a batch that is too large; whoever reads there may give it up."""
         now_ms = monotonic_ms()
         self._upstream.request_refresh()
         failing_ms = self._schedule.failing_ms(place, now_ms)
         if failing_ms >= WORTH_A_LINE_MS and place.source in self._floors:  # else all have stopped
-            self._note_failing(place, code, reason)
+            self._note_failing(place, code, reason, end)
         if code in _LASTING and failing_ms >= UNKNOWN_TOPIC_MS:
             self._report(place, code)
             return
         pause_ms = self._schedule.failed(place, now_ms)
         asyncio.get_running_loop().call_later(pause_ms / 1000 + 0.001, self._wake, place.source.tp)
+        if end > place.position:
+            bounds = self._bounds[place.source]
+            for sink in list(self._sinks_at.get(place, ())):
+                sink(ReadResult(place.position, end, [], [], bounds.log_start, bounds.end, code))
 
-    def _note_failing(self, place: Place, code: int, reason: str) -> None:
+    def _note_failing(self, place: Place, code: int, reason: str, end: int) -> None:
         """One line per topic, not per partition: a broker that is down leads many."""
         topic = place.source.tp.topic
         if topic not in self._failing:
             log.warning("reading_stopped", topic=topic, error=code, reason=reason)
         why = f"offset {place.position}: {reason} ({error_name(code)})"
-        self._failing.setdefault(topic, {})[place.source] = why
+        self._failing.setdefault(topic, {})[place] = Unreadable(why, end)
 
-    def _mended(self, source: Source) -> None:
-        failing = self._failing.get(source.tp.topic)
+    def _mended(self, place: Place) -> None:
+        topic = place.source.tp.topic
+        failing = self._failing.get(topic)
         if failing is None:
             return
-        failing.pop(source, None)
+        failing.pop(place, None)
         if not failing:
-            del self._failing[source.tp.topic]
-            log.info("reading_again", topic=source.tp.topic)
+            del self._failing[topic]
+            log.info("reading_again", topic=topic)
 
     async def _find_leaders(self) -> None:
         """Looks after places that no broker leads: new topics, lost leaders, deleted topics."""

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from dispatcher.core.model import Effect, Noticed, WriteDeadLetters
 from dispatcher.store.base import StoreError, WindowKey, WindowStore
 from gateway.core.cluster.topology import TopicPartition
-from gateway.core.reading.fetching import ReadResult
+from gateway.core.reading.fetching import ReadResult, Unreadable
 from gateway.group_log import GroupLog
 from gateway.members.group_settings import GroupSettings
 from gateway.upstream.commits import Commit, Committed
@@ -46,7 +46,9 @@ class LogReader(Protocol):
 
     def mean_record_bytes(self, tp: TopicPartition, *, isolation: int) -> int: ...
 
-    def trouble(self, tp: TopicPartition, *, isolation: int) -> str | None: ...
+    def unreadable(
+        self, tp: TopicPartition, position: int, *, isolation: int
+    ) -> Unreadable | None: ...
 
     async def bytes_for(
         self,

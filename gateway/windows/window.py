@@ -45,6 +45,7 @@ from dispatcher.core.model import (
     MemberId,
     MembersChanged,
     MembersReady,
+    Notice,
     Noticed,
     ReadOn,
     Reason,
@@ -56,21 +57,18 @@ from dispatcher.core.model import (
 from dispatcher.store.base import Fence, FencedError, StoreError, WindowKey, Write
 from gateway.config import GroupSection
 from gateway.core.cluster.topology import TopicPartition
-from gateway.core.reading.fetching import ReadResult
+from gateway.core.reading.fetching import ReadResult, Unreadable
 from gateway.core.wire.errors import ErrorCode
 from gateway.upstream.errors import UpstreamError
 from gateway.windows.dependencies import Dependencies, retrieved
+from gateway.windows.failures import WindowUnavailable, failure_of
+from gateway.windows.life_log import log_life
 from gateway.windows.loading import Loaded, load
 from gateway.windows.start_position import isolation_of
-from gateway.windows.store_availability import away
 
 log = structlog.get_logger("keyway.window")
 
-
-class WindowUnavailable(Exception):
-    """The window has no store, no upstream or no owner right now; nothing of the event was kept.
-    Retriable.
-    """
+TOO_LARGE = "too large when decompressed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +237,7 @@ class Window:
                     case Load() | Pause():
                         self._work.put_nowait(command)
                     case TroubleBegan() | TroubleOver() | RetentionPassed() | PositionReset():
-                        self._log(command)
+                        log_life(self._dependencies.log, self.key.group, repr(self), command)
                     case _ if self._life.core is not core:
                         pass  # The window has broken since the life said so.
                     case ForgetBelow(offset=offset):
@@ -282,29 +280,6 @@ class Window:
         if not future.done():
             future.set_exception(WindowUnavailable(why))
 
-    def _log(self, command: TroubleBegan | TroubleOver | RetentionPassed | PositionReset) -> None:
-        window, group = repr(self), self.key.group
-        note = self._dependencies.log.note
-        match command:
-            case TroubleBegan(reason=reason):
-                note(group, "window_waits", window=window, reason=reason)
-            case TroubleOver(reason=reason):
-                log.debug("window_recovered", window=window, after=reason)
-            case RetentionPassed(cursor=cursor, log_start=log_start):
-                passed = {"cursor": cursor, "log_start": log_start}
-                note(group, "retention_passed_cursor", window=window, **passed)
-            case PositionReset(position=position, log_end=log_end, reset_to=reset_to):
-                note(
-                    group,
-                    "position_beyond_log_end",
-                    window=window,
-                    position=position,
-                    log_end=log_end,
-                    reset_to=reset_to,
-                )
-            case _:
-                assert_never(command)
-
     @property
     def busy(self) -> bool:
         """There are steps that are not persisted yet."""
@@ -346,21 +321,46 @@ class Window:
         return self._dependencies.dead_letters.trouble(self.partition.topic, topic)
 
     @property
-    def read_trouble(self) -> str | None:
+    def unreadable(self) -> Unreadable | None:
         """Why nothing more can be read of the partition; None if it can."""
-        return self._dependencies.reader.trouble(self.partition, isolation=self._isolation)
+        core = self._life.core
+        if core is None:
+            return None
+        reader = self._dependencies.reader
+        return reader.unreadable(self.partition, core.read_position, isolation=self._isolation)
+
+    def give_up(self, end: int) -> asyncio.Future[list[Effect]]:
+        """Reads on at `end`, behind a batch that is too large. The future is as that of `ask`."""
+        core = self._life.core
+        assert core is not None
+        start = core.read_position
+        self._life.given_up.by_operator(start, end)
+        done = self.ask(RecordsRead(start, end, [], [], self._dependencies.now_ms()))
+        self._gave_up(start)
+        return done
+
+    def _gave_up(self, start: int) -> None:
+        core = self._life.core
+        if core is not None and core.read_position > start:
+            given_up = Noticed(Notice.DROPPED, core.read_position - start, TOO_LARGE, start)
+            self._dependencies.noticed(self.key.group, self.partition, given_up)
 
     # -------------------------------------------------------------------------------------- the log
 
     def on_read(self, read: ReadResult) -> None:
         """The reader's sink."""
         self._perform(self._read(read, self._dependencies.now_ms()))
+        if read.error == ErrorCode.MESSAGE_TOO_LARGE:
+            self._gave_up(read.start)
 
     def _read(self, read: ReadResult, now_ms: int) -> list[Command]:
         if read.error == ErrorCode.NONE:
             ahead = read.high_watermark
             records = RecordsRead(read.start, read.end, read.offsets, read.keys, now_ms, ahead)
             return self._life.records_read(records, read.log_start)
+        if read.error == ErrorCode.MESSAGE_TOO_LARGE:
+            life = self._life
+            return life.given_up.too_large(life.core, read.start, read.end, now_ms)
         if read.error == ErrorCode.OFFSET_OUT_OF_RANGE:
             from_start = self.section.auto_offset_reset == "earliest"
             return self._life.out_of_range(
@@ -488,13 +488,3 @@ class Window:
         """Stops serving; what is in the store stays. Persist what is pending first."""
         self._perform(self._life.close())
         self._work.put_nowait(None)
-
-
-def failure_of(error: Exception) -> Failure:
-    """WindowUnavailable is no trouble that operators need to see. A store that is away concerns all
-    windows: store_availability.py logs it once.
-    """
-    if isinstance(error, WindowUnavailable):
-        return Failure(str(error))
-    logged = isinstance(error, StoreError) and away(error)
-    return Failure(str(error), f"{type(error).__name__}: {error}", logged)

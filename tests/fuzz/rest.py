@@ -21,6 +21,7 @@ from gateway.config import Config
 from gateway.members.key_filters import KeyFilters
 from gateway.operations.lag import Lags
 from gateway.operations.parked_records import ParkedRecords
+from gateway.operations.unreadable_records import UnreadableRecords
 from tests.fuzz.mutate import chunks, mutated
 from tests.rig.admin_parts import Admin
 from tests.rig.node_parts import GROUP, TOPIC
@@ -86,6 +87,7 @@ def application(admin: Admin) -> Iterator[ASGIApp]:
         groups=admin.node.groups,
         windows=admin.node.windows,
         parked=ParkedRecords(admin.offsets, now_ms),
+        unreadable=UnreadableRecords(admin.offsets),
         filters=filters,
         registry=CollectorRegistry(),
         lags=Lags(admin.offsets),

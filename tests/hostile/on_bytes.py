@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
 import time
+import urllib.error
+import urllib.request
 from collections import Counter
 
 from confluent_kafka import Producer
@@ -193,7 +196,9 @@ def tiny_records(target: Target, seconds: float) -> str:
 
 
 def inflating_message(target: Target, seconds: float) -> str:
-    """Finding 7: a small batch that is 1 GiB when it is decompressed."""
+    """Finding 7: a small batch that is 360 MB when it is decompressed. The operator skips it: the
+    record behind it arrives.
+    """
     config: dict[str, str | int] = {
         "compression.type": "zstd",
         "message.max.bytes": 100_000_000,
@@ -204,12 +209,32 @@ def inflating_message(target: Target, seconds: float) -> str:
     produce(
         target.upstream, target.topic, [(b"big", bytes(90_000_000))] * 4, partition=0, config=config
     )
-    return _fetched("inflating", target, seconds)
+    produce(target.upstream, target.topic, [(b"big", b"behind")], partition=0)
+    began = time.monotonic()
+    did = _fetched("inflating", target, seconds / 2)
+    body = {"group": "inflating", "topic": target.topic, "partition": 0, "offset": 0}
+    status = _posted(target, "/v1/unreadable/skip", body)
+    left = max(1.0, seconds - (time.monotonic() - began))
+    return f"{did}; skipped with HTTP {status}; {_fetched('inflating', target, left)}"
+
+
+def _posted(target: Target, path: str, body: dict[str, object]) -> int:
+    """The status of the answer."""
+    request = urllib.request.Request(
+        f"http://{target.admin}{path}",
+        data=json.dumps(body).encode(),
+        headers={"content-type": "application/json"},
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
 
 
 def _fetched(group: str, target: Target, seconds: float) -> str:
     """A member that fetches all the time, in small portions."""
-    fetches = 0
+    fetches = records = 0
     member = fresh_member_id()
     with WireClient(target.broker) as client:
         topic = client.call(ApiKey.METADATA, 12, {"Topics": [{"Name": target.topic}]})["Topics"][0]
@@ -219,9 +244,16 @@ def _fetched(group: str, target: Target, seconds: float) -> str:
             topics = partitions(topic["TopicId"], 1) if epoch == 0 else []
             message = share_fetch(group, member, epoch, topics)
             message.update(MaxRecords=500, BatchSize=500, MaxWaitMs=100)
-            code = asked(client, ApiKey.SHARE_FETCH, 1, message)
-            if code is None:
+            try:
+                answer = client.call(ApiKey.SHARE_FETCH, 1, message)
+            except OSError:
                 break
-            epoch = epoch + 1 if code == 0 else 0
+            epoch = epoch + 1 if answer["ErrorCode"] == 0 else 0
             fetches += 1
-    return f"{fetches:,} fetches"
+            records += sum(
+                last - first + 1
+                for one in answer["Responses"]
+                for part in one["Partitions"]
+                for first, last, _ in part["AcquiredRecords"]
+            )
+    return f"{fetches:,} fetches, {records:,} records"

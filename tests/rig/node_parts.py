@@ -16,7 +16,7 @@ from dispatcher.store.memory import MemoryStore
 from gateway.config import Config, GroupSection
 from gateway.core.cluster.topology import Broker, PartitionInfo, Topic, TopicPartition, Topology
 from gateway.core.reading.cache import RecordsGone, RecordsLarge
-from gateway.core.reading.fetching import ReadResult
+from gateway.core.reading.fetching import ReadResult, Unreadable
 from gateway.core.share.membership import Heartbeat, ShareGroup
 from gateway.core.share.sessions import ShareSessions
 from gateway.group_log import GroupLog
@@ -67,7 +67,7 @@ class ScriptedLog:
         self.wishes: dict[tuple[int, Sink], tuple[int, int]] = {}  # (partition, sink)
         self.gone: set[int] = set()  # offsets that cannot be read again
         self.failure: UpstreamError | None = None
-        self.troubles: dict[int, str] = {}  # by partition, as operators see them
+        self.troubles: dict[int, Unreadable] = {}  # by partition, as operators see them
         self.gate: asyncio.Event | None = None  # `bytes_for` waits for it
         self.asked: list[list[int]] = []
         self.mean_bytes = 10  # of a record
@@ -116,7 +116,13 @@ class ScriptedLog:
     def mean_record_bytes(self, tp: TopicPartition, *, isolation: int) -> int:  # noqa: ARG002
         return self.mean_bytes
 
-    def trouble(self, tp: TopicPartition, *, isolation: int) -> str | None:  # noqa: ARG002
+    def unreadable(
+        self,
+        tp: TopicPartition,
+        position: int,  # noqa: ARG002
+        *,
+        isolation: int,  # noqa: ARG002
+    ) -> Unreadable | None:
         return self.troubles.get(tp.partition)
 
     async def bytes_for(

@@ -10,9 +10,10 @@ from gateway.core.limits import FETCH_BYTES_MAX, FETCH_PARTITION_BYTES_MAX, SCAN
 from gateway.core.reading.cache import Source
 from gateway.core.reading.fetching import Fetch, Place
 from gateway.core.wire.errors import ErrorCode
-from gateway.core.wire.records import Batch, CorruptBatch, scan_undamaged
+from gateway.core.wire.records import Batch, CorruptBatch, TooLargeBatch, scan_undamaged
 from gateway.core.wire.schema import Message
 
+_LAST_DELTA = 23  # of a batch: where its last offset delta (4 bytes) stands
 _LENGTH_END = 12  # of a batch: base offset (8 bytes), length of the rest (4)
 _NO_ANSWER: Message = {"ErrorCode": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
@@ -58,9 +59,9 @@ def answers_by_partition(fetch: Fetch, response: Message) -> dict[TopicPartition
 
 
 class Damages:
-    """Batches of answers, and the damaged ones: they are asked for again and again, as nobody may
-    skip them, but scanned only once. To find a fault at the end of a large compressed batch takes
-    most of a second.
+    """Batches of answers, and the damaged or too large ones: they are asked for again and again,
+    but scanned only once. To find a fault at the end of a large compressed batch takes most of a
+    second.
     """
 
     def __init__(self) -> None:
@@ -69,17 +70,21 @@ class Damages:
     def undamaged(self, place: Place, records: bytes) -> list[Batch]:
         """The batches of an answer, up to the first that is damaged: those before it can be read
         like any other. Raises CorruptBatch if it is the very first. Records beyond
-        SCAN_BYTES_MAX, decompressed, are left for the next fetch.
+        SCAN_BYTES_MAX, decompressed, are left for the next fetch. Raises TooLargeBatch likewise:
+        `end_of_first` says where the batch ends.
         """
         known = self._known.get(place.source)
         if known is not None and known.digest == _digest(records):
-            raise CorruptBatch(known.reason)  # the next read may ask from inside the batch
+            kind = TooLargeBatch if known.too_large else CorruptBatch
+            raise kind(known.reason)  # the next read may ask from inside the batch
         if known is not None and known.position == place.position:
             del self._known[place.source]
         try:
             return scan_undamaged(records, SCAN_BYTES_MAX)
         except CorruptBatch as error:
-            self._known[place.source] = _Damage(place.position, _digest(records), str(error))
+            large = isinstance(error, TooLargeBatch)
+            damage = _Damage(place.position, _digest(records), str(error), too_large=large)
+            self._known[place.source] = damage
             raise
 
     def forget(self, source: Source) -> None:
@@ -91,6 +96,13 @@ class _Damage:
     position: int
     digest: bytes  # of the damaged batch, so that one that was mended is not taken for it
     reason: str
+    too_large: bool
+
+
+def end_of_first(records: bytes) -> int:
+    """The offset behind the first batch of an answer, from its header."""
+    base = int.from_bytes(records[:8], "big")
+    return base + int.from_bytes(records[_LAST_DELTA : _LAST_DELTA + 4], "big") + 1
 
 
 def _digest(records: bytes) -> bytes:

@@ -38,9 +38,10 @@ class Place(NamedTuple):
 class ReadResult:
     """Everything consumers may see of [start, end): offsets ascending, keys equally long.
 
-    With `error` (a Kafka error code) start == end. OFFSET_OUT_OF_RANGE: the log runs from
-    `log_start` to `high_watermark`. UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID: the topic is
-    gone. TOPIC_AUTHORIZATION_FAILED: the gateway's own identity may not read it.
+    With `error` (a Kafka error code) start == end, but for MESSAGE_TOO_LARGE: the batch that ends
+    at `end` is too large when decompressed, and is asked for again. OFFSET_OUT_OF_RANGE: the log
+    runs from `log_start` to `high_watermark`. UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID: the
+    topic is gone. TOPIC_AUTHORIZATION_FAILED: the gateway's own identity may not read it.
     """
 
     start: int
@@ -50,6 +51,16 @@ class ReadResult:
     log_start: int  # -1 = not known
     high_watermark: int  # the last stable offset under read_committed; -1 = not known
     error: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """Why nothing can be read at a position. `end`: behind a batch that is too large when
+    decompressed, which a group may give up; -1: any other reason.
+    """
+
+    reason: str
+    end: int
 
 
 @dataclass(frozen=True, slots=True)

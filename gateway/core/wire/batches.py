@@ -29,7 +29,12 @@ from librt.strings import (
 )
 from mypy_extensions import i16, i32, i64
 
-from gateway.core.wire.compress import CannotDecompress, Compression, decompress
+from gateway.core.wire.compress import (
+    CannotDecompress,
+    Compression,
+    DecompressesTooLarge,
+    decompress,
+)
 from gateway.core.wire.errors import ErrorCode, WireError
 
 
@@ -45,6 +50,12 @@ class UnsupportedMagic(CorruptBatch):
     """
 
     code: ClassVar[ErrorCode] = ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+
+
+class TooLargeBatch(CorruptBatch):
+    """An undamaged batch whose decompressed records are of more than `body_max` bytes."""
+
+    code: ClassVar[ErrorCode] = ErrorCode.MESSAGE_TOO_LARGE
 
 
 HEADER_SIZE: Final = 61
@@ -125,7 +136,7 @@ def scan(
 
     `body_max` bounds each batch's decompressed records, in bytes; batches after `enough` bytes in
     all are left out, too: a batch of 2 KB can be 64 MB of zeros, and a response of 1 MB 500 such
-    batches. Raises CorruptBatch, UnsupportedMagic.
+    batches. Raises CorruptBatch, TooLargeBatch, UnsupportedMagic.
     """
     batches: list[Batch] = []
     _scan_into(batches, data, check_crc, body_max, enough)
@@ -184,6 +195,8 @@ def _scan_batch(header: bytes, sent: bytes, body_max: int) -> Batch:
     if attributes & CODEC_MASK != Compression.NONE and len(sent) > 0:
         try:
             body = decompress(int(attributes & CODEC_MASK), sent, body_max)
+        except DecompressesTooLarge as error:
+            raise TooLargeBatch(f"the batch at base offset {base} is {error}") from error
         except CannotDecompress as error:
             raise CorruptBatch(str(error)) from error
     offsets: list[int] = []

@@ -26,6 +26,17 @@ class CannotDecompress(Exception):
     """The compressed bytes are broken, of no codec we know, or of more than `limit` bytes."""
 
 
+class DecompressesTooLarge(CannotDecompress):
+    """Nothing is broken, as far as was read: the output is of more than `limit` bytes."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"too large when decompressed: more than {limit:,} bytes")
+
+
+# At the end of an output buffer: still there after a failure, the buffer was not full.
+_UNTOUCHED = bytes.fromhex("6b6579776179c3a5f00dfacec0ded1ce")
+
+
 # The Java client frames snappy as xerial does: magic, version and compatible version (4 bytes
 # each), then blocks of (4 bytes length, raw snappy). librdkafka sends one raw snappy block.
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
@@ -39,7 +50,9 @@ _GROWTH = 8
 
 
 def decompress(codec: int, data: bytes, limit: int) -> bytes:
-    """The records of a batch, at most `limit` bytes. Raises CannotDecompress."""
+    """The records of a batch, at most `limit` bytes. Raises CannotDecompress,
+    DecompressesTooLarge.
+    """
     if codec == Compression.SNAPPY:
         return _snappy(data, limit)
     if codec not in (Compression.GZIP, Compression.LZ4, Compression.ZSTD):
@@ -47,11 +60,15 @@ def decompress(codec: int, data: bytes, limit: int) -> bytes:
     room = min(limit, max(_GUESS_MIN, _GUESS_RATIO * len(data)))
     while True:
         try:
-            return _decompress_into(codec, data, room)
+            output = bytearray(room)
+            output[-len(_UNTOUCHED) :] = _UNTOUCHED[:room]
+            return _decompress_into(codec, data, output)
         except cramjam.DecompressionError as error:
             # A buffer that is too small and broken input are told apart by their text alone,
-            # which may change.
+            # which may change. So only the last failure is looked into.
             if room >= limit:
+                if not output.endswith(_UNTOUCHED[:room]):
+                    raise DecompressesTooLarge(limit) from error
                 raise CannotDecompress(f"{Compression(codec).name.lower()}: {error}") from error
             room = min(limit, room * _GROWTH)
 
@@ -76,8 +93,7 @@ def compress(codec: int, data: bytes) -> bytes:
     raise CannotDecompress(f"unknown compression codec {codec}")
 
 
-def _decompress_into(codec: int, data: bytes, room: int) -> bytes:
-    output = bytearray(room)
+def _decompress_into(codec: int, data: bytes, output: bytearray) -> bytes:
     if codec == Compression.GZIP:
         size = cramjam.gzip.decompress_into(data, output)
     elif codec == Compression.LZ4:
@@ -89,15 +105,16 @@ def _decompress_into(codec: int, data: bytes, room: int) -> bytes:
 
 def _snappy(data: bytes, limit: int) -> bytes:
     if not data.startswith(_XERIAL_MAGIC):
-        return _snappy_block(data, limit)
+        return _snappy_block(data, limit, limit)
     at = _XERIAL_HEADER_SIZE
     blocks: list[bytes] = []
+    left = limit
     while at < len(data):
         size = int.from_bytes(data[at : at + 4], "big", signed=True)
         if size < 0 or at + 4 + size > len(data):
             raise CannotDecompress(f"snappy: a block of {size} bytes at {at} of {len(data)}")
-        block = _snappy_block(data[at + 4 : at + 4 + size], limit)
-        limit -= len(block)
+        block = _snappy_block(data[at + 4 : at + 4 + size], left, limit)
+        left -= len(block)
         blocks.append(block)
         at += 4 + size
     if at != len(data):
@@ -105,11 +122,11 @@ def _snappy(data: bytes, limit: int) -> bytes:
     return b"".join(blocks)
 
 
-def _snappy_block(data: bytes, limit: int) -> bytes:
+def _snappy_block(data: bytes, left: int, limit: int) -> bytes:
     try:
         size = cramjam.snappy.decompress_raw_len(data)
-        if size > limit:
-            raise CannotDecompress(f"snappy: a block of {size} bytes where {limit} are left")
+        if size > left:
+            raise DecompressesTooLarge(limit)
         return bytes(cramjam.snappy.decompress_raw(data))
     except cramjam.DecompressionError as error:
         raise CannotDecompress(f"snappy: {error}") from error

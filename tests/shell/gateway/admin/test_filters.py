@@ -26,6 +26,7 @@ from gateway.members.groups import Groups
 from gateway.members.key_filters import KeyFilters
 from gateway.operations.lag import Lags
 from gateway.operations.parked_records import ParkedRecords
+from gateway.operations.unreadable_records import UnreadableRecords
 from gateway.windows.windows import Windows
 
 RULES = [{"client_id": "eu-*", "keys": ["personal-*"]}]
@@ -44,6 +45,7 @@ def story(tmp_path: Path, tell: Callable[[httpx.AsyncClient], Awaitable[None]]) 
             groups=Groups(cast(GroupSettings, None), sessions, filters.of),
             windows=cast(Windows, None),
             parked=cast(ParkedRecords, None),
+            unreadable=cast(UnreadableRecords, None),
             filters=filters,
             registry=CollectorRegistry(),
             lags=cast(Lags, None),

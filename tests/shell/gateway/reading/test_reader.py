@@ -14,7 +14,7 @@ from gateway.core.cluster.topology import TopicPartition
 from gateway.core.reading.fetching import ReadResult
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
-from gateway.core.wire.records import Record, build, read_records
+from gateway.core.wire.records import BODY_BYTES_MAX, Compression, Record, build, read_records
 from gateway.core.wire.schema import Message
 from gateway.reading.reader import Reader, RecordsGone, RecordsLarge
 from gateway.upstream.cluster import EARLIEST, Upstream
@@ -143,7 +143,7 @@ def test_a_failure_that_comes_when_nobody_reads_any_more_is_nobodys() -> None:
         log.gate.set()
         await until(lambda: not reader._schedule._wants)
         assert reader.failing_partitions() == 0
-        assert reader.trouble(TP) is None
+        assert reader.unreadable(TP, 0) is None
         running.cancel()
 
     run(work, log)
@@ -170,3 +170,63 @@ def test_what_lies_before_the_start_of_the_log_is_gone() -> None:
         assert gone.value.offsets == [1]
 
     run(work, Log([OUT_OF_RANGE], start=2))
+
+
+def part(*rows: bytes) -> Message:
+    return {
+        "HighWatermark": END,
+        "LastStableOffset": END,
+        "LogStartOffset": 0,
+        "Records": b"".join(rows),
+    }
+
+
+def one(offset: int, size: int = 1) -> bytes:
+    record = Record(offset, 0, b"k", bytes(size))
+    return build([record], base_offset=offset, compression=Compression.ZSTD)
+
+
+def test_who_gives_a_batch_up_reads_on_and_the_others_are_told_again() -> None:
+    """Offset 1 is too large when decompressed: one sink gives it up, the other waits."""
+    large = one(1, BODY_BYTES_MAX)
+    log = Log([part(large)] * 4)
+
+    async def work(reader: Reader) -> None:
+        gives_up: list[ReadResult] = []
+        waits: list[ReadResult] = []
+
+        def reads_on(read: ReadResult) -> None:
+            gives_up.append(read)
+            if read.error:
+                reader.read_on(TP, read.end, END, reads_on)
+
+        running = asyncio.ensure_future(reader.run())
+        reader.read_on(TP, 1, END, reads_on)
+        reader.read_on(TP, 1, END, waits.append)
+        await until(lambda: len(waits) >= 2 and len(gives_up) >= 2)
+        told = ReadResult(1, 2, [], [], 0, END, int(ErrorCode.MESSAGE_TOO_LARGE))
+        assert (gives_up[0], waits[:2]) == (told, [told, told])
+        assert (gives_up[1].start, gives_up[1].error) == (2, 0)
+        await until(lambda: waits[-1].error == 0)  # the log is whole from then on
+        running.cancel()
+
+    run(work, log)
+
+
+def test_operators_see_where_a_batch_is_too_large() -> None:
+    log = Log([part(one(1, BODY_BYTES_MAX))] * 1_000)
+
+    async def work(reader: Reader) -> None:
+        told: list[ReadResult] = []
+        running = asyncio.ensure_future(reader.run())
+        reader.read_on(TP, 1, END, told.append)
+        await until(lambda: reader.unreadable(TP, 1) is not None)
+        unreadable = reader.unreadable(TP, 1)
+        assert unreadable is not None
+        assert (unreadable.end, reader.failing_partitions()) == (2, 1)
+        assert "too large when decompressed: more than 134,217,728 bytes" in unreadable.reason
+        assert reader.unreadable(TP, 2) is None, "it is readable there"
+        reader.stop(TP, told.append)
+        running.cancel()
+
+    run(work, log)

@@ -16,6 +16,7 @@ from gateway.members.groups import Groups
 from gateway.members.key_filters import KeyFilters
 from gateway.operations.lag import Lags
 from gateway.operations.parked_records import ParkedRecords
+from gateway.operations.unreadable_records import UnreadableRecords
 from gateway.windows.windows import Windows
 
 FILE = Path(__file__).resolve().parents[4] / "docs" / "openapi.json"
@@ -35,6 +36,7 @@ def test_every_route_is_described_and_no_other() -> None:
         groups=cast(Groups, None),
         windows=cast(Windows, None),
         parked=cast(ParkedRecords, None),
+        unreadable=cast(UnreadableRecords, None),
         filters=cast(KeyFilters, None),
         registry=CollectorRegistry(),
         lags=cast(Lags, None),

@@ -25,10 +25,12 @@ from gateway.admin.health import Health
 from gateway.admin.rest import RestParts, rest_app
 from gateway.admin.rows import PartitionRow
 from gateway.config import GroupSection
+from gateway.core.reading.fetching import Unreadable
 from gateway.core.share.membership import ShareGroup
 from gateway.members.key_filters import KeyFilters
 from gateway.operations.lag import Lags
 from gateway.operations.parked_records import ParkedRecords
+from gateway.operations.unreadable_records import UnreadableRecords
 from gateway.windows.metrics import WindowCollector
 from gateway.windows.window import Window
 from tests.rig.admin_parts import Admin
@@ -64,6 +66,7 @@ class Rest:
             groups=self.node.groups,
             windows=self.node.windows,
             parked=cast(ParkedRecords, None),  # has tests of its own
+            unreadable=cast(UnreadableRecords, None),
             filters=cast(KeyFilters, None),  # likewise
             registry=self.registry,
             lags=self.lags,
@@ -148,7 +151,7 @@ def test_a_group_and_its_windows() -> None:
         assert window.acquire(Acquire(M1, S1, 2, now_ms())) is not None
         await window.ask(Acknowledge(M1, S1, [(0, 0, bytes([AckType.REJECT]))], now_ms()))
         rest.node.window(1).fail(RuntimeError("away"))
-        rest.node.log.troubles[0] = "offset 3: wrong CRC"
+        rest.node.log.troubles[0] = Unreadable("offset 3: wrong CRC", -1)
         answer = await rest.ask(f"/v1/groups/{GROUP}")
         assert answer.status == 200
         assert answer.json["policies"] == {"rejected": "block", "exhausted": "block"}

@@ -24,7 +24,8 @@ from gateway.config import GroupSection
 from gateway.core.wire.errors import ErrorCode
 from gateway.upstream.commits import Committed
 from gateway.upstream.errors import Refused, Unreachable
-from gateway.windows.window import Acquired, Window, WindowUnavailable
+from gateway.windows.failures import WindowUnavailable
+from gateway.windows.window import Acquired, Window
 from settled.core.metadata import encode as encode_commit
 from tests.rig.node_parts import GROUP, Node, ScriptedCommits, ScriptedStore
 from tests.rig.virtual_time import now_ms, run, settle, until

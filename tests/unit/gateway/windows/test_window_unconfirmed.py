@@ -8,7 +8,8 @@ import pytest
 
 from dispatcher.core.model import Acquire, MemberId, SessionId
 from dispatcher.store.base import StoreError, Write
-from gateway.windows.window import Acquired, Window, WindowUnavailable
+from gateway.windows.failures import WindowUnavailable
+from gateway.windows.window import Acquired, Window
 from tests.rig.node_parts import Node, ScriptedStore
 from tests.rig.virtual_time import now_ms, run, settle, until
 

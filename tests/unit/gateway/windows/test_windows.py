@@ -12,8 +12,9 @@ from dispatcher.store.base import FencedError, StoreError
 from gateway.config import GroupSection
 from gateway.core.share.sessions import ShareSession
 from gateway.core.wire.errors import ErrorCode
+from gateway.windows.failures import WindowUnavailable
 from gateway.windows.limits import TOPIC_UNUSED_MS, WINDOW_IDLE_MS_MAX
-from gateway.windows.window import Acquired, Window, WindowUnavailable
+from gateway.windows.window import Acquired, Window
 from settled.core.metadata import decode as decode_commit
 from tests.rig.node_parts import GROUP, TOPIC, Node, ScriptedStore, topology
 from tests.rig.virtual_time import now_ms, run, settle, until

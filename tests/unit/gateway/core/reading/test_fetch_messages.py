@@ -10,13 +10,16 @@ from gateway.core.cluster.topology import TopicPartition
 from gateway.core.limits import FETCH_PARTITION_BYTES_MAX, SCAN_BYTES_MAX
 from gateway.core.reading import fetch_messages
 from gateway.core.reading.cache import Source
-from gateway.core.reading.fetch_messages import Damages
+from gateway.core.reading.fetch_messages import Damages, end_of_first
 from gateway.core.reading.fetching import Place
+from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.records import (
+    BODY_BYTES_MAX,
     Batch,
     Compression,
     CorruptBatch,
     Record,
+    TooLargeBatch,
     build,
     scan_undamaged,
 )
@@ -68,6 +71,29 @@ def test_the_batches_before_a_damaged_one(damage: Callable[[bytes], bytes], behi
     assert offsets(batch(0, 1) + batch(2) + bad + behind) == [0, 1, 2]
     with pytest.raises(CorruptBatch):
         Damages().undamaged(PLACE, bad + behind)
+
+
+def bomb(first: int, count: int) -> bytes:
+    """A batch that is small on the wire, and one byte too large when decompressed."""
+    records = [Record(first + at, 0, b"k", bytes(BODY_BYTES_MAX // count)) for at in range(count)]
+    return build(records, base_offset=first, compression=Compression.ZSTD)
+
+
+def test_a_batch_too_large_when_decompressed_says_so_and_where_it_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    large = bomb(6, 4)
+    assert len(large) < 100_000
+    assert offsets(batch(4, 5) + large + batch(10)) == [4, 5], "the records before it are read"
+    damages = Damages()
+    said = "the batch at base offset 6 is too large when decompressed: more than 134,217,728 bytes"
+    for _ in range(2):
+        with pytest.raises(TooLargeBatch, match=said) as refused:
+            damages.undamaged(Place(SOURCE, 6), large + batch(10))
+        assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
+        monkeypatch.setattr(fetch_messages, "scan_undamaged", None)  # not scanned a second time
+    assert end_of_first(large + batch(10)) == 10
+    assert end_of_first(batch(4, 5)) == 6
 
 
 def test_a_damaged_batch_is_scanned_once(monkeypatch: pytest.MonkeyPatch) -> None:

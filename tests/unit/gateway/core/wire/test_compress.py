@@ -7,7 +7,13 @@ import random
 import cramjam
 import pytest
 
-from gateway.core.wire.compress import CannotDecompress, Compression, compress, decompress
+from gateway.core.wire.compress import (
+    CannotDecompress,
+    Compression,
+    DecompressesTooLarge,
+    compress,
+    decompress,
+)
 
 LIMIT = 16 * 1024 * 1024
 SQUEEZED = [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD]
@@ -44,7 +50,9 @@ def test_xerial_snappy_that_is_cut_off() -> None:
 
 def test_the_limit_counts_all_xerial_blocks_together() -> None:
     framed = compress(Compression.SNAPPY, bytes(10 * 32 * 1024))
-    with pytest.raises(CannotDecompress, match="left"):
+    with pytest.raises(
+        CannotDecompress, match="too large when decompressed: more than 294,912 bytes"
+    ):
         decompress(Compression.SNAPPY, framed, 9 * 32 * 1024)
 
 
@@ -53,6 +61,19 @@ def test_frames_in_a_row(codec: Compression) -> None:
     """Streams may be flushed into several frames; Java's readers go on to the next."""
     data = compress(codec, b"first ") + compress(codec, b"second")
     assert decompress(codec, data, LIMIT) == b"first second"
+
+
+@pytest.mark.parametrize("codec", SQUEEZED)
+@pytest.mark.parametrize("data", [bytes(70_000), random.Random(1).randbytes(70_000)], ids=len)
+def test_too_large_and_damaged_are_told_apart(codec: Compression, data: bytes) -> None:
+    sent = compress(codec, data)
+    assert decompress(codec, sent, len(data)) == data, "the limit itself is allowed"
+    for limit in (1, 15, 16, 17, 65_536, len(data) - 1):
+        with pytest.raises(DecompressesTooLarge, match=f"more than {limit:,} bytes"):
+            decompress(codec, sent, limit)
+    with pytest.raises(CannotDecompress) as damaged:
+        decompress(codec, sent[: len(sent) // 2], len(data))
+    assert not isinstance(damaged.value, DecompressesTooLarge)
 
 
 @pytest.mark.parametrize("codec", SQUEEZED)

@@ -1,0 +1,40 @@
+"""REST of batches that are too large when decompressed: `GET /v1/unreadable?group=`,
+`POST /v1/unreadable/skip`.
+"""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from gateway.admin.problems import answered, json_body, query, validated
+from gateway.admin.rows import SkipBody, Skipped, UnreadableList, UnreadableRow
+from gateway.operations.unreadable_records import UnreadablePlace, UnreadableRecords
+
+
+def unreadable_routes(unreadable: UnreadableRecords) -> list[Route]:
+    async def show(request: Request) -> Response:
+        group = query(request, "group")
+        rows = await unreadable.rows(group, topic=request.query_params.get("topic"))
+        return answered(UnreadableList(group=group, unreadable=[_row(row) for row in rows]))
+
+    async def skip(request: Request) -> Response:
+        body = validated(SkipBody, await json_body(request, set(SkipBody.model_fields)))
+        place = await unreadable.skip(body.group, body.topic, body.partition, body.offset)
+        return answered(Skipped(group=body.group, skipped=_row(place)))
+
+    return [
+        Route("/v1/unreadable", show, methods=["GET"]),
+        Route("/v1/unreadable/skip", skip, methods=["POST"]),
+    ]
+
+
+def _row(place: UnreadablePlace) -> UnreadableRow:
+    return UnreadableRow(
+        topic=place.topic,
+        partition=place.partition,
+        offset=place.offset,
+        last_offset=None if place.end is None else place.end - 1,
+        reason=place.reason,
+    )

@@ -1,0 +1,75 @@
+"""`keyway group unreadable` and `keyway group skip`: batches too large when decompressed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from gateway.admin.rows import Skipped, UnreadableList, UnreadableRow
+from gateway.cli.node_client import ask, path_with
+from gateway.cli.options import DEFAULT_ADMIN, AdminOption, ExecuteOption, Output
+from gateway.cli.tables import print_json, print_table
+
+_COLUMNS = ("TOPIC", "PARTITION", "OFFSET", "LAST-OFFSET", "REASON")
+
+
+def group_unreadable(
+    group: str, admin: AdminOption = DEFAULT_ADMIN, output: Output = "table"
+) -> None:
+    """List the places where the group cannot read on; those with a LAST-OFFSET can be skipped."""
+    answer = ask(admin, path_with("/v1/unreadable", group=group), UnreadableList)
+    if output == "json":
+        print_json(answer.raw)
+        return
+    _print(answer.row.unreadable)
+
+
+def _print(rows: Sequence[UnreadableRow]) -> None:
+    print_table(
+        _COLUMNS,
+        [(it.topic, it.partition, it.offset, it.last_offset, it.reason) for it in rows],
+    )
+
+
+def group_skip(
+    group: str,
+    topic: Annotated[str, typer.Option(help="Topic of the unreadable batch.")],
+    partition: Annotated[int, typer.Option(min=0, help="Its partition.")],
+    offset: Annotated[int, typer.Option(min=0, help="An offset of the batch.")],
+    execute: ExecuteOption = False,
+    admin: AdminOption = DEFAULT_ADMIN,
+    output: Output = "table",
+) -> None:
+    """Give a batch up that is too large when decompressed: the group reads on behind it.
+
+    Without --execute it only shows the batch.
+    """
+    place = f"{topic}-{partition}"
+    if execute:
+        body = {"group": group, "topic": topic, "partition": partition, "offset": offset}
+        answer = ask(admin, "/v1/unreadable/skip", Skipped, method="POST", body=body)
+        if output == "json":
+            print_json(answer.raw)
+        else:
+            row = answer.row.skipped
+            typer.echo(f"skip: offsets {row.offset} to {row.last_offset} of {place}")
+        return
+    shown = ask(admin, path_with("/v1/unreadable", group=group, topic=topic), UnreadableList)
+    chosen = [
+        row
+        for row in shown.row.unreadable
+        if row.partition == partition
+        and row.last_offset is not None
+        and row.offset <= offset <= row.last_offset
+    ]
+    if not chosen:
+        typer.echo(f"keyway: {place}: offset {offset} is in no batch that can be skipped", err=True)
+        raise typer.Exit(1)
+    if output == "json":
+        rows = [row.model_dump(mode="json") for row in chosen]
+        print_json({"dry_run": True, "action": "skip", "unreadable": rows})
+        return
+    _print(chosen)
+    typer.echo("skip: 1 batch; nothing is done without --execute")

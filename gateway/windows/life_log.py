@@ -1,0 +1,39 @@
+"""The log lines about the life of a window."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+import structlog
+
+from dispatcher.core.commands import PositionReset, RetentionPassed, TroubleBegan, TroubleOver
+from gateway.group_log import GroupLog
+
+log = structlog.get_logger("keyway.window")
+
+
+def log_life(
+    group_log: GroupLog,
+    group: str,
+    window: str,
+    command: TroubleBegan | TroubleOver | RetentionPassed | PositionReset,
+) -> None:
+    match command:
+        case TroubleBegan(reason=reason):
+            group_log.note(group, "window_waits", window=window, reason=reason)
+        case TroubleOver(reason=reason):
+            log.debug("window_recovered", window=window, after=reason)
+        case RetentionPassed(cursor=cursor, log_start=log_start):
+            passed = {"cursor": cursor, "log_start": log_start}
+            group_log.note(group, "retention_passed_cursor", window=window, **passed)
+        case PositionReset(position=position, log_end=log_end, reset_to=reset_to):
+            group_log.note(
+                group,
+                "position_beyond_log_end",
+                window=window,
+                position=position,
+                log_end=log_end,
+                reset_to=reset_to,
+            )
+        case _:
+            assert_never(command)
