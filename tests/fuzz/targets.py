@@ -170,7 +170,7 @@ def play(state: ConnectionState, exchange: Exchange) -> list[Effect]:
 
 
 def forwarded(effects: list[Effect]) -> list[tuple[str, bytes]]:
-    """What each side gets; chunks of one side are one."""
+    """The bytes for each side; chunks of one side are one."""
     found: list[tuple[str, bytes]] = []
     for effect in effects:
         match effect:

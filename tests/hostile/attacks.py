@@ -19,11 +19,13 @@ from tests.hostile.on_bytes import (
 )
 from tests.hostile.on_groups import (
     comes_and_goes,
+    late_and_gone,
     long_member_ids,
     many_groups_are_listed,
     names_of_no_topic,
     rejects_everything,
     sessions_of_strangers,
+    two_connections,
 )
 from tests.hostile.on_operators import names_that_are_none, rules_without_end
 from tests.hostile.target import Attack, Target
@@ -37,6 +39,8 @@ ATTACKS: dict[str, Attack] = {
         comes_and_goes,
         long_member_ids,
         rejects_everything,
+        two_connections,
+        late_and_gone,
         tiny_records,
         inflating_message,
         configs_of_everything,

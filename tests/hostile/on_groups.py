@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import subprocess
+import sys
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 
@@ -126,3 +128,59 @@ def rejects_everything(target: Target, seconds: float) -> str:
                 for first, last, _ in part["AcquiredRecords"]
             ]
     return f"{rejected:,} requests that reject a record"
+
+
+def two_connections(target: Target, seconds: float) -> str:
+    """Finding 17: a member that fetches on one connection and acknowledges on another."""
+    produce(target.upstream, target.topic, [(b"%d" % n, b"v") for n in range(2_000)])
+    member = fresh_member_id()
+    done = refused = 0
+    with WireClient(target.broker) as one, WireClient(target.broker) as two:
+        topic = one.call(ApiKey.METADATA, 12, {"Topics": [{"Name": target.topic}]})["Topics"][0]
+        asked(one, ApiKey.SHARE_GROUP_HEARTBEAT, 1, heartbeat("two", member, [target.topic]))
+        epoch = 0
+        for _ in until(seconds):
+            topics = partitions(topic["TopicId"], 1) if epoch == 0 else []
+            message = share_fetch("two", member, epoch, topics)
+            message.update(MaxRecords=100, BatchSize=100, MaxWaitMs=100)
+            fetched = one.call(ApiKey.SHARE_FETCH, 1, message)
+            epoch += 1
+            ranges = [
+                (first, last, b"\1")
+                for row in fetched["Responses"]
+                for part in row["Partitions"]
+                for first, last, _ in part["AcquiredRecords"]
+            ]
+            if not ranges:
+                continue
+            rows = [{"PartitionIndex": 0, "AcknowledgementBatches": ranges}]
+            settled = {
+                "GroupId": "two",
+                "MemberId": member,
+                "ShareSessionEpoch": epoch,
+                "Topics": [{"TopicId": topic["TopicId"], "Partitions": rows}],
+            }
+            code = asked(two, ApiKey.SHARE_ACKNOWLEDGE, 1, settled)
+            epoch += 1
+            done += code == 0
+            refused += code != 0
+    assert not refused, f"{refused} acknowledgements refused"
+    return f"{done} acknowledgements on another connection than their fetch"
+
+
+def late_and_gone(target: Target, seconds: float) -> str:
+    """Finding 21: 100 librdkafka members of one group that join late and leave at once."""
+    rounds = stuck = 0
+    for at in until(seconds):
+        produce(target.upstream, target.topic, [(b"%d-%d" % (at, n), b"v") for n in range(2_000)])
+        crowd = [sys.executable, "-m", "tests.hostile.late_crowd", target.bootstrap]
+        said = subprocess.run(
+            [*crowd, f"crowd-{at}", target.topic, "100"],
+            capture_output=True,
+            text=True,
+            timeout=90,
+            check=True,
+        )
+        stuck += int(said.stdout)
+        rounds += 1
+    return f"{rounds} x 100 members, {stuck} did not close"
