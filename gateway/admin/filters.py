@@ -16,7 +16,6 @@ from starlette.routing import Route
 from gateway.admin.problems import answered, json_body, query
 from gateway.admin.rows import KeyFilterRules
 from gateway.config import FilterRule
-from gateway.handlers.limits import GROUP_ID_CHARS_MAX
 from gateway.members.groups import Groups
 from gateway.members.key_filters import (
     InvalidRules,
@@ -40,8 +39,6 @@ def filter_routes(filters: KeyFilters, groups: Groups) -> list[Route]:
 
     async def put(request: Request) -> Response:
         group = query(request, "group")
-        if len(group) > GROUP_ID_CHARS_MAX:
-            raise HTTPException(400, f"a group's name has at most {GROUP_ID_CHARS_MAX} characters")
         rules = await _rules(request)
         try:
             await filters.put(group, rules)

@@ -22,6 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from clusters.yaml_file import first_fault
 from gateway.admin.limits import ADMIN_BODY_BYTES_MAX
+from gateway.handlers.limits import GROUP_ID_CHARS_MAX
 from gateway.operations.errors import OperationError
 
 Body = TypeVar("Body", bound=BaseModel)
@@ -81,10 +82,12 @@ def answered(row: BaseModel) -> Response:
 
 
 def query(request: Request, name: str) -> str:
-    """A parameter that must be there. Raises HTTPException."""
+    """The name of a group: a parameter that must be there. Raises HTTPException."""
     value = request.query_params.get(name)
     if not value:
         raise HTTPException(400, f"the parameter {name} is missing")
+    if len(value) > GROUP_ID_CHARS_MAX:
+        raise HTTPException(400, f"{name} has more than {GROUP_ID_CHARS_MAX} characters")
     return value
 
 

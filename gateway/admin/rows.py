@@ -12,10 +12,11 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt
 
 from dispatcher.core.model import OperatorVerb, PoisonPolicy
 from gateway.config import FilterRule
+from gateway.handlers.limits import GROUP_ID_CHARS_MAX
 
 ALL: Literal["all"] = "all"
 Offset = Annotated[StrictInt, Field(ge=0, lt=2**63)]
-Name = Annotated[str, Field(min_length=1)]
+Name = Annotated[str, Field(min_length=1, max_length=GROUP_ID_CHARS_MAX)]
 
 
 class _Row(BaseModel):

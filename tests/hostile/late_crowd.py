@@ -1,6 +1,6 @@
 """`python -m tests.hostile.late_crowd BOOTSTRAP GROUP TOPIC MEMBERS`: librdkafka share members of
-one group that join while the records run out, and close at once. Prints the number of those that did
-not close.
+one group that join while the records run out, and close at once. Prints the number of those that
+did not close.
 """
 
 from __future__ import annotations

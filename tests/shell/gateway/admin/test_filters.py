@@ -92,7 +92,7 @@ def test_a_set_that_is_too_large_is_refused_and_the_one_before_stays(tmp_path: P
         shown = await client.get("/v1/filters", params={"group": "g"})
         assert shown.json()["rules"] == RULES
         name = "g" * (GROUP_ID_CHARS_MAX + 1)
-        assert_problem(await put(client, name, RULES), 400, f"at most {GROUP_ID_CHARS_MAX}")
+        assert_problem(await put(client, name, RULES), 400, f"more than {GROUP_ID_CHARS_MAX}")
 
     story(tmp_path, tell)
 
