@@ -374,7 +374,7 @@ class Reader:
         now_ms = monotonic_ms()
         self._upstream.request_refresh()
         failing_ms = self._schedule.failing_ms(place, now_ms)
-        if failing_ms >= WORTH_A_LINE_MS and place.source in self._floors:  # else all have stopped
+        if failing_ms >= WORTH_A_LINE_MS and place in self._sinks_at:  # else nobody reads there
             self._note_failing(place, code, reason, end)
         if code in _LASTING and failing_ms >= UNKNOWN_TOPIC_MS:
             self._report(place, code)

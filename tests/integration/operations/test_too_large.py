@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +15,7 @@ from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import wait_until
 from tests.rig.clients.share_members import ShareHost, consume_all
 from tests.rig.committed import wait_for_committed
-from tests.rig.gateway_process import GatewayProcess
+from tests.rig.gateway_process import GatewayProcess, Settings
 from tests.rig.kafka import produce
 from tests.rig.operating import keyway, metrics, rest, windows_of
 
@@ -117,3 +118,39 @@ def test_a_group_whose_policy_is_to_drop_goes_on_by_itself(
     assert rest(gateway, "/v1/unreadable")[0] == 400
     for one in (waiting, member):
         one.close()
+
+
+def test_a_skip_outlives_a_restart(
+    kafka: KafkaCluster,
+    topic: Callable[..., str],
+    fresh_name: Callable[[str], str],
+    librdkafka_host: ShareHost,
+    tmp_path: Path,
+) -> None:
+    """Also while a record before it is not settled: nobody is asked about it a second time."""
+    name, group = topic(partitions=1), fresh_name("skipped")
+    with_a_bomb(kafka, name)
+    settings: Settings = {"match": "*", "auto_offset_reset": "earliest"}
+    with GatewayProcess(tmp_path, kafka.bootstrap_servers, groups=[settings]) as gateway:
+        member = librdkafka_host.member(gateway.bootstrap, group, [name], explicit=True)
+        held = member.poll_some()
+        assert {it.offset for it in held} <= {0, 1}
+        body = {"group": group, "topic": name, "partition": 0, "offset": 2}
+        wait_until(
+            lambda: rest(gateway, "/v1/unreadable/skip", body)[0] == 200,
+            what="the batch is known, and skipped",
+            deadline_s=ANSWER_S_MAX,
+        )
+        gateway.kill()
+        gateway.start()
+        member.acknowledge("ACCEPT", held)
+        member.commit()
+        delivered = {it.offset for it in held}
+        while not {0, 1, 3, 4} <= delivered:
+            batch = member.poll_some(within_s=ANSWER_S_MAX)
+            assert batch, f"stuck with {delivered}"
+            member.acknowledge("ACCEPT", batch)
+            member.commit()
+            delivered |= {it.offset for it in batch}
+        assert 2 not in delivered
+        member.close()

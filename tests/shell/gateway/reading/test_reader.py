@@ -85,7 +85,7 @@ async def reading(log: Log) -> AsyncIterator[Reader]:
 
 def run(work: Callable[[Reader], Any], log: Log) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(15), reading(log) as reader:
+        async with asyncio.timeout(60), reading(log) as reader:
             await work(reader)
 
     asyncio.run(bounded())
@@ -227,6 +227,34 @@ def test_operators_see_where_a_batch_is_too_large() -> None:
         assert "too large when decompressed: more than 134,217,728 bytes" in unreadable.reason
         assert reader.unreadable(TP, 2) is None, "it is readable there"
         reader.stop(TP, told.append)
+        running.cancel()
+
+    run(work, log)
+
+
+def test_a_failure_that_comes_when_nobody_reads_there_any_more_is_not_kept() -> None:
+    """Another sink still reads the partition, at another position."""
+    log = Log([part(one(1, BODY_BYTES_MAX))] * 1_000)
+
+    async def work(reader: Reader) -> None:
+        def leaves(_: ReadResult) -> None: ...
+
+        def stays(_: ReadResult) -> None: ...
+
+        running = asyncio.ensure_future(reader.run())
+        reader.read_on(TP, 0, END, stays)
+        reader.read_on(TP, 1, END, leaves)
+        await until(lambda: reader.unreadable(TP, 1) is not None)
+        log.gate = asyncio.Event()
+        asked = log.asked
+        await until(lambda: log.asked > asked)
+        reader.stop(TP, leaves)
+        assert reader.unreadable(TP, 1) is None
+        log.gate.set()
+        await until(lambda: not any(it.position == 1 for it in reader._schedule._wants))
+        assert reader.unreadable(TP, 1) is None
+        reader.stop(TP, stays)
+        assert reader.failing_partitions() == 0
         running.cancel()
 
     run(work, log)
