@@ -7,9 +7,9 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from offsets.client import ClusterClient
+from offsets.client import ClusterClient, consumed
 from offsets.core.entries import (
     APPLIED,
     ENTRY,
@@ -26,7 +26,6 @@ from offsets.core.entries import (
 )
 from offsets.core.plan import Row
 from offsets.errors import ClusterAway
-from offsets.limits import RECORDS_AT_ONCE
 
 
 class BoardTopic:
@@ -50,7 +49,7 @@ class BoardTopic:
                 return True
             if time.monotonic() > until:
                 return False
-            for message in self._consumer.consume(RECORDS_AT_ONCE, 0.05):
+            for message in consumed(self._consumer, 0.05):
                 error = message.error()
                 if error is None:
                     self.state.read(message.key(), message.value())
@@ -65,12 +64,7 @@ class BoardTopic:
         return True
 
     def _end(self) -> int:
-        assert self._consumer is not None
-        try:
-            _, end = self._consumer.get_watermark_offsets(TopicPartition(TOPIC, 0), timeout=15)
-        except KafkaException as error:
-            raise ClusterAway(f"{self.client.name}: {TOPIC}: {error.args[0].str()}") from error
-        return int(end)
+        return self.client.end(TOPIC)
 
     def _position(self) -> int:
         """The next offset to read; the topic has no transactions, so no markers at its end."""

@@ -17,6 +17,7 @@ from confluent_kafka import (
     IsolationLevel,
     KafkaError,
     KafkaException,
+    Message,
     Producer,
     TopicPartition,
 )
@@ -28,6 +29,7 @@ from offsets.core.plan import Committed, Refusal
 from offsets.errors import ClusterAway, NotReadable
 from offsets.group_requests import KafkaError as RequestFailed
 from offsets.group_requests import Wanted, commit_offsets, fetch_offsets, group_states
+from offsets.limits import RECORDS_AT_ONCE
 
 Answer = TypeVar("Answer")
 Partition = tuple[str, int]  # logical topic, partition
@@ -154,6 +156,14 @@ class ClusterClient:
     def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         """Up to where committed readers read (the last stable offset). Raises ClusterAway."""
         return self._offsets(dict.fromkeys(partitions, LATEST))
+
+    def end(self, topic: str) -> int:
+        """Of a topic of one partition, by its name here. Asked on a connection of its own: behind a
+        consumer's fetch it would wait for that fetch. Raises ClusterAway.
+        """
+        place = TopicPartition(topic, 0)
+        asked = self.admin.list_offsets({place: LATEST}, request_timeout=ANSWER_S_MAX)
+        return int(self._result(f"the end of {topic}", asked[place]).offset)
 
     def firsts(self, asked: Mapping[Partition, int]) -> dict[Partition, int | None]:
         """The first offset with a timestamp >= the one asked for; None for Kafka's -1. Raises
@@ -308,3 +318,12 @@ class ClusterClient:
         if code == 0:
             return None
         return Refused(_REFUSED.get(code, Refusal.KAFKA_ERROR), KafkaError(code).name())
+
+
+def consumed(consumer: Consumer, wait_s: float) -> list[Message]:
+    """What there is by now, after a wait of `wait_s` at most for the first. `consume` alone waits
+    all that time unless the batch is full. Raises KafkaException.
+    """
+    first = consumer.poll(wait_s) if wait_s else None
+    rest = consumer.consume(RECORDS_AT_ONCE, 0.0)
+    return rest if first is None else [first, *rest]

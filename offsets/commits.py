@@ -16,7 +16,7 @@ from typing import Protocol
 import structlog
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from offsets.client import EMPTY_STATES, ClusterClient
+from offsets.client import EMPTY_STATES, ClusterClient, consumed
 from offsets.core.consumer_offsets import (
     GroupDeleted,
     GroupMembers,
@@ -28,7 +28,6 @@ from offsets.core.consumer_offsets import (
 )
 from offsets.core.plan import Committed
 from offsets.errors import NotReadable
-from offsets.limits import RECORDS_AT_ONCE
 
 log = structlog.get_logger("keyway.offsets")
 
@@ -90,7 +89,7 @@ class TailedCommits:
         assert self._consumer is not None
         changes: dict[GroupPlace, Change] = {}
         while True:
-            messages = self._consumer.consume(RECORDS_AT_ONCE, 0.1 if self._open else 0.0)
+            messages = consumed(self._consumer, 0.1 if self._open else 0.0)
             for message in messages:
                 error = message.error()
                 if error is None:

@@ -16,11 +16,11 @@ import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from clusters.core.copies import COPY_HEADER, Stood, judge
-from offsets.client import ClusterClient, Partition
+from offsets.client import ClusterClient, Partition, consumed
 from offsets.core.index import PartitionIndex
 from offsets.core.model import Rows, Search, Stream
 from offsets.errors import ClusterAway
-from offsets.limits import READ_S_MAX, RECENT_ROWS_MAX, RECORDS_AT_ONCE, REREAD_S_MAX
+from offsets.limits import READ_S_MAX, RECENT_ROWS_MAX, REREAD_S_MAX
 
 log = structlog.get_logger("keyway.offsets")
 Answer = TypeVar("Answer")
@@ -286,7 +286,6 @@ def _consumed(consumer: Consumer, wait_s: float, cluster: str) -> list[Message]:
     ClusterAway.
     """
     try:
-        messages = consumer.consume(RECORDS_AT_ONCE, wait_s)
+        return consumed(consumer, wait_s)
     except KafkaException as error:
         raise ClusterAway(f"{cluster}: {error.args[0].str()}") from error
-    return messages
