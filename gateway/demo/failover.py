@@ -263,7 +263,7 @@ def _wait_for_rows(config: ClustersConfig, side: Side, groups: list[Group]) -> N
         found = _entries(config, side.name)
         return all(found[it.name] for it in groups)
 
-    wait_until(there, what=f"positions on {side.name}", deadline_s=WAIT_S_MAX)
+    wait_until(there, what=f"positions on {side.name}", deadline_s=WAIT_S_MAX, every_s=0.3)
 
 
 def _wait_for_positions(config: ClustersConfig, side: Side) -> None:
@@ -279,7 +279,7 @@ def _wait_for_positions(config: ClustersConfig, side: Side) -> None:
             for place, end in ends.items()
         )
 
-    wait_until(there, what=f"positions back on {side.name}", deadline_s=WAIT_S_MAX)
+    wait_until(there, what=f"positions back on {side.name}", deadline_s=WAIT_S_MAX, every_s=0.3)
 
 
 def _plan(config: Path, group: str, to: str) -> int:

@@ -89,13 +89,17 @@ def kill_child(child: subprocess.Popen[bytes]) -> None:
     child.wait()
 
 
-def wait_until(done: Callable[[], bool], *, what: str, deadline_s: float) -> None:
-    """Polls `done` every 20 ms. Raises TimeoutError naming `what` after `deadline_s`."""
+def wait_until(
+    done: Callable[[], bool], *, what: str, deadline_s: float, every_s: float = 0.02
+) -> None:
+    """Polls `done`, with a pause of `every_s`: longer where the question itself costs much. Raises
+    TimeoutError naming `what` after `deadline_s`.
+    """
     end = time.monotonic() + deadline_s
     while not done():
         if time.monotonic() > end:
             raise TimeoutError(f"{what}: not within {deadline_s:.0f} s")
-        time.sleep(0.02)
+        time.sleep(every_s)
 
 
 def port_is_free(port: int, host: str = "127.0.0.1") -> bool:

@@ -6,6 +6,7 @@ copies committed records in their order, with the true header of a copied record
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -70,7 +71,14 @@ class Services:
                 service.round_safely()
             return done()
 
-        wait_until(round_and_look, what=what, deadline_s=deadline_s)
+        wait_until(round_and_look, what=what, deadline_s=deadline_s, every_s=0.05)
+
+    def until_applied(self, name: str, group: str, topic: str) -> None:
+        """Until the group's position has been committed on `name`."""
+        self.until(
+            lambda: (row := self.row(name, group, topic)) is not None and row.changes,
+            what=f"{group} committed on {name}",
+        )
 
     def rounds(self, count: int) -> None:
         for _ in range(count):
@@ -98,6 +106,12 @@ class Services:
 
 
 Timed = tuple[int, bytes]  # timestamp, value
+
+
+def values(first: int, count: int, *, name: str = "a") -> list[Timed]:
+    """Records of the last hour, ten a second: a0, a1, …"""
+    now = time.time_ns() // 1_000_000 - 3_600_000
+    return [(now + at * 100, f"{name}{at}".encode()) for at in range(first, first + count)]
 
 
 def produce_at(bootstrap: str, topic: str, records: Iterable[Timed], *, partition: int = 0) -> None:

@@ -132,9 +132,16 @@ def running(
     assert not any(thread.is_alive() for thread in threads)
 
 
+def producer_of(front: str) -> Producer:
+    return Producer({"bootstrap.servers": front, "linger.ms": 5})
+
+
 def send(front: str, topic: str, records: Sequence[Mapping[str, Any]]) -> None:
     """Each a call of `Producer.produce`; returns when all are acknowledged."""
-    producer = Producer({"bootstrap.servers": front, "linger.ms": 5})
+    send_by(producer_of(front), topic, records)
+
+
+def send_by(producer: Producer, topic: str, records: Sequence[Mapping[str, Any]]) -> None:
     failed: list[str] = []
 
     def told(error: object, _message: object) -> None:
@@ -203,7 +210,12 @@ def wait_for(front: str, topic: str, count: int, partitions: int = 1) -> list[Fo
         return len(last) >= count
 
     try:
-        wait_until(arrived, what=f"{count} records in {topic} at {front}", deadline_s=ARRIVED_S_MAX)
+        wait_until(
+            arrived,
+            what=f"{count} records in {topic} at {front}",
+            deadline_s=ARRIVED_S_MAX,
+            every_s=0.3,  # each look reads the whole topic
+        )
     except TimeoutError as error:
         raise AssertionError(f"{len(last)} of {count} records of {topic} at {front}") from error
     return last

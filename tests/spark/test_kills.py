@@ -21,7 +21,7 @@ from gateway.embedded.process import kill_child, start_child, stop_child, wait_u
 from spark.show import links_of
 from tests.rig.gateway_process import REPOSITORY
 from tests.rig.kafka import create_topic
-from tests.rig.several_clusters import Clusters, clusters, read, send, wait_for
+from tests.rig.several_clusters import Clusters, clusters, producer_of, read, send_by, wait_for
 
 pytestmark = [
     pytest.mark.spark,
@@ -33,6 +33,7 @@ pytestmark = [
 KILLS = int(os.environ.get("KEYWAY_TESTS_KILLS", "2"))  # make distribution: 50
 SEED = int(os.environ.get("KEYWAY_TESTS_SEED", "1"))
 PARTITIONS = 2
+LOOK_EVERY_S = 0.5  # each look asks both clusters, with clients of its own
 VICTIMS = ("driver", "worker", "gateway", "broker", "jvm")
 
 
@@ -107,12 +108,13 @@ def test_exactly_once_through_kills(pair: Clusters, tmp_path: Path) -> None:
 
     def load() -> None:
         nonlocal sent
+        producer = producer_of(pair.kafkas["c1"].bootstrap_servers)
         while not over.wait(0.05):
             records = [
                 {"key": b"%d" % (at % 50), "value": b"%d" % at, "partition": at % PARTITIONS}
                 for at in range(sent, sent + 40)
             ]
-            send(pair.kafkas["c1"].bootstrap_servers, "load", records)
+            send_by(producer, "load", records)
             sent += 40
 
     writer = threading.Thread(target=load, daemon=True)
@@ -126,7 +128,7 @@ def test_exactly_once_through_kills(pair: Clusters, tmp_path: Path) -> None:
                 run.keep_up()
                 return position(config) > since + 200
 
-            wait_until(moved, what="the link copies", deadline_s=900)
+            wait_until(moved, what="the link copies", deadline_s=900, every_s=LOOK_EVERY_S)
             strike(VICTIMS[number % len(VICTIMS)], run, pair)
             over.wait(draw.random())
         over.set()
@@ -136,7 +138,7 @@ def test_exactly_once_through_kills(pair: Clusters, tmp_path: Path) -> None:
             run.keep_up()
             return position(config) >= sent
 
-        wait_until(caught_up, what="the link has caught up", deadline_s=900)
+        wait_until(caught_up, what="the link has caught up", deadline_s=900, every_s=LOOK_EVERY_S)
     finally:
         over.set()
         run.stop()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 
 import pytest
 
 from gateway.embedded.kafka import KafkaCluster
 from tests.rig.kafka import QUICK_TURNS, create_topic
+from tests.rig.offset_clusters import PlainLink, produce_at, values
 
 Addresses = dict[str, str]
 
@@ -38,3 +39,17 @@ def both(pair: Addresses, fresh_name: Callable[[str], str]) -> Callable[..., str
         return name
 
     return create
+
+
+@pytest.fixture
+def copied(pair: Addresses, both: Callable[..., str]) -> Iterator[Callable[[int], str]]:
+    """Creates a topic on A and B with so many records of A, and returns its name."""
+    with closing(PlainLink(("A", pair["A"]), pair["B"])) as link:
+
+        def create(count: int) -> str:
+            topic = both()
+            produce_at(pair["A"], topic, values(0, count))
+            link.copy(topic)
+            return topic
+
+        yield create

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,21 +20,18 @@ from tests.rig.offset_clusters import (
     committed,
     produce_at,
     read_group,
+    values,
     write_config,
 )
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 Topic = Callable[..., str]
+Copied = Callable[[int], str]
 Names = Callable[[str], str]
 
 
 def source_of(services: Services, name: str) -> CommitSource:
     return services.by_name[name].distributor.source
-
-
-def values(first: int, count: int, *, name: str = "a") -> list[tuple[int, bytes]]:
-    now = time.time_ns() // 1_000_000 - 3_600_000
-    return [(now + at * 100, f"{name}{at}".encode()) for at in range(first, first + count)]
 
 
 def test_a_group_goes_on_where_it_was(
@@ -75,12 +71,9 @@ def test_a_group_goes_on_where_it_was(
 
 
 def test_a_commit_in_a_transaction_counts_when_it_is_committed(
-    pair: Addresses, both: Topic, fresh_name: Names, tmp_path: Path
+    pair: Addresses, copied: Copied, fresh_name: Names, tmp_path: Path
 ) -> None:
-    topic, group = both(), fresh_name("group")
-    produce_at(pair["A"], topic, values(0, 10))
-    link = PlainLink(("A", pair["A"]), pair["B"])
-    link.copy(topic)
+    topic, group = copied(10), fresh_name("group")
     consumer = Consumer({"bootstrap.servers": pair["A"], "group.id": group})
     metadata = consumer.consumer_group_metadata()
     producer = Producer({"bootstrap.servers": pair["A"], "transactional.id": fresh_name("tx")})
@@ -91,31 +84,21 @@ def test_a_commit_in_a_transaction_counts_when_it_is_committed(
             producer.produce(topic, b"in a transaction", partition=0)
             producer.send_offsets_to_transaction([TopicPartition(topic, 0, offset)], metadata, 30)
             end_transaction(producer, pair["A"], topic, commit=kept)
-        services.until(
-            lambda: (row := services.row("B", group, topic)) is not None and row.changes,
-            what="committed on B",
-        )
+        services.until_applied("B", group, topic)
         services.rounds(5)
         assert services.row("B", group, topic).source_offset == 4, "the aborted one is no commit"
     assert committed(load(tmp_path / "clusters.yaml"), "B", group)[topic, 0].offset == 4
     consumer.close()
-    link.close()
 
 
 @pytest.mark.parametrize("metadata", ["", "AAEAAAGX+kafka/streams==", "x" * 4_095])
 def test_metadata_is_the_same_byte_for_byte(
-    pair: Addresses, both: Topic, fresh_name: Names, tmp_path: Path, metadata: str
+    pair: Addresses, copied: Copied, fresh_name: Names, tmp_path: Path, metadata: str
 ) -> None:
-    topic, group = both(), fresh_name("streams")
-    produce_at(pair["A"], topic, values(0, 10))
-    link = PlainLink(("A", pair["A"]), pair["B"])
-    link.copy(topic)
+    topic, group = copied(10), fresh_name("streams")
     commit(pair["A"], group, topic, 6, metadata=metadata)
     with Services.of(write_config(tmp_path, pair)) as services:
-        services.until(
-            lambda: (row := services.row("B", group, topic)) is not None and row.changes,
-            what="committed on B",
-        )
+        services.until_applied("B", group, topic)
         services.until(
             lambda: source_of(services, "B").latest((group, topic, 0)) is not None, what="read back"
         )
@@ -125,35 +108,24 @@ def test_metadata_is_the_same_byte_for_byte(
     # confluent-kafka ends metadata with a zero byte: it goes along.
     assert (there.offset, there.metadata) == (6, here.metadata)
     assert here.metadata.rstrip("\0") == metadata
-    link.close()
 
 
 def test_flags_in_metadata_are_an_option(
-    pair: Addresses, both: Topic, fresh_name: Names, tmp_path: Path
+    pair: Addresses, copied: Copied, fresh_name: Names, tmp_path: Path
 ) -> None:
-    topic, group = both(), fresh_name("group")
-    produce_at(pair["A"], topic, values(0, 10))
-    link = PlainLink(("A", pair["A"]), pair["B"])
-    link.copy(topic)
+    topic, group = copied(10), fresh_name("group")
     commit(pair["A"], group, topic, 6, metadata="mine")
     with Services.of(write_config(tmp_path, pair, flags_in_metadata=True)) as services:
-        services.until(
-            lambda: (row := services.row("B", group, topic)) is not None and row.changes,
-            what="committed on B",
-        )
+        services.until_applied("B", group, topic)
     there = committed(load(tmp_path / "clusters.yaml"), "B", group)[topic, 0]
     assert there.metadata == "keyway-flags=00000001;mine\0", "the last byte is confluent-kafka's"
-    link.close()
 
 
 def test_metadata_that_the_target_does_not_take_is_refused_by_name(
-    pair: Addresses, both: Topic, fresh_name: Names, tmp_path: Path
+    pair: Addresses, copied: Copied, fresh_name: Names, tmp_path: Path
 ) -> None:
     """With the flags before it, 4,090 characters are too many."""
-    topic, group, other = both(), fresh_name("group"), fresh_name("other")
-    produce_at(pair["A"], topic, values(0, 10))
-    link = PlainLink(("A", pair["A"]), pair["B"])
-    link.copy(topic)
+    topic, group, other = copied(10), fresh_name("group"), fresh_name("other")
     commit(pair["A"], group, topic, 6, metadata="x" * 4_090)
     commit(pair["A"], other, topic, 5)
     with Services.of(write_config(tmp_path, pair, flags_in_metadata=True)) as services:
@@ -163,16 +135,12 @@ def test_metadata_that_the_target_does_not_take_is_refused_by_name(
         )
         assert services.row("B", group, topic).refusals == (Refusal.METADATA_TOO_LARGE,)
         assert services.row("B", other, topic).refusals == ()
-    link.close()
 
 
 def test_a_group_at_work_is_left_alone_and_taken_up_when_it_is_empty(
-    pair: Addresses, both: Topic, fresh_name: Names, tmp_path: Path
+    pair: Addresses, copied: Copied, fresh_name: Names, tmp_path: Path
 ) -> None:
-    topic, group = both(), fresh_name("group")
-    produce_at(pair["A"], topic, values(0, 20))
-    link = PlainLink(("A", pair["A"]), pair["B"])
-    link.copy(topic)
+    topic, group = copied(20), fresh_name("group")
     member = Consumer(
         {
             "bootstrap.servers": pair["B"],
@@ -198,28 +166,18 @@ def test_a_group_at_work_is_left_alone_and_taken_up_when_it_is_empty(
         config = services.config
         assert committed(config, "B", group) == {}
         member.close()
-        services.until(
-            lambda: (row := services.row("B", group, topic)) is not None and row.changes,
-            what="taken up",
-        )
+        services.until_applied("B", group, topic)
     assert committed(config, "B", group)[topic, 0].offset == 12
-    link.close()
 
 
 def test_nothing_goes_round(
-    pair: Addresses, both: Topic, fresh_name: Names, tmp_path: Path
+    pair: Addresses, copied: Copied, fresh_name: Names, tmp_path: Path
 ) -> None:
     """C1 -> C2 -> C1 settles at once: afterwards no service writes anything."""
-    topic, group = both(), fresh_name("group")
-    produce_at(pair["A"], topic, values(0, 20))
-    link = PlainLink(("A", pair["A"]), pair["B"])
-    link.copy(topic)
+    topic, group = copied(20), fresh_name("group")
     commit(pair["A"], group, topic, 12)
     with Services.of(write_config(tmp_path, pair)) as services:
-        services.until(
-            lambda: (row := services.row("B", group, topic)) is not None and row.changes,
-            what="committed on B",
-        )
+        services.until_applied("B", group, topic)
         services.rounds(3)
         boards = [it.board for it in services.by_name.values()]
         ends = [board._end() for board in boards]
@@ -228,26 +186,20 @@ def test_nothing_goes_round(
         assert (group, topic, 0) not in {
             place for (place, source) in boards[1].state.entries if source == "B"
         }, "B has nothing of its own to say"
-    link.close()
 
 
 def test_back_again_with_what_was_done_there(
-    pair: Addresses, both: Topic, fresh_name: Names, tmp_path: Path
+    pair: Addresses, copied: Copied, fresh_name: Names, tmp_path: Path
 ) -> None:
     """A, then B, then A: the group goes on at A behind all that it did on B, and never goes back
     by the old entry of A.
     """
-    topic, group = both(), fresh_name("group")
-    produce_at(pair["A"], topic, values(0, 20))
-    there, back = PlainLink(("A", pair["A"]), pair["B"]), PlainLink(("B", pair["B"]), pair["A"])
-    there.copy(topic)
+    topic, group = copied(20), fresh_name("group")
+    back = PlainLink(("B", pair["B"]), pair["A"])
     assert len(read_group(pair["A"], group, [topic], 12)) == 12
     config = load(write_config(tmp_path, pair))
     with Services(config) as services:
-        services.until(
-            lambda: (row := services.row("B", group, topic)) is not None and row.changes,
-            what="committed on B",
-        )
+        services.until_applied("B", group, topic)
         produce_at(pair["B"], topic, values(0, 5, name="b"))
         there_read = read_group(pair["B"], group, [topic], 13)
         assert [value for _, _, value in there_read][:8] == [b"a%d" % at for at in range(12, 20)]
@@ -263,44 +215,30 @@ def test_back_again_with_what_was_done_there(
             b"a21",
             b"a22",
         ]
-    there.close()
     back.close()
 
 
 def test_the_admin_client_is_enough(
-    pair: Addresses, both: Topic, fresh_name: Names, tmp_path: Path
+    pair: Addresses, copied: Copied, fresh_name: Names, tmp_path: Path
 ) -> None:
     """Where nobody may read __consumer_offsets."""
-    topic, group = both(), fresh_name("group")
-    produce_at(pair["A"], topic, values(0, 20))
-    link = PlainLink(("A", pair["A"]), pair["B"])
-    link.copy(topic)
+    topic, group = copied(20), fresh_name("group")
     commit(pair["A"], group, topic, 12, metadata="mine")
     with Services.of(write_config(tmp_path, pair, commits="list")) as services:
-        services.until(
-            lambda: (row := services.row("B", group, topic)) is not None and row.changes,
-            what="committed on B",
-        )
+        services.until_applied("B", group, topic)
         commit(pair["A"], group, topic, 15)
         services.until(lambda: services.row("B", group, topic).new == 15, what="the next one, too")
         services.rounds(3)
-    link.close()
 
 
 def test_a_reset_on_the_source_follows_only_if_told(
-    pair: Addresses, both: Topic, fresh_name: Names, tmp_path: Path
+    pair: Addresses, copied: Copied, fresh_name: Names, tmp_path: Path
 ) -> None:
-    topic, group = both(), fresh_name("group")
-    produce_at(pair["A"], topic, values(0, 20))
-    link = PlainLink(("A", pair["A"]), pair["B"])
-    link.copy(topic)
+    topic, group = copied(20), fresh_name("group")
     commit(pair["A"], group, topic, 12)
     path = write_config(tmp_path, pair)
     with Services.of(path) as services:
-        services.until(
-            lambda: (row := services.row("B", group, topic)) is not None and row.changes,
-            what="committed on B",
-        )
+        services.until_applied("B", group, topic)
         commit(pair["A"], group, topic, 3)
         services.until(
             lambda: services.row("B", group, topic).refusals == (Refusal.TARGET_AHEAD,),
@@ -311,23 +249,16 @@ def test_a_reset_on_the_source_follows_only_if_told(
         services.until(
             lambda: committed(services.config, "B", group)[topic, 0].offset == 3, what="rewound"
         )
-    link.close()
 
 
 def test_a_reset_on_the_target_is_the_operators(
-    pair: Addresses, both: Topic, fresh_name: Names, tmp_path: Path
+    pair: Addresses, copied: Copied, fresh_name: Names, tmp_path: Path
 ) -> None:
     """The old entry does not undo it; a later commit on the source does."""
-    topic, group = both(), fresh_name("group")
-    produce_at(pair["A"], topic, values(0, 20))
-    link = PlainLink(("A", pair["A"]), pair["B"])
-    link.copy(topic)
+    topic, group = copied(20), fresh_name("group")
     commit(pair["A"], group, topic, 12)
     with Services.of(write_config(tmp_path, pair)) as services:
-        services.until(
-            lambda: (row := services.row("B", group, topic)) is not None and row.changes,
-            what="committed on B",
-        )
+        services.until_applied("B", group, topic)
         commit(pair["B"], group, topic, 2)
         services.until(
             lambda: Refusal.OVERTAKEN in services.row("B", group, topic).refusals, what="overtaken"
@@ -338,4 +269,3 @@ def test_a_reset_on_the_target_is_the_operators(
         services.until(
             lambda: committed(services.config, "B", group)[topic, 0].offset == 15, what="followed"
         )
-    link.close()
