@@ -68,7 +68,7 @@ def test_from_run_to_apply(
         def shown() -> bool:
             return row_of(keyway("status", str(config), "-o", "json")[1]) is not None
 
-        wait_until(shown, what="status", deadline_s=60)
+        wait_until(shown, what="status", deadline_s=60, every_s=0.5)  # a process each time
         row = row_of(keyway("status", str(config), "-o", "json")[1])
         assert (row["cluster"], row["source"], row["source_offset"]) == ("B", "A", 12)
         assert (row["old"], row["new"], row["replay"]) == (None, 12, 0)

@@ -27,20 +27,20 @@ GROUPS = [{"match": "*", "auto_offset_reset": "earliest", "heartbeat_interval_ms
 COMMIT_INTERVAL_MS = 6_000
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def mortal() -> Iterator[KafkaCluster]:
     with KafkaCluster(1, properties=QUICK_TURNS) as kafka:
         yield kafka
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def gateways(
-    mortal: KafkaCluster, pair: Addresses, tmp_path: Path
+    mortal: KafkaCluster, pair: Addresses, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, GatewayProcess]]:
     """A's Kafka may die, B is the session's."""
     made = {
         name: GatewayProcess(
-            tmp_path / name,
+            tmp_path_factory.mktemp(name),
             address,
             groups=GROUPS,
             state={"commit_interval_ms": interval_ms},
