@@ -321,8 +321,8 @@ class ClusterClient:
 
 
 def consumed(consumer: Consumer, wait_s: float) -> list[Message]:
-    """What there is by now, after a wait of `wait_s` at most for the first. `consume` alone waits
-    all that time unless the batch is full. Raises KafkaException.
+    """Messages that are there by now, after a wait of `wait_s` at most for the first. `consume`
+    alone waits all that time unless the batch is full. Raises KafkaException.
     """
     first = consumer.poll(wait_s) if wait_s else None
     rest = consumer.consume(RECORDS_AT_ONCE, 0.0)
