@@ -120,7 +120,7 @@ def running(options: argparse.Namespace) -> Iterator[Bench]:
 def measure(
     bench: Bench, cases: dict[str, Case], parts: list[str], options: argparse.Namespace
 ) -> tuple[list[Row], list[str]]:
-    """All rows, and what failed: a part or case that fails costs the others nothing."""
+    """All rows, and the failures: a part or case that fails costs the others nothing."""
     rows: list[Row] = []
     failures: list[str] = []
     work: dict[str, Callable[[Iterator[int]], list[Row]]] = {
@@ -151,8 +151,8 @@ def measure(
 def throughput(
     bench: Bench, cases: dict[str, Case], rounds: Iterator[int], failures: list[str]
 ) -> list[Row]:
-    """Every case once per round: its rates, and what each run cost the gateway, and a keyed one its
-    client. One that failed is not run again.
+    """Every case once per round: its rates, the gateway's CPU time for each run, and the client's
+    for a keyed one. A case that failed is not run again.
     """
     if any(name in KEYED for name in cases):
         load_keyed(bench)

@@ -1,4 +1,4 @@
-"""The bars: what the figures must reach. A figure that was not measured is not called met."""
+"""The bars that the figures must reach. A figure that was not measured is not called met."""
 
 from __future__ import annotations
 

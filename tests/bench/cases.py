@@ -36,7 +36,7 @@ PARTITIONS = 4
 PLAIN_BYTES = 200
 PARALLEL_RECORDS_MAX = 300_000
 WARMUP_SHARE = 5  # of the producer's records, one in five is warm-up
-# A JVM as users run it; the tests' quick-start options would hide what C2 does.
+# A JVM as users run it; the tests' quick-start options would hide the work of C2.
 BENCH_JVM = ("-Xms256m", "-Xmx768m", "-XX:+UseG1GC")
 _numbers = itertools.count(1)
 
@@ -51,7 +51,7 @@ class Bench:
     records: int
     max_poll_records: int
     run_s_max: float
-    directory: Path  # for what a part needs
+    directory: Path  # for the files of a part
     keyed_topic: str = "bench-keyed"
     plain_topic: str = "bench-plain"
 
@@ -209,7 +209,7 @@ KEYED: dict[str, Case] = {
     **{name: keyed_parallel(batch) for name, batch in PARALLEL.items()},
 }
 CASES = PASS_THROUGH | KEYED
-# What a case is compared with.
+# The other side of each comparison.
 PAIRS: dict[str, tuple[str, ...]] = {
     "producer-perf: Keyway": ("producer-perf: direct",),
     "consumer-perf: Keyway": ("consumer-perf: direct",),

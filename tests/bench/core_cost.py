@@ -3,7 +3,7 @@
 The pure core of one window, as it runs in the gateway, without sockets, store or Kafka: records are
 read until the window is full, every member that has something ready acquires and at once
 accepts all of it. CPU time of the calls alone. Keys are drawn evenly; members are on the ring with
-their 100 points each. What a window keeps is bounded, so some RECORDS show what any number costs.
+their 100 points each. A window's state is bounded, so some RECORDS show the cost of any number.
 """
 
 from __future__ import annotations

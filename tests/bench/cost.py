@@ -1,7 +1,7 @@
 """Cost per record over keys and members: the core alone as curves, stock clients as a few points.
 
-The curves are the pure dispatcher with simulated members (core_cost.py): what ordering by key
-costs, and nothing else. The points are the CPU time of the whole gateway process per record, with
+The curves are the pure dispatcher with simulated members (core_cost.py): the cost of ordering by
+key, and nothing else. The points are the CPU time of the whole gateway process per record, with
 librdkafka share consumers in one group, from their start to the last record: sockets, wire,
 reading, Redis and joins included. Both go into one PNG, on one axis.
 """
@@ -90,7 +90,7 @@ def records_for(keys: int) -> int:
 
 
 def cpu_s(process: psutil.Process) -> float:
-    """User and system time so far, of all its threads: what a busy machine does not change."""
+    """User and system time so far, of all its threads: a busy machine does not change it."""
     times = process.cpu_times()
     return times.user + times.system
 
@@ -117,7 +117,7 @@ def _rows(name: str, costs: Costs) -> list[Row]:
 
 
 def medians(rows: Iterable[Row], name: str, points: Iterable[Point]) -> dict[Point, float]:
-    """By point, what is in `rows` of the case `name`."""
+    """By point, the rows of the case `name`."""
     found = {row.name: row.median for row in rows}
     named = {point: f"{name}: {point}" for point in points}
     return {point: found[key] for point, key in named.items() if key in found}

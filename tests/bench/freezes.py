@@ -1,8 +1,8 @@
 """Moments at which the machine itself stood still.
 
 A virtual machine that has used up its share of the host's CPU gets none for a tenth of a second,
-or one of its CPUs does: processes stop, and whatever was under way is late by as much, whoever
-carried it. Linux counts that time as steal, once it is over. What was produced around such a
+or one of its CPUs does: processes stop, and every record under way is late by as much, on each
+side. Linux counts that time as steal, once it is over. A record that was produced around such a
 moment says nothing of a gateway.
 """
 
@@ -18,7 +18,7 @@ import psutil
 
 SAMPLE_S = 0.01
 FREEZE_S_MIN = 0.03  # of stolen time; the kernel counts in steps of 0.01
-# Not judged: what may still have been on its way, and what came while everyone caught up.
+# Not judged: records that may still have been on their way, or came while everyone caught up.
 BEFORE_NS = 50_000_000
 AFTER_NS = 500_000_000
 
@@ -32,7 +32,7 @@ Span = tuple[int, int]  # both ends included, monotonic clock in ns
 
 
 def freezes(samples: Iterable[Sample]) -> list[Span]:
-    """As long as what was stolen, up to the sample that first tells of it."""
+    """As long as the stolen time, up to the sample that first tells of it."""
     found = []
     for one, other in pairwise(samples):
         stolen_s = other.stolen_s - one.stolen_s

@@ -3,10 +3,10 @@
 One steady producer writes to Kafka itself on all sides; the consumer is librdkafka's share consumer
 through the gateway, and its plain consumer on Kafka. The same share consumer on a share group of
 Kafka's own shows how much of it is the share protocol's: one that fetches again only when it has
-worked on what it got, where a plain consumer always has a fetch out. All settings are the clients'
+worked on its records, where a plain consumer always has a fetch out. All settings are the clients'
 defaults, so every side contains the producer's 5 ms of linger. Every run has a topic of its own,
-and starts when its consumer has shown that it gets records. What was produced around a moment at
-which the machine stood still (freezes.py) is consumed, but not judged, on all sides alike.
+and starts when its consumer has shown that it gets records. Records produced around a freeze of
+the machine (freezes.py) are consumed, but not judged, on all sides alike.
 """
 
 from __future__ import annotations
@@ -67,11 +67,11 @@ def added_at(per_second: int, side: str = "Keyway") -> str:
 
 
 def latency(bench: Bench, rounds: Iterable[int], load: Load) -> list[Row]:
-    """p50 and p99 of all sides, and what each adds to the direct one. Raises AssertionError if a
+    """p50 and p99 of all sides, and their distance from the direct one. Raises AssertionError if a
     side lost records, the producer could not keep its rate, or the machine stood still too often.
 
-    What is added is left out where the direct consumer's own p99 is far from what a machine with
-    time to spare shows: the difference of two such figures says nothing.
+    The distance is left out where the direct consumer's own p99 is far from that of a machine with
+    time to spare: the difference of two such figures says nothing.
     """
     names = list(SIDES)
     samples: dict[str, list[float]] = {
@@ -107,7 +107,7 @@ def latency(bench: Bench, rounds: Iterable[int], load: Load) -> list[Row]:
 
 
 def _side(bench: Bench, side: str) -> tuple[str, str]:
-    """Kind of consumer, and what it connects to."""
+    """Kind of consumer, and its server."""
     kind, through = SIDES[side]
     return kind, bench.bootstrap(through=through)
 

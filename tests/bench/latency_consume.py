@@ -3,7 +3,7 @@
 `python -m tests.bench.latency_consume share|plain BOOTSTRAP GROUP TOPIC RECORDS WARMUP_S
 SECONDS_MAX FILE [PROPERTY=VALUE...]` prints "ready" with the first record, a probe without a stamp;
 then, after RECORDS with one or when SECONDS_MAX are over, "records N". FILE then has the stamps and
-behind them the ages, both in ns, of what was produced later than WARMUP_S after the first stamp.
+behind them the ages, both in ns, of records produced later than WARMUP_S after the first stamp.
 The consumer's settings are librdkafka's defaults.
 """
 

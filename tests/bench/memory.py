@@ -1,6 +1,6 @@
 """Memory of the gateway with every window full: 64 partitions, 16,384 unsettled records in each.
 
-Three librdkafka share consumers take what one poll gives them and then sit still, so that nothing
+Three librdkafka share consumers take the records of one poll and then sit still, so that nothing
 is settled and the windows read up to their span. Resident memory is taken when they have been full
 for REST_S; its peak since the start has the buffers of reading in it. A gateway of its own for each
 run; its Redis is a process of its own and not counted. Two topics: 5,000 keys in every partition,
@@ -35,7 +35,7 @@ PAUSED = 3
 # alone they would stop up to an eighth before it.
 TAKES_NOTHING = "idle;keys=no-such-key"
 FILL_S_MAX = 60.0
-REST_S = 3.0  # what passed through is let go of, and given back to the system
+REST_S = 3.0  # memory of the traffic is let go of, and given back to the system
 MIB = 1024 * 1024
 FULL = f"memory: {PARTITIONS} full windows, {KEYS:,} keys in each"
 FULL_OWN_KEYS = f"memory: {PARTITIONS} full windows, a key per record"

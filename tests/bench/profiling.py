@@ -79,7 +79,7 @@ def top_list(stacks: list[str], title: str) -> str:
     alone, whole = costs(stacks)
     total = sum(alone.values())
     parts = [title, f"{total} samples"]
-    # What is on nearly every stack is the way in, and costs nothing itself.
+    # Functions on nearly every stack are the way in, and cost nothing themselves.
     inner = Counter({f: count for f, count in whole.items() if count < WAY_IN_SHARE * total})
     for heading, counter in (("by itself", alone), ("with what it calls", inner)):
         parts += ["", heading]
@@ -90,8 +90,8 @@ def top_list(stacks: list[str], title: str) -> str:
 
 
 def costs(stacks: list[str]) -> tuple[Counter[str], Counter[str]]:
-    """Samples of each function, whatever its line: as the innermost one, and anywhere on the stack
-    (once each).
+    """Samples of each function, all its lines together: as the innermost one, and anywhere on the
+    stack (once each).
     """
     alone: Counter[str] = Counter()
     whole: Counter[str] = Counter()

@@ -1,12 +1,12 @@
 """`python -m tests.bench.ring`: how evenly keys are spread over members, with and without bounded
 loads. Prints a table and writes build/ring.json.
 
-A real window reads KEYS keys of one record each; what counts is how many keys each member has
-(greatest ÷ mean). Members are named twice: 1 to n, as in the vectors of Danube's ring, and by
+A real window reads KEYS keys of one record each; the figure is the keys of a member (greatest ÷
+mean). Members are named twice: 1 to n, as in the vectors of Danube's ring, and by
 RUNS sets of UUIDs, as stock clients name themselves, of which the median and the worst are shown.
-"arcs" is the greatest share of the circle ÷ 1/n, so what an endless number of keys would show.
+"arcs" is the greatest share of the circle ÷ 1/n, as an endless number of keys would show it.
 "elsewhere" is the share of keys that their owner on the ring has no room for, "moved" the share
-that changes its owner when one more member joins (1 ÷ (n + 1) is what must).
+that changes its owner when one more member joins (1 ÷ (n + 1) of them must).
 """
 
 from __future__ import annotations

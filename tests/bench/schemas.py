@@ -105,7 +105,7 @@ def in_sync(port: int) -> int:
 
 
 def schemas(kafka: str, rounds: Iterator[int]) -> list[Row]:
-    """A row for the first distribution, one for what comes later, one for memory."""
+    """A row for the first distribution, one for later versions, one for memory."""
     found = [measure(kafka) for _ in rounds]
     samples = {
         "s": {

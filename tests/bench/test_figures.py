@@ -1,4 +1,4 @@
-"""The bench's arithmetic: what a wrong figure could come from."""
+"""The bench's arithmetic, the source of wrong figures."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """`python -m tests.chaos` (make chaos): crash rounds under load with stock clients.
 
 Each round draws its plan from its own seed (the first is --seed, then one more each), so a round
-that failed is replayed by `--rounds 1 --seed THAT`. What a plan may contain: plan.py; what is
-judged: judge.py. Evidence of failed rounds stays in build/chaos/seed-N.
+that failed is replayed by `--rounds 1 --seed THAT`. plan.py has the contents of a plan, judge.py
+the rules. Evidence of failed rounds stays in build/chaos/seed-N.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rounds one after the other on one site, one line each, and what they add up to."""
+"""Rounds one after the other on one site, one line each, and their sum."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from tests.rig.clients.java_programs import JavaPrograms
 from tests.rig.clients.share_lines import Acked, Delivery, TopicPartitionOffset
 from tests.rig.clients.share_members import MemberFailed, ShareHost, ShareMember
 
-COMMIT_S_MAX = 4.0  # below the locks: what is not committed by then is somebody else's soon
+COMMIT_S_MAX = 4.0  # below the locks: a record not committed by then is somebody else's soon
 CONSUME_S_MAX = 300  # longer than any round
 ENDED = "the host process ended"
 KINDS = (Victim.LIBRDKAFKA, Victim.LIBRDKAFKA, Victim.JAVA)
@@ -186,7 +186,7 @@ class Crew:
         return {place for place, name in last.items() if name in names} - confirmed
 
     def end(self) -> None:
-        """Every living member finishes what it holds, and leaves."""
+        """Every living member finishes its records, and leaves."""
         for service in self.services:
             service.begin_stop()
         for service in self.services:

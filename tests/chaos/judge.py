@@ -21,7 +21,7 @@ from tests.rig.clients.share_lines import Acked, Delivery, TopicPartitionOffset
 # (offset, key, value), as `tests.rig.kafka.read_partition` returns them, per partition.
 Topic = Mapping[int, Sequence[tuple[int, bytes | None, bytes | None]]]
 
-# A commit falls due once an interval; what is confirmed while one is under way waits for the next.
+# A commit falls due once an interval; records confirmed while one is under way wait for the next.
 COMMIT_SLACK_MS = 3_000
 
 
@@ -38,7 +38,7 @@ class Flush:
     """Redis lost everything, or the last of it. Times on the members' monotonic clock."""
 
     at_ns: int
-    back_ns: int  # gateway or Redis was started again; what was confirmed before is from before
+    back_ns: int  # gateway or Redis was started again; earlier confirmations are from before
     committed: frozenset[TopicPartitionOffset]  # read from Kafka just before
     calm: tuple[tuple[int, int], ...]  # from when to when gateway, Redis and broker were all up
     commit_interval_ms: int

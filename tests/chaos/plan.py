@@ -12,7 +12,7 @@ class Victim(StrEnum):
 
     GATEWAY = "gateway"
     REDIS = "redis"
-    OLD_REDIS = "old-redis"  # and what comes back has the files of a while before
+    OLD_REDIS = "old-redis"  # and it comes back with the files of a while before
     FLUSH = "flush"  # FLUSHALL, and the gateway is killed and started: nothing but Kafka is left
     BROKER = "broker"
     LIBRDKAFKA = "librdkafka"  # a process with two share consumers; a new one joins
@@ -34,7 +34,7 @@ _WORK_MS = (0, 20, 100, 300)
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How long a round takes, whatever happens in it."""
+    """The length of a round, with any number of blows."""
 
     records: tuple[int, int]  # fewest and most
     trickle_s: float  # in which they come, after the burst
@@ -67,7 +67,7 @@ class Strike:
 
     @property
     def forgets(self) -> bool:
-        """Redis loses what was confirmed: all of it, or the last of it."""
+        """Redis loses confirmed state: all of it, or the last of it."""
         return not {Victim.FLUSH, Victim.OLD_REDIS}.isdisjoint(self.victims)
 
 

@@ -2,9 +2,9 @@
 
 Scenario 4, after the test that Pulsar 3 failed in a quarter of its runs. Two members are slow (they
 take 10 records at once) and paused, a third takes 500. 1,000 records come for keys of the third, it
-takes what it can, accepts nothing and leaves; the two go on, it comes back, then each of the two is
+takes its records, accepts nothing and leaves; the two go on, it comes back, then each of the two is
 closed and opened again in turn while 1,000 more records come over 1,000 keys. No key may ever go
-backwards, and every record must arrive. The seed draws who is of which library and the gaps between
+backwards, and every record must arrive. The seed draws each member's library and the gaps between
 the steps.
 """
 

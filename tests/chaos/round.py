@@ -21,8 +21,8 @@ from tests.rig.kafka import create_topic, read_partition
 UNDER_LOAD_S_MAX = 45.0
 CALM_S_MAX = 75.0
 BURST_SHARE = 0.4  # of the records are there before anybody is struck; the others trickle in
-# The gateway lives on: what it stored just before is told with the answer to the fetch that brought
-# it, and that may wait 500 ms for records.
+# The gateway lives on: an outcome stored just before is told with the answer to the fetch that
+# brought it, and that may wait 500 ms for records.
 LATE_ANSWER_NS = 1_500_000_000
 ASK_EVERY_MS = 150
 
@@ -249,7 +249,7 @@ class Load:
         self._began = time.monotonic()
 
     def go_on(self) -> bool:
-        """Sends what is due; True when all of it has been taken by Kafka."""
+        """Sends the records that are due; True when Kafka has taken all of them."""
         passed = (time.monotonic() - self._began) / self._plan.pace.trickle_s
         due = self._plan.records * min(1.0, BURST_SHARE + (1 - BURST_SHARE) * passed)
         while self._sent < due:

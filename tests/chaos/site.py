@@ -19,7 +19,7 @@ from tests.rig.clients.share_lines import TopicPartitionOffset
 from tests.rig.committed import committed
 from tests.rig.gateway_process import GatewayProcess
 
-# Locks and back-off short enough that what a crash leaves held comes back within a round.
+# Locks and back-off short enough that records held at a crash come back within a round.
 GROUP = {
     "match": "*",
     "auto_offset_reset": "earliest",
@@ -137,7 +137,7 @@ class Site:
     def committed_records(
         self, group: str, topic: str, partitions: int
     ) -> frozenset[TopicPartitionOffset]:
-        """Every offset that is settled by what stands in Kafka now: cursor and bitmap."""
+        """Every offset that is settled by Kafka's present cursor and bitmap."""
         found = set()
         for partition in range(partitions):
             cursor, metadata = self._committed(group, topic, partition)
@@ -147,7 +147,7 @@ class Site:
         return frozenset(found)
 
     def keep_logs(self, folder: Path) -> None:
-        """Copies what the three said, since the start of the run."""
+        """Copies the output of the three since the start of the run."""
         folder.mkdir(parents=True, exist_ok=True)
         broker = self.kafka.brokers[0].directory
         for source in (

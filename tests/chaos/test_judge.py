@@ -1,4 +1,4 @@
-"""The judge of the crash rounds sees what it is there to see."""
+"""The judge of the crash rounds sees each fault that it is there to see."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """No upstream address reaches a client: every API and version whose response can show one.
 
 Responses are filled from the tables themselves, every host a sentinel, and take the whole way:
-ConnectionState, `read`, `write`. What comes out must not hold the sentinel, and must otherwise be
-the response that went in.
+ConnectionState, `read`, `write`. The result must not hold the sentinel, and must otherwise be the
+response that went in.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def filled(fields: list[Field], node: int) -> dict[str, Any]:
     return message
 
 
-# Requests on which it depends whether an answer is read.
+# Requests that decide whether the answer is read.
 ASKED: dict[int, dict[str, Any]] = {
     ApiKey.PRODUCE: {"Acks": -1},
     ApiKey.DESCRIBE_CONFIGS: {"Resources": [{"ResourceType": 4, "ResourceName": "1"}]},

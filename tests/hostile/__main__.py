@@ -2,7 +2,7 @@
 that do nothing wrong.
 
 For each attack: the longest stall that another client sees, the node's memory, the victim's p50
-and p99 beside those before the attack, evictions, and what `/health` said meanwhile. Bars are in
+and p99 beside those before the attack, evictions, and the answers of `/health`. Bars are in
 measured.py. build/hostile.json has the figures. Exits with 1 if a bar does not hold.
 """
 

@@ -1,5 +1,5 @@
 """The attacks by name. `python -m tests.hostile.attacks NAME SECONDS TARGET-AS-JSON` runs one and
-prints what it did.
+prints its deeds.
 """
 
 from __future__ import annotations

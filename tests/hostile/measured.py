@@ -25,14 +25,14 @@ class Measured:
     attack: str
     did: str
     stall_ms: float
-    rest_stall_ms: float  # the probe's longest before the attack: what the machine itself does
+    rest_stall_ms: float  # the probe's longest before the attack: the machine's own
     rss_mib: float
     p50_ms: float
     p99_ms: float
     rest_p99_ms: float
     evicted: int
     warnings: int  # lines of the node's log, errors included
-    health: str  # what `/health` said while it lasted
+    health: str  # the answers of `/health` while it lasted
     at_rest_again_s: float
 
     def broken(self, *, at_a_limit: bool, writes_little: bool = False) -> list[str]:
@@ -71,8 +71,8 @@ def within(stamped: Stamped, span: Span) -> Stamped:
 
 
 def figures(stamped: Stamped, span: Span, frozen: list[Span]) -> tuple[float, float, float]:
-    """p50, p99 and the longest, in ms, of what began inside the span while the machine ran. 0
-    without any.
+    """p50, p99 and the longest, in ms, of requests that began inside the span while the machine
+    ran. 0 without any.
     """
     inside = within(stamped, span)
     kept = sorted(undisturbed(inside[0], inside[1], frozen))

@@ -1,4 +1,4 @@
-"""The node under attack, its other clients, and what is seen of them."""
+"""The node under attack, its other clients, and the measurements of both."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Site:
         self._stack.close()
 
     def attacked(self, attack: str, seconds: float) -> Measured:
-        """A fresh gateway, its clients at rest, the attack, and what came after it."""
+        """A fresh gateway, its clients at rest, the attack, and the time after it."""
         self._rounds += 1
         directory = self.directory / f"{self._rounds:02}-{attack}"
         group = {"match": "*", "auto_offset_reset": "earliest"}

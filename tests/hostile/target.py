@@ -26,7 +26,7 @@ class Target:
     topic: str
 
 
-Attack = Callable[[Target, float], str]  # for about so many seconds; what it did
+Attack = Callable[[Target, float], str]  # for about so many seconds; returns its deeds
 
 
 def frame(key: ApiKey, version: int, message: Message, correlation_id: int = 1) -> bytes:

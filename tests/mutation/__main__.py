@@ -1,7 +1,7 @@
 """`python -m tests.mutation [MODULE ...]`: plants bugs in the dispatcher's cores (trial.py lists
-them), one at a time, and says which no test notices.
+them), one at a time, and lists those that no test notices.
 
-The tests are those of the core: unit, and for what survives them scenarios, properties, and some
+The tests are those of the core: unit, and for their survivors scenarios, properties, and some
 seeds of the simulation. All runs in a copy of the sources without compiled modules. A survivor that
 is not explained in `survivors.txt` fails the run, and so does a line there that is no survivor (any
 more): one that is explained meets the unit tests only.

@@ -2,7 +2,7 @@
 
 Operators: comparisons (boundary, negation), conditions negated, `and`/`or`, `not` left out, numbers
 and truth values, arithmetic and bits, statements left out, `continue`/`break`, values returned,
-`min`/`max`, `any`/`all`, what is sorted left as it is, words of the core (`Reason.REJECTED`).
+`min`/`max`, `any`/`all`, `sorted` left out, words of the core (`Reason.REJECTED`).
 
 Not mutated: `assert` statements (they state what never happens), `__repr__`, texts, class bodies
 and default arguments, types.
@@ -62,7 +62,7 @@ class Mutant:
     module: str
     place: str  # Class.function; the constant's name if it is one
     lines: range  # of the statement (the head, if it has a body): a test runs through it or not
-    change: str  # before -> after, and which of several alike in the same place
+    change: str  # before -> after, and its number among several alike in the same place
     original: ast.Module
     target: ast.AST
     replacement: ast.AST

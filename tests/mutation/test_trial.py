@@ -1,4 +1,4 @@
-"""The tool on a module of its own: who kills what, in which round, and what is left."""
+"""The tool on a module of its own: the killer of each mutant, its round, and the survivors."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Tries mutants against the tests that run through what they change: those that killed another one
-of the same function first, then the quickest.
+"""Tries mutants against the tests that run through the changed lines: those that killed another
+one of the same function first, then the quickest.
 
 Inside one pytest session the tests are collected once and run once, to learn how long they take and
-which functions of the core they run through; the short ones twice, for the lines. A mutant is then
+the functions of the core they run through; the short ones twice, for the lines. A mutant is then
 a fork of this process in which the code of one function is exchanged: nothing is imported or
 collected again. The first test that fails, runs for much longer than it should or needs too much
 memory has killed it.
@@ -166,7 +166,7 @@ class Trials:
 
     def _tests_of(self, mutant: Mutant, covered: Covered) -> list[str]:
         function = (mutant.module, mutant.place)
-        if mutant.place.isupper():  # A constant: whatever runs through its module, or is near it.
+        if mutant.place.isupper():  # A constant: all tests that run through its module or near it.
             tests = set(covered.seconds)
         else:
             tests = set(covered.functions.get(function, []))

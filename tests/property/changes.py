@@ -1,4 +1,4 @@
-"""Random changes of one window, for comparing what stores make of them."""
+"""Random changes of one window, for comparing the results of stores."""
 
 from __future__ import annotations
 

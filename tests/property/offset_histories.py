@@ -1,4 +1,4 @@
-"""Random histories of one topic partition on three clusters, and what a group there is owed.
+"""Random histories of one topic partition on three clusters, and the records that a group is owed.
 
 Records are produced on one or several clusters, with timestamps in order, equal, reversed or from
 the future, some in transactions (a marker takes an offset) of which some are aborted. Links copy
@@ -88,7 +88,7 @@ class History:
         self.arrived: dict[Place, int] = {}  # where each record stood on A, also if it is gone
         self.group_at_work = True
 
-    # ----------------------------------------------------------------------------- what happens
+    # ----------------------------------------------------------------------------- the events
 
     def run(self, steps: int) -> None:
         for _ in range(steps):

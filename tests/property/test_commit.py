@@ -16,7 +16,7 @@ cursors = st.integers(0, 2**53)
 
 @st.composite
 def run_patterns(draw: st.DrawFn) -> bytes:
-    """Clear and set runs in turn, of lengths around what one byte and two bytes of varint hold."""
+    """Clear and set runs in turn, of lengths around the limits of one and two bytes of varint."""
     shortest, longest = draw(
         st.sampled_from([(1, 1), (1, 2), (7, 9), (127, 129), (1, 300), (1, 20_000)])
     )
@@ -67,7 +67,7 @@ def test_truncation_forgets_but_never_invents(cursor: int, bits: bytes, chars_ma
     if found is None:
         assert text == ""
         return
-    # What is left is the near end: a prefix of the ranges, the last of them perhaps cut.
+    # The rest is the near end: a prefix of the ranges, the last of them perhaps cut.
     assert found[:-1] == settled[: max(0, len(found) - 1)]
     if found:
         low, high = settled[len(found) - 1]

@@ -1,4 +1,4 @@
-"""Any copy of any record: what is written is what is believed, and on no other record."""
+"""Any copy of any record: the written header is believed on its record, and on no other."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ WORTH = {
 
 
 def test_the_histories_are_worth_it() -> None:
-    """They do have what they are for: losses, records behind the log's start, late links."""
+    """They do have the hard cases: losses, records behind the log's start, late links."""
     seen: set[str] = set()
     for seed in range(200):
         history = History(seed, producers=("A", "B", "C") if seed % 2 else ("A",))

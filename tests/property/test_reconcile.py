@@ -1,4 +1,4 @@
-"""Merging what the store and Kafka's commit know, against sets of offsets."""
+"""Merging the states of the store and of Kafka's commit, against sets of offsets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random Avro schemas and records: fastavro reads what the edited bytes and derived schema say."""
+"""Random Avro schemas and records: fastavro reads the edited bytes by the derived schema."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Windows under any sequence of events, against a model of a few plain dicts.
 
-The playbook recounts the core after every event and compares it with one restored from what it
-persisted; the model says who may hold what, and in which order.
+The playbook recounts the core after every event and compares it with one restored from its
+persisted changes; the model has the rules for holders and for the order.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class WindowMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.held)
     @rule(data=st.data())
     def not_sent(self, data: Any) -> None:
-        """Some of what a member holds never left the gateway."""
+        """Some of a member's records never left the gateway."""
         name = data.draw(st.sampled_from(sorted(set(self.held.values()))))
         mine = sorted(offset for offset, holder in self.held.items() if holder == name)
         offsets = data.draw(st.lists(st.sampled_from(mine), unique=True, min_size=1).map(sorted))

@@ -300,7 +300,7 @@ def random_log(chance: random.Random) -> tuple[bytes, list[tuple[int, int]]]:
             )
         )
         offset += count
-    # A response that starts in the middle: what was begun before is in the list all the same.
+    # A response that starts in the middle: transactions begun before are in the list all the same.
     aborted.extend((pid, since) for pid, since in open_since.items() if chance.random() < 0.5)
     start = chance.randint(0, len(batches) - 1)
     chance.shuffle(aborted)

@@ -1,7 +1,7 @@
 """The codec against kafka-clients itself: every table, every version, byte for byte and by name.
 
 One Java process answers for all cases. Random messages of ours go through kafka-clients' generated
-classes and must come back as the same bytes, and its JSON of them must say what our decoder says:
+classes and must come back as the same bytes, and its JSON of them must agree with our decoder:
 so two fields of one type cannot be swapped unseen. Random bytes made from Kafka's own schemas go
 through our codec and must come out as kafka-clients writes them. Skeletons show that the defaults
 are the same at every depth.
@@ -41,7 +41,7 @@ class Case:
     schema: Schema
     version: int
     command: str
-    data: bytes = b""  # what we encoded, for read and skeleton
+    data: bytes = b""  # our encoding, for read and skeleton
 
 
 def _cases(key: int, schema: Schema) -> Iterator[Case]:

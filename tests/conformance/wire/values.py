@@ -1,4 +1,4 @@
-"""Random messages of any table and version, and what kafka-clients' JSON of a message must be."""
+"""Random messages of any table and version, and the right kafka-clients JSON of a message."""
 
 from __future__ import annotations
 
