@@ -100,7 +100,7 @@ def build(
             windows.watch_forever,
             windows.persist_forever,
             windows.commit_forever,
-            lambda: _look_for_missing_topics(cluster, windows),
+            lambda: look_for_missing_topics(windows, cluster.request_refresh),
         ),
         ready=lambda: _reopen(cluster, groups, windows),
         stop=windows.stop,
@@ -121,12 +121,12 @@ async def _reopen(cluster: Upstream, groups: Groups, windows: Windows) -> None:
         cluster.request_refresh()
 
 
-async def _look_for_missing_topics(cluster: Upstream, windows: Windows) -> None:
+async def look_for_missing_topics(windows: Windows, request_refresh: Callable[[], None]) -> None:
     """A topic that is created, or created anew, must not wait for the regular refresh."""
     while True:
         await asyncio.sleep(MISSING_TOPIC_MS / 1000)
         if windows.waits_for_topics():
-            cluster.request_refresh()
+            request_refresh()
 
 
 def window_troubles(windows: Windows) -> list[Trouble]:

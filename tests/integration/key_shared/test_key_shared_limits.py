@@ -194,7 +194,7 @@ class Crew:
         wait_until(
             lambda: windows_of(self.gateway, self.group)[0]["unsettled"] == self.unsettled,
             what=f"{self.unsettled} unsettled records",
-            deadline_s=60,
+            deadline_s=300,
         )
 
     def taken(self) -> int:
@@ -214,7 +214,7 @@ class Crew:
     def drain(self) -> None:
         """The member that had stopped takes the waiting records."""
         self.unsettled = 0
-        self.aside.begin_consume(120)
+        self.aside.begin_consume(360)
         self.wait_for_unsettled()
         self.aside.end_consume()
 
@@ -236,12 +236,12 @@ def side_by_side(crews: list[Crew]) -> list[Burst]:
     wanted = [crew.taken() + 3 * KEYS * EACH for crew in crews]
     for members in zip(*(crew.others for crew in crews), strict=True):
         for member in members:
-            member.begin_consume(120)
+            member.begin_consume(360)
     for at, crew in enumerate(crews):
         wait_until(
             partial(lambda crew, count: crew.taken() == count, crew, wanted[at]),
             what="the burst delivered",
-            deadline_s=60,
+            deadline_s=300,
         )
     bursts = []
     for crew, cpu_s in zip(crews, before, strict=True):
@@ -266,7 +266,7 @@ def _middle(ratios: list[float]) -> float:
     return median(map(geometric_mean, zip(ratios[::2], ratios[1::2], strict=True)))
 
 
-@pytest.mark.timeout(400)  # it takes a minute where much else runs
+@pytest.mark.timeout(1_200)  # it takes minutes where much else runs
 def test_others_keep_their_rate_when_one_member_stops(
     kafka: KafkaCluster,
     gateway: GatewayProcess,

@@ -31,7 +31,7 @@ from dispatcher.core.model import (
 )
 from dispatcher.core.snapshot import WindowState, apply_changes
 from dispatcher.store.base import Fence, StoreError, WindowGone, WindowKey, Write
-from dispatcher.store.redis import TIMEOUT_S, RedisStore
+from dispatcher.store.redis import RedisStore
 from gateway.embedded.process import free_ports
 from gateway.embedded.redis import EmbeddedRedis
 from tests.property.changes import histories
@@ -355,14 +355,12 @@ class TestFailures:
     @in_loop
     async def test_an_unreachable_redis_is_said_at_once(self, tmp_path: Path) -> None:
         for url in (f"redis://127.0.0.1:{free_ports()}/0", f"unix://{tmp_path}/none.sock"):
-            store = RedisStore(url)
-            begin = time.monotonic()
+            store = RedisStore(url, timeout_s=3_600)  # longer than a test may take
             for call in (store.claim(KEY, "one"), store.ping(), store.delete(KEY)):
                 with pytest.raises(StoreError, match=r"127\.0\.0\.1|none\.sock"):
                     await call
             results = await store.apply([Write(KEY, Fence(1), STEP)] * 3)
             assert [type(result) for result in results] == [StoreError] * 3
-            assert time.monotonic() - begin < TIMEOUT_S
             await store.close()
 
     @in_loop
@@ -376,8 +374,9 @@ class TestFailures:
         try:
             begin = time.monotonic()
             (error,) = await store.apply([Write(KEY, fence, STEP)])
-            assert 0.9 < time.monotonic() - begin < TIMEOUT_S
+            assert time.monotonic() - begin > 0.9
             assert type(error) is StoreError
+            assert "no answer within 1 s" in str(error)
             with pytest.raises(TimeoutError):  # The caller gives up before the store does.
                 async with asyncio.timeout(0.1):
                     await store.apply([Write(KEY, fence, STEP)])
@@ -408,10 +407,8 @@ class TestFailures:
 
         async with await asyncio.start_unix_server(drip, tmp_path / "drip") as server:
             store = RedisStore(f"unix://{tmp_path}/drip", timeout_s=0.3)
-            begin = time.monotonic()
             with pytest.raises(StoreError, match=r"no answer within 0\.3 s"):
                 await store.ping()
-            assert time.monotonic() - begin < TIMEOUT_S
             await store.close()
             await ended.wait()
             server.close()
