@@ -26,7 +26,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup
-setup: $(STAMPS)/venv $(STAMPS)/jars ## virtual environment, packages, Kafka's jars (instant when done)
+setup: $(STAMPS)/venv $(STAMPS)/jars $(STAMPS)/connector ## virtual environment, packages, jars of Kafka and Spark (instant when done)
 	@:
 
 # What compiling needs, and what the compiled modules import (their types are compiled in).
@@ -47,13 +47,18 @@ $(STAMPS)/jars: gateway/embedded/jars.py gateway/embedded/class_archive.py $(STA
 	@$(BIN)/python -m gateway.embedded.class_archive
 	@touch $@
 
+# Spark's Kafka connector: no test waits for its download.
+$(STAMPS)/connector: spark/session.py $(STAMPS)/venv
+	@$(BIN)/python -m spark.session
+	@touch $@
+
 # The registry that tests distribute from and to.
 $(STAMPS)/apicurio: tests/rig/apicurio.py gateway/embedded/jars.py $(STAMPS)/venv
 	@$(BIN)/python -m tests.rig.apicurio
 	@touch $@
 
 # The classes that the tests' Spark sessions load.
-$(STAMPS)/spark-archive: tests/rig/spark_archive.py tests/rig/spark_jvm.py spark/session.py $(STAMPS)/jars
+$(STAMPS)/spark-archive: tests/rig/spark_archive.py tests/rig/spark_jvm.py $(STAMPS)/jars $(STAMPS)/connector
 	@$(BIN)/python -m tests.rig.spark_archive > build/spark-archive.log 2>&1 || tail -5 build/spark-archive.log
 	@touch $@
 

@@ -1,7 +1,7 @@
 """A SparkSession with Kafka's source, in the versions Keyway is tested with.
 
 The connector comes from Maven Central on first use, into build/ivy-spark of a checkout or
-~/.ivy2.5.2.
+~/.ivy2.5.2. `make setup` of a checkout fetches it: `python -m spark.session`.
 """
 
 from __future__ import annotations
@@ -100,17 +100,34 @@ def _connector() -> dict[str, str]:
     fetch = {"spark.jars.packages": CONNECTOR, "spark.jars.excludes": ",".join(EXCLUDES)}
     if IVY is None:
         return fetch
-    known = IVY / JARS
-    if known.exists():
-        connector, *jars = known.read_text().splitlines()
-        if connector == CONNECTOR and jars and all(Path(it).exists() for it in jars):
-            return {"spark.jars": ",".join(jars)}
+    if jars := _fetched_jars(IVY / JARS):
+        return {"spark.jars": ",".join(jars)}
     return {**fetch, "spark.jars.ivy": str(IVY)}
+
+
+def _fetched_jars(known: Path) -> list[str]:
+    """The jars listed in `known`; empty if one is gone, or they are of another version."""
+    if not known.exists():
+        return []
+    connector, *jars = known.read_text().splitlines()
+    return jars if connector == CONNECTOR and all(Path(it).exists() for it in jars) else []
 
 
 def _remember_jars() -> None:
     """Only a session that has started has all of them."""
-    if IVY is None or (IVY / JARS).exists():
+    if IVY is None or _fetched_jars(IVY / JARS):
         return
     jars = sorted(str(it) for it in (IVY / "jars").glob("*.jar"))
     (IVY / JARS).write_text("\n".join([CONNECTOR, *jars]))
+
+
+def main() -> None:
+    """`python -m spark.session`: fetches the connector, if it is not there yet."""
+    if IVY is None or _fetched_jars(IVY / JARS):
+        return
+    sys.stderr.write("keyway: fetching Spark's Kafka connector\n")
+    kafka_session("keyway-setup", master="local[1]").stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -27,3 +27,26 @@ def test_two_starts_do_not_share_ivy(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert not starts.wait(0.2)
     assert starts.wait(10)
     thread.join(10)
+
+
+def test_fetched_jars_are_used_if_they_are_of_this_version_and_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def no_session(*_: object, **__: object) -> None:
+        raise AssertionError("it fetches again")
+
+    monkeypatch.setattr(session, "IVY", tmp_path)
+    monkeypatch.setattr(session, "kafka_session", no_session)
+    jar = tmp_path / "connector.jar"
+    jar.touch()
+    known = tmp_path / session.JARS
+    known.write_text(f"{session.CONNECTOR}\n{jar}")
+    session.main()
+    assert capsys.readouterr().err == ""
+    known.write_text(f"{session.CONNECTOR}\n{jar}\n{tmp_path}/another.jar")
+    with pytest.raises(AssertionError, match="it fetches again"):
+        session.main()
+    known.write_text(f"org.apache.spark:an-older-connector:1\n{jar}")
+    with pytest.raises(AssertionError, match="it fetches again"):
+        session.main()
+    assert "fetching" in capsys.readouterr().err
