@@ -20,6 +20,7 @@ SEED ?=
 ROUNDS ?= 10
 KEEP ?=
 KILLS ?= 50
+AGAINST ?= .
 
 .PHONY: help
 help: ## this list
@@ -139,6 +140,10 @@ bench: ready ## side by side with Kafka direct; writes build/bench.json
 .PHONY: ring
 ring: ready ## how evenly keys are spread, with and without bounded loads; writes build/ring.json
 	$(BIN)/python -m tests.bench.ring
+
+.PHONY: bench-window
+bench-window: compile ## the CPU of a window's shell beside that of AGAINST=dir, another checkout compiled alike
+	$(BIN)/python -m tests.bench.window_cost --against $(AGAINST)
 
 .PHONY: bench-links
 bench-links: ready ## one link beside MirrorMaker 2 on the same copy (ARGS="--records n --rounds n")
