@@ -1,6 +1,7 @@
 """Commands of the life of a window (life.py) to its shell.
 
 Effects of the dispatcher (model.py) that are not the answer to an event are commands, too.
+Commands of every event have an `__init__` of their own, for its speed (model.py).
 """
 
 from __future__ import annotations
@@ -45,12 +46,16 @@ class Tell:
     event: Event
 
 
-@dataclass(slots=True)  # not frozen: there is one for each event, and that takes longer to make
+@dataclass(init=False, slots=True)
 class Answer:
     """The event is handled, and its changes are in the store."""
 
     ticket: Ticket
     effects: list[Effect]
+
+    def __init__(self, ticket: Ticket, effects: list[Effect]) -> None:
+        self.ticket = ticket
+        self.effects = effects
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +71,14 @@ class StopReading:
     """Withdraw the read that was asked for with `ReadOn`, if it is still under way."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, slots=True)
 class ForgetBelow:
     """Nobody needs the bytes of records below `offset` any more."""
 
     offset: int
+
+    def __init__(self, offset: int) -> None:
+        self.offset = offset
 
 
 @dataclass(frozen=True, slots=True)

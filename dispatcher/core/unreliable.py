@@ -373,7 +373,7 @@ class Unreliable:
         for notice, count in self._counts.items():
             effects.append(Noticed(notice=notice, count=count))
         self._counts = {}
-        return Step(effects=effects)
+        return Step(changes=[], effects=effects)
 
     def _readable(self, *, ticked: bool) -> int:
         """How many offsets to read now; 0 = none. See the module's header."""

@@ -135,9 +135,7 @@ class Window:
         await self._up.wait()
 
     def ask(self, event: Event) -> asyncio.Future[list[Effect]]:
-        """Handles `event` now; the effects come when its changes are persisted. The future may hold
-        WindowUnavailable.
-        """
+        """Handles `event` now; its effects, or WindowUnavailable, come when it is persisted."""
         ticket, future = self._ticket()
         self._handle(event, ticket)
         return future
@@ -178,7 +176,8 @@ class Window:
             if ticket != NO_TICKET:
                 self._refuse(ticket, "internal error")
             return None
-        self._perform(handled.commands)
+        if handled.commands:
+            self._perform(handled.commands)
         return handled.step
 
     def ready_for(self, member_id: MemberId, now_ms: int) -> int:
@@ -223,13 +222,23 @@ class Window:
         core = self._life.core
         for command in commands:
             try:
-                match command:
-                    case Persist():
-                        self._persist_soon(self)
+                match command:  # the most frequent first: the cases are tried in their order
                     case Answer():
                         future = self._waiting.pop(command.ticket)
                         if not future.done():
                             future.set_result(command.effects)
+                    case Persist():
+                        self._persist_soon(self)
+                    case (
+                        Noticed()
+                        | MembersReady()
+                        | ReadOn()
+                        | ForgetBelow()
+                        | WriteDeadLetters()
+                        | Tell()
+                    ):
+                        if self._life.core is core:  # else the window has broken meanwhile
+                            self._perform_effect(command)
                     case Refuse(ticket=ticket, why=why):
                         self._refuse(ticket, why)
                     case StopReading():
@@ -238,28 +247,33 @@ class Window:
                         self._work.put_nowait(command)
                     case TroubleBegan() | TroubleOver() | RetentionPassed() | PositionReset():
                         log_life(self._dependencies.log, self.key.group, repr(self), command)
-                    case _ if self._life.core is not core:
-                        pass  # The window has broken since the life said so.
-                    case ForgetBelow(offset=offset):
-                        self._dependencies.reader.forget_below(
-                            self.partition, offset, self.on_read, isolation=self._isolation
-                        )
-                    case Tell(event=event):
-                        self.post(event)
-                    case MembersReady(members=members):
-                        ready = [str(one) for one in members]
-                        self._dependencies.members_ready(self.key.group, ready)
-                    case ReadOn():
-                        self._read_on(command)
-                    case WriteDeadLetters():
-                        self._dependencies.spawn(self._write_dead_letters(command))
-                    case Noticed():
-                        self._dependencies.noticed(self.key.group, self.partition, command)
                     case _:
                         assert_never(command)
             except Exception as bug:
                 log.exception("command_failed", window=repr(self), command=repr(command))
                 self.fail(bug)
+
+    def _perform_effect(
+        self, effect: Noticed | MembersReady | ReadOn | ForgetBelow | WriteDeadLetters | Tell
+    ) -> None:
+        match effect:
+            case Noticed():
+                self._dependencies.noticed(self.key.group, self.partition, effect)
+            case MembersReady(members=members):
+                ready = [str(one) for one in members]
+                self._dependencies.members_ready(self.key.group, ready)
+            case ReadOn():
+                self._read_on(effect)
+            case ForgetBelow(offset=offset):
+                self._dependencies.reader.forget_below(
+                    self.partition, offset, self.on_read, isolation=self._isolation
+                )
+            case WriteDeadLetters():
+                self._dependencies.spawn(self._write_dead_letters(effect))
+            case Tell(event=event):
+                self.post(event)
+            case _:
+                assert_never(effect)
 
     def _stop_reading(self) -> None:
         if self._life.core is None:

@@ -1,7 +1,7 @@
 """A core as a story: `Playbook(core).on(event).expect(effect)`, and shorthands for windows.
 
-After every event the core recounts itself, and what it persisted is restored and compared with it:
-a playbook cannot pass with a core that a restart would change.
+After every event the core recounts itself, and its persisted state is restored and compared with
+it: a playbook cannot pass with a core that a restart would change.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class Playbook:
         # An unreliable one is spoken to in the same words.
         self.core = cast("Dispatcher", core_of(self.policy, self.stored))
         self.now_ms = 1_000
-        self.step = Step()
-        self.log: dict[int, Key] = {}  # what the shorthands produced
+        self.step = Step([], [])
+        self.log: dict[int, Key] = {}  # the records that the shorthands produced
         self.log_end = self.stored.cursor
 
     def on(self, event: Event) -> Playbook:
@@ -83,7 +83,7 @@ class Playbook:
         return {e.notice: e.count for e in self.step.effects if isinstance(e, Noticed)}
 
     def restart(self) -> Playbook:
-        """A crash: the core is gone, another is built from what was persisted, and reads again."""
+        """A crash: the core is gone, another is built from the persisted state, and reads again."""
         if not self.policy.reliable:
             self.stored = self.core.snapshot()  # as if Kafka had just got it
         self.core = cast("Dispatcher", core_of(self.policy, self.stored))
@@ -177,7 +177,7 @@ class Playbook:
         return found
 
     def _check_stored(self) -> None:
-        """A core restored from what was persisted, which has read the same log, is the same."""
+        """A core restored from the persisted state, which has read the same log, is the same."""
         twin = Dispatcher(self.policy, self.stored)
         if self.core.read_position > twin.read_position:
             twin.handle(MembersChanged(self.core.members, self.now_ms))
@@ -191,5 +191,5 @@ class Playbook:
 
 
 def _essence(snapshot: Snapshot) -> Snapshot:
-    """Without what restoring settles differently: a retry that is in no lease any more waits."""
+    """Without the one difference of a restart: a retry that is in no lease any more waits."""
     return replace(snapshot, leases=[lease for lease in snapshot.leases if lease.offsets])
