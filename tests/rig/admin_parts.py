@@ -1,5 +1,5 @@
-"""A Node whose groups an operator looks at and sets back: what the store, Kafka and upstream say is
-scripted.
+"""A Node whose groups an operator looks at and sets back: the answers of the store, Kafka and
+upstream are scripted.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class AdminStore(ScriptedStore):
 
 @dataclass(slots=True)
 class Forgotten:
-    """Saved members and key filters: what was forgotten, by name."""
+    """Saved members and key filters: the forgotten groups, by name."""
 
     names: list[str] = field(default_factory=list)
     failure: TableUnavailable | None = None

@@ -70,7 +70,7 @@ def settings_of(page: list[File | Command]) -> dict[str, Any]:
 
 
 def only_looks(line: str) -> bool:
-    """True for commands that may be repeated until the node shows what it was told before."""
+    """True for commands that may be repeated until the node shows an earlier change."""
     looking = ("keyway group list", "keyway group describe", "keyway group parked", "curl -s http")
     return line.startswith(looking) or " --describe" in line
 

@@ -1,4 +1,4 @@
-"""A Kafka broker on loopback that does what a test tells it: `on_api(key, answer)`.
+"""A Kafka broker on loopback that obeys the test: `on_api(key, answer)`.
 
 It cuts frames as a broker does, works on one request of a connection at a time, and keeps the
 requests it got. An `answer` returns the bytes that go back, or takes the connection into its own

@@ -140,7 +140,7 @@ class GatewayProcess:
 
 
 def answers_api_versions(address: str) -> bool:
-    """True if a Kafka server answers ApiVersions v0 there, whatever it offers."""
+    """True if a Kafka server answers ApiVersions v0 there, with any offer."""
     host, _, port = address.rpartition(":")
     body = struct.pack(">hhih6s", 18, 0, 7, 6, b"keyway")
     try:

@@ -122,7 +122,7 @@ def produce(
     Those of a partition go in one batch (of up to 1 MB), however slowly this machine hands them
     over: else the first of them would be there, and be read, before the rest.
     """
-    together = {"linger.ms": LINGER_MS}  # flush() sends at once what lingers
+    together = {"linger.ms": LINGER_MS}  # flush() ends the lingering
     producer = Producer({"bootstrap.servers": bootstrap_servers, **together, **(config or {})})
     failed: list[str] = []
 

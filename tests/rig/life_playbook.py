@@ -49,7 +49,7 @@ def records(start: int, end: int, *, now_ms: int = NOW_MS) -> RecordsRead:
 
 
 class LifePlay:
-    """A life, and all the commands it gave. What it says must be told is told."""
+    """A life, and all the commands it gave. A `Tell` among them is obeyed."""
 
     def __init__(self, policy: Policy | None = None) -> None:
         self.policy = policy or Policy()

@@ -33,7 +33,7 @@ def run(main: Coroutine[Any, Any, None]) -> None:
 async def until(met: Callable[[], bool], *, within_s: float = WITHIN_S) -> None:
     """Polls; raises TimeoutError."""
     async with asyncio.timeout(within_s):
-        while not met():  # noqa: ASYNC110  what is polled has no event
+        while not met():  # noqa: ASYNC110  the condition has no event
             await asyncio.sleep(0.002)
 
 

@@ -92,7 +92,7 @@ class ScriptedLog:
                 asyncio.get_running_loop().call_soon(sink, read)
 
     def refuse(self, error: int, *, partition: int = 0, log_end: int = 0) -> None:
-        """The reader's last word on what is wished of a partition."""
+        """The reader's last word on the wishes for a partition."""
         for (place, sink), (position, _) in list(self.wishes.items()):
             if place == partition:
                 del self.wishes[place, sink]
@@ -312,7 +312,7 @@ class Node:
         except BaseExceptionGroup as group:
             if error is None or error not in group.exceptions:
                 raise
-            # What the test itself raised goes on as it is.
+            # The test's own error goes on as it is.
 
     def _watch(self, topics: Iterable[str]) -> None:
         self.unwatched = [name for name in self.unwatched if name not in set(topics)]

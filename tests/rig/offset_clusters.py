@@ -1,7 +1,7 @@
 """Two or three clusters between which offsets follow: their YAML, a plain link, a stock group.
 
-`PlainLink` stands in for message distribution where a test must decide what is copied when: it
-copies committed records in their order, with the true header of a copied record.
+`PlainLink` stands in for message distribution where a test must decide on each copy and its time:
+it copies committed records in their order, with the true header of a copied record.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def rest(
     method: str | None = None,
     headers: dict[str, str] | None = None,
 ) -> tuple[int, Any]:
-    """Status and JSON of an answer, whatever it is."""
+    """Status and JSON of any answer."""
     data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
     request = urllib.request.Request(
         f"http://{gateway.admin}{path}",
@@ -56,7 +56,7 @@ def windows_of(gateway: GatewayProcess, group: str) -> list[dict[str, Any]]:
 def poll_until_up(
     gateway: GatewayProcess, group: str, member: ShareMember, *, within_s: float = 30.0
 ) -> list[Delivery]:
-    """Polls until the group's windows are up, so that each knows where it starts; what came."""
+    """Polls until the group's windows are up, so that each knows its start; returns the records."""
     seen = len(member.deliveries)
 
     def up() -> bool:

@@ -36,7 +36,7 @@ def longest_first(paths: Iterable[str], durations: Durations) -> list[str]:
 
 
 class Recorder:
-    """Adds up what the tests of each file took, set-up and tear-down included."""
+    """Adds up the seconds of each file's tests, set-up and tear-down included."""
 
     def __init__(self, file: Path) -> None:
         self.file = file

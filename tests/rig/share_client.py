@@ -207,7 +207,7 @@ class Client:
         return await self.ask(ApiKey.SHARE_GROUP_HEARTBEAT, body)
 
     def hang_up(self) -> None:
-        """As the server tells it; the caller cancels what this connection waits for."""
+        """As the server tells it; the caller cancels this connection's waiting requests."""
         self.node.groups.connection_lost(self.connection.id, now_ms())
         self.services.authoriser.connection_lost(self.connection.id)
 

@@ -56,5 +56,5 @@ async def settle(turns: int = 50) -> None:
 async def until(met: Callable[[], bool], *, within_s: float = 60.0) -> None:
     """Lets time pass until `met`. Raises TimeoutError."""
     async with asyncio.timeout(within_s):
-        while not met():  # noqa: ASYNC110  what is polled has no event
+        while not met():  # noqa: ASYNC110  the condition has no event
             await asyncio.sleep(0.01)

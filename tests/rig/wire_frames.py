@@ -55,7 +55,7 @@ def to_client(effects: Iterable[Effect]) -> bytes:
 
 
 def joined(effects: Iterable[Effect]) -> list[Effect]:
-    """The effects with neighbouring bytes of one direction in one piece: what they amount to."""
+    """The effects, with neighbouring bytes of one direction in one piece."""
     result: list[Effect] = []
     for effect in effects:
         last = result[-1] if result else None

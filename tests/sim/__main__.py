@@ -2,8 +2,8 @@
 
 SEED=, the options and the trace tell all there is: a run depends on nothing else. A hunt starts at
 the seed given by `--from`, on all processors, and ends at the first failure, or after `--runs`. It
-says how fast it is in events: what the cores were asked to handle, records read, fetches,
-acknowledgements and ticks alike.
+says its speed in events: all calls of the cores, records read, fetches, acknowledgements and ticks
+alike.
 """
 
 from __future__ import annotations

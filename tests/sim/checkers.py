@@ -3,8 +3,8 @@ persisted state.
 
 Nothing here asks the dispatcher. A settled offset needs a cause that the outside knows (`causes`),
 a delivery needs its key to be free (`delivered`), an accepted acknowledgement needs a holder
-(`acknowledging`), and what is certainly free for a member must not be kept from it (`withheld`).
-All but that last one costs the same for any length of the log.
+(`acknowledging`), and a record that is certainly free for a member must not be kept from it
+(`withheld`). All but that last one costs the same for any length of the log.
 """
 
 from __future__ import annotations
@@ -61,20 +61,20 @@ class Checkers:
         self._members_before: tuple[Member, ...] = ()  # this step
         self.router = Router(())
         self.delivered_count = 0
-        self.not_before_ms: dict[int, int] = {}  # back-off of what was released
+        self.not_before_ms: dict[int, int] = {}  # back-off of released records
         self.lost_sessions: set[str] = set()
         self.opened_last: dict[str, str] = {}  # member -> session
         self.life = 0  # of the core
-        self.read_to = 0  # what this life of the core has read for certain
-        # Who joined others in this life of the core: the least and the most that the last sent
-        # position can have been. They differ where records left the log meanwhile.
+        self.read_to = 0  # this life of the core has read up to here for certain
+        # Members that joined others in this life of the core: the least and the most that the last
+        # sent position can have been. They differ where records left the log meanwhile.
         self.joined: dict[str, tuple[int, int]] = {}
         self._present: frozenset[str] = frozenset()
         self._committed_to = 0  # below it every record was seen to have a cause
         self._settled_of_key: dict[bytes, int] = {}  # how many of a key's records, from its first
         self.file = Filed()
 
-    # ---------------------------------------------------------------------------- what is persisted
+    # ---------------------------------------------------------------------------- persisted changes
 
     def persisted(self, changes: list[Change], *, acquired: bool) -> None:
         for change in changes:
@@ -106,7 +106,7 @@ class Checkers:
 
     def _natural_cause(self, offset: int) -> str:
         key = self.log.records[offset]
-        # What is due comes first in a step, and is still judged by those who were there.
+        # Due retries come first in a step, and are still judged by the members of before.
         for members in (self.members, self._members_before):
             if members and not any(accepts(member.filters, key) for member in members):
                 return "skipped"
@@ -126,7 +126,7 @@ class Checkers:
         self._committed_to = max(self._committed_to, cursor)
 
     def regressed(self, snapshot: Snapshot) -> None:
-        """The store was lost: the commit in Kafka is what is known. Nobody holds anything."""
+        """The store was lost: only the commit in Kafka is known. Nobody holds anything."""
         self.cursor = snapshot.cursor
         known = settled_of(snapshot)
         self.settled &= known
@@ -142,7 +142,7 @@ class Checkers:
         self.file = filed(self.settled, self.causes, self.deliveries, self.holds)
 
     def set_back(self, snapshot: Snapshot, committed: Snapshot) -> None:
-        """The store came back with its file: that and the commit are what is known."""
+        """The store came back with its file: only that and the commit are known."""
         known = settled_of(snapshot)
         wrong = self.file.not_the_union(self.log.records, known, committed)
         if wrong:
@@ -163,7 +163,7 @@ class Checkers:
         """Another core, which has read nothing yet."""
         self.life += 1
         self.read_to = cursor
-        self.joined.clear()  # Whoever it finds was there first.
+        self.joined.clear()  # The members it finds were there first.
         self._present = frozenset()
 
     def read(self, event: RecordsRead) -> None:
@@ -175,7 +175,7 @@ class Checkers:
             end = event.start if self.policy.window_records is not None else span_end
             self.read_to = max(self.read_to, end)
 
-    # ---------------------------------------------------------------------------- what is delivered
+    # ----------------------------------------------------------------------------------- deliveries
 
     def delivered(self, effect: Delivered, records_max: int, now_ms: int) -> None:
         if len(effect.offsets) != len(effect.attempts):
@@ -306,7 +306,7 @@ class Checkers:
             if hold.member != mine.member and not hold.expired:
                 raise CheckFailure("OneOwnerPerKey", f"{mine} while {hold}")
 
-    # ----------------------------------------------------------------------- what must be delivered
+    # ------------------------------------------------------------------------------- due deliveries
 
     def withheld(self, member: str, now_ms: int) -> int | None:
         """A record that is free, due and the member's, and that it could acquire; None without.
@@ -348,7 +348,7 @@ class Checkers:
         """Certainly: expired holds count, for they may still be leased."""
         return len(self.holds.of_member(member)) < self.policy.in_flight_per_member_max
 
-    # ------------------------------------------------------------------------- what ends a delivery
+    # --------------------------------------------------------------------------- ends of deliveries
 
     def acknowledging(
         self,
@@ -434,7 +434,7 @@ class Checkers:
             hold.until_ms = deadline_ms
 
     def closed(self, member: str, session: str) -> None:
-        """A clean goodbye, as the member was told: what the session held is free at once."""
+        """A clean goodbye, as the member was told: the session's records are free at once."""
         for hold in self.holds.of_member(member):
             if hold.session == session:
                 self.holds.pop(hold.offset)
@@ -479,7 +479,7 @@ class Checkers:
             self.causes.setdefault(hold.offset, "evicted")
 
     def expired(self, now_ms: int) -> None:
-        """The watchdog ticked: what is past its lock, or its session's grace, is not held."""
+        """The watchdog ticked: records past their lock, or their session's grace, are not held."""
         for hold in self.holds:
             if hold.runs_out(now_ms, self.policy.disconnect_grace_ms):
                 self._expire(hold, evicted=hold.session in self.lost_sessions)

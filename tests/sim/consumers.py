@@ -38,7 +38,7 @@ class Consumer:
         self.sessions = 0
         self.session: SessionId | None = None  # None: not connected
         self.joined = False
-        self.fetching = False  # or working on what it got
+        self.fetching = False  # or working on its records
         self.parked = False  # got nothing and waits to be woken
         self.woken = False  # meanwhile
         self.wakes = 0  # on their way

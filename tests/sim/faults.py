@@ -41,7 +41,7 @@ class Faults:
     renew: float = 0.0
     forget: float = 0.0  # never acknowledged
     not_sent: float = 0.0  # per delivery: the records' bytes cannot be read
-    foreign_ack: float = 0.0  # per delivery: acknowledges what it does not hold
+    foreign_ack: float = 0.0  # per delivery: acknowledges records that it does not hold
     dead_letter_failure: float = 0.0  # per write
     operator: float = 0.0  # per second
     fail_over: float = 0.0  # per second: Kafka is away, and the group goes on on another cluster

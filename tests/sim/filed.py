@@ -37,7 +37,7 @@ class Filed:
 def filed(
     settled: set[int], causes: dict[int, str], deliveries: dict[int, int], holds: Iterable[Hold]
 ) -> Filed:
-    """As it is now, whatever becomes of it."""
+    """As it is now; later changes do not reach it."""
     return Filed(set(settled), dict(causes), dict(deliveries), [replace(hold) for hold in holds])
 
 

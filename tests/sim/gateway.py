@@ -33,7 +33,7 @@ class Gateway:
     def __init__(self, world: World) -> None:
         self.world = world
         self.store = MemoryStore()
-        self.file = self.store.dump()  # what the store may be set back to
+        self.file = self.store.dump()  # the state that the store may be set back to
         self.windows: list[Window] = []
         self.members: dict[MemberId, Member] = {}
         self.sessions: dict[SessionId, MemberId] = {}  # open ones
@@ -79,7 +79,7 @@ class Gateway:
     def write_file(self) -> None:
         self.file = self.store.dump()
         for window in self.windows:
-            if not window.set_back:  # else the store still has what is in the file
+            if not window.set_back:  # else the store still is as in the file
                 window.checkers.write_file()
 
     def set_back(self) -> None:

@@ -93,7 +93,7 @@ THEN: list[Event] = [
 LAST: list[Event] = [
     SchemaRemoved("acme-orders-value", Version(1)),
     SchemaRemoved("acme-customer-value", Version(1)),
-    # Another schema in the place and under the id of what was there.
+    # Another schema in the place and under the id of an earlier one.
     SchemaRemoved("acme-p-value", Version(3)),
     written("acme-p-value", 3, 12, Schema(PROTOBUF, 'syntax = "proto3"; message New {}')),
 ]

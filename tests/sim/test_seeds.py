@@ -1,4 +1,4 @@
-"""The simulation's smoke set: fixed seeds, and every seed that ever failed, with what it taught."""
+"""The simulation's smoke set: fixed seeds, and every seed that ever failed, with its lesson."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from dispatcher.core.model import (
 from tests.sim.checkers import CheckFailure
 from tests.sim.upstream import Log
 
-# What became of records that were not sent.
+# The outcomes of records that were not sent.
 _COUNTED = (Notice.UNDELIVERED, Notice.SKIPPED, Notice.TRUNCATED)
 
 
@@ -38,7 +38,7 @@ class UnreliableChecker:
         self.rebuilt(Snapshot(cursor=0))
 
     def rebuilt(self, snapshot: Snapshot) -> None:
-        """Another life of the core: it knows what was committed, and nothing else."""
+        """Another life of the core: it knows the commit, and nothing else."""
         self.start = snapshot.cursor
         self.committed = {o for low, high in snapshot.settled for o in range(low, high + 1)}
         self.sent: set[int] = set()
@@ -89,7 +89,7 @@ class UnreliableChecker:
                 raise CheckFailure("AckFencing", f"{first}-{last}: {error}")
 
     def at_end(self) -> None:
-        """Everything was read: what was not sent is counted."""
+        """Everything was read: every record that was not sent is counted."""
         known = self.sent | self.committed
         missing = [o for o in self.log.records if o >= self.start and o not in known]
         if len(missing) > self.counted:

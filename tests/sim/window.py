@@ -1,5 +1,5 @@
 """The simulated shell around the life of one window, the one that gateway/windows runs: it performs
-its commands, late, against a store, a log and a DLQ that fail, and judges what is told to anybody.
+its commands, late, against a store, a log and a DLQ that fail, and judges every answer.
 """
 
 from __future__ import annotations
@@ -88,10 +88,10 @@ class Window:
         self.life = WindowLife()
         self.fence = Fence(0)  # of the last claim, also of a process that is gone
         self.set_back = False  # the store was, and the core does not know it
-        self.incarnation = 0  # of the core: what was started for an earlier one is dropped
+        self.incarnation = 0  # of the core: work started for an earlier one is dropped
         self.tickets = 0
         self.pending: dict[Ticket, Pending] = {}  # in the order of their events
-        self.gathers = False  # a write is about to be made of what is pending
+        self.gathers = False  # a write is about to be made of the pending steps
         self.wish: ReadOn | None = None
         self.last_read: RecordsRead | None = None
         self.committed = CommittedOffset()
@@ -147,7 +147,7 @@ class Window:
     # ------------------------------------------------------------------------ persist, then effects
 
     def perform(self, commands: list[Command]) -> None:
-        """As an event loop does it: whoever waits goes on when all commands are performed."""
+        """As an event loop does it: waiting callers go on when all commands are performed."""
         incarnation = self.incarnation
         answers: list[tuple[Told, list[Effect]]] = []
         for command in commands:
@@ -396,7 +396,7 @@ class Window:
             self.start()
 
     def close(self) -> None:
-        """The topic is gone: what was produced to it is owed to nobody."""
+        """The topic is gone: its records are owed to nobody."""
         self._broken("topic gone", self.life.close())
 
     def _pause_over(self, incarnation: int) -> None:
@@ -434,7 +434,7 @@ class Window:
         self.checkers.rebuilt(self.core.read_position)
         world.trace("loaded", self.core)
         self.perform(commands)
-        # What it missed while it was away, as gateway/windows/windows.py tells it.
+        # The events it missed while it was away, as gateway/windows/windows.py tells them.
         for lease in snapshot.leases:
             if lease.session_id in gateway.ended:
                 self.handle(SessionLost(lease.member_id, lease.session_id, now_ms))

@@ -42,7 +42,7 @@ class World:
         self.gateway = Gateway(self)
         self.consumers = [self._consumer(index) for index in range(self.options.consumers)]
         self.produced = 0
-        self.seen: dict[str, int] = {}  # kinds of events, changes and notices: what a run covers
+        self.seen: dict[str, int] = {}  # kinds of events, changes and notices: a run's coverage
 
     def _consumer(self, index: int) -> Consumer:
         filtered = self.rng.random() < self.options.filtered
@@ -238,7 +238,7 @@ class World:
     # ------------------------------------------------------------------------------------- progress
 
     def _check_parked(self) -> None:
-        """Nobody waits for what it could have, as far as the windows have come."""
+        """No member waits for a record it could have, as far as the windows have come."""
         for window in self.gateway.windows:
             if window.core is None or window.busy:
                 continue

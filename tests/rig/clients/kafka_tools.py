@@ -49,7 +49,7 @@ class KafkaTools:
         try:
             for line in answers:
                 kind, _, said = line.partition("\t")
-                if kind == "said":  # else: what a logger prints
+                if kind == "said":  # else: a logger's line
                     return base64.b64decode(said).decode()
         finally:
             too_late.cancel()

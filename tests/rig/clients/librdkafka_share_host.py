@@ -64,7 +64,7 @@ class HostedMember:
             try:
                 verbs[verb](*arguments)
                 say(self.name, "done")
-            except Exception as error:  # noqa: BLE001  # the test decides what a failure means
+            except Exception as error:  # noqa: BLE001  # the test judges failures
                 say(self.name, "failed", error_text(error))
             flush()
             if verb == "close":

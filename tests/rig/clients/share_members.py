@@ -186,7 +186,7 @@ class ShareMember:
         return []
 
     def poll_empty(self, for_s: float) -> list[Delivery]:
-        """Polls for a while during which nothing should come; returns what did."""
+        """Polls for a while during which no record should come; returns those that did."""
         deadline = time.monotonic() + for_s
         seen = len(self.deliveries)
         while time.monotonic() < deadline and len(self.deliveries) == seen:

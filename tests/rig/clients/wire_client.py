@@ -1,4 +1,4 @@
-"""Raw connections to a Kafka port, for what no stock client would send.
+"""Raw connections to a Kafka port, for requests that no stock client would send.
 
 WireClient speaks any API in any version through the project's codec (which the conformance tests
 check against Kafka's own serializer). ShareSession is a share group member by hand: it decides its
@@ -104,7 +104,7 @@ def fresh_member_id() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """One partition of a ShareFetch answer. `records`: what was sent; `acquired`: (offset, delivery
+    """One partition of a ShareFetch answer. `records`: the sent ones; `acquired`: (offset, delivery
     count) of each.
     """
 
@@ -315,7 +315,7 @@ class ShareSession:
         }
 
     def leave(self) -> None:
-        """Closes the session (what is held goes back) and leaves the group."""
+        """Closes the session (its records go back) and leaves the group."""
         self.acknowledge({}, epoch=-1)
         self.heartbeat(-1)
 

@@ -1,3 +1,3 @@
-"""A schema registry for tests that honours IMPORT mode: what AxonOps's was measured to answer
-(the matrix of docs/schemas.md), and no more. In memory; `python -m` serves it.
+"""A schema registry for tests that honours IMPORT mode: the measured answers of AxonOps's (the
+matrix of docs/schemas.md), and no more. In memory; `python -m` serves it.
 """

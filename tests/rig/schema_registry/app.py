@@ -1,6 +1,6 @@
 """The registry's REST interface as an ASGI application.
 
-`calls` counts requests by method and route, for tests that ask what was written. `on_request` runs
+`calls` counts requests by method and route, for tests that ask about writes. `on_request` runs
 before each request is carried out and `on_answer` before its answer leaves: a test raises there.
 """
 

@@ -8,7 +8,7 @@ from tests.rig.playbook import Playbook
 
 
 def test_09_a_slow_consumer_holds_nobody_up() -> None:
-    """c2 takes what it may and stops."""
+    """c2 takes its limit and stops."""
     play = Playbook(Policy(span_max=512, in_flight_per_member_max=20)).join("c1", "c2", "c3")
     play.produce(*[b"key-%d" % (i % 100) for i in range(500)])
     assert len(play.acquire("c2")) == 20

@@ -1,4 +1,4 @@
-"""Acceptance scenarios of Key-Shared dispatch: who gets a key, and in which order (1-3, 5-8, 11,
+"""Acceptance scenarios of Key-Shared dispatch: the owner of a key, and the order (1-3, 5-8, 11,
 12, 16, 17, 26)."""
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ def test_16_nack_order() -> None:
 
 
 def test_17_two_nacks_of_a_prefetched_key() -> None:
-    """PIP-493: what was prefetched behind a failed record comes back uncounted, and behind it."""
+    """PIP-493: records prefetched behind a failed one come back uncounted, and behind it."""
     play = Playbook(Policy(prefetch_per_key=3)).join("c1").produce(*[b"a"] * 5)
     assert play.acquire("c1") == [0, 1, 2]
     assert play.acquire("c1") == []
