@@ -262,8 +262,10 @@ class Window:
             case MembersReady(members=members):
                 ready = [str(one) for one in members]
                 self._dependencies.members_ready(self.key.group, ready)
-            case ReadOn():
-                self._read_on(effect)
+            case ReadOn(position=position, offsets_max=ahead):
+                self._dependencies.reader.read_on(
+                    self.partition, position, ahead, self.on_read, isolation=self._isolation
+                )
             case ForgetBelow(offset=offset):
                 self._dependencies.reader.forget_below(
                     self.partition, offset, self.on_read, isolation=self._isolation
@@ -279,15 +281,6 @@ class Window:
         if self._life.core is None:
             self._up.clear()
         self._dependencies.reader.stop(self.partition, self.on_read, isolation=self._isolation)
-
-    def _read_on(self, wish: ReadOn) -> None:
-        self._dependencies.reader.read_on(
-            self.partition,
-            wish.position,
-            wish.offsets_max,
-            self.on_read,
-            isolation=self._isolation,
-        )
 
     def _refuse(self, ticket: Ticket, why: str) -> None:
         future = self._waiting.pop(ticket)
