@@ -176,6 +176,7 @@ GENERATED = {
     "build/bench-cost.png",
     "build/keyway-spark.zip",
     "build/profile.folded",
+    "build/spark/classes.jsa",
 }
 
 
