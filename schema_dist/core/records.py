@@ -2,8 +2,8 @@
 
 A record's key is a JSON object with `keytype`; a null value is a tombstone. Key types are those of
 Confluent's `SchemaRegistryKeyType`, documented only by its source. Karapace writes and reads
-SCHEMA, CONFIG, DELETE_SUBJECT and NOOP. A record that cannot be understood is Malformed or Ignored,
-never an exception: others are written behind it.
+SCHEMA, CONFIG, DELETE_SUBJECT and NOOP; its tombstones are empty values, not null. A record that
+cannot be understood is Malformed or Ignored, never an exception: others are written behind it.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def decode(key: bytes | None, value: bytes | None) -> Event:
     try:
         fields = _object(key, "key")
         keytype = _text(fields, "keytype")
-        body = None if value is None else _object(value, "value")
+        body = _object(value, "value") if value else None
         return _event(keytype, fields, body)
     except _FieldError as error:
         return Malformed(str(error))

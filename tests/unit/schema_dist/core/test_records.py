@@ -44,6 +44,13 @@ def test_a_version_as_karapace_writes_it() -> None:
     )
 
 
+def test_an_empty_value_is_a_tombstone_as_karapace_writes_it() -> None:
+    assert decode(KARAPACE[0], b"") == SchemaRemoved("s", Version(4))
+    assert decode(b'{"keytype":"CONFIG","subject":"s","magic":0}', b"") == CompatibilitySet(
+        "s", None
+    )
+
+
 def test_the_keys_we_write_are_the_keys_they_write() -> None:
     """A compacted log knows a record by the bytes of its key."""
     assert schema_record(stored(), deleted=False) == KARAPACE
