@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 ANSWER_S_MAX = 30.0  # a registry that is slower is taken as away; Confluent's own limit is 30 s
+WHOLE_ANSWER_S_MAX = 120.0  # a list of 100,000 schemas that arrives bit by bit; longer is away
 CONNECT_S_MAX = 5.0  # loopback and data centres answer within milliseconds
 BODY_BYTES_MAX = 256 * 1024 * 1024  # a list of 100,000 schemas of 2 KB; more is hostile
 PAGE_SCHEMAS = 1_000  # per request for lists; a few MB
 PAGES_MAX = 10_000  # ten million schemas: more than an id space of any registry in use
-REQUESTS_AT_ONCE = 8  # to one registry: httpcore looks at all connections for every request
+REQUESTS_AT_ONCE = 8  # to one registry; more were not faster
+CONNECTION_IDLE_S_MAX = 4.0  # uvicorn, which serves Karapace, closes idle connections after 5 s
 WRITES_AT_ONCE = 256  # noted in the ledger together; a crash leaves at most so many unsure
 PLANS_MAX = 8  # per round: removals, then registering, then modes; each needs a plan of its own
 READ_BACK_S_MAX = 15.0  # a registry serves a record of its log within a second

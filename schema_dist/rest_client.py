@@ -26,7 +26,9 @@ from schema_dist.limits import (
     PAGE_SCHEMAS,
     PAGES_MAX,
     REQUESTS_AT_ONCE,
+    WHOLE_ANSWER_S_MAX,
 )
+from schema_dist.transport import Transport
 
 _JSON = "application/vnd.schemaregistry.v1+json"
 _HEADERS = {"Content-Type": _JSON, "Accept": f"{_JSON}, application/json"}
@@ -63,11 +65,17 @@ class RestClient:
         )
         async with self._at_once:
             try:
-                response = await self._http.send(request, stream=True)
-                try:
-                    data = await _whole(response)
-                finally:
-                    await response.aclose()
+                # httpx's limits are for each read: an answer in drops would never end.
+                async with asyncio.timeout(WHOLE_ANSWER_S_MAX):
+                    response = await self._http.send(request, stream=True)
+                    try:
+                        data = await _whole(response)
+                    finally:
+                        await response.aclose()
+            except (TimeoutError, httpx.TimeoutException) as error:
+                raise AwayError(
+                    f"registry {self.url}: {method} {path}: no answer in time"
+                ) from error
             except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
                 what = str(error) or type(error).__name__
                 raise AwayError(f"registry {self.url}: {what}") from error
@@ -268,9 +276,8 @@ def http_client(
     """The HTTP client of one registry. `ca_file`: PEM, instead of the system's trust."""
     return httpx.AsyncClient(
         auth=user,
-        verify=ssl.create_default_context(cafile=ca_file),
+        transport=Transport(ssl.create_default_context(cafile=ca_file)),
         timeout=_TIMEOUTS,
-        limits=httpx.Limits(max_connections=REQUESTS_AT_ONCE),
         follow_redirects=False,
         trust_env=False,
     )
