@@ -35,7 +35,7 @@ class SecureKafka:
 
 @contextmanager
 def secure_kafka(directory: Path) -> Iterator[SecureKafka]:
-    store = _self_signed(directory)
+    store = self_signed(directory)
     first = free_ports(3)
     plain, controller, secure = first, first + 1, first + 2
     plain_jaas = (
@@ -72,7 +72,7 @@ def _escaped(text: str) -> str:
     return "".join(c if ord(c) < 128 else f"\\u{ord(c):04x}" for c in text)
 
 
-def _self_signed(directory: Path) -> Path:
+def self_signed(directory: Path) -> Path:
     """A PEM store with key and certificate; the certificate alone goes to kafka.cert."""
     key, certificate, store = (
         directory / name for name in ("kafka.key", "kafka.cert", "store.pem")

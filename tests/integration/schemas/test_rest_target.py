@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import time
 from collections.abc import Callable, Iterator
@@ -14,8 +13,9 @@ import pytest
 
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import kill_child, stop_child, wait_until
-from schema_dist.core.model import JSON, PROTOBUF, Reference, Schema, SchemaVersion, Version
+from schema_dist.core.model import JSON, PROTOBUF, Reference, Schema, Version
 from schema_dist.core.records import compatibility_record, schema_key
+from tests.rig.schema_registry.history import Held, go_on, record
 from tests.rig.schema_registry.site import HTTP, Site, served_registry, version
 
 pytestmark = pytest.mark.integration
@@ -50,11 +50,6 @@ def shown(url: str) -> dict[tuple[str, int], dict[str, Any]]:
         for it in get(url, "/schemas?deleted=true") or ()
         for place in [(it["subject"], it["version"])]
     }
-
-
-def record(name: str, *fields: str) -> Schema:
-    listed = [{"name": it, "type": "string", "default": ""} for it in fields]
-    return Schema("AVRO", json.dumps({"type": "record", "name": name, "fields": listed}))
 
 
 def test_same_id_same_version_own_subject_and_references(site: Site, registry: str) -> None:
@@ -160,11 +155,12 @@ def test_a_collision_is_refused_before_anything_is_written(site: Site, registry:
 def test_killed_twenty_times(site: Site, registry: str) -> None:
     """SIGKILL at moments drawn from a seed, while versions come, go and are deleted."""
     draw = random.Random(14)
-    source: dict[tuple[str, int], SchemaVersion] = {}
+    source: Held = {}
+    subjects = [f"acme-s{at}-value" for at in range(8)]
     for number in range(KILLS):
         child = site.start()
         started = site.log().count("schemas are distributed from here")
-        _next_history(site, draw, source, number)
+        go_on(site, draw, source, subjects, first_id=100 + number * 10)
         if number % 3:  # two of three are killed at work, one perhaps before it has the lease
             site.wait_for("are distributed from here", started + 1)
             time.sleep(draw.uniform(0, 0.4))  # the moment of the kill
@@ -182,28 +178,6 @@ def test_killed_twenty_times(site: Site, registry: str) -> None:
             deadline_s=60,
         )
         wait_until(lambda: _modes(registry, expected) == set(), what="no mode", deadline_s=30)
-
-
-def _next_history(
-    site: Site, draw: random.Random, source: dict[tuple[str, int], SchemaVersion], number: int
-) -> None:
-    for at in range(6):
-        subject = f"acme-s{draw.randrange(8)}-value"
-        versions = [it for it in source.values() if it.subject == subject]
-        live = [it for it in versions if not it.deleted]
-        if live and draw.random() < 0.3:
-            gone = replace(draw.choice(live), deleted=True)
-            source[gone.place] = gone
-            site.register([gone])
-        elif len(versions) > len(live) and draw.random() < 0.5:
-            gone = next(it for it in versions if it.deleted)
-            del source[gone.place]
-            site.write([(schema_key(gone), None)])
-        else:
-            new = max((it.version for it in versions), default=0) + 1
-            made = version(subject, new, 100 + number * 10 + at, record(f"R{number}x{at}", "f"))
-            source[made.place] = made
-            site.register([made])
 
 
 def _modes(registry: str, places: dict[tuple[str, int], Any]) -> set[str]:

@@ -121,8 +121,8 @@ def delete_subject(app: App, query: Query, _body: JsonObject, subject: str) -> A
 
 def schemas(app: App, query: Query, _body: JsonObject) -> Any:
     deleted, prefix = _flag(query, "deleted"), query.get("subjectPrefix", "")
-    found = [it for it in app.registry.all() if deleted or not it.deleted]
-    shown = [it.shown() for it in found if it.subject.startswith(prefix)]
+    every = app.registry.beginning(prefix) if prefix else app.registry.all()
+    shown = [it.shown() for it in every if deleted or not it.deleted]
     first = int(query.get("offset", "0"))
     limit = int(query.get("limit", "-1"))
     return shown[first : first + limit] if limit >= 0 else shown[first:]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_left, insort
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -46,12 +47,20 @@ class Registry:
     modes: dict[str, str] = field(default_factory=dict)
     by_text: dict[tuple[str, str], int] = field(default_factory=dict)  # (context, schema) to id
     last_id: dict[str, int] = field(default_factory=dict)
+    names: list[str] = field(default_factory=list)  # of subjects, sorted
 
     # ------------------------------------------------------------------------------------- reading
 
     def all(self) -> Iterator[Stored]:
         for versions in self.subjects.values():
             yield from versions.values()
+
+    def beginning(self, prefix: str) -> Iterator[Stored]:
+        """The versions of subjects that begin so. Of many subjects, looking at all is slow."""
+        for at in range(bisect_left(self.names, prefix), len(self.names)):
+            if not self.names[at].startswith(prefix):
+                return
+            yield from self.subjects[self.names[at]].values()
 
     def of(self, subject: str, *, deleted: bool) -> dict[int, Stored]:
         found = self.subjects.get(subject, {})
@@ -148,6 +157,8 @@ class Registry:
         self.last_id[context] = max(self.last_id.get(context, 0), number)
         self.by_text.setdefault((context, text), number)
         self.ids[context, number] = schema
+        if subject not in self.subjects:
+            insort(self.names, subject)
         versions = self.subjects.setdefault(subject, {})
         at = int(version) if version is not None else max(versions, default=0) + 1
         versions[at] = Stored(subject, at, number, schema)
@@ -195,6 +206,7 @@ class Registry:
         del self.subjects[it.subject][it.version]
         if not self.subjects[it.subject]:
             del self.subjects[it.subject]
+            self.names.remove(it.subject)
         context = context_of(it.subject)
         if not any(o.id == it.id and context_of(o.subject) == context for o in self.all()):
             del self.ids[context, it.id]
