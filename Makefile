@@ -165,6 +165,10 @@ offsets: ready ## offsets that follow, in full: 20 random histories on real Kafk
 demo-failover: ready ## two clusters: one is killed, a stock and a Key-Shared group go on on the other, and come back
 	@$(BIN)/python -m gateway.demo.failover
 
+.PHONY: schemas-peers
+schemas-peers: $(STAMPS)/jars ## schema distribution against registries that run already (ARGS="--karapace URL --karapace-kafka HOST:PORT --import URL")
+	@$(BIN)/python -m tests.peers $(ARGS)
+
 .PHONY: spark-package
 spark-package: ## what spark-submit needs to copy records: build/keyway-spark.zip
 	@mkdir -p build && rm -f build/keyway-spark.zip

@@ -1,0 +1,1 @@
+"""Schema distribution against registries that users run: `make schemas-peers`."""
