@@ -196,19 +196,15 @@ def tiny_records(target: Target, seconds: float) -> str:
 
 
 def inflating_message(target: Target, seconds: float) -> str:
-    """Finding 7: a small batch that is 360 MB when it is decompressed. The operator skips it: the
+    """Finding 7: a small batch that is 256 MiB when it is decompressed. The operator skips it: the
     record behind it arrives.
     """
     config: dict[str, str | int] = {
         "compression.type": "zstd",
-        "message.max.bytes": 100_000_000,
+        "message.max.bytes": 1_000_000_000,
         "queue.buffering.max.kbytes": 2_000_000,
-        "batch.size": 100_000_000,
-        "linger.ms": 500,
     }
-    produce(
-        target.upstream, target.topic, [(b"big", bytes(90_000_000))] * 4, partition=0, config=config
-    )
+    produce(target.upstream, target.topic, [(b"big", bytes(1 << 28))], partition=0, config=config)
     produce(target.upstream, target.topic, [(b"big", b"behind")], partition=0)
     began = time.monotonic()
     did = _fetched("inflating", target, seconds / 2)
