@@ -78,7 +78,7 @@ class Carried:
 @dataclass(slots=True)
 class Listening:
     """Time in which the node could have heard of its members. A node that was held up (a frozen
-    machine, a long request) has their heartbeats still unread when it goes on: what it was deaf for
+    machine, a long request) has their heartbeats still unread when it goes on: its deaf time
     does not count as their silence.
     """
 

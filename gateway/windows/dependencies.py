@@ -29,7 +29,7 @@ class LogReader(Protocol):
         *,
         isolation: int,
     ) -> None:
-        """One result for `sink`, later; replaces what it wished before."""
+        """One result for `sink`, later; replaces its earlier wish."""
 
     def stop(
         self, tp: TopicPartition, sink: Callable[[ReadResult], None], *, isolation: int

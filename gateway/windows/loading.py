@@ -133,7 +133,7 @@ async def _fresh(
     reset_to: int | None,
 ) -> _Found:
     """First use, the store lost it or never has it, or its position makes no sense any more: as
-    Kafka alone knows it, its committed offset and what the metadata says, or where the group
+    Kafka alone knows it, its committed offset and its metadata, or where the group
     starts. Raises UpstreamError.
     """
     if reset_to is not None:

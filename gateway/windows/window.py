@@ -492,6 +492,6 @@ class Window:
         self._perform(self._life.stop_reads())
 
     def close(self) -> None:
-        """Stops serving; what is in the store stays. Persist what is pending first."""
+        """Stops serving; the state in the store stays. Persist pending steps first."""
         self._perform(self._life.close())
         self._work.put_nowait(None)

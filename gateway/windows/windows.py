@@ -1,5 +1,5 @@
-"""All windows of the node: which there are, the round trips of their steps, the watchdog, the
-commits to Kafka.
+"""All windows of the node: their opening and closing, the round trips of their steps, the watchdog,
+the commits to Kafka.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Windows:
         self._member_changes = MemberChanges(self.dependencies.spawn)
         self._group_commits = GroupCommits(self.dependencies.commits)
 
-    # ------------------------------------------------------------------------------ which there are
+    # ------------------------------------------------------------------------ opening and closing
 
     def get(self, group: str, topic_id: bytes, partition: int) -> Window | None:
         return self._windows.get(WindowKey(group, topic_id_text(topic_id), partition))
@@ -224,7 +224,7 @@ class Windows:
             self.topology_changed(self.topology())
 
     def drop(self, key: WindowKey) -> None:
-        """Out of memory, at once, without persisting; what is in the store stays."""
+        """Out of memory, at once, without persisting; the state in the store stays."""
         window = self._windows.get(key)
         if window is not None:
             self._close(window)
