@@ -36,7 +36,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore"),
 ]
 
-FLIGHTS = 20_000
+FLIGHTS = 6_000
 PARTITIONS = 2
 STARTED_S_MAX = 300.0  # Spark's start, on a machine that does other things, too
 KEY = "only-for-this-test"
