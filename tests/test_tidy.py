@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from gateway.compiled import hot_sources
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = (
     "gateway",
@@ -95,6 +97,23 @@ def test_modules_open_with_what_they_are() -> None:
         if path.name != "__init__.py" and not ast.get_docstring(ast.parse(path.read_text("utf-8")))
     ]
     assert not silent
+
+
+def test_compiled_functions_name_a_caught_exception_once() -> None:
+    """mypyc gives a name the type of its first `except ... as`, and refuses the others at run
+    time.
+    """
+    twice = []
+    for source in hot_sources(ROOT):
+        for function in ast.walk(ast.parse((ROOT / source).read_text("utf-8"))):
+            if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            caught: dict[str, set[str]] = {}
+            for it in ast.walk(function):
+                if isinstance(it, ast.ExceptHandler) and it.name and it.type:
+                    caught.setdefault(it.name, set()).add(ast.unparse(it.type))
+            twice += [(source, name) for name, kinds in caught.items() if len(kinds) > 1]
+    assert not twice
 
 
 def test_handlers_open_with_versions_and_what_is_not_implemented() -> None:

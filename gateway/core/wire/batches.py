@@ -195,10 +195,10 @@ def _scan_batch(header: bytes, sent: bytes, body_max: int) -> Batch:
     if attributes & CODEC_MASK != Compression.NONE and len(sent) > 0:
         try:
             body = decompress(int(attributes & CODEC_MASK), sent, body_max)
-        except DecompressesTooLarge as error:
-            raise TooLargeBatch(f"the batch at base offset {base} is {error}") from error
-        except CannotDecompress as error:
-            raise CorruptBatch(str(error)) from error
+        except DecompressesTooLarge as too_large:
+            raise TooLargeBatch(f"the batch at base offset {base} is {too_large}") from too_large
+        except CannotDecompress as damaged:
+            raise CorruptBatch(str(damaged)) from damaged
     offsets: list[int] = []
     keys: list[bytes | None] = []
     bounds: list[int] = [0]
