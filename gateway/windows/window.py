@@ -356,8 +356,10 @@ class Window:
 
     def on_read(self, read: ReadResult) -> None:
         """The reader's sink."""
-        self._perform(self._read(read, self._dependencies.now_ms()))
-        if read.error == ErrorCode.MESSAGE_TOO_LARGE:
+        commands = self._read(read, self._dependencies.now_ms())
+        self._perform(commands)
+        # No commands: the window has left that place, or waits there for an operator.
+        if read.error == ErrorCode.MESSAGE_TOO_LARGE and commands:
             self._gave_up(read.start)
 
     def _read(self, read: ReadResult, now_ms: int) -> list[Command]:
