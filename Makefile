@@ -9,8 +9,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := build/stamps
 HOT := $(if $(PYTHON),$(shell $(PYTHON) gateway/compiled.py))
-# Two workers, a file each at a time: tests mostly wait on real processes. ARGS="-n 0" is one process.
-PYTEST := $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+# Three workers, a file each at a time: two cores, and a third of the time tests wait for real processes.
+# ARGS="-n 0" is one process.
+PYTEST := $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
 # Python writes the byte code of what is imported; of all that is installed it takes ten seconds.
 PIP := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check
 BASE := import tomllib; it = tomllib.load(open("pyproject.toml", "rb")); \
