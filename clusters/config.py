@@ -25,6 +25,7 @@ from pydantic import (
     model_validator,
 )
 
+from clusters.addresses import BootstrapServers
 from clusters.core.copies import NO_SECRET
 from clusters.core.limits import CLUSTERS_MAX, NAME_CHARS_MAX
 from clusters.core.names import NAME_CHARS_MAX as GROUP_CHARS_MAX
@@ -126,7 +127,7 @@ class Cluster(Section):
     """
 
     name: Name
-    bootstrap_servers: str = Field(min_length=1)
+    bootstrap_servers: BootstrapServers = Field(min_length=1)
     cluster_id: str | None = None
     sasl: Sasl | None = None
     tls: Tls | None = None
@@ -137,13 +138,6 @@ class Cluster(Section):
     transactional_id_pattern: str = "{transactional.id}"
     subject_pattern: str = "{topic}"
     pattern_values: dict[str, str] = {}
-
-    @field_validator("bootstrap_servers")
-    @classmethod
-    def _addresses_alone(cls, text: str) -> str:
-        if "@" in text:  # user:password@host: addresses are logged and shown, passwords never
-            raise ValueError("holds an '@': only host:port; user and password belong in `sasl`")
-        return text
 
     @model_validator(mode="after")
     def _names_that_can_be_translated(self) -> Cluster:

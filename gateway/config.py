@@ -23,6 +23,7 @@ from pydantic import (
     model_validator,
 )
 
+from clusters.addresses import BootstrapServers
 from clusters.yaml_file import ConfigError as ConfigError
 from clusters.yaml_file import first_fault, read_mapping
 from dispatcher.core.model import EvictPolicy, JoinPolicy, PoisonPolicy, Policy
@@ -70,17 +71,10 @@ class Tls(_Section):
 
 
 class UpstreamSection(_Section):
-    bootstrap_servers: str = "127.0.0.1:9092"
+    bootstrap_servers: BootstrapServers = "127.0.0.1:9092"
     sasl: Sasl | None = None  # the gateway's own identity; clients bring their own
     tls: Tls | None = None
     request_timeout_ms: Millis = 30_000
-
-    @field_validator("bootstrap_servers")
-    @classmethod
-    def _addresses_alone(cls, text: str) -> str:
-        if "@" in text:  # user:password@host: addresses are logged and shown, passwords never
-            raise ValueError("holds an '@': only host:port; user and password belong in `sasl`")
-        return text
 
 
 class ListenSection(_Section):

@@ -14,7 +14,7 @@ from gateway.operations.unreadable_records import UnreadablePlace, UnreadableRec
 
 
 def unreadable_routes(unreadable: UnreadableRecords) -> list[Route]:
-    async def show(request: Request) -> Response:
+    async def list_unreadable(request: Request) -> Response:
         group = query(request, "group")
         rows = await unreadable.rows(group, topic=request.query_params.get("topic"))
         return answered(UnreadableList(group=group, unreadable=[_row(row) for row in rows]))
@@ -25,7 +25,7 @@ def unreadable_routes(unreadable: UnreadableRecords) -> list[Route]:
         return answered(Skipped(group=body.group, skipped=_row(place)))
 
     return [
-        Route("/v1/unreadable", show, methods=["GET"]),
+        Route("/v1/unreadable", list_unreadable, methods=["GET"]),
         Route("/v1/unreadable/skip", skip, methods=["POST"]),
     ]
 

@@ -133,7 +133,11 @@ def shared_classes() -> tuple[str, ...]:
     """Options of a JVM whose class path begins with `kafka_classpath()`: it starts in half the time
     where there is an archive that fits, and says nothing where there is none.
     """
-    archive = archive_file()
+    return classes_of(archive_file())
+
+
+def classes_of(archive: Path) -> tuple[str, ...]:
+    """Options of a JVM that starts from this archive; none if there is no such file."""
     if not archive.exists():
         return ()
     return ("-Xlog:cds=off", "-Xlog:cds+dynamic=off", f"-XX:SharedArchiveFile={archive}")

@@ -124,6 +124,13 @@ class GroupOffsets:
         log.info("group_remembered", group=name)
         return self.groups.ensure(name)
 
+    async def require(self, name: str) -> ShareGroup:
+        """As `find`. Raises GroupUnknown, StateUnavailable."""
+        found = await self.find(name)
+        if found is None:
+            raise GroupUnknown(f"no group {name!r}")
+        return found
+
     async def recognise(self, names: Iterable[str]) -> None:
         """Takes in those of `names` that are Key-Shared groups by the offsets they committed."""
         known = self._not_key_shared

@@ -18,7 +18,6 @@ from dispatcher.core.stats import ParkedRecord
 from gateway.core.wire.errors import WireError
 from gateway.core.wire.records import read_records
 from gateway.operations.errors import (
-    GroupUnknown,
     InvalidOperation,
     NotParked,
     PartitionUnknown,
@@ -126,8 +125,7 @@ class ParkedRecords:
 
     async def _windows(self, group: str) -> list[Window]:
         """All of the group, loaded or being loaded. Raises GroupUnknown, StateUnavailable."""
-        if await self.offsets.find(group) is None:
-            raise GroupUnknown(f"no group {group!r}")
+        await self.offsets.require(group)
         windows = self.offsets.windows
         stored = await self.offsets.stored(group)
         topics = await self.offsets.topics_by_id({key.topic_id for key in stored})

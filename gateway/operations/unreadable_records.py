@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import structlog
 
 from gateway.operations.errors import (
-    GroupUnknown,
     NotUnreadable,
     PartitionUnknown,
     StateUnavailable,
@@ -84,8 +83,7 @@ class UnreadableRecords:
 
     async def _windows(self, group: str) -> list[Window]:
         """Raises GroupUnknown, StateUnavailable."""
-        if await self.offsets.find(group) is None:
-            raise GroupUnknown(f"no group {group!r}")
+        await self.offsets.require(group)
         return self.offsets.windows.of_group(group)
 
     async def _window(self, group: str, topic: str, partition: int) -> Window:

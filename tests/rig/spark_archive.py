@@ -1,7 +1,4 @@
-"""Writes the archive of classes from which the tests' Spark sessions start (tests.rig.spark_jvm).
-
-It also fetches the connector to Kafka, so that no test has to.
-"""
+"""Writes the archive of classes from which the tests' Spark sessions start (spark_jvm.py)."""
 
 from __future__ import annotations
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 from pathlib import Path
 
-from gateway.embedded.jars import build_dir
+from gateway.embedded.jars import build_dir, classes_of
 
-QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xlog:cds=off", "-Xlog:cds+dynamic=off")
+QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 
 def archive_file() -> Path:
@@ -21,7 +21,6 @@ def archive_file() -> Path:
 
 def start_quickly(environment: MutableMapping[str, str]) -> None:
     """spark-submit, which also starts pyspark's JVM, gives these options to every driver."""
-    archive = archive_file()
-    shared = (f"-XX:SharedArchiveFile={archive}",) if archive.exists() else ()
-    environment.setdefault("SPARK_SUBMIT_OPTS", " ".join((*QUICK, *shared)))
+    options = (*QUICK, *classes_of(archive_file()))
+    environment.setdefault("SPARK_SUBMIT_OPTS", " ".join(options))
     environment.setdefault("SPARK_LAUNCHER_OPTS", " ".join(QUICK))
