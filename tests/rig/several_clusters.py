@@ -5,7 +5,7 @@ Spark session.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -59,7 +59,14 @@ class Clusters:
     directory: Path
     path: Path = field(init=False)
 
-    def write(self, tree: Mapping[str, Any], **sections: Any) -> ClustersConfig:
+    def write(
+        self,
+        tree: Mapping[str, Any],
+        *,
+        of_cluster: Mapping[str, Mapping[str, Any]] | None = None,
+        **sections: Any,
+    ) -> ClustersConfig:
+        """`of_cluster`: more fields of a cluster, by its name."""
         names = names_in(tree)
         messages = {
             **QUICK,
@@ -68,7 +75,12 @@ class Clusters:
         }
         content = {
             "clusters": [
-                {"name": it, "bootstrap_servers": self.gateways[it].bootstrap} for it in names
+                {
+                    "name": it,
+                    "bootstrap_servers": self.gateways[it].bootstrap,
+                    **(of_cluster or {}).get(it, {}),
+                }
+                for it in names
             ],
             "tree": tree,
             "messages": messages,
@@ -89,19 +101,23 @@ def names_in(node: Any) -> list[str]:
 
 
 @contextmanager
-def clusters(names: Sequence[str], directory: Path) -> Iterator[Clusters]:
+def clusters(
+    names: Sequence[str], directory: Path, prepare: Callable[[Clusters], object] = lambda _: None
+) -> Iterator[Clusters]:
+    """`prepare` runs before the gateways start and read their files."""
     with ExitStack() as started:
-        kafkas, gateways = {}, {}
-        for name in names:
-            kafkas[name] = started.enter_context(KafkaCluster(1, share_groups=False))
-        for name in names:
-            process = GatewayProcess(directory / name, kafkas[name].bootstrap_servers)
+        kafkas = {it: started.enter_context(KafkaCluster(1, share_groups=False)) for it in names}
+        gateways = {
+            it: GatewayProcess(directory / it, kafkas[it].bootstrap_servers) for it in names
+        }
+        made = Clusters(kafkas, gateways, directory)
+        prepare(made)
+        for process in gateways.values():
             process.spawn()
             started.callback(process.kill)
-            gateways[name] = process
         for process in gateways.values():
             process.wait_ready()
-        yield Clusters(kafkas, gateways, directory)
+        yield made
 
 
 @contextmanager

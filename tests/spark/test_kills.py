@@ -1,6 +1,7 @@
 """Exactly once through kills: the driver, Spark's JVM, a Python worker, the source's gateway, the
 target's broker, under load. Nothing is lost or there twice, and every partition keeps the order of
-its origin.
+its origin. Records in the registry's format arrive with their five bytes, and the target's registry
+view has the schema under their id.
 """
 
 from __future__ import annotations
@@ -10,18 +11,31 @@ import random
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 import pytest
+import yaml
+from confluent_kafka.schema_registry import SchemaRegistryClient
 
-from clusters.config import ClustersConfig
-from gateway.embedded.process import kill_child, start_child, stop_child, wait_until
+from clusters.config import ClustersConfig, load
+from gateway.embedded.process import free_ports, kill_child, start_child, stop_child, wait_until
 from spark.show import links_of
 from tests.rig.gateway_process import REPOSITORY
 from tests.rig.kafka import create_topic
-from tests.rig.several_clusters import Clusters, clusters, producer_of, read, send_by, wait_for
+from tests.rig.schema_registry.framed import KINDS, id_of
+from tests.rig.schema_registry.site import HTTP, answers
+from tests.rig.several_clusters import (
+    Clusters,
+    clusters,
+    producer_of,
+    read,
+    send,
+    send_by,
+    wait_for,
+)
 
 pytestmark = [
     pytest.mark.spark,
@@ -73,9 +87,77 @@ class Run:
             stop_child(self.child, grace_s=30)
 
 
+@dataclass
+class Views:
+    """The registry view of each cluster: c1's is the primary's, c2 has no other registry."""
+
+    registry: str
+    urls: dict[str, str] = field(default_factory=dict)
+
+    def prepare(self, pair: Clusters) -> None:
+        ports = free_ports(2)
+        sections = {
+            "c1": {
+                "subject_pattern": "acme-{topic}",
+                "registry": {"url": self.registry, "reads": "rest"},
+                "registry_view": {"port": ports},
+            },
+            "c2": {"subject_pattern": "{topic}.c2", "registry_view": {"port": ports + 1}},
+        }
+        pair.write(
+            {"level": 1, "children": ["c1", "c2"]},
+            of_cluster=sections,
+            topics={"include": ["load", "framed-*"]},
+            schemas={"primary": "c1"},
+        )
+        for number, name in enumerate(sections):
+            self.urls[name] = f"http://127.0.0.1:{ports + number}"
+            config = pair.gateways[name].config
+            settings = yaml.safe_load(config.read_text())
+            settings["registry_view"] = {"clusters_file": str(pair.path), "cluster": name}
+            config.write_text(yaml.safe_dump(settings))
+
+    def write(self, pair: Clusters, kind: str) -> bytes:
+        """Writes a record on c1 by its view, and distributes its schemas; the record's value."""
+        topic = f"framed-{kind}"
+        wait_until(lambda: answers(self.urls["c1"]), what="c1's view", deadline_s=60)
+        with SchemaRegistryClient({"url": self.urls["c1"]}) as client:
+            value = KINDS[kind].write(client, topic)
+        create_topic(pair.front("c1"), topic)
+        send(pair.front("c1"), topic, [{"value": value}])
+        return value
+
+    def distribute(self, pair: Clusters, ids: Sequence[int]) -> None:
+        """`keyway schemas run`, until c2's view has the ids."""
+        command = [sys.executable, "-m", "gateway.cli", "schemas", "run", str(pair.path)]
+        child = start_child(command, log=pair.directory / "schemas.log", cwd=REPOSITORY)
+        try:
+            wait_until(
+                lambda: all(
+                    HTTP.get(f"{self.urls['c2']}/schemas/ids/{it}/versions").status_code == 200
+                    for it in ids
+                ),
+                what=f"ids {ids} in c2's view",
+                deadline_s=120,
+            )
+        finally:
+            stop_child(child)
+
+    def read(self, kind: str, value: bytes | None) -> object:
+        """The datum of a record on c2, by its view."""
+        assert value is not None
+        with SchemaRegistryClient({"url": self.urls["c2"]}) as client:
+            return KINDS[kind].read(client, f"framed-{kind}", value)
+
+
 @pytest.fixture
-def pair(tmp_path: Path) -> Iterator[Clusters]:
-    with clusters(("c1", "c2"), tmp_path) as two:
+def views(registry: str) -> Views:
+    return Views(registry)
+
+
+@pytest.fixture
+def pair(tmp_path: Path, views: Views) -> Iterator[Clusters]:
+    with clusters(("c1", "c2"), tmp_path, views.prepare) as two:
         yield two
 
 
@@ -97,16 +179,17 @@ def position(config: ClustersConfig) -> int:
     return sum(max(0, int(row["position"])) for row in rows)
 
 
-def test_exactly_once_through_kills(pair: Clusters, tmp_path: Path) -> None:
+def test_exactly_once_through_kills(pair: Clusters, views: Views, tmp_path: Path) -> None:
     draw = random.Random(SEED)
-    tree = {"level": 1, "children": ["c1", "c2"]}
-    config = pair.write(tree, topics={"include": ["load"]})
+    config = load(pair.path)
+    framed = {kind: views.write(pair, kind) for kind in KINDS}
+    views.distribute(pair, [id_of(value) for value in framed.values()])
     create_topic(pair.kafkas["c1"].bootstrap_servers, "load", partitions=PARTITIONS)
     run = Run(pair.path, "c1", tmp_path / "run.log")
     over = threading.Event()
     sent = 0
 
-    def load() -> None:
+    def write() -> None:
         nonlocal sent
         producer = producer_of(pair.kafkas["c1"].bootstrap_servers)
         while not over.wait(0.05):
@@ -117,7 +200,7 @@ def test_exactly_once_through_kills(pair: Clusters, tmp_path: Path) -> None:
             send_by(producer, "load", records)
             sent += 40
 
-    writer = threading.Thread(target=load, daemon=True)
+    writer = threading.Thread(target=write, daemon=True)
     writer.start()
     try:
         for number in range(KILLS):
@@ -146,5 +229,9 @@ def test_exactly_once_through_kills(pair: Clusters, tmp_path: Path) -> None:
     for partition in range(PARTITIONS):
         values = [int(it.value or b"-1") for it in found if it.partition == partition]
         assert values == list(range(partition, sent, PARTITIONS)), "lost, twice or out of order"
+    for kind, value in framed.items():
+        (copied,) = wait_for(pair.front("c2"), f"framed-{kind}", 1)
+        assert copied.value == value
+        assert views.read(kind, copied.value) == KINDS[kind].datum
     assert run.starts > 1
     assert len(read(pair.kafkas["c1"].bootstrap_servers, "load", PARTITIONS)) == sent

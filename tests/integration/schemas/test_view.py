@@ -9,28 +9,20 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
 
 import fastavro
 import pytest
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
-from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.schema_registry.error import SchemaRegistryError
-from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
-from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
-from confluent_kafka.serialization import MessageField, SerializationContext
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import free_ports, wait_until
 from tests.rig.apicurio import served_apicurio
 from tests.rig.kafka import create_topic, produce, read_partition
+from tests.rig.schema_registry.framed import CUSTOMER, KINDS, ORDER, id_of
 from tests.rig.schema_registry.site import HTTP, Site, answers
 
 pytestmark = pytest.mark.integration
-
-CUSTOMER = '{"type":"record","name":"Customer","fields":[{"name":"name","type":"string"}]}'
-ORDER = '{"type":"record","name":"Order","fields":[{"name":"customer","type":"Customer"}]}'
 
 
 @dataclass(frozen=True)
@@ -71,10 +63,6 @@ def b(views: Views) -> Iterator[SchemaRegistryClient]:
         yield client
 
 
-def on(topic: str) -> SerializationContext:
-    return SerializationContext(topic, MessageField.VALUE)
-
-
 def arrived(url: str, number: int) -> None:
     path = f"{url}/schemas/ids/{number}/versions"
     wait_until(
@@ -100,22 +88,19 @@ def test_avro_with_a_reference(
     b: SchemaRegistryClient,
 ) -> None:
     topic = fresh_name("orders")
-    a.register_schema(f"{topic}-customer-value", Schema(CUSTOMER, "AVRO"))
-    refers = [SchemaReference("Customer", f"{topic}-customer-value", 1)]
-    schema = Schema(ORDER, "AVRO", refers)
-    value = AvroSerializer(a, schema)({"customer": {"name": "Ann"}}, on(topic))
-    assert isinstance(value, bytes)
-    number = int.from_bytes(value[1:5], "big")
+    value = KINDS["avro"].write(a, topic)
+    number = id_of(value)
     physical = HTTP.get(f"{views.registry}/subjects/acme-{topic}-value/versions/1").json()
     assert physical["id"] == number
     assert physical["references"][0]["subject"] == f"acme-{topic}-customer-value"
     got = carried(views, topic, value)
     assert got == value
     arrived(views.b, number)
-    assert AvroDeserializer(b)(got, on(topic)) == {"customer": {"name": "Ann"}}
+    assert KINDS["avro"].read(b, topic, got) == {"customer": {"name": "Ann"}}
     found = b.get_latest_version(f"{topic}-value")
     assert (found.schema_id, found.version, found.subject) == (number, 1, f"{topic}-value")
-    assert b.lookup_schema(f"{topic}-value", schema).version == 1
+    refers = [SchemaReference("Customer", f"{topic}-customer-value", 1)]
+    assert b.lookup_schema(f"{topic}-value", Schema(ORDER, "AVRO", refers)).version == 1
     # By hand: five bytes, then Avro's.
     text = HTTP.get(f"{views.b}/schemas/ids/{number}").json()
     assert text["references"] == [
@@ -127,47 +112,18 @@ def test_avro_with_a_reference(
     assert read == {"customer": {"name": "Ann"}}
 
 
-def test_json_schema(
+@pytest.mark.parametrize("name", ["json", "protobuf"])
+def test_other_types(
     views: Views,
     fresh_name: Callable[[str], str],
     a: SchemaRegistryClient,
     b: SchemaRegistryClient,
+    name: str,
 ) -> None:
-    topic = fresh_name("j")
-    text = '{"title": "P", "type": "object", "properties": {"a": {"type": "integer"}}}'
-    value = JSONSerializer(text, a)({"a": 1}, on(topic))
-    assert isinstance(value, bytes)
-    arrived(views.b, int.from_bytes(value[1:5], "big"))
-    reads = JSONDeserializer(text, schema_registry_client=b)
-    assert reads(carried(views, topic, value), on(topic)) == {"a": 1}
-
-
-def message_class() -> Any:
-    """message Order { string name = 1; }, as protoc would compile it."""
-    file = descriptor_pb2.FileDescriptorProto(
-        name="order.proto", package="keyway.tests", syntax="proto3"
-    )
-    text = descriptor_pb2.FieldDescriptorProto.TYPE_STRING
-    file.message_type.add(name="Order").field.add(name="name", number=1, type=text, label=1)
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("keyway.tests.Order"))
-
-
-def test_protobuf(
-    views: Views,
-    fresh_name: Callable[[str], str],
-    a: SchemaRegistryClient,
-    b: SchemaRegistryClient,
-) -> None:
-    topic = fresh_name("p")
-    config = {"use.deprecated.format": False}
-    order = message_class()
-    value = ProtobufSerializer(order, a, config)(order(name="x"), on(topic))
-    assert isinstance(value, bytes)
-    arrived(views.b, int.from_bytes(value[1:5], "big"))
-    reads = ProtobufDeserializer(order, config, b)
-    assert reads(carried(views, topic, value), on(topic)).name == "x"
+    topic, kind = fresh_name(name), KINDS[name]
+    value = kind.write(a, topic)
+    arrived(views.b, id_of(value))
+    assert kind.read(b, topic, carried(views, topic, value)) == kind.datum
 
 
 def test_written_on_b_by_its_logical_subject(
