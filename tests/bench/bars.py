@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
-from tests.bench import latency, memory
+from tests.bench import latency, memory, schemas
 from tests.bench.rows import Row
 
 
@@ -39,6 +39,9 @@ BARS = (
     ),
     Bar(f"{latency.added_at(latency.PER_SECOND)}: p99", "ms", below=5),
     Bar(memory.FULL, "MiB", below=300),
+    Bar(schemas.FIRST, "s", below=120),
+    Bar(schemas.LATER, "s", below=0.1, against=schemas.FIRST),  # the news alone, not all again
+    Bar(schemas.LATER_RSS, "MiB", below=1.1, against=schemas.FIRST_RSS),
 )
 
 

@@ -220,6 +220,28 @@ def test_a_second_run_writes_nothing() -> None:
     asyncio.run(twice())
 
 
+@pytest.mark.parametrize("subjects", [1, 40])
+def test_news_alone_is_sent(subjects: int) -> None:
+    """As many requests for a new version, however much there is already."""
+    names = [f"acme-s{at}-value" for at in range(subjects)]
+    held: list[Event] = [written(it, 1, 100 + at, avro("S")) for at, it in enumerate(names)]
+
+    async def later() -> None:
+        world = await history(held)
+        world.app.calls.clear()
+        world.happens([written(names[0], 2, 900, avro("S", "more"))])
+        await world.settle()
+        assert world.app.calls == {
+            "PUT set_mode": 1,
+            "POST register": 1,
+            "GET version": 1,
+            "DELETE delete_mode": 1,
+            "GET mode": 1,
+        }
+
+    asyncio.run(later())
+
+
 @pytest.mark.parametrize("stage", [0, 1, 2])
 def test_killed_at_every_step(stage: int) -> None:
     *before, last = (FIRST, THEN, LAST)[: stage + 1]
