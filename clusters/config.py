@@ -100,18 +100,26 @@ class Registry(Section):
     writes: Literal["rest", "log"] = "rest"
     topic: Name = "_schemas"
 
+    @field_validator("url")
+    @classmethod
+    def _address_alone(cls, text: str) -> str:
+        if "@" in text:  # it is logged and shown, as bootstrap_servers
+            raise ValueError("holds an '@': user and password belong in `basic`")
+        return text
+
 
 class RegistryView(Section):
     """A registry that the cluster's clients use: it reads the cluster's `_schemas`, knows logical
-    subjects only, and passes writes on to the primary. With `authenticate` the primary checks
-    each reader's rights; writes carry the client's credentials anyway.
+    subjects only, and passes writes on to the primary. With `authenticate` the primary decides
+    about each reader; without a value, it does if its registry has `basic`. Writes carry the
+    client's credentials anyway.
     """
 
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=1, le=65_535)] = 8081
     cert_file: Path | None = None  # PEM; with it, TLS
     key_file: Path | None = None
-    authenticate: bool = False
+    authenticate: bool | None = None
 
     @model_validator(mode="after")
     def _key_and_certificate(self) -> RegistryView:

@@ -17,6 +17,7 @@ from typing import Annotated, Any
 
 import structlog
 import typer
+import uvloop
 from rich.console import Console
 from rich.table import Table
 
@@ -63,7 +64,7 @@ def _cell(value: object) -> str:
 
 def _run(work: Coroutine[Any, Any, commands.Answer]) -> commands.Answer:
     try:
-        return asyncio.run(work)
+        return uvloop.run(work)
     except (ConfigError, PatternError, LeaseError) as error:
         typer.echo(f"keyway: {error}", err=True)
         raise typer.Exit(2) from None

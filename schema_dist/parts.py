@@ -19,11 +19,12 @@ from schema_dist.core.contents import Contents
 from schema_dist.core.desired import Follows
 from schema_dist.log_reader import LogReader
 from schema_dist.log_writer import LogTarget
-from schema_dist.rest_client import RestClient, http_client
+from schema_dist.rest_client import RestClient
 from schema_dist.rest_reader import RestReader
 from schema_dist.rest_writer import RestTarget
 from schema_dist.state_topic import StateTopic
 from schema_dist.target_sync import Target
+from schema_dist.transport import Connections
 
 _DEFAULT_TOPIC = "_schemas"
 
@@ -93,7 +94,7 @@ async def rest_client(registry: Registry) -> AsyncIterator[RestClient]:
     basic = registry.basic
     user = None if basic is None else (basic.username, basic.secret())
     ca_file = None if registry.ca_file is None else str(registry.ca_file)
-    async with http_client(user=user, ca_file=ca_file) as http:
+    async with Connections(user=user, ca_file=ca_file) as http:
         yield RestClient(registry.url, http)
 
 

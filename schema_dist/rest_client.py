@@ -9,38 +9,25 @@ from __future__ import annotations
 
 import asyncio
 import json
-import ssl
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
 
-import httpx
-
 from schema_dist.core.model import GLOBAL, Schema, SchemaVersion, Version
 from schema_dist.core.records import fields_of, schema_version
 from schema_dist.errors import AwayError, RefusedError
-from schema_dist.limits import (
-    ANSWER_S_MAX,
-    BODY_BYTES_MAX,
-    CONNECT_S_MAX,
-    PAGE_SCHEMAS,
-    PAGES_MAX,
-    REQUESTS_AT_ONCE,
-    WHOLE_ANSWER_S_MAX,
-)
-from schema_dist.transport import Transport
+from schema_dist.limits import PAGE_SCHEMAS, PAGES_MAX, REQUESTS_AT_ONCE
+from schema_dist.transport import Http, HttpError
 
 _JSON = "application/vnd.schemaregistry.v1+json"
 _HEADERS = {"Content-Type": _JSON, "Accept": f"{_JSON}, application/json"}
-_TIMEOUTS = httpx.Timeout(ANSWER_S_MAX, connect=CONNECT_S_MAX)
-_TIMEOUT = {"timeout": _TIMEOUTS.as_dict()}
 _NOT_THERE = frozenset({404, 405})
 
 
 class RestClient:
     """One registry. All methods raise AwayError if it is away and RefusedError if it says no."""
 
-    def __init__(self, url: str, http: httpx.AsyncClient) -> None:
+    def __init__(self, url: str, http: Http) -> None:
         self.url = url.rstrip("/")
         self._http = http
         self._at_once = asyncio.Semaphore(REQUESTS_AT_ONCE)
@@ -55,31 +42,13 @@ class RestClient:
     ) -> object:
         """The JSON of an answer."""
         content = None if body is None else json.dumps(body).encode("utf-8", "surrogatepass")
-        # Made whole, not merged from the client's defaults: that is a third of a request's cost.
-        request = httpx.Request(
-            method,
-            f"{self.url}{path}?{urlencode(query)}" if query else self.url + path,
-            headers=_HEADERS,
-            content=content,
-            extensions=_TIMEOUT,
-        )
+        url = f"{self.url}{path}?{urlencode(query)}" if query else self.url + path
         async with self._at_once:
             try:
-                # httpx's limits are for each read: an answer in drops would never end.
-                async with asyncio.timeout(WHOLE_ANSWER_S_MAX):
-                    response = await self._http.send(request, stream=True)
-                    try:
-                        data = await _whole(response)
-                    finally:
-                        await response.aclose()
-            except (TimeoutError, httpx.TimeoutException) as error:
-                raise AwayError(
-                    f"registry {self.url}: {method} {path}: no answer in time"
-                ) from error
-            except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-                what = str(error) or type(error).__name__
-                raise AwayError(f"registry {self.url}: {what}") from error
-        return self._answer(response.status_code, data, f"{method} {path}")
+                answer = await self._http.send(method, url, headers=_HEADERS, content=content)
+            except HttpError as error:
+                raise AwayError(f"registry {self.url}: {method} {path}: {error}") from error
+        return self._answer(answer.status, answer.body, f"{method} {path}")
 
     def _answer(self, status: int, data: bytes, asked: str) -> object:
         try:
@@ -87,7 +56,7 @@ class RestClient:
         except (ValueError, RecursionError):
             if status in _NOT_THERE:
                 raise RefusedError(status, status, "no such route") from None
-            raise AwayError(f"registry {self.url}: no JSON in answer to {asked}") from None
+            raise AwayError(f"registry {self.url}: {status} without JSON for {asked}") from None
         if 200 <= status < 300:
             return parsed
         fields = parsed if isinstance(parsed, dict) else {}
@@ -255,29 +224,5 @@ class RestClient:
             return False
 
 
-async def _whole(response: httpx.Response) -> bytes:
-    if int(response.headers.get("content-length", BODY_BYTES_MAX + 1)) <= BODY_BYTES_MAX:
-        return await response.aread()
-    data = bytearray()
-    async for chunk in response.aiter_bytes():
-        data += chunk
-        if len(data) > BODY_BYTES_MAX:
-            raise httpx.ReadError(f"an answer of more than {BODY_BYTES_MAX} bytes")
-    return bytes(data)
-
-
 def _quoted(subject: str) -> str:
     return quote(subject, safe=":")  # some registries do not decode %3A
-
-
-def http_client(
-    *, user: tuple[str, str] | None = None, ca_file: str | None = None
-) -> httpx.AsyncClient:
-    """The HTTP client of one registry. `ca_file`: PEM, instead of the system's trust."""
-    return httpx.AsyncClient(
-        auth=user,
-        transport=Transport(ssl.create_default_context(cafile=ca_file)),
-        timeout=_TIMEOUTS,
-        follow_redirects=False,
-        trust_env=False,
-    )

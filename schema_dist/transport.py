@@ -1,78 +1,96 @@
-"""httpx's requests carried by aiohttp's connections. They cost half the CPU time of httpx's own
-pool, which looks at the sockets of all its connections for every request.
+"""HTTP to one registry, by aiohttp's connections: requests as they are, answers read whole.
+
+httpx costs more than twice the CPU time for such requests: it builds cookies, redirects and its own
+URLs around each.
 """
 
 from __future__ import annotations
 
+import base64
 import ssl
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol, Self
 
 import aiohttp
-import httpx
 from yarl import URL
 
-from schema_dist.limits import CONNECTION_IDLE_S_MAX, REQUESTS_AT_ONCE
+from clusters.yaml_file import ConfigError
+from schema_dist.limits import (
+    ANSWER_S_MAX,
+    BODY_BYTES_MAX,
+    CONNECT_S_MAX,
+    CONNECTION_IDLE_S_MAX,
+    REQUESTS_AT_ONCE,
+    WHOLE_ANSWER_S_MAX,
+)
 
-_AS_SENT = ("Accept-Encoding", "User-Agent", "Content-Type")  # aiohttp adds none of these
-
-
-@contextmanager
-def _named_by_httpx(request: httpx.Request) -> Iterator[None]:
-    """aiohttp's errors as httpx's."""
-    try:
-        yield
-    except TimeoutError as error:
-        raise httpx.ReadTimeout("no answer in time", request=request) from error
-    except (aiohttp.ClientConnectorError, aiohttp.ClientSSLError) as error:
-        raise httpx.ConnectError(str(error), request=request) from error
-    except (aiohttp.ClientError, ValueError) as error:  # ValueError: what is no HTTP, or no address
-        what = str(error) or type(error).__name__
-        raise httpx.RemoteProtocolError(what, request=request) from error
+# The limit of each read, and of the whole: an answer in drops would never end.
+TIMEOUT = aiohttp.ClientTimeout(
+    total=WHOLE_ANSWER_S_MAX, sock_connect=CONNECT_S_MAX, sock_read=ANSWER_S_MAX
+)
+_AS_SENT = ("User-Agent", "Content-Type")  # aiohttp adds none of these
 
 
-class _Body(httpx.AsyncByteStream):
-    def __init__(self, response: aiohttp.ClientResponse, request: httpx.Request) -> None:
-        self._response = response
-        self._request = request
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        with _named_by_httpx(self._request):
-            async for chunk in self._response.content.iter_any():
-                yield chunk
-
-    async def aclose(self) -> None:
-        self._response.release()  # read to its end, the connection is used again; else it is closed
+class HttpError(Exception):
+    """No answer: nobody listens, it is no HTTP, too late or too large. The text says which."""
 
 
-class Transport(httpx.AsyncBaseTransport):
-    """Connections to one registry. Opened with the first request, in the running event loop."""
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Of any status. `headers`: by name in any case."""
 
-    def __init__(self, trust: ssl.SSLContext) -> None:
-        self._trust = trust
+    status: int
+    body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class Http(Protocol):
+    """The sender of requests: `Connections`, or a registry without sockets in tests."""
+
+    async def send(
+        self, method: str, url: str, *, headers: Mapping[str, str], content: bytes | None
+    ) -> Answer:
+        """`url`: encoded already. Raises HttpError."""
+        ...
+
+
+class Connections:
+    """Connections to one registry. The first request opens them, in the running event loop."""
+
+    def __init__(self, *, user: tuple[str, str] | None = None, ca_file: str | None = None) -> None:
+        """`user`: name and password, sent with every request. `ca_file`: PEM, instead of the
+        system's trust. Raises ConfigError if it cannot be read.
+        """
+        self._headers = {"Accept-Encoding": "identity"}
+        if user is not None:
+            credentials = base64.b64encode(":".join(user).encode()).decode()
+            self._headers["Authorization"] = f"Basic {credentials}"
+        try:
+            self._trust = True if ca_file is None else ssl.create_default_context(cafile=ca_file)
+        except OSError as error:  # ssl.SSLError is one, too
+            raise ConfigError(f"ca_file {ca_file}: {error.strerror or error}") from error
         self._session: aiohttp.ClientSession | None = None
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+    async def send(
+        self, method: str, url: str, *, headers: Mapping[str, str], content: bytes | None
+    ) -> Answer:
+        """As `Http.send`."""
         if self._session is None:
             self._session = self._opened()
-        limits = request.extensions.get("timeout", {})
-        with _named_by_httpx(request):
+        with _named():
             response = await self._session.request(
-                request.method,
-                URL(str(request.url), encoded=True),  # as it is: some registries decode no %3A
-                headers=request.headers.multi_items(),
-                data=await request.aread() or None,
+                method,
+                URL(url, encoded=True),  # as it is: some registries decode no %3A
+                headers=headers,
+                data=content,
                 allow_redirects=False,
-                timeout=aiohttp.ClientTimeout(
-                    sock_connect=limits.get("connect"), sock_read=limits.get("read")
-                ),
             )
-        return httpx.Response(
-            response.status,
-            headers=response.raw_headers,
-            stream=_Body(response, request),
-            request=request,
-        )
+            try:
+                return Answer(response.status, await _whole(response), response.headers)
+            finally:
+                response.release()  # read to its end, the connection is used again; else closed
 
     def _opened(self) -> aiohttp.ClientSession:
         connector = aiohttp.TCPConnector(
@@ -80,12 +98,41 @@ class Transport(httpx.AsyncBaseTransport):
         )
         return aiohttp.ClientSession(
             connector=connector,
+            headers=self._headers,
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
             skip_auto_headers=_AS_SENT,
+            timeout=TIMEOUT,
             trust_env=False,
         )
 
-    async def aclose(self) -> None:
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
         if self._session is not None:
             await self._session.close()
+
+
+async def _whole(response: aiohttp.ClientResponse) -> bytes:
+    if response.headers.get("content-encoding", "identity") != "identity":
+        raise HttpError("a compressed answer, which was not asked for")
+    if response.content_length is not None and response.content_length <= BODY_BYTES_MAX:
+        return await response.read()
+    data = bytearray()
+    async for chunk in response.content.iter_any():
+        data += chunk
+        if len(data) > BODY_BYTES_MAX:
+            raise HttpError(f"an answer of more than {BODY_BYTES_MAX} bytes")
+    return bytes(data)
+
+
+@contextmanager
+def _named() -> Iterator[None]:
+    """aiohttp's errors as HttpError."""
+    try:
+        yield
+    except TimeoutError as error:
+        raise HttpError("no answer in time") from error
+    except (aiohttp.ClientError, OSError, ValueError) as error:  # ValueError: no HTTP, no address
+        raise HttpError(str(error) or type(error).__name__) from error

@@ -9,15 +9,15 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from urllib.parse import quote
-
-import httpx
+from urllib.parse import quote, urlencode
 
 from clusters.core.names import Unfit
 from clusters.core.subjects import SubjectTranslation
 from schema_dist.core.shown import Json, ViewError
-from schema_dist.limits import AUTHORISED_KEPT_MAX, AUTHORISED_S, BODY_BYTES_MAX
+from schema_dist.limits import AUTHORISED_KEPT_MAX, AUTHORISED_S
+from schema_dist.transport import Answer, Http, HttpError
 
+_ONE = {"offset": "0", "limit": "1"}  # registries without pages send their whole list
 _HEADERS = ("authorization", "content-type", "accept", "accept-language")
 
 
@@ -33,7 +33,7 @@ class Passed:
 class Primary:
     """`names`: from the primary's subjects (there) to logical ones."""
 
-    def __init__(self, url: str, names: SubjectTranslation, http: httpx.AsyncClient) -> None:
+    def __init__(self, url: str, names: SubjectTranslation, http: Http) -> None:
         self._url = url.rstrip("/")
         self._names = names
         self._http = http
@@ -63,26 +63,18 @@ class Primary:
         if there is not None:
             path = path.replace("{subject}", quote(there, safe=":"))
         passed = {name: value for name, value in headers.items() if name.lower() in _HEADERS}
-        passed.pop("accept-encoding", None)
         content = None if body is None else json.dumps(self._with_references(body)).encode()
+        url = f"{self._url}{path}?{urlencode(self._query(query))}" if query else self._url + path
         try:
-            response = await self._http.request(
-                method,
-                self._url + path,
-                params=self._query(query) or None,
-                headers=passed,
-                content=content,
-            )
-            if len(response.content) > BODY_BYTES_MAX:
-                raise httpx.ReadError("an answer that is too large")
-            answer = response.json() if response.content else None
-        except (httpx.HTTPError, ValueError) as error:
-            what = type(error).__name__
+            answer = await self._http.send(method, url, headers=passed, content=content)
+            found = _json(answer)
+        except (HttpError, ValueError, RecursionError) as error:
+            what = type(error.__cause__ or error).__name__
             raise ViewError(503, 50003, f"the primary's registry is away ({what})") from error
         return Passed(
-            response.status_code,
-            self._logical(answer, there, subject),
-            response.headers.get("www-authenticate"),
+            answer.status,
+            self._logical(found, there, subject),
+            answer.headers.get("www-authenticate"),
         )
 
     async def authorise(self, headers: Mapping[str, str]) -> Passed | None:
@@ -94,7 +86,8 @@ class Primary:
         now = time.monotonic()
         if self._authorised.get(digest, 0.0) > now:
             return None
-        passed = await self.ask("GET", "/schemas/types", query={}, headers=headers)
+        # Karapace answers some others to everybody, such as /schemas/types.
+        passed = await self.ask("GET", "/subjects", query=_ONE, headers=headers)
         if passed.status in (401, 403):
             return passed
         if len(self._authorised) >= AUTHORISED_KEPT_MAX:
@@ -132,3 +125,15 @@ class Primary:
         if there and logical and isinstance(made.get("message"), str):
             made["message"] = made["message"].replace(there, logical)
         return made
+
+
+def _json(answer: Answer) -> Json:
+    """Its body. A refusal without JSON, as a password's guard may send it, is named by its status.
+    Raises ValueError, RecursionError.
+    """
+    try:
+        return json.loads(answer.body) if answer.body else None
+    except (ValueError, RecursionError):
+        if answer.status not in (401, 403):
+            raise
+        return {"error_code": answer.status, "message": "the primary's registry refuses the client"}

@@ -19,8 +19,8 @@ from schema_dist.core.shown import Shown, show
 from schema_dist.errors import AwayError, LogError, RefusedError
 from schema_dist.limits import RETRY_S_MAX, RETRY_S_MIN, VIEW_POLL_S
 from schema_dist.parts import Source, source_of
-from schema_dist.rest_client import http_client
 from schema_dist.tasks import together
+from schema_dist.transport import Connections
 from schema_dist.view.app import Behind, view_app
 from schema_dist.view.primary import Primary
 
@@ -88,7 +88,8 @@ async def serve(
         poll_s = config.schemas.poll_interval_ms / 1000 if polled else VIEW_POLL_S
         follower = Follower(source, cluster.subject_names(policy), poll_s)
         primary = await _primary(config, policy, stack)
-        behind = Behind(lambda: follower.shown, primary, section.authenticate)
+        authenticate = _asks_for_passwords(config, section)
+        behind = Behind(lambda: follower.shown, primary, authenticate)
         server = _Server(
             uvicorn.Config(
                 view_app(behind),
@@ -106,6 +107,13 @@ async def serve(
             server.should_exit = True
 
 
+def _asks_for_passwords(config: ClustersConfig, section: RegistryView) -> bool:
+    if section.authenticate is not None or config.schemas.primary is None:
+        return bool(section.authenticate)
+    registry = config.cluster(config.schemas.primary).registry
+    return registry is not None and registry.basic is not None
+
+
 async def _primary(
     config: ClustersConfig, policy: RecordNames, stack: AsyncExitStack
 ) -> Primary | None:
@@ -114,5 +122,5 @@ async def _primary(
     if name is None or registry is None:
         return None
     ca_file = None if registry.ca_file is None else str(registry.ca_file)
-    http = await stack.enter_async_context(http_client(ca_file=ca_file))
+    http = await stack.enter_async_context(Connections(ca_file=ca_file))
     return Primary(registry.url, config.cluster(name).subject_names(policy), http)

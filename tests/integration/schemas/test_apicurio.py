@@ -30,7 +30,7 @@ def apicurio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def command(*words: str) -> tuple[int, dict[str, Any]]:
     """Runs `keyway schemas` here; its exit code and JSON."""
-    ended = CliRunner().invoke(app, [*words, "-o", "json"])
+    ended = CliRunner().invoke(app, [*words, "-o", "json"], catch_exceptions=False)
     assert ended.exit_code in (0, 1), ended.output
     return ended.exit_code, json.loads(ended.stdout)
 

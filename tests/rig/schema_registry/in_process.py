@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import httpx
 
 from schema_dist.core.ledger import Entry, Ledger, decode, encode
 from schema_dist.rest_client import RestClient
+from schema_dist.transport import Answer, HttpError
 from tests.rig.schema_registry.app import App
 
 URL = "http://registry.test"
@@ -24,8 +25,25 @@ class InProcess(httpx.AsyncBaseTransport):
         return httpx.Response(status, content=data)
 
 
+class Sent:
+    """Requests of Keyway's to such a registry, in place of its connections."""
+
+    def __init__(self, transport: httpx.AsyncBaseTransport) -> None:
+        self._transport = transport
+
+    async def send(
+        self, method: str, url: str, *, headers: Mapping[str, str], content: bytes | None
+    ) -> Answer:
+        request = httpx.Request(method, url, headers=dict(headers), content=content)
+        try:
+            response = await self._transport.handle_async_request(request)
+            return Answer(response.status_code, await response.aread(), response.headers)
+        except httpx.HTTPError as error:
+            raise HttpError(str(error)) from error
+
+
 def client_of(app: App) -> RestClient:
-    return RestClient(URL, httpx.AsyncClient(transport=InProcess(app), trust_env=False))
+    return RestClient(URL, Sent(InProcess(app)))
 
 
 class MemoryLedger:

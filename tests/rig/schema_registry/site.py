@@ -24,13 +24,12 @@ LEASE_SESSION_MS = 1_000  # the test broker allows less than Kafka's 6 s
 
 
 @contextmanager
-def served_registry(log: Path) -> Iterator[str]:
-    """The rig's registry as a process; its URL."""
+def served_registry(log: Path, *more: str) -> Iterator[str]:
+    """The rig's registry as a process; its URL. `more`: its options."""
     port = free_ports(1)
-    child = start_child(
-        [sys.executable, "-m", "tests.rig.schema_registry", str(port)], log=log, cwd=ROOT
-    )
-    url = f"http://127.0.0.1:{port}"
+    command = [sys.executable, "-m", "tests.rig.schema_registry", str(port), *more]
+    child = start_child(command, log=log, cwd=ROOT)
+    url = f"{'https' if '--cert' in more else 'http'}://127.0.0.1:{port}"
     try:
         wait_until(lambda: answers(url), what="the rig's registry", deadline_s=30)
         yield url
@@ -43,8 +42,9 @@ HTTP = httpx.Client(trust_env=False, verify=False, timeout=30)
 
 
 def answers(url: str) -> bool:
+    """Also if it asks for a password."""
     try:
-        return HTTP.get(f"{url}/subjects").status_code == 200
+        return HTTP.get(f"{url}/subjects").status_code in (200, 401)
     except httpx.HTTPError:
         return False
 

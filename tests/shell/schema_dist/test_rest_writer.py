@@ -14,7 +14,7 @@ from schema_dist.errors import AwayError
 from schema_dist.rest_client import RestClient
 from schema_dist.rest_writer import RestTarget
 from tests.rig.schema_registry.app import App
-from tests.rig.schema_registry.in_process import URL, InProcess, client_of
+from tests.rig.schema_registry.in_process import URL, InProcess, Sent, client_of
 from tests.rig.schema_registry.site import version
 
 A = version("a-value", 1, 40, Schema("AVRO", '"string"'))
@@ -39,7 +39,7 @@ class Between(httpx.AsyncBaseTransport):
 
 def applied(transport: httpx.AsyncBaseTransport, *writes: Write) -> list[Reason | None]:
     async def run() -> list[Reason | None]:
-        target = RestTarget(RestClient(URL, httpx.AsyncClient(transport=transport)))
+        target = RestTarget(RestClient(URL, Sent(transport)))
         await target.read([])
         refusals = await target.apply(writes)
         return [None if it is None else it.reason for it in refusals]
@@ -163,7 +163,7 @@ def test_a_list_without_an_end_is_no_list() -> None:
 
     async def run() -> Any:
         transport = Between(app, no_pages)
-        return await RestClient(URL, httpx.AsyncClient(transport=transport)).schemas(deleted=True)
+        return await RestClient(URL, Sent(transport)).schemas(deleted=True)
 
     assert len(asyncio.run(run())) == 1_001
     assert len(asyncio.run(client_of(app).schemas(deleted=True)) or ()) == 1_001

@@ -7,19 +7,21 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import Any, cast
 
+import aiohttp
 import pytest
 
 from clusters.core.names import compile_pattern
 from clusters.core.subjects import pair_subjects
-from schema_dist import rest_client, service
+from schema_dist import service, transport
 from schema_dist.core.contents import Contents
 from schema_dist.core.model import Schema
 from schema_dist.metrics import Metrics
 from schema_dist.parts import TargetParts
-from schema_dist.rest_client import RestClient, http_client
+from schema_dist.rest_client import RestClient
 from schema_dist.rest_writer import RestTarget
 from schema_dist.service import Follower, News
 from schema_dist.state_topic import StateTopic
+from schema_dist.transport import Connections
 from tests.rig.schema_registry.app import App
 from tests.rig.schema_registry.in_process import MemoryLedger
 from tests.rig.schema_registry.site import version
@@ -60,8 +62,7 @@ class Server:
 def test_a_registry_that_is_too_late_is_tried_again_and_delays_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    limits = {"timeout": {"connect": 5.0, "read": ANSWER_S, "write": 5.0, "pool": None}}
-    monkeypatch.setattr(rest_client, "_TIMEOUT", limits)
+    monkeypatch.setattr(transport, "TIMEOUT", aiohttp.ClientTimeout(sock_read=ANSWER_S))
     monkeypatch.setattr(service, "RETRY_S_MIN", 0.01)
     told: list[Mapping[str, Any]] = []
     monkeypatch.setattr(
@@ -82,7 +83,7 @@ def test_a_registry_that_is_too_late_is_tried_again_and_delays_no_other(
             running = []
             for name, server in (("late", late), ("quick", quick)):
                 url = await stack.enter_async_context(listening(server.serve))
-                http = await stack.enter_async_context(http_client())
+                http = await stack.enter_async_context(Connections())
                 target = RestTarget(RestClient(url, http))
                 state = cast(StateTopic, Ledger())
                 parts = TargetParts(name, target, state, NAMES, lambda _subject: True)

@@ -17,7 +17,7 @@ from schema_dist.core.shown import show
 from schema_dist.view.app import Behind, view_app
 from schema_dist.view.primary import Primary
 from tests.rig.schema_registry.app import App
-from tests.rig.schema_registry.in_process import URL, InProcess
+from tests.rig.schema_registry.in_process import URL, InProcess, Sent
 from tests.rig.schema_registry.site import version
 
 HERE = pair_subjects(compile_pattern("{topic}.b"), compile_pattern("{topic}"))
@@ -25,18 +25,22 @@ THERE = pair_subjects(compile_pattern("acme-{topic}"), compile_pattern("{topic}"
 
 
 class Locked(httpx.AsyncBaseTransport):
-    """A registry that wants a password."""
+    """A registry that wants a password, though not for its schema types, as Karapace. `refusal`: a
+    body; AxonOps sends text.
+    """
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: App, refusal: bytes = b'{"error_code": 40101}') -> None:
         self._open = InProcess(app)
+        self._refusal = refusal
         self.asked = 0
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         self.asked += 1
-        if request.headers.get("authorization") != "Basic Z29vZA==":
-            challenge = {"www-authenticate": "Basic realm=registry"}
-            return httpx.Response(401, headers=challenge, json={"error_code": 40101})
-        return await self._open.handle_async_request(request)
+        known = request.headers.get("authorization") == "Basic Z29vZA=="
+        if known or request.url.path == "/schemas/types":
+            return await self._open.handle_async_request(request)
+        challenge = {"www-authenticate": "Basic realm=registry"}
+        return httpx.Response(401, headers=challenge, content=self._refusal)
 
 
 class Away(httpx.AsyncBaseTransport):
@@ -55,8 +59,7 @@ class Rig:
         shown = show(contents, HERE)
         primary = None
         if transport is not None:
-            http = httpx.AsyncClient(transport=transport, trust_env=False)
-            primary = Primary(URL, THERE, http)
+            primary = Primary(URL, THERE, Sent(transport))
         app = view_app(Behind(lambda: shown, primary, authenticate))
         self._transport = httpx.ASGITransport(app=app)
 
@@ -139,6 +142,19 @@ def test_the_primary_decides_who_may_read() -> None:
     assert rig.ask("GET", "/subjects", authorization="Basic Z29vZA==")[0] == 200
     assert locked.asked == asked  # a yes is kept
     assert Rig(Away(), authenticate=True).ask("GET", "/subjects")[0] == 503
+
+
+def test_writes_carry_the_client_s_own_credentials() -> None:
+    app = App()
+    rig = Rig(Locked(app, refusal=b"Unauthorized"))
+    path, body = "/subjects/c-value/versions", {"schema": '"int"'}
+    status, answer, headers = rig.ask("POST", path, body)
+    assert (status, answer["error_code"]) == (401, 401)
+    assert headers["www-authenticate"] == "Basic realm=registry"
+    assert rig.ask("POST", path, body, authorization="Basic YmFk")[0] == 401
+    assert app.registry.subjects == {}
+    assert rig.ask("POST", path, body, authorization="Basic Z29vZA==")[:2] == (200, {"id": 1})
+    assert rig.ask("GET", "/subjects")[0] == 200  # this view lets everybody read
 
 
 @pytest.mark.parametrize(

@@ -106,6 +106,11 @@ WRONG = {
     "bad pattern": ("{tenant}-{topic}", "{tenant}-{x", "clusters.2: pattern '{tenant}-{x': "),
     "two passwords": ("password_env: K", "password: x, password_env: K", "clusters.2.sasl: either"),
     "password": ("127.0.0.1:3", "u:hunter2@h:3", "clusters.2.bootstrap_servers: holds an '@'"),
+    "url with password": (
+        "http://127.0.0.1:8081",
+        "http://u:p@h",
+        "clusters.2.registry.url: holds",
+    ),
     "no yaml": ("children: [c2, c3]", "children: [c2, c3", "not valid YAML at line"),
 }
 
