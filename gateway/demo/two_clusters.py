@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from gateway.embedded.process import SetupError, start_child, stop_child
 TOPIC = "flights"
 COPIED_S_MAX = 300.0
 ANSWER_S_MAX = 300.0  # of a command; the first one fetches Spark's connector
+ASK_EVERY_S = 3.0  # a command takes a second of CPU, which Spark needs to start
 MASK_KEY = "KEYWAY_DEMO_MASK_KEY"
 
 PIPELINE: dict[str, Any] = {
@@ -117,6 +118,8 @@ def _copy(console: Console, running: ExitStack, config: Path, records: int) -> f
     deadline, began, copied = time.monotonic() + COPIED_S_MAX, 0.0, 0
     with progress(console, "copying to west, masked", records) as advance:
         while copied < records:
+            with suppress(subprocess.TimeoutExpired):
+                child.wait(ASK_EVERY_S)
             if child.poll() is not None or time.monotonic() > deadline:
                 words = log.read_text(errors="replace").strip().splitlines()[-1:]
                 raise SetupError(f"the link did not copy (see {log}): {' '.join(words)}")
