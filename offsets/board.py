@@ -1,4 +1,4 @@
-"""The topic `keyway-offsets` of one cluster: its latest state, and what is written to it."""
+"""The topic `keyway-offsets` of one cluster: its latest state, and our writes to it."""
 
 from __future__ import annotations
 

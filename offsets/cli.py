@@ -48,7 +48,7 @@ Group = Annotated[str, typer.Argument(help="Its logical name.")]
 To = Annotated[str, typer.Option("--to", help="The cluster the group moves to.")]
 As = Annotated[Output, typer.Option("--output", "-o", help="How to print.")]
 ModeOption = Annotated[Mode | None, typer.Option("--mode", help="Instead of the configured one.")]
-Force = Annotated[bool, typer.Option("--force", help="Commit also what is unsafe.")]
+Force = Annotated[bool, typer.Option("--force", help="Commit unsafe positions, too.")]
 Rewind = Annotated[bool, typer.Option("--rewind", help="Let positions go back.")]
 
 

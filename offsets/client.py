@@ -1,7 +1,7 @@
 """One Kafka cluster as offsets needs it: logs, topics, groups, commits, through confluent-kafka.
 
 Topics are logical names here, the cluster's own names on the wire. Everything blocks, for
-ANSWER_S_MAX at most, and raises ClusterAway for what passes by itself.
+ANSWER_S_MAX at most, and raises ClusterAway for troubles that pass by themselves.
 """
 
 from __future__ import annotations

@@ -111,6 +111,6 @@ def plan(config: ClustersConfig, group: str, target: str, options: Options) -> l
 
 
 def apply(config: ClustersConfig, group: str, target: str, options: Options) -> list[Row]:
-    """Commits what is not refused. Raises OffsetsError."""
+    """Commits the offsets that are not refused. Raises OffsetsError."""
     with _committer(config, group, target, options) as committer:
         return committer.apply(committer.entries([group]))

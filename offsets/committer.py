@@ -1,7 +1,7 @@
 """The committer of one cluster: entries from elsewhere become commits here, or refusals by name.
 
 The newest entry of a group and partition counts. A group at work here is left alone and looked at
-again when it is empty. What is about to be committed is first written down as applied, so that the
+again when it is empty. An offset is written down as applied before it is committed, so that the
 distributor of this cluster never takes it for news, also after a crash between the two.
 """
 
@@ -228,7 +228,7 @@ class Committer:
         return rows
 
     def apply(self, entries: Sequence[Entry]) -> list[Row]:
-        """Plans, and commits what is not refused. Raises ClusterAway."""
+        """Plans, and commits the offsets that are not refused. Raises ClusterAway."""
         flags = {it.place: it.flags for it in entries}
         rows = self.plan(entries)
         chosen = [it for it in rows if it.changes and not self._is_there(it)]

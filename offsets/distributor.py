@@ -46,7 +46,7 @@ class Distributor:
     _at_end: dict[Place, tuple[int, int]] = field(default_factory=dict)  # index end, when looked at
 
     def poll(self) -> None:
-        """Takes in what was committed since. Raises ClusterAway, NotReadable."""
+        """Takes in the commits since the last time. Raises ClusterAway, NotReadable."""
         for change in self.source.poll():
             place = self._place(change)
             if place is None:
@@ -72,7 +72,7 @@ class Distributor:
             self.board.write_entries([gone])
 
     def _look_again(self) -> None:
-        """At groups that are behind: what came since may have earlier timestamps."""
+        """At groups that are behind: records that came since may have earlier timestamps."""
         now = self.now_ms()
         for (place, source), entry in self.board.state.entries.items():
             if source != self.client.name or entry.deleted or place in self.waiting:

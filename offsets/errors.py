@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class OffsetsError(Exception):
-    """One line that says what is wrong and where."""
+    """One line with the fault and its place."""
 
 
 class ClusterAway(OffsetsError):

@@ -2,8 +2,8 @@
 generation), with aiokafka's protocol: OffsetFetch v2-3, OffsetCommit v2-3, ListGroups v4.
 
 confluent-kafka (2.16) is not used for these: it writes metadata with a zero byte at its end and
-reads metadata beyond its end, so it can pass on neither what another client wrote nor what a
-gateway believes; and it lists no share groups.
+reads metadata beyond its end, so it can pass on neither the metadata of another client nor that of
+a gateway; and it lists no share groups.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The indexes of the partitions that are followed on one cluster, read by one consumer.
 
 `follow` adds partitions, `read` goes on for a while, `answered` drives a search of the core and
-reads again what it asks for: from the rows kept of a partition's end, or from Kafka.
+reads again the ranges it asks for: from the rows kept of a partition's end, or from Kafka.
 """
 
 from __future__ import annotations
@@ -210,8 +210,8 @@ class Partitions:
         return self._streams.setdefault(key, Stream(*key))
 
     def follow_starts(self) -> None:
-        """Takes in what retention deleted, and begins anew where a topic was created again. Raises
-        ClusterAway.
+        """Takes in the starts that retention moved; begins anew where a topic was created again.
+        Raises ClusterAway.
         """
         starts = self._client.starts(list(self._followed))
         ends = self._client.ends(list(self._followed))

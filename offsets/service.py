@@ -1,7 +1,7 @@
 """`keyway offsets run`: the distributor and the committer of one cluster, round by round.
 
 One thread does all that concerns its own cluster; each link of the tree has another, so that a
-target that is away holds up nothing here. Nothing is kept but what Kafka keeps: a service that was
+target that is away holds up nothing here. Kafka alone keeps its state: a service that was
 killed reads everything again and goes on.
 """
 
@@ -129,7 +129,7 @@ class Service:
         entries = self.committer.entries()
         self._refresh(entries)
         self.partitions.read()
-        self.board.read(for_s=BOARD_READ_S)  # what was applied here, before commits are judged
+        self.board.read(for_s=BOARD_READ_S)  # offsets applied here, before commits are judged
         self.metrics.distributed.inc(self.distributor.distribute())
         self._forward()
         self._decide(entries)

@@ -61,7 +61,9 @@ def switch_text(shown: Json) -> str:
     if not shown["unforwarded"]:
         lines.append("  everything that was copied is on the rest of the subtree")
     elif shown["rewind"]:
-        lines.append("  they are copied again; what the old target forwards later arrives twice")
+        lines.append(
+            "  they are copied again; records that the old target forwards later arrive twice"
+        )
     else:
         lines.append(
             "  they arrive there when the old target is back, behind newer ones; --rewind copies"

@@ -125,7 +125,7 @@ def test_handlers_open_with_versions_and_what_is_not_implemented() -> None:
         header = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
         if not re.search(r"\bv\d", header) or "implemented" not in header.lower():
             wrong.append(relative(path))
-    assert not wrong, "the header names the API, its versions (v0-4), and what is not implemented"
+    assert not wrong, "the header names the API, its versions (v0-4), and the parts not implemented"
 
 
 def has_source(test: Path, room: Path) -> bool:

@@ -148,5 +148,5 @@ class CommitState:
     cursor: int
     settled: list[tuple[int, int]]
     origin: int  # of this incarnation (dispatcher/core/reconcile.py)
-    # When the last record was settled. It makes no state another one: only what is settled does.
+    # When the last record was settled. Two states that differ in it alone are equal.
     settled_ms: int = field(default=0, compare=False)

@@ -12,7 +12,7 @@ from dispatcher.core.model import PoisonPolicy, Policy, RecordsRead
 class GivenUp:
     def __init__(self) -> None:
         self._drops = False
-        self._first = 0  # what an operator gave up last: [first, end)
+        self._first = 0  # given up by an operator last: [first, end)
         self._end = 0
 
     def by_policy(self, policy: Policy) -> None:

@@ -64,7 +64,7 @@ class WindowState:
         self.loads = None if policy.bounded_load is None else Loads(policy.bounded_load)
         self.draining_keys = DrainingKeys()
         self.limited = False  # some member may have some records only (joins.py)
-        # Members of whom it is known only when more is read where they joined (joins.py).
+        # Members whose place of joining is known only when more is read (joins.py).
         self.provisional: list[MemberQueue] = []
         self.reading = False  # a ReadOn is out and not answered
         self.full_at = NO_OFFSET  # the cursor if the span was full at the last tick

@@ -50,7 +50,7 @@ class GroupList(_Row):
     """One page, in the order of the names."""
 
     groups: list[GroupSummary]
-    next: str | None = None  # what `after` of the next page is; null: this is the last one
+    next: str | None = None  # `after` of the next page; null: this is the last one
 
 
 class MembershipRow(_Row):

@@ -113,7 +113,7 @@ def _story(console: Console, running: ExitStack, where: Path, flights_max: int) 
         group.stop()
         group.allowed = FLIGHTS_MAX
     left = {it.name: len(first) - len({p.number for p in it.processed}) for it in groups}
-    with step(console, "the plan, from what west knows"):
+    with step(console, "the plan, as west knows it"):
         plans = {it.name: _plan(config, it.name, "west") for it in groups}
         entries = _entries(load(config), "west")
     unknown = {it.name: _not_known(it.processed, entries[it.name]) for it in groups}

@@ -159,7 +159,7 @@ class Group:
         consumer.subscribe([topic])
         while not stopping.is_set():
             if len(self.processed) >= self.allowed:
-                # Else the lock of what is accepted here ends, and it comes again.
+                # Else the lock of an accepted record ends, and it comes again.
                 consumer.commit_sync(PAUSED_COMMIT_S_MAX)
                 stopping.wait(PAUSE_S)
                 continue

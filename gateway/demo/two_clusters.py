@@ -183,7 +183,7 @@ def _show(
     }
     for name, figure in rows.items():
         table.add_row(name, f"{figure:,}")
-    console.print("what arrived, by origin and from the log itself:")
+    console.print("arrived on west, by origin and from the log itself:")
     console.print(table)
     here = Counter(it.carrier for it in flights)
     there = Counter(str(it["carrier"]) for it in values)

@@ -121,13 +121,11 @@ def free_ports(count: int = 1) -> int:
         if all(port_is_free(first + at) for at in range(count)):
             return first
     raise SetupError(
-        f"no {count} free ports in {FREE_PORT_MIN}-{FREE_PORT_MAX}: stop what uses them"
+        f"no {count} free ports in {FREE_PORT_MIN}-{FREE_PORT_MAX}: stop the programs that use them"
     )
 
 
 def require_free(port: int, what: str, how_to_change: str, host: str = "127.0.0.1") -> None:
     """Raises SetupError naming `what` if `port` is taken."""
     if not port_is_free(port, host):
-        raise SetupError(
-            f"port {port} ({what}) is taken: stop what listens there, or {how_to_change}"
-        )
+        raise SetupError(f"port {port} ({what}) is taken: stop its program, or {how_to_change}")

@@ -10,7 +10,7 @@ SUBSCRIBED_TOPICS_MAX = 1_000
 # answered once; a member is assigned none of them.
 SESSION_UNKNOWN_PARTITIONS_MAX = 1_000
 
-# Of one virtual broker: some 4,000 partitions is what Kafka recommends for a broker. An error row
+# Of one virtual broker: Kafka recommends some 4,000 partitions for a broker. An error row
 # for every one is encoded in 55 ms.
 SESSION_PARTITIONS_MAX = 15_000
 

@@ -16,7 +16,7 @@ EMPTY_GROUPS_MAX = 10_000
 
 GROUP_CONFIG_MS = 30_000  # between two looks at a group's settings in Kafka
 
-# What an admin set through the gateway counts over what a broker shows for so long: its metadata
+# A value set through the gateway counts over the one a broker shows for so long: its metadata
 # catches up within seconds. Remembered for so many groups.
 ALTERED_SHOWN_MS = 60_000
 ALTERED_GROUPS_MAX = 10_000

@@ -88,7 +88,7 @@ def process_part(stop: asyncio.Event) -> Part[None]:
 
 def permit_files() -> None:
     """As many open files as this process may have: a client takes two, and the 1,024 that most
-    systems begin with are 500 clients, behind whom nobody can connect.
+    systems begin with are 500 clients, behind which nobody can connect.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:

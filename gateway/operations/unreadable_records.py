@@ -48,7 +48,7 @@ class UnreadableRecords:
         return sorted(rows, key=lambda row: (row.topic, row.partition))
 
     async def skip(self, group: str, topic: str, partition: int, offset: int) -> UnreadablePlace:
-        """The group reads on behind the batch at `offset`. Returns what it gave up once that is
+        """The group reads on behind the batch at `offset`. Returns the batch given up once that is
         stored and committed to Kafka.
 
         Raises GroupUnknown, PartitionUnknown, NotUnreadable, StateUnavailable.
@@ -60,7 +60,9 @@ class UnreadableRecords:
         if place is None:
             raise NotUnreadable(f"{where}: nothing is unreadable")
         if place.end is None:
-            raise NotUnreadable(f"{where}: only what is too large can be skipped; {place.reason}")
+            raise NotUnreadable(
+                f"{where}: only a batch that is too large can be skipped; {place.reason}"
+            )
         if offset not in range(place.offset, place.end):
             what = f"unreadable are the offsets {place.offset} to {place.end - 1}"
             raise NotUnreadable(f"{where}: offset {offset} is not unreadable; {what}")

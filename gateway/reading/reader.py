@@ -231,7 +231,7 @@ class Reader:
             due, self._due = self._due, {}
             for source, sink in due:
                 self._serve(source, sink)
-            # Only now: everyone who waited has looked at the records just read.
+            # Only now: all waiting readers have looked at the records just read.
             self.counts.evicted += self._cache.shrink()
 
     def _serve(self, source: Source, sink: Sink) -> None:

@@ -32,7 +32,7 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """The state of a window, and what the commit that it comes from says of it; 0 = nothing."""
+    """The state of a window, with the facts of the commit it comes from; 0 = none."""
 
     snapshot: Snapshot
     origin: int = 0

@@ -1,8 +1,8 @@
 """The shell around one window's life (dispatcher/core/life.py): it performs the commands, and holds
-the futures of those who wait, by ticket.
+the futures of the waiting callers, by ticket.
 
-Every decision is the life's: what waits for the store, what is refused, when to load again. Here is
-what takes time or may fail: loading, reading, dead letters, the log lines.
+Every decision is the life's: to wait for the store, to refuse, to load again. Here are the steps
+that take time or may fail: loading, reading, dead letters, the log lines.
 """
 
 from __future__ import annotations
@@ -302,7 +302,7 @@ class Window:
 
     @property
     def looks_first(self) -> bool:
-        """Somebody else may have committed: see what Kafka has before the next commit."""
+        """Somebody else may have committed: look at Kafka's commit before the next one."""
         return self._life.looks_first()
 
     def commit_taken(self, state: CommitState) -> None:

@@ -82,7 +82,7 @@ class Windows:
     _frozen: Counter[str] = field(
         default_factory=Counter
     )  # no windows open while positions are set
-    # Held by a commit: who sets a position by hand must not be overtaken by the old one.
+    # Held by a commit: a position set by hand must not be overtaken by the old one.
     committing: asyncio.Lock = field(default_factory=asyncio.Lock)
     _group_commits: GroupCommits = field(init=False)
 
@@ -167,9 +167,9 @@ class Windows:
         )
 
     def _tell_leader(self, window: Window, topic: Topic) -> None:
-        """A leader that moved takes its members to sessions with another virtual broker: what they
-        hold in the old ones is given back after the grace, not only when its locks run out. Those
-        with the new leader may be of before it moved away the last time, and are alive again.
+        """A leader that moved takes its members to sessions with another virtual broker: their
+        records of the old ones are given back after the grace, not only when its locks run out.
+        Those with the new leader may be of before it moved away the last time, and are alive again.
         """
         info = topic.partitions.get(window.partition.partition)
         if info is None or info.leader in (-1, window.leader):
@@ -311,7 +311,7 @@ class Windows:
             try:
                 results = await self._apply([window.write_of(batch) for window, batch in batches])
             except BaseException as error:
-                # Cancelled: nobody knows what was applied, so the windows are loaded again.
+                # Cancelled: any part may have been applied, so the windows are loaded again.
                 for window, batch in batches:
                     window.not_persisted(batch, StoreError(f"interrupted: {error!r}"))
                 raise
@@ -323,8 +323,8 @@ class Windows:
             return True
 
     async def _apply(self, writes: list[Write]) -> list[StoreError | None]:
-        """Once more what failed: a Redis that was restarted leaves a dead connection, and to write
-        the same again changes nothing.
+        """Tries failed writes once more: a Redis that was restarted leaves a dead connection, and
+        to write the same again changes nothing.
         """
         results = await self.dependencies.store.apply(writes)
         failed = [at for at, error in enumerate(results) if away(error)]
@@ -348,7 +348,7 @@ class Windows:
                 self._sweep_topics()
             async for window in self._a_few_at_a_time():
                 window.post(Ticked(now_ms))
-            self.groups.tick(now_ms)  # what is evicted now was not held up by its locks before
+            self.groups.tick(now_ms)  # members evicted now were not held up by their locks before
             async for window in self._a_few_at_a_time():
                 self._close_if_idle(window, now_ms)
 
@@ -393,7 +393,7 @@ class Windows:
             await self.commit()
 
     async def commit(self) -> None:
-        """Commits what became settled since the last time: cursor as offset, bitmap as metadata,
+        """Commits the records settled since the last time: cursor as offset, bitmap as metadata,
         per group.
         """
         async with self.committing:

@@ -2,8 +2,8 @@
 
     key                                             value
     ["entry", group, topic, partition, source]      where a group stands on `source`: an Entry
-    ["applied", group, topic, partition]            what was committed here for it: an Applied
-    ["row", group, topic, partition, source]        what the committer here decided: see status
+    ["applied", group, topic, partition]            the offset committed here for it: an Applied
+    ["row", group, topic, partition, source]        the decision of the committer here: see status
 
 Keys and values are JSON, names are logical ones (without the clusters' name patterns). Entries
 travel along the tree like records: with copy flags, from a cluster to the targets of its levels.

@@ -1,11 +1,11 @@
-"""The index of one partition: what stands where, by segments of some thousand records.
+"""The index of one partition: its records, by segments of some thousand.
 
 It is built once, by reading the log from its start, and then follows the log's end. A segment knows
 of each stream its lowest and highest origin, and the earliest timestamp. That is enough to find any
 record by reading one segment again, and it takes no memory for single records.
 
-Retention takes segments away from the front; what they said about progress is kept, for a group
-that is behind them has passed them all the same. Compaction may take any record: what is read again
+Retention takes segments away from the front; their word about progress is kept, for a group
+that is behind them has passed them all the same. Compaction may take any record: a second reading
 then has fewer records than the segment says, and every rule in translate.py holds for those left.
 """
 
@@ -98,7 +98,7 @@ class PartitionIndex:
         return {stream for segment in self.segments for stream in segment.spans}
 
     def extend(self, rows: Rows, end: int) -> None:
-        """`rows` follow what was read so far, up to (not including) offset `end`."""
+        """`rows` follow those read so far, up to (not including) offset `end`."""
         assert not len(rows) or self.end <= rows.offsets[0], "rows were read before"
         for offset, timestamp, stream, origin in zip(
             rows.offsets, rows.timestamps, rows.streams, rows.origins, strict=True

@@ -16,8 +16,8 @@ SEGMENTS_MAX: Final = 4_096
 # their records came again, so that the count stays an upper bound.
 COUNTED_READS_MAX: Final = 16
 
-# Offsets behind a Key-Shared cursor that are looked at: the default span of its window, and what
-# fits commit metadata as a bitmap.
+# Offsets behind a Key-Shared cursor that are looked at: the default span of its window, and a
+# bitmap of so many fits commit metadata.
 SETTLED_SPAN_OFFSETS: Final = 16_384
 
 # Ranges of settled records in one entry: their JSON stays below half of Kafka's default

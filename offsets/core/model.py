@@ -49,7 +49,7 @@ class ReadRange:
     last: int
 
 
-# A search in an index: yields what it has to read, is sent the rows, returns its answer.
+# A search in an index: yields the ranges to read, is sent their rows, returns its answer.
 Search = Generator[ReadRange, Rows, Answer]
 
 

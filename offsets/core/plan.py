@@ -154,7 +154,7 @@ def decide(
     rewind: bool = False,
     earliest: bool = False,
 ) -> Row:
-    """`metadata`: what is committed beside the offset; `told`: how many records it tells a
+    """`metadata`: committed beside the offset; `told`: how many records it tells a
     Key-Shared group of as settled, which then do not come again. `earliest`: a group behind the
     source's log start goes on at the target's log start, instead of being refused.
     """

@@ -1,5 +1,5 @@
 """From a committed offset on one cluster to an offset on another. Both rules never go past a record
-that the group has not processed; they differ in what they need for that.
+that the group has not processed; they differ in their needs.
 
 **By timestamp.** T = the earliest timestamp of the records from the commit on, minus a margin;
 with none from the commit on, the last record's timestamp minus the margin. On the target the group

@@ -113,7 +113,7 @@ def start(
         old = positions[recreated[0]]
         return Stopped(
             f"it was deleted and created again (topic id {old.topic_id}, now {source.topic_id}):"
-            " what was not copied of the old one is lost"
+            " records of the old one that were not copied are lost"
         )
     starts: dict[int, int] = {}
     gaps: dict[int, int] = {}

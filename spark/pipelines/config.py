@@ -292,12 +292,12 @@ def _loops(config: PipelineConfig, lines: LinedYaml) -> Iterator[Fault]:
     source = config.source.topic
     again = "would be read again for ever"
     if config.target.topic == source:
-        yield Fault(lines.line(("target", "topic")), f"what goes to {source} {again}")
+        yield Fault(lines.line(("target", "topic")), f"records that go to {source} {again}")
     if config.quarantine == source:
-        yield Fault(lines.line(("quarantine",)), f"what goes to {source} {again}")
+        yield Fault(lines.line(("quarantine",)), f"records that go to {source} {again}")
     for index, entry in enumerate(config.steps):
         if source in topics_of((entry.step,)):
-            yield Fault(lines.line(("steps", index)), f"what goes to {source} {again}")
+            yield Fault(lines.line(("steps", index)), f"records that go to {source} {again}")
 
 
 def _missing_keys(config: PipelineConfig, lines: LinedYaml) -> Iterator[Fault]:

@@ -140,7 +140,9 @@ class PipelineRun:
         source = self._source_topic()
         written = sorted(self._pipeline.config.topics_written())
         if source.name in written and self._source.cluster_id() == self._target.cluster_id():
-            raise self._fault("target", f"what goes to {source.name} would be read again for ever")
+            raise self._fault(
+                "target", f"records that go to {source.name} would be read again for ever"
+            )
         there = self._target.topics(written)
         for name in written:
             topic = there.get(name)

@@ -225,7 +225,9 @@ def _whole(data: bytes, kind: Type) -> Node:
     except RecursionError:
         raise UnreadableRecord("nested too deeply") from None
     if end != len(data):
-        raise UnreadableRecord(f"{len(data) - end} bytes behind what the Avro schema describes")
+        raise UnreadableRecord(
+            f"{len(data) - end} bytes behind the end that the Avro schema describes"
+        )
     root = Node(Record("", [("", kind)]), data)
     root.opened()
     return root

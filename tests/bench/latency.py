@@ -97,7 +97,9 @@ def latency(bench: Bench, rounds: Iterable[int], load: Load) -> list[Row]:
     }
     direct = median(samples["latency direct: p99"])
     if direct > DIRECT_P99_MS_MAX:
-        sys.stdout.write(f"too busy to judge what is added: the direct p99 is {direct:.0f} ms\n")
+        sys.stdout.write(
+            f"too busy to judge the added latency: the direct p99 is {direct:.0f} ms\n"
+        )
         more = {}
     pairs: dict[str, tuple[str, ...]] = {
         f"latency Keyway: {statistic}": tuple(f"latency {side}: {statistic}" for side in names[:-1])

@@ -81,7 +81,7 @@ def top_list(stacks: list[str], title: str) -> str:
     parts = [title, f"{total} samples"]
     # Functions on nearly every stack are the way in, and cost nothing themselves.
     inner = Counter({f: count for f, count in whole.items() if count < WAY_IN_SHARE * total})
-    for heading, counter in (("by itself", alone), ("with what it calls", inner)):
+    for heading, counter in (("by itself", alone), ("with its calls", inner)):
         parts += ["", heading]
         parts += [
             f"{100 * count / total:6.1f} %  {frame}" for frame, count in counter.most_common(LISTED)

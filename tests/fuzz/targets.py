@@ -100,7 +100,9 @@ def again(key: int, version: int, data: bytes, at: int, decode: Decode, encode: 
         assert decoded == message
         assert encode(key, version, decoded) == canonical
     except WireError as error:
-        raise AssertionError(f"{key} v{version}: what was decoded is refused: {error}") from error
+        raise AssertionError(
+            f"{key} v{version}: its own decoded form is refused: {error}"
+        ) from error
 
 
 def records(corpus: Sequence[Exchange], random: Random) -> None:
@@ -127,7 +129,7 @@ def records(corpus: Sequence[Exchange], random: Random) -> None:
 
 
 def connection(corpus: Sequence[Exchange], random: Random) -> None:
-    """Two connections in turn, one with garbage. The other one gets what it gets alone."""
+    """Two connections in turn, one with garbage. The other one gets the same as alone."""
     healthy = conversation(corpus, random)
     alone = ConnectionState(RULES, {})
     expected = [forwarded(play(alone, exchange)) for exchange in healthy]

@@ -1,7 +1,7 @@
 """Fixtures of the integration tests: one gateway in front of the session's Kafka, stock clients.
 
-KEYWAY_TESTS_DIRECT=1 hands out the broker instead of the gateway: what a stock client sees there is
-what it must see through the gateway, except for key order (Kafka's own share groups have none) and
+KEYWAY_TESTS_DIRECT=1 hands out the broker instead of the gateway: a stock client must see the same
+through the gateway as there, except for key order (Kafka's own share groups have none) and
 everything that needs `gateway`.
 """
 

@@ -4,7 +4,7 @@ Operators: comparisons (boundary, negation), conditions negated, `and`/`or`, `no
 and truth values, arithmetic and bits, statements left out, `continue`/`break`, values returned,
 `min`/`max`, `any`/`all`, `sorted` left out, words of the core (`Reason.REJECTED`).
 
-Not mutated: `assert` statements (they state what never happens), `__repr__`, texts, class bodies
+Not mutated: `assert` statements (they state the impossible), `__repr__`, texts, class bodies
 and default arguments, types.
 
 A mutant's name has no line number, so a list of survivors outlives edits elsewhere in the file.

@@ -219,7 +219,7 @@ def test_killed_and_started_again(registry: Peer, site: Site, run: str, first_id
         for subject, there in zip(subjects, theirs, strict=True):
             held = {at: it for (name, at), it in source.items() if name == subject}
             becomes(registry, there, {at: (it.id, not it.deleted) for at, it in held.items()})
-        wait_until(  # what was set for the writes
+        wait_until(  # the mode set for the writes
             lambda: all(registry.get(f"/mode/{it}").get("mode") != "IMPORT" for it in theirs),
             what="the modes to be taken back",
             deadline_s=ARRIVE_S_MAX,

@@ -189,7 +189,7 @@ def _script(path: Path, body: str) -> None:
 
 @contextmanager
 def played(document: str, upstream: str, directory: Path) -> Iterator[Page]:
-    """Runs the page and leaves its node and its programs up for what the test adds."""
+    """Runs the page and leaves its node and its programs up for the test's own steps."""
     page = steps((REPOSITORY / document).read_text(encoding="utf-8"))
     settings = settings_of(page)
     with GatewayProcess(

@@ -340,7 +340,7 @@ class Node:
         self.topology = changed
         self.windows.topology_changed(changed)
 
-    # ------------------------------------------------------------------------------ what tests say
+    # ------------------------------------------------------------------------------ words of tests
 
     def beat(self, member: str = "m1", epoch: int = 0, *topics: str, connection: int = 1) -> int:
         """A heartbeat; joins with `topics` (default: the topic). Returns the member's epoch."""

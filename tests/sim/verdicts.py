@@ -1,8 +1,8 @@
 """The two poison policies, judged from outside: the end of each rejected and each exhausted record
 in the very step that rejects or exhausts it.
 
-`rejected` and `exhausted` are drawn independently of each other, and change during a run. What is
-known here: the acknowledgements that were taken, the deliveries that were persisted, and the
+`rejected` and `exhausted` are drawn independently of each other, and change during a run. Known
+here: the acknowledgements that were taken, the deliveries that were persisted, and the
 changes of the step.
 """
 
@@ -43,7 +43,7 @@ _NO_FAILURES = {
 def check_verdicts(
     policy: Policy, event: Event, step: Step, deliveries: Mapping[int, int], settled: Set[int]
 ) -> None:
-    """`deliveries` and `settled` are what is persisted after the step. Raises CheckFailure."""
+    """`deliveries` and `settled`: as persisted after the step. Raises CheckFailure."""
     noted = {it.offset: it for it in step.changes if isinstance(it, RetryNoted)}
     rejected = _rejected(event, step)
     for offset in rejected:

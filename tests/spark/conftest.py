@@ -49,7 +49,7 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     with warnings.catch_warnings():
-        # pyspark leaves sockets to the collector and calls what newer Pythons deprecate.
+        # pyspark leaves sockets to the collector and calls functions that newer Pythons deprecate.
         warnings.simplefilter("ignore")
         settings = {"spark.sql.shuffle.partitions": "2"}
         session = kafka_session("keyway-tests", master="local[2,3]", settings=settings)

@@ -1,4 +1,4 @@
-"""The copy header in Spark's columns gives what plain Python gives, for every kind of record."""
+"""The copy header in Spark's columns is the same as in plain Python, for every kind of record."""
 
 from __future__ import annotations
 

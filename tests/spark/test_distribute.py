@@ -1,4 +1,4 @@
-"""One link between two clusters, and what it keeps of a record."""
+"""One link between two clusters, and the parts of a record that it keeps."""
 
 from __future__ import annotations
 

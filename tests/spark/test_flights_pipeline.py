@@ -45,7 +45,7 @@ TOPICS = {"UA": "united", "B6": "partners", "DL": "partners"}
 
 
 def expected(flight: Flight) -> tuple[str, bytes | None, bytes]:
-    """Topic, key and value as bytes: what no step names keeps its spelling."""
+    """Topic, key and value as bytes: fields that no step names keep their spelling."""
 
     def masked(text: str) -> str:
         return hmac.new(KEY.encode(), text.encode(), hashlib.sha256).hexdigest()[:16]

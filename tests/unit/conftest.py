@@ -27,4 +27,4 @@ def nothing_outside_this_process() -> Iterator[None]:
     _seen = seen
     yield
     _seen = None
-    assert seen == [], "tests/unit is what is pure"
+    assert seen == [], "tests/unit is pure"

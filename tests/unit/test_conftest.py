@@ -1,5 +1,5 @@
-"""The guard against compiled modules that are older than their sources; what workers share, and
-which file they begin with.
+"""The guard against compiled modules that are older than their sources; the ports of
+workers, and the file they begin with.
 """
 
 from __future__ import annotations

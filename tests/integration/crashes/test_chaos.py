@@ -31,7 +31,7 @@ def test_crash_rounds(
         for strike in plan_of(seed, QUICK).strikes
         for victim in strike.victims
     )
-    assert set(struck) == set(Victim), "the seeds still mean what they meant"
+    assert set(struck) == set(Victim), "the seeds still give the same runs"
     passed = run(
         SEEDS,
         tmp_path,

@@ -311,7 +311,7 @@ def test_holes_survive_a_crash(
     chosen = set(random.Random(21).sample(range(1, 2_000), 1_000))
     with ShareSession(site.gateway.bootstrap, group, name).join() as session:
         held: set[int] = set()
-        # 1,000 in flight per member at most: what is accepted makes room for more.
+        # 1,000 in flight per member at most: accepted ones make room for more.
         deadline = time.monotonic() + 60
         while not chosen <= held:
             assert time.monotonic() < deadline, f"{len(held)} of 2,000 were handed out"
@@ -323,7 +323,7 @@ def test_holes_survive_a_crash(
             if fresh:
                 assert session.acknowledge({0: sorted(accepted + refused)}) == {0: 0}
         session.leave()
-    # Offset 0 stays, so that the cursor stays; what is behind it is in the metadata.
+    # Offset 0 stays, so that the cursor stays; the rest is in the metadata.
     wait_until(
         lambda: decode_commit(*committed(kafka, group, name, 0)) == runs(chosen),
         what="all that is settled committed",
@@ -377,7 +377,7 @@ def test_a_connection_that_ends_with_an_acknowledgement_under_way(
         wait_until(
             lambda: sum(row["in_flight"] for row in windows_of(site.gateway, group)) == 0,
             what="the acknowledgement handled, and not answered",
-            deadline_s=4,  # below what the store is waited for
+            deadline_s=4,  # less than the store is waited for
         )
         site.gateway.kill()
         member.finish()

@@ -1,4 +1,4 @@
-"""README and docs/, run as they stand: each command prints what its page shows."""
+"""README and docs/, run as they stand: each command prints the output on its page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The embedded Kafka itself: what every other test stands on."""
+"""The embedded Kafka itself, on which every other test stands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The embedded Redis: its folder, its locks, and what is left after a crash of anybody."""
+"""The embedded Redis: its folder, its locks, and its state after a crash of anybody."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_data_survives_a_stop_and_a_crash(server: EmbeddedRedis) -> None:
 
 
 def test_no_answered_write_is_lost_by_a_kill_while_the_disk_is_busy(server: EmbeddedRedis) -> None:
-    """Killed right after a second began: there `everysec` answers what it has not written yet."""
+    """Killed right after a second began: there `everysec` answers before it has written."""
     server.start()
     block = b"x" * 2_000
     pid = server.pid

@@ -105,7 +105,7 @@ def test_a_hangup_drains(
     topic: Callable[..., str],
     fresh_name: Callable[[str], str],
 ) -> None:
-    """As SIGTERM: what was settled is committed before the node ends."""
+    """As SIGTERM: settled records are committed before the node ends."""
     name, group = topic(), fresh_name("group")
     produce(kafka.bootstrap_servers, name, [(key, b"1") for key in KEYS])
     with ShareSession(gateway.bootstrap, group, name) as session:

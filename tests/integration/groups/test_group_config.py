@@ -1,4 +1,4 @@
-"""Settings of a group: keyway.yaml, under what AdminClient sets for the group in a real Kafka."""
+"""Settings of a group: keyway.yaml, under the configs that AdminClient sets in a real Kafka."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_what_was_set_just_before_a_group_begins_counts(
     kafka: KafkaCluster, gateway: GatewayProcess, topic: Topic, fresh_name: Name
 ) -> None:
     """50 new groups whose first member joins at once, while the broker is busy with new topics: it
-    may not show yet what its controller has accepted.
+    may not show yet a change that its controller has accepted.
     """
     name = topic()
     produce(kafka.bootstrap_servers, name, BEFORE)

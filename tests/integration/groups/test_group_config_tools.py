@@ -119,7 +119,7 @@ def test_where_a_group_starts_is_set_by_admins(
 def test_the_isolation_level_changes_while_the_group_works(
     gateway: GatewayProcess, topic: Topic, fresh_name: Names, share_host: ShareHost
 ) -> None:
-    """Ours is read_committed; read_uncommitted shows what an open transaction has written."""
+    """Ours is read_committed; read_uncommitted shows the records of an open transaction."""
     name, group = topic(), fresh_name("group")
     produce(gateway.bootstrap, name, [(b"a", b"before")])
     producer = Producer(
@@ -164,7 +164,7 @@ def test_renewing_keeps_locks_that_would_have_run_out(
     began = time.monotonic()
     while time.monotonic() - began < 6.5:
         worker.acknowledge("RENEW", held)
-        again = worker.poll_some()  # the client gives its application back what was renewed
+        again = worker.poll_some()  # the client gives its application the renewed records back
         assert {(it.place, it.delivery_count) for it in again} == {(it.place, 1) for it in held}
         assert other.poll(0.1) == []
     worker.settle("ACCEPT", held)

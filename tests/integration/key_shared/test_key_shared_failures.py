@@ -46,11 +46,11 @@ class Joined:
     def refuse(
         self, verdict: str, batch: list[Delivery], refused: Callable[[Delivery], bool]
     ) -> list[Delivery]:
-        """Commits `verdict` for what is refused of `batch` and ACCEPT for the rest, which it
+        """Commits `verdict` for the refused ones of `batch` and ACCEPT for the rest, which it
         returns.
         """
         rest = [delivery for delivery in batch if not refused(delivery)]
-        assert len(rest) < len(batch), "what is to be refused was delivered"
+        assert len(rest) < len(batch), "all that are to be refused were delivered"
         self.member.acknowledge(verdict, [delivery for delivery in batch if refused(delivery)])
         self.member.acknowledge("ACCEPT", rest)
         self.member.commit()
@@ -143,7 +143,7 @@ def test_clean_leave_gives_back_at_once(
     leaving.close()
     consume_all([staying], {(name, 0, at) for at in range(40)})
     assert_first_deliveries_in_order(deliveries_of([leaving, staying]))
-    assert held[0].offset in offsets(staying.deliveries), "also what was never acknowledged"
+    assert held[0].offset in offsets(staying.deliveries), "also those never acknowledged"
     staying.close()
 
 
@@ -255,7 +255,7 @@ def test_reject_blocks_the_key_alone(kafka: KafkaCluster, join: Join) -> None:
 def test_a_group_without_policies_rejects_and_goes_on_with_the_key(
     kafka: KafkaCluster, join: Join
 ) -> None:
-    """As Kafka archives what is rejected: a stock application waits for no operator."""
+    """As Kafka archives a rejected record: a stock application waits for no operator."""
     it = join(rounds(2, 5))
     done = 0
     while done < 10:
@@ -326,7 +326,7 @@ def test_lock_timeout_redelivers_and_refuses_the_late_acknowledgement(
 
 
 def accept_in_time(member: ShareMember, batch: list[Delivery]) -> None:
-    """Accepts; what was not accepted before its lock was over comes again."""
+    """Accepts; a record not accepted before its lock was over comes again."""
     member.acknowledge("ACCEPT", batch)
     assert set(member.commit()) <= {"OK", "INVALID_RECORD_STATE"}
 

@@ -34,7 +34,7 @@ GROWTH_BYTES_MAX = 64 * MIB  # of the cache, and the offsets of 100,000 records 
 RSS_BYTES_MAX = 300 * MIB  # of a gateway, whatever its clients do
 BUSY_SHARE_MAX = 0.5  # of one core, by a gateway that has nothing to do
 KEYS, EACH = 1_000, 8  # of a member, and records of a key in a burst
-TURNS, TURNS_MAX = 10, 20  # a second look at what the first found too slow, and no third
+TURNS, TURNS_MAX = 10, 20  # a second look if the first was too slow, and no third
 RATE_MIN = 0.9
 WIDE = {"match": "wide-*", "auto_offset_reset": "earliest", "span_max": WIDE_SPAN}
 
@@ -125,7 +125,7 @@ def test_a_hot_key_at_the_head_with_its_member_paused(
     assert len(quick.deliveries) == wanted
     print(f"{prefix}: RSS {before / MIB:.0f} MiB, {grown / MIB:+.0f} MiB")  # noqa: T201
     assert grown < GROWTH_BYTES_MAX
-    # What was held back goes on where it stood.
+    # A key that was held back goes on where it stood.
     paused.settle("ACCEPT", held)
     assert [it.value for it in paused.poll_some()] == [value]
     paused.close()
@@ -136,7 +136,7 @@ def test_a_member_that_never_fetches_delays_only_its_own_keys(
     gateway: GatewayProcess, topic: Topic, fresh_name: Names, share_host: ShareHost
 ) -> None:
     """Scenario 8: the newcomer joins and asks for nothing; its keys wait, the others flow, and when
-    it leaves its keys go to who is there.
+    it leaves its keys go to the others.
     """
     name, group = topic(partitions=1), fresh_name("idle")
     idle = share_host.member(gateway.bootstrap, group, [name], explicit=True)
@@ -150,7 +150,9 @@ def test_a_member_that_never_fetches_delays_only_its_own_keys(
     assert (row["unsettled"], row["full_span"]) == (250, None)
     assert {it.key for it in list(busy.deliveries)} == set(others)
     idle.close()
-    wait_until(lambda: len(busy.deliveries) >= 500, what="the keys of who left", deadline_s=30)
+    wait_until(
+        lambda: len(busy.deliveries) >= 500, what="the keys of the one that left", deadline_s=30
+    )
     busy.end_consume()
     assert len(busy.deliveries) == 500
     assert_never_backwards(busy.deliveries)
@@ -201,7 +203,7 @@ class Crew:
         return sum(len(member.deliveries) for member in self.others)
 
     def cpu_s(self) -> float:
-        """To the nanosecond: what psutil has is in ticks of 10 ms, a tenth of a burst."""
+        """To the nanosecond: psutil counts in ticks of 10 ms, a tenth of a burst."""
         tasks = Path(f"/proc/{self.gateway.pid}/task").glob("*/schedstat")
         return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
 
@@ -254,8 +256,8 @@ def side_by_side(crews: list[Crew]) -> list[Burst]:
 
 def rates(turns: list[tuple[Burst, Burst]]) -> tuple[float, float]:
     """By CPU and by time, of those beside one that stopped (first) to those alone. The median of
-    turns taken in pairs: in one gateway A had who stopped, in the other B, so that what one of the
-    two always pays cancels; a commit or a collection in one of the bursts is outvoted.
+    turns taken in pairs: in one gateway A had the stopped one, in the other B, so that a cost that
+    one of the two always pays cancels; a commit or a collection in one of the bursts is outvoted.
     """
     cpu = [alone.cpu_s / beside.cpu_s for beside, alone in turns]
     wall = [alone.wall_s / beside.wall_s for beside, alone in turns]
@@ -275,12 +277,12 @@ def test_others_keep_their_rate_when_one_member_stops(
     java_host: ShareHost,
     tmp_path: Path,
 ) -> None:
-    """Scenario 9: what waits for a member that has stopped costs the others nothing.
+    """Scenario 9: records that wait for a stopped member cost the others nothing.
 
     Two gateways deliver bursts of the same size at the same time, in one of them beside a member
     that has stopped before as many records as each of the others gets; then the other way round.
-    What else the machine does meets both alike. The CPU time says what the gateway has to do for a
-    record, the time until the last record whether somebody waited.
+    Other work of the machine meets both alike. The CPU time shows the gateway's work for a record,
+    the time until the last record shows whether somebody waited.
     """
     other = GatewayProcess(tmp_path, kafka.bootstrap_servers, groups=[WIDE])
     with other:
@@ -319,6 +321,6 @@ def assert_it_rests(gateway: GatewayProcess) -> None:
     """Records wait that nobody takes: the gateway must not spin over them."""
     process = psutil.Process(gateway.pid)
     began, spent = time.monotonic(), sum(process.cpu_times()[:2])
-    time.sleep(1)  # what is measured
+    time.sleep(1)  # the measured time
     share = (sum(process.cpu_times()[:2]) - spent) / (time.monotonic() - began)
     assert share < BUSY_SHARE_MAX, f"{share:.0%} of a core for nothing"

@@ -227,7 +227,7 @@ def test_key_filters_route_and_skip(
     share_group: Group,
     librdkafka_host: ShareHost,
 ) -> None:
-    """Members get the keys their globs accept; what nobody accepts is skipped and settled."""
+    """Members get the keys their globs accept; a record that nobody accepts is settled at once."""
     name, group, front = topic(partitions=1), share_group("filter"), gateway.bootstrap
     europe = librdkafka_host.member(front, group, [name], name="eu-member")
     america = librdkafka_host.member(front, group, [name], name="us-member")
@@ -353,7 +353,7 @@ def test_nothing_is_read_without_consumers(
     again = late.member(gateway.bootstrap, group, [name])
     consume_all([again], {(name, 0, offset) for offset in range(1, 2049)})
     again.close()
-    assert process.io_counters().read_chars - before > size, "this counter sees what is read"
+    assert process.io_counters().read_chars - before > size, "this counter sees all reads"
 
 
 def test_latest_is_where_a_group_starts_by_default(

@@ -179,7 +179,7 @@ def test_records_deleted_below_the_cursor(
     again = librdkafka_host.member(front, group, [name])
     consume_all([again], {(name, 0, at) for at in range(11_000, 12_000)})
     stale = [it.offset for it in again.deliveries if 8_192 <= it.offset < 11_000]
-    assert not stale, "only what was read before may still come"
+    assert not stale, "only records read before may still come"
     wait_for_committed(kafka, group, name, 0, 12_000)
     again.close()
 

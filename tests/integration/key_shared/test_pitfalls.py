@@ -153,8 +153,8 @@ def test_pitfall_05_every_acknowledged_partition_is_answered(
 
 
 def test_pitfall_06_max_records_0_only_acknowledges(opened: Opened) -> None:
-    """Nothing is acquired and nothing is waited for: what a fetch may wait is longer than this
-    client waits for its answer.
+    """Nothing is acquired and nothing is waited for: a fetch may wait longer than this client
+    waits for its answer.
     """
     session = opened([(b"a", b"0"), (b"b", b"1")])
     for_ever_ms = 20 * round(ANSWER_SECONDS_MAX * 1_000)
@@ -197,7 +197,7 @@ def test_pitfall_07_a_session_reopened_fences_what_it_held(opened: Opened) -> No
 def test_pitfall_08_acknowledgements_lost_with_the_connection_mean_redelivery(
     opened: Opened,
 ) -> None:
-    """At least once: what was not acknowledged before the connection broke comes again, in
+    """At least once: records not acknowledged before the connection broke come again, in
     order.
     """
     session = opened([(b"k%d" % (at % 5), b"%d" % at) for at in range(10)])

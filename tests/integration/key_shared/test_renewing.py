@@ -80,7 +80,7 @@ def told(address: str, group: str, name: str) -> Iterator[object]:
 def test_every_answer_is_kafka_s(
     kafka: KafkaCluster, gateway: GatewayProcess, topic: Topic, fresh_name: Names
 ) -> None:
-    """Direct and through the gateway, word for word; the names of what is wrong aside."""
+    """Direct and through the gateway, word for word; the words of the errors aside."""
     name = topic(partitions=1)
     produce(gateway.bootstrap, name, [(b"a", b"0"), (b"b", b"1"), (b"c", b"2")])
     refused, invalid = ErrorCode.INVALID_RECORD_STATE, ErrorCode.INVALID_REQUEST

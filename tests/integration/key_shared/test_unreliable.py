@@ -1,5 +1,5 @@
-"""A group with `reliable: false` and stock share consumers: what a saturated member loses is
-counted, what it gets is in order, nothing comes again, and Redis never hears of the group.
+"""A group with `reliable: false` and stock share consumers: the losses of a saturated member
+are counted, its records are in order, nothing comes again, and Redis never hears of the group.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def test_a_saturated_consumer_loses_records_in_order_and_counted(
         batch = member.poll_some()
         assert batch, f"stuck after {len(member.deliveries)} of 20"
         member.settle("RELEASE", batch)
-    # It pauses: what does not fit while it is away is dropped.
+    # It pauses: records that do not fit while it is away are dropped.
     produce(gateway.bootstrap, name, [(b"key-%d" % (at % 5), b"%d" % at) for at in range(1_000)])
     wait_until(lambda: dropped(gateway, group) > 0, what="records dropped", deadline_s=30)
     deadline = time.monotonic() + 60

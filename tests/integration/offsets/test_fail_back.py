@@ -1,5 +1,5 @@
-"""A Key-Shared group fails over and comes back to a gateway that outlived its Kafka: what the group
-did on the other cluster counts there, whoever commits first.
+"""A Key-Shared group fails over and comes back to a gateway that outlived its Kafka: its work on
+the other cluster counts there, whichever of the two commits first.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def test_back_to_a_gateway_that_outlived_its_kafka(
     assert back.copy(topic) == 5
     back.close()
     if first == "the gateway":
-        wait_for_committed(mortal, group, topic, 0, 20)  # what it could not commit before
+        wait_for_committed(mortal, group, topic, 0, 20)  # the commit that failed before
     with Services(load(config)) as services:
         services.until(
             lambda: (row := services.row("A", group, topic)) is not None and row.changes,

@@ -1,4 +1,4 @@
-"""A Key-Shared group moves with what is settled behind its cursor, between two gateways."""
+"""A Key-Shared group moves between two gateways, with the records settled behind its cursor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A batch that was damaged in upstream's own log: it is tried again, never skipped; what stands
+"""A batch that was damaged in upstream's own log: it is tried again, never skipped; the records
 before it and all other partitions flow; operators see where, and why.
 """
 

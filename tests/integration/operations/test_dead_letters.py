@@ -124,8 +124,8 @@ def test_a_missing_topic_is_not_durable_until_it_exists(
 def test_nothing_is_written_to_where_it_comes_from(
     kafka: KafkaCluster, topic: Callable[..., str]
 ) -> None:
-    """A group may read the topic its dead letters go to: what it rejects would come back for ever.
-    It stays held, and the reason is shown.
+    """A group may read the topic its dead letters go to: a rejected record would come back for
+    ever. It stays held, and the reason is shown.
     """
     name = topic()
     produce(kafka.bootstrap_servers, name, [(b"k", b"v")] * 2)

@@ -84,7 +84,7 @@ def at_the_first_broker(kafka: KafkaCluster, prefix: str, fresh_name: Names) -> 
 
 
 def without(kind: str, kafka: KafkaCluster) -> Callable[[], None]:
-    """Makes dead letters impossible to write; what is returned makes them possible."""
+    """Makes dead letters impossible to write; the function returned makes them possible."""
     server = kafka.bootstrap_servers
     match kind:
         case "letters-missing":

@@ -87,7 +87,7 @@ def test_produce_and_consume(
 
 
 def test_acks_0_and_acks_all_in_turn_on_one_connection(front: str, topic: Topic) -> None:
-    """A produce without an answer must not shift the answers of what follows (metadata, fetch)."""
+    """A produce without an answer must not shift the answers behind it (metadata, fetch)."""
     name = topic(partitions=1)
     silent = Producer({"bootstrap.servers": front, "acks": "0"})
     for at in range(200):

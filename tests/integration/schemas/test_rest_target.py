@@ -174,7 +174,7 @@ def test_killed_twenty_times(site: Site, registry: str) -> None:
             lambda: (
                 {place: (it["id"], it["live"]) for place, it in shown(registry).items()} == expected
             ),
-            what="what the source holds",
+            what="the contents of the source",
             deadline_s=60,
         )
         wait_until(lambda: _modes(registry, expected) == set(), what="no mode", deadline_s=30)

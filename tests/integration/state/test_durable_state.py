@@ -1,4 +1,4 @@
-"""State that outlives what it is of, or is older than it should be: real Redis, real Kafka."""
+"""State that outlives its topic or group, or is too old: real Redis, real Kafka."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The window store on a real Redis: the contract, and what only a real server can do to it."""
+"""The window store on a real Redis: the contract, and the faults of a real server."""
 
 from __future__ import annotations
 
@@ -448,7 +448,7 @@ class TestFailures:
 @in_loop
 async def test_a_step_of_four_windows_is_one_call(server: EmbeddedRedis) -> None:
     """Four windows, each taking a lease of 250 offsets, settling 250 and moving on: together
-    in less time than one after the other. What else the machine does meets both alike.
+    in less time than one after the other. Other work of the machine meets both alike.
     """
     store = RedisStore(server.url)
     keys = [WindowKey("group", KEY.topic_id, partition) for partition in range(4)]

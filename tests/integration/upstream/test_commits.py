@@ -1,4 +1,4 @@
-"""Committing cursors to a real Kafka, and what other tools and groups do with them."""
+"""Committing cursors to a real Kafka, and their use by other tools and groups."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_an_error_belongs_to_its_partition(
 def test_a_topic_created_anew_gets_nothing_of_the_one_before(
     kafka: KafkaCluster, topic: Callable[..., str], fresh_name: FreshName
 ) -> None:
-    """A commit of one who does not know yet that the topic of that name is another one."""
+    """A commit by a node that still takes the topic for the deleted one of that name."""
     name, group = topic(), fresh_name("anew")
 
     def again() -> None:

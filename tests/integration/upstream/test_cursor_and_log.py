@@ -53,7 +53,7 @@ def test_a_position_that_somebody_committed(
     wanted: list[int],
 ) -> None:
     """Metadata that is not ours, or of another offset, means everything from the offset on,
-    inclusive; an offset beyond the end of the log means what a new group gets: here, all.
+    inclusive; an offset beyond the end of the log gives the start of a new group: here, all.
     """
     name, group = topic(), share_group()
     produce(gateway.bootstrap, name, [(b"key-%d" % at, b"%d" % at) for at in range(RECORDS)])

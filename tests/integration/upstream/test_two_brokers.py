@@ -39,7 +39,7 @@ def pair_gateway(
     kafka_pair: KafkaCluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[GatewayProcess]:
     directory = tmp_path_factory.mktemp("pair-gateway")
-    # The second broker alone: what the gateway knows of the first, it learned.
+    # The second broker alone: the gateway must learn of the first.
     first_contact = kafka_pair.brokers[1].address
     with GatewayProcess(directory, first_contact, groups=GROUPS) as process:
         yield process

@@ -37,5 +37,5 @@ async def listening(serve: Serve) -> AsyncIterator[str]:
 
 async def until(done: Callable[[], bool]) -> None:
     """Polls `done`; bound it by a timeout."""
-    while not done():  # noqa: ASYNC110 - what is awaited has no event
+    while not done():  # noqa: ASYNC110 - there is no event to wait for
         await asyncio.sleep(0.01)

@@ -118,7 +118,7 @@ def test_19_the_key_is_free_when_its_record_is_in_the_dlq() -> None:
     play.on(DeadLettered([0], durable=True, now_ms=play.now_ms))
     assert play.core.cursor == 2, "the cursor passes the record in the DLQ"
     for offset in (2, 3):
-        assert play.acquire("c1") == [offset], "what waited behind it is delivered"
+        assert play.acquire("c1") == [offset], "the records behind it are delivered"
         play.ack("c1", offset)
 
 

@@ -1,4 +1,4 @@
-"""The list of hot modules, and that what runs is what `--version` says."""
+"""The list of hot modules, and that `--version` tells the truth about them."""
 
 from __future__ import annotations
 

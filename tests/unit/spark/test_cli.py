@@ -1,4 +1,4 @@
-"""`keyway distribute` without Kafka or Spark: what a user can mend is one line."""
+"""`keyway distribute` without Kafka or Spark: a fault that a user can mend is one line."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from gateway.cli import commands
 from gateway.cli.main import app
 
-# What only distribution needs. A plain gateway must start without it.
+# Needed by distribution alone. A plain gateway must start without it.
 EXTRAS = ("pyspark", "pyarrow", "confluent_kafka", "xxhash", "fastavro")
 
 

@@ -1,4 +1,4 @@
-"""The command, without a node: what it prints, and that every trouble is one line."""
+"""The command, without a node: its output, and that every trouble is one line."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def keyway(*arguments: str) -> tuple[int, str, str]:
 
 @pytest.fixture
 def node() -> Iterator[Callable[[dict[str, Answer]], str]]:
-    """Serves what a test says by path, on loopback; returns its address."""
+    """Serves the test's answers by path, on loopback; returns its address."""
     servers: list[HTTPServer] = []
 
     def serve(answers: dict[str, Answer]) -> str:

@@ -16,7 +16,7 @@ RECORDS = 300
 
 @pytest.fixture
 def consumers(tmp_path: Path) -> Iterator[list[RunningConsumer]]:
-    """Children that wait; what they have processed is written by the test."""
+    """Children that wait; the test writes the records they have processed."""
     idle = ["sleep", "30"]
     running = [
         RunningConsumer(f"consumer-{at}", tmp_path / f"{at}.log", tmp_path / f"{at}.err", child)

@@ -1,4 +1,4 @@
-"""Child processes end as they should, and ports are what they are said to be."""
+"""Child processes end as they should, and free ports are free."""
 
 from __future__ import annotations
 

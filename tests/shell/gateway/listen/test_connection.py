@@ -252,7 +252,7 @@ def test_who_asks_and_does_not_read_is_answered_no_further() -> None:
     """100 requests that the gateway answers with 8 MB each, read by nobody at first."""
     message = {"ErrorMessage": "no", "NodeEndpoints": [], "Responses": []}
     answered = encode_response(SHARE_FETCH, 2, message)
-    large = answered + bytes(8 * 1024 * 1024)  # what a handler answers is not looked at
+    large = answered + bytes(8 * 1024 * 1024)  # a handler's answer is not looked at
 
     async def main() -> None:
         asked = 0

@@ -1,4 +1,4 @@
-"""SavedMembers kept in a real Redis: what a restart finds, and what happens while Redis is away."""
+"""SavedMembers kept in a real Redis: after a restart, and while Redis is away."""
 
 from __future__ import annotations
 

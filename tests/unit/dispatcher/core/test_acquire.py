@@ -46,7 +46,7 @@ def test_who_gets_nothing_takes_no_lease() -> None:
 
 
 def test_what_is_ready() -> None:
-    """Of what is listed no more than there is room for; what is due counts as if it were listed."""
+    """No more listed records than there is room for; due ones count as if they were listed."""
     play = Playbook(Policy(in_flight_per_member_max=3)).join("c1").produce(b"a", b"b", b"c", b"d")
 
     def ready(name: str = "c1") -> int:
@@ -152,7 +152,7 @@ def test_records_that_could_not_be_sent_are_ready_again_and_were_no_delivery() -
     assert play.acquire("c1") == [0, 2]
     play.on(NotSent(MemberId("c1"), SessionId("other"), [0, 2], play.now_ms))
     play.on(NotSent(MemberId("c1"), SessionId("s1"), [1, 99_999], play.now_ms))
-    assert play.ack("c1", [0, 2]) == [None, None], "what another session holds is not touched"
+    assert play.ack("c1", [0, 2]) == [None, None], "the records of another session are not touched"
 
 
 def test_a_run_that_could_not_be_sent_keeps_its_order() -> None:

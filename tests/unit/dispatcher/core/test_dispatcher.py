@@ -217,7 +217,7 @@ def test_another_policy_counts_from_now_on() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "reads_on"),
     [
-        (4, 2, []),  # what was read stays
+        (4, 2, []),  # records already read stay
         (4, 6, [(4, 2)]),
         (4, None, [(4, 16_380)]),
         (8, 9, []),  # not for so few of them
@@ -283,7 +283,7 @@ def test_the_watchdog_s_phases_are_in_order() -> None:
     noted = [(c.offset, c.reason) for c in play.step.changes if isinstance(c, RetryNoted)]
     assert noted == [(1, Reason.LOCK_TIMEOUT), (3, Reason.MEMBER_EVICTED)]
     assert play.notices() == {Notice.TIMED_OUT: 2, Notice.EXHAUSTED: 1, Notice.DROPPED: 1}
-    assert play.read_on() == [(8, 1)], "room for what was dropped"
+    assert play.read_on() == [(8, 1)], "room for the dropped ones"
     assert play.acquire("c1", session="s3") == [2, 3, 4, 5, 6, 7]
 
 

@@ -1,4 +1,4 @@
-"""Keys that change hands, and what is counted of them."""
+"""Keys that change hands, and their counts."""
 
 from __future__ import annotations
 
@@ -136,8 +136,8 @@ def test_what_was_held_before_a_restart_drains_when_it_is_read_again() -> None:
 
 
 def test_runs_of_a_key() -> None:
-    """With prefetch: cleared when nothing of the run is in flight. What has failed waits, though
-    it stands ahead of what is.
+    """With prefetch: cleared when nothing of the run is in flight. A failed record waits,
+    though it stands ahead of those in flight.
     """
     play = Playbook(Policy(prefetch_per_key=2)).join("c1", "c2")
     (key,) = play.keys_of("c2")

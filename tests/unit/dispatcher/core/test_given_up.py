@@ -1,4 +1,4 @@
-"""Batches that are too large when decompressed: who gives them up, and what follows."""
+"""Batches that are too large when decompressed: given up, by whom, and the consequences."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ CASES = [
     ("a*b", "a*b*b", True),
     ("?b", "*b", True),
     ("a?c", "a?c", True),
-    # The last star gives back what it took, more than once.
+    # The last star gives its characters back, more than once.
     ("*ab", "aab", True),
     ("*aab*b", "aaaabxb", True),
     ("a*b?d", "abxbyd", True),
@@ -59,7 +59,7 @@ def test_matches(pattern: str, key: str, expected: bool) -> None:
 @pytest.mark.parametrize(
     ("pattern", "key", "expected"),
     [
-        (b"x*ab", b"xaab", True),  # the star gives back what it had taken, one byte at a time
+        (b"x*ab", b"xaab", True),  # the star gives its bytes back, one at a time
         (b"x*ab", b"xaaab", True),
         (b"x*ab", b"xaba", False),
         (b"xy*aab", b"xyaaaab", True),
@@ -69,7 +69,7 @@ def test_matches(pattern: str, key: str, expected: bool) -> None:
         (b"abc*abc", b"abc", False),  # nothing is matched twice
         (b"abc*c", b"abc", False),
         (b"aba*ab", b"abab", False),
-        (b"ab*", b"ax", False),  # what is not looked for is compared to its last byte
+        (b"ab*", b"ax", False),  # a name that differs in its last byte
         (b"*abc", b"axc", False),
     ],
 )

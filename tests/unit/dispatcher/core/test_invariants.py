@@ -1,4 +1,4 @@
-"""The recount notices when what is kept twice differs: a check that cannot fail checks nothing."""
+"""The recount notices when two copies of a fact differ: a check that cannot fail checks nothing."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""PIP-282: last sent position and individually sent ranges, its worked example and its two issues;
-what both join policies make of them.
+"""PIP-282: last sent position and individually sent ranges, its worked example and its two issues,
+under both join policies.
 """
 
 from __future__ import annotations
@@ -219,7 +219,7 @@ def test_who_joins_later_waits_longer() -> None:
 
 @pytest.mark.parametrize("how", ["truncation", "leaving"])
 def test_a_limit_also_ends(how: str) -> None:
-    """With what retention takes away, and with everybody else."""
+    """With the records that retention takes away, and with everybody else."""
     play = Playbook(LAST_SENT).join("c1", "c2")
     mine, other = play.keys_of("c2")[0], play.keys_of("c1")[0]
     play.leave("c2").produce(other)

@@ -302,7 +302,7 @@ def test_an_answer_of_the_store_to_a_dispatcher_that_is_gone_means_nothing() -> 
 
 
 def test_deliveries_that_may_be_in_the_store_are_taken_back() -> None:
-    """Those of the batch on its way; what was in no batch is in no store."""
+    """Those of the batch on its way; records in no batch are in no store."""
     play = LifePlay().up()
     play.ask(acquire(2), T1)
     batch = play.take()

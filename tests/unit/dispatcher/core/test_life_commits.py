@@ -1,4 +1,4 @@
-"""The life of a window: what it reads of the log, and what it commits to Kafka."""
+"""The life of a window: its reads of the log, and its commits to Kafka."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_a_state_may_be_committed_when_it_is_in_the_store() -> None:
     assert play.life.take_committable() is None, "not yet"
     play.ask(acknowledge(1), T3)
     play.does(play.life.persisted(batch))
-    assert play.life.take_committable() == state, "without what came later"
+    assert play.life.take_committable() == state, "without the later ones"
     assert play.life.take_committable() is None
     play.life.commit_taken(state)
     assert play.life.is_uncommitted(), "there is more by now"
@@ -219,7 +219,7 @@ def test_a_window_looks_first_until_kafka_has_taken_a_commit_of_its_members() ->
     play.life.commit_taken(committable(play))
     assert not play.life.looks_first()
     play.life.commit_failed()
-    assert play.life.looks_first(), "nobody knows what Kafka has"
+    assert play.life.looks_first(), "Kafka's commit is unknown"
     play.ask(acknowledge(1), T3)
     play.life.commit_taken(committable(play))
     play.does(play.life.handle(MembersChanged((), NOW_MS), NO_TICKET).commands)

@@ -109,7 +109,7 @@ def test_the_reopened_session_may_settle_what_the_lost_one_holds() -> None:
 
 @pytest.mark.parametrize("other", [False, True])
 def test_a_session_that_is_opened_again_is_not_lost_any_more(*, other: bool) -> None:
-    """Its member works on: what it holds must not go to somebody else."""
+    """Its member works on: its records must not go to somebody else."""
     play = Playbook().join("c0", "c1")
     play.produce(*play.keys_of("c0"), *play.keys_of("c1"))
     assert play.acquire("c0", session="s0") == [0]
@@ -161,7 +161,7 @@ def test_changed_filters_route_anew() -> None:
     play.acquire("c1")
     narrowed = (Member(MemberId("c1"), (b"a*",)),)
     play.on(MembersChanged(narrowed, play.now_ms))
-    assert play.core.settled_ranges() == [], "b is in flight; what waits behind it is not skipped"
+    assert play.core.settled_ranges() == [], "b is in flight; the records behind it are not skipped"
     play.ack("c1", 1)
     assert play.core.settled_ranges() == [(1, 2)]
     assert play.notices() == {Notice.ACCEPTED: 1, Notice.SKIPPED: 1}

@@ -240,7 +240,7 @@ def test_after_an_operators_retry_the_new_verdict_decides() -> None:
 def test_state_of_before_the_two_policies_stays_until_it_is_ended(
     state: RetryState, reason: Reason
 ) -> None:
-    """A node with one policy for both parked what was rejected; the defaults of today drop it."""
+    """A node with one policy for both parked rejected records; the defaults of today drop it."""
     noted = RetryNoted(0, 1, 0, state, reason, C1)
     play = Playbook(Policy(), Snapshot(cursor=0, retries=[noted])).join("c1")
     assert play.letters() == ([0] if state is RetryState.DEAD_LETTER else [])

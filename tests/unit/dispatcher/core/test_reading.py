@@ -108,7 +108,7 @@ def test_truncation_up_to_what_is_being_read_asks_for_no_second_read() -> None:
 
 
 def test_a_log_start_below_the_cursor_says_nothing() -> None:
-    """The rings are full: the places of what is below the cursor are others' by now."""
+    """The rings are full: places of records below the cursor are others' by now."""
     play = Playbook(Policy(span_max=64)).join("c1").hole(5).produce(*[None] * 64)
     assert play.on(LogTruncated(4, play.now_ms)).step.changes == []
     assert play.core.cursor == 5

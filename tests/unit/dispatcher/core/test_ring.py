@@ -61,7 +61,7 @@ def test_arcs() -> None:
     [(2, 1.035), (3, 1.054), (5, 1.025), (10, 1.352), (20, 1.196), (50, 1.225)],
 )
 def test_the_greatest_share_of_the_circle(members: int, greatest: float) -> None:
-    """Of members 1 to n, times n: what 100 points a member are worth."""
+    """Of members 1 to n, times n: the worth of 100 points a member."""
     shares = arcs([str(number) for number in range(1, members + 1)])
     assert max(shares) * members / 100 == pytest.approx(greatest, abs=0.003)
 

@@ -1,4 +1,4 @@
-"""Where records go next, and what a window remembers of keys that have nothing to do."""
+"""Where records go next, and a window's memory of keys that have nothing to do."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def test_who_comes_gets_no_later_record_of_a_key_before_an_earlier_one() -> None
     moving, staying = play.keys_of("c2")[0], play.keys_of("c1")[0]
     play.leave("c2").produce(moving, staying, moving)
     play.join("c2").expect(MembersReady([MemberId("c2")])).produce(moving, staying)
-    assert play.acquire("c2") == [0, 2, 3], "what waited for the other, first"
+    assert play.acquire("c2") == [0, 2, 3], "the ones that waited for the other, first"
     assert play.acquire("c1") == [1, 4]
 
 
@@ -229,7 +229,7 @@ def test_a_log_that_runs_away_is_followed_whether_or_not_there_is_room() -> None
     play.on(RecordsRead(1, 5, [1, 2, 3, 4], [b"k"] * 4, play.now_ms, 70))
     assert wished(play) == [(5, 64)], "65 behind"
     play.on(RecordsRead(5, 69, list(range(5, 69)), [b"k"] * 64, play.now_ms, 70))
-    assert play.notices()[Notice.UNDELIVERED] == 64, "what waited is out of the span by now"
+    assert play.notices()[Notice.UNDELIVERED] == 64, "the waiting ones are out of the span by now"
     assert play.acquire("c1") == [5, 6, 7, 8, 9]
 
 
@@ -297,7 +297,7 @@ def test_what_was_committed_as_sent_is_passed_over_however_it_is_read() -> None:
         assert (3, 3) in play.core.settled_ranges()
     assert play.core.settled_ranges() == [(3, 3), (5, 6)]
     assert play.acquire("c1") == [2, 4, 7]
-    assert (play.core.cursor, play.core.settled_ranges()) == (8, []), "what is passed is forgotten"
+    assert (play.core.cursor, play.core.settled_ranges()) == (8, []), "passed ones are forgotten"
     play = Playbook(lossy(), stored).on(LogTruncated(6, 1_000))
     assert (play.core.cursor, play.core.settled_ranges()) == (6, [(6, 6)])
 

@@ -1,4 +1,4 @@
-"""The operator's REST, asked as ASGI: what it shows of groups and windows, and how it refuses."""
+"""The operator's REST, asked as ASGI: its view of groups and windows, and its refusals."""
 
 from __future__ import annotations
 
@@ -310,7 +310,7 @@ def test_metrics_and_health() -> None:
 
 
 def test_health_by_who_asks() -> None:
-    """An alarm, a load balancer, whoever restarts what hangs."""
+    """An alarm, a load balancer, a supervisor that restarts a hanging node."""
 
     async def tell(rest: Rest) -> None:
         async def statuses() -> list[int]:

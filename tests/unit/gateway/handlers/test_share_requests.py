@@ -1,5 +1,5 @@
-"""ShareFetch, ShareAcknowledge and ShareGroupHeartbeat: what is answered and when, and what is left
-of a client that hangs up in the middle.
+"""ShareFetch, ShareAcknowledge and ShareGroupHeartbeat: their answers and the time of them, and the
+end of a client that hangs up in the middle.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def test_keys_do_not_wait_for_a_member_that_may_no_longer_read() -> None:
     story(tell)
 
 
-# --------------------------------------------------------------------------------- who may look
+# --------------------------------------------------------------------------------- permissions
 
 
 @pytest.mark.parametrize("denied", [set(), {"secret"}])
@@ -371,7 +371,7 @@ def test_whoever_hangs_up_anywhere_loses_nothing(gate: str, closing: bool) -> No
         blocked.set()
         assert len(node.ready) == 0
         assert len(node.groups.sessions) == 0
-        await asyncio.sleep(4)  # the grace of what was in its hands
+        await asyncio.sleep(4)  # the grace of its records
         again = await joined(node, member="m2")
         answer = await again.fetch()
         assert offsets(answer)[-3:] == [1, 2, 3], "well before any lock runs out"

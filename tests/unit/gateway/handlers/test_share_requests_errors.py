@@ -27,7 +27,7 @@ from tests.rig.share_client import (
 )
 from tests.rig.virtual_time import now_ms, until
 
-# ----------------------------------------------------------------------------------- what is asked
+# ----------------------------------------------------------------------------------- bad requests
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
-"""RENEW (KIP-1222) in ShareFetch and ShareAcknowledge: what such a request may hold, and groups
-that do not permit it.
+"""RENEW (KIP-1222) in ShareFetch and ShareAcknowledge: the contents of such a request, and
+groups that do not permit it.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def test_a_renewal_asks_for_no_records(name: str) -> None:
 
 
 def test_a_group_that_permits_no_renewal_refuses_all_of_that_partition() -> None:
-    """Kafka takes back what else the request acknowledges of the partition, and so nothing of it
+    """Kafka takes back the other acknowledgements of the partition, and so none of them
     counts; other partitions, and requests that renew nothing, are as ever.
     """
 

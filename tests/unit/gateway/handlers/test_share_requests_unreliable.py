@@ -100,7 +100,7 @@ def test_kafka_says_where_it_goes_on() -> None:
             assert offsets(await client.fetch()) == [2]
             await node.windows.commit()
             await node.windows.commit()
-            assert [c.offset for (c,) in commits.requests] == [2, 3], "what is new only"
+            assert [c.offset for (c,) in commits.requests] == [2, 3], "new ones only"
 
     run(first())
     run(second())

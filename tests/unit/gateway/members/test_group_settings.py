@@ -1,4 +1,4 @@
-"""keyway.yaml, under what Kafka has for the group."""
+"""keyway.yaml, under the group's configs in Kafka."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_upstream_that_is_away_is_the_callers_business() -> None:
         kafka.failure = Unreachable("no broker")
         with pytest.raises(UpstreamError):
             await chosen.learn("g")
-        assert chosen.of("g").deliveries_max == 9, "what was known stays good"
+        assert chosen.of("g").deliveries_max == 9, "known values stay good"
 
     asyncio.run(work())
 

@@ -102,7 +102,7 @@ def test_a_member_joins_when_the_others_have_left() -> None:
             assert node.groups.get(GROUP) is None
             others.clear()
             assert error(await client.heartbeat()) == ErrorCode.NONE
-            others.add(GROUP)  # who is there stays: Kafka has let the others in
+            others.add(GROUP)  # present members stay: Kafka has let the others in
             assert error(await client.heartbeat(1)) == ErrorCode.NONE
 
     run(work())

@@ -1,4 +1,4 @@
-"""Groups: what a heartbeat, a lost connection and the watchdog set in motion."""
+"""Groups: the effects of a heartbeat, a lost connection and the watchdog."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The life of a node's parts: the order they start and stop in, and what ends it early."""
+"""The life of a node's parts: their order of start and stop, and an early end."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_node_that_waits_for_its_upstream_can_be_stopped() -> None:
     assert [it for it in log if "windows" in it or "upstream" in it] == [
         "windows closes",
         "upstream closes",
-    ], "what has not started has nothing to write"
+    ], "a part that has not started has nothing to write"
     assert "redis stops" in log
 
 

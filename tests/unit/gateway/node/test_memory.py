@@ -48,7 +48,7 @@ def test_holes_of_the_heap_go_back() -> None:
     process = psutil.Process()
     size = 100_000  # below the size that the C library maps on its own
     blocks = [bytes(size) for _ in range(600)]
-    held = [bytes(b"%d" % at) * 100 for at in range(600)]  # what comes later keeps the heap's end
+    held = [bytes(b"%d" % at) * 100 for at in range(600)]  # a later block keeps the heap's end
     full = process.memory_info().rss
     del blocks
     asyncio.run(trim_heap())

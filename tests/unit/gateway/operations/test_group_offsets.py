@@ -59,7 +59,7 @@ def test_positions_are_found_wherever_they_are() -> None:
             fence = (await admin.store.claim(admin.key(0), "node")).fence
             await admin.store.apply([Write(admin.key(0), fence, [CursorMoved(6)])])
             later = await admin.offsets.positions(GROUP)
-            assert later[TOPIC, 0] == Position(6), "what was committed at 4 says nothing of 6"
+            assert later[TOPIC, 0] == Position(6), "the commit at 4 says nothing of 6"
             admin.store.flush()
             assert await admin.offsets.positions(GROUP) == here, "in Kafka"
             admin.node.groups.forget(GROUP)
@@ -134,7 +134,7 @@ def test_a_position_is_set_in_store_and_kafka() -> None:
         await settle()
         acquired = admin.node.window().acquire(Acquire(MemberId("m2"), S1, 100, now_ms()))
         assert acquired is not None
-        assert acquired.offsets == [2, 3, 4, 5], "also what was settled behind it"
+        assert acquired.offsets == [2, 3, 4, 5], "also the records settled behind it"
 
     story(tell)
 
@@ -218,7 +218,7 @@ def test_who_joins_meanwhile_starts_at_the_new_position() -> None:
         await settle()
         windows = admin.node.windows
         assert windows.get(GROUP, TOPIC_ID, 0) is None, "no window before the position is set"
-        # A second operator who gives up must not let go what the first one holds.
+        # A second operator who gives up must not let go of the first one's hold.
         with pytest.raises(GroupInUse):
             await admin.offsets.set_positions(GROUP, {P0: 0})
         assert windows.get(GROUP, TOPIC_ID, 0) is None

@@ -55,7 +55,7 @@ def test_what_is_settled_behind_the_cursor_is_no_lag() -> None:
 
 def test_a_group_that_stopped_falls_behind() -> None:
     """Its windows leave memory, the log goes on; also after a restart, when only the store knows
-    where it stands, and not what is settled behind.
+    where it stands, without the records settled behind.
     """
 
     async def tell(admin: Admin, lags: Lags) -> None:
@@ -185,7 +185,7 @@ def test_looks_go_on(refusal: Exception, event: str) -> None:
             said = [line["event"] for line in logs if line["event"].startswith("lag")]
             expected = 1 if isinstance(refusal, StoreError) else 2
             assert said == [event] * expected, "an outage is said once, a bug whenever it shows"
-            assert figures(lags)[0] == (4, 6, 1), "who asks is answered"
+            assert figures(lags)[0] == (4, 6, 1), "the caller is answered"
             admin.node.log.produce(b"k", partition=0)
             await asyncio.sleep(LAG_MS / 1000)
             assert figures(lags)[0] == (4, 7, 2)

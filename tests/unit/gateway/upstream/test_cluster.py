@@ -1,4 +1,4 @@
-"""The view of the cluster: what is asked about, in portions, and what is watched."""
+"""The view of the cluster: questions in portions, and watched topics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The metrics of windows: what became of records, where windows stand."""
+"""The metrics of windows: the fate of records, and where windows stand."""
 
 from __future__ import annotations
 

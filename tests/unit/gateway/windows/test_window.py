@@ -1,4 +1,4 @@
-"""One window: what it answers while it is away, when it answers, and how it comes back."""
+"""One window: its answers while it is away, their time, and its return."""
 
 from __future__ import annotations
 
@@ -90,7 +90,9 @@ def test_an_event_without_changes_waits_for_those_before_it() -> None:
         window = node.window()
         gate = node.store.gate = asyncio.Event()
         acquired = acquire(window)
-        refused = window.ask(accept(7))  # changes nothing, but comes after what is not safe yet
+        refused = window.ask(
+            accept(7)
+        )  # changes nothing, but comes after a step that is not safe yet
         await settle()
         assert not acquired.persisted.done()
         assert not refused.done()
@@ -132,7 +134,7 @@ def test_while_it_is_away_it_says_so_and_keeps_nothing() -> None:
 
 
 class CountingStore(ScriptedStore):
-    """Notes when it is asked; `claim` raises what it is told to."""
+    """Notes when it is asked; `claim` raises the chosen error."""
 
     def __init__(self, failure: Exception | None = None) -> None:
         super().__init__()

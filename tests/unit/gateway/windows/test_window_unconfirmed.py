@@ -52,7 +52,7 @@ def test_what_was_applied_and_not_sent_is_handed_out_again_at_once() -> None:
             await settle()
             again = acquire(window, 100)
             assert (again.offsets, again.attempts) == (acquired.offsets, [1, 1])
-            assert not set(again.offsets) & set(held.offsets), "what was sent before is still held"
+            assert not set(again.offsets) & set(held.offsets), "records sent before are still held"
             assert now_ms() - began < 1_000
 
     run(work())

@@ -1,4 +1,4 @@
-"""The ledger: what is noted before and after a write, and its records."""
+"""The ledger: its notes before and after a write, and its records."""
 
 from __future__ import annotations
 

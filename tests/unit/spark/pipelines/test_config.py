@@ -1,4 +1,4 @@
-"""Pipeline files: what is read, and every fault with its line."""
+"""Pipeline files: the parts read, and every fault with its line."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_a_link_needs_neither_source_nor_target(file: Path) -> None:
         ("one_of: [UA, B6]", "one_of: []", (29, "must not be empty")),
         ('matches: "E.*"', 'matches: "E("', (34, "not a regular expression")),
         (", equals: UA", "", (33, "exactly one of equals, one_of, matches")),
-        ("topic: united", "topic: flights", (31, "what goes to flights would be read again")),
+        ("topic: united", "topic: flights", (31, "records that go to flights would be read again")),
         ("quarantine: flights-sick", "quarantine: flights", (2, "would be read again for ever")),
         ("target: {topic: flights-masked}", "target: {topic: flights}", (10, "read again")),
         ("key_env: MASK_KEY", "key_env: NOT_SET", (14, "variable NOT_SET is not set")),

@@ -1,4 +1,4 @@
-"""YAML with lines: the nearest line, and what PyYAML would let pass."""
+"""YAML with lines: the nearest line, and faults that PyYAML would let pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One record through steps: each step alone, then together; what cannot be read stays whole."""
+"""One record through steps: each step alone, then together; an unreadable record stays whole."""
 
 from __future__ import annotations
 
@@ -282,7 +282,7 @@ DATUM = {
 
 
 class MemorySchemas:
-    """Schemas by id; what is registered gets the next one."""
+    """Schemas by id; a new one gets the next id."""
 
     def __init__(self, schemas: Mapping[int, Any]) -> None:
         self.schemas = dict(schemas)

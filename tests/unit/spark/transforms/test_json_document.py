@@ -1,4 +1,4 @@
-"""JSON taken apart and put together: what is not edited stays as it was, byte for byte."""
+"""JSON taken apart and put together: parts not edited stay as they were, byte for byte."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Masks: what they show, and that the same value gives the same mask."""
+"""Masks: the parts they show, and that the same value gives the same mask."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Timestamps: exact to the nanosecond, local times of zones, and what is no time."""
+"""Timestamps: exact to the nanosecond, local times of zones, and texts that are no time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Playbooks of one connection: which bytes go where, and what stops."""
+"""Playbooks of one connection: which bytes go where, and where they stop."""
 
 from __future__ import annotations
 

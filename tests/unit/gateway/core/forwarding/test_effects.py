@@ -1,4 +1,4 @@
-"""How the bytes of one read are cut into what passes and what does not."""
+"""How the bytes of one read are cut into those that pass and those that do not."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ def test_a_cursor_inside_a_batch_keeps_it() -> None:
     assert cache.piece(SOURCE, 10) is not None
     cache.forget_below(SOURCE, 20)
     assert cache.bytes == 0
-    assert cache.shrink() == 0  # what was dropped leaves the queue without counting as evicted
+    assert cache.shrink() == 0  # dropped pieces leave the queue without counting as evicted
     cache.check_invariants()
 
 
@@ -257,7 +257,7 @@ def test_a_batch_larger_than_the_cache_is_read_a_few_times_not_for_every_fetch()
         offsets += found.offsets
         position = found.end
     assert offsets == large.offsets
-    assert scans <= 6, "a quarter of it fits at a time, less what a portion is over"
+    assert scans <= 6, "a quarter of it fits at a time, less the excess of a portion"
 
 
 def test_however_small_the_cache_the_first_portion_has_room() -> None:

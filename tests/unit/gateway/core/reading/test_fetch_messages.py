@@ -1,4 +1,4 @@
-"""Fetch answers that are damaged: what stands before the damage is read."""
+"""Fetch answers that are damaged: the records before the damage are read."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def test_later_changes_add_to_earlier_ones() -> None:
 
 
 def test_after_a_while_the_broker_is_believed_anyway() -> None:
-    """Somebody else has set it again, or what Kafka stores is spelt differently."""
+    """Somebody else has set it again, or Kafka spells the stored value differently."""
     it = altered()
     it.note("g", {RESET: "earliest"}, 0)
     assert it.over("g", {}, 999) == {RESET: "earliest"}

@@ -1,4 +1,4 @@
-"""Key filters in a client.id: what is read, what is refused."""
+"""Key filters in a client.id: read, or refused."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ CLASSIC = {
     "GroupState": "Stable",
     "GroupType": "classic",
 }
-# How upstream sees a Key-Shared group: somebody who commits offsets, and is nobody.
+# How upstream sees a Key-Shared group: offsets are committed, and there are no members.
 COMMITS = {"GroupId": "ours", "ProtocolType": "", "GroupState": "Empty", "GroupType": "classic"}
 FOREIGN = {
     "GroupId": "theirs",

@@ -1,4 +1,4 @@
-"""Record batches by hand: headers byte for byte, what is refused, bounds. Oracles: conformance."""
+"""Record batches by hand: headers byte for byte, refusals, bounds. Oracles: conformance."""
 
 from __future__ import annotations
 
