@@ -61,7 +61,7 @@ class Listing:
 
 @dataclass(slots=True)
 class Shown:
-    """Contents under logical names. Made by `show`; it does not change."""
+    """Contents under logical names. Made by `under_logical_names`; it does not change."""
 
     subjects: dict[str, list[SchemaVersion]] = field(default_factory=dict)  # versions ascending
     ids: dict[tuple[str, SchemaId], list[SchemaVersion]] = field(default_factory=dict)
@@ -205,7 +205,7 @@ def _setting(
     return settings[subject]
 
 
-def show(contents: Contents, names: SubjectTranslation) -> Shown:
+def under_logical_names(contents: Contents, names: SubjectTranslation) -> Shown:
     """`names`: from the registry's subjects (there) to logical ones."""
     logical: dict[str, str | None] = {GLOBAL: GLOBAL}
 

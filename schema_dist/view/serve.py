@@ -15,7 +15,7 @@ import uvicorn
 from clusters.config import Cluster, ClustersConfig, ConfigError, RegistryView
 from clusters.core.subjects import RecordNames, SubjectTranslation
 from schema_dist.core.contents import Contents
-from schema_dist.core.shown import Shown, show
+from schema_dist.core.shown import Shown, under_logical_names
 from schema_dist.errors import AwayError, LogError, RefusedError
 from schema_dist.limits import RETRY_S_MAX, RETRY_S_MIN, VIEW_POLL_S
 from schema_dist.parts import Source, source_of
@@ -50,7 +50,7 @@ class Follower:
             wait_s = RETRY_S_MIN
             if contents is not known or contents.changes != changes:
                 known, changes = contents, contents.changes
-                self.shown = show(contents, self._names)
+                self.shown = under_logical_names(contents, self._names)
             await asyncio.sleep(self._poll_s)
 
 

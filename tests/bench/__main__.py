@@ -33,7 +33,7 @@ from tests.bench.latency import Load
 from tests.bench.memory import memory
 from tests.bench.profiling import profile
 from tests.bench.rounds import rounds_within
-from tests.bench.rows import Row, rows_of, show, write
+from tests.bench.rows import Row, print_rows, rows_of, write
 from tests.bench.schemas import schemas
 from tests.rig.clients.java_programs import compile_programs
 from tests.rig.gateway_process import REPOSITORY, GatewayProcess
@@ -90,7 +90,7 @@ def main() -> int:
         rows, failures = measure(bench, cases, parts, options)
     write(rows, options.output)
     console.print(f"written to {options.output}; {time.monotonic() - started:.0f} s")
-    bars.show(bars.judge(rows), console)
+    bars.print_verdicts(bars.judge(rows), console)
     for failure in failures:
         console.print(f"[red]failed      [/] {escape(failure)}", highlight=False)
     return 1 if failures else 0
@@ -140,7 +140,7 @@ def measure(
             note(failures, name, error)
             continue
         rows += found
-        show(found, f"{name}: medians of {options.rounds} interleaved rounds")
+        print_rows(found, f"{name}: medians of {options.rounds} interleaved rounds")
         console.print(f"{name}: {time.monotonic() - started:.0f} s")
     picture = options.output.parent / "bench-cost.png"
     if plot(rows, picture):

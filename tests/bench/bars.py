@@ -70,7 +70,7 @@ def _figure(bar: Bar, rows: Sequence[Row]) -> float | None:
     return None
 
 
-def show(verdicts: Sequence[Verdict], console: Console) -> None:
+def print_verdicts(verdicts: Sequence[Verdict], console: Console) -> None:
     colours = {"met": "green", "missed": "red", "not measured": "yellow"}
     for verdict in verdicts:
         figure = "" if verdict.figure is None else f": {verdict.figure:,.6g}"

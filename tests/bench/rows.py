@@ -62,7 +62,7 @@ def added(through: Sequence[float], direct: Sequence[float]) -> list[float]:
     return [ours - theirs for ours, theirs in zip(through, direct, strict=True)]
 
 
-def show(rows: list[Row], title: str) -> None:
+def print_rows(rows: list[Row], title: str) -> None:
     table = Table(title=title)
     for heading in ("case", "median", "min", "max", "unit", "ratio", "against"):
         right = heading in ("median", "min", "max", "ratio")

@@ -13,7 +13,7 @@ from clusters.core.names import compile_pattern
 from clusters.core.subjects import pair_subjects
 from schema_dist.core.contents import Contents
 from schema_dist.core.model import Schema
-from schema_dist.core.shown import show
+from schema_dist.core.shown import under_logical_names
 from schema_dist.view.app import Behind, view_app
 from schema_dist.view.primary import Primary
 from tests.rig.schema_registry.app import App
@@ -56,7 +56,7 @@ class Rig:
     ) -> None:
         contents = Contents()
         contents.put(version("orders.b-value", 1, 5, Schema("AVRO", '"string"')), 0)
-        shown = show(contents, HERE)
+        shown = under_logical_names(contents, HERE)
         primary = None
         if transport is not None:
             primary = Primary(URL, THERE, Sent(transport))

@@ -11,7 +11,14 @@ from clusters.core.names import compile_pattern
 from clusters.core.subjects import RecordNames, pair_subjects
 from schema_dist.core.contents import Contents
 from schema_dist.core.model import JSON, Reference, Schema, SchemaId, SchemaVersion, Version
-from schema_dist.core.shown import Listing, Shown, ViewError, places, show, version_body
+from schema_dist.core.shown import (
+    Listing,
+    Shown,
+    ViewError,
+    places,
+    under_logical_names,
+    version_body,
+)
 
 NAMES = pair_subjects(
     compile_pattern("acme-{topic}"), compile_pattern("{topic}"), RecordNames.REFUSE
@@ -58,7 +65,7 @@ def shown() -> Shown:
         contents.put(it, at)
     contents.compatibility = {"": "FULL", "acme-orders-value": "NONE", "evil-orders-value": "NONE"}
     contents.modes = {"acme-orders-value": "READONLY"}
-    return show(contents, NAMES)
+    return under_logical_names(contents, NAMES)
 
 
 def test_only_logical_subjects_are_shown(shown: Shown) -> None:
