@@ -25,6 +25,7 @@ from clusters.config import ConfigError, load
 from clusters.core.names import PatternError
 from schema_dist import commands
 from schema_dist.errors import AwayError, LeaseError, LogError, RefusedError
+from schema_dist.limits import TOLD_EVERY_S
 
 app = typer.Typer(
     name="schemas",
@@ -43,9 +44,13 @@ ConfigFile = Annotated[Path, typer.Argument(help="The clusters' YAML file.")]
 As = Annotated[Output, typer.Option("--output", "-o", help="How to print.")]
 
 
-def _done(work: Coroutine[Any, Any, commands.Answer], output: Output) -> None:
-    """Runs a command, prints its answer, and exits with its code."""
-    answer = _run(work)
+def _done(
+    work: Callable[[commands.Told], Coroutine[Any, Any, commands.Answer]], output: Output
+) -> None:
+    """Runs a command, prints its answer, and exits with its code. Meanwhile stderr has its present
+    step.
+    """
+    answer = _run(_telling(work))
     if output is Output.JSON:
         print(json.dumps({"ok": answer.ok, **answer.fields}, indent=2))  # noqa: T201
     else:
@@ -56,6 +61,25 @@ def _done(work: Coroutine[Any, Any, commands.Answer], output: Output) -> None:
                 table.add_row(*map(_cell, row))
             console.print(table)
     raise typer.Exit(0 if answer.ok else 1)
+
+
+async def _telling(
+    work: Callable[[commands.Told], Coroutine[Any, Any, commands.Answer]],
+) -> commands.Answer:
+    """Names the present step on stderr, again and again, once the command takes long."""
+    loop, steps = asyncio.get_running_loop(), ["starting"]
+    timer: asyncio.TimerHandle
+
+    def tell() -> None:
+        nonlocal timer
+        typer.echo(f"keyway: {steps[-1]} ...", err=True)
+        timer = loop.call_later(TOLD_EVERY_S, tell)
+
+    timer = loop.call_later(TOLD_EVERY_S, tell)
+    try:
+        return await work(steps.append)
+    finally:
+        timer.cancel()
 
 
 def _cell(value: object) -> str:
@@ -85,10 +109,7 @@ def check(
     subjects.
     """
 
-    async def work() -> commands.Answer:
-        return await commands.check(load(config), probe=probe)
-
-    _done(work(), output)
+    _done(lambda told: commands.check(load(config), probe=probe, told=told), output)
 
 
 @app.command()
@@ -134,10 +155,7 @@ def _serve(serve: Callable[[], Coroutine[Any, Any, None]]) -> None:
 def status(config: ConfigFile, output: As = Output.TABLE) -> None:
     """How each target stands, as the running process last said."""
 
-    async def work() -> commands.Answer:
-        return await commands.status(load(config))
-
-    _done(work(), output)
+    _done(lambda told: commands.status(load(config), told=told), output)
 
 
 @app.command()
@@ -149,7 +167,4 @@ def diff(
 ) -> None:
     """Show the differences between the registries of two clusters."""
 
-    async def work() -> commands.Answer:
-        return await commands.diff(load(config), first, second)
-
-    _done(work(), output)
+    _done(lambda told: commands.diff(load(config), first, second, told=told), output)

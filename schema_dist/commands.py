@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -29,6 +29,7 @@ from schema_dist.target_sync import TargetSync
 
 Rows = list[tuple[object, ...]]
 Shown = tuple[str, Sequence[str], Rows]  # a table: title, columns, rows
+Told = Callable[[str], None]  # hears of each step of a command
 _REFUSED = ("SUBJECT", "VERSION", "ID", "REASON", "DETAIL")
 
 
@@ -53,7 +54,7 @@ async def view(config: ClustersConfig, cluster: str) -> None:
     await serve(config, config.cluster(cluster))
 
 
-async def check(config: ClustersConfig, *, probe: bool) -> Answer:
+async def check(config: ClustersConfig, *, probe: bool, told: Told) -> Answer:
     """A dry run for every target. With `probe`, explicit ids are tried in a subject that is removed
     again. Raises ConfigError, PatternError, AwayError, LogError, RefusedError.
     """
@@ -64,12 +65,15 @@ async def check(config: ClustersConfig, *, probe: bool) -> Answer:
         targets = [
             await stack.enter_async_context(target_of(config, it)) for it in targets_of(config)
         ]
+        told(f"reading the registry of {primary.name}")
         contents = await source.read()
         found: list[dict[str, Any]] = []
         tables: list[Shown] = []
         for parts in targets:
             sync = TargetSync(parts.target, parts.state, parts.names, parts.follows)
+            told(f"reading the registry of {parts.name}")
             plan = await sync.plan(contents)
+            told(f"trying explicit ids on {parts.name}")
             problem = await sync.probe(plan) if probe else None
             rows = [_write_row(it) for wave in plan.waves for it in wave]
             refused = [refusal_row(it) for it in plan.refusals]
@@ -126,11 +130,12 @@ def _refusal_rows(refusals: list[dict[str, Any]]) -> Rows:
     return [(it["subject"], it["version"], it["id"], it["reason"], it["detail"]) for it in refusals]
 
 
-async def status(config: ClustersConfig) -> Answer:
+async def status(config: ClustersConfig, *, told: Told) -> Answer:
     """The last report of the running process about each target. Raises ConfigError, AwayError."""
     found: list[dict[str, Any]] = []
     for cluster in targets_of(config):
         state = StateTopic(cluster.client_settings(), config.schemas.state_topic)
+        told(f"asking {cluster.name}")
         reported = await state.status()
         found.append({"target": cluster.name} if reported is None else reported)
     summary: Rows = [
@@ -141,16 +146,19 @@ async def status(config: ClustersConfig) -> Answer:
             sum(it.get("refused", {}).values()),
             _when(it.get("last_write_ms")),
             _when(it.get("at_ms")),
+            it.get("problem"),
         )
         for it in found
     ]
-    columns = ("TARGET", "IN-SYNC", "BEHIND", "REFUSED", "LAST-WRITE", "REPORTED")
+    columns = ("TARGET", "IN-SYNC", "BEHIND", "REFUSED", "LAST-WRITE", "REPORTED", "PROBLEM")
     tables: list[Shown] = [("", columns, summary)]
     for it in found:
         if it.get("refusals"):
             rows = _refusal_rows(it["refusals"])
             tables.append((f"{it['target']}: refused", _REFUSED, rows))
-    ok = all(it.get("behind") == 0 and not it.get("refused") for it in found)
+    ok = all(
+        it.get("behind") == 0 and not it.get("refused") and not it.get("problem") for it in found
+    )
     return Answer(ok, {"targets": found}, tables)
 
 
@@ -160,12 +168,14 @@ def _when(at_ms: int | None) -> str | None:
     return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="seconds")
 
 
-async def diff(config: ClustersConfig, first: str, second: str) -> Answer:
+async def diff(config: ClustersConfig, first: str, second: str, *, told: Told) -> Answer:
     """Raises ConfigError, PatternError, AwayError, LogError, RefusedError."""
     one, other = config.cluster(first), config.cluster(second)
     names = names_between(config, one, other)
     async with reader_of(config, one) as reader, reader_of(config, other) as there:
+        told(f"reading the registry of {first}")
         wanted = desired(await reader.read(), names, followed(config, one))
+        told(f"reading the registry of {second}")
         found = differences(wanted, await there.read())
     rows: Rows = [(it.subject, it.version, it.id, it.what) for it in found]
     fields = {

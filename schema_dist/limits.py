@@ -30,3 +30,5 @@ AUTHORISED_KEPT_MAX = 10_000  # credentials known to be good; a digest each
 VIEW_BODY_BYTES_MAX = 16 * 1024 * 1024  # of a request to a view; a schema is far smaller
 VIEW_POLL_S = 0.2  # how often a view looks for news in the log
 LISTED_MAX = 10_000  # writes and refusals that `check` lists; a table nobody reads further
+TOLD_EVERY_S = 2.0  # a command that takes longer names its step
+WRITING_TOLD_EVERY_S = 10.0  # a line of the log in a first distribution of minutes

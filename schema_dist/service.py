@@ -8,8 +8,10 @@ other target waiting.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from contextlib import AsyncExitStack
+from typing import Any
 
 import structlog
 from prometheus_client import start_http_server
@@ -18,7 +20,13 @@ from clusters.config import ClustersConfig
 from schema_dist.core.contents import Contents
 from schema_dist.errors import AwayError, LogError, RefusedError
 from schema_dist.lease import Lease
-from schema_dist.limits import LOGGED_MAX, REREAD_S, RETRY_S_MAX, RETRY_S_MIN
+from schema_dist.limits import (
+    LOGGED_MAX,
+    REREAD_S,
+    RETRY_S_MAX,
+    RETRY_S_MIN,
+    WRITING_TOLD_EVERY_S,
+)
 from schema_dist.metrics import Metrics
 from schema_dist.parts import Source, TargetParts, primary_of, source_of, target_of, targets_of
 from schema_dist.state_topic import StateTopic
@@ -121,13 +129,22 @@ class Follower:
         self._state = parts.state
         self._metrics = metrics
         self._last_write_ms: int | None = None
+        self._told_s = 0.0
+        self._status: dict[str, Any] = {}
         self._sync = TargetSync(
             parts.target,
             parts.state,
             parts.names,
             parts.follows,
-            lambda behind: metrics.progress(parts.name, behind),
+            self._progress,
         )
+
+    def _progress(self, behind: int) -> None:
+        """Before each batch of writes of a round."""
+        self._metrics.progress(self._name, behind)
+        if behind and time.monotonic() - self._told_s > WRITING_TOLD_EVERY_S:
+            _LOG.info("writing", target=self._name, behind=behind)
+            self._told_s = time.monotonic()
 
     async def run(self, news: News) -> None:
         """Until it is cancelled."""
@@ -136,7 +153,7 @@ class Follower:
         shown: object = None
         while True:
             assert news.contents is not None
-            revision = news.revision
+            revision, self._told_s = news.revision, time.monotonic()
             try:
                 done = await self._sync.round(news.contents)
                 self._metrics.round(self._name, done)
@@ -145,6 +162,9 @@ class Follower:
                     await self._report(done)
             except _FAILURES as error:
                 self._metrics.failed(self._name)
+                shown = None
+                with contextlib.suppress(AwayError):
+                    await self._publish(problem=str(error))
                 _LOG.warning(
                     "the target cannot be brought up to date",
                     target=self._name,
@@ -161,20 +181,21 @@ class Follower:
                 self._sync.read_anew()
 
     async def _report(self, done: Round) -> None:
-        now_ms = time.time_ns() // 1_000_000
         if done.writes:
-            self._last_write_ms = now_ms
+            self._last_write_ms = _now_ms()
             _LOG.info("written", target=self._name, in_sync=done.in_sync, writes=dict(done.writes))
         for it in done.refusals[:LOGGED_MAX]:
             _LOG.warning("refused", target=self._name, what=str(it))
         if len(done.refusals) > LOGGED_MAX:
             _LOG.warning("more are refused", target=self._name, count=len(done.refusals))
-        await self._state.report(
-            status_of(
-                self._name,
-                self._source,
-                done,
-                now_ms=now_ms,
-                last_write_ms=self._last_write_ms,
-            )
-        )
+        self._status = status_of(done, last_write_ms=self._last_write_ms)
+        await self._publish(problem=None)
+
+    async def _publish(self, *, problem: str | None) -> None:
+        """The last round's status. `problem`: the reason for which there was none since."""
+        place = {"target": self._name, "source": self._source, "problem": problem}
+        await self._state.report(place | {"at_ms": _now_ms()} | self._status)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

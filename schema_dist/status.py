@@ -20,20 +20,14 @@ def refusal_row(it: Refusal) -> dict[str, Any]:
     }
 
 
-def status_of(
-    target: str, source: str, done: Round, *, now_ms: int, last_write_ms: int | None
-) -> dict[str, Any]:
+def status_of(done: Round, *, last_write_ms: int | None) -> dict[str, Any]:
     """A JSON object: the number of versions in sync, of writes that are left, the refused ones with
     their reasons, and the time of the last write (ms since 1970).
     """
     return {
-        "target": target,
-        "source": source,
-        "at_ms": now_ms,
         "in_sync": done.in_sync,
         "behind": done.behind,
         "refused": dict(sorted(Counter(it.reason.value for it in done.refusals).items())),
         "refusals": [refusal_row(it) for it in done.refusals[:SHOWN_MAX]],
         "last_write_ms": last_write_ms,
-        "problem": None,
     }

@@ -32,8 +32,12 @@ ANSWER_S = 0.5
 
 
 class Ledger(MemoryLedger):
+    def __init__(self) -> None:
+        super().__init__()
+        self.reports: list[Mapping[str, Any]] = []
+
     async def report(self, status: Mapping[str, Any]) -> None:
-        """Nobody asks."""
+        self.reports.append(status)
 
 
 class Server:
@@ -69,6 +73,7 @@ def test_a_registry_that_is_too_late_is_tried_again_and_delays_no_other(
         service._LOG, "warning", lambda text, **fields: told.append({"text": text, **fields})
     )
     late, quick, metrics, news = Server(late_s=2 * ANSWER_S), Server(late_s=0), Metrics(), News()
+    ledgers: dict[str, Ledger] = {}
     contents = Contents()
     contents.put(version("s-value", 1, 7, Schema("AVRO", '"string"')), 0)
 
@@ -85,7 +90,8 @@ def test_a_registry_that_is_too_late_is_tried_again_and_delays_no_other(
                 url = await stack.enter_async_context(listening(server.serve))
                 http = await stack.enter_async_context(Connections())
                 target = RestTarget(RestClient(url, http))
-                state = cast(StateTopic, Ledger())
+                ledgers[name] = Ledger()
+                state = cast(StateTopic, ledgers[name])
                 parts = TargetParts(name, target, state, NAMES, lambda _subject: True)
                 running.append(tasks.create_task(Follower(parts, "a", metrics).run(news)))
             await news.publish(contents)
@@ -93,10 +99,16 @@ def test_a_registry_that_is_too_late_is_tried_again_and_delays_no_other(
             assert not late.has("s.b-value")
             late.late_s = 0
             await until(lambda: late.has("s.b-value"))
+            await until(lambda: ledgers["late"].reports[-1]["problem"] is None)
             for it in running:
                 it.cancel()
 
     asyncio.run(run())
+    first, *_, last = ledgers["late"].reports
+    assert first["target"] == "late"
+    assert "no answer in time" in first["problem"]
+    assert (last["in_sync"], last["behind"]) == (1, 0)
+    assert [it["problem"] for it in ledgers["quick"].reports] == [None]
     assert {it["target"] for it in told} == {"late"}
     assert all("no answer in time" in it["error"] for it in told)
     assert metrics.registry.get_sample_value(
