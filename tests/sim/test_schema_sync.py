@@ -1,14 +1,16 @@
 """Schema distribution to a registry, killed at every step: the end is always the same.
 
-A step is a request to the registry before it is carried out, its answer before it is seen, or an
-entry of the ledger before it is written. The history has references, another id for the same
-subject, soft and hard deletes, deletes of a referred schema, compatibility and modes.
+A step is a request to the registry before it is carried out, its answer before it is seen, a record
+of the target's log before it is written or seen, or an entry of the ledger before it is written.
+The history has references, another id for the same subject, soft and hard deletes, deletes of a
+referred schema, compatibility and modes.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
@@ -22,10 +24,12 @@ from schema_dist.core.model import (
     JSON,
     PROTOBUF,
     Reference,
+    Refusal,
     Schema,
     SchemaId,
     SchemaVersion,
     Version,
+    Write,
 )
 from schema_dist.core.records import (
     CompatibilitySet,
@@ -34,7 +38,9 @@ from schema_dist.core.records import (
     SchemaRemoved,
     SchemaWritten,
     SubjectDeleted,
+    decode,
 )
+from schema_dist.log_writer import record_of
 from schema_dist.rest_writer import RestTarget
 from schema_dist.target_sync import Round, TargetSync
 from tests.rig.schema_registry.app import App
@@ -103,11 +109,51 @@ class Killed(Exception):
     """The process ends here."""
 
 
-class World:
-    """The parts that outlive the process: registry and ledger. `steps` counts until the kill."""
+class Log:
+    """The target's `_schemas` as its writer sees it: `records` outlive the process."""
 
-    def __init__(self) -> None:
+    def __init__(self, records: list[tuple[bytes, bytes | None]], step: Callable[[], None]) -> None:
+        self._records = records
+        self._step = step
+        self.contexts = False
+        self.contents = Contents()
+
+    async def read(self, settings_of: Iterable[str]) -> Contents:
+        del settings_of
+        self.contents = Contents()
+        for at, record in enumerate(self._records):
+            self.contents.apply(decode(*record), at)
+        return self.contents
+
+    def switched_by(self, batch: Sequence[Write]) -> list[str]:
+        del batch
+        return []
+
+    async def apply(self, batch: Sequence[Write]) -> list[Refusal | None]:
+        for write in batch:
+            self._step()
+            self._records.append(record_of(write))
+            self._step()
+        await self.read([])
+        return [None for _ in batch]
+
+    async def probe(self, sample: SchemaVersion) -> str | None:
+        del sample
+        return None
+
+    async def clean_up_probe(self) -> None:
+        """Nothing is tried on a log without a registry."""
+
+
+class World:
+    """The parts that outlive the process: registry or log, and ledger. `steps` counts until the
+    kill.
+    """
+
+    def __init__(self, *, by_log: bool = False) -> None:
+        self.by_log = by_log
         self.app = App()
+        self.log: list[tuple[bytes, bytes | None]] = []
         self.ledger = MemoryLedger()
         self.steps = 0
         self.kill_at: int | None = None
@@ -117,7 +163,9 @@ class World:
         self.begin()
 
     def copy(self) -> World:
-        made = World()
+        made = World(by_log=self.by_log)
+        made.log = list(self.log)
+        made.begin()
         made.app.registry = deepcopy(self.app.registry)
         made.ledger.records = dict(self.ledger.records)
         made.source = deepcopy(self.source)
@@ -125,7 +173,7 @@ class World:
 
     def begin(self) -> None:
         """A new process."""
-        target = RestTarget(client_of(self.app))
+        target = Log(self.log, self.step) if self.by_log else RestTarget(client_of(self.app))
         self.sync = TargetSync(target, self.ledger, NAMES, lambda _subject: True)
 
     def step(self) -> None:
@@ -151,6 +199,16 @@ class World:
 
     def seen(self) -> dict[str, Any]:
         """All that the registry holds; `modes` as they count."""
+        ledger = dict(sorted(self.ledger.records.items()))
+        if self.by_log:
+            held = asyncio.run(Log(self.log, lambda: None).read([]))
+            places = {f"{it.subject} {it.version}": it for it in held.versions()}
+            return {
+                "versions": dict(sorted(places.items())),
+                "config": dict(sorted(held.compatibility.items())),
+                "modes": dict(sorted(held.modes.items())),
+                "ledger": ledger,
+            }
         registry = self.app.registry
         shown = {f"{it.subject} {it.version}": (it.shown(), it.deleted) for it in registry.all()}
         return {
@@ -158,7 +216,7 @@ class World:
             "ids": dict(sorted(registry.ids.items())),
             "config": dict(sorted(registry.config.items())),
             "modes": dict(sorted(registry.modes.items())),
-            "ledger": dict(sorted(self.ledger.records.items())),
+            "ledger": ledger,
         }
 
 
@@ -174,8 +232,8 @@ async def history(*stages: list[Event], world: World | None = None) -> World:
     return world
 
 
-def run(*stages: list[Event]) -> World:
-    return asyncio.run(history(*stages))
+def run(*stages: list[Event], by_log: bool = False) -> World:
+    return asyncio.run(history(*stages, world=World(by_log=by_log)))
 
 
 def test_everything_arrives_under_its_id_and_version() -> None:
@@ -242,13 +300,24 @@ def test_news_alone_is_sent(subjects: int) -> None:
     asyncio.run(later())
 
 
+@pytest.mark.parametrize("by_log", [False, True], ids=["rest", "log"])
 @pytest.mark.parametrize("stage", [0, 1, 2])
-def test_killed_at_every_step(stage: int) -> None:
+def test_killed_at_every_step(stage: int, *, by_log: bool) -> None:
     *before, last = (FIRST, THEN, LAST)[: stage + 1]
-    start, whole = run(*before), run(*before, last)
-    assert whole.steps > 40
+    start, whole = run(*before, by_log=by_log), run(*before, last, by_log=by_log)
+    assert whole.steps > (15 if by_log else 40)
     for at in range(1, whole.steps + 1):
         world = start.copy()
         world.kill_at = at
         asyncio.run(history(last, world=world))
         assert world.seen() == whole.seen(), f"killed at step {at}"
+
+
+def test_both_ways_of_writing_end_alike() -> None:
+    over_rest = run(FIRST, THEN, LAST).app.registry
+    held = asyncio.run(Log(run(FIRST, THEN, LAST, by_log=True).log, lambda: None).read([]))
+    assert {it.place: (it.id, it.deleted) for it in held.versions()} == {
+        (it.subject, it.version): (it.id, it.deleted) for it in over_rest.all()
+    }
+    assert held.compatibility == over_rest.config
+    assert held.modes == over_rest.modes
