@@ -200,6 +200,22 @@ def test_an_id_of_another_schema_is_refused_before_anything_is_written(
     assert canonical("AVRO", text) == canonical("AVRO", record("Own", "a").text)
 
 
+def test_written_over_rest_it_is_found_to_ignore_ids(site: Site, run: str, first_id: int) -> None:
+    """Karapace: no IMPORT mode, and 200 with its own id for an explicit one."""
+    karapace = peer("karapace")
+    karapace.make_target(site)
+    del site.b["registry"]["writes"]
+    site.register([version(f"acme-{run}-i-value", 1, first_id, record("I"))])
+    code, found = command("check", str(site.config()))
+    (target,) = found["targets"]
+    assert (code, target["writes_count"]) == (1, 1)
+    assert "IMPORT mode" in target["probe"]
+    with site.running():
+        site.wait_for("registry_ignores_ids")
+    assert karapace.shown(f"{run}-i.b-value") == {}
+    assert karapace.shown("_keyway-probe") == {}
+
+
 def test_killed_and_started_again(registry: Peer, site: Site, run: str, first_id: int) -> None:
     """SIGKILL of Keyway while versions come, go and are deleted."""
     registry.make_target(site)

@@ -7,11 +7,14 @@ from pathlib import Path
 
 import httpx
 import pytest
+from typer.testing import CliRunner
 
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import free_ports, wait_until
+from schema_dist.cli import app
 from schema_dist.core.model import Schema
 from schema_dist.core.records import schema_record
+from tests.rig.kafka import create_topic
 from tests.rig.schema_registry.site import HTTP, Site, served_registry, version
 
 pytestmark = pytest.mark.integration
@@ -28,6 +31,27 @@ def metric(port: int, name: str) -> float:
 
 def has(url: str, subject: str) -> bool:
     return HTTP.get(f"{url}/subjects/{subject}/versions/1").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("partitions", "fault"),
+    [(0, "there is no topic {topic} at "), (3, "topic {topic} at {kafka} has 3 partitions, not 1")],
+)
+def test_a_topic_that_cannot_be_a_log_is_named(
+    kafka: KafkaCluster,
+    tmp_path: Path,
+    fresh_name: Callable[[str], str],
+    partitions: int,
+    fault: str,
+) -> None:
+    site = Site(kafka.bootstrap_servers, tmp_path, fresh_name("nolog"))
+    topic = fresh_name("_schemas")
+    if partitions:
+        create_topic(kafka.bootstrap_servers, topic, partitions=partitions)
+    site.a["registry"]["topic"] = topic
+    ended = CliRunner().invoke(app, ["check", str(site.config())], catch_exceptions=False)
+    assert (ended.exit_code, ended.stdout) == (3, "")
+    assert fault.format(topic=topic, kafka=kafka.bootstrap_servers) in ended.stderr
 
 
 def test_truncated_and_foreign_records_are_skipped_named_and_counted(

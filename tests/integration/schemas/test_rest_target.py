@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import time
 from collections.abc import Callable, Iterator
@@ -10,17 +11,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from gateway.embedded.kafka import KafkaCluster
-from gateway.embedded.process import kill_child, stop_child, wait_until
+from gateway.embedded.process import free_ports, kill_child, stop_child, wait_until
+from schema_dist.cli import app
 from schema_dist.core.model import JSON, PROTOBUF, Reference, Schema, Version
 from schema_dist.core.records import compatibility_record, schema_key
+from schema_dist.errors import LogError
+from schema_dist.log_reader import LogReader
 from tests.rig.schema_registry.history import Held, go_on, record
 from tests.rig.schema_registry.site import HTTP, Site, served_registry, version
 
 pytestmark = pytest.mark.integration
 
 KILLS = 20
+KILLS_OF_LOG = 4
+FIRST_ID = 5_000  # no other test has these in a log that tests share
 
 
 @pytest.fixture
@@ -79,7 +86,7 @@ def test_same_id_same_version_own_subject_and_references(site: Site, registry: s
     site.register(versions)
     site.write([compatibility_record("acme-orders-value", "FULL"), (b"no JSON", b"{}")])
     with site.running():
-        wait_until(lambda: len(shown(registry)) == 5, what="five versions", deadline_s=60)
+        wait_until(lambda: len(shown(registry)) == 5, what="five versions", deadline_s=120)
         found = shown(registry)
         assert found["orders.b-value", 4] == {
             "subject": "orders.b-value",
@@ -122,6 +129,7 @@ def test_same_id_same_version_own_subject_and_references(site: Site, registry: s
 
 
 def test_a_collision_is_refused_before_anything_is_written(site: Site, registry: str) -> None:
+    site.schemas["metrics_port"] = free_ports(1)
     local = {"schema": '"string"'}
     for subject in ("own-value", "taken.b-value"):
         assert HTTP.post(f"{registry}/subjects/{subject}/versions", json=local).json() == {"id": 1}
@@ -143,6 +151,8 @@ def test_a_collision_is_refused_before_anything_is_written(site: Site, registry:
     with site.running():
         wait_until(lambda: ("third.b-value", 1) in shown(registry), what="the third", deadline_s=60)
         site.wait_for("refused", 3)
+        wait_until(lambda: "LAST-WRITE" in status(site), what="the status", deadline_s=30)
+        told = metrics(site)
     found = shown(registry)
     assert set(found) == {("own-value", 1), ("taken.b-value", 1), ("third.b-value", 1)}
     assert (
@@ -150,21 +160,52 @@ def test_a_collision_is_refused_before_anything_is_written(site: Site, registry:
     )
     assert "taken.b-value version 1 (id 5): version_taken" in site.log()
     assert "fourth.b-value version 1 (id 7): reference_missing" in site.log()
+    for reason, count in (("id_taken", 1), ("version_taken", 1), ("reference_missing", 1)):
+        assert told[f'refused{{reason="{reason}",target="b"}}'] == count
+    assert told['collisions{target="b"}'] == 2
+    assert told['writes_total{kind="Register",target="b"}'] == 1
+    assert (told['behind{target="b"}'], told['in_sync{target="b"}']) == (0, 1)
+    summary, *rows = [it.split() for it in status(site).splitlines() if "b" in it[:12]]
+    assert summary[:4] == ["b", "1", "0", "3"]
+    assert [row[:4] for row in rows if row[0] == "first.b-value"] == [
+        ["first.b-value", "1", "1", "id_taken"]
+    ]
 
 
-def test_killed_twenty_times(site: Site, registry: str) -> None:
-    """SIGKILL at moments drawn from a seed, while versions come, go and are deleted."""
+def killed(site: Site, times: int) -> Held:
+    """SIGKILL at moments drawn from a seed, while versions come, go and are deleted; the contents
+    of the source at the end.
+    """
     draw = random.Random(14)
     source: Held = {}
     subjects = [f"acme-s{at}-value" for at in range(8)]
-    for number in range(KILLS):
+    for number in range(times):
         child = site.start()
         started = site.log().count("schemas are distributed from here")
-        go_on(site, draw, source, subjects, first_id=100 + number * 10)
+        go_on(site, draw, source, subjects, first_id=FIRST_ID + number * 10)
         if number % 3:  # two of three are killed at work, one perhaps before it has the lease
             site.wait_for("are distributed from here", started + 1)
             time.sleep(draw.uniform(0, 0.4))  # the moment of the kill
         kill_child(child)
+    return source
+
+
+def metrics(site: Site) -> dict[str, float]:
+    """The running process's figures, without the beginning of their names."""
+    text = HTTP.get(f"http://127.0.0.1:{site.schemas['metrics_port']}/metrics").text
+    lines = [it.removeprefix("keyway_schemas_").rsplit(" ", 1) for it in text.splitlines()]
+    return {name: float(value) for name, value in lines if not name.startswith("#")}
+
+
+def status(site: Site) -> str:
+    """`keyway schemas status`, as a table. Its exit code is that of refusals."""
+    ended = CliRunner().invoke(app, ["status", str(site.config())], catch_exceptions=False)
+    assert ended.exit_code == 1
+    return ended.stdout
+
+
+def test_killed_twenty_times(site: Site, registry: str) -> None:
+    source = killed(site, KILLS)
     expected = {
         (subject.replace("acme-", "").replace("-value", ".b-value"), at): (it.id, not it.deleted)
         for (subject, at), it in source.items()
@@ -178,6 +219,36 @@ def test_killed_twenty_times(site: Site, registry: str) -> None:
             deadline_s=60,
         )
         wait_until(lambda: _modes(registry, expected) == set(), what="no mode", deadline_s=30)
+
+
+def test_killed_while_it_writes_a_log(
+    kafka: KafkaCluster, tmp_path: Path, fresh_name: Callable[[str], str]
+) -> None:
+    """The target has no registry: its `_schemas` is all."""
+    site = Site(kafka.bootstrap_servers, tmp_path, fresh_name("log"))
+    site.b["subject_pattern"] = f"{site.name}-{{topic}}"  # others of the session write there, too
+    source = killed(site, KILLS_OF_LOG)
+
+    async def there() -> dict[tuple[str, int], tuple[int, bool]]:
+        reader = LogReader({"bootstrap.servers": site.kafka}, "_schemas")
+        try:
+            found = list((await reader.read()).versions())
+        except LogError:
+            return {}  # it is not there yet
+        finally:
+            reader.close()
+        own = [it for it in found if it.subject.startswith(site.name)]
+        return {it.place: (it.id, it.deleted) for it in own}
+
+    expected = {
+        (subject.replace("acme-", f"{site.name}-"), at): (it.id, it.deleted)
+        for (subject, at), it in source.items()
+    }
+    assert expected
+    with site.running():
+        wait_until(
+            lambda: asyncio.run(there()) == expected, what="the source's versions", deadline_s=60
+        )
 
 
 def _modes(registry: str, places: dict[tuple[str, int], Any]) -> set[str]:

@@ -56,6 +56,7 @@ class Rig:
     ) -> None:
         contents = Contents()
         contents.put(version("orders.b-value", 1, 5, Schema("AVRO", '"string"')), 0)
+        contents.put(version("gone.b-value", 1, 6, Schema("AVRO", '"long"'), deleted=True), 1)
         shown = under_logical_names(contents, HERE)
         primary = None
         if transport is not None:
@@ -113,7 +114,7 @@ def test_what_is_here_is_answered_here() -> None:
     assert rig.ask("GET", "/schemas/ids/5/versions")[1] == [
         {"subject": "orders-value", "version": 1}
     ]
-    status, body, _ = rig.ask("GET", "/schemas/ids/6")
+    status, body, _ = rig.ask("GET", "/schemas/ids/7")
     assert (status, body["error_code"]) == (503, 50003)
     status, body, _ = rig.ask("POST", "/subjects/x-value/versions", {"schema": '"int"'})
     assert (status, body["error_code"]) == (503, 50003)
@@ -122,7 +123,7 @@ def test_what_is_here_is_answered_here() -> None:
 def test_a_view_without_a_primary_can_only_be_read() -> None:
     rig = Rig(None)
     assert rig.ask("GET", "/schemas/ids/5")[1] == {"schema": '"string"'}
-    status, body, _ = rig.ask("GET", "/schemas/ids/6")
+    status, body, _ = rig.ask("GET", "/schemas/ids/7")
     assert (status, body["error_code"]) == (404, 40403)
     status, body, _ = rig.ask("POST", "/subjects/x-value/versions", {"schema": '"int"'})
     assert (status, body["error_code"]) == (422, 42205)
@@ -142,6 +143,57 @@ def test_the_primary_decides_who_may_read() -> None:
     assert rig.ask("GET", "/subjects", authorization="Basic Z29vZA==")[0] == 200
     assert locked.asked == asked  # a yes is kept
     assert Rig(Away(), authenticate=True).ask("GET", "/subjects")[0] == 503
+
+
+INT, STRING = {"schema": '"int"'}, {"schema": '"string"'}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "answer"),
+    [
+        ("GET", "/", None, {}),
+        ("GET", "/subjects?deleted=true&offset=1&limit=1", None, ["orders-value"]),
+        ("GET", "/subjects?deletedOnly=true", None, ["gone-value"]),
+        ("GET", "/subjects?subjectPrefix=ord", None, ["orders-value"]),
+        ("GET", "/subjects/orders-value/versions?limit=1", None, [1]),
+        ("GET", "/subjects/orders-value/versions/-1/schema", None, "string"),
+        ("GET", "/subjects/orders-value/versions/1/referencedby", None, []),
+        ("GET", "/schemas/types", None, ["JSON", "PROTOBUF", "AVRO"]),
+        ("GET", "/schemas/ids/5?fetchMaxId=true", None, {**STRING, "maxId": 6}),
+        ("GET", "/schemas/ids/5/schema", None, "string"),
+        ("GET", "/schemas/ids/5/subjects", None, ["orders-value"]),
+        ("GET", "/schemas/ids/6/versions", None, []),
+        (
+            "GET",
+            "/schemas/ids/6/versions?deleted=true",
+            None,
+            [{"subject": "gone-value", "version": 1}],
+        ),
+        ("GET", "/contexts", None, ["."]),
+        ("GET", "/config", None, {"compatibilityLevel": "BACKWARD"}),
+        ("GET", "/config/x-value?defaultToGlobal=true", None, {"compatibilityLevel": "BACKWARD"}),
+        ("GET", "/mode", None, {"mode": "READWRITE"}),
+        ("GET", "/mode/x-value?defaultToGlobal=true", None, {"mode": "READWRITE"}),
+        ("PUT", "/config", {"compatibility": "NONE"}, {"compatibility": "NONE"}),
+        ("PUT", "/mode", {"mode": "READONLY"}, {"mode": "READONLY"}),
+        ("PUT", "/mode/c-value", {"mode": "READONLY"}, {"mode": "READONLY"}),
+        ("DELETE", "/mode/c-value", None, {"mode": "READWRITE"}),
+        ("DELETE", "/config/c-value", None, {"compatibilityLevel": "BACKWARD"}),
+        ("POST", "/compatibility/subjects/c-value/versions/1", STRING, {"is_compatible": False}),
+        ("DELETE", "/subjects/c-value/versions/1", None, 1),
+    ],
+)
+def test_every_route(method: str, path: str, body: Any, answer: Any) -> None:
+    app = App()
+    app.registry.register("acme-c-value", INT)
+    assert Rig(InProcess(app)).ask(method, path, body)[:2] == (200, answer)
+
+
+def test_schemas_by_page() -> None:
+    status, found, _ = Rig(None).ask("GET", "/schemas?deleted=true&limit=1")
+    assert (status, [it["subject"] for it in found]) == (200, ["gone-value"])
+    status, found, _ = Rig(None).ask("GET", "/schemas?latestOnly=true&subjectPrefix=orders")
+    assert found == [{"subject": "orders-value", "version": 1, "id": 5, **STRING}]
 
 
 def test_writes_carry_the_client_s_own_credentials() -> None:
