@@ -41,4 +41,5 @@ def build(
         lags=operations.lags,
         health=partial(look, parts),
     )
+    registry.register(rest.refusals)
     return Part(name="admin", room=rest_app(rest, loopback=is_loopback(section.host)))

@@ -10,15 +10,19 @@ that unasked.
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from urllib.parse import unquote_to_bytes, urlsplit
 
+from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.registry import Collector
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from clusters.yaml_file import first_fault
 from gateway.admin.limits import ADMIN_BODY_BYTES_MAX
@@ -116,6 +120,41 @@ class TextTargets:
                     await answer(scope, receive, send)
                     return
         await self.app(scope, receive, send)
+
+
+@dataclass(slots=True, eq=False)
+class Refusals(Collector):
+    """Requests that were answered with 4xx, by status, as a metric."""
+
+    counts: dict[int, int] = field(default_factory=dict)
+
+    def count(self, status: int) -> None:
+        if 400 <= status < 500:
+            self.counts[status] = self.counts.get(status, 0) + 1
+
+    def collect(self) -> Iterator[Metric]:
+        refused = CounterMetricFamily(
+            "keyway_rest_refused", "REST requests refused, by HTTP status", labels=["status"]
+        )
+        for status, count in sorted(self.counts.items()):
+            refused.add_metric([str(status)], count)
+        yield refused
+
+
+class CountedRefusals:
+    """Middleware around all others, which refuse, too."""
+
+    def __init__(self, app: ASGIApp, refusals: Refusals) -> None:
+        self.app = app
+        self.refusals = refusals
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def counted(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self.refusals.count(message["status"])
+            await send(message)
+
+        await self.app(scope, receive, counted)
 
 
 class LoopbackHosts:

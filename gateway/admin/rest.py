@@ -8,7 +8,7 @@ The models of all rows are in rows.py, their description for other programs in d
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from starlette.applications import Starlette
@@ -23,7 +23,9 @@ from gateway.admin.groups import group_routes
 from gateway.admin.health import Health
 from gateway.admin.parked import parked_routes
 from gateway.admin.problems import (
+    CountedRefusals,
     LoopbackHosts,
+    Refusals,
     TextTargets,
     answered,
     group_problem,
@@ -52,6 +54,7 @@ class RestParts:
     registry: CollectorRegistry
     lags: Lags
     health: Callable[[], Awaitable[Health]]
+    refusals: Refusals = field(default_factory=Refusals)
 
 
 def rest_app(parts: RestParts, *, loopback: bool) -> Starlette:
@@ -79,6 +82,10 @@ def rest_app(parts: RestParts, *, loopback: bool) -> Starlette:
             Route(READY, show_health, methods=["GET"]),
             Route("/health/live", show_alive, methods=["GET"]),
         ],
-        middleware=[*([Middleware(LoopbackHosts)] if loopback else []), Middleware(TextTargets)],
+        middleware=[
+            Middleware(CountedRefusals, parts.refusals),
+            *([Middleware(LoopbackHosts)] if loopback else []),
+            Middleware(TextTargets),
+        ],
         exception_handlers={HTTPException: http_problem, OperationError: group_problem},
     )

@@ -15,6 +15,9 @@ class Refused(Enum):
     REQUEST_STALLED = "request_stalled"  # the rest of a request never came
     ANSWERS_HELD = "answers_held"  # the longest unread answer, when all together are too many bytes
     ANSWER_STALLED = "answer_stalled"  # an answer that is not read
+    NOT_KAFKA = "not_kafka"  # TLS or HTTP
+    NOT_SERVED = "not_served"  # an API, or a version of one
+    MALFORMED_REQUEST = "malformed_request"  # also one of more elements than it may have
 
 
 @dataclass(slots=True)
@@ -27,6 +30,11 @@ class Counters:
     bytes_to_clients: int = 0
     frames: dict[int, int] = field(default_factory=dict)  # requests by API key
     refused: dict[Refused, int] = field(default_factory=dict)
+    requests_refused: dict[tuple[int, int], int] = field(default_factory=dict)  # by API and error
 
     def count_refused(self, reason: Refused) -> None:
         self.refused[reason] = self.refused.get(reason, 0) + 1
+
+    def count_request_refused(self, api_key: int, error_code: int) -> None:
+        at = api_key, error_code
+        self.requests_refused[at] = self.requests_refused.get(at, 0) + 1

@@ -9,6 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from gateway.core.wire.apis import ApiKey
+from gateway.core.wire.errors import ErrorCode
 from gateway.listen.counters import Counters, Refused
 
 _SERVER = {  # by field of Counters
@@ -48,3 +49,11 @@ class ServerCollector(Collector):
         for reason in Refused:
             refused.add_metric([reason.value], self.counters.refused.get(reason, 0))
         yield refused
+        answered = CounterMetricFamily(
+            "keyway_server_requests_refused",
+            "Requests that the gateway answered with an error, by Kafka API and error",
+            labels=["api", "error"],
+        )
+        for (key, code), count in sorted(self.counters.requests_refused.items()):
+            answered.add_metric([ApiKey(key).name.lower(), ErrorCode(code).name.lower()], count)
+        yield answered

@@ -47,6 +47,7 @@ class ScriptedConnection:
     gates: dict[int, asyncio.Event] = field(default_factory=dict)  # by API key
     failure: UpstreamError | None = None
     bounds: Bounds = field(default_factory=lambda: Bounds(lambda _id: None, lambda: 0))
+    refused: list[tuple[int, int]] = field(default_factory=list)  # API keys and errors
 
     @property
     def answer_room(self) -> int:
@@ -54,6 +55,9 @@ class ScriptedConnection:
 
     def has_room(self, answer_bytes: int) -> bool:
         return self.bounds.has_room(answer_bytes)
+
+    def count_refused(self, api_key: int, error_code: int) -> None:
+        self.refused.append((api_key, error_code))
 
     def hold_answer(self, held_bytes: int) -> None:
         self.bounds.hold_answer(self.id, held_bytes)

@@ -22,6 +22,7 @@ from dispatcher.core.model import (
 )
 from gateway.admin import groups
 from gateway.admin.health import Health
+from gateway.admin.problems import Refusals
 from gateway.admin.rest import RestParts, rest_app
 from gateway.admin.rows import PartitionRow
 from gateway.config import GroupSection
@@ -57,6 +58,7 @@ class Rest:
     registry: CollectorRegistry
     lags: Lags
     health: Health = field(default_factory=lambda: Health(True, (), {"windows": 2}))
+    refusals: Refusals = field(default_factory=Refusals)
 
     async def look(self) -> Health:
         return self.health
@@ -71,6 +73,7 @@ class Rest:
             registry=self.registry,
             lags=self.lags,
             health=self.look,
+            refusals=self.refusals,
         )
         raw, _, query = path.partition("?")
         scope = {
@@ -288,6 +291,7 @@ def test_refusals_are_problems(path: str, method: str, status: int) -> None:
         assert answer.headers["content-type"] == "application/problem+json"
         assert answer.json["status"] == status
         assert answer.json["title"]
+        assert rest.refusals.counts == {status: 1}
 
     story(tell)
 
@@ -295,6 +299,7 @@ def test_refusals_are_problems(path: str, method: str, status: int) -> None:
 def test_a_page_from_elsewhere_is_not_served() -> None:
     async def tell(rest: Rest) -> None:
         assert (await rest.ask("/v1/groups", host="evil.example")).status == 421
+        assert rest.refusals.counts == {421: 1}, "counted around all checks"
 
     story(tell)
 
@@ -302,7 +307,10 @@ def test_a_page_from_elsewhere_is_not_served() -> None:
 def test_metrics_and_health() -> None:
     async def tell(rest: Rest) -> None:
         rest.registry.register(WindowCollector(rest.node.windows.all))
+        rest.registry.register(rest.refusals)
+        await rest.ask("/v1/nothing")
         answer = await rest.ask("/metrics")
+        assert b'keyway_rest_refused_total{status="404"} 1.0\n' in answer.body
         assert answer.headers["content-type"].startswith("text/plain")
         assert b"keyway_window_cursor{" in answer.body
 

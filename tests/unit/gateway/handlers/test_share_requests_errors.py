@@ -188,9 +188,11 @@ def test_a_member_that_is_not_in_the_group_opens_no_session() -> None:
     """Else one connection could use up the sessions of everybody, for members that never joined."""
 
     async def tell(node: Node, client: Client) -> None:
-        stranger = Client(node, client.services, ScriptedConnection(77), member="nobody")
+        connection = ScriptedConnection(77)
+        stranger = Client(node, client.services, connection, member="nobody")
         answer = await stranger.fetch(MaxWaitMs=100)
         assert error(answer) == ErrorCode.UNKNOWN_MEMBER_ID
+        assert connection.refused == [(ApiKey.SHARE_FETCH, ErrorCode.UNKNOWN_MEMBER_ID)]
         assert len(node.groups.sessions) == 0
 
     story(tell)

@@ -7,6 +7,7 @@ from prometheus_client.registry import Collector
 
 from gateway.core.forwarding.served_apis import rules
 from gateway.core.wire.apis import ApiKey
+from gateway.core.wire.errors import ErrorCode
 from gateway.listen.counters import Counters, Refused
 from gateway.listen.metrics import ServerCollector
 
@@ -26,9 +27,13 @@ def test_the_server_is_read_when_asked() -> None:
     counters.bytes_from_clients, counters.bytes_to_clients = 100, 10
     counters.frames |= {int(ApiKey.SHARE_FETCH): 7, int(ApiKey.PRODUCE): 3}
     counters.count_refused(Refused.TOO_MANY_CLIENTS)
+    for _ in range(2):
+        counters.count_request_refused(ApiKey.SHARE_FETCH, ErrorCode.UNKNOWN_MEMBER_ID)
+    denied = 'api="share_fetch",error="unknown_member_id"'
     text = exported(metrics)
     for line in (
         'keyway_server_refused_total{reason="too_many_clients"} 1.0',
+        f"keyway_server_requests_refused_total{{{denied}}} 2.0",
         "# TYPE keyway_server_connections gauge",
         "keyway_server_connections 4.0",
         "# TYPE keyway_server_connections_opened_total counter",
