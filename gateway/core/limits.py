@@ -41,6 +41,10 @@ FETCH_PARTITION_BYTES_MAX = 1024 * 1024  # Kafka's own default; some 8,000 recor
 # Decompressed, of one partition's part of a response; one batch may be more.
 SCAN_BYTES_MAX = 32 * 1024 * 1024
 
+# A copy of them takes a few ms; of 90 MB, which one batch may be, 80 ms (the system has to clear as
+# much memory). Each step on the way of more bytes has a turn of the event loop to itself.
+LONG_STEP_BYTES = 8 * 1024 * 1024
+
 QUIET_MS = 20  # a partition without anything new for so long is one where nothing happens
 LONG_POLL_MS = 500  # Kafka's own default; a restart of ours waits for no longer poll
 SHORT_POLL_MS = 20  # until the long poll has ended and takes more partitions

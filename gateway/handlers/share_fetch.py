@@ -19,6 +19,7 @@ from typing import Any
 
 from dispatcher.core.model import Acknowledge, AckType, Acquire, NotSent
 from gateway.core.cluster.topology import PartitionInfo
+from gateway.core.limits import LONG_STEP_BYTES
 from gateway.core.share.answers import (
     Row,
     acquired_ranges,
@@ -83,6 +84,7 @@ async def share_fetch(services: ShareServices, request: Request) -> bytes:
         with services.ready.watch(group, member_id) as signal:
             answer = await _ShareFetch(services, request, body, session, denied, signal).answer()
     except GroupError as error:
+        request.connection.count_refused(header.api_key, error.code)
         answer = {"ErrorCode": int(error.code), "ErrorMessage": str(error)}
     return encode_response(header.api_key, header.api_version, answer)
 
@@ -285,7 +287,10 @@ class _ShareFetch:
         room = self.room
         for _, window, acquired in taken:
             cuts.append(cut := await self._cut_out(window, acquired, room))
-            room -= 0 if cut is None else len(cut[0])
+            size = 0 if cut is None else len(cut[0])
+            room -= size
+            if size > LONG_STEP_BYTES:
+                await asyncio.sleep(0)
         self.request.connection.hold_answer(sum(len(cut[0]) for cut in cuts if cut is not None))
         for (key, _, acquired), cut in zip(taken, cuts, strict=True):
             try:

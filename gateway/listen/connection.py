@@ -33,6 +33,7 @@ from gateway.core.forwarding.effects import (
     ToUpstream,
 )
 from gateway.core.forwarding.rewrite import Addresses, read, write
+from gateway.core.limits import LONG_STEP_BYTES
 from gateway.core.wire.codec import decode_response, encode_request
 from gateway.core.wire.errors import WireError
 from gateway.core.wire.frames import (
@@ -40,7 +41,7 @@ from gateway.core.wire.frames import (
     parse_request_header,
     parse_response_header,
     request_frame,
-    response_frame,
+    response_head,
 )
 from gateway.core.wire.schema import Message
 from gateway.listen.bounds import Bounds
@@ -60,6 +61,16 @@ ConnectionId = NewType("ConnectionId", int)  # never reused within a process
 
 _CORRELATION_IDS_FROM = 0x4B00_0000  # of requests put in by the gateway: tells them apart in a dump
 _CORRELATION_IDS = 0x00FF_FFFF
+
+_REFUSALS = {  # faults that are refusals of a client's request
+    Fault.TLS: Refused.NOT_KAFKA,
+    Fault.HTTP: Refused.NOT_KAFKA,
+    Fault.FRAME_SIZE: Refused.MALFORMED_REQUEST,
+    Fault.HEADER: Refused.MALFORMED_REQUEST,
+    Fault.UNKNOWN_API: Refused.NOT_SERVED,
+    Fault.UNSUPPORTED_VERSION: Refused.NOT_SERVED,
+    Fault.UNAUTHENTICATED: Refused.BEFORE_AUTHENTICATION,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +181,10 @@ class ClientConnection:
     def has_room(self, answer_bytes: int) -> bool:
         """For an answer that cannot be cut."""
         return self._node.bounds.has_room(answer_bytes)
+
+    def count_refused(self, api_key: int, error_code: int) -> None:
+        """Counts a request that is answered with this error."""
+        self._node.counters.count_request_refused(api_key, error_code)
 
     def hold_answer(self, held_bytes: int) -> None:
         """Counts an answer that is being made."""
@@ -311,8 +326,8 @@ class ClientConnection:
                 if not future.done():  # The handler may have given up.
                     future.set_result(payload)
             case Failed(fault=fault, side=side, detail=detail):
-                if fault is Fault.UNAUTHENTICATED:
-                    self._node.counters.count_refused(Refused.BEFORE_AUTHENTICATION)
+                if fault in _REFUSALS and not self._over:
+                    self._node.counters.count_refused(_REFUSALS[fault])
                 self._fail(fault.value, side=side.value, detail=detail)
             case _:
                 assert_never(effect)
@@ -360,16 +375,22 @@ class ClientConnection:
             if not self._client_takes:
                 await self._client_took.wait()
             body = await handler(Request(header, payload, self))
-            frame = response_frame(header.api_key, header.api_version, header.correlation_id, body)
+            head = response_head(
+                header.api_key, header.api_version, header.correlation_id, len(body)
+            )
         except WireError as error:
             api_key = header.api_key if header else None
+            self._node.counters.count_refused(Refused.MALFORMED_REQUEST)
             self._fail("malformed request", api_key=api_key, detail=str(error))
             return
         except Exception:  # noqa: BLE001  A bug of one handler must not end other connections.
             self._log.exception("handler_failed", api_key=header.api_key if header else None)
             self._fail("no answer", api_key=header.api_key if header else None)
             return
-        self._perform(self._state.answered(frame))
+        if len(body) > LONG_STEP_BYTES:  # it is not copied to stand behind its head
+            self._to_client(head)
+            head = b""
+        self._perform(self._state.answered(head + body if head else body))
         self._hold_request()
         await asyncio.sleep(0)  # The event loop writes as much as the socket takes.
         self._node.bounds.hold_answer(self.id, self.unread_bytes)

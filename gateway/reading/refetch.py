@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gateway.core.cluster.topology import TopicPartition
-from gateway.core.limits import RETRY_BASE_MS, RETRY_MAX_MS
+from gateway.core.limits import LONG_STEP_BYTES, RETRY_BASE_MS, RETRY_MAX_MS
 from gateway.core.reading.cache import BatchCache, Source
 from gateway.core.reading.fetch_messages import answers_by_partition, fetch_request
 from gateway.core.reading.fetching import Fetch, Place, leader_of
@@ -127,7 +127,10 @@ async def fetched(
     )
     if response["ErrorCode"] != 0:
         raise Refused(response["ErrorCode"], f"fetch from broker {broker}")
-    return answers_by_partition(fetch, response)
+    answers = answers_by_partition(fetch, response)
+    if sum(len(it["Records"] or b"") for it in answers.values()) > LONG_STEP_BYTES:
+        await asyncio.sleep(0)  # between decoding and scanning
+    return answers
 
 
 def monotonic_ms() -> int:

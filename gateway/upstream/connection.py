@@ -15,6 +15,7 @@ from collections import deque
 from typing import cast
 
 from gateway.core.cluster.scram import ScramClient, ScramError, check_server_final
+from gateway.core.limits import LONG_STEP_BYTES
 from gateway.core.wire.apis import APIS, ApiKey
 from gateway.core.wire.codec import decode_response, encode_request
 from gateway.core.wire.errors import ErrorCode, WireError
@@ -36,6 +37,8 @@ class _Frames(asyncio.Protocol):
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
         self._buffer = bytearray()
+        self._pieces: list[bytes] = []  # of a long response, of which `_missing` bytes are to come
+        self._missing = 0
         self._waiting: deque[tuple[int, asyncio.Future[bytes]]] = deque()
         self._next_id = 0
         self._closing = False
@@ -48,6 +51,17 @@ class _Frames(asyncio.Protocol):
         self.transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
+        if self._missing:
+            piece = data if len(data) <= self._missing else data[: self._missing]
+            data = data[len(piece) :]
+            self._pieces.append(piece)
+            self._missing -= len(piece)
+            if self._missing:
+                return None
+            frame = b"".join(self._pieces)
+            self._pieces.clear()
+            if not self._completed(frame):
+                return None
         buffer = self._buffer
         buffer += data
         while len(buffer) >= 4:
@@ -55,6 +69,10 @@ class _Frames(asyncio.Protocol):
             if not 4 <= size <= ANSWER_BYTES_MAX:
                 return self.abort(Unreachable(f"frame of {size} bytes: this is not a Kafka broker"))
             if len(buffer) < 4 + size:
+                if size > LONG_STEP_BYTES:
+                    self._pieces.append(bytes(buffer[4:]))
+                    self._missing = 4 + size - len(buffer)
+                    buffer.clear()
                 return None
             frame = bytes(memoryview(buffer)[4 : 4 + size])
             del buffer[: 4 + size]

@@ -78,7 +78,9 @@ class ConnectionState:
         return effects
 
     def answered(self, frame: bytes) -> list[Effect]:
-        """The answer to the `Intercepted` request, with its size prefix."""
+        """The answer to the `Intercepted` request, with its size prefix; of a long one the part
+        behind its head, which has left already.
+        """
         effects: list[Effect] = []
         if not self._ended:
             try:

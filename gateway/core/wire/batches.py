@@ -434,12 +434,17 @@ def _runs(batch: Batch, offsets: list[int], at: i64, stop: i64) -> list[bytes]:
             behind += 1
             continue
         if behind > first:
-            runs.append(body[starts[first] : ends[behind - 1]])
+            runs.append(_run(body, starts[first], ends[behind - 1]))
         first = _find(held, offset, behind)
         behind = first + 1
     if behind > first:
-        runs.append(body[starts[first] : ends[behind - 1]])
+        runs.append(_run(body, starts[first], ends[behind - 1]))
     return runs
+
+
+def _run(body: bytes, start: int, end: int) -> bytes:
+    """All of it is not copied."""
+    return body if start == 0 and end == len(body) else body[start:end]
 
 
 def _find(held: list[int], offset: i64, low: i64) -> i64:
@@ -483,14 +488,18 @@ def _write(
         write_i16_be(checked, -1)
         write_i32_be(checked, -1)
     write_i32_be(checked, i32(count))
+    fields = checked.getvalue()
+    # Records are copied once, into the answer: a copy of 90 MB holds the loop up for 80 ms.
+    crc: int = crc32c(fields)
+    size: i64 = len(fields)
     for run in runs:
-        checked.write(run)
-    behind_crc = checked.getvalue()
-    crc: int = crc32c(behind_crc)
+        crc = crc32c(run, crc)
+        size += len(run)
     front = BytesWriter()
     front.write(header[0:8])
-    write_i32_be(front, i32(len(behind_crc) + 9))  # epoch, magic and CRC are counted too
+    write_i32_be(front, i32(size + 9))  # epoch, magic and CRC are counted too
     front.write(header[12:17])
     write_i32_be(front, i32(crc if crc < 0x80000000 else crc - 0x100000000))
+    front.write(fields)
     parts.append(front.getvalue())
-    parts.append(behind_crc)
+    parts += runs

@@ -96,11 +96,18 @@ def request_frame(
 
 def response_frame(key: int, version: int, correlation_id: int, body: bytes) -> bytes:
     """With its size. Raises UnknownApi."""
-    header = BytesWriter()
-    write_i32_be(header, correlation_id)
-    if response_header_version(key, version) == 1:
-        header.append(0)
-    return _frame(header.getvalue(), body)
+    return response_head(key, version, correlation_id, len(body)) + body
+
+
+def response_head(key: int, version: int, correlation_id: int, body_bytes: int) -> bytes:
+    """All in front of the body: the frame's size and the header. Raises UnknownApi."""
+    head = BytesWriter()
+    tagged = response_header_version(key, version) == 1
+    write_i32_be(head, body_bytes + (5 if tagged else 4))
+    write_i32_be(head, correlation_id)
+    if tagged:
+        head.append(0)
+    return head.getvalue()
 
 
 def _frame(header: bytes, body: bytes) -> bytes:

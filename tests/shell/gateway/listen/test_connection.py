@@ -11,8 +11,10 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
+from gateway.core.limits import LONG_STEP_BYTES
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.codec import encode_response
+from gateway.listen.counters import Refused
 from gateway.listen.limits import HELD_BYTES_MAX
 from gateway.listen.server import Request
 from gateway.upstream.errors import UpstreamError
@@ -109,17 +111,31 @@ def test_upstream_is_not_bothered_before_a_valid_request() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "event"),
+    ("data", "event", "reason"),
     [
-        (b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03", "TLS bytes on a plain port"),
-        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP on the Kafka port"),
-        (b"\x7f\xff\xff\xff" + bytes(20), "frame size out of range"),
-        (b"\xff\xff\xff\xff" + bytes(20), "frame size out of range"),
-        (b"\0\0\0\x0c\x7f\x77\0\1\0\0\0\1\xff\xff\0\0", "API key that is not served"),
-        (b"\0\0\0\x0c\0\3\0\x63\0\0\0\1\xff\xff\0\0", "API version that is not served"),
+        (
+            b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03",
+            "TLS bytes on a plain port",
+            Refused.NOT_KAFKA,
+        ),
+        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP on the Kafka port", Refused.NOT_KAFKA),
+        (b"\x7f\xff\xff\xff" + bytes(20), "frame size out of range", Refused.MALFORMED_REQUEST),
+        (b"\xff\xff\xff\xff" + bytes(20), "frame size out of range", Refused.MALFORMED_REQUEST),
+        (
+            b"\0\0\0\x0c\x7f\x77\0\1\0\0\0\1\xff\xff\0\0",
+            "API key that is not served",
+            Refused.NOT_SERVED,
+        ),
+        (
+            b"\0\0\0\x0c\0\3\0\x63\0\0\0\1\xff\xff\0\0",
+            "API version that is not served",
+            Refused.NOT_SERVED,
+        ),
     ],
 )
-def test_bad_input_is_one_log_line_and_a_clean_close(data: bytes, event: str) -> None:
+def test_bad_input_is_one_log_line_and_a_clean_close(
+    data: bytes, event: str, reason: Refused
+) -> None:
     async def main() -> None:
         async with rig() as it:
             it.upstream.on_api(HEARTBEAT, answers({}))
@@ -133,6 +149,7 @@ def test_bad_input_is_one_log_line_and_a_clean_close(data: bytes, event: str) ->
             (line,) = [line for line in logs if line["event"] == event]
             assert line["client"].startswith("127.0.0.1:")
             assert line["broker"] == 1
+            assert it.server.counters.refused == {reason: 1}
             again = await neighbour.ask(request(HEARTBEAT, correlation_id=2))
             assert again == response(HEARTBEAT, correlation_id=2)
             assert len(it.upstream.connections) == 1
@@ -349,6 +366,26 @@ def test_a_handler_answers_and_may_ask_upstream() -> None:
             assert keys == [HEARTBEAT, METADATA, HEARTBEAT]
             assert it.upstream.requests[1].header.client_id == "me"
             assert len(it.upstream.connections) == 1
+
+    run(main())
+
+
+def test_a_long_answer_leaves_behind_its_head_and_the_next_behind_it() -> None:
+    """It is not copied to stand behind its head: a copy of 90 MB holds the loop up for 80 ms."""
+    records = bytes(LONG_STEP_BYTES) + b"end"
+    message = {"ErrorMessage": None, "Responses": [{"Partitions": [{"Records": records}]}]}
+
+    async def main() -> None:
+        async def share_fetch(asked: Request) -> bytes:
+            return encode_response(SHARE_FETCH, asked.header.api_version, message)
+
+        async with rig({SHARE_FETCH: share_fetch}) as it:
+            it.upstream.on_api(HEARTBEAT, answers({}))
+            client = await it.client()
+            client.writer.write(request(SHARE_FETCH, correlation_id=5) + request(HEARTBEAT))
+            share = body_of(await client.frame(), SHARE_FETCH, 2)
+            assert share["Responses"][0]["Partitions"][0]["Records"] == records
+            assert await client.frame() == response(HEARTBEAT)
 
     run(main())
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.core.cluster.topology import Topology
+from gateway.core.limits import LONG_STEP_BYTES
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
@@ -38,6 +39,11 @@ async def echo(request: ReceivedRequest) -> bytes:
 
 async def silent(_request: ReceivedRequest) -> None:
     pass
+
+
+def fetched(records: bytes) -> Message:
+    row = {"PartitionIndex": 0, "ErrorCode": 0, "HighWatermark": 1, "Records": records}
+    return {"TopicId": bytes(16), "Partitions": [row]}
 
 
 def asking(group: str) -> Message:
@@ -110,6 +116,32 @@ def test_requests_are_pipelined_and_connect_once() -> None:
             )
             assert [answer["Coordinators"][0]["Host"] for answer in answers] == names
             assert len(broker.connections) == 1
+            line.close()
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("size", [LONG_STEP_BYTES - 100, LONG_STEP_BYTES, LONG_STEP_BYTES + 1_000])
+def test_a_long_answer_comes_whole_and_the_next_behind_it(size: int) -> None:
+    async def work() -> None:
+        held: list[ReceivedRequest] = []
+
+        async def hold(request: ReceivedRequest) -> bytes | None:
+            held.append(request)
+            if len(held) < 3:
+                return None
+            first, *others = held
+            long = first.response({"Responses": [fetched(bytes(size) + b"end")]})
+            return long + b"".join([await echo(each) for each in others])
+
+        async with speaking({FIND: hold, ApiKey.FETCH: hold}).running() as broker:
+            line = connection(broker)
+            long, *others = await asyncio.gather(
+                line.call(ApiKey.FETCH, {}, timeout_ms=20_000),
+                *(line.call(FIND, asking(name), timeout_ms=20_000) for name in ("a", "b")),
+            )
+            assert long["Responses"][0]["Partitions"][0]["Records"] == bytes(size) + b"end"
+            assert [answer["Coordinators"][0]["Host"] for answer in others] == ["a", "b"]
             line.close()
 
     asyncio.run(work())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import tracemalloc
 from collections.abc import Callable
 
 import pytest
@@ -249,6 +250,19 @@ def test_a_filtered_batch_keeps_its_header() -> None:
     assert empty[21:57] == data[21:57]
     assert struct.unpack_from(">i", empty, 57) == (0,)
     assert scan(empty)[0].last_offset == 22
+
+
+def test_a_large_record_is_copied_once_into_its_answer() -> None:
+    """A copy of 90 MB, which one record may be, holds the event loop up for 80 ms."""
+    size = 1 << 24
+    (batch,) = scan(build([Record(0, 0, b"key", bytes(size))], base_offset=0))
+    tracemalloc.start()
+    try:
+        selected = select(batch, [0], records_max=1)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert size < len(selected) < peak < 1.1 * size
 
 
 def test_selected_batches_byte_for_byte() -> None:
