@@ -6,16 +6,21 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import dataclass
 
+from gateway.core.wire.apis import ApiKey
+from gateway.core.wire.errors import ErrorCode
+from gateway.listen.counters import Refused
+from tests.hostile.measured import NO_ANSWER, STALL_AT_A_LIMIT_MS_MAX, Bars
 from tests.hostile.on_bytes import (
     answers_nobody_reads,
+    at_the_door,
     byte_by_byte,
     configs_of_everything,
     half_requests,
-    inflating_message,
     many_elements,
     more_clients_than_files,
-    tiny_records,
+    plain_fetches_nobody_reads,
 )
 from tests.hostile.on_groups import (
     comes_and_goes,
@@ -27,42 +32,118 @@ from tests.hostile.on_groups import (
     sessions_of_strangers,
     two_connections,
 )
+from tests.hostile.on_nodes import (
+    LOG_READER,
+    broker_that_hangs,
+    configured_just_before,
+    log_nobody_takes,
+    planned_stop,
+)
 from tests.hostile.on_operators import names_that_are_none, rules_without_end
+from tests.hostile.on_records import inflating_message, large_batches, tiny_records
 from tests.hostile.target import Attack, Target
 
-ATTACKS: dict[str, Attack] = {
-    attack.__name__: attack
-    for attack in (
-        many_groups_are_listed,
-        names_of_no_topic,
-        sessions_of_strangers,
-        comes_and_goes,
-        long_member_ids,
-        rejects_everything,
-        two_connections,
-        late_and_gone,
-        tiny_records,
-        inflating_message,
-        configs_of_everything,
-        answers_nobody_reads,
-        half_requests,
-        many_elements,
-        byte_by_byte,
-        more_clients_than_files,
-        rules_without_end,
-        names_that_are_none,
+BARS = Bars()
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An attack, the node it is made on, and its bars. The node has its usual limits but for those
+    named here.
+    """
+
+    attack: Attack
+    bars: Bars = BARS
+    open_files_max: int | None = None
+    stderr: str | None = None  # as of a GatewayProcess
+
+    @property
+    def name(self) -> str:
+        return self.attack.__name__
+
+
+def refused(reason: Refused) -> str:
+    return f'keyway_server_refused_total{{reason="{reason.value}"}}'
+
+
+def answered(api: ApiKey, error: ErrorCode) -> str:
+    labels = f'api="{api.name.lower()}",error="{error.name.lower()}"'
+    return f"keyway_server_requests_refused_total{{{labels}}}"
+
+
+def rest(status: int) -> str:
+    return f'keyway_rest_refused_total{{status="{status}"}}'
+
+
+# A single record or batch at its limit may hold the node up for longer.
+AT_A_LIMIT = Bars(stall_ms_max=STALL_AT_A_LIMIT_MS_MAX)
+
+ROWS: dict[str, Row] = {
+    row.name: row
+    for row in (
+        Row(many_groups_are_listed),
+        Row(
+            names_of_no_topic,
+            Bars(
+                refusals=(answered(ApiKey.SHARE_GROUP_HEARTBEAT, ErrorCode.INVALID_REQUEST),),
+            ),
+        ),
+        Row(
+            log_nobody_takes,
+            Bars(health=frozenset({"degraded"})),
+            stderr=f"> >(exec {LOG_READER})",
+        ),
+        Row(
+            planned_stop,
+            Bars(serving=False, health=frozenset({"not ready", NO_ANSWER}), ends=1),
+        ),
+        Row(
+            sessions_of_strangers,
+            Bars(refusals=(answered(ApiKey.SHARE_FETCH, ErrorCode.UNKNOWN_MEMBER_ID),)),
+        ),
+        Row(tiny_records, AT_A_LIMIT),
+        Row(large_batches, AT_A_LIMIT),
+        Row(
+            inflating_message,
+            Bars(stall_ms_max=STALL_AT_A_LIMIT_MS_MAX, health=frozenset({"degraded"})),
+        ),
+        Row(configs_of_everything),
+        Row(answers_nobody_reads),
+        Row(plain_fetches_nobody_reads),
+        Row(at_the_door, Bars(refusals=(refused(Refused.NOT_KAFKA),))),
+        Row(half_requests, Bars(refusals=(refused(Refused.REQUESTS_HELD),))),
+        Row(
+            many_elements,
+            Bars(refusals=(answered(ApiKey.SHARE_FETCH, ErrorCode.INVALID_REQUEST),)),
+        ),
+        Row(byte_by_byte, Bars(refusals=(refused(Refused.MALFORMED_REQUEST),))),
+        Row(comes_and_goes),
+        Row(
+            long_member_ids,
+            Bars(
+                refusals=(answered(ApiKey.SHARE_GROUP_HEARTBEAT, ErrorCode.INVALID_REQUEST),),
+            ),
+        ),
+        Row(
+            more_clients_than_files,
+            Bars(
+                health=frozenset({"degraded"}),
+                refusals=(refused(Refused.TOO_MANY_CLIENTS),),
+            ),
+            open_files_max=512,
+        ),
+        Row(broker_that_hangs, Bars(serving=False, health=frozenset({"not ready"}))),
+        Row(rules_without_end, Bars(refusals=(rest(400),))),
+        Row(names_that_are_none, Bars(refusals=(rest(400), rest(404)))),
+        Row(two_connections),
+        Row(configured_just_before),
+        Row(rejects_everything, Bars(warnings_max=20)),  # all of one group: a few lines
+        Row(late_and_gone),
     )
 }
-# A single record or batch at its limit may hold the node up for longer.
-AT_A_LIMIT = frozenset({"tiny_records", "inflating_message"})
-
-# These make the node write about one group alone: its warnings are a few lines.
-WRITE_LITTLE = frozenset({"rejects_everything"})
-
-# A node is started with its usual limits but for these.
-OPEN_FILES_MAX = {"more_clients_than_files": 512}
 
 
 if __name__ == "__main__":
     name, seconds, target = sys.argv[1:]
-    sys.stdout.write(ATTACKS[name](Target(**json.loads(target)), float(seconds)) + "\n")
+    did = ROWS[name].attack(Target(**json.loads(target)), float(seconds))
+    sys.stdout.write(did + "\n")

@@ -1,4 +1,8 @@
-"""The cost of an attack to the node and its other clients, and the verdict of the bars."""
+"""The cost of an attack to the node and its other clients, and the verdict of the bars.
+
+No bar holds for want of evidence: an attack that failed, a probe or a victim without answers and a
+machine that is busy itself are broken bars, too.
+"""
 
 from __future__ import annotations
 
@@ -14,68 +18,129 @@ STALL_MS_MAX = 100.0
 STALL_AT_A_LIMIT_MS_MAX = 250.0  # a single legal record or batch as large as it may be
 RSS_MIB_MAX = 512.0
 P99_RATIO_MAX = 10.0  # of the victim, over its own p99 before the attack
-WARNINGS_MAX = 20  # lines, of an attack through one group
 REST_S_MAX = 30.0  # until everything is as before
+# Of the 100 records and the 100 questions in a second, so many have to be answered to be judged.
+ANSWERED_SHARE_MIN = 0.5
+REST_P99_MS_MAX = 50.0  # a machine on which a victim at rest waits longer is busy with other things
+PER_S = 100
+
+UP = "up"
+NO_ANSWER = "no answer"
 
 Stamped = tuple[Sequence[int], Sequence[int]]  # when, and how long: ns
 
 
 @dataclass(frozen=True, slots=True)
+class Bars:
+    """The bars of one attack, where they are not those of all."""
+
+    stall_ms_max: float = STALL_MS_MAX
+    # False: the attack takes away the node or the broker that all clients need, so the latency of
+    # its clients is judged afterwards only.
+    serving: bool = True
+    # The answers of `/health` besides "up"; one of them has to come while the attack lasts.
+    health: frozenset[str] = frozenset()
+    ends: int = 0  # planned ends of the node
+    refusals: tuple[str, ...] = ()  # samples of /metrics that have to grow
+    warnings_max: int | None = None  # lines of the log
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """Of answers within a span, in ms. `count` includes those around a freeze of the machine."""
+
+    count: int = 0
+    p50: float = 0.0
+    p99: float = 0.0
+    longest: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Measured:
+    """`during` lasts until the attack ends; the stall is that until all is at rest again."""
+
     attack: str
     did: str
-    stall_ms: float
-    rest_stall_ms: float  # the probe's longest before the attack: the machine's own
+    failed: bool  # the attack itself: it did not do its deeds, or the node answered wrongly
+    seconds: float  # of the attack
+    stall: Latency
+    rest_stall: Latency  # before the attack: the machine's own
+    victim: Latency
+    rest_victim: Latency
     rss_mib: float
-    p50_ms: float
-    p99_ms: float
-    rest_p99_ms: float
+    rest_rss_mib: float
     evicted: int
+    ends: int  # of the node
     warnings: int  # lines of the node's log, errors included
-    health: str  # the answers of `/health` while it lasted
+    health: dict[str, int]  # the answers of `/health` while it lasted
+    refused: dict[str, float]  # samples of /metrics that the bars name: their growth
     at_rest_again_s: float
+    unrest: list[str]  # the last reasons against "at rest"; empty: it is
 
-    def broken(self, *, at_a_limit: bool, writes_little: bool = False) -> list[str]:
+    def broken(self, bars: Bars) -> list[str]:
         """The bars that do not hold."""
-        stall_max = STALL_AT_A_LIMIT_MS_MAX if at_a_limit else STALL_MS_MAX
-        found = []
-        if self.stall_ms > max(stall_max, 2 * self.rest_stall_ms):
-            found.append(f"stall {self.stall_ms:.0f} ms > {stall_max:.0f}")
+        found = [f"the attack: {self.did}"] if self.failed else []
+        if bars.serving:
+            found += self._latency(bars)
         if self.rss_mib > RSS_MIB_MAX:
             found.append(f"RSS {self.rss_mib:.0f} MiB > {RSS_MIB_MAX:.0f}")
-        if self.p99_ms > P99_RATIO_MAX * self.rest_p99_ms:
-            found.append(
-                f"p99 {self.p99_ms / self.rest_p99_ms:.1f} x at rest > {P99_RATIO_MAX:.0f}"
-            )
-        if writes_little and self.warnings > WARNINGS_MAX:
-            found.append(f"{self.warnings} warnings > {WARNINGS_MAX}")
+        if bars.warnings_max is not None and self.warnings > bars.warnings_max:
+            found.append(f"{self.warnings} warnings > {bars.warnings_max}")
         if self.evicted:
             found.append(f"{self.evicted} healthy members evicted")
-        if self.at_rest_again_s > REST_S_MAX:
-            found.append(f"not at rest {REST_S_MAX:.0f} s after it")
+        if self.ends != bars.ends:
+            found.append(f"the node ended {self.ends} times, not {bars.ends}")
+        found += [f"{name} has not grown" for name, by in self.refused.items() if by <= 0]
+        found += self._health(bars)
+        if self.unrest:
+            found.append(f"not at rest {self.at_rest_again_s:.0f} s after it: {self.unrest[0]}")
+        return found
+
+    def _latency(self, bars: Bars) -> list[str]:
+        found = []
+        rest = (self.rest_stall.longest, self.rest_victim.p99)
+        if rest[0] > STALL_MS_MAX / 2 or rest[1] > REST_P99_MS_MAX:
+            found.append(f"the machine is not quiet: {rest[0]:.0f}, {rest[1]:.0f} ms at rest")
+        if self.stall.longest > bars.stall_ms_max:
+            found.append(f"stall {self.stall.longest:.0f} ms > {bars.stall_ms_max:.0f}")
+        ratio = self.victim.p99 / max(self.rest_victim.p99, 0.001)
+        if ratio > P99_RATIO_MAX:
+            found.append(f"p99 {ratio:.1f} x at rest > {P99_RATIO_MAX:.0f}")
+        enough = ANSWERED_SHARE_MIN * PER_S * self.seconds
+        if self.victim.count < enough:
+            found.append(f"the victim got {self.victim.count} records, not {enough:.0f}")
+        if not self.stall.count:
+            found.append("the probe has no answer")
+        return found
+
+    def _health(self, bars: Bars) -> list[str]:
+        wrong = set(self.health) - bars.health - {UP}
+        found = [f"/health: {said}" for said in sorted(wrong)]
+        if not self.health:
+            found.append("/health was not asked")
+        if bars.health and not bars.health & set(self.health):
+            found.append(f"/health never said {' or '.join(sorted(bars.health))}")
         return found
 
 
-def pairs(file: Path, *, interleaved: bool) -> Stamped:
-    columns = array("q", file.read_bytes())
-    if interleaved:
-        return columns[0::2], columns[1::2]
-    half = len(columns) // 2
-    return columns[:half], columns[half:]
+def pairs(file: Path) -> Stamped:
+    """The whole pairs of a file that is still being written."""
+    data = file.read_bytes() if file.exists() else b""
+    columns = array("q", data[: len(data) // 16 * 16])
+    return columns[0::2], columns[1::2]
 
 
-def within(stamped: Stamped, span: Span) -> Stamped:
-    """Those that began inside the span."""
-    kept = [(at, took) for at, took in zip(*stamped, strict=True) if span[0] <= at <= span[1]]
-    return [at for at, _ in kept], [took for _, took in kept]
-
-
-def figures(stamped: Stamped, span: Span, frozen: list[Span]) -> tuple[float, float, float]:
-    """p50, p99 and the longest, in ms, of requests that began inside the span while the machine
-    ran. 0 without any.
-    """
-    inside = within(stamped, span)
-    kept = sorted(undisturbed(inside[0], inside[1], frozen))
+def latency(stamped: Stamped, span: Span, frozen: list[Span]) -> Latency:
+    """Of requests under way inside the span, while the machine ran."""
+    inside = [
+        (at, took)
+        for at, took in zip(*stamped, strict=True)
+        if at <= span[1] and at + took >= span[0]
+    ]
+    if not inside:
+        return Latency()
+    kept = sorted(undisturbed([at for at, _ in inside], [took for _, took in inside], frozen))
     if not kept:
-        return 0.0, 0.0, 0.0
-    return percentile(kept, 50.0) / 1e6, percentile(kept, 99.0) / 1e6, kept[-1] / 1e6
+        return Latency(len(inside))
+    p50, p99 = percentile(kept, 50.0), percentile(kept, 99.0)
+    return Latency(len(inside), p50 / 1e6, p99 / 1e6, kept[-1] / 1e6)

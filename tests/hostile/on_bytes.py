@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import json
+import resource
 import socket
 import time
-import urllib.error
-import urllib.request
 from collections import Counter
-
-from confluent_kafka import Producer
 
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.decode import REQUEST_ELEMENTS_MAX, REQUEST_ROW_ELEMENTS
 from gateway.handlers.limits import SESSION_PARTITIONS_MAX
+from tests.hostile.probe import ASKED
 from tests.hostile.target import (
     Target,
     asked,
@@ -28,6 +25,9 @@ from tests.hostile.target import (
 from tests.rig.clients.wire_client import WireClient, fresh_member_id
 from tests.rig.kafka import produce
 
+IDLE_CLIENTS = 5_000
+SLOW_CLIENTS = 200
+
 
 def configs_of_everything(target: Target, seconds: float) -> str:
     """Finding 8: one small request for a very long answer, eight at a time."""
@@ -39,17 +39,18 @@ def configs_of_everything(target: Target, seconds: float) -> str:
     )
     read = rounds = 0
     for _ in until(seconds):
-        lines = [connected(target.broker) for _ in range(8)]
+        lines = [connected(target.broker, timeout_s=60.0) for _ in range(8)]
         for line in lines:
             line.sendall(request)
         for line in lines:
-            with contextlib.suppress(OSError):
-                while chunk := line.recv(1 << 20):
-                    read += len(chunk)
-                    if len(chunk) < 1 << 10:
-                        break
+            size = int.from_bytes(line.recv(4, socket.MSG_WAITALL), "big")
+            while size > 0 and (chunk := line.recv(min(size, 1 << 20))):
+                size -= len(chunk)
+                read += len(chunk)
+            assert size == 0, f"{size:,} bytes of an answer did not come"
             line.close()
         rounds += 1
+    assert read, "no answer came"
     return f"{rounds} x 8 requests of {len(request):,} bytes, {read:,} bytes read"
 
 
@@ -176,80 +177,48 @@ def byte_by_byte(target: Target, seconds: float) -> str:
     return f"{sent:,} bytes"
 
 
-def tiny_records(target: Target, seconds: float) -> str:
-    """Finding 6: one batch of 500,000 records without a byte of value, read by a share group."""
-    producer = Producer(
-        {
-            "bootstrap.servers": target.upstream,
-            "linger.ms": 5_000,
-            "batch.num.messages": 1_000_000,
-            "batch.size": 100_000_000,
-            "queue.buffering.max.messages": 1_000_000,
-            "message.max.bytes": 100_000_000,
-            "compression.type": "zstd",
-        }
-    )
-    for _ in range(500_000):
-        producer.produce(target.topic, b"", None)
-    producer.flush(30)
-    return _fetched("tiny", target, seconds)
-
-
-def inflating_message(target: Target, seconds: float) -> str:
-    """Finding 7: a small batch that is 256 MiB when it is decompressed. The operator skips it: the
-    record behind it arrives.
+def at_the_door(target: Target, seconds: float) -> str:
+    """5,000 idle connections, 200 that send requests a byte at a time, and meanwhile HTTP, TLS and
+    nothing at all on as many connections as one client manages.
     """
-    config: dict[str, str | int] = {
-        "compression.type": "zstd",
-        "message.max.bytes": 1_000_000_000,
-        "queue.buffering.max.kbytes": 2_000_000,
-    }
-    produce(target.upstream, target.topic, [(b"big", bytes(1 << 28))], partition=0, config=config)
-    produce(target.upstream, target.topic, [(b"big", b"behind")], partition=0)
-    began = time.monotonic()
-    did = _fetched("inflating", target, seconds / 2)
-    body = {"group": "inflating", "topic": target.topic, "partition": 0, "offset": 0}
-    status = _posted(target, "/v1/unreadable/skip", body)
-    left = max(1.0, seconds - (time.monotonic() - began))
-    return f"{did}; skipped with HTTP {status}; {_fetched('inflating', target, left)}"
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    idle = [connected(target.bootstrap) for _ in range(IDLE_CLIENTS)]
+    slow = [connected(target.bootstrap) for _ in range(SLOW_CLIENTS)]
+    trickle = ASKED * 100
+    came = 0
+    for at in until(seconds):
+        for line in slow if at % 10 == 0 else ():
+            line.sendall(trickle[at // 10 : at // 10 + 1])
+        with contextlib.suppress(ConnectionError), connected(target.bootstrap) as line:
+            line.sendall((b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\0", b"", b"\xff")[at % 4])
+            came += 1
+    for line in (*idle, *slow):
+        line.close()
+    return f"{len(idle):,} idle, {len(slow)} slow, {came / seconds:,.0f} others a second"
 
 
-def _posted(target: Target, path: str, body: dict[str, object]) -> int:
-    """The status of the answer."""
-    request = urllib.request.Request(
-        f"http://{target.admin}{path}",
-        data=json.dumps(body).encode(),
-        headers={"content-type": "application/json"},
-    )
-    try:
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            return int(answer.status)
-    except urllib.error.HTTPError as error:
-        return error.code
-
-
-def _fetched(group: str, target: Target, seconds: float) -> str:
-    """A member that fetches all the time, in small portions."""
-    fetches = records = 0
-    member = fresh_member_id()
+def plain_fetches_nobody_reads(target: Target, seconds: float) -> str:
+    """40 clients that fetch all records of a topic, in a pipeline, and read none of the answers."""
+    produce(target.upstream, target.topic, [(b"%d" % n, bytes(500_000)) for n in range(100)])
+    lines = []
     with WireClient(target.broker) as client:
         topic = client.call(ApiKey.METADATA, 12, {"Topics": [{"Name": target.topic}]})["Topics"][0]
-        asked(client, ApiKey.SHARE_GROUP_HEARTBEAT, 1, heartbeat(group, member, [target.topic]))
-        epoch = 0
-        for _ in until(seconds):
-            topics = partitions(topic["TopicId"], 1) if epoch == 0 else []
-            message = share_fetch(group, member, epoch, topics)
-            message.update(MaxRecords=500, BatchSize=500, MaxWaitMs=100)
-            try:
-                answer = client.call(ApiKey.SHARE_FETCH, 1, message)
-            except OSError:
-                break
-            epoch = epoch + 1 if answer["ErrorCode"] == 0 else 0
-            fetches += 1
-            records += sum(
-                last - first + 1
-                for one in answer["Responses"]
-                for part in one["Partitions"]
-                for first, last, _ in part["AcquiredRecords"]
-            )
-    return f"{fetches:,} fetches, {records:,} records"
+    row = {"Partition": 0, "FetchOffset": 0, "PartitionMaxBytes": 1 << 26, "CurrentLeaderEpoch": -1}
+    body = {
+        "ReplicaId": -1,
+        "MaxBytes": 1 << 26,
+        "SessionEpoch": -1,
+        "Topics": [{"TopicId": topic["TopicId"], "Partitions": [row]}],
+    }
+    request = frame(ApiKey.FETCH, 13, body)
+    for _ in range(40):
+        line = connected(target.broker)
+        line.sendall(request * 20)
+        lines.append(line)
+    time.sleep(seconds)
+    first = lines[0].recv(4)
+    assert int.from_bytes(first, "big") > 1_000_000, "an answer is waiting to be read"
+    for line in lines:
+        line.close()
+    return f"{len(lines)} connections with 20 fetches each, none read"

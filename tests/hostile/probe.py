@@ -1,8 +1,9 @@
 """A client that asks for ApiVersions every 10 ms and notes how long each answer took.
 
 `python -m tests.hostile.probe ADDRESS SECONDS FILE` asks for so long, or until SIGTERM, and fills
-FILE with pairs of 64-bit numbers: when it asked and how long the answer took, both in ns of the
-monotonic clock. A connection that is refused or closed is opened again; the wait until then counts.
+FILE, pair by pair, with 64-bit numbers: when it asked and how long the answer took, both in ns of
+the monotonic clock. A connection that is refused or closed is opened again; the wait until then
+counts.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ ASKED = struct.pack(">i", len(_BODY)) + _BODY
 def main(arguments: list[str]) -> None:
     address, seconds, file = arguments
     host, _, port = address.rpartition(":")
-    found = array("q")
     end = time.monotonic() + float(seconds)
     over = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: over.set())
     line: socket.socket | None = None
+    found = Path(file).open("wb", buffering=0)  # noqa: SIM115  the process ends with it
     while time.monotonic() < end and not over.is_set():
         asked_ns = time.monotonic_ns()
         while True:
@@ -43,9 +44,8 @@ def main(arguments: list[str]) -> None:
                     break
                 time.sleep(EVERY_S)
         took_ns = time.monotonic_ns() - asked_ns
-        found.extend((asked_ns, took_ns))
+        found.write(array("q", (asked_ns, took_ns)).tobytes())
         time.sleep(max(0.0, EVERY_S - took_ns / 1e9))
-    Path(file).write_bytes(found.tobytes())
 
 
 def _ask(line: socket.socket) -> None:

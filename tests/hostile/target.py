@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.codec import encode_request
 from gateway.core.wire.frames import request_frame
 from gateway.core.wire.schema import Message
+from tests.hostile.measured import NO_ANSWER
 from tests.rig.clients.wire_client import WireClient
+
+# Groups whose names begin so have a policy of their own.
+AT_LATEST = "at-latest-"  # the default: a group starts behind the last record
+ACKED_ON_EVICT = "acked-on-evict-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +33,9 @@ class Target:
     admin: str
     upstream: str
     topic: str
+    node_pid: int
+    broker_pid: int
+    directory: str  # of this attack: logs and nodes of its own
 
 
 Attack = Callable[[Target, float], str]  # for about so many seconds; returns its deeds
@@ -46,6 +58,17 @@ def until(seconds: float) -> Iterator[int]:
     while time.monotonic() < end:
         yield at
         at += 1
+
+
+def health(admin: str) -> dict[str, Any]:
+    """Of the node; without an answer its status says so."""
+    try:
+        with urllib.request.urlopen(f"http://{admin}/health", timeout=5) as answer:
+            return dict(json.load(answer))
+    except urllib.error.HTTPError as error:
+        return dict(json.load(error))
+    except (OSError, ValueError):
+        return {"status": NO_ANSWER, "reasons": []}
 
 
 def asked(client: WireClient, key: ApiKey, version: int, message: Message) -> int | None:

@@ -3,8 +3,8 @@
 `python -m tests.hostile.victim BOOTSTRAP GROUP TOPIC SECONDS FILE` produces 100 records a
 second through the gateway and consumes them as a share group, for so long or until SIGTERM; it
 prints "ready" with the first.
-FILE gets, as 64-bit numbers, when each record was produced and behind them how old each was when
-it came, in ns.
+FILE gets, as pairs of 64-bit numbers, when each record was produced and how old it was when it
+came, in ns.
 """
 
 from __future__ import annotations
@@ -35,21 +35,23 @@ def main(arguments: list[str]) -> None:
     config = {"bootstrap.servers": bootstrap, "group.id": group, "log_level": "3"}
     consumer, read = source("share", config, topic, plain_batch=1)
     producing.start()
-    stamps, ages = array("q"), array("q")
+    ready = False
+    found = Path(file).open("wb", buffering=0)  # noqa: SIM115  the process ends with it
     while time.monotonic() < end and not over.is_set():
+        came = array("q")
         for message in read():
             value = message.value()
             if message.error() is None and value:
-                if not stamps:
-                    sys.stdout.write("ready\n")
-                    sys.stdout.flush()
                 (stamp,) = STAMP.unpack_from(value)
-                stamps.append(stamp)
-                ages.append(time.monotonic_ns() - stamp)
+                came.extend((stamp, time.monotonic_ns() - stamp))
+        found.write(came.tobytes())
+        if came and not ready:
+            ready = True
+            sys.stdout.write("ready\n")
+            sys.stdout.flush()
     over.set()
     producing.join(10)
     consumer.close()
-    Path(file).write_bytes(stamps.tobytes() + ages.tobytes())
 
 
 def _produce(bootstrap: str, topic: str, over: threading.Event) -> None:

@@ -38,7 +38,9 @@ class GatewayProcess:
         listen: Mapping[str, Any] | None = None,
         state: Mapping[str, Any] | None = None,
         open_files_max: int | None = None,
+        stderr: str | None = None,
     ) -> None:
+        """`stderr`: where bash leads it, such as ">/dev/full"; None: to the log."""
         directory.mkdir(parents=True, exist_ok=True)
         first = free_ports(BROKER_IDS_MAX + 3)
         self.bootstrap = f"127.0.0.1:{first}"
@@ -66,6 +68,7 @@ class GatewayProcess:
         }
         self.config.write_text(yaml.safe_dump(settings, sort_keys=False))
         self.open_files_max = open_files_max
+        self.stderr = stderr
         self.child: subprocess.Popen[bytes] | None = None
 
     @property
@@ -96,6 +99,8 @@ class GatewayProcess:
         if self.open_files_max is not None:
             limited = f'ulimit -n {self.open_files_max}; exec "$@"'
             command = ["sh", "-c", limited, "sh", *command]
+        if self.stderr is not None:
+            command = ["bash", "-c", f'exec "$@" 2{self.stderr}', "bash", *command]
         self.child = start_child(command, log=self.log, cwd=REPOSITORY, env=dict(os.environ))
 
     def wait_ready(self) -> None:

@@ -11,7 +11,6 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from gateway.core.limits import LONG_STEP_BYTES
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.codec import encode_response
 from gateway.listen.counters import Refused
@@ -366,26 +365,6 @@ def test_a_handler_answers_and_may_ask_upstream() -> None:
             assert keys == [HEARTBEAT, METADATA, HEARTBEAT]
             assert it.upstream.requests[1].header.client_id == "me"
             assert len(it.upstream.connections) == 1
-
-    run(main())
-
-
-def test_a_long_answer_leaves_behind_its_head_and_the_next_behind_it() -> None:
-    """It is not copied to stand behind its head: a copy of 90 MB holds the loop up for 80 ms."""
-    records = bytes(LONG_STEP_BYTES) + b"end"
-    message = {"ErrorMessage": None, "Responses": [{"Partitions": [{"Records": records}]}]}
-
-    async def main() -> None:
-        async def share_fetch(asked: Request) -> bytes:
-            return encode_response(SHARE_FETCH, asked.header.api_version, message)
-
-        async with rig({SHARE_FETCH: share_fetch}) as it:
-            it.upstream.on_api(HEARTBEAT, answers({}))
-            client = await it.client()
-            client.writer.write(request(SHARE_FETCH, correlation_id=5) + request(HEARTBEAT))
-            share = body_of(await client.frame(), SHARE_FETCH, 2)
-            assert share["Responses"][0]["Partitions"][0]["Records"] == records
-            assert await client.frame() == response(HEARTBEAT)
 
     run(main())
 
