@@ -1,8 +1,10 @@
 """The order of test files: the longest begin first, by recorded durations.
 
-Workers take a file each at a time. A long file that begins late would keep one worker busy while
-the other has nothing left. `--record-durations` (make durations) writes the seconds of each file
-that ran into RECORDED, and leaves the others there as they are.
+Workers take a file each at a time, or all files that need the same costly servers (SHARED): each
+worker would start its own, and an idle Kafka costs a few per cent of a core. Much work that begins
+late would keep one worker busy while the others have nothing left. `--record-durations` (make
+durations) writes the seconds of each file that ran into RECORDED, and leaves the others there as
+they are.
 """
 
 from __future__ import annotations
@@ -18,6 +20,9 @@ TESTS = Path(__file__).resolve().parents[1]
 RECORDED = TESTS / "durations.json"
 OPTION = "--record-durations"
 
+# Session fixtures whose files one worker takes together.
+SHARED = ("spark", "two_kafkas", "kafka_pair", "plain_kafka")
+
 Durations = Mapping[str, float]  # seconds of a test file, by its path below tests/
 
 
@@ -30,9 +35,36 @@ def expected_s(path: str, durations: Durations) -> float:
     return mean(alike) if alike else 0.0
 
 
-def longest_first(paths: Iterable[str], durations: Durations) -> list[str]:
-    """Equally long ones, and those of less than a second, by name: alike in every worker."""
-    return sorted(set(paths), key=lambda path: (-round(expected_s(path, durations)), path))
+def longest_first(groups: Mapping[str, str], durations: Durations) -> list[str]:
+    """Paths in order, from the group of each. The groups that take longest come first, and the
+    longest files within them. Equally long ones, and those of less than a second, by name: alike in
+    every worker.
+    """
+    seconds = dict.fromkeys(groups.values(), 0.0)
+    for path, group in groups.items():
+        seconds[group] += expected_s(path, durations)
+
+    def rank(path: str) -> tuple[int, str, int, str]:
+        group = groups[path]
+        return -round(seconds[group]), group, -round(expected_s(path, durations)), path
+
+    return sorted(groups, key=rank)
+
+
+def groups_of(items: Iterable[pytest.Item]) -> dict[str, str]:
+    """The group of each file, by its path below tests/: a fixture of SHARED, or itself."""
+    needed: dict[str, set[str]] = {}
+    for item in items:
+        fixtures = set(SHARED).intersection(getattr(item, "fixturenames", ()))
+        needed.setdefault(_path(item), set()).update(fixtures)
+    return {
+        path: next((name for name in SHARED if name in fixtures), path)
+        for path, fixtures in needed.items()
+    }
+
+
+def _path(item: pytest.Item) -> str:
+    return item.path.relative_to(TESTS).as_posix()
 
 
 class Recorder:
@@ -69,10 +101,11 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Recorder(RECORDED))
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist then writes the groups into the ids
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if hasattr(config, "workerinput"):
-        path_of = {item: item.path.relative_to(TESTS).as_posix() for item in items}
-        ranks = {
-            path: rank for rank, path in enumerate(longest_first(path_of.values(), read(RECORDED)))
-        }
-        items.sort(key=lambda item: ranks[path_of[item]])
+        groups = groups_of(items)
+        ranks = {path: rank for rank, path in enumerate(longest_first(groups, read(RECORDED)))}
+        items.sort(key=lambda item: ranks[_path(item)])
+        for item in items:
+            item.add_marker(pytest.mark.xdist_group(groups[_path(item)]))

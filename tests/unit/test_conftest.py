@@ -48,13 +48,24 @@ def test_the_longest_file_comes_first_and_a_new_one_is_like_its_neighbours() -> 
     assert expected_s("integration/new.py", RECORDED) == 31.0
     assert expected_s("strange/new.py", RECORDED) == 0.0
     new = ["integration/new.py", "strange/new.py"]
-    assert longest_first([*reversed(RECORDED), *new], RECORDED) == [
+    alone = {path: path for path in [*reversed(RECORDED), *new]}
+    assert longest_first(alone, RECORDED) == [
         "integration/demo.py",
         "integration/new.py",
         "unit/slow.py",
         "integration/short.py",
         "strange/new.py",
         "unit/quick.py",
+    ]
+
+
+def test_files_that_need_the_same_servers_stay_together() -> None:
+    servers = dict.fromkeys(("integration/new.py", "integration/short.py"), "servers")
+    groups = {**servers, "integration/demo.py": "integration/demo.py"}
+    assert longest_first(groups, {**RECORDED, "integration/new.py": 59.0}) == [
+        "integration/new.py",
+        "integration/short.py",
+        "integration/demo.py",
     ]
 
 

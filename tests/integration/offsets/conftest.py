@@ -15,11 +15,16 @@ Addresses = dict[str, str]
 
 
 @pytest.fixture(scope="session")
-def pair() -> Iterator[Addresses]:
+def two_kafkas() -> Iterator[Addresses]:
     """The addresses of A and B."""
     with ExitStack() as stack:
         kafkas = [stack.enter_context(KafkaCluster(1, properties=QUICK_TURNS)) for _ in "AB"]
         yield {name: it.bootstrap_servers for name, it in zip("AB", kafkas, strict=True)}
+
+
+@pytest.fixture(scope="session")
+def pair(two_kafkas: Addresses) -> Addresses:
+    return two_kafkas
 
 
 @pytest.fixture
