@@ -36,6 +36,7 @@ from clusters.yaml_file import ConfigError as ConfigError
 from clusters.yaml_file import first_fault, read_mapping
 
 Millis = Annotated[int, Field(ge=1)]
+Port = Annotated[int, Field(ge=1, le=65_535)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+$", max_length=NAME_CHARS_MAX)]
 Globs = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(max_length=1_000)]
 
@@ -116,7 +117,7 @@ class RegistryView(Section):
     """
 
     host: str = "127.0.0.1"
-    port: Annotated[int, Field(ge=1, le=65_535)] = 8081
+    port: Port = 8081
     cert_file: Path | None = None  # PEM; with it, TLS
     key_file: Path | None = None
     authenticate: bool | None = None
@@ -263,6 +264,7 @@ class MessagesSection(Section):
     pipeline: Path | None = None
     status_topic: Name = "_keyway-distribution"  # compacted, on every cluster
     state_directory: Path = Path("keyway-distribution")  # Spark's checkpoints
+    metrics_port: Port | None = None  # Prometheus, on loopback
 
 
 class OffsetsSection(Section):
@@ -294,7 +296,7 @@ class SchemasSection(Section):
     poll_interval_ms: Millis = 1_000  # how often the primary is asked for news
     state_topic: Name = "_keyway-schemas"  # compacted, on every cluster: ledger and status
     lease_session_ms: Millis = 10_000  # a killed process gives way to the next one after it
-    metrics_port: Annotated[int, Field(ge=1, le=65_535)] | None = None  # Prometheus, on loopback
+    metrics_port: Port | None = None  # Prometheus, on loopback
 
 
 class ClustersConfig(Section):

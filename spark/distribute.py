@@ -45,6 +45,7 @@ from spark.core.survey import (
 from spark.kafka import KafkaSide, source_settings
 from spark.limits import BACKOFF_S, RETRY_REFUSED_S, STATUS_EVERY_S, SURVEY_EVERY_S
 from spark.links import Link
+from spark.metrics import serve_metrics
 from spark.naming import following
 from spark.on_the_way import through_pipeline
 from spark.pipelines.config import Pipeline, load_pipeline
@@ -94,43 +95,45 @@ class LinkRun:
     _refused: dict[str, tuple[str, float]] = field(default_factory=dict, init=False)
     _reached: dict[Place, int] = field(default_factory=dict, init=False)
     _taken_up: set[Place] = field(default_factory=set, init=False)
+    report: LinkReport = field(init=False)
     _source: KafkaSide = field(init=False)
     _target: KafkaSide = field(init=False)
     _link: Link = field(init=False)
-    _report: LinkReport = field(init=False)
     _published_s: float = field(default=0.0, init=False)
+
+    def __post_init__(self) -> None:
+        self._source = KafkaSide(self.config.cluster(self.distributor.source))
+        status = StatusTopic(self._source, self.config.messages.status_topic)
+        self.report = LinkReport(self.distributor, status)
 
     def run(self) -> None:
         """Raises bugs; a cluster that is away is waited for."""
-        self._source = KafkaSide(self.config.cluster(self.distributor.source))
-        status = StatusTopic(self._source, self.config.messages.status_topic)
-        self._report = LinkReport(self.distributor, status)
         failures = 0
         while not self.stop.is_set():
             try:
-                copied = self._report.copied_total
+                copied = self.report.copied_total
                 self._round()
                 failures = 0
             except FAILURES as error:
-                if self._report.copied_total > copied:
+                if self.report.copied_total > copied:
                     failures = 0
                 wait_s = BACKOFF_S[min(failures, len(BACKOFF_S) - 1)]
                 failures += 1
                 fault = first_line(error)
-                log.warning("link waits", link=self._report.link, fault=fault, wait_s=wait_s)
-                self._report.trouble(fault)
+                log.warning("link waits", link=self.report.link, fault=fault, wait_s=wait_s)
+                self.report.trouble(fault)
                 self.stop.wait(wait_s)
-        self._report.ended()
+        self.report.ended()
 
     # ---------------------------------------------------------------- a query, from start to end
 
     def _round(self) -> None:
-        self._report.load()
-        self._link = choose_target(self.config, self.distributor, self._source, self._report)
+        self.report.load()
+        self._link = choose_target(self.config, self.distributor, self._source, self.report)
         self._target = KafkaSide(self.config.cluster(self._link.target))
         plan = self._survey()
         starts, plan = self._starts(plan)
-        self._report.planned(plan.topics, plan.stopped, plan.target_ids)
+        self.report.planned(plan.topics, plan.stopped, plan.target_ids)
         if not starts:
             self.stop.wait(SURVEY_EVERY_S)
             return
@@ -161,7 +164,7 @@ class LinkRun:
             if query.exception() is not None:  # its thread died, which Spark may call active
                 return
             self._publish()
-            if self._report.switch_wanted() or not plan.same_work(self._survey()):
+            if self.report.switch_wanted() or not plan.same_work(self._survey()):
                 self._replan.set()
 
     def _query(self, plan: Plan, starts: Mapping[Place, int], checkpoint: str) -> StreamingQuery:
@@ -221,7 +224,7 @@ class LinkRun:
             self._taken_up.discard(place)
             self._reached[place] = max(self._reached.get(place, 0), result["position"])
             total += result["copied"] + result["skipped"]
-            self._report.copied(result)
+            self.report.copied(result)
         self._keep_to_the_rate(total, began_s)
         if monotonic() - self._published_s >= STATUS_EVERY_S:
             self._publish()
@@ -247,7 +250,7 @@ class LinkRun:
 
     def _publish(self) -> None:
         self._published_s = monotonic()
-        self._report.publish(self._source.log_ends(self._reached))
+        self.report.publish(self._source.log_ends(self._reached))
 
     # ------------------------------------------------------------------------- the topics to copy
 
@@ -270,7 +273,7 @@ class LinkRun:
                 topic,
                 there.get(targets[name]),
                 self._policy,
-                copied_before=self._report.knows(name),
+                copied_before=self.report.knows(name),
             )
             match verdict:
                 case Stopped():
@@ -333,7 +336,7 @@ class LinkRun:
         )
         committed = {(back[name], p): it for (name, p), it in found.items()}
         # Kafka forgets positions that nobody has committed for a week; the status topic does not.
-        reported = self._report.positions(self._link.target, plan.target_ids)
+        reported = self.report.positions(self._link.target, plan.target_ids)
         positions = {it: Position(*reported[it]) for it in places if it in reported} | committed
         log_starts = self._source.log_starts(places)
         starts: dict[Place, int] = {}
@@ -345,9 +348,9 @@ class LinkRun:
             match verdict:
                 case Stopped():
                     stopped[name] = verdict.reason
-                    self._report.lost(name, verdict.gaps, before)
+                    self.report.lost(name, verdict.gaps, before)
                 case Copied():
-                    self._report.lost(name, verdict.gaps, before)
+                    self.report.lost(name, verdict.gaps, before)
                     for partition, offset in verdict.starts.items():
                         starts[name, partition] = offset
                         place, goes_on = (name, partition), Position(offset, topic.topic_id)
@@ -391,7 +394,7 @@ def run_links(
     stop: threading.Event,
 ) -> None:
     """All links of a cluster, or that of one level, until `stop` is set. Raises TreeError if there
-    is none, PipelineError, and the errors that end a link.
+    is none, ConfigError, PipelineError, and the errors that end a link.
     """
     tree = config.checked_tree()
     path = config.messages.pipeline
@@ -408,6 +411,8 @@ def run_links(
             raise
 
     links = [LinkRun(session, config, it, stop, pipeline) for it in chosen]
+    if config.messages.metrics_port is not None:
+        serve_metrics(config.messages.metrics_port, [it.report for it in links])
     threads = [threading.Thread(target=run, args=(it,), daemon=True) for it in links]
     for thread in threads:
         thread.start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -26,6 +27,7 @@ class LinkReport:
         self._lock = threading.Lock()
         self._topics: dict[str, TopicStatus] | None = None
         self._state: Json = {"target": None, "generation": 0}
+        self.running = False
 
     def load(self) -> None:
         """Counts go on from where the last run published them. Raises KafkaException."""
@@ -54,6 +56,11 @@ class LinkReport:
     def generation(self) -> int:
         """Of the last switch that was carried out."""
         return int(self._state["generation"])
+
+    def topics(self) -> dict[str, TopicStatus]:
+        """A copy of the status of each topic; empty before `load`."""
+        with self._lock:
+            return copy.deepcopy(self._topics or {})
 
     def knows(self, topic: str) -> bool:
         """Whether this link has copied of it."""
@@ -166,6 +173,7 @@ class LinkReport:
                 return
 
     def _with(self, state: str, error: str) -> Json:
+        self.running = state == "running"
         return {**self._state, "state": state, "error": error, "updated_ms": now_ms()}
 
     def _rows(self, topics: Iterable[str]) -> dict[str, Json]:

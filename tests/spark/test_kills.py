@@ -93,6 +93,7 @@ class Views:
 
     registry: str
     urls: dict[str, str] = field(default_factory=dict)
+    metrics_port: int = field(default_factory=lambda: free_ports(1))
 
     def prepare(self, pair: Clusters) -> None:
         ports = free_ports(2)
@@ -109,6 +110,7 @@ class Views:
             of_cluster=sections,
             topics={"include": ["load", "framed-*"]},
             schemas={"primary": "c1"},
+            messages={"metrics_port": self.metrics_port},
         )
         for number, name in enumerate(sections):
             self.urls[name] = f"http://127.0.0.1:{ports + number}"
@@ -222,6 +224,9 @@ def test_exactly_once_through_kills(pair: Clusters, views: Views, tmp_path: Path
             return position(config) >= sent
 
         wait_until(caught_up, what="the link has caught up", deadline_s=900, every_s=LOOK_EVERY_S)
+        metrics = HTTP.get(f"http://127.0.0.1:{views.metrics_port}/metrics").text
+        assert 'keyway_distribution_link_running{link="c1-level-1"} 1.0' in metrics
+        assert 'keyway_distribution_lag_records{link="c1-level-1",topic="load"}' in metrics
     finally:
         over.set()
         run.stop()

@@ -1,0 +1,73 @@
+"""The metrics of links are their status, at the time of the scrape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+from prometheus_client import CollectorRegistry, generate_latest
+
+from clusters.core.tree import ClusterName, Distributor, Level
+from spark.core.survey import Topic
+from spark.metrics import LinkCollector
+from spark.reports import LinkReport
+from spark.status import Json, StatusTopic
+
+C1, C2 = ClusterName("c1"), ClusterName("c2")
+LABELS = '{link="c1-level-1",topic="flights"}'
+
+
+class Kept:
+    """A status topic that an earlier run has written."""
+
+    def __init__(self, records: dict[str, Json]) -> None:
+        self.records = records
+
+    def ensure(self) -> None:
+        pass
+
+    def read(self) -> dict[str, Json]:
+        return self.records
+
+    def publish(self, records: Mapping[str, Json]) -> None:
+        self.records.update(records)
+
+
+def report_with(partitions: Mapping[str, Json]) -> LinkReport:
+    kept = Kept({"topic/c1-level-1/flights": {"partitions": partitions}})
+    report = LinkReport(Distributor(C1, Level(1), (C2,), (C2,)), cast(StatusTopic, kept))
+    report.load()
+    return report
+
+
+def exported(report: LinkReport) -> list[str]:
+    registry = CollectorRegistry()
+    registry.register(LinkCollector([report]))
+    return generate_latest(registry).decode().splitlines()
+
+
+def test_counts_are_summed_over_partitions_and_go_on_from_the_last_run() -> None:
+    zero = {"copied": 5, "skipped": 2, "repeats": 1, "doubts": 3, "gap": 4, "lag_records": 7}
+    report = report_with({"0": {**zero, "lag_s": 1.5}, "1": {**zero, "lag_s": 9.5}})
+    lines = exported(report)
+    for name, figure in {
+        "copied_records_total": 10,
+        "skipped_records_total": 4,
+        "repeated_records_total": 2,
+        "copy_headers_doubted_total": 6,
+        "deleted_records_total": 8,
+        "lag_records": 14,
+        "lag_seconds": 9.5,
+    }.items():
+        assert f"keyway_distribution_{name}{LABELS} {float(figure)}" in lines
+
+
+def test_a_link_that_waits_and_a_topic_that_stops() -> None:
+    report = report_with({})
+    topic = Topic("flights", "id", 1, {})
+    report.planned({"flights": topic}, {"odd": "another partition count"}, {})
+    lines = exported(report)
+    assert 'keyway_distribution_link_running{link="c1-level-1"} 1.0' in lines
+    assert 'keyway_distribution_topics_stopped{link="c1-level-1"} 1.0' in lines
+    report.trouble("no answer")
+    assert 'keyway_distribution_link_running{link="c1-level-1"} 0.0' in exported(report)
