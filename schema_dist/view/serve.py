@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack, contextmanager
 
 import structlog
 import uvicorn
+from starlette.applications import Starlette
 
 from clusters.config import Cluster, ClustersConfig, ConfigError, RegistryView
 from clusters.core.subjects import RecordNames, SubjectTranslation
@@ -90,21 +91,30 @@ async def serve(
         primary = await _primary(config, policy, stack)
         authenticate = _asks_for_passwords(config, section)
         behind = Behind(lambda: follower.shown, primary, authenticate)
-        server = _Server(
-            uvicorn.Config(
-                view_app(behind),
-                ssl_certfile=section.cert_file,
-                ssl_keyfile=section.key_file,
-                log_config=None,
-                access_log=False,
-                server_header=False,
-            )
-        )
+        server = _server(section, view_app(behind))
         _LOG.info("registry view", cluster=cluster.name, host=section.host, port=section.port)
         try:
             await together([follower.run(), server.serve([listening])])
         finally:
             server.should_exit = True
+
+
+def _server(section: RegistryView, app: Starlette) -> _Server:
+    """Raises ConfigError if the certificate or its key cannot be used."""
+    settings = uvicorn.Config(
+        app,
+        ssl_certfile=section.cert_file,
+        ssl_keyfile=section.key_file,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+    )
+    try:
+        settings.load()
+    except OSError as error:  # ssl.SSLError is one, too
+        where = f"{section.cert_file}, {section.key_file}"
+        raise ConfigError(f"registry_view: {where}: {error.strerror or error}") from error
+    return _Server(settings)
 
 
 def _asks_for_passwords(config: ClustersConfig, section: RegistryView) -> bool:

@@ -76,3 +76,16 @@ def test_plain_text_and_old_tls_get_no_answer(port: int) -> None:
     ):
         old.wrap_socket(plain)
     assert HTTP.get(f"https://127.0.0.1:{port}/subjects").status_code == 200  # it goes on
+
+
+def test_a_certificate_that_cannot_be_used_is_named(
+    kafka: KafkaCluster, tmp_path: Path, fresh_name: Callable[[str], str]
+) -> None:
+    site = Site(kafka.bootstrap_servers, tmp_path, fresh_name("nocert"))
+    files = {"cert_file": str(tmp_path / "none.pem"), "key_file": str(tmp_path / "none.key")}
+    site.a["registry_view"] = {"port": free_ports(1), **files}
+    child = site.start("view", "a")
+    assert child.wait(60) == 2
+    log = (tmp_path / "view.log").read_text()
+    assert f"keyway: registry_view: {tmp_path}/none.pem" in log
+    assert "Traceback" not in log
