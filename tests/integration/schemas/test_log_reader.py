@@ -1,0 +1,94 @@
+"""`_schemas` on a real Kafka that compacts it: a reader of all of it and a later one agree."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from gateway.embedded.kafka import KafkaCluster
+from gateway.embedded.process import wait_until
+from schema_dist.core.contents import Contents
+from schema_dist.core.records import compatibility_record, mode_record, schema_key, schema_record
+from schema_dist.log_reader import LogReader
+from tests.rig.kafka import create_topic, produce, read_partition
+from tests.rig.schema_registry.history import record
+from tests.rig.schema_registry.site import version
+
+pytestmark = pytest.mark.integration
+
+COMPACTING = {
+    "cleanup.policy": "compact",
+    "min.cleanable.dirty.ratio": "0.001",
+    "segment.ms": "100",
+    "delete.retention.ms": "100",
+}
+NOOP = b'{"keytype":"NOOP","magic":0}'
+
+
+def test_before_and_after_compaction(kafka: KafkaCluster, fresh_name: Callable[[str], str]) -> None:
+    topic = fresh_name("_schemas")
+    create_topic(kafka.bootstrap_servers, topic, config=COMPACTING)
+    kept, gone, back, moved = (
+        version(f"{name}-value", 1, at, record(name))
+        for at, name in enumerate(("kept", "gone", "back", "moved"), start=1)
+    )
+    history = [
+        *(schema_record(it, deleted=False) for it in (kept, gone, back, moved)),
+        *(schema_record(it, deleted=True) for it in (gone, back)),
+        (schema_key(gone), None),
+        schema_record(back, deleted=False),
+        (schema_key(moved), None),
+        schema_record(replace(moved, id=back.id, schema=back.schema), deleted=False),
+        *(compatibility_record("kept-value", level) for level in ("FULL", "NONE", "FORWARD")),
+        compatibility_record("back-value", "FULL"),
+        compatibility_record("back-value", None),
+        mode_record("kept-value", "READONLY"),
+        mode_record("back-value", "IMPORT"),
+        mode_record("back-value", None),
+    ]
+    follower, later = (
+        LogReader({"bootstrap.servers": kafka.bootstrap_servers}, topic) for _ in range(2)
+    )
+
+    def write(*records: tuple[bytes, bytes | None]) -> None:
+        produce(kafka.bootstrap_servers, topic, records)
+
+    def compacted() -> bool:
+        """Each key once, and no tombstone; of those before the newest segment."""
+        write((NOOP, b"{}"))  # a new segment: the cleaner leaves the last one alone
+        left = [it for it in read_partition(kafka.bootstrap_servers, topic, 0) if it[1] != NOOP]
+        keys = {key for _, key, value in left if value is not None}
+        return len(keys) == len(left)
+
+    def held(contents: Contents) -> dict[str, object]:
+        versions = {it.place: it for it in contents.versions()}
+        return {
+            "versions": versions,
+            "compatibility": contents.compatibility,
+            "modes": contents.modes,
+        }
+
+    async def read(reader: LogReader) -> dict[str, object]:
+        return held(await reader.read())
+
+    try:
+        write(*history)
+        before = asyncio.run(read(follower))
+        assert before == {
+            "versions": {
+                kept.place: kept,
+                back.place: back,
+                moved.place: replace(moved, id=back.id, schema=back.schema),
+            },
+            "compatibility": {"kept-value": "FORWARD"},
+            "modes": {"kept-value": "READONLY"},
+        }
+        wait_until(compacted, what="compaction", deadline_s=120)
+        assert asyncio.run(read(later)) == before  # gaps, and no tombstone any more
+        assert asyncio.run(read(follower)) == before  # goes on in a log with gaps
+    finally:
+        follower.close()
+        later.close()
