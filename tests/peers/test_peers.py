@@ -39,6 +39,7 @@ CUSTOMER = record("Customer", "name")
 ORDER_TEXT = '{"type": "record", "name": "Order", "fields": [{"name": "c", "type": "Customer"}]}'
 COMMON = 'syntax = "proto3";\nmessage P {\n  string a = 1;\n}\n'
 USES = 'syntax = "proto3";\nimport "common.proto";\nmessage Q {\n  P p = 1;\n}\n'
+POINTS = '{"type": "object", "properties": {"j": {"$ref": "j.json"}}}'
 TITLED = '{"type": "object", "title": "J", "properties": {"a": {"type": "integer"}}}'
 
 
@@ -85,8 +86,9 @@ def becomes(of: Peer, subject: str, wanted: dict[int, tuple[int, bool]]) -> None
 
 
 def of_all_types(run: str, first: int) -> list[SchemaVersion]:
-    """Avro, Protobuf and JSON Schema, the first two with references."""
+    """Avro, Protobuf and JSON Schema, with and without references."""
     uses = (Reference("common.proto", f"acme-{run}-common-value", Version(1)),)
+    points = (Reference("j.json", f"acme-{run}-j-key", Version(1)),)
     refers = (Reference("Customer", f"acme-{run}-customer-value", Version(1)),)
     return [
         version(f"acme-{run}-customer-value", 1, first, CUSTOMER),
@@ -94,6 +96,7 @@ def of_all_types(run: str, first: int) -> list[SchemaVersion]:
         version(f"acme-{run}-common-value", 1, first + 2, Schema(PROTOBUF, COMMON)),
         version(f"acme-{run}-q-value", 1, first + 3, Schema(PROTOBUF, USES, uses)),
         version(f"acme-{run}-j-key", 1, first + 4, Schema(JSON, TITLED)),
+        version(f"acme-{run}-points-value", 1, first + 5, Schema(JSON, POINTS, points)),
     ]
 
 

@@ -1,4 +1,4 @@
-"""`_schemas` on a real Kafka that compacts it: a reader of all of it and a later one agree."""
+"""`_schemas` on a real Kafka that compacts it, or deletes it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import wait_until
 from schema_dist.core.contents import Contents
+from schema_dist.core.model import SchemaVersion
 from schema_dist.core.records import compatibility_record, mode_record, schema_key, schema_record
+from schema_dist.errors import AwayError, LogError
 from schema_dist.log_reader import LogReader
 from tests.rig.kafka import create_topic, produce, read_partition
 from tests.rig.schema_registry.history import record
@@ -92,3 +95,31 @@ def test_before_and_after_compaction(kafka: KafkaCluster, fresh_name: Callable[[
     finally:
         follower.close()
         later.close()
+
+
+def test_a_log_that_is_made_anew_is_read_anew(
+    kafka: KafkaCluster, fresh_name: Callable[[str], str]
+) -> None:
+    topic, server = fresh_name("_schemas"), kafka.bootstrap_servers
+    old = [version("old-value", at, at, record("Old")) for at in (1, 2, 3)]
+    new = version("new-value", 1, 1, record("New"))
+    create_topic(server, topic)
+    produce(server, topic, [schema_record(it, deleted=False) for it in old])
+    reader = LogReader({"bootstrap.servers": server}, topic)
+
+    def found() -> list[SchemaVersion]:
+        try:
+            return sorted(asyncio.run(reader.read()).versions(), key=lambda it: it.version)
+        except (AwayError, LogError):
+            return []  # Kafka deletes it
+
+    try:
+        assert found() == old
+        admin = AdminClient({"bootstrap.servers": server})
+        admin.delete_topics([topic])[topic].result(30)
+        wait_until(lambda: found() == [], what="the topic's end", deadline_s=60)
+        create_topic(server, topic)
+        produce(server, topic, [schema_record(new, deleted=False)])
+        wait_until(lambda: found() == [new], what="the new contents", deadline_s=60)
+    finally:
+        reader.close()

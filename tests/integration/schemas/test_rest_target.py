@@ -73,12 +73,20 @@ def test_same_id_same_version_own_subject_and_references(site: Site, registry: s
         'syntax = "proto3";\nimport "common.proto";\nmessage Q { P p = 1; }\n',
         (Reference("common.proto", "acme-common-value", Version(1)),),
     )
+    shared = version("acme-shared-value", 2, 16, Schema(JSON, '{"type": "string"}'))
+    points = Schema(
+        JSON,
+        '{"type": "object", "properties": {"s": {"$ref": "shared.json"}}}',
+        (Reference("shared.json", "acme-shared-value", Version(2)),),
+    )
     versions = [
         customer,
         version("acme-orders-value", 4, 8, order),
         common,
         version("acme-q-value", 1, 10, uses),
         version("acme-j-key", 1, 11, Schema(JSON, '{"type": "object", "title": "J"}')),
+        version("acme-points-value", 1, 17, points),  # before the schema that it refers to
+        shared,
         version("evil-orders-value", 1, 12, record("Foreign")),
         version("acme-broken-value", 1, 13, Schema("AVRO", "{not JSON")),
         version("_internal-value", 1, 14, record("Internal")),
@@ -86,7 +94,7 @@ def test_same_id_same_version_own_subject_and_references(site: Site, registry: s
     site.register(versions)
     site.write([compatibility_record("acme-orders-value", "FULL"), (b"no JSON", b"{}")])
     with site.running():
-        wait_until(lambda: len(shown(registry)) == 5, what="five versions", deadline_s=120)
+        wait_until(lambda: len(shown(registry)) == 7, what="seven versions", deadline_s=120)
         found = shown(registry)
         assert found["orders.b-value", 4] == {
             "subject": "orders.b-value",
@@ -98,6 +106,9 @@ def test_same_id_same_version_own_subject_and_references(site: Site, registry: s
         }
         assert found["q.b-value", 1]["references"][0]["subject"] == "common.b-value"
         assert found["j.b-key", 1]["schemaType"] == "JSON"
+        assert found["points.b-value", 1]["references"] == [
+            {"name": "shared.json", "subject": "shared.b-value", "version": 2}
+        ]
         wait_until(
             lambda: get(registry, "/config/orders.b-value").get("compatibilityLevel") == "FULL",
             what="the compatibility level",
