@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.bench import schemas
 from tests.bench.bars import BARS, Bar, judge
 from tests.bench.core_cost import Drive, runs
 from tests.bench.cost import CLIENT_POINTS, CORE_POINTS, UNIT, plot
@@ -199,3 +200,24 @@ def test_what_was_produced_around_a_freeze_is_not_judged() -> None:
     stamps = [first - 1, first, start, end, last, last + 1]
     assert undisturbed(stamps, [1, 2, 3, 4, 5, 6], [(start, end)]) == [1, 6]
     assert undisturbed(stamps, [1, 2, 3, 4, 5, 6], []) == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize(
+    ("first_s", "more_s", "last_mib", "words"),
+    [
+        (100.0, 5.0, 105.0, ["met", "met", "met"]),
+        (120.0, 12.0, 110.0, ["missed", "missed", "missed"]),
+    ],
+)
+def test_bars_of_schemas(
+    monkeypatch: pytest.MonkeyPatch,
+    first_s: float,
+    more_s: float,
+    last_mib: float,
+    words: list[str],
+) -> None:
+    figures = schemas.Figures(30_000, first_s, (more_s,) * 5, 60.0, 100.0, last_mib)
+    monkeypatch.setattr(schemas, "measure", lambda _kafka: figures)
+    rows = schemas.schemas("", iter([0, 1]))
+    bars = [it for it in BARS if it.row.startswith("schemas:")]
+    assert [it.word for it in judge(rows, bars)] == words
