@@ -110,6 +110,54 @@ def test_settled_records_do_not_come_again(
     link.close()
 
 
+def test_by_timestamp_it_repeats_no_more_than_planned(
+    pair: Addresses,
+    gateways: dict[str, GatewayProcess],
+    both: Callable[..., str],
+    fresh_name: Callable[[str], str],
+    tmp_path: Path,
+) -> None:
+    """A timestamp tells nothing of the records settled behind the cursor: they come again. Flags in
+    metadata are for plain groups: those of a Key-Shared one stay as its gateway reads them.
+    """
+    topic, group = both(), fresh_name("shared")
+    link = PlainLink(("A", pair["A"]), pair["B"])
+    produce_at(pair["A"], topic, [(BASE + at, b"a%d" % at) for at in range(10)])
+    link.copy(topic)
+    fronts = {name: it.bootstrap for name, it in gateways.items()}
+    path = write_config(tmp_path, fronts, mode="timestamp", margin_ms=0, flags_in_metadata=True)
+    with ShareHost.librdkafka() as host, Services.of(path) as services:
+        member = host.member(fronts["A"], group, [topic], explicit=True)
+        seen = 0
+        while seen < 10:
+            got = member.poll_some()
+            assert got, f"{seen} of 10 records"
+            seen += len(got)
+            member.settle("ACCEPT", [it for it in got if it.offset != 3])
+        member.close()
+
+        def decided() -> bool:
+            row = services.row("B", group, topic)
+            return row is not None and row.changes and row.source_offset == 3
+
+        services.until(decided, what="committed on B")
+        row = services.row("B", group, topic)
+        assert (row.new, row.replay) == (3, 7), "a3 counts, too: a timestamp cannot tell"
+        there = services.by_name["B"].distributor.source.latest((group, topic, 0))
+        assert there is not None
+        assert (there.offset, decode(there.offset, there.metadata)) == (3, [])
+        on_b = host.member(fronts["B"], group, [topic], explicit=True)
+        again: list[bytes | None] = []
+        while len(again) < 7:
+            got = on_b.poll_some()
+            assert got, f"only {again}"
+            again += [it.value for it in got]
+            on_b.settle("ACCEPT", got)
+        assert again == [b"a%d" % at for at in range(3, 10)], "all that was not done, in order"
+        on_b.close()
+    link.close()
+
+
 def test_the_gateway_believes_it_over_its_own_store(
     pair: Addresses,
     gateways: dict[str, GatewayProcess],
