@@ -3,7 +3,8 @@ that follow: parsed once into frozen, validated objects. An unknown field is an 
 
 Messages, offsets and schemas are distributed by three services that read the same file; each has a
 section of its own, with defaults. Names in `topics`, `groups` and `subjects` are the logical ones,
-without the clusters' name patterns. Units are in the names.
+without the clusters' name patterns. Units are in the names. The text below an option is its
+description in docs/configuration.md (gateway/admin/config_reference.py).
 """
 
 from __future__ import annotations
@@ -45,15 +46,20 @@ _LEAF, _NODE = "<cluster>", "<node>"
 
 
 class Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", regex_engine="python-re")
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", regex_engine="python-re", use_attribute_docstrings=True
+    )
 
 
 class Password(Section):
-    """Of a user name. In the file, or in the environment variable that `password_env` names."""
+    """A name and its password, in the file or in an environment variable."""
 
     username: str
+    """The name."""
     password: SecretStr | None = None
+    """The password; never logged. Either this or `password_env`."""
     password_env: str | None = None
+    """The environment variable that holds the password."""
 
     @model_validator(mode="after")
     def _one_of_two(self) -> Password:
@@ -70,16 +76,23 @@ class Password(Section):
 
 
 class Sasl(Password):
+    """The identity of Keyway's services at the cluster."""
+
     mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "PLAIN"
+    """The SASL mechanism."""
 
 
 class Tls(Section):
-    """Without `ca_file` the system's trust store is used. All files are PEM."""
+    """TLS towards the cluster. All files are PEM."""
 
     ca_file: Path | None = None
+    """Trusted certificates. Without it the system's trust store is used."""
     cert_file: Path | None = None
+    """A certificate of one's own, for mutual TLS."""
     key_file: Path | None = None
+    """The key of `cert_file`."""
     verify_hostname: bool = True
+    """False only where the certificate of a broker names another host."""
 
     @model_validator(mode="after")
     def _key_and_certificate(self) -> Tls:
@@ -95,11 +108,17 @@ class Registry(Section):
     """
 
     url: str = Field(pattern=r"^https?://")
+    """The address of its REST interface."""
     basic: Password | None = None
+    """Basic authentication. Without it: none."""
     ca_file: Path | None = None
+    """Trusted certificates, PEM. Without it the system's trust store is used."""
     reads: Literal["log", "rest"] = "log"
+    """Schemas are read from the topic, or over REST."""
     writes: Literal["rest", "log"] = "rest"
+    """Schemas are written over REST in IMPORT mode, or to the topic."""
     topic: Name = "_schemas"
+    """The topic that is its log."""
 
     @field_validator("url")
     @classmethod
@@ -111,16 +130,19 @@ class Registry(Section):
 
 class RegistryView(Section):
     """A registry that the cluster's clients use: it reads the cluster's `_schemas`, knows logical
-    subjects only, and passes writes on to the primary. With `authenticate` the primary decides
-    about each reader; without a value, it does if its registry has `basic`. Writes carry the
-    client's credentials anyway.
+    subjects only, and passes writes on to the primary, with the client's credentials.
     """
 
     host: str = "127.0.0.1"
+    """The address to bind."""
     port: Port = 8081
-    cert_file: Path | None = None  # PEM; with it, TLS
+    """The port of the view."""
+    cert_file: Path | None = None
+    """The certificate of the view, PEM. With it: TLS."""
     key_file: Path | None = None
+    """The key of `cert_file`, PEM."""
     authenticate: bool | None = None
+    """True: the primary decides about each reader. Without it: if its registry has `basic`."""
 
     @model_validator(mode="after")
     def _key_and_certificate(self) -> RegistryView:
@@ -130,23 +152,34 @@ class RegistryView(Section):
 
 
 class Cluster(Section):
-    """One Kafka cluster, reached through its gateway. `cluster_id`, if given, must be that of its
-    brokers. The patterns translate logical names into those used there (clusters/core/names.py);
-    `pattern_values` are the values of their other fields, such as a tenant.
+    """One Kafka cluster, reached through its gateway. The patterns translate logical names into
+    those used there (clusters/core/names.py).
     """
 
     name: Name
+    """The name of the cluster in this file."""
     bootstrap_servers: BootstrapServers = Field(min_length=1)
+    """Addresses of its gateway, host:port, comma-separated."""
     cluster_id: str | None = None
+    """The id that its brokers must have. Without it: any."""
     sasl: Sasl | None = None
+    """The identity of Keyway's services at the cluster. Without it: none."""
     tls: Tls | None = None
+    """TLS towards the cluster. Without it: plain TCP."""
     registry: Registry | None = None
+    """Its schema registry. Without it the cluster gets no schemas."""
     registry_view: RegistryView | None = None
+    """A registry that Keyway serves to its clients."""
     topic_pattern: str = "{topic}"
+    """The name of a topic here."""
     group_pattern: str = "{group.id}"
+    """The id of a group here."""
     transactional_id_pattern: str = "{transactional.id}"
+    """The transactional id of a producer here."""
     subject_pattern: str = "{topic}"
+    """The topic part of a subject here."""
     pattern_values: dict[str, str] = {}
+    """Values of the other fields of the patterns, such as a tenant."""
 
     @model_validator(mode="after")
     def _names_that_can_be_translated(self) -> Cluster:
@@ -195,11 +228,10 @@ class Cluster(Section):
 
 
 class TreeNode(Section):
-    """Two subtrees: a cluster's name, or a node. `targets`: the clusters below this node that take
-    records from its sibling, the first that answers; without it all of them, in the order here.
-    """
+    """A node of the tree joins two subtrees."""
 
-    level: int | None = None  # one that is missing is refused with the reason (clusters/core/tree)
+    level: int | None = Field(default=None, json_schema_extra={"unit": "level", "required": True})
+    """The level at which the two exchange records. Levels sink from the root to the leaves."""
     children: tuple[
         Annotated[
             Annotated[str, Tag(_LEAF)] | Annotated[TreeNode, Tag(_NODE)],
@@ -207,7 +239,11 @@ class TreeNode(Section):
         ],
         ...,
     ]
+    """Two subtrees: each the name of a cluster, or a node."""
     targets: tuple[str, ...] = ()
+    """Clusters below this node that take records from its sibling, the first that answers. Without
+    it: all of them, in the order of the file.
+    """
 
     def node(self) -> Inner:
         children: list[Node] = [
@@ -222,15 +258,20 @@ class LinkTargets(Section):
     """Another order of targets for the distributor of one cluster at one level."""
 
     cluster: str
-    level: int
+    """The cluster whose records the link copies."""
+    level: int = Field(json_schema_extra={"unit": "level"})
+    """The level of the link."""
     targets: Annotated[tuple[str, ...], Field(min_length=1)]
+    """Clusters that take the records, the first that answers."""
 
 
 class Selection(Section):
     """Names by globs: those that match one of `include` and none of `exclude`."""
 
     include: Globs = ("*",)
+    """Globs (`*`, `?`, `[seq]`) of names that are taken."""
     exclude: Globs = ()
+    """Globs of names that are not taken all the same."""
 
     def takes(self, name: str) -> bool:
         return any(fnmatch.fnmatchcase(name, glob) for glob in self.include) and not any(
@@ -242,13 +283,17 @@ class MessagesSection(Section):
     """How records are copied (spark/). Each link, one source cluster and level, is one query."""
 
     delivery: Literal["exactly_once", "at_least_once"] = "exactly_once"
-    trigger_interval_ms: Annotated[int, Field(ge=0)] = 1_000  # from batch to batch; 0: at once
+    """With Kafka's transactions, or without them: then a crash repeats records."""
+    trigger_interval_ms: Annotated[int, Field(ge=0)] = 1_000
+    """From one batch to the next; 0: at once."""
     records_per_batch_max: Annotated[int, Field(ge=1)] = 400_000
-    rate_records_per_s: Annotated[int, Field(ge=1)] | None = (
-        None  # per link; none: as fast as it can
-    )
-    create_topics: bool = True  # False: a topic that the target lacks stops with that reason
-    topic_configs: dict[str, str] = {}  # of created topics, over those copied from the source
+    """Limit of one batch of a link."""
+    rate_records_per_s: Annotated[int, Field(ge=1)] | None = None
+    """Limit of one link. Without it: as fast as it can."""
+    create_topics: bool = True
+    """False: a topic that the target lacks stops with that reason."""
+    topic_configs: dict[str, str] = {}
+    """Settings of topics that are created, over those copied from the source."""
     copied_configs: tuple[str, ...] = (
         "cleanup.policy",
         "retention.ms",
@@ -257,63 +302,98 @@ class MessagesSection(Section):
         "min.compaction.lag.ms",
         "delete.retention.ms",
     )
-    on_gap: Literal["stop", "continue"] = "stop"  # retention deleted records before they were read
-    on_recreated: Literal["stop", "continue"] = "stop"  # the source topic has another topic id
+    """Settings that a created topic takes from the source."""
+    on_gap: Literal["stop", "continue"] = "stop"
+    """When retention deleted records before they were read."""
+    on_recreated: Literal["stop", "continue"] = "stop"
+    """When the topic of the source was deleted and created again (it has another topic id)."""
     transaction_timeout_ms: Annotated[int, Field(ge=1_000, le=900_000)] = 60_000
-    # A pipeline file whose steps every fresh record goes through, on its way out of its cluster.
+    """Kafka ends a transaction of a killed link after so long."""
     pipeline: Path | None = None
-    status_topic: Name = "_keyway-distribution"  # compacted, on every cluster
-    state_directory: Path = Path("keyway-distribution")  # Spark's checkpoints
-    metrics_port: Port | None = None  # Prometheus, on loopback
+    """A pipeline file. Every fresh record goes through its steps on the way out of its cluster."""
+    status_topic: Name = "_keyway-distribution"
+    """The state of the links: a compacted topic on every cluster."""
+    state_directory: Path = Path("keyway-distribution")
+    """Checkpoints of Spark."""
+    metrics_port: Port | None = None
+    """Prometheus, on loopback. Without it: no metrics."""
 
 
 class OffsetsSection(Section):
-    """How committed offsets follow (offsets/). `several_origins`: other tools than Keyway's links
-    write a topic on several clusters, so a timestamp promises nothing.
-    """
+    """How committed offsets follow (offsets/)."""
 
-    mode: Literal["auto", "exact", "timestamp"] = "auto"  # auto: exact where records have origins
-    margin_ms: Annotated[int, Field(ge=0)] = 60_000  # by timestamp; the records of a minute again
-    margin_max_ms: Annotated[int, Field(ge=0)] = 3_600_000  # as far as a late link may raise it
-    lag_window_ms: Millis = 600_000  # how far back the log is searched for late records
+    mode: Literal["auto", "exact", "timestamp"] = "auto"
+    """`auto`: exact where records have origins, else by timestamp."""
+    margin_ms: Annotated[int, Field(ge=0)] = 60_000
+    """By timestamp, the records of so long come again."""
+    margin_max_ms: Annotated[int, Field(ge=0)] = 3_600_000
+    """A late link may raise the margin to this."""
+    lag_window_ms: Millis = 600_000
+    """The log is searched for late records so far back."""
     several_origins: bool = False
-    before_log_start: Literal["skip", "earliest"] = "skip"  # a group that retention has overtaken
-    apply: bool = True  # False: entries are distributed, and committed by `keyway offsets apply`
-    rewind: bool = False  # a reset to an earlier offset on the source is followed, too
-    commits: Literal["auto", "tail", "list"] = "auto"  # from __consumer_offsets, or by asking
-    flags_in_metadata: bool = False  # copy flags in commit metadata, too
-    interval_ms: Millis = 1_000  # from round to round
-    refresh_ms: Millis = 10_000  # topics, log starts, and positions of groups that stand still
+    """True: tools other than Keyway's links write a topic on several clusters, so that a timestamp
+    promises nothing.
+    """
+    before_log_start: Literal["skip", "earliest"] = "skip"
+    """For a group that retention has overtaken."""
+    apply: bool = True
+    """False: entries are distributed, and `keyway offsets apply` commits them."""
+    rewind: bool = False
+    """True: a reset to an earlier offset on the source is followed, too."""
+    commits: Literal["auto", "tail", "list"] = "auto"
+    """Commits are read from `__consumer_offsets` (tail), or asked for (list)."""
+    flags_in_metadata: bool = False
+    """True: the copy flags are in the commit metadata, too."""
+    interval_ms: Millis = 1_000
+    """From one round to the next."""
+    refresh_ms: Millis = 10_000
+    """From one look at topics, log starts, and groups that stand still to the next."""
 
 
 class SchemasSection(Section):
-    """How schemas are distributed (schema_dist/). `primary`: the cluster whose registry the others
-    follow, the only one where schemas are registered; without it nothing is distributed.
-    """
+    """How schemas are distributed (schema_dist/)."""
 
     primary: str | None = None
-    record_names: Literal["refuse", "keep", "translate"] = "refuse"  # of subjects without a topic
-    poll_interval_ms: Millis = 1_000  # how often the primary is asked for news
-    state_topic: Name = "_keyway-schemas"  # compacted, on every cluster: ledger and status
-    lease_session_ms: Millis = 10_000  # a killed process gives way to the next one after it
-    metrics_port: Port | None = None  # Prometheus, on loopback
+    """The cluster whose registry the others follow, the only one where schemas are registered.
+    Without it nothing is distributed.
+    """
+    record_names: Literal["refuse", "keep", "translate"] = "refuse"
+    """For subjects without a topic in their name."""
+    poll_interval_ms: Millis = 1_000
+    """The interval of questions to the primary."""
+    state_topic: Name = "_keyway-schemas"
+    """Ledger and status: a compacted topic on every cluster."""
+    lease_session_ms: Millis = 10_000
+    """A killed process gives way to the next one after so long."""
+    metrics_port: Port | None = None
+    """Prometheus, on loopback. Without it: no metrics."""
 
 
 class ClustersConfig(Section):
-    """The whole file. `seal_secret_env` names an environment variable whose value the seals of
-    copied records depend on: the same on every cluster, and known to no client.
-    """
+    """The whole file."""
 
     clusters: Annotated[tuple[Cluster, ...], Field(min_length=2, max_length=CLUSTERS_MAX)]
+    """The clusters."""
     tree: TreeNode
+    """The tree. Its leaves are the clusters; its root is a node."""
     targets: tuple[LinkTargets, ...] = ()
+    """Another order of targets for single links."""
     topics: Selection = Selection()
+    """Topics that follow, by their logical names."""
     groups: Selection = Selection()
+    """Groups whose offsets follow, by their logical names."""
     subjects: Selection = Selection()
+    """Subjects that follow, by their logical names."""
     seal_secret_env: str | None = None
+    """The environment variable with a secret for the seals of copied records: the same on every
+    cluster, and known to no client. Without it a client can forge a seal.
+    """
     messages: MessagesSection = MessagesSection()
+    """How records are copied."""
     offsets: OffsetsSection = OffsetsSection()
+    """How committed offsets follow."""
     schemas: SchemasSection = SchemasSection()
+    """How schemas are distributed."""
 
     @field_validator("clusters")
     @classmethod

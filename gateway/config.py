@@ -2,7 +2,8 @@
 field.
 
 Every option has a default, so that `keyway serve --upstream host:9092` alone works. Units are in
-the names.
+the names. The text below an option is its description in docs/configuration.md
+(gateway/admin/config_reference.py).
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from clusters.yaml_file import first_fault, read_mapping
 from dispatcher.core.model import EvictPolicy, JoinPolicy, PoisonPolicy, Policy
 from gateway.core.limits import (
     DELETED_TOPICS_MS,
+    FILTER_GLOB_BYTES_MAX,
+    FILTER_GLOBS_MAX,
     FILTER_RULES_MAX,
     FILTER_SET_BYTES_MAX,
     FRAME_BYTES_MAX,
@@ -43,25 +46,38 @@ Millis = Annotated[int, Field(ge=1)]
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", regex_engine="python-re")
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", regex_engine="python-re", use_attribute_docstrings=True
+    )
 
 
 class Sasl(_Section):
+    """The gateway's own identity. Clients bring theirs: their SASL exchange passes through.
+
+    It needs READ on topics and groups, WRITE on dead-letter topics, and DESCRIBE_CONFIGS on groups.
+    """
+
     mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "PLAIN"
+    """The SASL mechanism."""
     username: str
+    """The name of the gateway at the broker."""
     password: SecretStr
+    """Its password; never logged."""
 
 
 class Tls(_Section):
-    """TLS towards upstream. Without `ca_file` the system's trust store is used; a key without
-    `key_file` is in `cert_file`.
-    """
+    """TLS towards upstream, also for the connections of clients."""
 
     ca_file: Path | None = None
+    """Trusted certificates, PEM. Without it the system's trust store is used."""
     cert_file: Path | None = None
+    """The gateway's own certificate, PEM, for mutual TLS."""
     key_file: Path | None = None
+    """The key of `cert_file`. Without it, `cert_file` holds the key, too."""
     key_password: SecretStr | None = None
+    """The password of an encrypted key; never logged."""
     verify_hostname: bool = True
+    """False only where the certificate of a broker names another host."""
 
     @model_validator(mode="after")
     def _key_of_a_certificate(self) -> Tls:
@@ -71,20 +87,31 @@ class Tls(_Section):
 
 
 class UpstreamSection(_Section):
+    """The Kafka behind the gateway."""
+
     bootstrap_servers: BootstrapServers = "127.0.0.1:9092"
-    sasl: Sasl | None = None  # the gateway's own identity; clients bring their own
+    """Addresses of brokers, host:port, comma-separated. `keyway serve --upstream` wins over it."""
+    sasl: Sasl | None = None
+    """The gateway's own identity at upstream."""
     tls: Tls | None = None
+    """TLS towards upstream. Without it: plain TCP."""
     request_timeout_ms: Millis = 30_000
+    """Limit of one request of the gateway's own. Clients have their own limits."""
 
 
 class ListenSection(_Section):
-    """Where clients connect. Virtual broker n listens on port_base + n."""
+    """The ports for clients; TCP without TLS."""
 
     host: str = "127.0.0.1"
-    advertised_host: str | None = None  # default: host
+    """The address to bind. All addresses (0.0.0.0, "::") need an `advertised_host`."""
+    advertised_host: str | None = None
+    """The address that clients are told. Without it: `host`."""
     bootstrap_port: Port = 9192
+    """First contact: the `bootstrap.servers` of clients."""
     port_base: Port = 9200
+    """The virtual broker with id n listens on `port_base` + n."""
     frame_bytes_max: Annotated[int, Field(ge=1024, le=2_000_000_000)] = FRAME_BYTES_MAX
+    """Limit of one request, as `socket.request.max.bytes` of Kafka."""
 
     @model_validator(mode="after")
     def _reachable(self) -> ListenSection:
@@ -94,26 +121,36 @@ class ListenSection(_Section):
 
 
 class AdminSection(_Section):
+    """REST, metrics and health. No authentication: keep it on loopback or behind a proxy."""
+
     host: str = "127.0.0.1"
+    """The address to bind."""
     port: Port = 9180
+    """The port that `keyway group` asks by default."""
 
 
 class StateSection(_Section):
-    """Window state. Without `redis_url` an embedded Redis keeps its file in `directory`."""
+    """Window state: leases and settled records."""
 
     redis_url: SecretStr | None = None
+    """The Redis of the node. Without it an embedded Redis keeps its file in `directory`."""
     directory: Path = Path("keyway-data")
+    """Of the embedded Redis; relative to the working directory of the node."""
     commit_interval_ms: Millis = 5_000
+    """Interval of commits to Kafka. A lost Redis brings back the records settled since the last."""
     deleted_topics_interval_ms: Millis = DELETED_TOPICS_MS
+    """From one look for deleted topics to the next. Two that miss a topic delete its state."""
 
 
 class RegistryViewSection(_Section):
     """A schema registry for this cluster's clients, served by the node: the `registry_view` of
-    `cluster` in the clusters' YAML says where (docs/schemas.md). Off without `clusters_file`.
+    `cluster` in the clusters' YAML says where (docs/schemas.md). Off unless both are given.
     """
 
     clusters_file: Path | None = None
+    """The YAML file of the clusters."""
     cluster: str | None = None
+    """The name of this cluster in it."""
 
     @model_validator(mode="after")
     def _both_or_none(self) -> RegistryViewSection:
@@ -128,7 +165,12 @@ class FilterRule(_Section):
     """
 
     client_id: str = Field(min_length=1)
-    keys: tuple[str, ...] = Field(min_length=1)
+    """A glob (`*`, `?`, `[seq]`) for the client ids of members."""
+    keys: tuple[str, ...] = Field(
+        min_length=1,
+        description=f"Globs (`*`, `?`) over the bytes of a key: at most {FILTER_GLOBS_MAX}, each of"
+        f" at most {FILTER_GLOB_BYTES_MAX} bytes.",
+    )
 
     @field_validator("keys")
     @classmethod
@@ -161,40 +203,81 @@ class FilterRules(_Section):
     """The rules of one group; the first whose `client_id` matches a member decides."""
 
     rules: RuleSet
+    """The rules in their order."""
 
 
 class GroupSection(_Section):
-    """Key-Shared policy of the groups whose name matches; the first match in file order wins."""
+    """Key-Shared policy of the groups whose name matches; the first entry that matches wins. An
+    admin's settings for the group in Kafka (`share.auto.offset.reset`, ...) win over this file.
+    """
 
     match: str = "*"
-    reliable: bool = True  # False: at most once, see dispatcher/core/unreliable.py
-    # earliest, latest, or by_duration:P1DT12H (that long ago), as share.auto.offset.reset
+    """A glob (`*`, `?`, `[seq]`) for names of groups."""
+    reliable: bool = True
+    """False: at most once. A record is settled when it is sent, and nothing is in Redis."""
     auto_offset_reset: Annotated[
         str,
         Field(
-            pattern=r"^(earliest|latest|by_duration:P(?=.)(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+S)?)?)$"
+            pattern=r"^(earliest|latest|by_duration:P(?=.)(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+S)?)?)$",
+            json_schema_extra={"limits": "`earliest`, `latest`, or like `by_duration:P1DT12H`"},
         ),
     ] = "latest"
+    """Start of a new group: the first record, the next one, or those of so long ago."""
     isolation_level: Literal["read_committed", "read_uncommitted"] = "read_committed"
-    span_max: Annotated[int, Field(ge=1, le=SPAN_OFFSETS_MAX)] = Policy().span_max
+    """`read_uncommitted` adds the records of aborted transactions."""
+    span_max: Annotated[
+        int, Field(ge=1, le=SPAN_OFFSETS_MAX, json_schema_extra={"unit": "offsets"})
+    ] = Policy().span_max
+    """Offsets from the oldest unsettled record to the last one read, of one partition."""
     window_records: Annotated[int, Field(ge=1, le=1_048_576)] | None = None
-    in_flight_per_member_max: Annotated[int, Field(ge=1, le=100_000)] = 1_000
-    prefetch_per_key: Annotated[int, Field(ge=1, le=1_000)] = 1
+    """Limit of records read and not settled, of one partition. Without it: the span alone."""
+    in_flight_per_member_max: Annotated[
+        int, Field(ge=1, le=100_000, json_schema_extra={"unit": "records"})
+    ] = 1_000
+    """Records of one partition that a member may hold."""
+    prefetch_per_key: Annotated[
+        int, Field(ge=1, le=1_000, json_schema_extra={"unit": "records"})
+    ] = 1
+    """Records of one key in flight. Above 1, a failed one brings back those behind it."""
     lock_duration_ms: Annotated[int, Field(ge=100, le=3_600_000)] = 30_000
-    renew_acknowledge: bool = True  # False: a RENEW (KIP-1222) is refused
-    deliveries_max: Annotated[int, Field(ge=1, le=1_000)] = 5
+    """A record that is not acknowledged by then is delivered again."""
+    renew_acknowledge: bool = True
+    """False: members may not extend their locks (RENEW of KIP-1222)."""
+    deliveries_max: Annotated[
+        int, Field(ge=1, le=1_000, json_schema_extra={"unit": "deliveries"})
+    ] = 5
+    """Deliveries of a record before it is exhausted."""
     backoff_base_ms: Annotated[int, Field(ge=0, le=3_600_000)] = 1_000
+    """Pause before the first redelivery. It doubles with each one; other keys go on."""
     backoff_max_ms: Annotated[int, Field(ge=0, le=3_600_000)] = 60_000
+    """Limit of that pause."""
     rejected: PoisonPolicy = Policy().rejected
+    """For a record that a member rejects: dropped, parked, or written to the dead letters."""
     exhausted: PoisonPolicy = Policy().exhausted
+    """The same for a record without success and without a REJECT in `deliveries_max`."""
     dead_letter_topic: str | None = None
+    """The topic of dead letters. It must exist; `dead_letter` needs it."""
     on_evict: EvictPolicy = EvictPolicy.REDELIVER
+    """`ack`: the records of an evicted member count as done (at most once)."""
     join_policy: JoinPolicy = JoinPolicy.PER_KEY
-    bounded_load: Annotated[float, Field(ge=1, le=100)] | None = None
+    """When a new member takes over: each key as soon as none of its records is in flight, or
+    nothing before all records sent at its join are settled (PIP-282).
+    """
+    bounded_load: (
+        Annotated[float, Field(ge=1, le=100, json_schema_extra={"unit": "times the mean"})] | None
+    ) = None
+    """Limit of a member's keys with unsettled records. Without it the ring alone decides."""
     disconnect_grace_ms: Annotated[int, Field(ge=0, le=600_000)] = 3_000
+    """A member without a connection for so long is evicted."""
     heartbeat_interval_ms: Annotated[int, Field(ge=100, le=60_000)] = 5_000
+    """The interval of heartbeats that members are told."""
     session_timeout_ms: Annotated[int, Field(ge=500, le=600_000)] = 45_000
-    filters: RuleSet = ()
+    """A member without a heartbeat for so long is evicted."""
+    filters: RuleSet = Field(
+        default=(),
+        description="Rules for the keys of members; the first that matches decides. In all at most"
+        f" {FILTER_SET_BYTES_MAX:,} bytes of client ids and keys.",
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -224,12 +307,20 @@ class GroupSection(_Section):
 
 
 class Config(_Section):
+    """The whole of keyway.yaml."""
+
     upstream: UpstreamSection = UpstreamSection()
+    """Addresses, identity and trust of the Kafka behind the gateway."""
     listen: ListenSection = ListenSection()
+    """The ports for clients."""
     admin: AdminSection = AdminSection()
+    """REST, metrics and health."""
     state: StateSection = StateSection()
+    """Leases and settled records."""
     registry_view: RegistryViewSection = RegistryViewSection()
+    """A schema registry for this cluster's clients."""
     groups: tuple[GroupSection, ...] = ()
+    """Policies of Key-Shared groups. A group that none matches gets the defaults."""
 
     def group(self, name: str) -> GroupSection:
         for section in self.groups:
