@@ -90,7 +90,7 @@ ROWS: dict[str, Row] = {
         ),
         Row(
             log_nobody_takes,
-            Bars(health=frozenset({"degraded"})),
+            Bars(health=frozenset({"degraded"}), rest_health="degraded"),  # the reader stays away
             stderr=f"> >(exec {LOG_READER})",
         ),
         Row(
@@ -133,7 +133,7 @@ ROWS: dict[str, Row] = {
             open_files_max=512,
         ),
         Row(broker_that_hangs, Bars(serving=False, health=frozenset({"not ready"}))),
-        Row(rules_without_end, Bars(refusals=(rest(400),))),
+        Row(rules_without_end, Bars(refusals=(rest(409),))),
         Row(names_that_are_none, Bars(refusals=(rest(400), rest(404)))),
         Row(two_connections),
         Row(configured_just_before),

@@ -21,6 +21,7 @@ P99_RATIO_MAX = 10.0  # of the victim, over its own p99 before the attack
 REST_S_MAX = 30.0  # until everything is as before
 # Of the 100 records and the 100 questions in a second, so many have to be answered to be judged.
 ANSWERED_SHARE_MIN = 0.5
+JUDGED_MIN = 50  # answers that did not come around a freeze of the machine
 REST_P99_MS_MAX = 50.0  # a machine on which a victim at rest waits longer is busy with other things
 PER_S = 100
 
@@ -40,6 +41,7 @@ class Bars:
     serving: bool = True
     # The answers of `/health` besides "up"; one of them has to come while the attack lasts.
     health: frozenset[str] = frozenset()
+    rest_health: str = UP  # its answer afterwards: not all damage goes with the attacker
     ends: int = 0  # planned ends of the node
     refusals: tuple[str, ...] = ()  # samples of /metrics that have to grow
     warnings_max: int | None = None  # lines of the log
@@ -47,9 +49,12 @@ class Bars:
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Of answers within a span, in ms. `count` includes those around a freeze of the machine."""
+    """Of answers within a span, in ms. `judged` of them did not come around a freeze of the
+    machine; the other figures are theirs.
+    """
 
     count: int = 0
+    judged: int = 0
     p50: float = 0.0
     p99: float = 0.0
     longest: float = 0.0
@@ -103,7 +108,7 @@ class Measured:
             found.append(f"the machine is not quiet: {rest[0]:.0f}, {rest[1]:.0f} ms at rest")
         if self.stall.longest > bars.stall_ms_max:
             found.append(f"stall {self.stall.longest:.0f} ms > {bars.stall_ms_max:.0f}")
-        ratio = self.victim.p99 / max(self.rest_victim.p99, 0.001)
+        ratio = self.victim.p99 / self.rest_victim.p99
         if ratio > P99_RATIO_MAX:
             found.append(f"p99 {ratio:.1f} x at rest > {P99_RATIO_MAX:.0f}")
         enough = ANSWERED_SHARE_MIN * PER_S * self.seconds
@@ -111,6 +116,8 @@ class Measured:
             found.append(f"the victim got {self.victim.count} records, not {enough:.0f}")
         if not self.stall.count:
             found.append("the probe has no answer")
+        elif min(self.stall.judged, self.victim.judged) < JUDGED_MIN:
+            found.append("the machine stood still: too little to judge")
         return found
 
     def _health(self, bars: Bars) -> list[str]:
@@ -141,6 +148,6 @@ def latency(stamped: Stamped, span: Span, frozen: list[Span]) -> Latency:
         return Latency()
     kept = sorted(undisturbed([at for at, _ in inside], [took for _, took in inside], frozen))
     if not kept:
-        return Latency(len(inside))
+        return Latency(len(inside), 0)
     p50, p99 = percentile(kept, 50.0), percentile(kept, 99.0)
-    return Latency(len(inside), p50 / 1e6, p99 / 1e6, kept[-1] / 1e6)
+    return Latency(len(inside), len(kept), p50 / 1e6, p99 / 1e6, kept[-1] / 1e6)

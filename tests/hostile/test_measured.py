@@ -17,10 +17,10 @@ HELD = Measured(
     did="its deeds",
     failed=False,
     seconds=6.0,
-    stall=Latency(count=600, p50=1.0, p99=5.0, longest=90.0),
-    rest_stall=Latency(count=300, p50=1.0, p99=2.0, longest=8.0),
-    victim=Latency(count=500, p50=3.0, p99=49.0, longest=80.0),
-    rest_victim=Latency(count=300, p50=2.0, p99=5.0, longest=9.0),
+    stall=Latency(count=600, judged=600, p50=1.0, p99=5.0, longest=90.0),
+    rest_stall=Latency(count=300, judged=300, p50=1.0, p99=2.0, longest=8.0),
+    victim=Latency(count=500, judged=500, p50=3.0, p99=49.0, longest=80.0),
+    rest_victim=Latency(count=300, judged=300, p50=2.0, p99=5.0, longest=9.0),
     rss_mib=500.0,
     rest_rss_mib=80.0,
     evicted=0,
@@ -41,16 +41,24 @@ def test_all_bars_hold() -> None:
     ("changes", "said"),
     [
         ({"failed": True}, "the attack: its deeds"),
-        ({"stall": Latency(600, 1.0, 5.0, 101.0)}, "stall 101 ms > 100"),
+        ({"stall": Latency(600, 600, 1.0, 5.0, 101.0)}, "stall 101 ms > 100"),
         ({"stall": Latency()}, "the probe has no answer"),
-        ({"victim": Latency(500, 3.0, 51.0, 80.0)}, "p99 10.2 x at rest > 10"),
-        ({"victim": Latency(200, 3.0, 4.0, 8.0)}, "the victim got 200 records, not 300"),
+        ({"victim": Latency(500, 500, 3.0, 51.0, 80.0)}, "p99 10.2 x at rest > 10"),
         (
-            {"rest_stall": Latency(300, 1.0, 2.0, 60.0)},
+            {"victim": Latency(500, 49, 3.0, 4.0, 8.0)},
+            "the machine stood still: too little to judge",
+        ),
+        (
+            {"stall": Latency(500, 49, 3.0, 4.0, 8.0)},
+            "the machine stood still: too little to judge",
+        ),
+        ({"victim": Latency(200, 200, 3.0, 4.0, 8.0)}, "the victim got 200 records, not 300"),
+        (
+            {"rest_stall": Latency(300, 300, 1.0, 2.0, 60.0)},
             "the machine is not quiet: 60, 5 ms at rest",
         ),
         (
-            {"rest_victim": Latency(300, 1.0, 60.0, 70.0)},
+            {"rest_victim": Latency(300, 300, 1.0, 60.0, 70.0)},
             "the machine is not quiet: 8, 60 ms at rest",
         ),
         ({"rss_mib": 513.0}, "RSS 513 MiB > 512"),
@@ -71,7 +79,7 @@ def test_a_bar_that_does_not_hold(changes: dict[str, Any], said: str) -> None:
 
 
 def test_bars_of_their_own() -> None:
-    longer = replace(HELD, stall=Latency(600, 1.0, 5.0, 240.0))
+    longer = replace(HELD, stall=Latency(600, 600, 1.0, 5.0, 240.0))
     assert longer.broken(Bars(stall_ms_max=250.0)) == []
     assert HELD.broken(Bars(warnings_max=20)) == ["100 warnings > 20"]
     assert HELD.broken(Bars(ends=1)) == ["the node ended 0 times, not 1"]
@@ -84,13 +92,13 @@ def test_bars_of_their_own() -> None:
 
 def test_a_request_that_lasts_from_before_the_span_to_behind_it_counts() -> None:
     stamped = ([0, 10 * MS, 90 * MS], [5 * MS, 100 * MS, MS])
-    assert latency(stamped, (20 * MS, 50 * MS), []) == Latency(1, 100.0, 100.0, 100.0)
+    assert latency(stamped, (20 * MS, 50 * MS), []) == Latency(1, 1, 100.0, 100.0, 100.0)
     assert latency(stamped, (6 * MS, 8 * MS), []) == Latency()
 
 
 def test_around_a_freeze_of_the_machine_nothing_is_judged_but_the_count() -> None:
     stamped = ([10 * MS, 20 * MS], [300 * MS, 2 * MS])
-    assert latency(stamped, (0, 50 * MS), [(0, 30 * MS)]) == Latency(2)
+    assert latency(stamped, (0, 50 * MS), [(0, 30 * MS)]) == Latency(2, 0)
 
 
 def test_half_a_pair_is_not_read(tmp_path: Path) -> None:
