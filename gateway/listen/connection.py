@@ -446,7 +446,8 @@ class ClientConnection:
         """Nothing more is done for this client."""
         self._over = True
         self._state.forget()
-        self._hold_request()
+        if self._collected_bytes:
+            self._hold_request()
         if self._patience is not None:
             self._patience.cancel()
             self._patience = None

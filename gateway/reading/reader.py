@@ -16,7 +16,7 @@ from typing import Any
 import structlog
 
 from gateway.core.cluster.topology import TopicPartition, Topology
-from gateway.core.limits import RETRY_BASE_MS
+from gateway.core.limits import LONG_STEP_BYTES, RETRY_BASE_MS
 from gateway.core.reading.cache import BatchCache, Cut, RecordsGone, RecordsLarge, Source
 from gateway.core.reading.fetch_messages import Damages, end_of_first, why_unplaced
 from gateway.core.reading.fetching import (
@@ -76,6 +76,7 @@ class Reader:
         self._damages = Damages()
         self._refetches = Refetches(upstream, self._cache, self.counts, self._keep)
         self._schedule = FetchSchedule()
+        self._long = asyncio.Lock()
         self._wishes: dict[tuple[Source, Sink], _Wish] = {}
         self._sinks_at: dict[Place, dict[Sink, None]] = {}
         self._floors: dict[Source, dict[Sink, int]] = {}
@@ -191,17 +192,27 @@ class Reader:
         have left the cache are read again. Raises RecordsGone, RecordsLarge, UpstreamError.
         """
         source = Source(tp, isolation)
+        if self._cache.is_long(source, offsets):
+            await self._long_turn()
         ready = self._cache.slices(source, offsets, records_max, bytes_max)
         if ready is not None:
             return ready
         out = Cut(offsets, records_max, bytes_max)
         while (offset := out.next()) is not None:
             piece = self._cache.piece(source, offset)
-            found = (
-                (piece.end, piece.batch) if piece else await self._refetches.piece(source, offset)
-            )
-            out.add(*found)
+            if piece is not None:
+                end, batch = piece.end, piece.batch
+            else:
+                end, batch = await self._refetches.piece(source, offset)
+                if batch is not None and batch.size > LONG_STEP_BYTES:
+                    await self._long_turn()
+            out.add(end, batch)
         return out.done()
+
+    async def _long_turn(self) -> None:
+        """Returns to one caller only in each turn of the event loop."""
+        async with self._long:
+            await asyncio.sleep(0)
 
     # ---------------------------------------------------------------------------------------- tasks
 

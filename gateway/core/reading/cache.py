@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gateway.core.cluster.topology import TopicPartition
+from gateway.core.limits import LONG_STEP_BYTES
 from gateway.core.wire.records import Batch, portions, select
 
 
@@ -180,6 +181,15 @@ class BatchCache:
         shelf = self._shelves.get(source)
         at = -1 if shelf is None else shelf.covering(offset)
         return None if shelf is None or at < 0 else shelf.pieces[at]
+
+    def is_long(self, source: Source, offsets: list[int]) -> bool:
+        """Slices of these offsets (ascending) may be more bytes than one step should copy."""
+        shelf = self._shelves.get(source)
+        if shelf is None or not offsets:
+            return False
+        first, last = shelf.covering(offsets[0]), shelf.covering(offsets[-1])
+        pieces = shelf.pieces[max(first, 0) : last + 1]
+        return sum(piece.size for piece in pieces) > LONG_STEP_BYTES
 
     def slices(
         self, source: Source, offsets: list[int], records_max: int, bytes_max: int

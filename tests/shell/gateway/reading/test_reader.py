@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from gateway.core.cluster.topology import TopicPartition
+from gateway.core.limits import LONG_STEP_BYTES
 from gateway.core.reading.fetching import ReadResult
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
@@ -115,6 +116,31 @@ def test_a_replica_that_lags_has_not_lost_what_it_does_not_show_yet(row: Message
         assert [record.value for record in read_records(data)] == [b"3", b"4"]
 
     run(work, Log([row, row]))
+
+
+def test_large_records_are_cut_out_in_turns_of_their_own() -> None:
+    """Copies of 90 MB for four groups in one turn held the event loop up for 330 ms."""
+    large = build([Record(0, 0, b"k", bytes(LONG_STEP_BYTES))], base_offset=0)
+
+    async def work(reader: Reader) -> None:
+        turn = 0
+        cut_in: list[int] = []
+
+        async def count() -> None:
+            nonlocal turn
+            while len(cut_in) < 3:
+                await asyncio.sleep(0)
+                turn += 1
+
+        async def cut() -> None:
+            assert len(await reader.bytes_for(TP, [0], records_max=10)) > LONG_STEP_BYTES
+            cut_in.append(turn)
+
+        await reader.bytes_for(TP, [0], records_max=10)  # it is in the cache from here on
+        await asyncio.gather(count(), cut(), cut(), cut())
+        assert len(set(cut_in)) == 3
+
+    run(work, Log([whole() | {"Records": large}]))
 
 
 def test_what_nobody_shows_is_not_taken_for_gone() -> None:

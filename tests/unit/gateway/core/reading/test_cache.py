@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.core.cluster.topology import TopicPartition
+from gateway.core.limits import LONG_STEP_BYTES
 from gateway.core.reading.cache import (
     PIECE_BYTES,
     BatchCache,
@@ -267,6 +268,22 @@ def test_however_small_the_cache_the_first_portion_has_room() -> None:
     columns = cache.columns(SOURCE, 0, 100)
     assert columns is not None
     assert columns.offsets == [0]
+
+
+def test_slices_of_large_batches_are_long() -> None:
+    """Each has a turn of the event loop to itself: three copies of 90 MB in one held it up."""
+    cache = BatchCache(100_000_000)
+    size = LONG_STEP_BYTES // 2
+    large = scan(
+        build([Record(9, 0, b"k", bytes(size)), Record(10, 0, b"k", bytes(size))], base_offset=9)
+    )
+    cache.add(SOURCE, 0, [full(0, 9), *large], 11)
+    assert not cache.is_long(SOURCE, [0, 8])
+    assert cache.is_long(SOURCE, [8, 9])
+    assert cache.is_long(SOURCE, [10])
+    assert not cache.is_long(SOURCE, [11]), "it has to be read first"
+    assert not cache.is_long(SOURCE, [])
+    assert not cache.is_long(OTHER, [9])
 
 
 def test_a_record_larger_than_the_cache_is_there_until_the_next_shrink() -> None:
