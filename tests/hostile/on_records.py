@@ -16,6 +16,8 @@ from tests.rig.clients.wire_client import WireClient, fresh_member_id
 from tests.rig.kafka import produce
 
 LARGE_BYTES = 90_000_000
+LARGE_RECORDS_MAX = 10_000  # of a fetch
+ACCEPT = b"\1"
 
 
 def tiny_records(target: Target, seconds: float) -> str:
@@ -49,10 +51,11 @@ def large_batches(target: Target, seconds: float) -> str:
     }
     many = [(b"%d" % at, bytes(900)) for at in range(LARGE_BYTES // 1_000)]
     one = [(b"one", bytes(LARGE_BYTES))]
-    for batch in (many, one, many, one):
+    for batch in (one, many, one, many):
         produce(target.bootstrap, target.topic, batch, partition=0, config=config)
     with ThreadPoolExecutor(4) as pool:
-        read = pool.map(lambda at: _fetched(f"large-{at}", target, seconds), range(4))
+        groups = [f"large-{at}" for at in range(4)]
+        read = pool.map(lambda it: _fetched(it, target, seconds, LARGE_RECORDS_MAX), groups)
         return f"4 batches of {LARGE_BYTES:,} bytes; {'; '.join(read)}"
 
 
@@ -89,28 +92,31 @@ def _posted(target: Target, path: str, body: dict[str, object]) -> int:
         return error.code
 
 
-def _fetched(group: str, target: Target, seconds: float) -> str:
-    """A member that fetches all the time, in small portions."""
+def _fetched(group: str, target: Target, seconds: float, records_max: int = 500) -> str:
+    """A member that fetches all the time and accepts all that it got with the next fetch."""
     fetches = records = 0
     member = fresh_member_id()
     with WireClient(target.broker) as client:
         topic = client.call(ApiKey.METADATA, 12, {"Topics": [{"Name": target.topic}]})["Topics"][0]
         asked(client, ApiKey.SHARE_GROUP_HEARTBEAT, 1, heartbeat(group, member, [target.topic]))
         epoch = 0
+        got: list[tuple[int, int, bytes]] = []
         for _ in until(seconds):
-            topics = partitions(topic["TopicId"], 1) if epoch == 0 else []
+            topics = partitions(topic["TopicId"], 1)
+            topics[0]["Partitions"][0]["AcknowledgementBatches"] = got
             message = share_fetch(group, member, epoch, topics)
-            message.update(MaxRecords=500, BatchSize=500, MaxWaitMs=100)
+            message.update(MaxRecords=records_max, BatchSize=records_max, MaxWaitMs=100)
             try:
                 answer = client.call(ApiKey.SHARE_FETCH, 1, message)
             except OSError:
                 break
             epoch = epoch + 1 if answer["ErrorCode"] == 0 else 0
             fetches += 1
-            records += sum(
-                last - first + 1
+            got = [
+                (first, last, ACCEPT)
                 for one in answer["Responses"]
                 for part in one["Partitions"]
                 for first, last, _ in part["AcquiredRecords"]
-            )
+            ]
+            records += sum(last - first + 1 for first, last, _ in got)
     return f"{fetches:,} fetches, {records:,} records"
