@@ -269,6 +269,10 @@ class GroupSection(_Section):
     """Limit of a member's keys with unsettled records. Without it the ring alone decides."""
     disconnect_grace_ms: Annotated[int, Field(ge=0, le=600_000)] = 3_000
     """A member without a connection for so long is evicted."""
+    assignment_interval_ms: Annotated[int, Field(ge=0, le=15_000)] = 1_000
+    """A member that joins others so soon after another join has no partitions before its next
+    heartbeat, as from Kafka. 0: every join has them.
+    """
     heartbeat_interval_ms: Annotated[int, Field(ge=100, le=60_000)] = 5_000
     """The interval of heartbeats that members are told."""
     session_timeout_ms: Annotated[int, Field(ge=500, le=600_000)] = 45_000

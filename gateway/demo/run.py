@@ -189,7 +189,10 @@ def start_gateway(
         },
         "admin": {"host": "127.0.0.1", "port": ports.admin},
         "state": {"directory": str(where / "state")},
-        "groups": [{"match": "*", "auto_offset_reset": "earliest"}],
+        # Consumers that start together share from the first record on.
+        "groups": [
+            {"match": "*", "auto_offset_reset": "earliest", "assignment_interval_ms": 0},
+        ],
     }
     config_file = where / "keyway.yaml"
     config_file.write_text(yaml.safe_dump(config, sort_keys=False))

@@ -14,7 +14,13 @@ import structlog
 
 from gateway.core.cluster.topic_names import is_topic_name
 from gateway.core.share.declared_filters import inline_filters
-from gateway.core.share.membership import Assignment, GroupError, Heartbeat, InvalidRequest
+from gateway.core.share.membership import (
+    LEAVE_EPOCH,
+    Assignment,
+    GroupError,
+    Heartbeat,
+    InvalidRequest,
+)
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
 from gateway.handlers.limits import CLIENT_ID_CHARS_MAX, RACK_ID_CHARS_MAX, SUBSCRIBED_TOPICS_MAX
@@ -105,10 +111,11 @@ async def _heartbeat(
     finally:
         if services.groups.get(group) is None:  # refused: nobody else would forget it
             services.settings.forget(group)
+    interval_ms = services.settings.of(group).heartbeat_interval_ms
     return {
         "MemberId": member_id,
         "MemberEpoch": answer.member_epoch,
-        "HeartbeatIntervalMs": services.settings.of(group).heartbeat_interval_ms,
+        "HeartbeatIntervalMs": 0 if answer.member_epoch == LEAVE_EPOCH else interval_ms,  # as Kafka
         "Assignment": None if answer.assignment is None else assignment_row(answer.assignment),
     }
 

@@ -23,7 +23,7 @@ from gateway.upstream.errors import Refused, UpstreamError
 
 log = structlog.get_logger("keyway.groups")
 
-# Kafka's names of 4.3 (KIP-932, KIP-1240) and ours.
+# Kafka's names of 4.3 (KIP-932, KIP-1240, KIP-1263) and ours.
 TEXTS = {
     "share.auto.offset.reset": "auto_offset_reset",
     "share.isolation.level": "isolation_level",
@@ -31,6 +31,7 @@ TEXTS = {
 NUMBERS = {
     "share.record.lock.duration.ms": "lock_duration_ms",
     "share.delivery.count.limit": "deliveries_max",
+    "share.assignment.interval.ms": "assignment_interval_ms",
     "share.heartbeat.interval.ms": "heartbeat_interval_ms",
     "share.session.timeout.ms": "session_timeout_ms",
     # Kafka counts the offsets between the first and the last record in flight; records read and not

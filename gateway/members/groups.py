@@ -170,6 +170,7 @@ class Groups:
             session_timeout_ms=section.session_timeout_ms,
             disconnect_grace_ms=section.disconnect_grace_ms,
             members_max=GROUP_MEMBERS_MAX,
+            assignment_interval_ms=section.assignment_interval_ms,
         )
 
     def _create(self, name: str) -> ShareGroup:
@@ -180,6 +181,7 @@ class Groups:
         group = self._groups.get(name)
         if group is not None:
             group.session_timeout_ms = section.session_timeout_ms
+            group.assignment_interval_ms = section.assignment_interval_ms
 
     def restore(self, saved: Mapping[str, SavedGroup], now_ms: int) -> list[str]:
         """Members of the run before, evicted unless they show themselves soon. Returns the topics

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
+from gateway.config import GroupSection
 from gateway.embedded.kafka import TUNED_JVM, KafkaCluster
 from tests.hostile.attacks import Row
 from tests.hostile.measured import Measured
@@ -25,7 +26,11 @@ GROUPS: tuple[dict[str, Any], ...] = (
         "on_evict": "ack",
         "lock_duration_ms": 2_000,
     },
-    {"match": "*", "auto_offset_reset": "earliest"},
+    {
+        "match": "*",
+        "auto_offset_reset": "earliest",
+        "assignment_interval_ms": GroupSection().assignment_interval_ms,  # unlike in other tests
+    },
 )
 
 

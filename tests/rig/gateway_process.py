@@ -64,7 +64,8 @@ class GatewayProcess:
             },
             "admin": {"host": "127.0.0.1", "port": first + 1},
             "state": {**where, **(state or {})},
-            "groups": list(groups),
+            # Members of a test join together, and none of them waits for its partitions.
+            "groups": [{"assignment_interval_ms": 0, **group} for group in groups],
         }
         self.config.write_text(yaml.safe_dump(settings, sort_keys=False))
         self.open_files_max = open_files_max

@@ -240,6 +240,8 @@ class Node:
         boot: str = "boot",
     ) -> None:
         chosen = section or GroupSection(auto_offset_reset="earliest")
+        if "assignment_interval_ms" not in chosen.model_fields_set:  # a join assigns at once
+            chosen = chosen.model_copy(update={"assignment_interval_ms": 0})
         self.config = Config(groups=(chosen,))
         self.topology = topology or make_topology()
         self.store = store or ScriptedStore()

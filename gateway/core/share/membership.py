@@ -5,6 +5,11 @@ Every member is assigned all partitions of its subscribed topics; the dispatcher
 member's epoch grows when its own assignment does: nothing else that concerns a member ever changes.
 Member ids are UUIDs that clients choose, one per client instance.
 
+A member that joins others within `assignment_interval_ms` of another join is answered without
+partitions, and its next heartbeat brings them, as Kafka batches assignments (KIP-1263,
+share.assignment.interval.ms). Until then no key goes to it. So a member of a crowd that leaves at
+once never had partitions: librdkafka does not get rid of those that reach it while it leaves.
+
 A member is evicted when its heartbeats stop for the session timeout, or when none of its
 connections is left for the disconnect grace: a killed process frees its keys long before its
 session times out.
@@ -77,6 +82,7 @@ class ShareMember:
     previous_epoch: int
     assignment: Assignment
     last_heartbeat_ms: int
+    assigned_later: bool = False  # joined a crowd: the next heartbeat brings its partitions
     connections: set[int] = field(default_factory=set)
     gone_since_ms: int | None = None
 
@@ -91,8 +97,10 @@ class ShareGroup:
     session_timeout_ms: int
     disconnect_grace_ms: int
     members_max: int
+    assignment_interval_ms: int
     epoch: int = 0
     members: dict[str, ShareMember] = field(default_factory=dict)  # in join order
+    _joined_ms: int | None = None  # the newest join
 
     def heartbeat(
         self, beat: Heartbeat, topic_by_name: TopicByName, now_ms: int
@@ -124,7 +132,10 @@ class ShareGroup:
         changed = known is None or known.topics != topics
         if changed:
             self.epoch += 1
+        assignment = assign(topics, topic_by_name)
+        later = known is None and bool(assignment) and self._is_crowd(now_ms)
         if known is None:
+            self._joined_ms = now_ms
             known = ShareMember(
                 member_id=beat.member_id,
                 client_id=beat.client_id,
@@ -138,10 +149,19 @@ class ShareGroup:
             )
             self.members[beat.member_id] = known
         known.topics = topics
-        known.assignment = assign(topics, topic_by_name)
+        known.assignment = {} if later else assignment
+        changed = changed or known.assigned_later
+        known.assigned_later = later
         self._move_epoch(known)
         self._seen(known, beat.connection, now_ms)
         return HeartbeatAnswer(known.epoch, known.assignment, members_changed=changed)
+
+    def _is_crowd(self, now_ms: int) -> bool:
+        """Does a member that joins now join others, just after another join?"""
+        joined_ms = self._joined_ms
+        if joined_ms is None or not self.members:
+            return False
+        return now_ms - joined_ms < self.assignment_interval_ms
 
     def _continue(
         self, beat: Heartbeat, topic_by_name: TopicByName, now_ms: int
@@ -155,7 +175,8 @@ class ShareGroup:
                 f"The share group member has epoch {beat.member_epoch}, expected {member.epoch}."
             )
         self._seen(member, beat.connection, now_ms)
-        changed = False
+        changed = member.assigned_later
+        member.assigned_later = False
         if beat.topics is not None and (topics := tuple(sorted(set(beat.topics)))) != member.topics:
             member.topics = topics
             self.epoch += 1
@@ -227,8 +248,9 @@ class ShareGroup:
             self.members[member.member_id] = member
 
     def subscribers(self, topic: str) -> list[ShareMember]:
-        """Members that subscribe to `topic`, in join order."""
-        return [member for member in self.members.values() if member.subscribes(topic)]
+        """Members that subscribe to `topic` and have its partitions, in join order."""
+        members = self.members.values()
+        return [it for it in members if it.subscribes(topic) and not it.assigned_later]
 
     def has_subscribers(self, topic: str) -> bool:
         """As a rule the first member subscribes."""

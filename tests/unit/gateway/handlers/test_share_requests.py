@@ -405,10 +405,17 @@ def test_the_intervals_are_those_kafka_has_for_the_group() -> None:
             node.kafka_config = {
                 "share.heartbeat.interval.ms": "7000",
                 "share.session.timeout.ms": "50000",
+                "share.assignment.interval.ms": "2000",
                 "share.record.lock.duration.ms": "17000",
             }
             client = Client(node, services(node), ScriptedConnection(1))
             assert (await client.heartbeat())["HeartbeatIntervalMs"] == 7_000
+            other = Client(node, services(node), ScriptedConnection(2), "m2")
+            crowded = await other.heartbeat()
+            assert crowded["Assignment"] == {"TopicPartitions": []}
+            assert crowded["HeartbeatIntervalMs"] == 7_000, "after it the partitions come"
+            assert (await other.heartbeat(crowded["MemberEpoch"]))["Assignment"]["TopicPartitions"]
+            assert (await other.heartbeat(-1))["HeartbeatIntervalMs"] == 0, "there is no next one"
             group = node.groups.get(GROUP)
             assert group is not None
             assert group.session_timeout_ms == 50_000

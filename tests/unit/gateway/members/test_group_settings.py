@@ -43,7 +43,7 @@ def settings(kafka: Kafka, *sections: GroupSection) -> tuple[GroupSettings, list
 def test_what_is_set_replaces_and_nothing_else_does() -> None:
     section = GroupSection(lock_duration_ms=5_000, deliveries_max=7)
     assert overridden(section, {}) is section
-    assert overridden(section, {"share.assignment.interval.ms": "1", "x": "1"}) is section
+    assert overridden(section, {"share.assignor.offload.enable": "true", "x": "1"}) is section
     changed = overridden(
         section,
         {
@@ -51,6 +51,7 @@ def test_what_is_set_replaces_and_nothing_else_does() -> None:
             "share.isolation.level": "READ_UNCOMMITTED",
             "share.record.lock.duration.ms": "15000",
             "share.delivery.count.limit": "10",
+            "share.assignment.interval.ms": "2000",
             "share.heartbeat.interval.ms": "6000",
             "share.session.timeout.ms": "50000",
             "share.partition.max.record.locks": "400",
@@ -62,6 +63,7 @@ def test_what_is_set_replaces_and_nothing_else_does() -> None:
         isolation_level="read_uncommitted",
         lock_duration_ms=15_000,
         deliveries_max=10,
+        assignment_interval_ms=2_000,
         heartbeat_interval_ms=6_000,
         session_timeout_ms=50_000,
         window_records=400,

@@ -22,7 +22,9 @@ def exported(*collectors: Collector) -> str:
 
 def test_lag_has_the_names_that_boards_know() -> None:
     seen = [Lag("g", PLACE, 5, 17, 12), Lag("h", PLACE, 3, None, None)]
-    group = ShareGroup("g", session_timeout_ms=1, disconnect_grace_ms=1, members_max=1)
+    group = ShareGroup(
+        "g", session_timeout_ms=1, disconnect_grace_ms=1, members_max=1, assignment_interval_ms=0
+    )
     text = exported(LagCollector(lambda: seen, lambda: [group]))
     place = 'partition="3",topic="orders"}'
     assert f'kafka_consumergroup_lag{{consumergroup="g",{place} 12.0' in text

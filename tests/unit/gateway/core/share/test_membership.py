@@ -19,9 +19,13 @@ GROWN = Topic("orders", b"o" * 16, {p: PartitionInfo(1, 0) for p in range(4)})
 TOPICS = {"orders": ORDERS}
 
 
-def group(members_max: int = 10) -> ShareGroup:
+def group(members_max: int = 10, assignment_interval_ms: int = 0) -> ShareGroup:
     return ShareGroup(
-        "g", session_timeout_ms=45_000, disconnect_grace_ms=3_000, members_max=members_max
+        "g",
+        session_timeout_ms=45_000,
+        disconnect_grace_ms=3_000,
+        members_max=members_max,
+        assignment_interval_ms=assignment_interval_ms,
     )
 
 
@@ -169,3 +173,63 @@ def test_restored_members_go_on_with_their_epoch_or_are_evicted() -> None:
     assert not answer.members_changed
     assert after.evict_due(109_999) == []
     assert [member.member_id for member in after.evict_due(110_000)] == ["m2"]
+
+
+def test_a_member_of_a_crowd_gets_its_partitions_with_its_next_heartbeat() -> None:
+    """As from Kafka (KIP-1263): a client that leaves at once has got no partitions meanwhile."""
+    g = group(assignment_interval_ms=1_000)
+    assert g.heartbeat(beat("m1"), TOPICS.get, 0).assignment == {b"o" * 16: (0, 1)}
+    joined = g.heartbeat(beat("m2"), TOPICS.get, 999)
+    assert (joined.member_epoch, joined.assignment) == (2, {})
+    answer = g.heartbeat(beat("m2", epoch=2), TOPICS.get, 1_500)
+    assert (answer.member_epoch, answer.assignment) == (3, {b"o" * 16: (0, 1)})
+    # The answer was lost: the member comes with the epoch before, and gets the assignment again.
+    again = g.heartbeat(beat("m2", epoch=2), TOPICS.get, 1_600)
+    assert (again.member_epoch, again.assignment) == (3, answer.assignment)
+
+
+def test_no_key_goes_to_a_member_of_a_crowd_before_it_has_its_partitions() -> None:
+    g = group(assignment_interval_ms=1_000)
+    g.heartbeat(beat("m1"), TOPICS.get, 0)
+    g.heartbeat(beat("m2"), TOPICS.get, 0)
+    assert [member.member_id for member in g.subscribers("orders")] == ["m1"]
+    assert g.heartbeat(beat("m2", epoch=2), TOPICS.get, 1).members_changed
+    assert [member.member_id for member in g.subscribers("orders")] == ["m1", "m2"]
+    assert not g.heartbeat(beat("m2", epoch=3), TOPICS.get, 2).members_changed
+
+
+@pytest.mark.parametrize(
+    ("interval_ms", "first", "joins_ms"),
+    [
+        pytest.param(1_000, "stays", 1_000, id="long after the other"),
+        pytest.param(1_000, "leaves", 1, id="the other has left"),
+        pytest.param(0, "stays", 0, id="batching is off"),
+    ],
+)
+def test_without_a_crowd_a_join_gets_every_partition(
+    interval_ms: int, first: str, joins_ms: int
+) -> None:
+    g = group(assignment_interval_ms=interval_ms)
+    g.heartbeat(beat("m1"), TOPICS.get, 0)
+    if first == "leaves":
+        g.heartbeat(beat("m1", epoch=-1), TOPICS.get, 0)
+    assert g.heartbeat(beat("m2"), TOPICS.get, joins_ms).assignment == {b"o" * 16: (0, 1)}
+
+
+def test_a_member_of_a_crowd_that_joins_again_has_its_partitions() -> None:
+    """The client did not see the first answer."""
+    g = group(assignment_interval_ms=1_000)
+    g.heartbeat(beat("m1"), TOPICS.get, 0)
+    g.heartbeat(beat("m2"), TOPICS.get, 0)
+    again = g.heartbeat(beat("m2"), TOPICS.get, 1)
+    assert again.assignment == {b"o" * 16: (0, 1)}
+    assert again.members_changed
+    assert [member.member_id for member in g.subscribers("orders")] == ["m1", "m2"]
+
+
+def test_topics_that_nobody_knew_at_the_join_are_not_waited_for_twice() -> None:
+    g = group(assignment_interval_ms=1_000)
+    g.heartbeat(beat("m1"), TOPICS.get, 0)
+    assert g.heartbeat(beat("m2"), lambda _name: None, 0).assignment == {}
+    assert [member.member_id for member in g.subscribers("orders")] == ["m1", "m2"]
+    assert g.heartbeat(beat("m2", epoch=2), TOPICS.get, 1).assignment == {b"o" * 16: (0, 1)}
