@@ -23,7 +23,7 @@ from tests.hostile.attacks import ROWS
 from tests.hostile.measured import Measured
 from tests.hostile.site import Site
 
-SECONDS = 6.0
+SECONDS = 4.0
 REPORT = Path("build/hostile.json")
 WIDTH = 200
 

@@ -71,7 +71,7 @@ def inflating_message(target: Target, seconds: float) -> str:
     produce(target.upstream, target.topic, [(b"big", bytes(1 << 28))], partition=0, config=config)
     produce(target.upstream, target.topic, [(b"big", b"behind")], partition=0)
     began = time.monotonic()
-    did = _fetched("inflating", target, seconds / 2)
+    did = _fetched("inflating", target, max(3.0, seconds / 2))
     body = {"group": "inflating", "topic": target.topic, "partition": 0, "offset": 0}
     status = _posted(target, "/v1/unreadable/skip", body)
     left = max(1.0, seconds - (time.monotonic() - began))

@@ -34,8 +34,8 @@ from tests.hostile.measured import (
 from tests.hostile.target import Target, health
 from tests.rig.gateway_process import REPOSITORY, GatewayProcess
 
-WARM_S = 1.0  # the victim's first records take longer
-REST_S = 3.0  # before each attack
+WARM_S = 0.5  # the victim's first records take longer
+REST_S = 2.0  # before each attack
 # Watched at least so long after it: members whose connection is gone are evicted after 3 s.
 AFTER_S = 4.0
 LOOK_S = 1.0  # at rest is a second without anything unusual
