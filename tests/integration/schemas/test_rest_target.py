@@ -59,34 +59,33 @@ def shown(url: str) -> dict[tuple[str, int], dict[str, Any]]:
     }
 
 
+ORDER = Schema(
+    "AVRO",
+    '{"type": "record", "name": "Order", "fields": [{"name": "c", "type": "Customer"}]}',
+    (Reference("Customer", "acme-customer-value", Version(1)),),
+)
+COMMON = Schema(PROTOBUF, 'syntax = "proto3";\nmessage P { string a = 1; }\n')
+USES_COMMON = Schema(
+    PROTOBUF,
+    'syntax = "proto3";\nimport "common.proto";\nmessage Q { P p = 1; }\n',
+    (Reference("common.proto", "acme-common-value", Version(1)),),
+)
+POINTS = Schema(
+    JSON,
+    '{"type": "object", "properties": {"s": {"$ref": "shared.json"}}}',
+    (Reference("shared.json", "acme-shared-value", Version(2)),),
+)
+
+
 def test_same_id_same_version_own_subject_and_references(site: Site, registry: str) -> None:
-    customer = version("acme-customer-value", 1, 7, record("Customer", "name"))
-    order = Schema(
-        "AVRO",
-        '{"type": "record", "name": "Order", "fields": [{"name": "c", "type": "Customer"}]}',
-        (Reference("Customer", "acme-customer-value", Version(1)),),
-    )
-    proto = Schema(PROTOBUF, 'syntax = "proto3";\nmessage P { string a = 1; }\n')
-    common = version("acme-common-value", 1, 9, proto)
-    uses = Schema(
-        PROTOBUF,
-        'syntax = "proto3";\nimport "common.proto";\nmessage Q { P p = 1; }\n',
-        (Reference("common.proto", "acme-common-value", Version(1)),),
-    )
-    shared = version("acme-shared-value", 2, 16, Schema(JSON, '{"type": "string"}'))
-    points = Schema(
-        JSON,
-        '{"type": "object", "properties": {"s": {"$ref": "shared.json"}}}',
-        (Reference("shared.json", "acme-shared-value", Version(2)),),
-    )
     versions = [
-        customer,
-        version("acme-orders-value", 4, 8, order),
-        common,
-        version("acme-q-value", 1, 10, uses),
+        version("acme-customer-value", 1, 7, record("Customer", "name")),
+        version("acme-orders-value", 4, 8, ORDER),
+        version("acme-common-value", 1, 9, COMMON),
+        version("acme-q-value", 1, 10, USES_COMMON),
         version("acme-j-key", 1, 11, Schema(JSON, '{"type": "object", "title": "J"}')),
-        version("acme-points-value", 1, 17, points),  # before the schema that it refers to
-        shared,
+        version("acme-points-value", 1, 17, POINTS),  # before the schema that it refers to
+        version("acme-shared-value", 2, 16, Schema(JSON, '{"type": "string"}')),
         version("evil-orders-value", 1, 12, record("Foreign")),
         version("acme-broken-value", 1, 13, Schema("AVRO", "{not JSON")),
         version("_internal-value", 1, 14, record("Internal")),
@@ -100,7 +99,7 @@ def test_same_id_same_version_own_subject_and_references(site: Site, registry: s
             "subject": "orders.b-value",
             "version": 4,
             "id": 8,
-            "schema": order.text,
+            "schema": ORDER.text,
             "references": [{"name": "Customer", "subject": "customer.b-value", "version": 1}],
             "live": True,
         }
