@@ -12,7 +12,7 @@ HOT := $(if $(PYTHON),$(shell $(PYTHON) gateway/compiled.py))
 # Three workers, a file each at a time (tests/rig/schedule.py): two cores, and a third of the time tests
 # wait for real processes.
 # ARGS="-n 0" is one process.
-PYTEST := $(BIN)/pytest -n 3 --dist loadgroup --no-loadscope-reorder
+PYTEST := $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
 # Python writes the byte code of what is imported; of all that is installed it takes ten seconds.
 PIP := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check
 BASE := import tomllib; it = tomllib.load(open("pyproject.toml", "rb")); \

@@ -10,18 +10,25 @@ they are.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import mean
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
 TESTS = Path(__file__).resolve().parents[1]
 RECORDED = TESTS / "durations.json"
 OPTION = "--record-durations"
 
-# Session fixtures whose files one worker takes together.
-SHARED = ("spark", "two_kafkas", "kafka_pair", "plain_kafka")
+# Session fixtures whose files one worker takes together, and the text that shows their use.
+SHARED = {
+    "spark": "spark: SparkSession",
+    "two_kafkas": "pair: Addresses",
+    "kafka_pair": "kafka_pair: KafkaCluster",
+    "plain_kafka": "plain_kafka: KafkaCluster",
+}
 
 Durations = Mapping[str, float]  # seconds of a test file, by its path below tests/
 
@@ -51,20 +58,35 @@ def longest_first(groups: Mapping[str, str], durations: Durations) -> list[str]:
     return sorted(groups, key=rank)
 
 
-def groups_of(items: Iterable[pytest.Item]) -> dict[str, str]:
-    """The group of each file, by its path below tests/: a fixture of SHARED, or itself."""
-    needed: dict[str, set[str]] = {}
-    for item in items:
-        fixtures = set(SHARED).intersection(getattr(item, "fixturenames", ()))
-        needed.setdefault(_path(item), set()).update(fixtures)
-    return {
-        path: next((name for name in SHARED if name in fixtures), path)
-        for path, fixtures in needed.items()
-    }
+def group_of(path: str, text: str) -> str:
+    """The first fixture of SHARED that a file uses, or the file itself."""
+    return next((name for name, shown in SHARED.items() if shown in text), path)
 
 
-def _path(item: pytest.Item) -> str:
-    return item.path.relative_to(TESTS).as_posix()
+def groups_of(paths: Iterable[str]) -> dict[str, str]:
+    """By path below tests/."""
+    return {path: group_of(path, (TESTS / path).read_text("utf-8")) for path in sorted(set(paths))}
+
+
+class GroupScheduling(LoadFileScheduling):  # type: ignore[misc] # xdist's schedulers have no types
+    """xdist's `--dist loadfile` with a group for a file. (Its own `loadgroup` writes the groups
+    into the tests' ids, and pytest >= 9.2 does not take them.)
+    """
+
+    def add_node_collection(self, node: Any, collection: Sequence[str]) -> None:
+        self._groups = groups_of(_below_tests(it) for it in collection)
+        super().add_node_collection(node, collection)
+
+    def _split_scope(self, nodeid: str) -> str:
+        return self._groups[_below_tests(nodeid)]
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GroupScheduling | None:
+    return GroupScheduling(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+def _below_tests(nodeid: str) -> str:
+    return nodeid.partition("::")[0].removeprefix("tests/")
 
 
 class Recorder:
@@ -75,7 +97,7 @@ class Recorder:
         self.seconds: dict[str, float] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        path = report.nodeid.partition("::")[0].removeprefix("tests/")
+        path = _below_tests(report.nodeid)
         self.seconds[path] = self.seconds.get(path, 0.0) + report.duration
 
     def pytest_sessionfinish(self) -> None:
@@ -101,11 +123,9 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Recorder(RECORDED))
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist then writes the groups into the ids
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if hasattr(config, "workerinput"):
-        groups = groups_of(items)
+        path_of = {item: item.path.relative_to(TESTS).as_posix() for item in items}
+        groups = groups_of(path_of.values())
         ranks = {path: rank for rank, path in enumerate(longest_first(groups, read(RECORDED)))}
-        items.sort(key=lambda item: ranks[_path(item)])
-        for item in items:
-            item.add_marker(pytest.mark.xdist_group(groups[_path(item)]))
+        items.sort(key=lambda item: ranks[path_of[item]])

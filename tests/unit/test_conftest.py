@@ -14,7 +14,15 @@ from typing import cast
 import pytest
 
 from tests.conftest import ports_of_worker, stale_modules
-from tests.rig.schedule import Recorder, expected_s, longest_first
+from tests.rig.schedule import (
+    SHARED,
+    TESTS,
+    Recorder,
+    expected_s,
+    group_of,
+    groups_of,
+    longest_first,
+)
 
 
 def test_compiled_module_older_than_its_source(tmp_path: Path) -> None:
@@ -67,6 +75,13 @@ def test_files_that_need_the_same_servers_stay_together() -> None:
         "integration/short.py",
         "integration/demo.py",
     ]
+
+
+def test_the_use_of_a_costly_server_is_seen() -> None:
+    assert group_of("spark/test_new.py", f"def test_new({SHARED['spark']}) -> None:") == "spark"
+    assert group_of("unit/test_new.py", "def test_new() -> None:") == "unit/test_new.py"
+    groups = groups_of(path.relative_to(TESTS).as_posix() for path in TESTS.rglob("test_*.py"))
+    assert set(SHARED) <= set(groups.values()), "each is used somewhere"
 
 
 def test_recorded_is_what_ran_and_what_is_left_of_before(tmp_path: Path) -> None:
