@@ -20,7 +20,7 @@ from gateway.core.cluster.topology import Topic, TopicPartition, Topology
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
-from gateway.upstream.connection import BrokerConnection
+from gateway.upstream.connection import BrokerConnection, LongAnswers
 from gateway.upstream.errors import Refused, TimedOut, Unreachable, UpstreamError
 from gateway.upstream.limits import (
     METADATA_TOPICS_MAX,
@@ -74,6 +74,7 @@ class Upstream:
         self._watched: dict[str, None] = {}  # in the order they were asked for
         self._callbacks: list[Callable[[Topology], None]] = []
         self._connections: dict[tuple[Address, int], BrokerConnection] = {}
+        self._long_answers = LongAnswers()
         self._coordinators: dict[str, int] = {}
         self._refreshing = asyncio.Lock()
         self._refresh_asked = 0
@@ -282,7 +283,7 @@ class Upstream:
     def _connection(self, address: Address, lane: int) -> BrokerConnection:
         connection = self._connections.get((address, lane))
         if connection is None:
-            connection = BrokerConnection(address, self.settings)
+            connection = BrokerConnection(address, self.settings, self._long_answers)
             self._connections[address, lane] = connection
         return connection
 

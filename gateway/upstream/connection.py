@@ -9,6 +9,7 @@ task: the protocol object cuts frames and completes futures as bytes arrive.
 from __future__ import annotations
 
 import asyncio
+import io
 import secrets
 import struct
 from collections import deque
@@ -22,7 +23,7 @@ from gateway.core.wire.errors import ErrorCode, WireError
 from gateway.core.wire.frames import parse_response_header, request_frame
 from gateway.core.wire.schema import Message
 from gateway.upstream.errors import Refused, TimedOut, Unreachable, UpstreamError
-from gateway.upstream.limits import ANSWER_BYTES_MAX, REAUTHENTICATE_AT
+from gateway.upstream.limits import ANSWER_BYTES_MAX, LONG_ANSWER_BYTES, REAUTHENTICATE_AT
 from gateway.upstream.settings import Address, SaslSettings, UpstreamSettings
 
 API_VERSIONS_VERSION = 3  # every broker since 2.4 knows it; older ones say so in v0
@@ -31,14 +32,41 @@ _INT = struct.Struct(">i")
 _SHORT = struct.Struct(">h")
 
 
-class _Frames(asyncio.Protocol):
-    """Cuts the byte stream into responses, each for the oldest request that has none yet."""
+class LongAnswers:
+    """The answers of more than LONG_ANSWER_BYTES to a node: one at a time comes from its broker,
+    the others wait on the wire. Each is in memory twice when it is taken apart.
+    """
 
     def __init__(self) -> None:
+        self._coming: Frames | None = None
+        self._waiting: dict[Frames, None] = {}
+
+    def begin(self, frames: Frames) -> None:
+        if self._coming is None:
+            self._coming = frames
+        else:
+            self._waiting[frames] = None
+            frames.read(on=False)
+
+    def end(self, frames: Frames) -> None:
+        """It has come, or never will."""
+        self._waiting.pop(frames, None)
+        if self._coming is frames:
+            self._coming = next(iter(self._waiting), None)
+            if self._coming is not None:
+                del self._waiting[self._coming]
+                self._coming.read(on=True)
+
+
+class Frames(asyncio.Protocol):
+    """Cuts the byte stream into responses, each for the oldest request that has none yet."""
+
+    def __init__(self, long_answers: LongAnswers) -> None:
         self.transport: asyncio.Transport | None = None
         self._buffer = bytearray()
-        self._pieces: list[bytes] = []  # of a long response, of which `_missing` bytes are to come
+        self._long = io.BytesIO()  # a long response, of which `_missing` bytes are to come
         self._missing = 0
+        self._long_answers = long_answers
         self._waiting: deque[tuple[int, asyncio.Future[bytes]]] = deque()
         self._next_id = 0
         self._closing = False
@@ -54,12 +82,13 @@ class _Frames(asyncio.Protocol):
         if self._missing:
             piece = data if len(data) <= self._missing else data[: self._missing]
             data = data[len(piece) :]
-            self._pieces.append(piece)
+            self._long.write(piece)
             self._missing -= len(piece)
             if self._missing:
                 return None
-            frame = b"".join(self._pieces)
-            self._pieces.clear()
+            frame = self._long.getvalue()  # no copy: it is the only holder of its bytes
+            self._long = io.BytesIO()
+            self._long_answers.end(self)
             if not self._completed(frame):
                 return None
         buffer = self._buffer
@@ -70,9 +99,11 @@ class _Frames(asyncio.Protocol):
                 return self.abort(Unreachable(f"frame of {size} bytes: this is not a Kafka broker"))
             if len(buffer) < 4 + size:
                 if size > LONG_STEP_BYTES:
-                    self._pieces.append(bytes(buffer[4:]))
+                    self._long.write(memoryview(buffer)[4:])
                     self._missing = 4 + size - len(buffer)
                     buffer.clear()
+                    if size > LONG_ANSWER_BYTES:
+                        self._long_answers.begin(self)
                 return None
             frame = bytes(memoryview(buffer)[4 : 4 + size])
             del buffer[: 4 + size]
@@ -107,12 +138,24 @@ class _Frames(asyncio.Protocol):
     def abort(self, error: UpstreamError) -> None:
         """Closes at once; everything that still waits fails with `error`."""
         self._closing = True
+        self._long = io.BytesIO()
+        self._long_answers.end(self)
         if self.transport is not None:
             self.transport.abort()
         waiting, self._waiting = self._waiting, deque()
         for _, answer in waiting:
             if not answer.done():
                 answer.set_exception(error)
+
+    def read(self, *, on: bool) -> None:
+        """Lets more bytes come, or not for now."""
+        transport = self.transport
+        if transport is None or transport.is_closing() or transport.is_reading() == on:
+            return
+        if on:
+            transport.resume_reading()
+        else:
+            transport.pause_reading()
 
     def retire(self) -> None:
         """Takes no more requests and closes when the last one is answered."""
@@ -124,10 +167,16 @@ class _Frames(asyncio.Protocol):
 class BrokerConnection:
     """Connects when first asked and after it broke; waits longer after each failure."""
 
-    def __init__(self, address: Address, settings: UpstreamSettings) -> None:
+    def __init__(
+        self,
+        address: Address,
+        settings: UpstreamSettings,
+        long_answers: LongAnswers | None = None,
+    ) -> None:
         self.address = address
         self._settings = settings
-        self._frames: _Frames | None = None
+        self._long_answers = long_answers or LongAnswers()
+        self._frames: Frames | None = None
         self._versions: dict[int, tuple[int, int]] = {}
         self._expires_at: float | None = None  # loop time at which the SASL session is renewed
         self._connecting = asyncio.Lock()
@@ -156,7 +205,7 @@ class BrokerConnection:
                 self._frames.abort(Unreachable(what))
             raise TimedOut(what) from None
 
-    async def _ask(self, frames: _Frames, key: int, version: int, body: Message) -> Message:
+    async def _ask(self, frames: Frames, key: int, version: int, body: Message) -> Message:
         encoded = encode_request(key, version, body)
         frame = await frames.ask(key, version, self._settings.client_id, encoded)
         try:
@@ -178,7 +227,7 @@ class BrokerConnection:
             raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"{ApiKey(key).name} at {self.address}")
         return best
 
-    async def _ready(self) -> _Frames:
+    async def _ready(self) -> Frames:
         if self._frames is not None and self._frames.usable and not self._expired():
             return self._frames
         attempts = self._attempts
@@ -195,7 +244,7 @@ class BrokerConnection:
     def _expired(self) -> bool:
         return self._expires_at is not None and _loop_time() >= self._expires_at
 
-    async def _connect(self) -> _Frames:
+    async def _connect(self) -> Frames:
         if self._frames is not None:
             self._frames.retire()
         await asyncio.sleep(max(0.0, self._not_before - _loop_time()))
@@ -211,8 +260,8 @@ class BrokerConnection:
         self._failures = 0
         return self._frames
 
-    async def _open(self) -> _Frames:
-        frames = _Frames()
+    async def _open(self) -> Frames:
+        frames = Frames(self._long_answers)
         timeout_ms = self._settings.connect_timeout_ms
         try:
             async with asyncio.timeout(timeout_ms / 1000):
@@ -231,7 +280,7 @@ class BrokerConnection:
             raise
         return frames
 
-    async def _open_socket(self, frames: _Frames) -> None:
+    async def _open_socket(self, frames: Frames) -> None:
         tls = self._settings.tls
         await asyncio.get_running_loop().create_connection(
             lambda: frames,
@@ -240,7 +289,7 @@ class BrokerConnection:
             ssl=None if tls is None else tls.context(),
         )
 
-    async def _negotiate(self, frames: _Frames) -> dict[int, tuple[int, int]]:
+    async def _negotiate(self, frames: Frames) -> dict[int, tuple[int, int]]:
         key, client_id = ApiKey.API_VERSIONS, self._settings.client_id
         body = {"ClientSoftwareName": "keyway", "ClientSoftwareVersion": "0"}
         version = API_VERSIONS_VERSION
@@ -262,7 +311,7 @@ class BrokerConnection:
             for entry in response["ApiKeys"]
         }
 
-    async def _authenticate(self, frames: _Frames, sasl: SaslSettings) -> None:
+    async def _authenticate(self, frames: Frames, sasl: SaslSettings) -> None:
         key = ApiKey.SASL_HANDSHAKE
         version = self._version(key, None)
         response = await self._ask(frames, key, version, {"Mechanism": sasl.mechanism})
@@ -280,7 +329,7 @@ class BrokerConnection:
         if lifetime_ms > 0:
             self._expires_at = _loop_time() + lifetime_ms / 1000 * REAUTHENTICATE_AT
 
-    async def _scram(self, frames: _Frames, sasl: SaslSettings) -> Message:
+    async def _scram(self, frames: Frames, sasl: SaslSettings) -> Message:
         hash_name = sasl.mechanism.removeprefix("SCRAM-").replace("SHA-", "sha")
         scram = ScramClient(hash_name, sasl.username, sasl.password, secrets.token_hex(16))
         challenge = await self._sasl_step(frames, sasl, scram.first())
@@ -293,7 +342,7 @@ class BrokerConnection:
             raise Refused(ErrorCode.SASL_AUTHENTICATION_FAILED, what) from error
         return response
 
-    async def _sasl_step(self, frames: _Frames, sasl: SaslSettings, token: bytes) -> Message:
+    async def _sasl_step(self, frames: Frames, sasl: SaslSettings, token: bytes) -> Message:
         key = ApiKey.SASL_AUTHENTICATE
         response = await self._ask(frames, key, self._version(key, None), {"AuthBytes": token})
         if response["ErrorCode"] != 0:

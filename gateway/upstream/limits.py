@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 ANSWER_BYTES_MAX = 128 * 1024 * 1024  # more than any answer to the gateway's own requests
+# A full answer to a fetch is 8 MiB. More is one large batch, or the metadata of 300,000 partitions.
+LONG_ANSWER_BYTES = 16 * 1024 * 1024
 SETTLING_PAUSE_MS = 100  # between attempts at something the cluster is about to settle
 REFRESH_REQUESTED_PAUSE_MS = 50  # requests for a fresh view are gathered this long
 
