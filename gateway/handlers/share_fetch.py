@@ -184,6 +184,7 @@ class _ShareFetch:
     has_records: bool = False
     room: int = 0  # bytes of the records of the answer
     no_room: bool = False  # for a record as large as those that wait
+    large_bytes: int = 0  # of one that has been cut out and found no room
 
     async def answer(self) -> dict[str, Any]:
         batches = ack_batches(self.body["Topics"])
@@ -284,14 +285,19 @@ class _ShareFetch:
             # The write to the store leaves now, so that it is under way while records are cut out.
             await asyncio.sleep(0)
         cuts: list[_Cut | None] = []
-        room = self.room
+        connection, room, held = self.request.connection, self.room, 0
         for _, window, acquired in taken:
-            cuts.append(cut := await self._cut_out(window, acquired, room))
+            cut = await self._cut_out(window, acquired, room)
+            if cut is not None and len(cut[0]) > room:
+                cut = self._one_large(window, cut)
+            cuts.append(cut)
             size = 0 if cut is None else len(cut[0])
             room -= size
+            held += size
             if size > LONG_STEP_BYTES:
+                connection.hold_answer(held)
                 await asyncio.sleep(0)
-        self.request.connection.hold_answer(sum(len(cut[0]) for cut in cuts if cut is not None))
+        connection.hold_answer(held)
         for (key, _, acquired), cut in zip(taken, cuts, strict=True):
             try:
                 await acquired.persisted
@@ -301,6 +307,19 @@ class _ShareFetch:
                 part = self._part(key)
                 part.records, part.acquired = cut
                 self.has_records = True
+
+    def _one_large(self, window: Window, cut: _Cut) -> _Cut | None:
+        """One record beyond all room. Its size was a guess until it was read: others that are as
+        large may have been cut out meanwhile, then it waits in the window.
+        """
+        connection = self.request.connection
+        records, acquired = cut
+        connection.hold_answer(0)  # the guess
+        if connection.has_room(len(records)):
+            return cut
+        self.no_room, self.large_bytes = True, len(records)
+        self._give_back(window, [acquired[0][0]])
+        return None
 
     def _take(
         self, keys: list[PartitionKey], answer_room: int
@@ -324,7 +343,7 @@ class _ShareFetch:
             if share == 0 or bytes_left <= 0:
                 continue
             mean_bytes = window.mean_record_bytes
-            if not self.request.connection.has_room(mean_bytes):
+            if not self.request.connection.has_room(max(mean_bytes, self.large_bytes)):
                 self.no_room = True  # Its records wait in the window.
                 continue
             records_max = max(1, min(share, bytes_left // mean_bytes))
