@@ -13,6 +13,10 @@ PAUSE_ABOVE_BYTES = 2 * 1024
 INJECTED_REQUESTS_MAX = 64
 
 CONNECT_TIMEOUT_S = 5.0  # to one upstream address; TCP's own first retry comes after 1 s
+# Under way to one upstream address. A broker's accept queue has 50 places (Kafka's
+# socket.listen.backlog.size). Beyond them the system answers with SYN cookies, and a client that
+# sends its first request in pieces is then cut off.
+CONNECTS_AT_ONCE = 16
 
 # A client whose connection is closed right after it was accepted comes back at once (a librdkafka
 # share consumer 35 times a second), one that is refused backs off. So an upstream that is away is

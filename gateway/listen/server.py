@@ -30,7 +30,13 @@ from gateway.listen.connection import (
     Request,
 )
 from gateway.listen.counters import Counters, Refused
-from gateway.listen.limits import ABORT_S, CONNECT_TIMEOUT_S, UPSTREAM_AGAIN_S, UPSTREAM_PATIENCE_S
+from gateway.listen.limits import (
+    ABORT_S,
+    CONNECT_TIMEOUT_S,
+    CONNECTS_AT_ONCE,
+    UPSTREAM_AGAIN_S,
+    UPSTREAM_PATIENCE_S,
+)
 from gateway.listen.listeners import CannotListen, Listeners
 from gateway.listen.sockets import ClientSide
 from gateway.upstream.errors import Unreachable
@@ -87,6 +93,7 @@ class Server:
         self._on_disconnect: list[Callable[[ConnectionId], None]] = []
         self._on_drain: list[Callable[[], None]] = []
         self._ids: Iterator[int] = itertools.count(1)
+        self._connecting: dict[Address, asyncio.Semaphore] = {}  # by upstream address
         self._next_bootstrap = 0  # index of the bootstrap server that is tried first
         self._stopping = False
         self._empty = asyncio.Event()  # no connection is left
@@ -185,13 +192,16 @@ class Server:
         for host, port in self._upstream_addresses(broker_id):
             secure = self.settings.upstream_ssl
             try:
-                async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                async with asyncio.timeout(CONNECT_TIMEOUT_S), self._turns(Address(host, port)):
                     await loop.create_connection(lambda: protocol, host, port, ssl=secure)
             except (OSError, TimeoutError) as error:
                 faults.append(f"{host}:{port}: {str(error) or type(error).__name__}")
             else:
                 return []
         return faults or [f"broker {broker_id} is gone"]
+
+    def _turns(self, address: Address) -> asyncio.Semaphore:
+        return self._connecting.setdefault(address, asyncio.Semaphore(CONNECTS_AT_ONCE))
 
     def opened(self, connection: ClientConnection) -> None:
         self.connections[connection.id] = connection
