@@ -99,6 +99,10 @@ def test_a_deleted_socket_costs_no_lease(
     assert "Traceback" not in log
 
 
+@pytest.mark.skipif(
+    signal.getsignal(signal.SIGHUP) is signal.SIG_IGN,
+    reason="under nohup, and so are the nodes that the tests start: they go on",
+)
 def test_a_hangup_drains(
     kafka: KafkaCluster,
     gateway: GatewayProcess,

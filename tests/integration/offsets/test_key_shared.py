@@ -143,9 +143,14 @@ def test_by_timestamp_it_repeats_no_more_than_planned(
         services.until(decided, what="committed on B")
         row = services.row("B", group, topic)
         assert (row.new, row.replay) == (3, 7), "a3 counts, too: a timestamp cannot tell"
-        there = services.by_name["B"].distributor.source.latest((group, topic, 0))
-        assert there is not None
-        assert (there.offset, decode(there.offset, there.metadata)) == (3, [])
+        commits = services.by_name["B"].distributor.source
+        services.until(
+            lambda: (
+                (there := commits.latest((group, topic, 0))) is not None
+                and (there.offset, decode(there.offset, there.metadata)) == (3, [])
+            ),
+            what="its commit on B, as a gateway reads it",
+        )
         on_b = host.member(fronts["B"], group, [topic], explicit=True)
         again: list[bytes | None] = []
         while len(again) < 7:
