@@ -66,7 +66,7 @@ from dispatcher.core.poisoned import dead_lettered, operator_act, retries_due
 from dispatcher.core.reading import log_truncated, records_read
 from dispatcher.core.restore import restore, snapshot_of
 from dispatcher.core.state import WindowState
-from dispatcher.core.stats import WindowStats, window_stats
+from dispatcher.core.stats import Held, WindowStats, held_records, window_stats
 from dispatcher.core.unreliable import Unreliable
 
 
@@ -160,6 +160,10 @@ class Dispatcher:
     def snapshot(self) -> Snapshot:
         """The whole window, as a store would give it back. O(span)."""
         return snapshot_of(self._state)
+
+    def held(self) -> Held:
+        """O(members + records with a retry)."""
+        return held_records(self._state)
 
     def stats(self) -> WindowStats:
         """O(span)."""

@@ -82,8 +82,29 @@ class WindowStats:
     dropped: int = 0  # records, since the window was loaded (unreliable groups)
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Records that are not free to go out, by their state."""
+
+    in_flight: int
+    backing_off: int
+    dead_lettering: int
+    parked: int
+
+
+def held_records(state: WindowState) -> Held:
+    """O(members + records with a retry): for scrapes."""
+    states = [retry.state for retry in state.retries.by_offset.values()]
+    return Held(
+        in_flight=sum(member.in_flight for member in [*state.members, *state.absent.values()]),
+        backing_off=states.count(RetryState.WAITING),
+        dead_lettering=states.count(RetryState.DEAD_LETTER),
+        parked=states.count(RetryState.PARKED),
+    )
+
+
 def window_stats(state: WindowState) -> WindowStats:
-    """O(span): for scrapes and operators, not for every step."""
+    """O(span): for operators, not for every step or scrape."""
     window = state.window
     unsettled = 0
     keys = 0
@@ -104,15 +125,15 @@ def window_stats(state: WindowState) -> WindowStats:
             else:
                 draining[queue.head].in_flight += 1
     members: list[MemberQueue] = [*state.members, *state.absent.values()]
-    states = [retry.state for retry in state.retries.by_offset.values()]
+    held = held_records(state)
     return WindowStats(
         cursor=window.cursor,
         read_position=window.read_position,
         unsettled=unsettled,
         keys=keys,
-        in_flight=sum(member.in_flight for member in members),
-        backing_off=states.count(RetryState.WAITING),
-        dead_lettering=states.count(RetryState.DEAD_LETTER),
+        in_flight=held.in_flight,
+        backing_off=held.backing_off,
+        dead_lettering=held.dead_lettering,
         parked=_parked(state),
         members=[_member(member, list(draining.values())) for member in members],
         span_max=state.policy.span_max,

@@ -53,7 +53,7 @@ from dispatcher.core.model import (
     Ticked,
 )
 from dispatcher.core.ring import Router
-from dispatcher.core.stats import MemberStats, WindowStats
+from dispatcher.core.stats import Held, MemberStats, WindowStats
 from settled.core.bitmap import united
 
 
@@ -173,6 +173,10 @@ class Unreliable:
         self.policy = policy
         for outbox in self._outboxes:
             self._drop(outbox, outbox.keep(policy.in_flight_per_member_max))
+
+    def held(self) -> Held:
+        """Nothing: a record is settled when it is sent."""
+        return Held(0, 0, 0, 0)
 
     def stats(self) -> WindowStats:
         waiting = [key for outbox in self._outboxes for key in outbox.keys]

@@ -42,4 +42,5 @@ def build(
         health=partial(look, parts),
     )
     registry.register(rest.refusals)
+    registry.register(rest.health_seen)
     return Part(name="admin", room=rest_app(rest, loopback=is_loopback(section.host)))

@@ -9,20 +9,24 @@ belong to their group: they are shown there, and counted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from gateway.part import Part
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """`reasons`: one line for each trouble; none: all is well."""
+    """`reasons`: one line for each trouble; none: all is well. `troubles`: their number by part."""
 
     ready: bool
     reasons: tuple[str, ...]
     figures: dict[str, Any]
+    troubles: Mapping[str, int] = field(default_factory=dict)
 
     def shown(self) -> dict[str, Any]:
         status = "up" if not self.reasons else "degraded" if self.ready else "not ready"
@@ -31,9 +35,8 @@ class Health:
 
 async def look(parts: Sequence[Part[Any]]) -> Health:
     """The health of all parts now; troubles that keep the node from serving come first."""
-    troubles = [
-        trouble for part in parts if part.troubles is not None for trouble in await part.troubles()
-    ]
+    by_part = {part.name: await part.troubles() for part in parts if part.troubles is not None}
+    troubles = [trouble for found in by_part.values() for trouble in found]
     blocking = [trouble.text for trouble in troubles if not trouble.serving]
     others = [trouble.text for trouble in troubles if trouble.serving]
     figures = {
@@ -42,4 +45,24 @@ async def look(parts: Sequence[Part[Any]]) -> Health:
         if part.figures is not None
         for name, figure in part.figures().items()
     }
-    return Health(not blocking, (*blocking, *others), figures)
+    counts = {name: len(found) for name, found in by_part.items()}
+    return Health(not blocking, (*blocking, *others), figures, counts)
+
+
+@dataclass(slots=True, eq=False)
+class HealthCollector(Collector):
+    """The health of the last look: each scrape looks first."""
+
+    seen: Health | None = None
+
+    def collect(self) -> Iterator[Metric]:
+        if self.seen is None:
+            return
+        ready = GaugeMetricFamily("keyway_health_ready", "1: the node can serve clients")
+        ready.add_metric([], self.seen.ready)
+        troubles = GaugeMetricFamily(
+            "keyway_health_troubles", "Reasons in /health, by part of the node", labels=["part"]
+        )
+        for name, count in self.seen.troubles.items():
+            troubles.add_metric([name], count)
+        yield from (ready, troubles)

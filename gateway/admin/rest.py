@@ -20,7 +20,7 @@ from starlette.routing import Route
 
 from gateway.admin.filters import filter_routes
 from gateway.admin.groups import group_routes
-from gateway.admin.health import Health
+from gateway.admin.health import Health, HealthCollector
 from gateway.admin.parked import parked_routes
 from gateway.admin.problems import (
     CountedRefusals,
@@ -55,12 +55,14 @@ class RestParts:
     lags: Lags
     health: Callable[[], Awaitable[Health]]
     refusals: Refusals = field(default_factory=Refusals)
+    health_seen: HealthCollector = field(default_factory=HealthCollector)
 
 
 def rest_app(parts: RestParts, *, loopback: bool) -> Starlette:
     """`loopback`: it is bound to loopback, so every Host must be there."""
 
     async def show_metrics(_: Request) -> Response:
+        parts.health_seen.seen = await parts.health()
         return Response(generate_latest(parts.registry), media_type=CONTENT_TYPE_LATEST)
 
     async def show_health(request: Request) -> Response:

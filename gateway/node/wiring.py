@@ -20,7 +20,7 @@ import gateway.upstream.build as upstream
 import gateway.windows.build as windows
 from gateway.config import Config
 from gateway.group_log import GroupLog
-from gateway.node import memory, redis_state, registry_view, rest_server
+from gateway.node import event_loop, memory, redis_state, registry_view, rest_server
 from gateway.node.redis_state import RedisAddress
 from gateway.node.settings import server_settings, upstream_settings
 from gateway.part import Part
@@ -52,7 +52,8 @@ def wire(config: Config, process: Process) -> list[Part[Any]]:
     acts = operations.build(config, cluster.room, groups.room, window.room, now_ms)
     apis = handlers.build(cluster.room, server.room, groups.room, window.room, acts.room, now_ms)
     view = registry_view.build(config.registry_view)
-    parts = [redis, cluster, reader, groups, window, acts, apis, process.part, *view]
+    loop = event_loop.build()
+    parts = [redis, cluster, reader, groups, window, acts, apis, process.part, loop, *view]
     app = admin.build(config.admin, groups.room, window.room, acts.room, [*parts, server])
     rest = rest_server.build(config.admin, app.room)  # binds its port before clients can come
     return [*parts, app, rest, server, memory.build(reader.room)]

@@ -93,7 +93,7 @@ def build(
     return Part(
         name="windows",
         room=WindowsRoom(windows, monitored, ready),
-        collectors=(outcomes.counter, WindowCollector(windows.all)),
+        collectors=(outcomes.counter, WindowCollector(windows.all), monitored.round_trips),
         troubles=troubles,
         figures=lambda: window_figures(windows),
         background=(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from prometheus_client import Counter
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -43,8 +43,13 @@ class RecordOutcomes:
 
     log: GroupLog
     counter: Counter = field(default_factory=_records)
+    _known: set[str] = field(default_factory=set)  # groups that have their series
 
     def noticed(self, group: str, partition: TopicPartition, noticed: Noticed) -> None:
+        if group not in self._known:
+            self._known.add(group)
+            for notice in Notice:  # from 0: an alert on an increase must see the first record, too
+                self.counter.labels(group, notice.value)
         self.counter.labels(group, noticed.notice.value).inc(noticed.count)
         if noticed.notice in _LOGGED:
             example: dict[str, object] = {
@@ -59,6 +64,7 @@ class RecordOutcomes:
 
     def forget(self, group: str) -> None:
         """Removes the series of a group that is gone."""
+        self._known.discard(group)
         for notice in Notice:
             with suppress(KeyError):
                 self.counter.remove(group, notice.value)
@@ -84,14 +90,31 @@ class WindowCollector(Collector):
             "Keys that have changed hands, or went home, since the window was loaded",
             labels=labels,
         )
+        fill = GaugeMetricFamily(
+            "keyway_window_fill_ratio", "The span, as a part of span_max", labels=labels
+        )
+        records = GaugeMetricFamily(
+            "keyway_window_records",
+            "Records in flight, backing off, on their way to the dead letters, or parked",
+            labels=[*labels, "state"],
+        )
+        waiting = 0
         for window in self.windows():
             core = window.dispatcher
             if core is None:
+                waiting += 1
                 continue
             values = [window.key.group, window.partition.topic, str(window.key.partition)]
             cursor.add_metric(values, core.cursor)
             span.add_metric(values, core.read_position - core.cursor)
+            fill.add_metric(values, (core.read_position - core.cursor) / window.section.span_max)
+            for state, count in asdict(core.held()).items():
+                records.add_metric([*values, state], count)
             now, ended = core.draining
             draining.add_metric(values, now)
             drained.add_metric(values, ended)
-        yield from (cursor, span, draining, drained)
+        loading = GaugeMetricFamily(
+            "keyway_windows_waiting", "Windows that are being loaded, or wait for Redis or Kafka"
+        )
+        loading.add_metric([], waiting)
+        yield from (cursor, span, fill, records, draining, drained, loading)

@@ -37,6 +37,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._instant.now_s
 
+    def busy(self, seconds: float) -> None:
+        """The step that runs takes so long."""
+        self._instant.now_s += seconds
+
 
 def run(main: Coroutine[Any, Any, T]) -> T:
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:

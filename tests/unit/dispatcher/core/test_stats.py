@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dispatcher.core.model import AckType, MemberId, PoisonPolicy, Policy, Reason, Snapshot
-from dispatcher.core.stats import FullSpan, MemberStats, ParkedRecord
+from dispatcher.core.stats import FullSpan, Held, MemberStats, ParkedRecord
 from tests.rig.playbook import Playbook
 
 
@@ -18,6 +18,7 @@ def test_counts() -> None:
     assert (stats.in_flight, stats.backing_off, stats.dead_lettering) == (1, 1, 0)
     assert stats.parked == [ParkedRecord(2, b"b", 1, Reason.REJECTED, MemberId("c1"))]
     assert stats.members == [MemberStats(MemberId("c1"), 2, 1, 0, 0, 0)]
+    assert play.core.held() == Held(in_flight=1, backing_off=1, dead_lettering=0, parked=1)
 
 
 def test_parked_records_are_shown_in_the_order_of_the_log() -> None:
@@ -33,6 +34,7 @@ def test_dead_letters_under_way() -> None:
     play.acquire("c1")
     play.ack("c1", 0, AckType.REJECT)
     assert play.core.stats().dead_lettering == 1
+    assert play.core.held() == Held(in_flight=0, backing_off=0, dead_lettering=1, parked=0)
 
 
 def test_who_holds_a_full_span() -> None:

@@ -21,7 +21,7 @@ from dispatcher.core.model import (
     SessionId,
     Snapshot,
 )
-from dispatcher.core.stats import MemberStats, WindowStats
+from dispatcher.core.stats import Held, MemberStats, WindowStats
 from tests.rig.playbook import Playbook
 
 
@@ -373,3 +373,9 @@ def test_the_backlog_ends_with_its_last_record() -> None:
 def test_well_formed_acknowledgements_are_taken() -> None:
     play = Playbook(lossy()).join("c1")
     assert play.acks("c1", [(0, 2, b"\1\1\1"), (5, 6, b"\1\2"), (7, 9, b"\1")]) == [None] * 3
+
+
+def test_nothing_is_held() -> None:
+    play = Playbook(lossy()).join("c1").produce(b"a")
+    play.acquire("c1")
+    assert play.core.held() == Held(0, 0, 0, 0)

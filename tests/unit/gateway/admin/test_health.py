@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 import pytest
+from prometheus_client import CollectorRegistry, generate_latest
 from redis.exceptions import ConnectionError as RedisAway
 
-from gateway.admin.health import Health, look
+from gateway.admin.health import Health, HealthCollector, look
 from gateway.core.cluster.topology import Topology
 from gateway.logs import lost_lines
 from gateway.node.process import process_part
@@ -177,5 +178,21 @@ def test_a_log_that_cannot_be_written_is_amiss(monkeypatch: pytest.MonkeyPatch) 
         found = await health.look()
         assert found.ready
         assert found.reasons == ("the log cannot be written: No space left on device",)
+
+    story(tell)
+
+
+def test_troubles_are_counted_by_part_for_prometheus() -> None:
+    async def tell(_node: Node, world: World, health: NodeHealth) -> None:
+        registry = CollectorRegistry()
+        collector = HealthCollector()
+        registry.register(collector)
+        assert generate_latest(registry) == b"", "nobody has looked yet"
+        world.silent = {1: "reset", 2: "refused"}
+        collector.seen = await health.look()
+        text = generate_latest(registry).decode()
+        assert "keyway_health_ready 0.0\n" in text
+        assert 'keyway_health_troubles{part="upstream"} 3.0\n' in text
+        assert 'keyway_health_troubles{part="redis"} 0.0\n' in text
 
     story(tell)

@@ -21,7 +21,7 @@ from dispatcher.core.model import (
     SessionId,
 )
 from gateway.admin import groups
-from gateway.admin.health import Health
+from gateway.admin.health import Health, HealthCollector
 from gateway.admin.problems import Refusals
 from gateway.admin.rest import RestParts, rest_app
 from gateway.admin.rows import PartitionRow
@@ -59,6 +59,7 @@ class Rest:
     lags: Lags
     health: Health = field(default_factory=lambda: Health(True, (), {"windows": 2}))
     refusals: Refusals = field(default_factory=Refusals)
+    health_seen: HealthCollector = field(default_factory=HealthCollector)
 
     async def look(self) -> Health:
         return self.health
@@ -74,6 +75,7 @@ class Rest:
             lags=self.lags,
             health=self.look,
             refusals=self.refusals,
+            health_seen=self.health_seen,
         )
         raw, _, query = path.partition("?")
         scope = {
@@ -308,11 +310,17 @@ def test_metrics_and_health() -> None:
     async def tell(rest: Rest) -> None:
         rest.registry.register(WindowCollector(rest.node.windows.all))
         rest.registry.register(rest.refusals)
+        rest.registry.register(rest.health_seen)
         await rest.ask("/v1/nothing")
         answer = await rest.ask("/metrics")
         assert b'keyway_rest_refused_total{status="404"} 1.0\n' in answer.body
         assert answer.headers["content-type"].startswith("text/plain")
         assert b"keyway_window_cursor{" in answer.body
+        assert b"keyway_health_ready 1.0\n" in answer.body, "each scrape looks"
+        rest.health = Health(False, ("Redis",), {}, {"redis": 1})
+        answer = await rest.ask("/metrics")
+        assert b"keyway_health_ready 0.0\n" in answer.body
+        assert b'keyway_health_troubles{part="redis"} 1.0\n' in answer.body
 
     story(tell)
 

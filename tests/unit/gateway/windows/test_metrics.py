@@ -7,7 +7,17 @@ import structlog
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.registry import Collector
 
-from dispatcher.core.model import Acknowledge, Acquire, MemberId, Notice, Noticed, SessionId
+from dispatcher.core.model import (
+    Acknowledge,
+    AckType,
+    Acquire,
+    MemberId,
+    Notice,
+    Noticed,
+    PoisonPolicy,
+    SessionId,
+)
+from gateway.config import GroupSection
 from gateway.core.cluster.topology import TopicPartition
 from gateway.group_log import GroupLog
 from gateway.windows.metrics import RecordOutcomes, WindowCollector
@@ -114,3 +124,43 @@ def test_keys_that_change_hands() -> None:
             assert f"keyway_window_drained_keys_total{labels} 2.0" in exported(metrics)
 
     run(work())
+
+
+def test_fill_and_records_by_state() -> None:
+    async def work() -> None:
+        section = GroupSection(
+            auto_offset_reset="earliest", span_max=8, rejected=PoisonPolicy.BLOCK
+        )
+        async with Node(section) as node:
+            metrics = WindowCollector(node.windows.all)
+            assert "keyway_windows_waiting 0.0" in exported(metrics)
+            node.log.produce(b"a", b"b")
+            node.beat()
+            assert "keyway_windows_waiting 1.0" in exported(metrics), "it is being loaded"
+            await settle()
+            member, session = MemberId("m1"), SessionId("s")
+            assert node.window().acquire(Acquire(member, session, 9, now_ms())) is not None
+            reject = bytes([AckType.REJECT.value])
+            await node.window().ask(Acknowledge(member, session, [(0, 0, reject)], now_ms()))
+            text = exported(metrics)
+            place = f'group="{GROUP}",partition="0"'
+            for line in (
+                f'keyway_window_fill_ratio{{{place},topic="{TOPIC}"}} 0.25',
+                f'keyway_window_records{{{place},state="in_flight",topic="{TOPIC}"}} 1.0',
+                f'keyway_window_records{{{place},state="parked",topic="{TOPIC}"}} 1.0',
+                f'keyway_window_records{{{place},state="backing_off",topic="{TOPIC}"}} 0.0',
+                "keyway_windows_waiting 0.0",
+            ):
+                assert f"{line}\n" in text
+
+    run(work())
+
+
+def test_every_outcome_of_a_group_begins_at_zero() -> None:
+    """Else Prometheus would see no increase when the first record of a kind comes."""
+    metrics = RecordOutcomes(GroupLog(lambda: 0))
+    metrics.noticed("g", PLACE, Noticed(Notice.ACCEPTED, 1))
+    assert exported(metrics.counter).count("keyway_group_records_total{") == len(Notice)
+    metrics.forget("g")
+    metrics.noticed("g", PLACE, Noticed(Notice.ACCEPTED, 1))
+    assert exported(metrics.counter).count("keyway_group_records_total{") == len(Notice)

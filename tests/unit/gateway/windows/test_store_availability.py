@@ -94,3 +94,22 @@ def test_what_counts_as_away() -> None:
     assert not away(FencedError("other"))
     assert not away(WindowGone("flushed"))
     assert not away(None)
+
+
+def test_each_round_trip_is_measured() -> None:
+    times = iter([10.0, 10.02, 20.0, 23.0])
+    watch = MonitoredStore(MemoryStore(), Clock(), clock=lambda: next(times))
+
+    async def work() -> None:
+        await watch.apply([])
+        await watch.apply([])
+
+    asyncio.run(work())
+    (family,) = watch.round_trips.collect()
+    values = {
+        (it.name.removeprefix("keyway_store_round_trip_seconds"), it.labels.get("le")): it.value
+        for it in family.samples
+    }
+    assert values["_count", None] == 2
+    assert values["_sum", None] == pytest.approx(3.02)
+    assert [values["_bucket", le] for le in ("0.01", "0.025", "2.5", "5.0")] == [0, 1, 1, 2]
