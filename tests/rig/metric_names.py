@@ -1,0 +1,63 @@
+"""The names and labels of all metrics that the code exports, from its collectors."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+
+from prometheus_client.metrics import MetricWrapperBase
+from prometheus_client.registry import Collector
+
+from gateway.admin.health import Health, HealthCollector
+from gateway.admin.problems import Refusals
+from gateway.config import Config
+from gateway.node.process import process_part
+from gateway.node.redis_state import RedisAddress
+from gateway.node.wiring import Process, wire
+from gateway.part import Part
+from offsets.metrics import Metrics as OffsetsMetrics
+from schema_dist.metrics import Metrics as SchemasMetrics
+from spark.metrics import LinkCollector
+
+TARGET = frozenset({"instance", "job"})  # Prometheus adds them
+_SAMPLES = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_sum", "_count")}
+
+
+def exported() -> dict[str, frozenset[str]]:
+    """The labels of each time series by its name, Prometheus' own labels among them."""
+    found = {"up": TARGET}
+    for collector in _collectors():
+        for name, kind, labels in _families(collector):
+            for ending in _SAMPLES[kind]:
+                le = {"le"} if ending == "_bucket" else set()
+                found[name + ending] = TARGET | set(labels) | le
+    return found
+
+
+def parts() -> list[Part[object]]:
+    """Those of a node that is not started."""
+
+    async def wired() -> list[Part[object]]:
+        redis = RedisAddress("redis://127.0.0.1:6379/0", None)
+        process = Process(process_part(asyncio.Event()), redis, asyncio.TaskGroup(), lambda: 0)
+        return wire(Config(), process)
+
+    return asyncio.run(wired())
+
+
+def _collectors() -> Iterator[Collector]:
+    for part in parts():
+        yield from part.collectors
+    yield Refusals()
+    yield HealthCollector(Health(True, (), {}))
+    yield LinkCollector([])
+    for metrics in (OffsetsMetrics(), SchemasMetrics()):
+        yield from (it for it in vars(metrics).values() if isinstance(it, MetricWrapperBase))
+
+
+def _families(collector: Collector) -> Iterable[tuple[str, str, tuple[str, ...]]]:
+    if isinstance(collector, MetricWrapperBase):
+        yield collector._name, str(collector._type), tuple(collector._labelnames)
+        return
+    for family in collector.collect():
+        yield family.name, family.type, family._labelnames  # type: ignore[attr-defined]

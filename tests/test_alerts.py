@@ -1,0 +1,347 @@
+"""Each alert of nodes and groups is silent while all is well, and fires when it should.
+
+The figures are those of the real collectors. The world behind them is the real core of a window
+(Node) where that is simple, and otherwise the counts that the collectors read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from redis.exceptions import ConnectionError as RedisAway
+
+from dispatcher.core.model import (
+    Acknowledge,
+    AckType,
+    Acquire,
+    MemberId,
+    Notice,
+    Noticed,
+    PoisonPolicy,
+    SessionId,
+)
+from dispatcher.store.base import StoreError, Write
+from dispatcher.store.memory import MemoryStore
+from gateway.admin.health import HealthCollector, look
+from gateway.config import GroupSection
+from gateway.core.cluster.topology import TopicPartition, Topology
+from gateway.core.wire.apis import ApiKey
+from gateway.core.wire.errors import ErrorCode
+from gateway.group_log import GroupLog
+from gateway.listen.counters import Counters, Refused
+from gateway.listen.metrics import ServerCollector
+from gateway.node.event_loop import look_forever, loop_delays
+from gateway.node.redis_state import redis_troubles
+from gateway.operations.lag import Lag
+from gateway.operations.metrics import LagCollector
+from gateway.part import Part, Trouble
+from gateway.reading.build import reading_troubles
+from gateway.reading.metrics import ReaderCollector
+from gateway.reading.reader import ReaderCounts
+from gateway.upstream.build import broker_troubles
+from gateway.windows.metrics import RecordOutcomes, WindowCollector
+from gateway.windows.store_availability import MonitoredStore
+from tests.rig.alerts import Stories, Watch, rules
+from tests.rig.node_parts import GROUP, Node, topology
+from tests.rig.virtual_time import VirtualLoop, now_ms, run, settle
+from tests.test_alerts_of_distribution import STORIES as DISTRIBUTION
+
+RULES = rules()
+PLACE = TopicPartition("orders", b"t" * 16, 3)
+M1, S1 = MemberId("m1"), SessionId("s1")
+STORIES = Stories()
+
+
+def test_every_rule_has_its_story() -> None:
+    assert STORIES.keys() | DISTRIBUTION.keys() == RULES.keys()
+
+
+# ------------------------------------------------------------------------------------------ a node
+
+
+@STORIES.of("KeywayDown")
+async def down(watch: Watch) -> None:
+    await watch.calm()
+    watch.up = False
+    await watch.amiss(3)
+
+
+@dataclass(slots=True)
+class World:
+    """Redis, brokers and the reader of a node."""
+
+    topology: Topology = field(default_factory=lambda: topology(2))
+    silent: dict[int, str] = field(default_factory=dict)
+    redis_failure: Exception | None = None
+    failing_partitions: int = 0
+
+    def silent_brokers(self) -> dict[int, str]:
+        return self.silent
+
+    async def ping(self) -> bool:
+        if self.redis_failure is not None:
+            raise self.redis_failure
+        return True
+
+    def parts(self) -> list[Part[None]]:
+        async def redis() -> Sequence[Trouble]:
+            return await redis_troubles(self)
+
+        async def upstream() -> Sequence[Trouble]:
+            return broker_troubles(self)
+
+        async def reading() -> Sequence[Trouble]:
+            return reading_troubles(self.failing_partitions)
+
+        return [
+            Part(name="redis", room=None, troubles=redis),
+            Part(name="upstream", room=None, troubles=upstream),
+            Part(name="reading", room=None, troubles=reading),
+        ]
+
+    def watched(self, watch: Watch) -> World:
+        collector = HealthCollector()
+        watch.register(collector)
+
+        async def before() -> None:
+            collector.seen = await look(self.parts())
+
+        watch.before = before
+        return self
+
+
+@STORIES.of("KeywayNotReady", "KeywayRedisAway")
+async def redis_away(watch: Watch) -> None:
+    world = World().watched(watch)
+    await watch.calm()
+    world.redis_failure = RedisAway("refused")
+    await watch.amiss(3)
+
+
+@STORIES.of("KeywayUpstreamAway")
+async def a_broker_is_silent(watch: Watch) -> None:
+    world = World().watched(watch)
+    await watch.calm()
+    world.silent = {1: "no answer"}
+    await watch.amiss(3)
+
+
+@STORIES.of("KeywayUnhealthy")
+async def a_partition_cannot_be_read(watch: Watch) -> None:
+    world = World().watched(watch)
+    await watch.calm()
+    world.failing_partitions = 1
+    await watch.amiss(12)
+
+
+class SlowStore(MemoryStore):
+    seconds = 0.001
+
+    async def apply(self, writes: Sequence[Write]) -> list[StoreError | None]:
+        await asyncio.sleep(self.seconds)
+        return await super().apply(writes)
+
+
+@STORIES.of("KeywayRedisSlow")
+async def redis_is_slow(watch: Watch) -> None:
+    store = SlowStore()
+    monitored = MonitoredStore(store, now_ms, clock=asyncio.get_running_loop().time)
+    watch.register(monitored.round_trips)
+
+    async def before() -> None:
+        for _ in range(20):
+            await monitored.apply([])
+
+    watch.before = before
+    await watch.calm()
+    store.seconds = 0.3
+    await watch.amiss()
+
+
+@STORIES.of("KeywayEventLoopDelayed")
+async def the_loop_is_busy(watch: Watch) -> None:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    delays = loop_delays()
+    watch.register(delays)
+    task = asyncio.ensure_future(look_forever(delays, loop.time))
+
+    async def before() -> None:
+        for _ in range(20 if busy else 0):
+            loop.busy(0.6)  # a step that a client's request takes
+            await asyncio.sleep(0.2)
+
+    busy = False
+    watch.before = before
+    await watch.calm()
+    busy = True
+    await watch.amiss(20)
+    task.cancel()
+
+
+@STORIES.of("KeywayRequestsRefused")
+async def requests_are_refused(watch: Watch) -> None:
+    counters = Counters()
+    watch.register(ServerCollector(counters, lambda: 1))
+    counters.count_request_refused(ApiKey.SHARE_FETCH, ErrorCode.UNKNOWN_MEMBER_ID)
+    await watch.calm()
+
+    async def before() -> None:
+        for _ in range(120):
+            counters.count_request_refused(ApiKey.SHARE_FETCH, ErrorCode.UNKNOWN_MEMBER_ID)
+
+    watch.before = before
+    await watch.amiss(15)
+
+
+@STORIES.of("KeywayClientsRefused")
+async def clients_are_refused(watch: Watch) -> None:
+    counters = Counters()
+    watch.register(ServerCollector(counters, lambda: 1))
+    await watch.calm()
+    counters.count_refused(Refused.TOO_MANY_CLIENTS)
+    await watch.amiss(1)
+
+
+@STORIES.of("KeywayPartitionsUnreadable")
+async def partitions_fail(watch: Watch) -> None:
+    failing = 0
+    watch.register(ReaderCollector(ReaderCounts(), lambda: failing))
+    await watch.calm()
+    failing = 2
+    await watch.amiss(7)
+
+
+# ------------------------------------------------------------------------------------------ groups
+
+
+@STORIES.of("KeywayLagGrows")
+async def a_group_falls_behind(watch: Watch) -> None:
+    cursor, end = 0, 50_000
+    watch.register(LagCollector(lambda: [Lag("g", PLACE, cursor, end, end - cursor)], list))
+
+    async def before() -> None:
+        nonlocal cursor, end
+        cursor, end = cursor + 1_000, end + produced
+
+    produced, watch.before = 900, before
+    await watch.calm()  # much behind, and catching up
+    produced = 1_100
+    await watch.amiss()
+
+
+@STORIES.of("KeywayGroupStands")
+async def a_group_stands(watch: Watch) -> None:
+    cursor, end, read = 0, 10, 5
+    watch.register(LagCollector(lambda: [Lag("g", PLACE, cursor, end, end - cursor)], list))
+
+    async def before() -> None:
+        nonlocal cursor, end
+        cursor, end = cursor + read, end + 5
+
+    watch.before = before
+    await watch.calm()
+    read = 0
+    await watch.amiss()
+
+
+def section(**options: Any) -> GroupSection:
+    return GroupSection(auto_offset_reset="earliest", session_timeout_ms=600_000, **options)
+
+
+def beating(watch: Watch, node: Node) -> None:
+    """The member keeps its place from scrape to scrape."""
+    epoch = node.beat()
+
+    async def before() -> None:
+        nonlocal epoch
+        epoch = node.beat("m1", epoch)
+
+    watch.before = before
+    watch.register(WindowCollector(node.windows.all))
+
+
+@STORIES.of("KeywayParkedRecords")
+async def a_record_is_parked(watch: Watch) -> None:
+    async with Node(section(rejected=PoisonPolicy.BLOCK)) as node:
+        node.log.produce(b"a")
+        beating(watch, node)
+        await watch.calm()
+        assert node.window().acquire(Acquire(M1, S1, 9, now_ms())) is not None
+        reject = bytes([AckType.REJECT.value])
+        await node.window().ask(Acknowledge(M1, S1, [(0, 0, reject)], now_ms()))
+        await watch.amiss(1)
+
+
+@STORIES.of("KeywaySpanFull")
+async def one_record_holds_the_span(watch: Watch) -> None:
+    async with Node(section(span_max=4)) as node:
+        node.log.produce(b"a")
+        beating(watch, node)
+        await watch.calm()
+        node.log.produce(b"b", b"c", b"d", b"e")
+        await settle()
+        await watch.amiss(12)
+
+
+@STORIES.of("KeywayWindowsWaiting")
+async def windows_wait_for_the_store(watch: Watch) -> None:
+    async with Node(section()) as node:
+        node.log.produce(b"a")
+        beating(watch, node)
+        await watch.calm()
+        node.store.down = True
+        node.window().fail(StoreError("gone"))
+        await watch.amiss(7)
+        node.store.down = False
+
+
+def outcomes(watch: Watch) -> Callable[[Notice, int], None]:
+    """A group whose records are accepted, ten a minute."""
+    counted = RecordOutcomes(GroupLog(now_ms))
+    watch.register(counted.counter)
+
+    async def before() -> None:
+        counted.noticed(GROUP, PLACE, Noticed(Notice.ACCEPTED, 10))
+
+    watch.before = before
+    return lambda notice, count: counted.noticed(GROUP, PLACE, Noticed(notice, count))
+
+
+@STORIES.of("KeywayPoisonRecords")
+async def a_record_is_given_up(watch: Watch) -> None:
+    happens = outcomes(watch)
+    await watch.calm()
+    happens(Notice.DROPPED, 1)  # the first of the group
+    await watch.amiss(1)
+
+
+@STORIES.of("KeywayRecordsTruncated")
+async def retention_was_faster(watch: Watch) -> None:
+    happens = outcomes(watch)
+    await watch.calm()
+    happens(Notice.TRUNCATED, 1)
+    await watch.amiss(1)
+
+
+@STORIES.of("KeywayRedeliveries")
+async def many_records_come_again(watch: Watch) -> None:
+    happens = outcomes(watch)
+    accepts = watch.before
+    await watch.calm()
+
+    async def before() -> None:
+        await accepts()
+        happens(Notice.REDELIVERED, 2)
+
+    watch.before = before
+    await watch.amiss()
+
+
+@pytest.mark.parametrize("alert", STORIES)
+def test_an_alert_fires_when_its_condition_happens_and_not_before(alert: str) -> None:
+    run(STORIES[alert](Watch(RULES[alert])))
