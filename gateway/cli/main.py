@@ -1,4 +1,4 @@
-"""The `keyway` command: serve, demo, group, filter, the command groups of other packages
+"""The `keyway` command: serve, demo, doctor, group, filter, the command groups of other packages
 (commands.py), --version.
 """
 
@@ -11,6 +11,7 @@ import typer
 from gateway.cli import filters, groups
 from gateway.cli.commands import CommandGroups
 from gateway.cli.demo import demo
+from gateway.cli.doctor import doctor
 from gateway.cli.serve import serve
 
 app = typer.Typer(
@@ -23,6 +24,7 @@ app = typer.Typer(
 )
 app.command()(serve)
 app.command()(demo)
+app.command()(doctor)
 app.add_typer(groups.app, name="group")
 app.add_typer(filters.app, name="filter")
 

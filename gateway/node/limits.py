@@ -9,3 +9,5 @@ HEALTH_STORE_S_MAX = 1.0  # a probe's wait for Redis; kubelet gives one second b
 LOOP_LOOK_S = 0.1  # from one look at the event loop's delay to the next
 LOOP_DELAY_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
 VIEW_RETRY_S = 5.0  # until a registry view that failed is tried again
+DOCTOR_ANSWER_MS_MAX = 5_000  # of one question of `keyway doctor`
+DOCTOR_PINGS = 10  # of Redis; the median counts

@@ -48,6 +48,7 @@ appender.stderr.target = SYSTEM_ERR
 NOT_RUN = {
     "keyway pipeline run": "test_flights_pipeline.py runs the page's file, and kills it",
     "git clone": "the tests run in a checkout",
+    "keyway doctor": "test_doctor.py runs it, before a node starts and beside one",
     "keyway distribute": "test_demo_clusters.py and tests/spark run it, between several clusters",
     "keyway offsets": "test_commands.py runs it, between two clusters",
     "keyway serve": "the node of every page is started by it",

@@ -1,0 +1,45 @@
+"""`keyway doctor`: is all there that a node needs?"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gateway import config as configuration
+from gateway.cli.options import Output
+from gateway.cli.tables import print_json, print_table
+from gateway.logs import configure
+
+
+def doctor(
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", "-c", help="Path of keyway.yaml; without it, the defaults."),
+    ] = None,
+    upstream: Annotated[
+        str | None, typer.Option(help="The Kafka behind the gateway: host:port[,host:port].")
+    ] = None,
+    output: Output = "table",
+) -> None:
+    """Look at all that a node needs. Exit status 1 if something must be mended first."""
+    from gateway.node.diagnosis import Status  # keeps `keyway --help` quick
+    from gateway.node.doctor import look
+
+    configure("text", "error")
+    try:
+        findings = asyncio.run(look(configuration.load(config, upstream=upstream)))
+    except configuration.ConfigError as error:
+        typer.echo(f"keyway: {error}", err=True)
+        raise typer.Exit(2) from error
+    rows = [asdict(it) | {"status": it.status.value} for it in findings]
+    if output == "json":
+        print_json({"findings": rows})
+    else:
+        columns = ("CHECK", "STATUS", "FOUND", "MEND")
+        print_table(columns, [tuple(row.values()) for row in rows])
+    if any(it.status is Status.FAULT for it in findings):
+        raise typer.Exit(1)

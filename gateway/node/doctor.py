@@ -1,0 +1,254 @@
+"""`keyway doctor`: looks at everything that a node needs, and changes nothing.
+
+It gathers facts: of this machine, of upstream under the gateway's own identity, of Redis. The
+judgement is in gateway/node/diagnosis.py.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Awaitable, Iterator, Mapping
+from pathlib import Path
+from typing import cast
+
+import httpx
+from redis.asyncio import Redis as RedisClient
+from redis.exceptions import RedisError
+
+from dispatcher.core.model import PoisonPolicy
+from gateway.compiled import describe
+from gateway.config import AdminSection, Config, ConfigError, StateSection
+from gateway.core.cluster.discovery import metadata_request
+from gateway.core.wire.apis import ApiKey
+from gateway.core.wire.errors import EncodeError
+from gateway.embedded.jars import java
+from gateway.embedded.process import SetupError
+from gateway.listen.listeners import CannotListen, listening_socket
+from gateway.node.diagnosis import (
+    Broker,
+    Cluster,
+    Finding,
+    Redis,
+    fault,
+    of_cluster,
+    of_embedded,
+    of_modules,
+    of_permissions,
+    of_ports,
+    of_redis,
+    ok,
+    warning,
+)
+from gateway.node.limits import DOCTOR_ANSWER_MS_MAX, DOCTOR_PINGS
+from gateway.node.settings import server_settings, upstream_settings
+from gateway.upstream.cluster import Upstream
+from gateway.upstream.commits import METADATA_LIMIT
+from gateway.upstream.errors import UpstreamError
+from gateway.upstream.settings import UpstreamSettings
+
+PROBE = "keyway-doctor"  # a group that does not exist
+
+
+async def look(config: Config) -> list[Finding]:
+    """Raises ConfigError for settings that no node could start with."""
+    settings = upstream_settings(config)
+    server_settings(config, settings)  # reads the files of TLS
+    found = [_java(), of_modules(describe(), shutil.which("cc") or shutil.which("gcc"))]
+    cluster = None
+    try:
+        cluster = await _cluster(settings)
+    except UpstreamError as error:
+        mend = "check upstream.bootstrap_servers, sasl and tls, and that the brokers run"
+        found.append(fault("upstream", f"{settings.bootstrap_servers}: {error}", mend))
+    if cluster is not None:
+        found += of_cluster(cluster)
+        found += of_permissions(cluster, dead_letter_topics(config))
+    found += await _redis(config.state)
+    brokers = [] if cluster is None else [it.broker_id for it in cluster.brokers]
+    found += await _ports(config, brokers)
+    return found
+
+
+def dead_letter_topics(config: Config) -> list[str]:
+    """Those that a policy writes to."""
+    used = {
+        group.dead_letter_topic
+        for group in config.groups
+        if PoisonPolicy.DEAD_LETTER in (group.rejected, group.exhausted)
+    }
+    return sorted(topic for topic in used if topic is not None)
+
+
+def _java() -> Finding:
+    try:
+        return ok("Java", java())
+    except SetupError as error:
+        reason, _, mend = str(error).partition(": ")
+        return warning("Java", f"{reason} (a node alone does without)", mend)
+
+
+# -------------------------------------------------------------------------------------- upstream
+
+
+async def _cluster(settings: UpstreamSettings) -> Cluster:
+    """Raises UpstreamError if no broker answers."""
+    async with Upstream(settings) as upstream:
+        topology = await upstream.refresh()
+        brokers = [
+            await _broker(upstream, it.id, f"{it.host}:{it.port}")
+            for it in topology.brokers.values()
+        ]
+        return Cluster(
+            cluster_id=topology.cluster_id or "without an id",
+            brokers=brokers,
+            operations=await _operations(upstream),
+            group_error=await _group_error(upstream),
+            config_error=await _config_error(upstream),
+        )
+
+
+async def _broker(upstream: Upstream, broker_id: int, address: str) -> Broker:
+    body = {"ClientSoftwareName": "keyway", "ClientSoftwareVersion": "doctor"}
+    try:
+        answer = await upstream.call(
+            ApiKey.API_VERSIONS,
+            body,
+            broker_id=broker_id,
+            version=3,
+            timeout_ms=DOCTOR_ANSWER_MS_MAX,
+        )
+    except UpstreamError as error:
+        return Broker(broker_id, address, silence=str(error))
+    versions = {it["ApiKey"]: (it["MinVersion"], it["MaxVersion"]) for it in answer["ApiKeys"]}
+    try:
+        limit = (await upstream.broker_config(broker_id, [METADATA_LIMIT])).get(METADATA_LIMIT)
+    except UpstreamError as error:
+        return Broker(broker_id, address, versions=versions, config_error=str(error))
+    return Broker(
+        broker_id,
+        address,
+        versions=versions,
+        metadata_bytes=int(limit) if limit is not None and limit.isdecimal() else None,
+    )
+
+
+async def _operations(upstream: Upstream) -> Mapping[str, int]:
+    """Of every topic that the gateway may see."""
+    body = metadata_request([]) | {"Topics": None, "IncludeTopicAuthorizedOperations": True}
+    try:
+        answer = await upstream.call(ApiKey.METADATA, body)
+    except EncodeError:
+        return {}
+    return {it["Name"]: it["TopicAuthorizedOperations"] for it in answer["Topics"] if it["Name"]}
+
+
+async def _group_error(upstream: Upstream) -> int:
+    """READ on a group is checked before anything else (gateway/listen/authoriser.py)."""
+    body = {"GroupId": PROBE, "GenerationId": -1, "MemberId": ""}
+    answer = await upstream.call(ApiKey.HEARTBEAT, body, version=3)
+    return int(answer["ErrorCode"])
+
+
+async def _config_error(upstream: Upstream) -> str:
+    try:
+        await upstream.group_config(PROBE)
+    except UpstreamError as error:
+        return str(error)
+    return ""
+
+
+# ----------------------------------------------------------------------------------------- Redis
+
+
+async def _redis(state: StateSection) -> list[Finding]:
+    if state.redis_url is None:
+        return [_embedded(state.directory)]
+    try:
+        client = RedisClient.from_url(
+            state.redis_url.get_secret_value(),
+            socket_timeout=DOCTOR_ANSWER_MS_MAX / 1000,
+            socket_connect_timeout=DOCTOR_ANSWER_MS_MAX / 1000,
+            decode_responses=True,
+        )
+    except ValueError:
+        raise ConfigError("state.redis_url: no redis://, rediss:// or unix:// URL") from None
+    try:
+        return list(of_redis(await _facts(client)))
+    except (RedisError, OSError, TimeoutError) as error:
+        reason = str(error) or "in time"
+        mend = "start Redis, and check state.redis_url"
+        return [fault("Redis", f"it does not answer: {reason}", mend)]
+    finally:
+        await client.aclose()
+
+
+async def _facts(client: RedisClient) -> Redis:
+    await cast(Awaitable[object], client.ping())  # connects
+    times = []
+    for _ in range(DOCTOR_PINGS):
+        began = time.perf_counter()
+        await cast(Awaitable[object], client.ping())
+        times.append(time.perf_counter() - began)
+    seconds, microseconds = await client.time()
+    clock_off_s = seconds + microseconds / 1e6 - time.time_ns() / 1e9
+    info = await client.info()
+    try:
+        save = (await client.config_get("save")).get("save")
+    except RedisError:  # CONFIG is often closed where Redis is rented
+        save = None
+    statuses = (info.get("rdb_last_bgsave_status"), info.get("aof_last_write_status"))
+    return Redis(
+        version=str(info.get("redis_version", "of an unknown version")),
+        append_only=bool(info.get("aof_enabled")),
+        save=save,
+        write_failed="err" in statuses,
+        max_bytes=int(info.get("maxmemory", 0)),
+        eviction=str(info.get("maxmemory_policy", "")),
+        round_trip_s=sorted(times)[len(times) // 2],
+        clock_off_s=clock_off_s,
+    )
+
+
+def _embedded(directory: Path) -> Finding:
+    existing = directory.absolute()
+    while not existing.exists():
+        existing = existing.parent
+    return of_embedded(
+        str(directory),
+        writable=existing.is_dir() and os.access(existing, os.W_OK | os.X_OK),
+        free_bytes=shutil.disk_usage(existing).free,
+    )
+
+
+# ----------------------------------------------------------------------------------------- ports
+
+
+async def _ports(config: Config, brokers: list[int]) -> list[Finding]:
+    listen, admin = config.listen, config.admin
+    ports = {"listen.bootstrap_port": listen.bootstrap_port, "admin.port": admin.port}
+    ports |= {f"listen.port_base + {it}": listen.port_base + it for it in brokers}
+    refused = dict(_refused(config, ports))
+    node_listens = bool(refused) and await _node_listens(admin)
+    return list(of_ports(ports, refused, node_listens=node_listens))
+
+
+def _refused(config: Config, ports: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+    for option, port in ports.items():
+        host = config.admin.host if option == "admin.port" else config.listen.host
+        try:
+            listening_socket(host, port, option).close()
+        except CannotListen as error:
+            yield option, str(error)
+
+
+async def _node_listens(admin: AdminSection) -> bool:
+    host = "127.0.0.1" if admin.host in ("", "0.0.0.0") else admin.host  # noqa: S104
+    host = f"[{host}]" if ":" in host else host
+    try:
+        async with httpx.AsyncClient(timeout=DOCTOR_ANSWER_MS_MAX / 1000) as client:
+            answer = await client.get(f"http://{host}:{admin.port}/health/live")
+            return bool(answer.json() == {"status": "alive"})
+    except (httpx.HTTPError, ValueError):
+        return False

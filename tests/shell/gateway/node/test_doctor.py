@@ -1,0 +1,178 @@
+"""`keyway doctor` against brokers that obey the test, a real Redis, and taken ports."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+import yaml
+from typer.testing import CliRunner, Result
+
+from gateway.cli.main import app
+from gateway.core.wire.apis import ApiKey
+from gateway.core.wire.errors import ErrorCode
+from gateway.embedded.process import free_ports
+from gateway.embedded.redis import EmbeddedRedis
+from tests.rig.fake_broker import Answer, FakeBroker, ReceivedRequest, speaking
+
+ALL = (1 << 16) - 8
+
+
+@pytest.fixture(autouse=True)
+def _logs() -> Iterator[None]:
+    yield
+    structlog.reset_defaults()
+
+
+def broker_with(
+    *, limit: str = "4096", group_error: int = ErrorCode.UNKNOWN_MEMBER_ID, bits: int = ALL
+) -> FakeBroker:
+    async def metadata(request: ReceivedRequest) -> bytes:
+        topic = {
+            "ErrorCode": 0,
+            "Name": "orders",
+            "TopicId": bytes(16),
+            "Partitions": [],
+            "TopicAuthorizedOperations": bits,
+        }
+        return request.response(broker.metadata() | {"Topics": [topic]})
+
+    async def configs(request: ReceivedRequest) -> bytes:
+        entry = {"Name": "offset.metadata.max.bytes", "Value": limit}
+        return request.response({"Results": [{"ErrorCode": 0, "Configs": [entry]}]})
+
+    async def heartbeat(request: ReceivedRequest) -> bytes:
+        assert request.body["GroupId"] == "keyway-doctor"
+        return request.response({"ErrorCode": group_error})
+
+    answers: dict[int, Answer] = {
+        ApiKey.METADATA: metadata,
+        ApiKey.DESCRIBE_CONFIGS: configs,
+        ApiKey.HEARTBEAT: heartbeat,
+    }
+    broker = speaking(answers)
+    return broker
+
+
+@contextmanager
+def serving(broker: FakeBroker) -> Iterator[FakeBroker]:
+    """In a thread of its own: the command has its own event loop."""
+    loop = asyncio.new_event_loop()
+    started, end = threading.Event(), asyncio.Event()
+
+    async def serve() -> None:
+        async with broker.running():
+            started.set()
+            await end.wait()
+
+    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
+    thread.start()
+    assert started.wait(30)
+    try:
+        yield broker
+    finally:
+        loop.call_soon_threadsafe(end.set)
+        thread.join(30)
+        loop.close()
+
+
+def doctor(folder: Path, port: int, *words: str, **sections: Any) -> Result:
+    first = free_ports(12)
+    settings = {
+        "upstream": {"bootstrap_servers": f"127.0.0.1:{port}"},
+        "listen": {"bootstrap_port": first, "port_base": first + 1},
+        "admin": {"port": first + 11},
+        "state": {"directory": str(folder / "data")},
+    }
+    path = folder / "keyway.yaml"
+    path.write_text(yaml.safe_dump(settings | sections))
+    return CliRunner().invoke(app, ["doctor", "--config", str(path), *words])
+
+
+def findings(result: Result) -> dict[str, dict[str, str]]:
+    rows = json.loads(result.stdout)["findings"]
+    assert all(row.keys() == {"check", "status", "found", "mend"} for row in rows)
+    return {row["check"]: row for row in rows}
+
+
+def test_all_is_there(tmp_path: Path) -> None:
+    with serving(broker_with()) as broker:
+        result = doctor(tmp_path, broker.port, "-o", "json")
+    assert result.exit_code == 0, result.output
+    found = findings(result)
+    assert [row["status"] for name, row in found.items() if name not in ("Java", "compiler")] == [
+        "ok"
+    ] * (len(found) - 2)
+    assert found["upstream"]["found"] == "cluster fake, 1 brokers answer"
+    assert found["permissions"]["found"] == "READ on groups and on 1 topics"
+    assert not (tmp_path / "data").exists(), "it only looks"
+
+
+def test_a_table_for_people(tmp_path: Path) -> None:
+    with serving(broker_with(limit="1000")) as broker:
+        result = doctor(tmp_path, broker.port)
+    assert result.exit_code == 0, "a warning is no fault"
+    head, *rows = result.stdout.splitlines()
+    assert head.split() == ["CHECK", "STATUS", "FOUND", "MEND"]
+    (limit,) = [row for row in rows if "metadata limit" in row]
+    assert "warning" in limit
+    assert "set it to 4096" in limit
+
+
+def test_no_broker_answers(tmp_path: Path) -> None:
+    port = free_ports(1)
+    result = doctor(tmp_path, port, "-o", "json")
+    assert result.exit_code == 1
+    upstream = findings(result)["upstream"]
+    assert upstream["status"] == "fault"
+    assert f"127.0.0.1:{port}" in upstream["found"]
+    assert "bootstrap_servers" in upstream["mend"]
+
+
+def test_permissions_that_are_missing(tmp_path: Path) -> None:
+    letters = [{"exhausted": "dead_letter", "dead_letter_topic": "orders"}]
+    refusing = broker_with(group_error=ErrorCode.GROUP_AUTHORIZATION_FAILED, bits=1 << 3)
+    with serving(refusing) as broker:
+        result = doctor(tmp_path, broker.port, groups=letters)
+    assert result.exit_code == 1
+    assert "GROUP_AUTHORIZATION_FAILED" in result.stdout
+    assert "no WRITE on the dead-letter topic orders" in result.stdout
+
+
+def test_a_port_that_is_taken(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, serving(broker_with()) as broker:
+        port = taken.getsockname()[1]
+        result = doctor(tmp_path, broker.port, "-o", "json", admin={"port": port})
+    assert result.exit_code == 1
+    assert f"cannot listen on 127.0.0.1:{port} (admin.port)" in findings(result)["ports"]["found"]
+
+
+def test_a_redis_of_ones_own(tmp_path: Path) -> None:
+    port = free_ports(1)
+    state = {"redis_url": f"redis://127.0.0.1:{port}"}
+    redis = EmbeddedRedis(tmp_path / "redis", port=port)
+    with serving(broker_with()) as broker:
+        redis.start()
+        try:
+            found = findings(doctor(tmp_path, broker.port, "-o", "json", state=state))
+        finally:
+            redis.stop()
+        away = doctor(tmp_path, broker.port, "-o", "json", state=state)
+    assert found["Redis persistence"]["found"] == "append-only file"
+    assert found["clock"]["status"] == "ok"
+    assert away.exit_code == 1
+    assert findings(away)["Redis"]["mend"] == "start Redis, and check state.redis_url"
+
+
+def test_a_file_that_is_none(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["doctor", "--config", str(tmp_path / "none.yaml")])
+    assert result.exit_code == 2
+    assert "No such file" in result.stderr
