@@ -6,11 +6,12 @@ the order of tags. The contents of a message: codec.py.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, final
 
 from librt.strings import BytesWriter, write_i16_be, write_i32_be, write_i64_be
 from mypy_extensions import i16, i32, i64
 
+from gateway.core.limits import LONG_STEP_BYTES
 from gateway.core.wire.decode import LENGTH_MAX, STRING_MAX, UUID_SIZE, Tags
 from gateway.core.wire.errors import EncodeError
 from gateway.core.wire.schema import (
@@ -39,11 +40,31 @@ from gateway.core.wire.schema import (
 _MISSING: Final = object()
 
 
+@final
+class Writer:
+    """The bytes so far. A long value is not copied until the end, and then once: a BytesWriter
+    copies each value when it is written, and all of them again at its end.
+    """
+
+    def __init__(self) -> None:
+        self.out: BytesWriter = BytesWriter()  # behind the last of `_parts`
+        self._parts: list[bytes] = []
+
+    def long_value(self, value: bytes) -> None:
+        self._parts.append(self.out.getvalue())
+        self._parts.append(value)
+        self.out = BytesWriter()
+
+    def done(self) -> bytes:
+        last = self.out.getvalue()
+        return b"".join([*self._parts, last]) if self._parts else last
+
+
 def encode(plan: Plan, message: Message) -> bytes:
     """Raises EncodeError."""
-    writer = BytesWriter()
+    writer = Writer()
     _struct(writer, plan, message)
-    return writer.getvalue()
+    return writer.done()
 
 
 def write_uvarint(writer: BytesWriter, value: i64) -> None:
@@ -53,7 +74,7 @@ def write_uvarint(writer: BytesWriter, value: i64) -> None:
     writer.append(value)
 
 
-def _struct(writer: BytesWriter, plan: Plan, message: Message) -> None:
+def _struct(writer: Writer, plan: Plan, message: Message) -> None:
     seen: i64 = 0
     name = ""
     try:
@@ -79,33 +100,33 @@ def _struct(writer: BytesWriter, plan: Plan, message: Message) -> None:
                 raise EncodeError(f"no field {name}")
 
 
-def _value(writer: BytesWriter, op: Op, value: Value, flexible: bool) -> None:
+def _value(writer: Writer, op: Op, value: Value, flexible: bool) -> None:
     kind = op.kind
     if kind == I32:
-        write_i32_be(writer, value)
+        write_i32_be(writer.out, value)
     elif kind == STRING:
         _string(writer, op, value, flexible)
     elif kind == I64:
-        write_i64_be(writer, value)
+        write_i64_be(writer.out, value)
     elif kind == I16:
-        write_i16_be(writer, value)
+        write_i16_be(writer.out, value)
     elif kind == STRUCTS:
         _structs(writer, op, value, flexible)
     elif kind == UUID:
         if not isinstance(value, bytes) or len(value) != UUID_SIZE:
             raise EncodeError(f"{op.name}: 16 bytes wanted")
-        writer.write(value)
+        writer.out.write(value)
     elif kind == BOOL:
-        writer.append(1 if value else 0)
+        writer.out.append(1 if value else 0)
     else:
         _rare_value(writer, op, value, flexible)
 
 
-def _rare_value(writer: BytesWriter, op: Op, value: Value, flexible: bool) -> None:
+def _rare_value(writer: Writer, op: Op, value: Value, flexible: bool) -> None:
     kind = op.kind
     if kind == I32S:
         for number in _list(writer, op, value, flexible):
-            write_i32_be(writer, number)
+            write_i32_be(writer.out, number)
     elif kind == STRINGS:
         assert op.item is not None
         for string in _list(writer, op, value, flexible):
@@ -113,11 +134,11 @@ def _rare_value(writer: BytesWriter, op: Op, value: Value, flexible: bool) -> No
     elif kind == STRUCT:
         _one_struct(writer, op, value)
     elif kind == I8:
-        writer.append(_in_range(op, value, -128, 127) & 0xFF)
+        writer.out.append(_in_range(op, value, -128, 127) & 0xFF)
     elif kind == U16:
         number = _in_range(op, value, 0, 0xFFFF)
-        writer.append(number >> 8)
-        writer.append(number & 0xFF)
+        writer.out.append(number >> 8)
+        writer.out.append(number & 0xFF)
     else:
         _bytes(writer, op, value, flexible)
 
@@ -129,7 +150,7 @@ def _in_range(op: Op, value: Value, lowest: int, highest: int) -> int:
     return number
 
 
-def _string(writer: BytesWriter, op: Op, value: Value, flexible: bool) -> None:
+def _string(writer: Writer, op: Op, value: Value, flexible: bool) -> None:
     if value is None:
         _null(writer, op, flexible, 2)
         return
@@ -140,23 +161,26 @@ def _string(writer: BytesWriter, op: Op, value: Value, flexible: bool) -> None:
     if size > STRING_MAX:
         raise EncodeError(f"{op.name}: string of {size} bytes")
     if flexible:
-        write_uvarint(writer, size + 1)
+        write_uvarint(writer.out, size + 1)
     else:
-        write_i16_be(writer, i16(size))
-    writer.write(data)
+        write_i16_be(writer.out, i16(size))
+    writer.out.write(data)
 
 
-def _bytes(writer: BytesWriter, op: Op, value: Value, flexible: bool) -> None:
+def _bytes(writer: Writer, op: Op, value: Value, flexible: bool) -> None:
     if value is None:
         _null(writer, op, flexible, 4)
         return
     if not isinstance(value, bytes):
         raise EncodeError(f"{op.name}: bytes wanted, not {type(value).__name__}")
     _size(writer, len(value), flexible)
-    writer.write(value)
+    if len(value) > LONG_STEP_BYTES:
+        writer.long_value(value)
+    else:
+        writer.out.write(value)
 
 
-def _list(writer: BytesWriter, op: Op, value: Value, flexible: bool) -> list[Value]:
+def _list(writer: Writer, op: Op, value: Value, flexible: bool) -> list[Value]:
     """Writes the count and returns the elements to follow it: none for null."""
     if value is None:
         _null(writer, op, flexible, 4)
@@ -167,32 +191,32 @@ def _list(writer: BytesWriter, op: Op, value: Value, flexible: bool) -> list[Val
     return value
 
 
-def _size(writer: BytesWriter, size: int, flexible: bool) -> None:
+def _size(writer: Writer, size: int, flexible: bool) -> None:
     if flexible:
-        write_uvarint(writer, size + 1)
+        write_uvarint(writer.out, size + 1)
     else:
-        write_i32_be(writer, i32(size))
+        write_i32_be(writer.out, i32(size))
 
 
-def _null(writer: BytesWriter, op: Op, flexible: bool, size_bytes: int) -> None:
+def _null(writer: Writer, op: Op, flexible: bool, size_bytes: int) -> None:
     if not op.nullable:
         raise EncodeError(f"{op.name} may not be null")
     if flexible:
-        writer.append(0)
+        writer.out.append(0)
     else:
-        writer.write(b"\xff" * size_bytes)
+        writer.out.write(b"\xff" * size_bytes)
 
 
-def _structs(writer: BytesWriter, op: Op, value: Value, flexible: bool) -> None:
+def _structs(writer: Writer, op: Op, value: Value, flexible: bool) -> None:
     plan = op.plan
     assert plan is not None
     for message in _list(writer, op, value, flexible):
         _struct(writer, plan, _checked_dict(op, message))
 
 
-def _one_struct(writer: BytesWriter, op: Op, value: Value) -> None:
+def _one_struct(writer: Writer, op: Op, value: Value) -> None:
     if op.nullable:
-        writer.append(255 if value is None else 1)
+        writer.out.append(255 if value is None else 1)
         if value is None:
             return
     assert op.plan is not None
@@ -205,19 +229,19 @@ def _checked_dict(op: Op, value: Value) -> Message:
     return value
 
 
-def _tagged(writer: BytesWriter, plan: Plan, message: Message) -> None:
+def _tagged(writer: Writer, plan: Plan, message: Message) -> None:
     unknown: Tags | None = message.get(TAGS)
     if not unknown and not plan.tagged:
-        writer.append(0)
+        writer.out.append(0)
         return
     fields: Tags = {}
     for op in plan.tagged:
         value = message.get(op.name, _MISSING)
         if value is _MISSING or _is_default(op, value):
             continue
-        content = BytesWriter()
+        content = Writer()
         _value(content, op, value, flexible=True)
-        fields[int(op.tag)] = content.getvalue()
+        fields[int(op.tag)] = content.done()
     if unknown:
         for tag, data in unknown.items():
             if tag in fields or not 0 <= tag <= LENGTH_MAX:
@@ -232,19 +256,19 @@ def _is_default(op: Op, value: Value) -> bool:
     return bool(value == op.default)
 
 
-def write_tags(writer: BytesWriter, tags: Tags) -> None:
-    write_uvarint(writer, len(tags))
+def write_tags(writer: Writer, tags: Tags) -> None:
+    write_uvarint(writer.out, len(tags))
     for tag in sorted(tags):
         data = tags[tag]
-        write_uvarint(writer, tag)
-        write_uvarint(writer, len(data))
-        writer.write(data)
+        write_uvarint(writer.out, tag)
+        write_uvarint(writer.out, len(data))
+        writer.out.write(data)
 
 
-def _column(writer: BytesWriter, op: Op, value: Value, tags: dict[int, Tags] | None) -> None:
+def _column(writer: Writer, op: Op, value: Value, tags: dict[int, Tags] | None) -> None:
     if not isinstance(value, list):
         raise EncodeError(f"{op.name}: list wanted, not {type(value).__name__}")
-    write_uvarint(writer, len(value) + 1)
+    write_uvarint(writer.out, len(value) + 1)
     if op.kind == ACQUIRED:
         _acquired(writer, value, tags)
     else:
@@ -252,31 +276,33 @@ def _column(writer: BytesWriter, op: Op, value: Value, tags: dict[int, Tags] | N
 
 
 def _ack_batches(
-    writer: BytesWriter, batches: list[tuple[int, int, bytes]], tags: dict[int, Tags] | None
+    writer: Writer, batches: list[tuple[int, int, bytes]], tags: dict[int, Tags] | None
 ) -> None:
+    out = writer.out
     index = 0
     for first, last, types in batches:
-        write_i64_be(writer, first)
-        write_i64_be(writer, last)
-        write_uvarint(writer, len(types) + 1)
-        writer.write(types)
+        write_i64_be(out, first)
+        write_i64_be(out, last)
+        write_uvarint(out, len(types) + 1)
+        out.write(types)
         if tags is None:
-            writer.append(0)
+            out.append(0)
         else:
             write_tags(writer, tags.get(index, {}))
             index += 1
 
 
 def _acquired(
-    writer: BytesWriter, ranges: list[tuple[int, int, int]], tags: dict[int, Tags] | None
+    writer: Writer, ranges: list[tuple[int, int, int]], tags: dict[int, Tags] | None
 ) -> None:
+    out = writer.out
     index = 0
     for first, last, deliveries in ranges:
-        write_i64_be(writer, first)
-        write_i64_be(writer, last)
-        write_i16_be(writer, deliveries)
+        write_i64_be(out, first)
+        write_i64_be(out, last)
+        write_i16_be(out, deliveries)
         if tags is None:
-            writer.append(0)
+            out.append(0)
         else:
             write_tags(writer, tags.get(index, {}))
             index += 1
