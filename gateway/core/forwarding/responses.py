@@ -21,9 +21,10 @@ from gateway.core.forwarding.effects import (
     ToClient,
 )
 from gateway.core.forwarding.node_endpoints import MalformedResponse, TailWalk, neutralised
-from gateway.core.forwarding.requests import FETCH, SASL_AUTHENTICATE, Requests
+from gateway.core.forwarding.requests import DESCRIBE_CONFIGS, FETCH, SASL_AUTHENTICATE, Requests
 from gateway.core.limits import (
     RESPONSE_TAIL_BYTES_MAX,
+    REWRITTEN_CONFIGS_BYTES_MAX,
     REWRITTEN_RESPONSE_BYTES_MAX,
     WHOLE_RESPONSE_BYTES_MAX,
 )
@@ -112,8 +113,7 @@ class Responses:
             chunk.at += _SIZE_BYTES
         elif call.kind is Kind.WALK and _is_clean_here(call, chunk, size):
             self._left = _SIZE_BYTES + size
-        elif size > REWRITTEN_RESPONSE_BYTES_MAX:
-            limit = REWRITTEN_RESPONSE_BYTES_MAX
+        elif size > (limit := _rewritten_bytes_max(call.api_key)):
             raise _stop(Fault.FRAME_SIZE, f"size={size} limit={limit} api_key={call.api_key}")
         else:
             self._whole_left = size
@@ -175,6 +175,11 @@ class Responses:
 
 def _stop(fault: Fault, detail: str) -> Stop:
     return Stop(Failed(fault, Side.UPSTREAM, detail))
+
+
+def _rewritten_bytes_max(api_key: int) -> int:
+    configs = api_key == DESCRIBE_CONFIGS
+    return REWRITTEN_CONFIGS_BYTES_MAX if configs else REWRITTEN_RESPONSE_BYTES_MAX
 
 
 def _tail_walk(call: Call) -> TailWalk:

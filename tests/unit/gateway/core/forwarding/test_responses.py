@@ -7,12 +7,16 @@ from typing import Any
 
 import pytest
 
-from gateway.core.forwarding.effects import Call, Effect, Kind, Rewrite, ToClient
+from gateway.core.forwarding.effects import Call, Effect, Fault, Kind, Rewrite, Stop, ToClient
 from gateway.core.forwarding.node_endpoints import MalformedResponse
 from gateway.core.forwarding.requests import Requests
 from gateway.core.forwarding.responses import Responses
 from gateway.core.forwarding.served_apis import rules
-from gateway.core.limits import RESPONSE_TAIL_BYTES_MAX, WHOLE_RESPONSE_BYTES_MAX
+from gateway.core.limits import (
+    RESPONSE_TAIL_BYTES_MAX,
+    REWRITTEN_CONFIGS_BYTES_MAX,
+    WHOLE_RESPONSE_BYTES_MAX,
+)
 from gateway.core.wire.apis import ApiKey
 from tests.rig.wire_frames import response, to_client
 
@@ -84,3 +88,23 @@ def test_tagged_fields_without_end_are_not_collected() -> None:
     big = {99: bytes(RESPONSE_TAIL_BYTES_MAX + 1)}
     with pytest.raises(MalformedResponse):
         responses().feed(fetched(WHOLE_RESPONSE_BYTES_MAX * 3, _tags=big), [])
+
+
+def test_a_broker_has_no_configs_of_many_megabytes() -> None:
+    """They are decoded and encoded in one turn of the event loop; of all topics, never."""
+    size = REWRITTEN_CONFIGS_BYTES_MAX + 1
+    head = size.to_bytes(4, "big") + (1).to_bytes(4, "big")
+    for kind, api_key, fits in (
+        (Kind.REWRITE, ApiKey.DESCRIBE_CONFIGS, False),
+        (Kind.PASS, ApiKey.DESCRIBE_CONFIGS, True),
+        (Kind.REWRITE, ApiKey.METADATA, True),
+    ):
+        calls = deque([Call(kind, api_key, 4, 1)])
+        it = Responses(rules([]), calls, Requests(rules([]), calls, {}))
+        if fits:
+            it.feed(head, [])
+            assert it.mid_frame
+            continue
+        with pytest.raises(Stop) as stopped:
+            it.feed(head, [])
+        assert stopped.value.failed.fault is Fault.FRAME_SIZE
