@@ -28,7 +28,7 @@ from gateway.core.reading.fetching import (
     leader_of,
 )
 from gateway.core.wire.errors import ErrorCode, error_name
-from gateway.core.wire.records import CorruptBatch, TooLargeBatch, drop_aborted
+from gateway.core.wire.records import Batch, CorruptBatch, TooLargeBatch, drop_aborted
 from gateway.reading.limits import CACHE_BYTES_MAX, FETCH_LANES, UNKNOWN_TOPIC_MS
 from gateway.reading.refetch import FIRST_FETCH_LANE, ReaderCounts, Refetches, fetched, monotonic_ms
 from gateway.upstream.cluster import EARLIEST, LATEST, READ_COMMITTED, Upstream
@@ -307,7 +307,7 @@ class Reader:
             self._failed(place, code, "answer to a fetch")
         else:
             try:
-                end = self._keep(place, answer)
+                end = await self._keep(place, answer)
             except TooLargeBatch as error:
                 self._failed(place, error.code, str(error), end_of_first(answer["Records"]))
             except CorruptBatch as error:
@@ -315,15 +315,17 @@ class Reader:
             else:
                 self._moved_on(place, end)
 
-    def _keep(self, place: Place, answer: dict[str, Any]) -> int:
-        """Into the cache; returns the position behind the records. Raises CorruptBatch."""
+    async def _keep(self, place: Place, answer: dict[str, Any]) -> int:
+        """Into the cache; returns the position behind the records. Of many records in turns, and
+        without the answer's own bytes, which may be 90 MB. Raises CorruptBatch.
+        """
         source = place.source
         committed = source.isolation == READ_COMMITTED
         log_end = answer["LastStableOffset"] if committed else answer["HighWatermark"]
         self._bounds[source] = _Bounds(answer["LogStartOffset"], log_end)
-        data = answer["Records"] or b""
-        self.counts.fetched_bytes += len(data)
-        batches = self._damages.undamaged(place, data)
+        self.counts.fetched_bytes += len(answer["Records"] or b"")
+        batches = await self._scanned(place, answer["Records"] or b"")
+        answer["Records"] = None
         if not batches:
             return place.position
         end = batches[-1].last_offset + 1
@@ -336,8 +338,16 @@ class Reader:
         if visible:
             records = sum(batch.count for batch in visible)
             self._mean_bytes[source] = 1 + sum(len(batch.body) for batch in visible) // records
-        self._cache.add(source, place.position, visible, end)
+        for _ in self._cache.adding(source, place.position, visible, end):
+            await asyncio.sleep(0)
         return end
+
+    async def _scanned(self, place: Place, records: bytes) -> list[Batch]:
+        """Raises CorruptBatch."""
+        scan = self._damages.undamaged(place, records)
+        for _ in iter(scan.step, False):
+            await asyncio.sleep(0)
+        return scan.batches
 
     def _moved_on(self, place: Place, end: int) -> None:
         self._mended(place)
@@ -346,7 +356,8 @@ class Reader:
             for sink in self._sinks_at.get(place, ()):
                 self._serve_soon(place.source, sink)
         else:
-            self._schedule.empty(place, at_end=place.position >= self._bounds[place.source].end)
+            bounds = self._bounds.get(place.source, _Bounds(-1, -1))
+            self._schedule.empty(place, at_end=place.position >= bounds.end)
         if place.source not in self._floors:  # everybody stopped meanwhile
             self._forget(place.source)
 
@@ -393,7 +404,7 @@ class Reader:
         pause_ms = self._schedule.failed(place, now_ms)
         asyncio.get_running_loop().call_later(pause_ms / 1000 + 0.001, self._wake, place.source.tp)
         if end > place.position:
-            bounds = self._bounds[place.source]
+            bounds = self._bounds.get(place.source, _Bounds(-1, -1))
             for sink in list(self._sinks_at.get(place, ())):
                 sink(ReadResult(place.position, end, [], [], bounds.log_start, bounds.end, code))
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,7 +46,7 @@ class Refetches:
         upstream: Upstream,
         cache: BatchCache,
         counts: ReaderCounts,
-        keep: Callable[[Place, dict[str, Any]], int],
+        keep: Callable[[Place, dict[str, Any]], Awaitable[int]],
     ) -> None:
         self._upstream = upstream
         self._cache = cache
@@ -106,7 +106,7 @@ class Refetches:
             raise Refused(code, what)
         else:
             try:
-                self._keep(Place(source, offset), answer)
+                await self._keep(Place(source, offset), answer)
             except CorruptBatch as error:
                 raise Refused(error.code, f"{what}: {error}") from error
         piece = self._cache.piece(source, offset)

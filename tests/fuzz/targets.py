@@ -21,7 +21,6 @@ from gateway.core.forwarding.rewrite import Address, read, write
 from gateway.core.forwarding.served_apis import rules
 from gateway.core.limits import FRAME_BYTES_MAX
 from gateway.core.wire.apis import APIS, ApiKey
-from gateway.core.wire.batches import scan, scan_undamaged
 from gateway.core.wire.codec import (
     decode_request,
     decode_response,
@@ -30,7 +29,7 @@ from gateway.core.wire.codec import (
 )
 from gateway.core.wire.errors import WireError
 from gateway.core.wire.frames import parse_request_header, parse_response_header
-from gateway.core.wire.records import read_records
+from gateway.core.wire.records import Scan, read_records, scan
 from gateway.core.wire.schema import Message
 from tests.fuzz.corpus import Exchange
 from tests.fuzz.mutate import chunks, framed, mutated
@@ -121,11 +120,18 @@ def records(corpus: Sequence[Exchange], random: Random) -> None:
         for batch in found:
             assert batch.count <= SCANNED_BYTES_MAX
             assert batch.base_offset <= batch.last_offset
-    for reader in (lambda: scan_undamaged(data, SCANNED_BYTES_MAX), lambda: read_records(data)):
+    steps = Scan(data, enough=SCANNED_BYTES_MAX)
+    for reader in (lambda: in_steps(steps, random.randint(1, 10)), lambda: read_records(data)):
         try:
             reader()
         except WireError:
             continue
+
+
+def in_steps(found: Scan, records_max: int) -> None:
+    """Raises CorruptBatch."""
+    while found.step(records_max):
+        pass
 
 
 def connection(corpus: Sequence[Exchange], random: Random) -> None:

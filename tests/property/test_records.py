@@ -64,7 +64,7 @@ def test_portions_are_the_batch(
 ) -> None:
     base, records = drawn
     (batch,) = scan(build(records, base_offset=base, compression=codec))
-    found = portions(batch, records_max)
+    found = list(portions(batch, records_max))
     assert [record for portion in found for record in read_batch(portion)] == records
     assert all(portion.count <= records_max for portion in found)
     assert found[-1].last_offset == batch.last_offset

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -104,6 +105,11 @@ class BatchCache:
         """`batches` are all that consumers may see of [start, end); the first may begin before
         `start`. A batch of more than half of the cache is left out: it is read again.
         """
+        for _ in self.adding(source, start, batches, end):
+            pass
+
+    def adding(self, source: Source, start: int, batches: list[Batch], end: int) -> Iterator[None]:
+        """The same in steps: one for each portion of a batch that is kept in portions."""
         at = start
         room = max(1, self.bytes_max // 2)  # the first portion has room: else nobody gets on
         for batch in batches:
@@ -115,6 +121,8 @@ class BatchCache:
                     self._put(Piece(source, begins, portion.last_offset + 1, portion))
                     room -= portion.size
                 begins = portion.last_offset + 1
+                if portion is not batch:
+                    yield
             at = begins
         if at < end:
             self._put(Piece(source, at, end, None))

@@ -6,11 +6,16 @@ from dataclasses import dataclass
 from hashlib import blake2b
 
 from gateway.core.cluster.topology import TopicPartition, Topology
-from gateway.core.limits import FETCH_BYTES_MAX, FETCH_PARTITION_BYTES_MAX, SCAN_BYTES_MAX
+from gateway.core.limits import (
+    FETCH_BYTES_MAX,
+    FETCH_PARTITION_BYTES_MAX,
+    LONG_STEP_RECORDS,
+    SCAN_BYTES_MAX,
+)
 from gateway.core.reading.cache import Source
 from gateway.core.reading.fetching import Fetch, Place
 from gateway.core.wire.errors import ErrorCode
-from gateway.core.wire.records import Batch, CorruptBatch, TooLargeBatch, scan_undamaged
+from gateway.core.wire.records import Batch, CorruptBatch, Scan, TooLargeBatch
 from gateway.core.wire.schema import Message
 
 _LAST_DELTA = 23  # of a batch: where its last offset delta (4 bytes) stands
@@ -67,11 +72,9 @@ class Damages:
     def __init__(self) -> None:
         self._known: dict[Source, _Damage] = {}
 
-    def undamaged(self, place: Place, records: bytes) -> list[Batch]:
-        """The batches of an answer, up to the first that is damaged: those before it can be read
-        like any other. Raises CorruptBatch if it is the very first. Records beyond
-        SCAN_BYTES_MAX, decompressed, are left for the next fetch. Raises TooLargeBatch likewise:
-        `end_of_first` says where the batch ends.
+    def undamaged(self, place: Place, records: bytes) -> UndamagedScan:
+        """Of the batches of an answer, up to the first that is damaged: those before it can be read
+        like any other. Raises CorruptBatch if the very first is known for it.
         """
         known = self._known.get(place.source)
         if known is not None and known.digest == _digest(records):
@@ -79,16 +82,42 @@ class Damages:
             raise kind(known.reason)  # the next read may ask from inside the batch
         if known is not None and known.position == place.position:
             del self._known[place.source]
-        try:
-            return scan_undamaged(records, SCAN_BYTES_MAX)
-        except CorruptBatch as error:
-            large = isinstance(error, TooLargeBatch)
-            damage = _Damage(place.position, _digest(records), str(error), too_large=large)
-            self._known[place.source] = damage
-            raise
+        return UndamagedScan(self, place, records)
+
+    def note(self, place: Place, records: bytes, error: CorruptBatch) -> None:
+        """The first batch is damaged, or too large."""
+        large = isinstance(error, TooLargeBatch)
+        damage = _Damage(place.position, _digest(records), str(error), too_large=large)
+        self._known[place.source] = damage
 
     def forget(self, source: Source) -> None:
         self._known.pop(source, None)
+
+
+class UndamagedScan:
+    """A step is short; records beyond SCAN_BYTES_MAX, decompressed, are left for the next fetch."""
+
+    def __init__(self, damages: Damages, place: Place, records: bytes) -> None:
+        self._damages = damages
+        self._place = place
+        self._records = records
+        self._scan = Scan(records, enough=SCAN_BYTES_MAX)
+
+    @property
+    def batches(self) -> list[Batch]:
+        return self._scan.batches
+
+    def step(self) -> bool:
+        """False: it was the last. Raises CorruptBatch if the first batch is damaged, TooLargeBatch
+        likewise: `end_of_first` says where the batch ends.
+        """
+        try:
+            return self._scan.step(LONG_STEP_RECORDS)
+        except CorruptBatch as error:
+            if self.batches:
+                return False
+            self._damages.note(self._place, self._records, error)
+            raise
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Record batches of magic 2: scan, aborted filter, slicing; all that is done per record.
+"""Record batches of magic 2: columns, aborted filter, slicing. scanning.py fills the columns.
 
 A batch is scanned once: one pass yields the offset, the key and the place of every record; values
 and headers are never read. Slices are cut out of the scanned bytes, so every record leaves the
@@ -15,6 +15,7 @@ Source: Kafka's message format documentation and DefaultRecordBatch of kafka-cli
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import ClassVar, Final, final
 
 from crc32c import crc32c
@@ -29,12 +30,6 @@ from librt.strings import (
 )
 from mypy_extensions import i16, i32, i64
 
-from gateway.core.wire.compress import (
-    CannotDecompress,
-    Compression,
-    DecompressesTooLarge,
-    decompress,
-)
 from gateway.core.wire.errors import ErrorCode, WireError
 
 
@@ -53,7 +48,9 @@ class UnsupportedMagic(CorruptBatch):
 
 
 class TooLargeBatch(CorruptBatch):
-    """An undamaged batch whose decompressed records are of more than `body_max` bytes."""
+    """An undamaged batch of more than BATCH_RECORDS_MAX records, or of more than `body_max` bytes
+    when decompressed.
+    """
 
     code: ClassVar[ErrorCode] = ErrorCode.MESSAGE_TOO_LARGE
 
@@ -75,7 +72,6 @@ CONTROL_COMMIT: Final = 1
 
 # Memory of a scanned record beside its bytes: four list slots, two ints and the head of its key.
 _RECORD_OVERHEAD: Final = 4 * 8 + 2 * 32 + 33
-_OFFSET_MAX: Final = 2**63 - 1 - 2**31  # with the largest delta still an i64
 
 
 @final
@@ -124,200 +120,6 @@ class Batch:
         return f"Batch({self.base_offset}..{self.last_offset}, {kind}{self.count} records)"
 
 
-def scan(
-    data: bytes,
-    *,
-    check_crc: bool = True,
-    body_max: int = BODY_BYTES_MAX,
-    enough: int = UNBOUNDED,
-) -> list[Batch]:
-    """The whole batches of a Fetch response's records; a cut-off last one is left out, as
-    consumers do.
-
-    `body_max` bounds each batch's decompressed records, in bytes; batches after `enough` bytes in
-    all are left out, too: a batch of 2 KB can be 64 MB of zeros, and a response of 1 MB 500 such
-    batches. Raises CorruptBatch, TooLargeBatch, UnsupportedMagic.
-    """
-    batches: list[Batch] = []
-    _scan_into(batches, data, check_crc, body_max, enough)
-    return batches
-
-
-def scan_undamaged(data: bytes, enough: int) -> list[Batch]:
-    """As `scan`, up to the first batch that is damaged: those before it can be read like any
-    other. Raises CorruptBatch if it is the very first.
-    """
-    batches: list[Batch] = []
-    try:
-        _scan_into(batches, data, True, BODY_BYTES_MAX, enough)
-    except CorruptBatch:
-        if not batches:
-            raise
-    return batches
-
-
-def _scan_into(
-    batches: list[Batch], data: bytes, check_crc: bool, body_max: int, enough: int
-) -> None:
-    at: i64 = 0
-    size: i64 = len(data)
-    left: i64 = enough
-    while size - at >= 17 and left > 0:
-        length: i64 = i64(read_i32_be(data, at + 8))
-        if length < 14:  # no message of any format is shorter
-            raise CorruptBatch(f"batch length {length}")
-        end = at + 12 + length
-        if end > size:
-            break
-        magic: i64 = data[at + 16]
-        if magic != 2:
-            raise UnsupportedMagic(f"record batch of magic {magic}")
-        if length < HEADER_SIZE - 12:
-            raise CorruptBatch(f"batch length {length}")
-        if check_crc:
-            crc: int = crc32c(memoryview(data)[at + 21 : end])
-            if crc != int(read_i32_be(data, at + 17)) & 0xFFFFFFFF:
-                raise CorruptBatch(f"wrong CRC at base offset {read_i64_be(data, at)}")
-        batch = _scan_batch(data[at : at + 61], data[at + 61 : end], body_max)
-        batches.append(batch)
-        left -= len(batch.body)
-        at = end
-
-
-def _scan_batch(header: bytes, sent: bytes, body_max: int) -> Batch:
-    attributes: i64 = i64(read_i16_be(header, 21))
-    base: i64 = read_i64_be(header, 0)
-    last_delta: i64 = i64(read_i32_be(header, 23))
-    count: i64 = i64(read_i32_be(header, 57))
-    if base < 0 or base > _OFFSET_MAX or last_delta < 0 or count < 0:
-        raise CorruptBatch(f"base offset {base}, last delta {last_delta}, {count} records")
-    body = sent
-    if attributes & CODEC_MASK != Compression.NONE and len(sent) > 0:
-        try:
-            body = decompress(int(attributes & CODEC_MASK), sent, body_max)
-        except DecompressesTooLarge as too_large:
-            raise TooLargeBatch(f"the batch at base offset {base} is {too_large}") from too_large
-        except CannotDecompress as damaged:
-            raise CorruptBatch(str(damaged)) from damaged
-    offsets: list[int] = []
-    keys: list[bytes | None] = []
-    bounds: list[int] = [0]
-    try:
-        key_bytes = _scan_records(body, base, last_delta, count, offsets, keys, bounds)
-    except IndexError:
-        raise CorruptBatch(f"records cut off at base offset {base}") from None
-    if attributes & CONTROL != 0:
-        control_type = _control_type(keys)
-        return Batch(header, body, [], [], [0], 0, control_type)
-    return Batch(header, body, offsets, keys, bounds, int(key_bytes), CONTROL_NONE)
-
-
-def _scan_records(
-    body: bytes,
-    base: i64,
-    last_delta: i64,
-    count: i64,
-    offsets: list[int],
-    keys: list[bytes | None],
-    bounds: list[int],
-) -> i64:
-    """One pass over the records; fills the columns. Returns the bytes of all keys.
-
-    Raises CorruptBatch, and IndexError where the bytes end early.
-
-    Varints of one byte, nearly all of them, are read in place: a call for each would cost
-    interpreted code half its speed.
-    """
-    at: i64 = 0
-    size: i64 = len(body)
-    before: i64 = -1
-    key_bytes: i64 = 0
-    for _ in range(count):
-        length: i64 = body[at]
-        at += 1
-        if length >= 128:
-            length, at = varint(body, at - 1)
-        else:
-            length = (length >> 1) ^ -(length & 1)
-        end: i64 = at + length
-        if length < 0 or end > size:
-            raise CorruptBatch(f"a record of {length} bytes with {size - at} left")
-        at += 1  # the record's attributes, unused by Kafka
-        if body[at] < 128:  # timestamp delta
-            at += 1
-        else:
-            at = skip_varlong(body, at)
-        delta: i64 = body[at]
-        at += 1
-        if delta >= 128:
-            delta, at = varint(body, at - 1)
-        else:
-            delta = (delta >> 1) ^ -(delta & 1)
-        key_size: i64 = body[at]
-        at += 1
-        if key_size >= 128:
-            key_size, at = varint(body, at - 1)
-        else:
-            key_size = (key_size >> 1) ^ -(key_size & 1)
-        if delta <= before or delta > last_delta or at + key_size > end:
-            raise CorruptBatch(
-                f"offset delta {delta} after {before}, last is {last_delta}; "
-                f"a key of {key_size} bytes, {end - at} left in its record"
-            )
-        before = delta
-        if key_size < 0:
-            keys.append(None)
-        else:
-            keys.append(body[at : at + key_size])
-            key_bytes += key_size
-        offsets.append(base + delta)
-        bounds.append(end)
-        at = end
-    if at != size:
-        raise CorruptBatch(f"{size - at} bytes behind the last record")
-    return key_bytes
-
-
-def varint(data: bytes, at: i64) -> tuple[i64, i64]:
-    """A zigzag varint of 32 bits at `at`, and where the next field starts. Raises CorruptBatch,
-    IndexError.
-    """
-    value: i64 = 0
-    shift: i64 = 0
-    while shift <= 28:
-        byte: i64 = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 128:
-            value &= 0xFFFFFFFF
-            return (value >> 1) ^ -(value & 1), at
-        shift += 7
-    raise CorruptBatch("a varint of more than 5 bytes")
-
-
-def skip_varlong(data: bytes, at: i64) -> i64:
-    """Where the field behind the varint of up to 64 bits at `at` starts. Raises CorruptBatch,
-    IndexError.
-    """
-    stop: i64 = at + 10
-    while at < stop:
-        byte: i64 = data[at]
-        at += 1
-        if byte < 128:
-            return at
-    raise CorruptBatch("a varint of more than 10 bytes")
-
-
-def _control_type(keys: list[bytes | None]) -> int:
-    """Of the marker's key: version i16, type i16."""
-    if not keys:
-        return CONTROL_NONE  # compaction took the marker and left the batch
-    key = keys[0]
-    if key is None or len(key) < 4:
-        raise CorruptBatch("a control record without a type")
-    return int(read_i16_be(key, 2))
-
-
 def drop_aborted(batches: list[Batch], aborted: list[tuple[int, int]]) -> list[Batch]:
     """The batches a read_committed consumer sees, without control batches.
 
@@ -339,14 +141,14 @@ def drop_aborted(batches: list[Batch], aborted: list[tuple[int, int]]) -> list[B
     return kept
 
 
-def portions(batch: Batch, records_max: int) -> list[Batch]:
+def portions(batch: Batch, records_max: int) -> Iterator[Batch]:
     """The batch in portions of at most `records_max` records, each with bytes of its own, so that
     they can be held and let go one by one. A portion ends where the next one begins: together they
     cover all offsets of the batch, also where compaction left gaps.
     """
     if batch.count <= records_max:
-        return [batch]
-    found: list[Batch] = []
+        yield batch
+        return
     total: i64 = batch.count
     at: i64 = 0
     while at < total:
@@ -354,9 +156,8 @@ def portions(batch: Batch, records_max: int) -> list[Batch]:
         if stop > total:
             stop = total
         last: int = batch.last_offset if stop == total else batch.offsets[stop] - 1
-        found.append(_portion(batch, at, stop, last))
+        yield _portion(batch, at, stop, last)
         at = stop
-    return found
 
 
 def _portion(batch: Batch, at: i64, stop: i64, last_offset: int) -> Batch:

@@ -30,13 +30,13 @@ from gateway.core.wire.batches import (
     drop_aborted,
     filtered,
     portions,
-    scan,
-    scan_undamaged,
     select,
 )
 from gateway.core.wire.compress import Compression, compress
+from gateway.core.wire.scanning import BATCH_RECORDS_MAX, Scan, scan
 
 __all__ = [
+    "BATCH_RECORDS_MAX",
     "BODY_BYTES_MAX",
     "CONTROL_ABORT",
     "CONTROL_COMMIT",
@@ -49,6 +49,7 @@ __all__ = [
     "Header",
     "Producer",
     "Record",
+    "Scan",
     "TooLargeBatch",
     "UnsupportedMagic",
     "build",
@@ -59,7 +60,6 @@ __all__ = [
     "read_batch",
     "read_records",
     "scan",
-    "scan_undamaged",
     "select",
 ]
 

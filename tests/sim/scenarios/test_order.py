@@ -7,8 +7,7 @@ from random import Random
 
 from dispatcher.core.model import AckType, MemberId, MembersReady, Policy, Reason, RecordsRead
 from dispatcher.core.ring import Router
-from gateway.core.wire.batches import scan, select
-from gateway.core.wire.records import Compression, Record, build, read_batch
+from gateway.core.wire.records import Compression, Record, build, read_batch, scan, select
 from tests.rig.playbook import Playbook
 
 

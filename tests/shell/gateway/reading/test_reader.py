@@ -12,6 +12,8 @@ import pytest
 
 from gateway.core.cluster.topology import TopicPartition
 from gateway.core.limits import LONG_STEP_BYTES
+from gateway.core.reading import fetch_messages
+from gateway.core.reading.fetch_messages import UndamagedScan
 from gateway.core.reading.fetching import ReadResult
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
@@ -141,6 +143,31 @@ def test_large_records_are_cut_out_in_turns_of_their_own() -> None:
         assert len(set(cut_in)) == 3
 
     run(work, Log([whole() | {"Records": large}]))
+
+
+def test_many_records_are_scanned_in_turns_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """500,000 tiny records in one turn held the event loop up for 200 ms."""
+    monkeypatch.setattr(fetch_messages, "LONG_STEP_RECORDS", 2)
+    turn = 0
+    steps_in: list[int] = []
+    step = UndamagedScan.step
+
+    def counted(scan: UndamagedScan) -> bool:
+        steps_in.append(turn)
+        return step(scan)
+
+    monkeypatch.setattr(UndamagedScan, "step", counted)
+
+    async def work(reader: Reader) -> None:
+        nonlocal turn
+        reading = asyncio.ensure_future(reader.bytes_for(TP, [1, 3], records_max=10))
+        while not reading.done():
+            await asyncio.sleep(0)
+            turn += 1
+        assert [record.value for record in read_records(reading.result())] == [b"1", b"3"]
+        assert len(set(steps_in)) == len(steps_in) == END // 2 + 1
+
+    run(work, Log())
 
 
 def test_what_nobody_shows_is_not_taken_for_gone() -> None:

@@ -295,3 +295,19 @@ def test_a_record_larger_than_the_cache_is_there_until_the_next_shrink() -> None
     assert (columns.end, columns.offsets) == (6, [5])
     cache.shrink()
     assert cache.columns(SOURCE, 5, 100) is None
+
+
+def test_a_batch_in_portions_is_added_in_steps() -> None:
+    large = full(0, 100)
+    cache = BatchCache(3 * large.size)
+    adding = cache.adding(SOURCE, 0, [large, full(100, 1)], 101)
+    sizes = []
+    for _ in adding:
+        cache.check_invariants()
+        sizes.append(cache.bytes)
+    assert len(sizes) == 3
+    assert sizes == sorted(set(sizes)), "a portion in each step"
+    columns = cache.columns(SOURCE, 0, 200)
+    assert columns is not None
+    assert columns.offsets == list(range(101))
+    assert list(BatchCache(100 * large.size).adding(SOURCE, 0, [large], 100)) == [], "one step"

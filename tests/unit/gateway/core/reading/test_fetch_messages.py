@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from crc32c import crc32c
 
 from gateway.core.cluster.topology import TopicPartition
-from gateway.core.limits import FETCH_PARTITION_BYTES_MAX, SCAN_BYTES_MAX
+from gateway.core.limits import FETCH_PARTITION_BYTES_MAX, LONG_STEP_RECORDS, SCAN_BYTES_MAX
 from gateway.core.reading import fetch_messages
 from gateway.core.reading.cache import Source
 from gateway.core.reading.fetch_messages import Damages, end_of_first
@@ -19,9 +20,9 @@ from gateway.core.wire.records import (
     Compression,
     CorruptBatch,
     Record,
+    Scan,
     TooLargeBatch,
     build,
-    scan_undamaged,
 )
 
 SOURCE = Source(TopicPartition("orders", bytes(16), 0), 1)
@@ -32,12 +33,25 @@ def batch(*offsets: int) -> bytes:
     return build([Record(at, 0, b"k", b"value") for at in offsets], base_offset=offsets[0])
 
 
+def undamaged(damages: Damages, place: Place, data: bytes) -> list[Batch]:
+    found = damages.undamaged(place, data)
+    while found.step():
+        pass
+    return found.batches
+
+
 def offsets(data: bytes) -> list[int]:
-    return [offset for found in Damages().undamaged(PLACE, data) for offset in found.offsets]
+    return [offset for found in undamaged(Damages(), PLACE, data) for offset in found.offsets]
 
 
 def flipped(data: bytes) -> bytes:
     return data[:-3] + bytes([data[-3] ^ 1]) + data[-3:][1:]
+
+
+def counted_as(data: bytes, records: int) -> bytes:
+    """One batch that says it has so many records."""
+    changed = data[:57] + records.to_bytes(4, "big") + data[61:]
+    return changed[:17] + crc32c(changed[21:]).to_bytes(4, "big") + changed[21:]
 
 
 def without_length(data: bytes) -> bytes:
@@ -70,7 +84,7 @@ def test_the_batches_before_a_damaged_one(damage: Callable[[bytes], bytes], behi
     bad = damage(batch(4, 5))
     assert offsets(batch(0, 1) + batch(2) + bad + behind) == [0, 1, 2]
     with pytest.raises(CorruptBatch):
-        Damages().undamaged(PLACE, bad + behind)
+        undamaged(Damages(), PLACE, bad + behind)
 
 
 def bomb(first: int, count: int) -> bytes:
@@ -89,9 +103,9 @@ def test_a_batch_too_large_when_decompressed_says_so_and_where_it_ends(
     said = "the batch at base offset 6 is too large when decompressed: more than 134,217,728 bytes"
     for _ in range(2):
         with pytest.raises(TooLargeBatch, match=said) as refused:
-            damages.undamaged(Place(SOURCE, 6), large + batch(10))
+            undamaged(damages, Place(SOURCE, 6), large + batch(10))
         assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
-        monkeypatch.setattr(fetch_messages, "scan_undamaged", None)  # not scanned a second time
+        monkeypatch.setattr(fetch_messages, "Scan", None)  # not scanned a second time
     assert end_of_first(large + batch(10)) == 10
     assert end_of_first(batch(4, 5)) == 6
 
@@ -100,31 +114,51 @@ def test_a_damaged_batch_is_scanned_once(monkeypatch: pytest.MonkeyPatch) -> Non
     """Until it is mended, or another stands there; and wherever else is read of that log."""
     scanned: list[int] = []
 
-    def counted(data: bytes, enough: int) -> list[Batch]:
+    def counted(data: bytes, enough: int) -> Scan:
         scanned.append(len(data))
-        return scan_undamaged(data, enough)
+        return Scan(data, enough=enough)
 
-    monkeypatch.setattr(fetch_messages, "scan_undamaged", counted)
+    monkeypatch.setattr(fetch_messages, "Scan", counted)
     damages, good = Damages(), batch(4, 5)
     bad = flipped(good)
     for tries in range(3):
         with pytest.raises(CorruptBatch, match="wrong CRC at base offset 4"):
-            damages.undamaged(PLACE, bad + batch(*range(9, 9 + tries + 1)))
+            undamaged(damages, PLACE, bad + batch(*range(9, 9 + tries + 1)))
     with pytest.raises(CorruptBatch):
-        damages.undamaged(Place(SOURCE, 5), bad)
+        undamaged(damages, Place(SOURCE, 5), bad)
     assert len(scanned) == 1
-    assert len(damages.undamaged(Place(SOURCE, 0), batch(0))) == 1
+    assert len(undamaged(damages, Place(SOURCE, 0), batch(0))) == 1
     with pytest.raises(CorruptBatch):
-        damages.undamaged(PLACE, bad)
+        undamaged(damages, PLACE, bad)
     assert len(scanned) == 2
     for _ in range(2):
         with pytest.raises(CorruptBatch, match="batch length -1"):
-            damages.undamaged(PLACE, without_length(good))
+            undamaged(damages, PLACE, without_length(good))
     assert len(scanned) == 3
-    assert len(damages.undamaged(PLACE, good)) == 1, "mended"
+    assert len(undamaged(damages, PLACE, good)) == 1, "mended"
     assert not damages._known
     for _ in range(2):
         with pytest.raises(CorruptBatch):
-            damages.undamaged(PLACE, bad)
+            undamaged(damages, PLACE, bad)
         damages.forget(SOURCE)
     assert len(scanned) == 6
+
+
+def test_a_long_batch_is_scanned_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_messages, "LONG_STEP_RECORDS", 2)
+    found = Damages().undamaged(PLACE, batch(4, 5, 6) + batch(7, 8) + flipped(batch(9)))
+    steps = [found.step() for _ in range(3)]
+    assert steps == [True, True, False], "five records, then the damaged batch"
+    assert [each.offsets for each in found.batches] == [[4, 5, 6], [7, 8]]
+
+
+def test_a_fault_in_a_later_step_is_noted() -> None:
+    damages = Damages()
+    long = build([Record(at, 0, None, b"") for at in range(LONG_STEP_RECORDS + 1)], base_offset=0)
+    data = counted_as(long, LONG_STEP_RECORDS + 2)
+    found = damages.undamaged(PLACE, data)
+    assert found.step()
+    with pytest.raises(CorruptBatch, match="cut off"):
+        found.step()
+    with pytest.raises(CorruptBatch, match="cut off"):
+        damages.undamaged(PLACE, data)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 from crc32c import crc32c
 
-from gateway.core.wire.batches import BODY_BYTES_MAX, skip_varlong, varint
+from gateway.core.wire.batches import BODY_BYTES_MAX
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.records import (
     CONTROL_ABORT,
@@ -30,6 +30,7 @@ from gateway.core.wire.records import (
     scan,
     select,
 )
+from gateway.core.wire.scanning import skip_varlong, varint
 
 WRITER = Producer(producer_id=9, epoch=2, base_sequence=17, transactional=True)
 

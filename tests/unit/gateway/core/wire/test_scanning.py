@@ -1,0 +1,103 @@
+"""The scan of batches in steps."""
+
+from __future__ import annotations
+
+import pytest
+from crc32c import crc32c
+
+from gateway.core.wire.errors import ErrorCode
+from gateway.core.wire.records import (
+    BATCH_RECORDS_MAX,
+    Batch,
+    CorruptBatch,
+    Producer,
+    Record,
+    Scan,
+    TooLargeBatch,
+    build,
+    marker,
+    scan,
+)
+
+
+def records(*offsets: int) -> list[Record]:
+    return [Record(at, 1_000 + at, b"key-%d" % at, b"value") for at in offsets]
+
+
+WRITER = Producer(producer_id=9, epoch=2, transactional=True)
+DATA = b"".join(
+    [
+        build(records(3, 4, 6), base_offset=3, last_offset=7),
+        build([], base_offset=8),
+        marker(9, WRITER, commit=True),
+        build(records(10), base_offset=10),
+        build(records(*range(11, 18)), base_offset=11)[:-1],  # cut off
+    ]
+)
+
+
+def scan_all(found: Scan, records_max: int) -> None:
+    while found.step(records_max):
+        pass
+
+
+def columns(batch: Batch) -> tuple[object, ...]:
+    flags = (batch.is_control, batch.control_type, batch.size)
+    return batch.header, batch.body, batch.offsets, batch.keys, batch.starts, batch.ends, flags
+
+
+@pytest.mark.parametrize("records_max", [1, 2, 3, 4, 5, 100])
+def test_steps_of_any_length_find_the_same(records_max: int) -> None:
+    found = Scan(DATA)
+    steps = 1
+    while found.step(records_max):
+        steps += 1
+    assert steps == 5 // records_max + 1  # the marker is a record
+    assert list(map(columns, found.batches)) == list(map(columns, scan(DATA)))
+    assert not found.step(records_max)
+
+
+def test_a_batch_is_there_when_all_its_records_are() -> None:
+    found = Scan(DATA)
+    assert found.step(2)
+    assert found.batches == []
+    assert found.step(1)
+    assert [batch.offsets for batch in found.batches] == [[3, 4, 6]]
+
+
+def test_enough_memory_ends_it_between_two_batches() -> None:
+    """A million records without a byte of value are 7 MB, and 129 of memory."""
+    size = scan(DATA)[0].size
+    assert size > 2 * len(scan(DATA)[0].body)
+    for enough, count in ((1, 1), (size, 1), (size + 1, 2)):
+        found = Scan(DATA, enough=enough)
+        scan_all(found, 2)
+        assert len(found.batches) == count
+
+
+@pytest.mark.parametrize("records_max", [1, 2, 100])
+def test_a_fault_is_found_in_its_step(records_max: int) -> None:
+    good = build(records(3, 4, 6), base_offset=3)
+    for changed, said in (
+        (counted(good, 2), "bytes behind the last record"),
+        (counted(good, 4), "cut off"),
+    ):
+        found = Scan(changed)
+        with pytest.raises(CorruptBatch, match=said):
+            scan_all(found, records_max)
+        assert found.batches == []
+
+
+def test_a_batch_of_too_many_records_says_so() -> None:
+    """18 million records without a byte of value are a message of 20 KB, and 2.3 GB of columns."""
+    count = BATCH_RECORDS_MAX + 1
+    said = "base offset 3 is too large: 2,000,001 records, more than 2,000,000"
+    with pytest.raises(TooLargeBatch, match=said) as refused:
+        scan(counted(build(records(3), base_offset=3), count))
+    assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
+
+
+def counted(data: bytes, count: int) -> bytes:
+    """One batch that says it has so many records."""
+    changed = data[:57] + count.to_bytes(4, "big") + data[61:]
+    return changed[:17] + crc32c(changed[21:]).to_bytes(4, "big") + changed[21:]
