@@ -20,9 +20,9 @@ WHOLE_RESPONSE_BYTES_MAX = 64 * 1024
 # A response that is rewritten is held, decoded and encoded whole: Metadata of 250,000 partitions.
 REWRITTEN_RESPONSE_BYTES_MAX = 16 * 1024 * 1024
 
-# The same of DescribeConfigs: all configs of a broker, with documentation and synonyms, are 0.2 MB,
+# The same of DescribeConfigs: all configs of a broker, with documentation and synonyms, are 0.1 MB,
 # and 11 MB hold the event loop up for 190 ms. Answers that are not about a broker pass unread.
-REWRITTEN_CONFIGS_BYTES_MAX = 2 * 1024 * 1024
+REWRITTEN_CONFIGS_BYTES_MAX = 512 * 1024
 
 # Node endpoints of 1,000 brokers are below 100 KiB.
 RESPONSE_TAIL_BYTES_MAX = 128 * 1024
