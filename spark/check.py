@@ -15,7 +15,7 @@ from clusters.core.names import Unfit
 from clusters.core.tree import ClusterName, Leaf, Node, OneClusterTwice, Tree
 from clusters.core.tree import require_different_clusters as require_different
 from spark.core.survey import Missing, Policy, Stopped, compare
-from spark.kafka import KafkaSide
+from spark.kafka import KafkaSide, answered
 from spark.limits import ANSWER_S, QUIET
 from spark.links import Link
 from spark.naming import following
@@ -161,7 +161,7 @@ def _forbidden(side: KafkaSide, topics: list[str], operation: AclOperation) -> I
         TopicCollection(topics), include_authorized_operations=True, request_timeout=ANSWER_S
     )
     for name, answer in asked.items():
-        allowed = answer.result(ANSWER_S).authorized_operations
+        allowed = answered(answer).authorized_operations
         if allowed is not None and operation not in allowed:
             yield name
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
+from typing import TypeVar
 
 from confluent_kafka import (
     Consumer,
@@ -28,7 +30,19 @@ from spark.core.survey import Position, Topic
 from spark.limits import ANSWER_S, PROBE_S, QUIET
 from spark.produce import Place
 
+_Answer = TypeVar("_Answer")
+
 COMPARED_CONFIGS = ("message.timestamp.type", "max.message.bytes")
+
+
+def answered(future: Future[_Answer]) -> _Answer:
+    """Raises KafkaException, also for a broker that hangs: the client's own time limit does not
+    hold for all questions.
+    """
+    try:
+        return future.result(ANSWER_S)
+    except TimeoutError as error:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from error
 
 
 class KafkaSide:
@@ -47,7 +61,7 @@ class KafkaSide:
         return True
 
     def cluster_id(self) -> str:
-        described = self._admin.describe_cluster(request_timeout=ANSWER_S).result(ANSWER_S)
+        described = answered(self._admin.describe_cluster(request_timeout=ANSWER_S))
         return str(described.cluster_id)
 
     def topic_names(self) -> list[str]:
@@ -61,7 +75,7 @@ class KafkaSide:
         found = {}
         for name, answer in asked.items():
             try:
-                described = answer.result(ANSWER_S)
+                described = answered(answer)
             except KafkaException as error:
                 if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                     continue
@@ -80,7 +94,7 @@ class KafkaSide:
         for resource, answer in self._admin.describe_configs(
             resources, request_timeout=ANSWER_S
         ).items():
-            entries = answer.result(ANSWER_S)
+            entries = answered(answer)
             values = {it: str(entries[it].value) for it in wanted if it in entries}
             topic_id, partitions = known[resource.name]
             found[resource.name] = Topic(resource.name, topic_id, partitions, values)
@@ -90,7 +104,7 @@ class KafkaSide:
         """Does nothing if it exists by now."""
         new = NewTopic(name, partitions, config=dict(configs))
         try:
-            self._admin.create_topics([new], request_timeout=ANSWER_S)[name].result(ANSWER_S)
+            answered(self._admin.create_topics([new], request_timeout=ANSWER_S)[name])
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
@@ -102,7 +116,7 @@ class KafkaSide:
 
     def grow(self, name: str, partitions: int) -> None:
         new = [NewPartitions(name, partitions)]
-        self._admin.create_partitions(new, request_timeout=ANSWER_S)[name].result(ANSWER_S)
+        answered(self._admin.create_partitions(new, request_timeout=ANSWER_S)[name])
 
     def log_starts(self, places: Iterable[Place]) -> dict[Place, int]:
         return self._offsets(places, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
@@ -119,8 +133,7 @@ class KafkaSide:
             wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=ANSWER_S
         )
         return {
-            (it.topic, it.partition): int(answer.result(ANSWER_S).offset)
-            for it, answer in asked.items()
+            (it.topic, it.partition): int(answered(answer).offset) for it, answer in asked.items()
         }
 
     def positions(self, group: str, places: Iterable[Place]) -> dict[Place, Position]:
