@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from gateway.core.cluster.acl import DESCRIBE
 from gateway.core.cluster.topology import Topic
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
-from gateway.listen.authoriser import DESCRIBE, Authoriser
+from gateway.listen.authoriser import Authoriser
 from gateway.listen.server import ClientConnection, Request
 from gateway.operations.errors import OperationError
 from gateway.operations.group_offsets import GroupOffsets, Place, Position

@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from gateway.core.cluster.acl import DESCRIBE
 from gateway.core.cluster.topology import Topology
 from gateway.core.share.membership import Assignment, ShareGroup
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
 from gateway.handlers.share_requests import ShareServices
-from gateway.listen.authoriser import DESCRIBE
 from gateway.listen.server import ClientConnection, Request
 from gateway.operations.errors import OperationError
 

@@ -13,14 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from gateway.core.cluster.acl import DESCRIBE, HEARTBEAT_VERSION, READ, heartbeat_of_nobody
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.listen.limits import AUTHORISATION_MS_MAX, AUTHORISATIONS_MAX
 from gateway.listen.server import ClientConnection
 
-READ = 3  # org.apache.kafka.common.acl.AclOperation codes
-DESCRIBE = 8
-_HEARTBEAT_VERSION = 3
 _DESCRIBE_GROUPS_VERSION = 5  # v6 answers GROUP_ID_NOT_FOUND for a group upstream does not hold
 _METADATA_VERSION = 9
 
@@ -38,8 +36,8 @@ class Authoriser:
             return bool(known)
         answer = await connection.ask_upstream(
             ApiKey.HEARTBEAT,
-            _HEARTBEAT_VERSION,
-            {"GroupId": group, "GenerationId": -1, "MemberId": ""},
+            HEARTBEAT_VERSION,
+            heartbeat_of_nobody(group),
         )
         denied = answer["ErrorCode"] == ErrorCode.GROUP_AUTHORIZATION_FAILED
         return bool(self._learn(connection, "read", group, 0 if denied else 1))

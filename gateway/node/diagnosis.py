@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
+from gateway.core.cluster.acl import READ, WRITE
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode, error_name
 
@@ -16,7 +17,6 @@ CLOCK_OFF_S_MAX = 5.0  # by_duration starts and lags in seconds are wrong by as 
 ROUND_TRIP_S_WANTED = 0.005  # every record waits for two
 FREE_BYTES_WANTED = 1024**3  # the embedded Redis rewrites its file beside the old one
 NAMES_SHOWN_MAX = 3
-READ, WRITE = 3, 4  # org.apache.kafka.common.acl.AclOperation codes
 NOT_TOLD = -2_147_483_648  # a broker without the answer
 
 # The first release with this version of an API, the latest first (Kafka's message definitions).

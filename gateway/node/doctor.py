@@ -20,6 +20,7 @@ from redis.exceptions import RedisError
 from dispatcher.core.model import PoisonPolicy
 from gateway.compiled import describe
 from gateway.config import AdminSection, Config, ConfigError, StateSection
+from gateway.core.cluster.acl import HEARTBEAT_VERSION, heartbeat_of_nobody
 from gateway.core.cluster.discovery import metadata_request
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import EncodeError
@@ -145,9 +146,8 @@ async def _operations(upstream: Upstream) -> Mapping[str, int]:
 
 
 async def _group_error(upstream: Upstream) -> int:
-    """READ on a group is checked before anything else (gateway/listen/authoriser.py)."""
-    body = {"GroupId": PROBE, "GenerationId": -1, "MemberId": ""}
-    answer = await upstream.call(ApiKey.HEARTBEAT, body, version=3)
+    body = heartbeat_of_nobody(PROBE)
+    answer = await upstream.call(ApiKey.HEARTBEAT, body, version=HEARTBEAT_VERSION)
     return int(answer["ErrorCode"])
 
 

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from dispatcher.core.model import AckType
 from gateway.config import GroupSection
+from gateway.core.cluster.acl import DESCRIBE, READ
 from gateway.core.share.membership import ShareGroup
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.codec import decode_response, encode_request
@@ -20,7 +21,7 @@ from gateway.handlers.share_fetch import share_fetch
 from gateway.handlers.share_group_describe import FindGroup, share_group_describe
 from gateway.handlers.share_group_heartbeat import share_group_heartbeat
 from gateway.handlers.share_requests import ShareServices
-from gateway.listen.authoriser import DESCRIBE, READ, Authoriser
+from gateway.listen.authoriser import Authoriser
 from gateway.listen.bounds import Bounds
 from gateway.listen.server import ClientConnection, Request
 from gateway.upstream.errors import UpstreamError

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from gateway.core.cluster.acl import DESCRIBE
 from gateway.core.wire.apis import ApiKey
-from gateway.listen.authoriser import DESCRIBE, Authoriser
+from gateway.listen.authoriser import Authoriser
 from gateway.listen.limits import AUTHORISATION_MS_MAX, AUTHORISATIONS_MAX
 from gateway.upstream.errors import Unreachable
 from tests.rig.share_client import ALL_OPERATIONS, ScriptedConnection
