@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import asdict
-from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from gateway import config as configuration
-from gateway.cli.options import Output
+from gateway.cli.options import ConfigOption, Output, UpstreamOption
 from gateway.cli.tables import print_json, print_table
 from gateway.logs import configure
 
 
 def doctor(
-    config: Annotated[
-        Path | None,
-        typer.Option("--config", "-c", help="Path of keyway.yaml; without it, the defaults."),
-    ] = None,
-    upstream: Annotated[
-        str | None, typer.Option(help="The Kafka behind the gateway: host:port[,host:port].")
-    ] = None,
+    config: ConfigOption = None,
+    upstream: UpstreamOption = None,
     output: Output = "table",
 ) -> None:
     """Look at all that a node needs. Exit status 1 if something must be mended first."""

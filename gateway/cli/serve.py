@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from gateway import config as configuration
+from gateway.cli.options import ConfigOption, UpstreamOption
 from gateway.logs import LogFormat, LogLevel, configure
 
 
 def serve(
-    config: Annotated[
-        Path | None,
-        typer.Option("--config", "-c", help="Path of keyway.yaml; without it, the defaults."),
-    ] = None,
-    upstream: Annotated[
-        str | None, typer.Option(help="The Kafka behind the gateway: host:port[,host:port].")
-    ] = None,
+    config: ConfigOption = None,
+    upstream: UpstreamOption = None,
     log_format: Annotated[LogFormat, typer.Option(help="Form of the log lines.")] = "text",
     log_level: Annotated[LogLevel, typer.Option(help="Lowest level of the log.")] = "info",
 ) -> None:
