@@ -389,8 +389,9 @@ class ClientConnection:
             return
         if len(body) > LONG_STEP_BYTES:  # it is not copied to stand behind its head
             self._to_client(head)
-            head = b""
-        self._perform(self._state.answered(head + body if head else body))
+        else:
+            body = head + body
+        self._perform(self._state.answered(body))
         self._hold_request()
         await asyncio.sleep(0)  # The event loop writes as much as the socket takes.
         self._node.bounds.hold_answer(self.id, self.unread_bytes)

@@ -245,12 +245,16 @@ class Reader:
             # Only now: all waiting readers have looked at the records just read.
             self.counts.evicted += self._cache.shrink()
 
+    def _bounds_of(self, source: Source) -> _Bounds:
+        """Of a source that was never read, or is forgotten: none known."""
+        return self._bounds.get(source, _Bounds(-1, -1))
+
     def _serve(self, source: Source, sink: Sink) -> None:
         wish = self._wishes.get((source, sink))
         if wish is None:
             return
         columns = self._cache.columns(source, wish.place.position, wish.offsets_max)
-        bounds = self._bounds.get(source, _Bounds(-1, -1))
+        bounds = self._bounds_of(source)
         if columns is None:
             at_end = wish.place.position == bounds.end
             self._schedule.want(wish.place, at_end=at_end)
@@ -356,7 +360,7 @@ class Reader:
             for sink in self._sinks_at.get(place, ()):
                 self._serve_soon(place.source, sink)
         else:
-            bounds = self._bounds.get(place.source, _Bounds(-1, -1))
+            bounds = self._bounds_of(place.source)
             self._schedule.empty(place, at_end=place.position >= bounds.end)
         if place.source not in self._floors:  # everybody stopped meanwhile
             self._forget(place.source)
@@ -380,7 +384,7 @@ class Reader:
         """The final word on a place, to all its sinks."""
         self._schedule.read(place)
         self._mended(place)
-        bounds = self._bounds.get(place.source, _Bounds(-1, -1))
+        bounds = self._bounds_of(place.source)
         sinks = list(self._sinks_at.get(place, ()))
         position = place.position
         tp = place.source.tp
@@ -404,7 +408,7 @@ class Reader:
         pause_ms = self._schedule.failed(place, now_ms)
         asyncio.get_running_loop().call_later(pause_ms / 1000 + 0.001, self._wake, place.source.tp)
         if end > place.position:
-            bounds = self._bounds.get(place.source, _Bounds(-1, -1))
+            bounds = self._bounds_of(place.source)
             for sink in list(self._sinks_at.get(place, ())):
                 sink(ReadResult(place.position, end, [], [], bounds.log_start, bounds.end, code))
 

@@ -12,3 +12,6 @@ WINDOW_IDLE_MS_MAX = 60_000  # without members and with everything committed, a 
 # ms. One window is told whole.
 MEMBER_CHANGES_AT_ONCE = 16_384
 MISSING_TOPIC_MS = 2_000  # between questions for a topic that members subscribe to and is not there
+
+# From a local Redis that rests to the limit of a call (dispatcher/store/redis.py).
+ROUND_TRIP_BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)

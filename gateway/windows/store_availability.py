@@ -22,11 +22,9 @@ from dispatcher.store.base import (
     WindowStore,
     Write,
 )
+from gateway.windows.limits import ROUND_TRIP_BUCKETS_S
 
 log = structlog.get_logger("keyway.store")
-
-# From a local Redis that rests to the limit of a call (dispatcher/store/redis.py).
-ROUND_TRIP_BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
 
 
 def away(error: StoreError | None) -> bool:
