@@ -125,7 +125,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if hasattr(config, "workerinput"):
-        path_of = {item: item.path.relative_to(TESTS).as_posix() for item in items}
+        path_of = {item: _below_tests(item.nodeid) for item in items}
         groups = groups_of(path_of.values())
         ranks = {path: rank for rank, path in enumerate(longest_first(groups, read(RECORDED)))}
         items.sort(key=lambda item: ranks[path_of[item]])

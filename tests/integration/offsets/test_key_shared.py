@@ -11,7 +11,7 @@ from gateway.embedded.process import wait_until
 from offsets.core.plan import Refusal
 from settled.core.metadata import decode
 from tests.integration.offsets.conftest import Addresses
-from tests.rig.clients.share_members import ShareHost
+from tests.rig.clients.share_members import ShareHost, ShareMember
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.offset_clusters import PlainLink, Services, produce_at, write_config
 
@@ -37,6 +37,19 @@ def gateways(
         gateway.stop()
 
 
+def settle_all_but(member: ShareMember, count: int, held: set[bytes]) -> set[bytes | None]:
+    """Takes so many records and accepts those that are not held; the values of the accepted."""
+    seen, settled = 0, set[bytes | None]()
+    while seen < count:
+        got = member.poll_some()
+        assert got, f"{seen} of {count} records"
+        seen += len(got)
+        done = [it for it in got if it.value not in held]
+        member.settle("ACCEPT", done)
+        settled |= {it.value for it in done}
+    return settled
+
+
 def test_settled_records_do_not_come_again(
     pair: Addresses,
     gateways: dict[str, GatewayProcess],
@@ -56,20 +69,12 @@ def test_settled_records_do_not_come_again(
     produce_at(pair["A"], topic, [(BASE + at, b"a%d" % at) for at in range(RECORDS // 2, RECORDS)])
     link.copy(topic)
     fronts = {name: it.bootstrap for name, it in gateways.items()}
-    settled = set()
     with (
         ShareHost.librdkafka() as host,
         Services.of(write_config(tmp_path, fronts)) as services,
     ):
         member = host.member(fronts["A"], group, [topic], explicit=True)
-        seen = 0
-        while seen < RECORDS:
-            got = member.poll_some()
-            assert got, f"{seen} of {RECORDS} records"
-            seen += len(got)
-            done = [it for it in got if it.value not in (b"a3", b"a30")]
-            member.settle("ACCEPT", done)
-            settled |= {it.value for it in done}
+        settled = settle_all_but(member, RECORDS, {b"a3", b"a30"})
         member.close()
         source = services.by_name["A"].distributor.source
 
@@ -128,12 +133,7 @@ def test_by_timestamp_it_repeats_no_more_than_planned(
     path = write_config(tmp_path, fronts, mode="timestamp", margin_ms=0, flags_in_metadata=True)
     with ShareHost.librdkafka() as host, Services.of(path) as services:
         member = host.member(fronts["A"], group, [topic], explicit=True)
-        seen = 0
-        while seen < 10:
-            got = member.poll_some()
-            assert got, f"{seen} of 10 records"
-            seen += len(got)
-            member.settle("ACCEPT", [it for it in got if it.offset != 3])
+        settle_all_but(member, 10, {b"a3"})
         member.close()
 
         def decided() -> bool:
@@ -183,12 +183,7 @@ def test_the_gateway_believes_it_over_its_own_store(
         member.close()
         gateways["B"].restart()  # no window is left in its memory
         member = host.member(fronts["A"], group, [topic], explicit=True)
-        seen = 0
-        while seen < 10:
-            got = member.poll_some()
-            assert got
-            seen += len(got)
-            member.settle("ACCEPT", [it for it in got if it.offset != 7])
+        settle_all_but(member, 10, {b"a7"})
         member.close()
         with Services.of(write_config(tmp_path, fronts)) as services:
             services.until(
