@@ -1,4 +1,6 @@
 """Rows of the REST interface: one model each, for the server, the command line and openapi.json.
+Here: groups, their parked and unreadable records, health. window_rows.py has windows, keys and
+positions, node_rows.py the node itself.
 
 A field that a state of a window does not have is left out of the answer. A reader ignores fields
 that it does not know, so that a command line and a node may differ by a version.
@@ -19,17 +21,17 @@ Offset = Annotated[StrictInt, Field(ge=0, lt=2**63)]
 Name = Annotated[str, Field(min_length=1, max_length=GROUP_ID_CHARS_MAX)]
 
 
-class _Row(BaseModel):
+class Row(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
-class _Body(BaseModel):
+class Body(BaseModel):
     """Of a request: unknown fields are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Problem(_Row):
+class Problem(Row):
     """RFC 9457."""
 
     type: str = "about:blank"
@@ -37,7 +39,7 @@ class Problem(_Row):
     status: int
 
 
-class GroupSummary(_Row):
+class GroupSummary(Row):
     group: str
     state: str
     members: int
@@ -46,14 +48,14 @@ class GroupSummary(_Row):
     lag: int | None  # records; null: not known
 
 
-class GroupList(_Row):
+class GroupList(Row):
     """One page, in the order of the names."""
 
     groups: list[GroupSummary]
     next: str | None = None  # `after` of the next page; null: this is the last one
 
 
-class MembershipRow(_Row):
+class MembershipRow(Row):
     member_id: str
     client_id: str
     host: str
@@ -61,7 +63,7 @@ class MembershipRow(_Row):
     topics: list[str]
 
 
-class ParkedOffset(_Row):
+class ParkedOffset(Row):
     offset: int
     key_hash: str | None  # null: no key, or not known
     deliveries: int
@@ -69,7 +71,7 @@ class ParkedOffset(_Row):
     member_id: str  # of the last delivery
 
 
-class MemberFigures(_Row):
+class MemberFigures(Row):
     """Of one member in one partition."""
 
     member_id: str
@@ -84,7 +86,7 @@ class MemberFigures(_Row):
     dropped: int
 
 
-class DrainingKeyRow(_Row):
+class DrainingKeyRow(Row):
     key_hash: str | None
     member_id: str
     in_flight: int
@@ -92,7 +94,7 @@ class DrainingKeyRow(_Row):
     attempts: int
 
 
-class LateConsumer(_Row):
+class LateConsumer(Row):
     """A member that joined when records were out that are not settled yet (PIP-282's names)."""
 
     name: str
@@ -101,7 +103,7 @@ class LateConsumer(_Row):
     last_sent_position_when_joining: int
 
 
-class FullSpanRow(_Row):
+class FullSpanRow(Row):
     limit: Literal["span_max", "window_records"]
     offset: int
     key_hash: str | None
@@ -109,7 +111,7 @@ class FullSpanRow(_Row):
     member_id: str | None
 
 
-class PartitionRow(_Row):
+class PartitionRow(Row):
     """`idle`: not in memory; `loading`: no figures yet; `up`: all figures."""
 
     topic: str
@@ -139,7 +141,7 @@ class PartitionRow(_Row):
     read_trouble: str | None = None
 
 
-class PoisonPolicies(_Row):
+class PoisonPolicies(Row):
     """The ends of records that are not delivered again by themselves."""
 
     rejected: PoisonPolicy  # a member rejected them
@@ -158,12 +160,12 @@ class ParkedRecordRow(ParkedOffset):
     partition: int
 
 
-class ParkedList(_Row):
+class ParkedList(Row):
     group: str
     parked: list[ParkedRecordRow]
 
 
-class ReleaseBody(_Body):
+class ReleaseBody(Body):
     group: Name
     topic: Name
     partition: Offset
@@ -171,7 +173,7 @@ class ReleaseBody(_Body):
     action: OperatorVerb
 
 
-class Released(_Row):
+class Released(Row):
     group: str
     topic: str
     partition: int
@@ -179,7 +181,7 @@ class Released(_Row):
     offsets: list[int]
 
 
-class UnreadableRow(_Row):
+class UnreadableRow(Row):
     topic: str
     partition: int
     offset: int  # where the group cannot read on
@@ -187,30 +189,30 @@ class UnreadableRow(_Row):
     reason: str
 
 
-class UnreadableList(_Row):
+class UnreadableList(Row):
     group: str
     unreadable: list[UnreadableRow]
 
 
-class SkipBody(_Body):
+class SkipBody(Body):
     group: Name
     topic: Name
     partition: Offset
     offset: Offset
 
 
-class Skipped(_Row):
+class Skipped(Row):
     group: str
     skipped: UnreadableRow
 
 
-class KeyFilterRules(_Row):
+class KeyFilterRules(Row):
     group: str
     source: Literal["config", "rest"]
     rules: list[FilterRule]
 
 
-class HealthRow(_Row):
+class HealthRow(Row):
     """Beside these, figures of the node."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -219,5 +221,5 @@ class HealthRow(_Row):
     reasons: list[str]
 
 
-class Alive(_Row):
+class Alive(Row):
     status: Literal["alive"] = "alive"

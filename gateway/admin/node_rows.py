@@ -1,0 +1,176 @@
+"""Rows of REST about the node: the caller, members, topics, virtual brokers, connections,
+configuration, audit.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from gateway.admin.rows import Body, Row
+
+RoleName = Literal["viewer", "operator", "admin"]
+
+
+class LoginBody(Body):
+    """`token`: as `keyway token` printed it."""
+
+    token: Annotated[str, Field(min_length=1, max_length=512)]
+
+
+class CallerRow(Row):
+    """The caller. `name` null: the node has no tokens, and all who reach it may do everything."""
+
+    name: str | None
+    role: RoleName
+    groups: list[str]  # globs over the names of groups
+    keys: bool  # keys of records are shown, beside their hash
+
+
+class LoggedOut(Row):
+    status: Literal["logged out"] = "logged out"
+
+
+class MemberRow(Row):
+    """One member, with its figures summed over its partitions that are in memory. `share`: the part
+    of all key hashes that the ring gives it, 0 to 1; key filters may change that.
+    """
+
+    group: str
+    member_id: str
+    client_id: str
+    host: str
+    epoch: int
+    topics: list[str]
+    share: float | None
+    ready_keys: int
+    in_flight: int
+    draining_keys: int
+    connections: int
+    last_heartbeat_ms: int  # Unix time
+
+
+class MemberList(Row):
+    """One page, by member id. `next`: `after` of the next page."""
+
+    group: str
+    members: list[MemberRow]
+    next: str | None = None
+
+
+class GroupOnTopic(Row):
+    group: str
+    members: int  # that subscribe to the topic
+    lag: int | None  # records; null: not known
+
+
+class TopicRow(Row):
+    """A topic that Key-Shared groups read. `lag`: the sum of those that are known."""
+
+    topic: str
+    partitions: int | None  # null: upstream does not have it
+    leaderless: int  # partitions of it
+    groups: list[GroupOnTopic]
+    lag: int | None
+
+
+class TopicList(Row):
+    """One page, by name. `next`: `after` of the next page."""
+
+    topics: list[TopicRow]
+    next: str | None = None
+
+
+class BrokerRow(Row):
+    """A virtual broker. `state`: of the upstream broker, when the node asked it last."""
+
+    broker: int
+    address: str | None  # for clients; null: its port cannot be had, so clients are not told of it
+    upstream: str
+    state: Literal["up", "silent"]
+    reason: str | None = None  # of the silence
+    connections: int  # of clients
+    partitions: int  # of topics that groups read, led by it
+
+
+class BrokerList(Row):
+    """All of them, by id. `bootstrap`: the address of first contact."""
+
+    bootstrap: str | None
+    bootstrap_connections: int
+    brokers: list[BrokerRow]
+
+
+class ConnectionRow(Row):
+    """A client's connection. Its identity at upstream is not known here: SASL passes through."""
+
+    id: int
+    client_id: str | None  # of its first request
+    host: str
+    port: int
+    broker: int | None  # null: the bootstrap port
+    since_ms: int  # Unix time
+    requests: int
+    in_flight: list[str]  # names of the APIs that are not answered yet, the first 20
+    in_flight_requests: int
+    bytes_in: int  # from the client
+    bytes_out: int
+    members: list[str]  # "group/member id" of the members it carries, the first 20
+
+
+class ConnectionList(Row):
+    """One page, by id. `next`: `after` of the next page."""
+
+    connections: list[ConnectionRow]
+    total: int
+    next: str | None = None
+
+
+class OptionDifference(Row):
+    """`option`: like `groups.0.deliveries_max`; null: not there. Secrets are not shown."""
+
+    option: str
+    running: Any
+    file: Any
+    reload: bool  # a reload takes it over; false: a restart does
+
+
+class ConfigRow(Row):
+    """The configuration that runs, secrets replaced by stars. `problem`: why the file cannot be
+    compared.
+    """
+
+    file: str | None  # null: the node runs with defaults
+    config: dict[str, Any]
+    differences: list[OptionDifference]
+    problem: str | None = None
+
+
+class ReloadRow(Row):
+    """`reloaded`: in effect now; `restart`: differ, and need a restart."""
+
+    reloaded: list[str]
+    restart: list[str]
+
+
+class AuditRow(Row):
+    """A change, or a refusal. `who` null: nobody that the node knows."""
+
+    at_ms: int  # Unix time
+    who: str | None
+    role: RoleName | None
+    address: str
+    action: str
+    group: str | None = None
+    topic: str | None = None
+    partition: int | None = None
+    offsets: str | None = None
+    outcome: str
+    count: int = 1  # refusals of callers without a token: so many since the line before
+
+
+class AuditList(Row):
+    """The latest first. The log has them all; the node keeps the last ones in memory."""
+
+    audit: list[AuditRow]
