@@ -9,7 +9,10 @@ the names. The text below an option is its description in docs/configuration.md
 from __future__ import annotations
 
 import fnmatch
+import ipaddress
+import re
 from dataclasses import fields
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -35,6 +38,7 @@ from gateway.core.limits import (
     FILTER_RULES_MAX,
     FILTER_SET_BYTES_MAX,
     FRAME_BYTES_MAX,
+    TOKENS_MAX,
 )
 from gateway.core.share.declared_filters import InvalidKeyFilters, checked
 from settled.core.limits import SPAN_OFFSETS_MAX
@@ -120,13 +124,78 @@ class ListenSection(_Section):
         return self
 
 
+class Role(StrEnum):
+    """The rights of a caller of REST: each role has those of the ones before it."""
+
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+    ADMIN = "admin"
+
+    def includes(self, other: Role) -> bool:
+        ranks = list(Role)
+        return ranks.index(self) >= ranks.index(other)
+
+
+def _digest(text: SecretStr) -> SecretStr:
+    if re.fullmatch(r"[0-9a-f]{64}", text.get_secret_value()) is None:
+        raise ValueError("64 hex digits are expected: `keyway token` prints them")
+    return text
+
+
+class TokenSection(_Section):
+    """Somebody who may use REST. `keyway token` makes a token and prints this entry for it."""
+
+    name: Annotated[
+        str,
+        Field(
+            pattern=r"^[A-Za-z0-9._@-]{1,64}$",
+            json_schema_extra={"limits": "1 to 64 letters, digits or `._@-`"},
+        ),
+    ]
+    """The name in the audit; not secret."""
+    role: Role
+    """`viewer` reads; `operator` also changes groups; `admin` may do everything."""
+    sha256: Annotated[SecretStr, AfterValidator(_digest)]
+    """The SHA-256 of the token, 64 hex digits. The token itself is nowhere."""
+    groups: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)] = ("*",)
+    """Globs (`*`, `?`, `[seq]`) for the names of groups that the token sees and may change."""
+    keys: bool | None = None
+    """Whether keys of records are shown to it. Without it: to `operator` and `admin`."""
+
+
 class AdminSection(_Section):
-    """REST, metrics and health. No authentication: keep it on loopback or behind a proxy."""
+    """REST, metrics and health. Without `tokens` all who reach it may do everything, so it is bound
+    to loopback only.
+    """
 
     host: str = "127.0.0.1"
-    """The address to bind."""
+    """The address to bind. An address beyond loopback needs `tokens`."""
     port: Port = 9180
     """The port that `keyway group` asks by default."""
+    tokens: Annotated[tuple[TokenSection, ...], Field(max_length=TOKENS_MAX)] = ()
+    """Who may use REST."""
+    metrics_open: bool = False
+    """True: `/metrics` needs no token, for a Prometheus that has none. It names all groups."""
+
+    @model_validator(mode="after")
+    def _closed_to_strangers(self) -> AdminSection:
+        if not self.tokens and not is_loopback(self.host):
+            raise ValueError(
+                f"tokens is needed for host {self.host}, which others can reach: make one with"
+                " `keyway token`, or set host to 127.0.0.1"
+            )
+        for what in ("name", "sha256"):
+            values = [getattr(token, what) for token in self.tokens]
+            if len(set(values)) < len(values):
+                raise ValueError(f"tokens: two have the same {what}")
+        return self
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
 
 
 class StateSection(_Section):

@@ -16,7 +16,7 @@ import yaml
 from pydantic import BaseModel
 
 from gateway.cli.main import app
-from gateway.config import Config, FilterRule, GroupSection, Sasl, Tls, load
+from gateway.config import Config, FilterRule, GroupSection, Sasl, Tls, TokenSection, load
 from tests.rig.transcripts import blocks
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -65,6 +65,7 @@ def test_the_example_has_every_option() -> None:
     assert group["filters"][0].keys() == fields_of(FilterRule)
     assert raw["upstream"]["sasl"].keys() == fields_of(Sasl)
     assert raw["upstream"]["tls"].keys() == fields_of(Tls)
+    assert raw["admin"]["tokens"][0].keys() == fields_of(TokenSection)
 
 
 def test_the_example_says_why() -> None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from prometheus_client import CollectorRegistry
 from starlette.applications import Starlette
 
+from gateway.admin.access import Access
+from gateway.admin.audit import Audit
+from gateway.admin.failed_logins import FailedLogins
 from gateway.admin.health import look
-from gateway.admin.problems import is_loopback
 from gateway.admin.rest import RestParts, rest_app
-from gateway.config import AdminSection
+from gateway.admin.tokens import Sessions, Tokens
+from gateway.config import AdminSection, is_loopback
 from gateway.members.build import MembersRoom
 from gateway.operations.build import OperationsRoom
 from gateway.part import Part
@@ -25,6 +28,7 @@ def build(
     windows: WindowsRoom,
     operations: OperationsRoom,
     parts: Sequence[Part[Any]],
+    now_ms: Callable[[], int],
 ) -> Part[Starlette]:
     """`parts`: those whose health and metrics are shown."""
     registry = CollectorRegistry()
@@ -40,7 +44,25 @@ def build(
         registry=registry,
         lags=operations.lags,
         health=partial(look, parts),
+        access=_access(section, now_ms),
+        metrics_open=section.metrics_open,
     )
     registry.register(rest.refusals)
     registry.register(rest.health_seen)
-    return Part(name="admin", room=rest_app(rest, loopback=is_loopback(section.host)))
+    return Part(
+        name="admin",
+        room=rest_app(rest, loopback=is_loopback(section.host)),
+        background=(rest.access.audit.write_due_forever,),
+        stop=rest.access.audit.write_rest,
+    )
+
+
+def _access(section: AdminSection, now_ms: Callable[[], int]) -> Access:
+    tokens = Tokens(section.tokens)
+    return Access(
+        tokens,
+        Sessions(tokens, now_ms),
+        FailedLogins(now_ms),
+        Audit(now_ms),
+        cookie=f"keyway_{section.port}",
+    )

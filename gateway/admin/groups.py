@@ -1,24 +1,24 @@
 """REST of groups: `GET /v1/groups`, `GET /v1/groups/{group}`.
 
-Keys are shown as a hash: a key may be personal data, and this surface has no roles.
+Keys are shown as a hash: a key may be personal data. `/v1/keys` and `/v1/parked` show them to those
+who may see them.
 """
 
 from __future__ import annotations
 
 import asyncio
-from bisect import bisect_right
 
 from pydantic import BaseModel
 from starlette.convertors import Convertor, register_url_convertor
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from dispatcher.core.hashes import key_hash32
-from dispatcher.core.model import Key
 from dispatcher.core.stats import FullSpan, WindowStats
-from gateway.admin.limits import GROUPS_AT_ONCE, PAGE_GROUPS_MAX
+from gateway.admin.access import caller_of, unknown_group
+from gateway.admin.keys import hash_text
+from gateway.admin.limits import ROWS_AT_ONCE
+from gateway.admin.pages import names_page
 from gateway.admin.problems import answered
 from gateway.admin.rows import (
     DrainingKeyRow,
@@ -66,27 +66,31 @@ class GroupHead(GroupSummary):
 
 def group_routes(groups: Groups, windows: Windows, lags: Lags) -> list[Route]:
     async def list_groups(request: Request) -> Response:
-        names = groups.names()
-        first = bisect_right(names, request.query_params.get("after", ""))
-        behind = first + _limit(request)
+        caller, state = caller_of(request), request.query_params.get("state")
+
+        def kept(name: str) -> bool:
+            group = groups.get(name)  # None: deleted meanwhile
+            return group is not None and state in (None, group.state) and caller.sees(name)
+
+        names, after = await names_page(request, groups.names(), kept)
         known = _by_group(lags)
         rows = []
-        for at, name in enumerate(names[first:behind], 1):
+        for at, name in enumerate(names, 1):
             group = groups.get(name)
-            if group is not None:  # not deleted meanwhile
+            if group is not None:
                 rows.append(_summary(group, windows, known.get(name, [])))
-            if at % GROUPS_AT_ONCE == 0:
+            if at % ROWS_AT_ONCE == 0:
                 await asyncio.sleep(0)
-        return answered(GroupList(groups=rows, next=names[behind - 1] if names[behind:] else None))
+        return answered(GroupList(groups=rows, next=after))
 
     async def describe_group(request: Request) -> Response:
         name = request.path_params["group"]
         group = groups.get(name)
         if group is None:
-            raise HTTPException(404, f"no group {name!r} on this node")
+            raise unknown_group(name)
         await lags.refresh_group(name)
         if groups.get(name) is not group:
-            raise HTTPException(404, f"group {name!r} was deleted just now")
+            raise unknown_group(name)
         text = await _description(group, windows, _by_group(lags).get(name, []))
         return Response(text, media_type="application/json")
 
@@ -94,13 +98,6 @@ def group_routes(groups: Groups, windows: Windows, lags: Lags) -> list[Route]:
         Route("/v1/groups", list_groups, methods=["GET"]),
         Route("/v1/groups/{group:name}", describe_group, methods=["GET"]),
     ]
-
-
-def _limit(request: Request) -> int:
-    text = request.query_params.get("limit", str(PAGE_GROUPS_MAX))
-    if not text.isdecimal() or not 1 <= int(text) <= PAGE_GROUPS_MAX:
-        raise HTTPException(400, f"limit={text!r} is not between 1 and {PAGE_GROUPS_MAX}")
-    return int(text)
 
 
 def _by_group(lags: Lags) -> dict[str, list[Lag]]:
@@ -217,7 +214,7 @@ def _parked(stats: WindowStats) -> list[ParkedOffset]:
     return [
         ParkedOffset(
             offset=record.offset,
-            key_hash=_hash(record.key),
+            key_hash=hash_text(record.key),
             deliveries=record.deliveries,
             reason=record.reason.value,
             member_id=record.member_id,
@@ -247,7 +244,7 @@ def _members(stats: WindowStats) -> list[MemberFigures]:
 def _draining(stats: WindowStats) -> list[DrainingKeyRow]:
     return [
         DrainingKeyRow(
-            key_hash=_hash(key.key),
+            key_hash=hash_text(key.key),
             member_id=key.member_id,
             in_flight=key.in_flight,
             blocked=key.blocked,
@@ -278,11 +275,7 @@ def _full_span(full: FullSpan) -> FullSpanRow:
     return FullSpanRow(
         limit="span_max" if full.by_span else "window_records",
         offset=full.offset,
-        key_hash=_hash(full.key),
+        key_hash=hash_text(full.key),
         records=full.records,
         member_id=full.member_id,
     )
-
-
-def _hash(key: Key) -> str | None:
-    return None if key is None else f"{key_hash32(key):08x}"

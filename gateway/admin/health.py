@@ -32,6 +32,11 @@ class Health:
         status = "up" if not self.reasons else "degraded" if self.ready else "not ready"
         return {"status": status, "reasons": list(self.reasons), **self.figures}
 
+    def outlined(self) -> dict[str, Any]:
+        """For callers who may not see all groups: a reason may name one."""
+        reasons = [f"{part}: {count}" for part, count in self.troubles.items() if count]
+        return {"status": self.shown()["status"], "reasons": reasons}
+
 
 async def look(parts: Sequence[Part[Any]]) -> Health:
     """The health of all parts now; troubles that keep the node from serving come first."""

@@ -3,5 +3,20 @@
 from __future__ import annotations
 
 ADMIN_BODY_BYTES_MAX = 1024 * 1024  # 16,384 offsets of 19 digits are a third of it
-PAGE_GROUPS_MAX = 1_000  # groups of one page: some 200 KB
-GROUPS_AT_ONCE = 50  # rows of a list that are made before other work goes on: under a millisecond
+PAGE_ROWS_MAX = 1_000  # of one page of a list: some 200 KB
+ROWS_AT_ONCE = 50  # rows of a list that are made before other work goes on: under a millisecond
+
+# Failed logins: beyond these the answer is 429. A right token always passes, so that nobody can
+# lock an operator out.
+FAILED_LOGINS_MS = 60_000  # counted in intervals of so long
+FAILED_LOGINS_PER_ADDRESS_MAX = 10  # a person who mistypes; a guess at 256 random bits is hopeless
+FAILED_LOGINS_MAX = 200  # of all addresses together
+FAILED_ADDRESSES_MAX = 1_000  # remembered, some 100 bytes each; beyond them the oldest goes
+
+SESSIONS_MAX = 1_000  # browsers that are logged in; beyond them the oldest session ends
+SESSION_MS = 12 * 3_600_000  # a working day; then the browser asks for the token again
+
+AUDIT_ROWS_MAX = 1_000  # kept in memory, some 500 bytes each; the log has them all
+AUDIT_DUE_MS = 1_000  # between two looks for counts of refusals to be written
+AUDIT_OFFSETS_SHOWN = 20  # of one line
+AUDIT_TEXT_CHARS_MAX = 256  # of a name that somebody without a token chose

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from gateway.admin.node_rows import CallerRow, LoggedOut, LoginBody
 from gateway.admin.rows import (
     Alive,
     GroupDescription,
@@ -27,7 +29,7 @@ from gateway.admin.rows import (
     Skipped,
     UnreadableList,
 )
-from gateway.config import FilterRules
+from gateway.config import FilterRules, Role
 
 _SCHEMAS = "#/components/schemas/"
 _JSON, _PROBLEM, _METRICS = "application/json", "application/problem+json", "text/plain"
@@ -38,7 +40,10 @@ MYPYC_DOCSTRING = "mypyc filler docstring"
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """`answer` None: Prometheus' text. `also`: another status with the same answer."""
+    """`answer` None: Prometheus' text. `also`: another status with the same answer. `role`: the
+    least that may use it; None: open to all. `action`: its name in the audit, if it changes
+    something. `whole`: it speaks of all groups, so a token for some of them may not use it.
+    """
 
     method: str
     path: str
@@ -48,6 +53,14 @@ class Operation:
     query: tuple[str, ...] = ()  # required parameters
     optional: tuple[str, ...] = ()
     also: int | None = None
+    role: Role | None = Role.VIEWER
+    action: str | None = None
+    whole: bool = False
+
+    @property
+    def of_group(self) -> bool:
+        """It names a group in its path or its query."""
+        return "group" in self.query or "{group}" in self.path
 
 
 OPERATIONS = (
@@ -73,6 +86,8 @@ OPERATIONS = (
         "Deliver parked records once more, skip them, or write them to the dead letters.",
         Released,
         body=ReleaseBody,
+        role=Role.OPERATOR,
+        action="parked.release",
     ),
     Operation(
         "GET",
@@ -88,6 +103,8 @@ OPERATIONS = (
         "Give a batch up that is too large when decompressed.",
         Skipped,
         body=SkipBody,
+        role=Role.OPERATOR,
+        action="unreadable.skip",
     ),
     Operation(
         "GET", "/v1/filters", "The key filters of a group.", KeyFilterRules, query=("group",)
@@ -99,6 +116,8 @@ OPERATIONS = (
         KeyFilterRules,
         body=FilterRules,
         query=("group",),
+        role=Role.OPERATOR,
+        action="filters.set",
     ),
     Operation(
         "DELETE",
@@ -106,11 +125,32 @@ OPERATIONS = (
         "Go back to the key filters of keyway.yaml.",
         KeyFilterRules,
         query=("group",),
+        role=Role.OPERATOR,
+        action="filters.remove",
     ),
-    Operation("GET", "/metrics", "Metrics for Prometheus.", None),
+    Operation("GET", "/v1/login", "The caller: name, role, groups.", CallerRow),
+    Operation(
+        "POST",
+        "/v1/login",
+        "Open a browser's session with a token; it is in a cookie.",
+        CallerRow,
+        body=LoginBody,
+        role=None,
+        action="login",
+    ),
+    Operation("POST", "/v1/logout", "End it.", LoggedOut, role=None, action="logout"),
+    Operation("GET", "/v1/openapi.json", "This description.", None, role=None),
+    Operation("GET", "/metrics", "Metrics for Prometheus.", None, whole=True),
     Operation("GET", "/health", "503 with the reasons if anything is amiss.", HealthRow, also=503),
-    Operation("GET", "/health/ready", "503 if the node cannot serve clients.", HealthRow, also=503),
-    Operation("GET", "/health/live", "The process answers.", Alive),
+    Operation(
+        "GET",
+        "/health/ready",
+        "503 if the node cannot serve clients.",
+        HealthRow,
+        also=503,
+        role=None,
+    ),
+    Operation("GET", "/health/live", "The process answers.", Alive, role=None),
 )
 
 
@@ -163,6 +203,7 @@ def _parameter(name: str, place: str, *, required: bool = True) -> dict[str, Any
     return {"name": name, "in": place, "required": required, "schema": {"type": "string"}}
 
 
+@cache
 def text() -> str:
     return json.dumps(document(), indent=1, sort_keys=True) + "\n"
 

@@ -1,7 +1,7 @@
 """REST of parked records: `GET /v1/parked?group=`, `POST /v1/parked/release`.
 
-The group is a parameter, not a part of the path: its name may be anything, slashes included. Keys
-are shown as their hash: a key may be personal data, and this surface has no roles.
+The group is a parameter, not a part of the path: its name may be anything, slashes included. A key
+is shown as its hash, and itself to callers who may see keys: it may be personal data.
 """
 
 from __future__ import annotations
@@ -10,6 +10,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from gateway.admin.access import caller_of, concerns, require_group
+from gateway.admin.audit import shown_offsets
+from gateway.admin.keys import shown_key
 from gateway.admin.problems import answered, json_body, query, validated
 from gateway.admin.rows import ALL, ParkedList, ParkedRecordRow, ReleaseBody, Released
 from gateway.operations.parked_records import ParkedRecords, ParkedRow
@@ -19,12 +22,21 @@ def parked_routes(parked: ParkedRecords) -> list[Route]:
     async def list_parked(request: Request) -> Response:
         group = query(request, "group")
         rows = await parked.rows(group, topic=request.query_params.get("topic"))
-        return answered(ParkedList(group=group, parked=[_row(row) for row in rows]))
+        keys = caller_of(request).keys
+        return answered(ParkedList(group=group, parked=[_row(row, keys=keys) for row in rows]))
 
     async def release(request: Request) -> Response:
         body = validated(ReleaseBody, await json_body(request, set(ReleaseBody.model_fields)))
+        require_group(request, body.group)
         chosen = None if body.offsets == ALL else list(body.offsets)
+        concerns(
+            request,
+            topic=body.topic,
+            partition=body.partition,
+            offsets=f"{body.action.value} {ALL if chosen is None else shown_offsets(chosen)}",
+        )
         offsets = await parked.release(body.group, body.topic, body.partition, chosen, body.action)
+        concerns(request, offsets=f"{body.action.value} {shown_offsets(offsets)}")
         return answered(
             Released(
                 group=body.group,
@@ -41,12 +53,12 @@ def parked_routes(parked: ParkedRecords) -> list[Route]:
     ]
 
 
-def _row(row: ParkedRow) -> ParkedRecordRow:
+def _row(row: ParkedRow, *, keys: bool) -> ParkedRecordRow:
     return ParkedRecordRow(
         topic=row.topic,
         partition=row.partition,
         offset=row.offset,
-        key_hash=None if row.key_hash is None else f"{row.key_hash:08x}",
+        **shown_key(row.key, keys=keys),
         reason=row.reason,
         deliveries=row.deliveries,
         member_id=row.member_id,

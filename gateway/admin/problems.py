@@ -1,16 +1,14 @@
 """Parts of every REST route: errors as problem+json (RFC 9457), bounded bodies, and the check of
-the caller.
+the Host header.
 
-The REST listens on loopback unless configured otherwise, and has no authentication of its own.
-Still a web page in the operator's browser must not reach it. So on loopback a Host header must name
-loopback (DNS rebinding), and a body must be declared as JSON: a page of another origin may not send
-that unasked.
+A web page in the operator's browser must not reach a REST on loopback. So a Host header must name
+loopback there (DNS rebinding), and a body must be declared as JSON: a page of another origin may
+not send that unasked. access.py looks at the caller.
 """
 
 from __future__ import annotations
 
-import ipaddress
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from urllib.parse import unquote_to_bytes, urlsplit
@@ -26,23 +24,25 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from clusters.yaml_file import first_fault
 from gateway.admin.limits import ADMIN_BODY_BYTES_MAX
+from gateway.config import is_loopback
 from gateway.handlers.limits import GROUP_ID_CHARS_MAX
 from gateway.operations.errors import OperationError
 
 Body = TypeVar("Body", bound=BaseModel)
 
 
-def problem(status: int, title: str) -> JSONResponse:
+def problem(status: int, title: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
     return JSONResponse(
         {"type": "about:blank", "title": title, "status": status},
         status_code=status,
+        headers=headers,
         media_type="application/problem+json",
     )
 
 
 async def http_problem(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return problem(error.status_code, error.detail)
+    return problem(error.status_code, error.detail, error.headers)
 
 
 async def group_problem(_: Request, error: Exception) -> Response:
@@ -52,6 +52,16 @@ async def group_problem(_: Request, error: Exception) -> Response:
 
 async def json_body(request: Request, fields: set[str]) -> dict[str, Any]:
     """The body, an object with exactly these fields. Raises HTTPException."""
+    body = await json_object(request)
+    for name in sorted(fields - set(body)):
+        raise HTTPException(400, f"{name} is missing")
+    for name in sorted(set(body) - fields):
+        raise HTTPException(400, f"{name} is not known")
+    return body
+
+
+async def json_object(request: Request) -> dict[str, Any]:
+    """The body. Raises HTTPException."""
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
         raise HTTPException(415, "a body of type application/json is expected")
     data = bytearray()
@@ -65,10 +75,6 @@ async def json_body(request: Request, fields: set[str]) -> dict[str, Any]:
         raise HTTPException(400, f"the body is not JSON: {error}") from error
     if not isinstance(body, dict):
         raise HTTPException(400, "an object is expected")
-    for name in sorted(fields - set(body)):
-        raise HTTPException(400, f"{name} is missing")
-    for name in sorted(set(body) - fields):
-        raise HTTPException(400, f"{name} is not known")
     return body
 
 
@@ -93,13 +99,6 @@ def query(request: Request, name: str) -> str:
     if len(value) > GROUP_ID_CHARS_MAX:
         raise HTTPException(400, f"{name} has more than {GROUP_ID_CHARS_MAX} characters")
     return value
-
-
-def is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
 
 
 class TextTargets:

@@ -1,4 +1,5 @@
-"""The operator's REST: groups and their windows, parked records, key filters, metrics, health.
+"""The operator's REST: groups and their windows, parked records, key filters, metrics, health; each
+route behind the guard of access.py.
 
 `/v1/groups/{group}` takes any name, slashes and newlines included, quoted (%XX); all else about a
 group has a path of its own and the group as a parameter, so that no name can be mistaken for it.
@@ -8,7 +9,7 @@ The models of all rows are in rows.py, their description for other programs in d
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from starlette.applications import Starlette
@@ -18,9 +19,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from gateway.admin import openapi
+from gateway.admin.access import Access
 from gateway.admin.filters import filter_routes
 from gateway.admin.groups import group_routes
 from gateway.admin.health import Health, HealthCollector
+from gateway.admin.login import login_routes
 from gateway.admin.parked import parked_routes
 from gateway.admin.problems import (
     CountedRefusals,
@@ -32,6 +36,7 @@ from gateway.admin.problems import (
     http_problem,
 )
 from gateway.admin.rows import Alive
+from gateway.admin.tokens import Caller
 from gateway.admin.unreadable import unreadable_routes
 from gateway.members.groups import Groups
 from gateway.members.key_filters import KeyFilters
@@ -42,6 +47,9 @@ from gateway.operations.unreadable_records import UnreadableRecords
 from gateway.windows.windows import Windows
 
 READY = "/health/ready"
+METRICS = "/metrics"
+
+_OPERATIONS = {(it.method, it.path): it for it in openapi.OPERATIONS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +62,15 @@ class RestParts:
     registry: CollectorRegistry
     lags: Lags
     health: Callable[[], Awaitable[Health]]
+    access: Access
+    metrics_open: bool = False
     refusals: Refusals = field(default_factory=Refusals)
     health_seen: HealthCollector = field(default_factory=HealthCollector)
 
 
 def rest_app(parts: RestParts, *, loopback: bool) -> Starlette:
     """`loopback`: it is bound to loopback, so every Host must be there."""
+    description = openapi.text()
 
     async def show_metrics(_: Request) -> Response:
         parts.health_seen.seen = await parts.health()
@@ -68,21 +79,33 @@ def rest_app(parts: RestParts, *, loopback: bool) -> Starlette:
     async def show_health(request: Request) -> Response:
         health = await parts.health()
         fine = health.ready if request.url.path == READY else not health.reasons
-        return JSONResponse(health.shown(), status_code=200 if fine else 503)
+        caller: Caller | None = request.state.caller
+        every = caller is not None and caller.sees_all
+        return JSONResponse(
+            health.shown() if every else health.outlined(), status_code=200 if fine else 503
+        )
 
     async def show_alive(_: Request) -> Response:
         return answered(Alive(status="alive"))
 
+    async def show_openapi(_: Request) -> Response:
+        return Response(description, media_type="application/json")
+
     return Starlette(
         routes=[
-            *group_routes(parts.groups, parts.windows, parts.lags),
-            *parked_routes(parts.parked),
-            *unreadable_routes(parts.unreadable),
-            *filter_routes(parts.filters, parts.groups),
-            Route("/metrics", show_metrics, methods=["GET"]),
-            Route("/health", show_health, methods=["GET"]),
-            Route(READY, show_health, methods=["GET"]),
-            Route("/health/live", show_alive, methods=["GET"]),
+            _guarded(route, parts)
+            for route in (
+                *group_routes(parts.groups, parts.windows, parts.lags),
+                *parked_routes(parts.parked),
+                *unreadable_routes(parts.unreadable),
+                *filter_routes(parts.filters, parts.groups),
+                Route(METRICS, show_metrics, methods=["GET"]),
+                Route("/health", show_health, methods=["GET"]),
+                Route(READY, show_health, methods=["GET"]),
+                Route("/health/live", show_alive, methods=["GET"]),
+                Route("/v1/openapi.json", show_openapi, methods=["GET"]),
+                *login_routes(parts.access),
+            )
         ],
         middleware=[
             Middleware(CountedRefusals, parts.refusals),
@@ -91,3 +114,17 @@ def rest_app(parts: RestParts, *, loopback: bool) -> Starlette:
         ],
         exception_handlers={HTTPException: http_problem, OperationError: group_problem},
     )
+
+
+def _guarded(route: Route, parts: RestParts) -> Route:
+    """Behind the guard, as its one row in the table says. A route without a row is a page that has
+    nothing of the node in it, and says so (`include_in_schema=False`).
+    """
+    if not route.include_in_schema:
+        return route
+    (method,) = (route.methods or set()) - {"HEAD"}
+    operation = _OPERATIONS[method, route.path.replace(":name}", "}")]
+    if operation.path == METRICS and parts.metrics_open:
+        operation = replace(operation, role=None, whole=False)
+    guarded = parts.access.guarded(operation, route.endpoint)
+    return Route(route.path, guarded, methods=[method])

@@ -63,9 +63,16 @@ class MembershipRow(Row):
     topics: list[str]
 
 
-class ParkedOffset(Row):
+class KeyNames(Row):
+    """A key: its hash for everybody, itself for those who may see keys."""
+
+    key_hash: str | None  # of 8 hex digits; null: no key, or not known
+    key: str | None = None  # text, if it is UTF-8
+    key_base64: str | None = None
+
+
+class ParkedOffset(KeyNames):
     offset: int
-    key_hash: str | None  # null: no key, or not known
     deliveries: int
     reason: str
     member_id: str  # of the last delivery

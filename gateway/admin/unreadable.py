@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from gateway.admin.access import concerns, require_group
 from gateway.admin.problems import answered, json_body, query, validated
 from gateway.admin.rows import SkipBody, Skipped, UnreadableList, UnreadableRow
 from gateway.operations.unreadable_records import UnreadablePlace, UnreadableRecords
@@ -21,8 +22,12 @@ def unreadable_routes(unreadable: UnreadableRecords) -> list[Route]:
 
     async def skip(request: Request) -> Response:
         body = validated(SkipBody, await json_body(request, set(SkipBody.model_fields)))
+        require_group(request, body.group)
+        concerns(request, topic=body.topic, partition=body.partition, offsets=f"from {body.offset}")
         place = await unreadable.skip(body.group, body.topic, body.partition, body.offset)
-        return answered(Skipped(group=body.group, skipped=_row(place)))
+        row = _row(place)
+        concerns(request, offsets=f"{row.offset} to {row.last_offset}")
+        return answered(Skipped(group=body.group, skipped=row))
 
     return [
         Route("/v1/unreadable", list_unreadable, methods=["GET"]),

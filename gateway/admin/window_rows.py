@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StrictBool, StrictInt, model_validator
 
-from gateway.admin.rows import Body, Name, Offset, Row
+from gateway.admin.rows import Body, KeyNames, Name, Offset, Row
 
 # As in ARCHITECTURE, States; `settled` also for an offset without a record.
 OffsetState = Literal["settled", "ready", "in_flight", "backing_off", "dead_lettering", "parked"]
@@ -56,14 +56,6 @@ class WindowList(Row):
     group: str
     windows: list[WindowRow]
     next: str | None = None
-
-
-class KeyNames(Row):
-    """A key: its hash for everybody, itself for those who may see keys."""
-
-    key_hash: str | None  # of 8 hex digits; null: no key, or not known
-    key: str | None = None  # text, if it is UTF-8
-    key_base64: str | None = None
 
 
 class KeyRow(KeyNames):

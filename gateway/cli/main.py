@@ -1,9 +1,10 @@
-"""The `keyway` command: serve, demo, doctor, group, filter, the command groups of other packages
-(commands.py), --version.
+"""The `keyway` command: serve, demo, doctor, token, group, filter, the command groups of other
+packages (commands.py), --token-file, --version.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,7 +13,9 @@ from gateway.cli import filters, groups
 from gateway.cli.commands import CommandGroups
 from gateway.cli.demo import demo
 from gateway.cli.doctor import doctor
+from gateway.cli.node_client import use_token_file
 from gateway.cli.serve import serve
+from gateway.cli.token import token
 
 app = typer.Typer(
     name="keyway",
@@ -25,6 +28,7 @@ app = typer.Typer(
 app.command()(serve)
 app.command()(demo)
 app.command()(doctor)
+app.command()(token)
 app.add_typer(groups.app, name="group")
 app.add_typer(filters.app, name="filter")
 
@@ -39,7 +43,7 @@ def _version(*, wanted: bool) -> None:
 
 @app.callback()
 def _root(
-    version: Annotated[
+    version: Annotated[  # noqa: ARG001 - its callback acts
         bool,
         typer.Option(
             "--version",
@@ -48,8 +52,16 @@ def _root(
             help="Show the version, and the form of the hot modules: compiled or interpreted.",
         ),
     ] = False,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="KEYWAY_TOKEN_FILE",
+            help="File with the token for the node's REST. Without it: KEYWAY_TOKEN.",
+        ),
+    ] = None,
 ) -> None:
     """Options of every command."""
+    use_token_file(token_file)
 
 
 def main() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from contextvars import ContextVar
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -15,6 +18,9 @@ if TYPE_CHECKING:
     import httpx
 
 ANSWER_S_MAX = 30.0
+TOKEN_VARIABLE = "KEYWAY_TOKEN"  # noqa: S105 - the name of it
+
+_token_file: ContextVar[Path | None] = ContextVar("token_file", default=None)
 
 RowT = TypeVar("RowT", bound=BaseModel)
 
@@ -38,6 +44,28 @@ def path_with(path: str, **parameters: str) -> str:
     return f"{path}?{urlencode(parameters)}"
 
 
+def use_token_file(path: Path | None) -> None:
+    """For all questions of this command; None: the environment has the token, or there is none."""
+    _token_file.set(path)
+
+
+def _authorization() -> dict[str, str]:
+    """Ends the command if the token cannot be read. It is in no message."""
+    path = _token_file.get()
+    try:
+        token = os.environ.get(TOKEN_VARIABLE, "") if path is None else path.read_text("utf-8")
+    except OSError as error:
+        _end(f"--token-file {path}: {error.strerror}")
+    except UnicodeDecodeError:
+        _end(f"--token-file {path}: not UTF-8")
+    token = token.strip()
+    if not token:
+        return {}
+    if not (token.isascii() and token.isprintable()):
+        _end(f"{TOKEN_VARIABLE if path is None else path}: holds no token")
+    return {"Authorization": f"Bearer {token}"}
+
+
 def ask(
     admin: str,
     path: str,
@@ -46,13 +74,19 @@ def ask(
     method: str = "GET",
     body: dict[str, Any] | None = None,
 ) -> Answer[RowT]:
-    """Ends the command if the node refuses, or if no node answers."""
+    """Sends the caller's token, if there is one. Ends the command if the node refuses, or if no
+    node answers.
+    """
     import httpx  # keeps `keyway --help` quick
 
     address = admin if "://" in admin else f"http://{admin}"
     try:
         response = httpx.request(
-            method, address.rstrip("/") + path, json=body, timeout=ANSWER_S_MAX
+            method,
+            address.rstrip("/") + path,
+            json=body,
+            headers=_authorization(),
+            timeout=ANSWER_S_MAX,
         )
         if response.is_success:
             raw = response.json()

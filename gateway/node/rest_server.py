@@ -16,7 +16,10 @@ from gateway.part import Part
 class RestServer:
     def __init__(self, section: AdminSection, app: Starlette) -> None:
         self._section = section
-        config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off")
+        # The audit names the peer of the connection: anybody may write X-Forwarded-For.
+        config = uvicorn.Config(
+            app, log_config=None, access_log=False, lifespan="off", proxy_headers=False
+        )
         config.load()
         # Not `serve()`: that installs signal handlers of its own.
         self._server = uvicorn.Server(config)

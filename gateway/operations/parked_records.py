@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import structlog
 
-from dispatcher.core.hashes import key_hash32
 from dispatcher.core.model import Key, OperatorAct, OperatorVerb
 from dispatcher.core.stats import ParkedRecord
 from gateway.core.wire.errors import WireError
@@ -38,7 +37,7 @@ class ParkedRow:
     topic: str
     partition: int
     offset: int
-    key_hash: int | None  # None: no key, or the record is gone from the log
+    key: Key  # None: no key, or the record is gone from the log
     reason: str
     deliveries: int
     member_id: str  # of the last delivery
@@ -60,19 +59,18 @@ class ParkedRecords:
                 continue
             parked = await _parked(window)
             keys = await _keys(window, parked)
-            for record in parked:
-                key = keys.get(record.offset)
-                rows.append(
-                    ParkedRow(
-                        topic=place.topic,
-                        partition=place.partition,
-                        offset=record.offset,
-                        key_hash=None if key is None else key_hash32(key),
-                        reason=record.reason.value,
-                        deliveries=record.deliveries,
-                        member_id=str(record.member_id),
-                    )
+            rows += [
+                ParkedRow(
+                    topic=place.topic,
+                    partition=place.partition,
+                    offset=record.offset,
+                    key=keys.get(record.offset),
+                    reason=record.reason.value,
+                    deliveries=record.deliveries,
+                    member_id=str(record.member_id),
                 )
+                for record in parked
+            ]
         return sorted(rows, key=lambda row: (row.topic, row.partition, row.offset))
 
     async def release(

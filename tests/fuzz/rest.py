@@ -8,24 +8,16 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from random import Random
-from typing import Any, cast
+from typing import Any
 from urllib.parse import unquote
 
-from prometheus_client import CollectorRegistry
-from redis.asyncio import Redis
 from starlette.types import ASGIApp
 
-from gateway.admin.health import Health
-from gateway.admin.rest import RestParts, rest_app
-from gateway.config import Config
-from gateway.members.key_filters import KeyFilters
-from gateway.operations.lag import Lags
-from gateway.operations.parked_records import ParkedRecords
-from gateway.operations.unreadable_records import UnreadableRecords
+from gateway.admin.rest import rest_app
 from tests.fuzz.mutate import chunks, mutated
 from tests.rig.admin_parts import Admin
 from tests.rig.node_parts import GROUP, TOPIC
-from tests.rig.virtual_time import now_ms
+from tests.rig.rest_parts import rest_parts
 
 JSON_TYPE = b"application/json"
 
@@ -60,40 +52,9 @@ REQUESTS: tuple[tuple[str, str, object], ...] = (
 )
 
 
-class Hashes:
-    """The three commands of Redis that a table of rows uses, in memory."""
-
-    def __init__(self) -> None:
-        self.rows: dict[str, dict[str, str]] = {}
-
-    async def hset(self, key: str, mapping: dict[str, str]) -> None:
-        self.rows.setdefault(key, {}).update(mapping)
-
-    async def hdel(self, key: str, *names: str) -> None:
-        for name in names:
-            self.rows.get(key, {}).pop(name, None)
-
-    async def hgetall(self, key: str) -> dict[bytes, str]:
-        return {name.encode(): text for name, text in self.rows.get(key, {}).items()}
-
-
 @contextmanager
 def application(admin: Admin) -> Iterator[ASGIApp]:
-    async def health() -> Health:
-        return Health(True, (), {})
-
-    filters = KeyFilters(Config(), cast(Redis, Hashes()))
-    parts = RestParts(
-        groups=admin.node.groups,
-        windows=admin.node.windows,
-        parked=ParkedRecords(admin.offsets, now_ms),
-        unreadable=UnreadableRecords(admin.offsets),
-        filters=filters,
-        registry=CollectorRegistry(),
-        lags=Lags(admin.offsets),
-        health=health,
-    )
-    yield rest_app(parts, loopback=True)
+    yield rest_app(rest_parts(admin), loopback=True)
 
 
 async def ask(app: ASGIApp, random: Random) -> None:

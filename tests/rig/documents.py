@@ -198,6 +198,7 @@ def played(document: str, upstream: str, directory: Path) -> Iterator[Page]:
         upstream,
         groups=settings.get("groups", ()),
         state=settings.get("state"),
+        admin=settings.get("admin"),
     ) as node:
         running = Page(node, directory / "page")
         try:

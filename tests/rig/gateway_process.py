@@ -37,6 +37,7 @@ class GatewayProcess:
         redis_url: str | None = None,
         listen: Mapping[str, Any] | None = None,
         state: Mapping[str, Any] | None = None,
+        admin: Mapping[str, Any] | None = None,
         open_files_max: int | None = None,
         stderr: str | None = None,
     ) -> None:
@@ -62,7 +63,7 @@ class GatewayProcess:
                 "port_base": self.port_base,
                 **(listen or {}),
             },
-            "admin": {"host": "127.0.0.1", "port": first + 1},
+            "admin": {"host": "127.0.0.1", "port": first + 1, **(admin or {})},
             "state": {**where, **(state or {})},
             # Members of a test join together, and none of them waits for its partitions.
             "groups": [{"assignment_interval_ms": 0, **group} for group in groups],

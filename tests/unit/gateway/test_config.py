@@ -231,3 +231,41 @@ def test_a_policy_has_every_field_of_its_section() -> None:
     policy = section.policy()
     for field in dataclasses.fields(Policy):
         assert getattr(policy, field.name) == getattr(section, field.name), field.name
+
+
+TOKEN = "{name: ann, role: viewer, sha256: " + "0a" * 32 + "}"
+
+
+def test_tokens(tmp_path: Path) -> None:
+    (token,) = load(write(tmp_path, f"admin: {{host: 0.0.0.0, tokens: [{TOKEN}]}}")).admin.tokens
+    assert (token.name, token.role, token.groups, token.keys) == ("ann", "viewer", ("*",), None)
+    assert "0a0a" not in repr(token)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "10.1.2.3", "gateway.example"])
+def test_beyond_loopback_rest_needs_tokens(tmp_path: Path, host: str) -> None:
+    message = fault(tmp_path, f"admin: {{host: '{host}'}}")
+    assert message.startswith("admin: tokens is needed")
+    assert "keyway token" in message
+    for near in ("127.0.0.1", "127.9.9.9", "::1", "localhost"):
+        assert load(write(tmp_path, f"admin: {{host: '{near}'}}")).admin.tokens == ()
+
+
+@pytest.mark.parametrize(
+    ("tokens", "says"),
+    [
+        ("[{name: a b, role: viewer, sha256: 00}]", "admin.tokens.0.name"),
+        ("[{name: a, role: root, sha256: 00}]", "admin.tokens.0.role"),
+        ("[{name: a, role: viewer, sha256: hunter2}]", "admin.tokens.0.sha256: 64 hex digits"),
+        ("[{name: a, role: viewer}]", "admin.tokens.0.sha256: is missing"),
+        (f"[{TOKEN[:-1]}, groups: []}}]", "admin.tokens.0.groups: must not be empty"),
+        (f"[{TOKEN[:-1]}, groups: ['']}}]", "admin.tokens.0.groups.0: must not be empty"),
+        (f"[{TOKEN}, {TOKEN}]", "two have the same name"),
+        (f"[{TOKEN}, {TOKEN.replace('ann', 'bob')}]", "two have the same sha256"),
+        (f"[{', '.join([TOKEN] * 101)}]", "admin.tokens"),
+    ],
+)
+def test_tokens_that_are_refused(tmp_path: Path, tokens: str, says: str) -> None:
+    message = fault(tmp_path, f"admin: {{tokens: {tokens}}}")
+    assert says in message
+    assert SECRET not in message

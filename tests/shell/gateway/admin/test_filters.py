@@ -11,11 +11,9 @@ from typing import Any, cast
 import httpx
 import pytest
 import structlog
-from prometheus_client import CollectorRegistry
 from redis.asyncio import Redis
 
-from gateway.admin.health import Health
-from gateway.admin.rest import RestParts, rest_app
+from gateway.admin.rest import rest_app
 from gateway.config import Config
 from gateway.core.limits import FILTER_SET_BYTES_MAX
 from gateway.core.share.sessions import ShareSessions
@@ -24,33 +22,19 @@ from gateway.handlers.limits import GROUP_ID_CHARS_MAX
 from gateway.members.group_settings import GroupSettings
 from gateway.members.groups import Groups
 from gateway.members.key_filters import KeyFilters
-from gateway.operations.lag import Lags
-from gateway.operations.parked_records import ParkedRecords
-from gateway.operations.unreadable_records import UnreadableRecords
-from gateway.windows.windows import Windows
+from tests.rig.rest_parts import rest_parts
 
 RULES = [{"client_id": "eu-*", "keys": ["personal-*"]}]
 
 
 def story(tmp_path: Path, tell: Callable[[httpx.AsyncClient], Awaitable[None]]) -> None:
-    async def no_health() -> Health:
-        raise AssertionError("not asked for")
-
     async def work(url: str) -> None:
         redis = Redis.from_url(url)
         filters = KeyFilters(Config(), redis)
         await filters.load()
         sessions = ShareSessions("node", 1, 1)
-        parts = RestParts(
-            groups=Groups(cast(GroupSettings, None), sessions, filters.of),
-            windows=cast(Windows, None),
-            parked=cast(ParkedRecords, None),
-            unreadable=cast(UnreadableRecords, None),
-            filters=filters,
-            registry=CollectorRegistry(),
-            lags=cast(Lags, None),
-            health=no_health,
-        )
+        groups = Groups(cast(GroupSettings, None), sessions, filters.of)
+        parts = rest_parts(groups=groups, filters=filters)
         transport = httpx.ASGITransport(rest_app(parts, loopback=True))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             await tell(client)
@@ -77,6 +61,7 @@ def test_the_log_tells_one_set_from_another_and_shows_neither(tmp_path: Path) ->
                 assert (await put(client, "g", rules)).status_code == 200
             await client.delete("/v1/filters", params={"group": "g"})
         assert "personal" not in json.dumps(lines)
+        lines = [line for line in lines if line["event"] == "key_filters_set"]
         assert [line["rules"] for line in lines] == [1, 2, 1, None]
         first, second, third = (line["digest"] for line in lines[:3])
         assert first == third != second

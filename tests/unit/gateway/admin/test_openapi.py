@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import cast
 
-from prometheus_client import CollectorRegistry
 from starlette.routing import Route
 
-from gateway.admin.health import Health
 from gateway.admin.openapi import OPERATIONS, document, text
-from gateway.admin.rest import RestParts, rest_app
-from gateway.members.groups import Groups
-from gateway.members.key_filters import KeyFilters
-from gateway.operations.lag import Lags
-from gateway.operations.parked_records import ParkedRecords
-from gateway.operations.unreadable_records import UnreadableRecords
-from gateway.windows.windows import Windows
+from gateway.admin.rest import rest_app
+from tests.rig.rest_parts import rest_parts
 
 FILE = Path(__file__).resolve().parents[4] / "docs" / "openapi.json"
 
@@ -29,22 +21,9 @@ def test_the_file_is_current() -> None:
 
 
 def test_every_route_is_described_and_no_other() -> None:
-    async def look() -> Health:
-        return Health(True, (), {})
-
-    parts = RestParts(
-        groups=cast(Groups, None),
-        windows=cast(Windows, None),
-        parked=cast(ParkedRecords, None),
-        unreadable=cast(UnreadableRecords, None),
-        filters=cast(KeyFilters, None),
-        registry=CollectorRegistry(),
-        lags=cast(Lags, None),
-        health=look,
-    )
     served = {
         (method, route.path.replace(":name}", "}"))
-        for route in rest_app(parts, loopback=True).routes
+        for route in rest_app(rest_parts(), loopback=True).routes
         if isinstance(route, Route)
         for method in (route.methods or set()) - {"HEAD"}
     }

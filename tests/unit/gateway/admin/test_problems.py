@@ -11,7 +11,8 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from gateway.admin.limits import ADMIN_BODY_BYTES_MAX
-from gateway.admin.problems import is_loopback, json_body, names_loopback
+from gateway.admin.problems import json_body, names_loopback
+from gateway.config import is_loopback
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 from urllib.parse import quote, unquote, urlencode
 
 import pytest
@@ -23,19 +23,17 @@ from dispatcher.core.model import (
 from gateway.admin import groups
 from gateway.admin.health import Health, HealthCollector
 from gateway.admin.problems import Refusals
-from gateway.admin.rest import RestParts, rest_app
+from gateway.admin.rest import rest_app
 from gateway.admin.rows import PartitionRow
 from gateway.config import GroupSection
 from gateway.core.reading.fetching import Unreadable
 from gateway.core.share.membership import ShareGroup
-from gateway.members.key_filters import KeyFilters
 from gateway.operations.lag import Lags
-from gateway.operations.parked_records import ParkedRecords
-from gateway.operations.unreadable_records import UnreadableRecords
 from gateway.windows.metrics import WindowCollector
 from gateway.windows.window import Window
 from tests.rig.admin_parts import Admin
 from tests.rig.node_parts import GROUP, TOPIC, Node
+from tests.rig.rest_parts import rest_parts
 from tests.rig.virtual_time import now_ms, run, settle
 
 M1, S1 = MemberId("m1"), SessionId("s1")
@@ -65,12 +63,9 @@ class Rest:
         return self.health
 
     async def ask(self, path: str, *, method: str = "GET", host: str = "localhost") -> Answer:
-        parts = RestParts(
+        parts = rest_parts(
             groups=self.node.groups,
             windows=self.node.windows,
-            parked=cast(ParkedRecords, None),  # has tests of its own
-            unreadable=cast(UnreadableRecords, None),
-            filters=cast(KeyFilters, None),  # likewise
             registry=self.registry,
             lags=self.lags,
             health=self.look,

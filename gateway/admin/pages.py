@@ -1,0 +1,75 @@
+"""Lists of REST, a page at a time: `limit`, and `after`, the last row of the page before.
+
+Lists may be long, and the node has one event loop: a walk gives way to other work every
+ROWS_AT_ONCE rows, whether or not they are kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+from gateway.admin.limits import PAGE_ROWS_MAX, ROWS_AT_ONCE
+
+Item = TypeVar("Item")
+
+
+def limit_of(request: Request, most: int = PAGE_ROWS_MAX) -> int:
+    """Raises HTTPException."""
+    return number(request, "limit", 1, most, default=most)
+
+
+def number(request: Request, name: str, least: int, most: int, *, default: int) -> int:
+    """A parameter of the query. Raises HTTPException."""
+    text = request.query_params.get(name)
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdecimal() and len(text) < 20 and least <= int(text) <= most):
+        raise HTTPException(400, f"{name}={text!r} is not between {least} and {most}")
+    return int(text)
+
+
+async def page_of(
+    items: Sequence[Item], first: int, limit: int, kept: Callable[[Item], bool]
+) -> tuple[list[Item], bool]:
+    """At most `limit` of the items that are `kept`, from index `first` on, and whether there are
+    more.
+    """
+    found: list[Item] = []
+    for at in range(first, len(items)):
+        if kept(items[at]):
+            if len(found) == limit:
+                return found, True
+            found.append(items[at])
+        if at % ROWS_AT_ONCE == 0:
+            await asyncio.sleep(0)
+    return found, False
+
+
+async def names_page(
+    request: Request, names: Sequence[str], kept: Callable[[str], bool]
+) -> tuple[list[str], str | None]:
+    """One page of ascending names, and the `after` of the next one. `name` in the query: only
+    names that hold it. Raises HTTPException.
+    """
+    limit = limit_of(request)
+    part = request.query_params.get("name", "")
+    first = bisect_right(names, request.query_params.get("after", ""))
+    page, more = await page_of(names, first, limit, lambda name: part in name and kept(name))
+    return page, page[-1] if more else None
+
+
+def place_after(request: Request) -> tuple[str, int]:
+    """`after` as topic and partition: `orders-3`. Raises HTTPException."""
+    text = request.query_params.get("after", "")
+    if not text:
+        return "", -1
+    topic, _, partition = text.rpartition("-")
+    if not topic or not (partition.isascii() and partition.isdecimal() and len(partition) < 11):
+        raise HTTPException(400, f"after={text!r} is no TOPIC-PARTITION")
+    return topic, int(partition)

@@ -1,0 +1,133 @@
+"""The tokens of REST: who they belong to, and the sessions of browsers that logged in with one.
+
+A token is 256 random bits, made by `keyway token`. The configuration has its SHA-256 only. A slow,
+salted hash would add nothing: those protect passwords, which can be guessed from a list, while 256
+random bits cannot be guessed at any speed, and no two tokens are the same. So a request costs one
+SHA-256, and a wrong token costs the node as little as a right one.
+
+A browser gets a session for its token: a cookie of 256 other random bits. Sessions are in memory
+and end with the node, with their time, at logout, and as soon as their token is not configured any
+more.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import hmac
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from gateway.admin.limits import SESSION_MS, SESSIONS_MAX
+from gateway.config import Role, TokenSection
+
+TOKEN_BYTES = 32
+TOKEN_PREFIX = "keyway_"  # noqa: S105 - scanners of repositories find tokens by it
+EVERY_GROUP = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """`name` None: the node has no tokens."""
+
+    name: str | None
+    role: Role
+    groups: tuple[str, ...]  # globs
+    keys: bool  # may see keys of records
+
+    @property
+    def sees_all(self) -> bool:
+        return EVERY_GROUP in self.groups
+
+    def sees(self, group: str) -> bool:
+        return self.sees_all or any(fnmatch.fnmatchcase(group, glob) for glob in self.groups)
+
+
+# Without tokens REST is on loopback, and all who reach it may do everything; but nobody was named
+# who may see keys, which may be personal data.
+ANYBODY = Caller(None, Role.ADMIN, (EVERY_GROUP,), keys=False)
+
+
+class _Token(NamedTuple):
+    sha256: bytes
+    caller: Caller
+
+
+def new_token() -> str:
+    return TOKEN_PREFIX + secrets.token_urlsafe(TOKEN_BYTES)
+
+
+def sha256_of(token: str) -> str:
+    """64 hex digits, as the configuration has them."""
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class Tokens:
+    def __init__(self, sections: Sequence[TokenSection] = ()) -> None:
+        self._tokens: tuple[_Token, ...] = ()
+        self.replace(sections)
+
+    def replace(self, sections: Sequence[TokenSection]) -> None:
+        self._tokens = tuple(
+            _Token(bytes.fromhex(it.sha256.get_secret_value()), _caller(it)) for it in sections
+        )
+
+    @property
+    def required(self) -> bool:
+        return bool(self._tokens)
+
+    def caller(self, sha256: bytes) -> Caller | None:
+        """The owner of the token with this hash. Compares with every token, each in constant time:
+        the answer's delay says nothing about the hashes.
+        """
+        found: Caller | None = None
+        for token in self._tokens:
+            if hmac.compare_digest(token.sha256, sha256):
+                found = token.caller
+        return found
+
+
+def _caller(section: TokenSection) -> Caller:
+    keys = section.role is not Role.VIEWER if section.keys is None else section.keys
+    return Caller(section.name, section.role, section.groups, keys)
+
+
+class _Session(NamedTuple):
+    token_sha256: bytes
+    ends_ms: int
+
+
+@dataclass(slots=True)
+class Sessions:
+    """Of browsers, by the hash of their cookie: the cookie itself is nowhere."""
+
+    tokens: Tokens
+    now_ms: Callable[[], int]
+    _sessions: dict[bytes, _Session] = field(default_factory=dict)  # the oldest first
+
+    def open(self, token_sha256: bytes) -> str:
+        """The cookie of a new session."""
+        cookie = secrets.token_urlsafe(TOKEN_BYTES)
+        self._sessions[_key(cookie)] = _Session(token_sha256, self.now_ms() + SESSION_MS)
+        while len(self._sessions) > SESSIONS_MAX:
+            del self._sessions[next(iter(self._sessions))]
+        return cookie
+
+    def caller(self, cookie: str) -> Caller | None:
+        session = self._sessions.get(_key(cookie))
+        if session is None:
+            return None
+        caller = self.tokens.caller(session.token_sha256)
+        if caller is None or session.ends_ms <= self.now_ms():
+            self.close(cookie)
+            return None
+        return caller
+
+    def close(self, cookie: str) -> None:
+        self._sessions.pop(_key(cookie), None)
+
+
+def _key(cookie: str) -> bytes:
+    return hashlib.sha256(cookie.encode("utf-8", "surrogatepass")).digest()

@@ -1,0 +1,78 @@
+"""The parts of REST over a Node of scripted surroundings, and tokens for its callers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from prometheus_client import CollectorRegistry
+from pydantic import SecretStr
+from redis.asyncio import Redis
+
+from gateway.admin.access import Access
+from gateway.admin.audit import Audit
+from gateway.admin.failed_logins import FailedLogins
+from gateway.admin.health import Health
+from gateway.admin.rest import RestParts
+from gateway.admin.tokens import Sessions, Tokens, sha256_of
+from gateway.config import Config, Role, TokenSection
+from gateway.members.key_filters import KeyFilters
+from gateway.operations.lag import Lags
+from gateway.operations.parked_records import ParkedRecords
+from gateway.operations.unreadable_records import UnreadableRecords
+from tests.rig.admin_parts import Admin
+from tests.rig.virtual_time import now_ms
+
+
+class Hashes:
+    """The three commands of Redis that a table of rows uses, in memory."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, dict[str, str]] = {}
+
+    async def hset(self, key: str, mapping: dict[str, str]) -> None:
+        self.rows.setdefault(key, {}).update(mapping)
+
+    async def hdel(self, key: str, *names: str) -> None:
+        for name in names:
+            self.rows.get(key, {}).pop(name, None)
+
+    async def hgetall(self, key: str) -> dict[bytes, str]:
+        return {name.encode(): text for name, text in self.rows.get(key, {}).items()}
+
+
+async def healthy() -> Health:
+    return Health(True, (), {})
+
+
+def access(*tokens: TokenSection, clock: Callable[[], int] = now_ms) -> Access:
+    """Without tokens everybody may do everything."""
+    known = Tokens(tokens)
+    return Access(known, Sessions(known, clock), FailedLogins(clock), Audit(clock))
+
+
+def token(
+    text: str, role: Role, groups: Sequence[str] = ("*",), *, keys: bool | None = None
+) -> TokenSection:
+    """The entry of keyway.yaml for the token `text`, under that name."""
+    return TokenSection(
+        name=text, role=role, sha256=SecretStr(sha256_of(text)), groups=tuple(groups), keys=keys
+    )
+
+
+def rest_parts(admin: Admin | None = None, **changes: Any) -> RestParts:
+    """Without an Admin only the table of routes is complete. `changes`: other parts."""
+    node = None if admin is None else admin.node
+    offsets = cast(Any, None if admin is None else admin.offsets)
+    parts: dict[str, Any] = {
+        "groups": None if node is None else node.groups,
+        "windows": None if node is None else node.windows,
+        "parked": ParkedRecords(offsets, now_ms),
+        "unreadable": UnreadableRecords(offsets),
+        "filters": KeyFilters(Config(), cast(Redis, Hashes())),
+        "registry": CollectorRegistry(),
+        "lags": Lags(offsets),
+        "health": healthy,
+        "access": access(),
+    }
+    return RestParts(**parts | changes)
