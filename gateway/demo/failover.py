@@ -110,7 +110,7 @@ def _story(console: Console, running: ExitStack, where: Path, flights_max: int) 
         _work_on_east(load(config), sides, groups, len(first))
         east.kill()
     for group in groups:
-        group.stop()
+        group.stop(cluster_gone=True)
         group.allowed = FLIGHTS_MAX
     left = {it.name: len(first) - len({p.number for p in it.processed}) for it in groups}
     with step(console, "the plan, as west knows it"):

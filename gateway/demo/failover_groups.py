@@ -16,7 +16,7 @@ COMMIT_RECORDS = 100  # a stock member commits after so many
 POLL_S = 0.2
 PAUSE_S = 0.05
 PAUSED_COMMIT_S_MAX = 10.0
-JOIN_S_MAX = 60.0
+STOP_S_MAX = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,20 +42,28 @@ class Group:
     allowed: int = 1_000_000
     _thread: threading.Thread | None = None
     _stopping: threading.Event = field(default_factory=threading.Event)
+    _cluster_gone: bool = False
     _failed: list[BaseException] = field(default_factory=list)
 
     def start(self, visit: str, bootstrap: str, topic: str) -> None:
         self._stopping = threading.Event()
+        self._cluster_gone = False
         self._thread = threading.Thread(
             target=self._work, args=(visit, bootstrap, topic, self._stopping), daemon=True
         )
         self._thread.start()
 
-    def stop(self) -> None:
-        """The member leaves, if its cluster still answers."""
+    def stop(self, *, cluster_gone: bool = False) -> None:
+        """The member commits and leaves, if its cluster is still there. A member that went on
+        trying would commit an old position once the cluster is back, later than the commits of
+        the group elsewhere. Raises TimeoutError.
+        """
+        self._cluster_gone = self._cluster_gone or cluster_gone
         self._stopping.set()
         if self._thread is not None:
-            self._thread.join(JOIN_S_MAX)
+            self._thread.join(STOP_S_MAX)
+            if self._thread.is_alive():
+                raise TimeoutError(f"{self.name}: its member has not ended in {STOP_S_MAX:.0f} s")
 
     def wait_for(self, count: int, within_s: float) -> None:
         """Raises TimeoutError."""
@@ -140,10 +148,8 @@ class Group:
                 consumer.commit(asynchronous=True)
                 since = 0
         try:
-            if since:
+            if since and not self._cluster_gone:
                 consumer.commit(asynchronous=False)
-        except KafkaException:
-            return  # the cluster is gone
         finally:
             consumer.close()
 
