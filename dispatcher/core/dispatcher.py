@@ -66,7 +66,13 @@ from dispatcher.core.poisoned import dead_lettered, operator_act, retries_due
 from dispatcher.core.reading import log_truncated, records_read
 from dispatcher.core.restore import restore, snapshot_of
 from dispatcher.core.state import WindowState
-from dispatcher.core.stats import Held, WindowStats, held_records, window_stats
+from dispatcher.core.stats import (
+    Held,
+    WindowStats,
+    held_records,
+    unsettled_keys,
+    window_stats,
+)
 from dispatcher.core.unreliable import Unreliable
 
 
@@ -160,6 +166,10 @@ class Dispatcher:
     def snapshot(self) -> Snapshot:
         """The whole window, as a store would give it back. O(span)."""
         return snapshot_of(self._state)
+
+    def unsettled_keys(self) -> list[bytes]:
+        """Distinct keys of unsettled records, in the order of their first ones. O(span)."""
+        return unsettled_keys(self._state)
 
     def held(self) -> Held:
         """O(members + records with a retry)."""

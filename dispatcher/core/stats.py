@@ -103,6 +103,17 @@ def held_records(state: WindowState) -> Held:
     )
 
 
+def unsettled_keys(state: WindowState) -> list[bytes]:
+    """Distinct keys of unsettled records; records without a key have none. O(span)."""
+    window = state.window
+    keys: list[bytes] = []
+    for offset in range(window.cursor, window.read_position):
+        queue = window.queues[offset & window.mask]
+        if queue is not None and queue.head == offset and queue.key is not None:
+            keys.append(queue.key)
+    return keys
+
+
 def window_stats(state: WindowState) -> WindowStats:
     """O(span): for operators, not for every step or scrape."""
     window = state.window

@@ -174,6 +174,11 @@ class Unreliable:
         for outbox in self._outboxes:
             self._drop(outbox, outbox.keep(policy.in_flight_per_member_max))
 
+    def unsettled_keys(self) -> list[bytes]:
+        """Distinct keys of records that wait to be handed out."""
+        waiting = [key for outbox in self._outboxes for key in outbox.keys if key is not None]
+        return list(dict.fromkeys(waiting))
+
     def held(self) -> Held:
         """Nothing: a record is settled when it is sent."""
         return Held(0, 0, 0, 0)

@@ -79,8 +79,14 @@ class KeyFilters:
 
     def of(self, group: str, client_id: str) -> tuple[bytes, ...]:
         """The globs of a member; () = every key."""
+        return self.of_rules(self.rules(group).rules, group, client_id)
+
+    def of_rules(
+        self, rules: Iterable[FilterRule], group: str, client_id: str
+    ) -> tuple[bytes, ...]:
+        """The same, if the group had these rules."""
         name = client_name(client_id)
-        for rule in self.rules(group).rules:
+        for rule in rules:
             if fnmatch.fnmatchcase(name, rule.client_id):
                 return tuple(glob.encode() for glob in rule.keys)
         try:
@@ -94,7 +100,11 @@ class KeyFilters:
         found = self._set.get(group)
         if found is not None:
             return Rules(found.rules, "rest")
-        return Rules(self._config.group(group).filters, "config")
+        return Rules(self.configured(group), "config")
+
+    def configured(self, group: str) -> tuple[FilterRule, ...]:
+        """The rules of keyway.yaml."""
+        return self._config.group(group).filters
 
     async def load(self) -> None:
         """Reads the rules that were set before. Raises TableUnavailable."""
