@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -30,6 +31,8 @@ from gateway.operations.limits import (
     LAG_MS,
     LAG_REFRESH_S_MAX,
     LAG_STORED_EVERY,
+    LAG_WATCHED_MS,
+    LAGS_AT_ONCE,
 )
 from gateway.upstream.cluster import LATEST
 from gateway.upstream.errors import UpstreamError
@@ -65,6 +68,7 @@ class Lags:
     _topics: dict[str, Topic] = field(default_factory=dict)  # by the text of their ids
     _ends: dict[Log, int] = field(default_factory=dict)
     _failed: str = ""
+    _watched: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def refresh_forever(self) -> None:
         refreshes = 0
@@ -82,7 +86,18 @@ class Lags:
             else:
                 refreshes += 1
                 self._failed = ""
-            await asyncio.sleep(LAG_MS / 1000)
+            await self._pause()
+
+    def watched(self) -> None:
+        """Somebody looks all the time: the next look comes after LAG_WATCHED_MS."""
+        self._watched.set()
+
+    async def _pause(self) -> None:
+        self._watched.clear()
+        await asyncio.sleep(LAG_WATCHED_MS / 1000)
+        with suppress(TimeoutError):
+            async with asyncio.timeout((LAG_MS - LAG_WATCHED_MS) / 1000):
+                await self._watched.wait()
 
     async def refresh(self, *, stored: bool) -> None:
         """`stored`: also at windows that only the store has. Raises StateUnavailable,
@@ -122,6 +137,23 @@ class Lags:
             end = self._ends.get(self._log(key, tp))
             behind = None if end is None else max(0, end - position.offset - position.settled)
             yield Lag(key.group, tp, position.offset, end, behind)
+
+    async def by_group(self) -> dict[str, int]:
+        """Records behind, by group, as of the last look. Groups of which no end was seen are left
+        out.
+        """
+        sums: dict[str, int] = {}
+        for at, (key, position) in enumerate(list(self._positions.items()), 1):
+            topic = self._topics.get(key.topic_id)
+            if topic is not None:
+                tp = TopicPartition(topic.name, topic.topic_id, key.partition)
+                end = self._ends.get(self._log(key, tp))
+                if end is not None:
+                    behind = max(0, end - position.offset - position.settled)
+                    sums[key.group] = sums.get(key.group, 0) + behind
+            if at % LAGS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        return sums
 
     # --------------------------------------------------------------------------------------- inside
 

@@ -36,6 +36,7 @@ class WindowsRoom:
     windows: Windows
     store: WindowStore
     ready: ReadySignals
+    outcomes: RecordOutcomes
 
 
 def build(
@@ -92,7 +93,7 @@ def build(
 
     return Part(
         name="windows",
-        room=WindowsRoom(windows, monitored, ready),
+        room=WindowsRoom(windows, monitored, ready, outcomes),
         collectors=(outcomes.counter, WindowCollector(windows.all), monitored.round_trips),
         troubles=troubles,
         figures=lambda: window_figures(windows),

@@ -62,6 +62,17 @@ class RecordOutcomes:
                 example["detail"] = noticed.detail
             self.log.note(group, noticed.notice.value, noticed.count, **example)
 
+    def of(self, group: str) -> dict[str, int]:
+        """Records of a group by outcome, without those that never occurred."""
+        if group not in self._known:
+            return {}
+        counts = {
+            notice.value: int(metric.samples[0].value)
+            for notice in Notice
+            for metric in self.counter.labels(group, notice.value).collect()
+        }
+        return {outcome: count for outcome, count in counts.items() if count}
+
     def forget(self, group: str) -> None:
         """Removes the series of a group that is gone."""
         self._known.discard(group)
