@@ -11,11 +11,14 @@ from starlette.applications import Starlette
 
 from gateway.admin.access import Access
 from gateway.admin.audit import Audit
+from gateway.admin.dashboard.rows import TrafficRow
 from gateway.admin.failed_logins import FailedLogins
 from gateway.admin.health import look
 from gateway.admin.rest import RestParts, rest_app
 from gateway.admin.tokens import Sessions, Tokens
 from gateway.config import AdminSection, is_loopback
+from gateway.core.wire.apis import ApiKey
+from gateway.listen.build import ListenRoom
 from gateway.members.build import MembersRoom
 from gateway.operations.build import OperationsRoom
 from gateway.part import Part
@@ -24,6 +27,7 @@ from gateway.windows.build import WindowsRoom
 
 def build(
     section: AdminSection,
+    listen: ListenRoom,
     members: MembersRoom,
     windows: WindowsRoom,
     operations: OperationsRoom,
@@ -46,6 +50,8 @@ def build(
         health=partial(look, parts),
         access=_access(section, now_ms),
         metrics_open=section.metrics_open,
+        traffic=partial(traffic, listen),
+        outcomes=windows.outcomes.of,
     )
     registry.register(rest.refusals)
     registry.register(rest.health_seen)
@@ -53,7 +59,21 @@ def build(
         name="admin",
         room=rest_app(rest, loopback=is_loopback(section.host)),
         background=(rest.access.audit.write_due_forever,),
+        drain=rest.viewers.end,
         stop=rest.access.audit.write_rest,
+    )
+
+
+def traffic(listen: ListenRoom) -> TrafficRow:
+    counters = listen.server.counters
+    return TrafficRow(
+        connections=len(listen.server.connections),
+        connections_opened=counters.connections_opened,
+        connections_failed=counters.connections_failed,
+        refused=sum(counters.refused.values()),
+        bytes_from_clients=counters.bytes_from_clients,
+        bytes_to_clients=counters.bytes_to_clients,
+        requests={ApiKey(key).name.lower(): count for key, count in counters.frames.items()},
     )
 
 

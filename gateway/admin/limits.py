@@ -20,3 +20,10 @@ AUDIT_ROWS_MAX = 1_000  # kept in memory, some 500 bytes each; the log has them 
 AUDIT_DUE_MS = 1_000  # between two looks for counts of refusals to be written
 AUDIT_OFFSETS_SHOWN = 20  # of one line
 AUDIT_TEXT_CHARS_MAX = 256  # of a name that somebody without a token chose
+
+OVERVIEW_S = 2.0  # between two snapshots for the dashboard, while somebody looks
+OVERVIEW_GROUPS_MAX = 1_000  # groups of a snapshot: some 400 KB, every OVERVIEW_S to each viewer
+OVERVIEW_WINDOWS_AT_ONCE = 50  # windows counted before other work goes on: some 200 microseconds
+VIEWERS_MAX = 32  # open dashboards; more of them poll
+VIEWER_SEND_S_MAX = 10.0  # a viewer that takes nothing for so long is dropped
+VIEW_S_MAX = 60.0  # of one event stream; then the browser opens another, and is looked at again

@@ -14,9 +14,12 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from gateway.admin.dashboard.rows import Overview
 from gateway.admin.node_rows import CallerRow, LoggedOut, LoginBody
 from gateway.admin.rows import (
     Alive,
+    FilterChange,
+    FilterPreview,
     GroupDescription,
     GroupList,
     HealthRow,
@@ -33,6 +36,7 @@ from gateway.config import FilterRules, Role
 
 _SCHEMAS = "#/components/schemas/"
 _JSON, _PROBLEM, _METRICS = "application/json", "application/problem+json", "text/plain"
+_EVENTS = "text/event-stream"
 
 
 MYPYC_DOCSTRING = "mypyc filler docstring"
@@ -40,7 +44,7 @@ MYPYC_DOCSTRING = "mypyc filler docstring"
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """`answer` None: Prometheus' text. `also`: another status with the same answer. `role`: the
+    """`answer` None: text of type `media`. `also`: another status with the same answer. `role`: the
     least that may use it; None: open to all. `action`: its name in the audit, if it changes
     something. `whole`: it speaks of all groups, so a token for some of them may not use it.
     """
@@ -56,6 +60,7 @@ class Operation:
     role: Role | None = Role.VIEWER
     action: str | None = None
     whole: bool = False
+    media: str = _JSON
 
     @property
     def of_group(self) -> bool:
@@ -139,8 +144,24 @@ OPERATIONS = (
         action="login",
     ),
     Operation("POST", "/v1/logout", "End it.", LoggedOut, role=None, action="logout"),
-    Operation("GET", "/v1/openapi.json", "This description.", None, role=None),
-    Operation("GET", "/metrics", "Metrics for Prometheus.", None, whole=True),
+    Operation("GET", "/v1/openapi.json", "This description.", None, role=None, media=_JSON),
+    Operation(
+        "POST",
+        "/v1/filters/preview",
+        "The effect of other key filters on the members and keys of a group. Changes nothing.",
+        FilterPreview,
+        body=FilterChange,
+        query=("group",),
+    ),
+    Operation("GET", "/v1/overview", "The node at a glance: health, traffic, groups.", Overview),
+    Operation(
+        "GET",
+        "/v1/events",
+        "The overview every two seconds, as server-sent events.",
+        None,
+        media=_EVENTS,
+    ),
+    Operation("GET", "/metrics", "Metrics for Prometheus.", None, whole=True, media=_METRICS),
     Operation("GET", "/health", "503 with the reasons if anything is amiss.", HealthRow, also=503),
     Operation(
         "GET",
@@ -175,8 +196,7 @@ def document() -> dict[str, Any]:
 
 
 def _described(operation: Operation) -> dict[str, Any]:
-    media = _METRICS if operation.answer is None else _JSON
-    answer = {"description": "The answer.", "content": {media: _schema(operation.answer)}}
+    answer = {"description": "The answer.", "content": {operation.media: _schema(operation.answer)}}
     problem = {"description": "A refusal.", "content": {_PROBLEM: _schema(Problem)}}
     responses = {"200": answer, "default": problem}
     if operation.also is not None:

@@ -21,6 +21,10 @@ from starlette.routing import Route
 
 from gateway.admin import openapi
 from gateway.admin.access import Access
+from gateway.admin.dashboard.events import Viewers
+from gateway.admin.dashboard.overview import Outcomes, Overviews
+from gateway.admin.dashboard.routes import dashboard_routes
+from gateway.admin.dashboard.rows import TrafficRow
 from gateway.admin.filters import filter_routes
 from gateway.admin.groups import group_routes
 from gateway.admin.health import Health, HealthCollector
@@ -41,6 +45,7 @@ from gateway.admin.unreadable import unreadable_routes
 from gateway.members.groups import Groups
 from gateway.members.key_filters import KeyFilters
 from gateway.operations.errors import OperationError
+from gateway.operations.filter_effect import FilterEffects
 from gateway.operations.lag import Lags
 from gateway.operations.parked_records import ParkedRecords
 from gateway.operations.unreadable_records import UnreadableRecords
@@ -66,6 +71,9 @@ class RestParts:
     metrics_open: bool = False
     refusals: Refusals = field(default_factory=Refusals)
     health_seen: HealthCollector = field(default_factory=HealthCollector)
+    traffic: Callable[[], TrafficRow] = TrafficRow
+    outcomes: Outcomes = lambda _: {}
+    viewers: Viewers = field(default_factory=Viewers)
 
 
 def rest_app(parts: RestParts, *, loopback: bool) -> Starlette:
@@ -98,7 +106,8 @@ def rest_app(parts: RestParts, *, loopback: bool) -> Starlette:
                 *group_routes(parts.groups, parts.windows, parts.lags),
                 *parked_routes(parts.parked),
                 *unreadable_routes(parts.unreadable),
-                *filter_routes(parts.filters, parts.groups),
+                *filter_routes(parts.filters, parts.groups, _effects(parts)),
+                *dashboard_routes(_overviews(parts), parts.viewers),
                 Route(METRICS, show_metrics, methods=["GET"]),
                 Route("/health", show_health, methods=["GET"]),
                 Route(READY, show_health, methods=["GET"]),
@@ -128,3 +137,18 @@ def _guarded(route: Route, parts: RestParts) -> Route:
         operation = replace(operation, role=None, whole=False)
     guarded = parts.access.guarded(operation, route.endpoint)
     return Route(route.path, guarded, methods=[method])
+
+
+def _effects(parts: RestParts) -> FilterEffects:
+    return FilterEffects(parts.groups, parts.windows, parts.filters)
+
+
+def _overviews(parts: RestParts) -> Overviews:
+    return Overviews(
+        groups=parts.groups,
+        windows=parts.windows,
+        lags=parts.lags,
+        health=parts.health,
+        traffic=parts.traffic,
+        outcomes=parts.outcomes,
+    )

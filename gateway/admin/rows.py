@@ -8,7 +8,7 @@ that it does not know, so that a command line and a node may differ by a version
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt
 
@@ -217,6 +217,37 @@ class KeyFilterRules(Row):
     group: str
     source: Literal["config", "rest"]
     rules: list[FilterRule]
+
+
+class FilterChange(Body):
+    rules: list[dict[str, Any]] | None  # FilterRule; null: those of keyway.yaml
+
+
+class MemberGlobs(Row):
+    """Globs of a member before and after a change of rules; none: every key."""
+
+    member_id: str
+    client_id: str
+    before: list[str]
+    after: list[str]
+
+
+class MovedKeys(Row):
+    """Keys with unsettled records in memory: `dropped` have no owner after the change, so that
+    their records count as settled; they are among those that `moved`, or had none before.
+    """
+
+    known: int
+    moved: int
+    dropped: int
+
+
+class FilterPreview(Row):
+    """The effect of other rules."""
+
+    group: str
+    members: list[MemberGlobs]
+    keys: MovedKeys
 
 
 class HealthRow(Row):

@@ -54,6 +54,14 @@ def wire(config: Config, process: Process) -> list[Part[Any]]:
     view = registry_view.build(config.registry_view)
     loop = event_loop.build()
     parts = [redis, cluster, reader, groups, window, acts, apis, process.part, loop, *view]
-    app = admin.build(config.admin, groups.room, window.room, acts.room, [*parts, server], now_ms)
+    app = admin.build(
+        config.admin,
+        server.room,
+        groups.room,
+        window.room,
+        acts.room,
+        [*parts, server],
+        now_ms,
+    )
     rest = rest_server.build(config.admin, app.room)  # binds its port before clients can come
     return [*parts, app, rest, server, memory.build(reader.room)]

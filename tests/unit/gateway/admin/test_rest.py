@@ -271,7 +271,8 @@ def test_groups_with_odd_names(name: str) -> None:
     [
         ("/v1/groups/none", "GET", 404),
         ("/v1/nothing", "GET", 404),
-        ("/", "GET", 404),
+        ("/dashboard/none.js", "GET", 404),
+        ("/dashboard/../rows.py", "GET", 404),
         ("/v1/groups", "DELETE", 405),
         ("/metrics", "POST", 405),
         ("/v1/groups/%ED%A0%80", "GET", 400),  # half a surrogate pair

@@ -1,0 +1,140 @@
+"""The overview: one snapshot of the node for all that look at it.
+
+It is made when somebody asks and the last one is older than OVERVIEW_S, so a node that nobody
+watches does nothing. All viewers get the same one. Each group is written once, as JSON, so that a
+viewer who may see some groups only gets those without another look at the windows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from time import monotonic
+
+from gateway.admin.dashboard.rows import GroupLine, OverviewHead, TrafficRow
+from gateway.admin.health import Health
+from gateway.admin.limits import OVERVIEW_GROUPS_MAX, OVERVIEW_S, OVERVIEW_WINDOWS_AT_ONCE
+from gateway.admin.rows import HealthRow
+from gateway.admin.tokens import ANYBODY, Caller
+from gateway.core.share.membership import ShareGroup
+from gateway.members.groups import Groups
+from gateway.operations.lag import Lags
+from gateway.windows.window import Window
+from gateway.windows.windows import Windows
+
+Outcomes = Callable[[str], Mapping[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """JSON of the head without its closing brace, with and without what belongs to some groups
+    only, and of each group by name.
+    """
+
+    head: bytes
+    outline: bytes
+    groups: Mapping[str, bytes]
+
+    def text(self, caller: Caller = ANYBODY) -> bytes:
+        """An Overview as JSON, with all that the caller may see."""
+        shown = [row for name, row in self.groups.items() if caller.sees(name)]
+        head = self.head if caller.sees_all else self.outline
+        return b'%b,"groups":[%b]}' % (head, b",".join(shown))
+
+
+@dataclass(slots=True)
+class Overviews:
+    groups: Groups
+    windows: Windows
+    lags: Lags
+    health: Callable[[], Awaitable[Health]]
+    traffic: Callable[[], TrafficRow]
+    outcomes: Outcomes
+    clock: Callable[[], float] = monotonic  # seconds
+    _latest: Snapshot | None = None
+    _made_s: float = 0.0
+    _making: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def latest(self) -> Snapshot:
+        """At most OVERVIEW_S old."""
+        async with self._making:
+            if self._latest is None or self.clock() - self._made_s >= OVERVIEW_S:
+                self._latest = await self._make()
+                self._made_s = self.clock()
+            return self._latest
+
+    async def _make(self) -> Snapshot:
+        self.lags.watched()
+        lags = await self.lags.by_group()
+        names = self.groups.names()
+        rows: dict[str, bytes] = {}
+        for name in names[:OVERVIEW_GROUPS_MAX]:
+            group = self.groups.get(name)
+            if group is not None:  # not deleted meanwhile
+                rows[name] = (await self._line(group, lags.get(name))).model_dump_json().encode()
+                await asyncio.sleep(0)
+        health = await self.health()
+        head = OverviewHead(
+            at_ms=self.windows.dependencies.now_ms(),
+            health=HealthRow(**health.shown()),
+            traffic=self.traffic(),
+            groups_hidden=max(0, len(names) - OVERVIEW_GROUPS_MAX),
+        )
+        for_some = {"health": HealthRow(**health.outlined()), "groups_hidden": 0}
+        return Snapshot(_opened(head), _opened(head.model_copy(update=for_some)), rows)
+
+    async def _line(self, group: ShareGroup, lag: int | None) -> GroupLine:
+        windows = self.windows.of_group(group.name)
+        sums = _Sums()
+        for at, window in enumerate(windows, 1):
+            sums.add(window)
+            if at % OVERVIEW_WINDOWS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        return GroupLine(
+            group=group.name,
+            state=group.state,
+            members=len(group.members),
+            topics=group.topics(),
+            windows=len(windows),
+            waiting=sums.waiting,
+            lag=lag,
+            in_flight=sums.in_flight,
+            backing_off=sums.backing_off,
+            dead_lettering=sums.dead_lettering,
+            parked=sums.parked,
+            draining_keys=sums.draining_keys,
+            stuck=sums.stuck,
+            outcomes=dict(self.outcomes(group.name)),
+        )
+
+
+def _opened(head: OverviewHead) -> bytes:
+    return head.model_dump_json().encode().removesuffix(b"}")
+
+
+@dataclass(slots=True)
+class _Sums:
+    """Over the windows of a group."""
+
+    waiting: int = 0
+    in_flight: int = 0
+    backing_off: int = 0
+    dead_lettering: int = 0
+    parked: int = 0
+    draining_keys: int = 0
+    stuck: int = 0
+
+    def add(self, window: Window) -> None:
+        core = window.dispatcher
+        if core is None:
+            self.waiting += 1
+            return
+        held = core.held()
+        self.in_flight += held.in_flight
+        self.backing_off += held.backing_off
+        self.dead_lettering += held.dead_lettering
+        self.parked += held.parked
+        self.draining_keys += core.draining[0]
+        undelivered = held.dead_lettering > 0 and bool(window.dead_letter_trouble)
+        self.stuck += window.unreadable is not None or undelivered

@@ -1,0 +1,77 @@
+// Tables: real ones with a caption and headers, sorted by a click on a header.
+
+import { h } from "./dom.js";
+
+/**
+ * `columns`: [{name, of (sorts by it; absent: not sortable), cell (shows it), number, wide (hidden
+ * on narrow screens), head (it names the row)}]; `sort`: {by, down}, changed in place.
+ */
+export function table({ caption, columns, rows, keyOf, sort, app, empty }) {
+  if (rows.length === 0) return h("p", { class: "empty" }, empty);
+  const inOrder = sort ? sorted(rows, columns, sort) : rows;
+  return h(
+    "table",
+    null,
+    h("caption", { class: "hidden" }, caption),
+    h("thead", null, h("tr", null, columns.map((column) => header(column, sort, app)))),
+    h(
+      "tbody",
+      null,
+      inOrder.map((row) =>
+        h("tr", { key: keyOf(row) }, columns.map((column) => cell(column, row))),
+      ),
+    ),
+  );
+}
+
+function header(column, sort, app) {
+  const classes = classOf(column);
+  if (!sort || !column.of) return h("th", { scope: "col", class: classes }, column.name);
+  const mine = sort.by === column.name;
+  const turn = () => {
+    sort.down = mine ? !sort.down : Boolean(column.number);
+    sort.by = column.name;
+    app.draw();
+  };
+  return h(
+    "th",
+    { scope: "col", class: classes, "aria-sort": mine ? (sort.down ? "descending" : "ascending") : null },
+    h("button", { class: "sort", onclick: turn }, column.name, h("span", { "aria-hidden": "true" }, mine ? (sort.down ? " ↓" : " ↑") : "")),
+  );
+}
+
+function cell(column, row) {
+  const shown = column.cell ? column.cell(row) : column.of(row);
+  if (column.head) return h("th", { scope: "row", class: classOf(column) }, shown);
+  return h("td", { class: classOf(column) }, shown);
+}
+
+function classOf(column) {
+  return [column.number && "number", column.wide && "wide", column.line && "line"].filter(Boolean).join(" ");
+}
+
+function sorted(rows, columns, sort) {
+  const column = columns.find((it) => it.name === sort.by);
+  if (!column?.of) return rows;
+  const order = (one, other) => {
+    const [a, b] = [column.of(one), column.of(other)];
+    if (a === null || b === null) return (b === null) - (a === null);
+    return a < b ? -1 : a > b ? 1 : 0;
+  };
+  const inOrder = [...rows].sort(order);
+  return sort.down ? inOrder.reverse() : inOrder;
+}
+
+/** The parts that every answer has besides its data: not there yet, failed, or old. */
+export function answered(answer, shown) {
+  if (answer.data) {
+    return [
+      answer.problem && h("p", { class: "problem", role: "alert" }, `Not renewed: ${answer.problem.message}.`),
+      shown(answer.data),
+    ];
+  }
+  if (!answer.problem) return [h("p", { class: "loading", role: "status" }, "Loading …")];
+  const { status, message } = answer.problem;
+  if (status === 403) return [h("p", { class: "empty" }, `You may not see this: ${message}.`)];
+  return [h("p", { class: "problem", role: "alert" }, `${message}.`)];
+}

@@ -1,0 +1,92 @@
+// One group: its figures, and a tab for each thing an operator asks about it.
+
+import { tile } from "../charts.js";
+import { h } from "../dom.js";
+import { count, short, some, whole } from "../format.js";
+import { sum } from "../history.js";
+import { groupPath } from "../rest.js";
+import { GROUP_TABS, groupAddress } from "../routes.js";
+import { answered } from "../table.js";
+import { drawFilters } from "./filters.js";
+import { stateOf } from "./groups.js";
+import { drawKeys } from "./keys.js";
+import { drawMembers } from "./members.js";
+import { drawParked } from "./parked.js";
+import { drawPartitions } from "./partitions.js";
+
+const DRAWN = {
+  "": drawPartitions,
+  members: drawMembers,
+  keys: drawKeys,
+  parked: drawParked,
+  filters: drawFilters,
+};
+
+export function drawGroup(app, { group, tab }) {
+  const answer = app.answers.use(groupPath(group));
+  const line = app.overview?.groups.find((it) => it.group === group);
+  const draw = DRAWN[tab] ?? drawPartitions;
+  return [
+    h("p", { class: "back" }, h("a", { href: "#/groups" }, "Groups")),
+    h("div", { class: "head" }, h("h1", { class: "name" }, group), line && h("p", null, stateOf(line))),
+    answered(answer, (described) => [
+      policies(described),
+      tiles(app, line, described),
+      tabs(group, tab, described),
+      draw(app, described),
+    ]),
+  ];
+}
+
+function policies({ policies: found, topics, epoch }) {
+  const poison = found
+    ? `rejected records: ${said(found.rejected)}; exhausted ones: ${said(found.exhausted)}`
+    : "unreliable: nothing is delivered twice";
+  return h("p", { class: "soft" }, `${some(topics, 6) || "no topic now"} · ${poison} · epoch ${epoch}`);
+}
+
+function said(policy) {
+  return { drop: "dropped", block: "parked", dead_letter: "to the dead letters" }[policy] ?? policy;
+}
+
+function tiles(app, line, described) {
+  const of = (name) => sum(described.partitions.map((it) => it[name] ?? 0));
+  const parked = sum(described.partitions.map((it) => (it.parked ?? []).length));
+  const outcomes = line?.outcomes ?? {};
+  const dead = (outcomes.rejected ?? 0) + (outcomes.exhausted ?? 0);
+  return h(
+    "section",
+    { class: "tiles", "aria-label": "Figures of the group" },
+    tile({ name: "Lag", value: short(described.lag), unit: "records", series: app.history.of(`lag of ${described.group}`) }),
+    line?.lag_s !== undefined && tile({ name: "Oldest unsettled", value: line.lag_s === null ? "–" : whole(line.lag_s), unit: "s" }),
+    tile({ name: "Members", value: whole(described.members) }),
+    tile({ name: "In flight", value: short(of("in_flight")), note: of("backing_off") > 0 ? `${short(of("backing_off"))} backing off` : null }),
+    tile({ name: "Redelivered", value: short(outcomes.redelivered ?? 0), note: "since the node started" }),
+    tile({ name: "Poison", value: short(dead), note: "rejected or exhausted" }),
+    tile({ name: "Parked", value: short(parked), tone: parked > 0 ? "warn" : "" }),
+  );
+}
+
+function tabs(group, tab, described) {
+  const parked = sum(described.partitions.map((it) => (it.parked ?? []).length));
+  return h(
+    "nav",
+    { class: "tabs", "aria-label": "About the group" },
+    h(
+      "ul",
+      null,
+      GROUP_TABS.map((it) =>
+        h(
+          "li",
+          { key: it.title },
+          h(
+            "a",
+            { href: groupAddress(group, it.tab), "aria-current": it.tab === tab ? "page" : null },
+            it.title,
+            it.tab === "parked" && parked > 0 && h("span", { class: "badge" }, whole(parked), h("span", { class: "hidden" }, ` ${count(parked, "record")}`)),
+          ),
+        ),
+      ),
+    ),
+  );
+}

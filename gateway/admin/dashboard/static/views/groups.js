@@ -1,0 +1,80 @@
+// All groups of the node, filtered and sorted.
+
+import { sparkline } from "../charts.js";
+import { h } from "../dom.js";
+import { count, short, some, whole } from "../format.js";
+import { table } from "../table.js";
+import { groupName, loading, parkedCell } from "./overview.js";
+
+export function drawGroups(app) {
+  const { overview } = app;
+  if (!overview) return loading("Groups");
+  const choice = app.choice("groups", () => ({ words: "", sort: { by: "Lag", down: true } }));
+  const words = choice.words.toLowerCase().trim();
+  const rows = overview.groups.filter((it) => matches(it, words));
+  return [
+    h(
+      "div",
+      { class: "head" },
+      h("h1", null, "Groups"),
+      h(
+        "p",
+        { class: "search" },
+        h("label", { for: "words", class: "hidden" }, "Groups or topics with these letters"),
+        h("input", {
+          id: "words",
+          type: "search",
+          placeholder: "group or topic",
+          value: choice.words,
+          oninput: (event) => {
+            choice.words = event.target.value;
+            app.draw();
+          },
+        }),
+      ),
+    ),
+    h(
+      "section",
+      { class: "panel", "aria-label": "Groups" },
+      table({
+        app,
+        caption: "Groups of this node",
+        columns: columns(app),
+        rows,
+        keyOf: (it) => it.group,
+        sort: choice.sort,
+        empty: words ? "No group or topic has these letters." : "No group has been here yet. A share consumer that joins makes one.",
+      }),
+      overview.groups_hidden > 0 && h("p", { class: "soft" }, `${count(overview.groups_hidden, "group")} more are not shown here: keyway group list shows all.`),
+    ),
+  ];
+}
+
+function matches(group, words) {
+  return group.group.toLowerCase().includes(words) || group.topics.some((it) => it.toLowerCase().includes(words));
+}
+
+function columns(app) {
+  return [
+    { name: "Group", head: true, of: (it) => it.group, cell: groupName },
+    { name: "State", wide: true, of: (it) => it.state, cell: stateOf },
+    { name: "Members", number: true, wide: true, of: (it) => it.members, cell: (it) => whole(it.members) },
+    { name: "Topics", wide: true, cell: (it) => some(it.topics, 2) || "–" },
+    { name: "Windows", number: true, wide: true, of: (it) => it.windows, cell: (it) => whole(it.windows) },
+    { name: "Lately", wide: true, line: true, cell: (it) => sparkline(app.history.of(`lag of ${it.group}`), `lag of ${it.group} over the last minutes`) },
+    { name: "Lag", number: true, of: (it) => it.lag, cell: (it) => short(it.lag) },
+    { name: "In flight", number: true, wide: true, of: (it) => it.in_flight, cell: (it) => short(it.in_flight) },
+    { name: "Redelivered", number: true, wide: true, of: (it) => it.outcomes.redelivered ?? 0, cell: (it) => short(it.outcomes.redelivered ?? 0) },
+    { name: "Parked", number: true, of: (it) => it.parked, cell: parkedCell },
+  ];
+}
+
+export function stateOf(group) {
+  const troubles = [
+    group.waiting > 0 && `${count(group.waiting, "window")} waiting`,
+    group.stuck > 0 && `${group.stuck} stuck`,
+    group.draining_keys > 0 && `${count(group.draining_keys, "key")} draining`,
+  ].filter(Boolean);
+  const tone = group.stuck > 0 ? "bad" : group.waiting > 0 ? "warn" : group.state === "Stable" ? "good" : "";
+  return [h("span", { class: `pill ${tone}` }, group.state), troubles.length > 0 && h("span", { class: "soft" }, ` ${troubles.join(", ")}`)];
+}

@@ -1,0 +1,142 @@
+// The node at a glance: its health, its traffic, and the groups that lag most.
+
+import { bar, sparkline, tile } from "../charts.js";
+import { h } from "../dom.js";
+import { bytes, count, duration, short, whole } from "../format.js";
+import { sum } from "../history.js";
+import { groupAddress } from "../routes.js";
+import { table } from "../table.js";
+
+const WORST = 8;
+const APIS = 6;
+
+export function drawOverview(app) {
+  const { overview } = app;
+  if (!overview) return loading("Overview");
+  return [
+    h("h1", { class: "hidden" }, "Overview"),
+    health(overview.health),
+    tiles(app),
+    h("div", { class: "two" }, worst(app), requests(app)),
+  ];
+}
+
+export function loading(title) {
+  return [
+    h("h1", null, title),
+    h("p", { class: "loading", role: "status" }, "The first data is on its way …"),
+  ];
+}
+
+function health(found) {
+  const tone = { up: "good", degraded: "warn", "not ready": "bad" }[found.status];
+  const facts = [
+    found.cluster_id && `cluster ${found.cluster_id}`,
+    found.brokers !== undefined && count(found.brokers, "broker"),
+    found.version,
+  ].filter(Boolean);
+  return h(
+    "section",
+    { class: `panel health ${tone}`, "aria-labelledby": "health" },
+    h("h2", { id: "health" }, h("span", { class: "dot", "aria-hidden": "true" }), h("span", { "data-health": found.status }, healthText(found.status))),
+    found.reasons.length > 0 && h("ul", { class: "reasons" }, found.reasons.map((reason) => h("li", null, reason))),
+    h("p", { class: "soft" }, facts.join(" · ")),
+  );
+}
+
+function healthText(status) {
+  return { up: "All is well", degraded: "Serving, with troubles", "not ready": "Not serving" }[status];
+}
+
+function tiles(app) {
+  const { history, overview } = app;
+  const groups = overview.groups;
+  const [brought, unit] = amount(history.now("in"));
+  const [taken, unitOut] = amount(history.now("out"));
+  const parked = history.now("parked");
+  return h(
+    "section",
+    { class: "tiles", "aria-label": "Figures of the node" },
+    tile({ name: "From clients", value: brought, unit, series: history.of("in") }),
+    tile({ name: "To clients", value: taken, unit: unitOut, series: history.of("out") }),
+    tile({ name: "Requests", value: short(history.now("requests")), unit: "/s", series: history.of("requests") }),
+    latencyTile(overview),
+    tile({ name: "Connections", value: whole(overview.traffic.connections), series: history.of("connections") }),
+    tile({ name: "Lag of all groups", value: short(history.now("lag")), unit: "records", series: history.of("lag") }),
+    tile({ name: "In flight", value: short(history.now("inFlight")), unit: "records", series: history.of("inFlight") }),
+    tile({
+      name: "Parked",
+      value: short(parked),
+      unit: "records",
+      note: parked > 0 ? `in ${count(groups.filter((it) => it.parked > 0).length, "group")}` : null,
+      series: parked > 0 ? null : history.of("parked"),
+      tone: parked > 0 ? "warn" : "",
+    }),
+  );
+}
+
+function latencyTile({ latency }) {
+  if (!latency?.length) return null;
+  const slowest = latency.reduce((one, other) => (other.p99_ms > one.p99_ms ? other : one));
+  return tile({ name: "Slowest API, p99", value: duration(slowest.p99_ms), note: slowest.api });
+}
+
+function amount(perSecond) {
+  if (perSecond === null) return ["–", "/s"];
+  const [value, unit] = bytes(perSecond).split(" ");
+  return [value, `${unit}/s`];
+}
+
+function worst(app) {
+  const groups = [...app.overview.groups].sort((one, other) => (other.lag ?? -1) - (one.lag ?? -1));
+  const columns = [
+    { name: "Group", head: true, cell: groupName },
+    { name: "Lately", wide: true, line: true, cell: (it) => sparkline(app.history.of(`lag of ${it.group}`), `lag of ${it.group} over the last minutes`) },
+    { name: "Lag", number: true, cell: (it) => short(it.lag) },
+    { name: "In flight", number: true, wide: true, cell: (it) => short(it.in_flight) },
+    { name: "Parked", number: true, cell: (it) => parkedCell(it) },
+  ];
+  return h(
+    "section",
+    { class: "panel", "aria-labelledby": "worst" },
+    h("h2", { id: "worst" }, "Groups that lag most"),
+    table({
+      caption: "Groups that lag most",
+      columns,
+      rows: groups.slice(0, WORST),
+      keyOf: (it) => it.group,
+      empty: "No group has been here yet. A share consumer that joins makes one.",
+    }),
+    groups.length > WORST && h("p", null, h("a", { href: "#/groups" }, `all ${whole(groups.length)} groups`)),
+  );
+}
+
+export function groupName(group) {
+  return h("a", { href: groupAddress(group.group), class: "name" }, group.group);
+}
+
+export function parkedCell(group) {
+  if (group.parked === 0) return "0";
+  return h("a", { href: groupAddress(group.group, "parked"), class: "warn" }, short(group.parked));
+}
+
+function requests(app) {
+  const rates = Object.keys(app.overview.traffic.requests)
+    .map((api) => ({ api, rate: app.history.rate((it) => it.traffic.requests[api] ?? 0) ?? 0 }))
+    .sort((one, other) => other.rate - one.rate)
+    .slice(0, APIS);
+  const most = Math.max(sum(rates.map((it) => it.rate)), 1e-9);
+  const latency = new Map((app.overview.latency ?? []).map((it) => [it.api, it]));
+  const columns = [
+    { name: "API", head: true, cell: (it) => it.api.replaceAll("_", " ") },
+    { name: "Share", wide: true, line: true, cell: (it) => bar(it.rate / most) },
+    { name: "Per second", number: true, cell: (it) => short(Math.round(it.rate * 10) / 10) },
+    { name: "p99", number: true, cell: (it) => duration(latency.get(it.api)?.p99_ms) },
+  ];
+  return h(
+    "section",
+    { class: "panel", "aria-labelledby": "requests" },
+    h("h2", { id: "requests" }, "Requests"),
+    table({ caption: "Requests of clients by API", columns, rows: rates, keyOf: (it) => it.api, empty: "No client has asked anything yet." }),
+  );
+}

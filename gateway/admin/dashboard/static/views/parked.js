@@ -1,0 +1,149 @@
+// Parked records: chosen, then retried, skipped or sent to the dead letters, after a preview.
+
+import { askFirst } from "../dialog.js";
+import { h } from "../dom.js";
+import { count, some, whole } from "../format.js";
+import { ask, at } from "../rest.js";
+import { answered, table } from "../table.js";
+import { mayAct } from "./login.js";
+
+const SHOWN = 200;
+
+const ACTIONS = {
+  retry: {
+    verb: "Release",
+    said: (number) => `${count(number, "record")} will be delivered once more. If that fails, too, the record parks again.`,
+    done: (number) => `${count(number, "record")} released.`,
+  },
+  skip: {
+    verb: "Skip",
+    danger: true,
+    said: (number) => `${count(number, "record")} will count as settled. The group never gets ${number === 1 ? "it" : "them"} again.`,
+    done: (number) => `${count(number, "record")} skipped.`,
+  },
+  dead_letter: {
+    verb: "Dead-letter",
+    danger: true,
+    said: (number) => `${count(number, "record")} will be written to the dead-letter topic, and then count as settled.`,
+    done: (number) => `${count(number, "record")} on the way to the dead letters.`,
+  },
+};
+
+export function drawParked(app, described) {
+  const { group } = described;
+  const answer = app.answers.use(at("/v1/parked", { group }));
+  return h(
+    "section",
+    { class: "panel", "aria-labelledby": "parked" },
+    h("h2", { id: "parked" }, "Parked records"),
+    h("p", { class: "soft" }, "The rest of each key waits behind its parked record. Other keys go on."),
+    answered(answer, ({ parked }) => content(app, described, parked)),
+  );
+}
+
+function content(app, described, parked) {
+  const choice = app.choice(`parked of ${described.group}`, () => ({ chosen: new Set() }));
+  const there = new Set(parked.map(nameOf));
+  for (const name of choice.chosen) if (!there.has(name)) choice.chosen.delete(name);
+  if (parked.length === 0) return h("p", { class: "empty" }, "No record is parked.");
+  const chosen = parked.filter((it) => choice.chosen.has(nameOf(it)));
+  return [
+    mayAct(app) ? actions(app, described, chosen, choice) : h("p", { class: "soft" }, "Your role may look, and not decide."),
+    table({
+      caption: "Parked records",
+      columns: columns(app, described, parked, choice),
+      rows: parked.slice(0, SHOWN),
+      keyOf: nameOf,
+      empty: "",
+    }),
+    parked.length > SHOWN && h("p", { class: "soft" }, `The first ${SHOWN} of ${whole(parked.length)} are shown.`),
+  ];
+}
+
+function nameOf(row) {
+  return `${row.topic}-${row.partition} ${row.offset}`;
+}
+
+function actions(app, described, chosen, choice) {
+  return h(
+    "p",
+    { class: "actions" },
+    h("span", { class: "soft" }, chosen.length === 0 ? "Choose records to decide about them." : `${whole(chosen.length)} chosen`),
+    Object.entries(ACTIONS).map(([action, { verb }]) =>
+      h(
+        "button",
+        { key: action, disabled: chosen.length === 0, onclick: () => decide(app, described.group, action, chosen, choice) },
+        `${verb} …`,
+      ),
+    ),
+  );
+}
+
+function columns(app, described, parked, choice) {
+  const clients = new Map(described.memberships.map((it) => [it.member_id, it.client_id]));
+  const turn = (name) => {
+    if (!choice.chosen.delete(name)) choice.chosen.add(name);
+    app.draw();
+  };
+  const box = (row) =>
+    h("input", {
+      type: "checkbox",
+      "aria-label": `choose ${nameOf(row)}`,
+      checked: choice.chosen.has(nameOf(row)),
+      onchange: () => turn(nameOf(row)),
+    });
+  return [
+    { name: everyBox(app, parked.slice(0, SHOWN), choice), cell: box },
+    { name: "Record", head: true, cell: (it) => `${it.topic}-${it.partition} @ ${whole(it.offset)}` },
+    { name: "Key", cell: (it) => (it.key === undefined || it.key === null ? h("code", null, it.key_hash ?? "no key") : it.key) },
+    { name: "Reason", cell: (it) => it.reason.replaceAll("_", " ") },
+    { name: "Deliveries", number: true, wide: true, cell: (it) => whole(it.deliveries) },
+    { name: "Last member", wide: true, cell: (it) => clients.get(it.member_id) ?? it.member_id },
+  ];
+}
+
+function everyBox(app, rows, choice) {
+  const all = rows.every((it) => choice.chosen.has(nameOf(it)));
+  return h("input", {
+    type: "checkbox",
+    "aria-label": "choose all that are shown",
+    checked: all,
+    onchange: () => {
+      for (const row of rows) all ? choice.chosen.delete(nameOf(row)) : choice.chosen.add(nameOf(row));
+      app.draw();
+    },
+  });
+}
+
+function decide(app, group, action, chosen, choice) {
+  const { verb, danger, said, done } = ACTIONS[action];
+  const places = byPlace(chosen);
+  askFirst({
+    title: `${verb} ${count(chosen.length, "record")} of ${group}?`,
+    verb,
+    danger,
+    effect: [
+      h("p", null, said(chosen.length)),
+      h("ul", null, places.map(({ topic, partition, offsets }) => h("li", null, `${topic}-${partition}: ${offsets.length === 1 ? "offset" : "offsets"} ${some(offsets.map(whole), 12)}`))),
+    ],
+    act: async () => {
+      let number = 0;
+      for (const place of places) {
+        number += (await ask("POST", "/v1/parked/release", { group, ...place, action })).offsets.length;
+      }
+      choice.chosen.clear();
+      return done(number);
+    },
+    done: app.refresh,
+  });
+}
+
+function byPlace(chosen) {
+  const places = new Map();
+  for (const { topic, partition, offset } of chosen) {
+    const name = `${topic}-${partition}`;
+    if (!places.has(name)) places.set(name, { topic, partition, offsets: [] });
+    places.get(name).offsets.push(offset);
+  }
+  return [...places.values()];
+}
