@@ -97,9 +97,7 @@ def test_a_full_disk_loses_nothing_and_ends_by_itself(
         )
         assert health(gateway)[0] == 503
         ballast.unlink()
-        wait_until(
-            lambda: health(gateway) == (200, []), what="all is well again", deadline_s=30
-        )
+        wait_until(lambda: health(gateway) == (200, []), what="all is well again", deadline_s=30)
         more = session.fetch_count(len(KEYS), within_s=30)
         assert {count for _, count in taken.acquired + more.acquired} == {1}, "nothing comes twice"
         assert more.offsets == [len(KEYS) + at for at in range(len(KEYS))]
