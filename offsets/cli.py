@@ -24,6 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from clusters.config import ClustersConfig, ConfigError, load
+from clusters.progress import Progress
 from offsets import checkpoints, commands
 from offsets.committer import Options
 from offsets.core.plan import Mode, Row
@@ -177,7 +178,8 @@ def _move(
             earliest=configured.earliest,
             flags_in_metadata=configured.flags_in_metadata,
         )
-        with Console(stderr=True).status(f"reading the topics of {group} on {to}"):
+        with Progress() as progress:
+            progress.step(f"reading the topics of {group} on {to}")
             rows = work(config, group, to, options)
     rows.sort(key=lambda it: (it.topic, it.partition))
     shown = [it.shown() for it in rows]
@@ -214,7 +216,8 @@ def spark_checkpoint(
     """Print the startingOffsets of a Spark query on another cluster, or write its checkpoint."""
     with _errors():
         found = checkpoints.read_checkpoint(directory, with_state=without_state)
-        with Console(stderr=True).status(f"reading the query's topics on {source} and {to}"):
+        with Progress() as progress:
+            progress.step(f"reading the query's topics on {source} and {to}")
             moved = checkpoints.translated(load(config), found, source, to)
         if write is not None:
             checkpoints.write_checkpoint(write, moved)

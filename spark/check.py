@@ -14,6 +14,7 @@ from clusters.config import ClustersConfig
 from clusters.core.names import Unfit
 from clusters.core.tree import ClusterName, Leaf, Node, OneClusterTwice, Tree
 from clusters.core.tree import require_different_clusters as require_different
+from clusters.progress import Step, no_step
 from spark.core.survey import Missing, Policy, Stopped, compare
 from spark.kafka import KafkaSide, answered
 from spark.limits import ANSWER_S, QUIET
@@ -65,13 +66,14 @@ def _drawn(node: Node, first: str, rest: str) -> Iterator[str]:
         )
 
 
-def check_clusters(config: ClustersConfig) -> list[Finding]:
+def check_clusters(config: ClustersConfig, step: Step = no_step) -> list[Finding]:
     """Asks every cluster; one that does not answer is a finding, not an error."""
     found: list[Finding] = []
     sides: dict[ClusterName, KafkaSide] = {}
     ids: dict[ClusterName, str] = {}
     for cluster in config.clusters:
         name, side = ClusterName(cluster.name), KafkaSide(cluster)
+        step(f"asking {name}")
         if not side.answers():
             text = f"no answer at {cluster.bootstrap_servers}"
             found.append(Finding(name, text, fault=True))
@@ -89,6 +91,7 @@ def check_clusters(config: ClustersConfig) -> list[Finding]:
             if distributor.source in sides and target in sides:
                 link = Link(distributor, target)
                 source, to = sides[distributor.source], sides[target]
+                step(f"looking at {link.name} to {target}")
                 found += _link_findings(config, link, source, to)
     return found
 

@@ -56,12 +56,14 @@ def check(config: ConfigArgument, output: Output = "table") -> None:
     """
     with told():
         from clusters.config import load
+        from clusters.progress import Progress
         from spark.check import check_clusters, findings_text, tree_text
 
         settings = load(config)
         if output == "table":
             typer.echo(tree_text(settings.checked_tree()))
-        findings = check_clusters(settings)
+        with Progress() as progress:
+            findings = check_clusters(settings, progress.step)
         if output == "json":
             typer.echo(json.dumps([it.as_json() for it in findings], indent=2))
         else:
@@ -128,9 +130,12 @@ def verify(
     """Compare a topic of two clusters, record by record, by origin. Exits with 1 if they differ."""
     with told():
         from clusters.config import load
+        from clusters.progress import Progress
         from spark.verify import comparison_text, verify_topic
 
-        found = verify_topic(load(config), first, second, topic, master=master)
+        settings = load(config)
+        with Progress() as progress:
+            found = verify_topic(settings, first, second, topic, master=master, progress=progress)
         typer.echo(json.dumps(found, indent=2) if output == "json" else comparison_text(found))
         if not found["alike"]:
             raise typer.Exit(1)

@@ -56,6 +56,7 @@ def check(
     output: Output = "table",
 ) -> None:
     """Validate FILE and show real records before and after; nothing is written."""
+    from clusters.progress import Progress
     from spark.pipelines.check import as_json
     from spark.pipelines.config import load_pipeline
     from spark.pipelines.probe import FAILURES, dry_schemas, probed
@@ -63,7 +64,9 @@ def check(
     try:
         pipeline = load_pipeline(file)
         schemas = dry_schemas(pipeline)
-        findings = probed(pipeline, schemas, records)
+        with Progress() as progress:
+            progress.step("reading records of the source")
+            findings = probed(pipeline, schemas, records)
     except FAILURES as error:
         typer.echo(f"keyway: {error}", err=True)
         raise typer.Exit(2) from error

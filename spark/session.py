@@ -55,6 +55,15 @@ def kafka_session(
     return session
 
 
+def tasks_told(session: SparkSession) -> str:
+    """How far the running stage is; empty between two."""
+    tracker = session.sparkContext.statusTracker()
+    stages = [tracker.getStageInfo(it) for it in tracker.getActiveStageIds()]
+    done = sum(it.numCompletedTasks for it in stages if it is not None)
+    of = sum(it.numTasks for it in stages if it is not None)
+    return f"{done} of {of} tasks" if of else ""
+
+
 @contextmanager
 def ivy_alone() -> Iterator[None]:
     """Sessions of a checkout start one after the other: Spark's Ivy has no lock of its own, and two

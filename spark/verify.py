@@ -14,6 +14,7 @@ and the topics are alike nevertheless.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession, Window
@@ -21,29 +22,38 @@ from pyspark.sql import functions as F
 
 from clusters.config import Cluster, ClustersConfig, ConfigError
 from clusters.core.names import Unfit
+from clusters.progress import Progress, Step, no_step
 from spark.columns import judged
 from spark.kafka import source_settings
-from spark.session import kafka_session
+from spark.session import kafka_session, tasks_told
 
 Json = dict[str, Any]
 EXAMPLES_MAX = 10
 
 
 def verify_topic(
-    config: ClustersConfig, first: str, second: str, topic: str, *, master: str
+    config: ClustersConfig, first: str, second: str, topic: str, *, master: str, progress: Progress
 ) -> Json:
     """Starts a session for `compare`. Raises ConfigError for a name that no cluster has."""
     for name in (first, second):
         config.cluster(name)
+    progress.step("starting Spark")
     session = kafka_session("keyway-verify", master=master)
+    progress.detail = partial(tasks_told, session)
     try:
-        return compare(session, config, first, second, topic)
+        return compare(session, config, first, second, topic, progress.step)
     finally:
+        progress.detail = None
         session.stop()
 
 
 def compare(
-    session: SparkSession, config: ClustersConfig, first: str, second: str, topic: str
+    session: SparkSession,
+    config: ClustersConfig,
+    first: str,
+    second: str,
+    topic: str,
+    step: Step = no_step,
 ) -> Json:
     """Counts and the first origins of everything that differs; `alike` if nothing does."""
     sides = {
@@ -53,6 +63,7 @@ def compare(
     try:
         found: Json = {"topic": topic, "clusters": {}}
         for name, records in sides.items():
+            step(f"reading {topic} of {name}")
             found["clusters"][name] = {
                 "records": records.count(),
                 "twice": _listed(records.groupBy("origin").count().filter("count > 1")),
@@ -60,8 +71,10 @@ def compare(
             }
         once = {name: it.dropDuplicates(["origin"]) for name, it in sides.items()}
         for name, other in ((first, second), (second, first)):
+            step(f"looking for records that {name} lacks")
             lacking = once[other].join(once[name], "origin", "left_anti")
             found["clusters"][name]["missing"] = _listed(lacking)
+        step("comparing the contents")
         both = once[first].alias("a").join(once[second].alias("b"), "origin")
         found["altered"] = _listed(both.filter("a.content != b.content"))
     finally:
