@@ -15,6 +15,7 @@ from pathlib import Path
 
 HOT_MODULES = (
     "gateway/core/wire/*.py",
+    "gateway/core/forwarding/api_counts.py",
     "gateway/core/forwarding/effects.py",
     "gateway/core/share/answers.py",
     "gateway/core/forwarding/requests.py",

@@ -13,6 +13,7 @@ bytes that upstream sent.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import NewType, Protocol, assert_never
@@ -126,7 +127,7 @@ class ClientConnection:
         self.broker_id = broker_id
         self.peer = ""  # the client's host
         self._node = node
-        self._state = ConnectionState(node.rules, node.counters.frames)
+        self._state = ConnectionState(node.rules, node.counters.apis)
         self._client: asyncio.Transport | None = None
         self._upstream: asyncio.Transport | None = None
         self._connecting = False
@@ -236,7 +237,7 @@ class ClientConnection:
 
     def from_client(self, data: bytes) -> None:
         self._node.counters.bytes_from_clients += len(data)
-        self._perform(self._state.from_client(data))
+        self._perform(self._state.from_client(data, time.monotonic_ns()))
         if self._state.collected_bytes != self._collected_bytes:
             self._hold_request()
         if self._connecting or self._state.held_bytes:
@@ -280,7 +281,7 @@ class ClientConnection:
     def from_upstream(self, data: bytes) -> None:
         if self._client is None:
             return  # The client is gone: its answers are read only so that upstream can end.
-        self._perform(self._state.from_upstream(data))
+        self._perform(self._state.from_upstream(data, time.monotonic_ns()))
         if self._draining:
             self._end_if_drained()
         if not self._client_read:
@@ -391,7 +392,7 @@ class ClientConnection:
             self._to_client(head)
         else:
             body = head + body
-        self._perform(self._state.answered(body))
+        self._perform(self._state.answered(body, time.monotonic_ns()))
         self._hold_request()
         await asyncio.sleep(0)  # The event loop writes as much as the socket takes.
         self._node.bounds.hold_answer(self.id, self.unread_bytes)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+from gateway.core.forwarding.api_counts import ApiCounts
+
 
 class Refused(Enum):
     """A bound of the node that a client met, as metrics name it."""
@@ -28,7 +30,7 @@ class Counters:
     connections_failed: int = 0  # ended for a fault, or no upstream
     bytes_from_clients: int = 0
     bytes_to_clients: int = 0
-    frames: dict[int, int] = field(default_factory=dict)  # requests by API key
+    apis: ApiCounts = field(default_factory=ApiCounts)
     refused: dict[Refused, int] = field(default_factory=dict)
     requests_refused: dict[tuple[int, int], int] = field(default_factory=dict)  # by API and error
 

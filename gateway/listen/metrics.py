@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import accumulate
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
 
+from gateway.core.forwarding.api_counts import BOUNDS_MS
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.listen.counters import Counters, Refused
@@ -18,6 +25,8 @@ _SERVER = {  # by field of Counters
     "bytes_from_clients": "Bytes of requests read from clients",
     "bytes_to_clients": "Bytes of responses sent to clients",
 }
+
+_BOUNDS = [*(str(bound / 1_000) for bound in BOUNDS_MS), "+Inf"]
 
 
 @dataclass(slots=True, eq=False)
@@ -38,9 +47,10 @@ class ServerCollector(Collector):
         requests = CounterMetricFamily(
             "keyway_server_requests", "Requests of clients by Kafka API", labels=["api"]
         )
-        for key, count in sorted(self.counters.frames.items()):
-            requests.add_metric([ApiKey(key).name.lower()], count)
+        for key, count in sorted(self.counters.apis.requests.items()):
+            requests.add_metric([_name(key)], count)
         yield requests
+        yield from self._times()
         refused = CounterMetricFamily(
             "keyway_server_refused",
             "Connections refused or closed at a bound of the node",
@@ -55,5 +65,29 @@ class ServerCollector(Collector):
             labels=["api", "error"],
         )
         for (key, code), count in sorted(self.counters.requests_refused.items()):
-            answered.add_metric([ApiKey(key).name.lower(), ErrorCode(code).name.lower()], count)
+            answered.add_metric([_name(key), ErrorCode(code).name.lower()], count)
         yield answered
+
+    def _times(self) -> Iterator[Metric]:
+        apis = self.counters.apis
+        times = HistogramMetricFamily(
+            "keyway_server_request_seconds",
+            "Time from a client's whole request to its answer, by Kafka API",
+            labels=["api"],
+        )
+        for key, took in sorted(apis.times.items()):
+            counts = zip(_BOUNDS, accumulate(took.buckets), strict=True)
+            times.add_metric([_name(key)], list(counts), took.sum_ns / 1e9)
+        yield times
+        throttled = CounterMetricFamily(
+            "keyway_server_throttled_seconds",
+            "Waits that upstream's quotas impose on clients (ThrottleTimeMs), by Kafka API",
+            labels=["api"],
+        )
+        for key, throttled_ms in sorted(apis.throttled_ms.items()):
+            throttled.add_metric([_name(key)], throttled_ms / 1e3)
+        yield throttled
+
+
+def _name(api_key: int) -> str:
+    return ApiKey(api_key).name.lower()

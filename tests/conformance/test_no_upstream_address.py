@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from gateway.core.forwarding.api_counts import ApiCounts
 from gateway.core.forwarding.connection_state import ConnectionState
 from gateway.core.forwarding.effects import Rewrite, ToClient
 from gateway.core.forwarding.rewrite import Address, read, write
@@ -99,7 +100,7 @@ ASKED: dict[int, dict[str, Any]] = {
 
 def through(key: int, version: int, message: dict[str, Any]) -> bytes:
     """The frame a client gets."""
-    session = ConnectionState(RULES, {})
+    session = ConnectionState(RULES, ApiCounts())
     session.from_client(request(key, version, ASKED.get(key, {})))
     (effect,) = session.from_upstream(response(key, version, message))
     if isinstance(effect, ToClient):
@@ -173,7 +174,7 @@ def test_no_upstream_address_in_a_fetch_response_that_streams(version: int) -> N
         "Responses": [{"Partitions": [{"Records": b"r" * 200_000}]}],
         "NodeEndpoints": [{"NodeId": 1, "Host": SENTINEL, "Port": PORT, "Rack": "a"}],
     }
-    session = ConnectionState(RULES, {})
+    session = ConnectionState(RULES, ApiCounts())
     session.from_client(request(ApiKey.FETCH, version))
     sent = response(ApiKey.FETCH, version, message)
     got = b""

@@ -34,17 +34,17 @@ class RecordedState:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._state, name)
 
-    def from_client(self, data: bytes) -> list[Effect]:
+    def from_client(self, data: bytes, now_ns: int) -> list[Effect]:
         self._note(CLIENT, data)
-        return self._state.from_client(data)
+        return self._state.from_client(data, now_ns)
 
-    def from_upstream(self, data: bytes) -> list[Effect]:
+    def from_upstream(self, data: bytes, now_ns: int) -> list[Effect]:
         self._note(UPSTREAM, data)
-        return self._state.from_upstream(data)
+        return self._state.from_upstream(data, now_ns)
 
-    def answered(self, frame: bytes) -> list[Effect]:
+    def answered(self, frame: bytes, now_ns: int) -> list[Effect]:
         self._note(ANSWER, frame)
-        return self._state.answered(frame)
+        return self._state.answered(frame, now_ns)
 
     def _note(self, direction: bytes, data: bytes) -> None:
         self.file.write(ENTRY.pack(self._number, direction, len(data)) + bytes(data))

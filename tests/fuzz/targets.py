@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from random import Random
 
+from gateway.core.forwarding.api_counts import ApiCounts
 from gateway.core.forwarding.connection_state import ConnectionState
 from gateway.core.forwarding.effects import (
     Answered,
@@ -137,10 +138,10 @@ def in_steps(found: Scan, records_max: int) -> None:
 def connection(corpus: Sequence[Exchange], random: Random) -> None:
     """Two connections in turn, one with garbage. The other one gets the same as alone."""
     healthy = conversation(corpus, random)
-    alone = ConnectionState(RULES, {})
+    alone = ConnectionState(RULES, ApiCounts())
     expected = [forwarded(play(alone, exchange)) for exchange in healthy]
-    frames: dict[int, int] = {}
-    sound, bad = ConnectionState(RULES, frames), ConnectionState(RULES, frames)
+    counts = ApiCounts()
+    sound, bad = ConnectionState(RULES, counts), ConnectionState(RULES, counts)
     hostile = Hostile(bad, corpus, random)
     for exchange, wanted in zip(healthy, expected, strict=True):
         hostile.step()

@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.core.forwarding.api_counts import ApiCounts
 from gateway.core.forwarding.connection_state import ConnectionState
 from gateway.core.forwarding.effects import (
     Answered,
@@ -95,7 +96,7 @@ def test_cuts_change_nothing(
     response_cuts: list[int],
 ) -> None:
     requests, responses = streams(asked)
-    whole, cut = ConnectionState(RULES, {}), ConnectionState(RULES, {})
+    whole, cut = ConnectionState(RULES, ApiCounts()), ConnectionState(RULES, ApiCounts())
 
     whole_sent = whole.from_client(requests)
     cut_sent = [
@@ -121,7 +122,7 @@ def test_answers_come_in_the_order_of_the_requests(
     answer = response(ApiKey.SHARE_GROUP_HEARTBEAT, correlation_id=77)
     ask_first, answer_first = streams(before)
     ask_last, answer_last = streams(after)
-    session = ConnectionState(RULES, {})
+    session = ConnectionState(RULES, ApiCounts())
     effects: list[Effect] = []
     for piece in chunks(ask_first + local + ask_last, request_cuts):
         effects += session.from_client(piece)
@@ -157,7 +158,7 @@ def correlations(effects: list[Effect]) -> list[int]:
 
 @given(st.binary(max_size=400), CUTS)
 def test_garbage_from_a_client_ends_in_at_most_one_fault(data: bytes, cuts: list[int]) -> None:
-    session = ConnectionState(RULES, {})
+    session = ConnectionState(RULES, ApiCounts())
     effects = [e for piece in chunks(data, cuts) for e in session.from_client(piece)]
     effects += session.client_ended()
     faults = [effect for effect in effects if isinstance(effect, Failed)]
@@ -171,7 +172,7 @@ def test_garbage_from_a_client_ends_in_at_most_one_fault(data: bytes, cuts: list
 def test_garbage_from_upstream_ends_in_at_most_one_fault(
     key: int, data: bytes, cuts: list[int]
 ) -> None:
-    session = ConnectionState(RULES, {})
+    session = ConnectionState(RULES, ApiCounts())
     session.from_client(request(key, correlation_id=1))
     frame = (len(data) + 4).to_bytes(4, "big") + b"\0\0\0\1" + data
     effects = [e for piece in chunks(frame, cuts) for e in session.from_upstream(piece)]

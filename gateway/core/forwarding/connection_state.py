@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 
+from gateway.core.forwarding.api_counts import ApiCounts
 from gateway.core.forwarding.effects import Call, Effect, Failed, Fault, Rules, Side, Stop
 from gateway.core.forwarding.node_endpoints import MalformedResponse
 from gateway.core.forwarding.requests import Requests
@@ -22,14 +23,14 @@ from gateway.core.forwarding.responses import Responses
 
 
 class ConnectionState:
-    """The two streams of one client connection, and the calls that are open on it. `frames` counts
-    requests per API key; the caller owns and reports it.
+    """The two streams of one client connection, and the calls that are open on it. The caller owns
+    and reports `counts`. `now_ns` is a clock that never goes back; 0: requests are not timed.
     """
 
-    def __init__(self, rules: Rules, frames: dict[int, int]) -> None:
+    def __init__(self, rules: Rules, counts: ApiCounts) -> None:
         self._calls: deque[Call] = deque()
-        self._requests = Requests(rules, self._calls, frames)
-        self._responses = Responses(rules, self._calls, self._requests)
+        self._requests = Requests(rules, self._calls, counts)
+        self._responses = Responses(rules, self._calls, self._requests, counts)
         self._ended = False
 
     @property
@@ -56,20 +57,20 @@ class ConnectionState:
     def calls_open(self) -> int:
         return len(self._calls)
 
-    def from_client(self, data: bytes) -> list[Effect]:
+    def from_client(self, data: bytes, now_ns: int = 0) -> list[Effect]:
         effects: list[Effect] = []
         if not self._ended:
             try:
-                self._requests.feed(data, effects)
+                self._requests.feed(data, effects, now_ns)
             except Stop as stop:
                 self._end(stop.failed, effects)
         return effects
 
-    def from_upstream(self, data: bytes) -> list[Effect]:
+    def from_upstream(self, data: bytes, now_ns: int = 0) -> list[Effect]:
         effects: list[Effect] = []
         if not self._ended:
             try:
-                self._responses.feed(data, effects)
+                self._responses.feed(data, effects, now_ns)
             except Stop as stop:
                 self._end(stop.failed, effects)
             except MalformedResponse as error:
@@ -77,14 +78,14 @@ class ConnectionState:
                 self._end(failed, effects)
         return effects
 
-    def answered(self, frame: bytes) -> list[Effect]:
+    def answered(self, frame: bytes, now_ns: int = 0) -> list[Effect]:
         """The answer to the `Intercepted` request, with its size prefix; of a long one the part
         behind its head, which has left already.
         """
         effects: list[Effect] = []
         if not self._ended:
             try:
-                self._requests.answered(frame, effects)
+                self._requests.answered(frame, effects, now_ns)
             except Stop as stop:
                 self._end(stop.failed, effects)
         return effects

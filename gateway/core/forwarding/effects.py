@@ -104,7 +104,7 @@ class Kind(Enum):
     INJECTED = 3
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Call:
     """A request that upstream has not answered in full."""
 
@@ -112,6 +112,7 @@ class Call:
     api_key: int
     version: int
     correlation_id: int
+    whole_ns: int = 0  # when its last byte was read; 0: not yet, or it is not timed
 
 
 class Chunk:

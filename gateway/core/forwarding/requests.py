@@ -8,10 +8,11 @@ only an answer about a broker shows addresses, and answers about 20,000 topics a
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from struct import Struct
 from typing import Final
 
+from gateway.core.forwarding.api_counts import ApiCounts
 from gateway.core.forwarding.effects import (
     Call,
     Chunk,
@@ -72,26 +73,32 @@ class _Collected:
     is `forwarded` as this call.
     """
 
+    api_key: int
     left: int
     reply: bytes | None = None
     forwarded: Call | None = None
     payload: bytearray = field(default_factory=bytearray)
+    whole_ns: int = 0
 
 
 class Requests:
-    """`calls` is the queue shared with the stream of responses; `frames` counts per API key."""
+    """`calls` is the queue shared with the stream of responses."""
 
-    def __init__(self, rules: Rules, calls: deque[Call], frames: dict[int, int]) -> None:
+    def __init__(self, rules: Rules, calls: deque[Call], counts: ApiCounts) -> None:
         self.authenticated = not rules.sasl
         self._rules = rules
         self._calls = calls
-        self._frames = frames
+        self._counts = counts
+        self._now_ns = 0
         self._first = True
         self._left = 0  # bytes of the current request that still pass
+        self._passing: Call | None = None  # the current request, if it has an answer
         self._head = b""  # the beginning of a head that is cut off
         self._collecting: _Collected | None = None
         self._parked: _Collected | None = None  # complete; waits for the calls before it
         self._answering_bytes = 0  # of the request that a handler is answering
+        self._answering_api = -1
+        self._answering_since_ns = 0
         self._waiting: list[bytes] = []  # came while the stream stands still
         self._injections: deque[tuple[bytes, int]] = deque()
 
@@ -127,8 +134,9 @@ class Requests:
         """`resume` would have something to do."""
         return self._parked is not None or len(self._waiting) > 0
 
-    def feed(self, data: bytes, effects: list[Effect]) -> None:
-        """Raises Stop."""
+    def feed(self, data: bytes, effects: list[Effect], now_ns: int = 0) -> None:
+        """`now_ns`: a clock that never goes back; 0: requests are not timed. Raises Stop."""
+        self._now_ns = now_ns
         if self._stands_still():
             self._waiting.append(data)
             return
@@ -139,26 +147,29 @@ class Requests:
         finally:
             chunk.flush()
 
-    def answered(self, frame: bytes, effects: list[Effect]) -> None:
+    def answered(self, frame: bytes, effects: list[Effect], now_ns: int = 0) -> None:
         """Raises Stop."""
         assert self._answering_bytes
         self._answering_bytes = 0
         effects.append(ToClient(frame))
-        self.resume(effects)
+        if self._answering_since_ns:
+            self._counts.answered(self._answering_api, now_ns - self._answering_since_ns)
+        self.resume(effects, now_ns)
 
     def inject(self, frame: bytes, correlation_id: int, effects: list[Effect]) -> None:
         self._injections.append((frame, correlation_id))
         if self._left == 0:
             self._send_injections(effects)
 
-    def resume(self, effects: list[Effect]) -> None:
+    def resume(self, effects: list[Effect], now_ns: int = 0) -> None:
         """A call was answered: requests that waited for it go on. Raises Stop."""
+        self._now_ns = now_ns
         if self._parked is not None and not self._calls:
             self._serve(self._parked, effects)
         if self._waiting and not self._stands_still():
             data = b"".join(self._waiting)
             self._waiting.clear()
-            self.feed(data, effects)
+            self.feed(data, effects, now_ns)
 
     def forget(self) -> None:
         """Nothing that is held here will be answered or go on."""
@@ -176,15 +187,23 @@ class Requests:
                 step = min(self._left, chunk.end - chunk.at)
                 chunk.at += step
                 self._left -= step
-                if self._left == 0 and self._injections:
-                    chunk.flush()
-                    self._send_injections(chunk.effects)
+                if self._left == 0:
+                    self._passed(chunk)
             elif self._collecting is not None:
                 self._collect(self._collecting, chunk)
             elif self._stands_still():
                 self._waiting.append(chunk.rest())
             elif not self._begin(chunk):
                 self._head = chunk.rest()
+
+    def _passed(self, chunk: Chunk) -> None:
+        """The last byte of a request that passes was read."""
+        if self._passing is not None:
+            self._passing.whole_ns = self._now_ns
+            self._passing = None
+        if self._injections:
+            chunk.flush()
+            self._send_injections(chunk.effects)
 
     def _begin(self, chunk: Chunk) -> bool:
         """Decides the way of the next request; False: its head is not complete."""
@@ -202,10 +221,10 @@ class Requests:
         _, api_key, version, correlation_id = _HEAD.unpack_from(data, at)
         if self._is_local(api_key, version):
             reply = self._refusal(api_key, correlation_id)
-            self._collect_all(_Collected(size, reply=reply), api_key, chunk)
+            self._collect_all(_Collected(api_key, size, reply=reply), chunk)
         elif api_key == DESCRIBE_CONFIGS:
             call = Call(self._kind(api_key, version), api_key, version, correlation_id)
-            self._collect_all(_Collected(size, forwarded=call), api_key, chunk)
+            self._collect_all(_Collected(api_key, size, forwarded=call), chunk)
         else:
             kind = self._kind(api_key, version)
             acks: int | None = 1
@@ -214,10 +233,11 @@ class Requests:
                 if acks is None:
                     return False
             if acks != 0:
-                self._calls.append(Call(kind, api_key, version, correlation_id))
+                self._passing = Call(kind, api_key, version, correlation_id)
+                self._calls.append(self._passing)
             self._left = _SIZE_BYTES + size
         self._first = False
-        self._frames[api_key] = self._frames.get(api_key, 0) + 1
+        self._counts.asked(api_key)
         return True
 
     def _is_local(self, api_key: int, version: int) -> bool:
@@ -257,13 +277,14 @@ class Requests:
             return Kind.WALK if version >= _PRODUCE_ENDPOINTS_FROM else Kind.PASS
         return Kind.REWRITE
 
-    def _collect_all(self, request: _Collected, api_key: int, chunk: Chunk) -> None:
+    def _collect_all(self, request: _Collected, chunk: Chunk) -> None:
         if not self.authenticated and request.left > UNAUTHENTICATED_REQUEST_BYTES_MAX:
             limit = UNAUTHENTICATED_REQUEST_BYTES_MAX
-            detail = f"size={request.left} limit={limit} api_key={api_key}"
+            detail = f"size={request.left} limit={limit} api_key={request.api_key}"
             raise _stop(Fault.UNAUTHENTICATED, detail)
         if request.left > LOCAL_REQUEST_BYTES_MAX:
-            detail = f"size={request.left} limit={LOCAL_REQUEST_BYTES_MAX} api_key={api_key}"
+            limit = LOCAL_REQUEST_BYTES_MAX
+            detail = f"size={request.left} limit={limit} api_key={request.api_key}"
             raise _stop(Fault.FRAME_SIZE, detail)
         self._collecting = request
         chunk.take(_SIZE_BYTES)
@@ -274,7 +295,9 @@ class Requests:
         local.left -= step
         if local.left == 0:
             self._collecting = None
+            local.whole_ns = self._now_ns
             if local.forwarded is not None:
+                local.forwarded.whole_ns = self._now_ns
                 self._forward(local.forwarded, bytes(local.payload), chunk.effects)
             elif self._calls:
                 self._parked = local
@@ -284,7 +307,7 @@ class Requests:
     def _forward(self, call: Call, payload: bytes, effects: list[Effect]) -> None:
         """A DescribeConfigs request; the answer passes unread unless it is about a broker."""
         if not _asks_about_brokers(call.version, payload):
-            call = replace(call, kind=Kind.PASS)
+            call.kind = Kind.PASS
         self._calls.append(call)
         effects.append(ToUpstream(len(payload).to_bytes(_SIZE_BYTES, "big") + payload))
 
@@ -292,8 +315,12 @@ class Requests:
         self._parked = None
         if local.reply is not None:
             effects.append(ToClient(local.reply))
+            if local.whole_ns:
+                self._counts.answered(local.api_key, self._now_ns - local.whole_ns)
         else:
             self._answering_bytes = len(local.payload)
+            self._answering_api = local.api_key
+            self._answering_since_ns = local.whole_ns
             effects.append(Intercepted(bytes(local.payload)))
 
     def _send_injections(self, effects: list[Effect]) -> None:

@@ -6,6 +6,7 @@ from collections import deque
 from struct import Struct
 from typing import Final
 
+from gateway.core.forwarding.api_counts import ApiCounts
 from gateway.core.forwarding.effects import (
     Answered,
     Call,
@@ -21,7 +22,13 @@ from gateway.core.forwarding.effects import (
     ToClient,
 )
 from gateway.core.forwarding.node_endpoints import MalformedResponse, TailWalk, neutralised
-from gateway.core.forwarding.requests import DESCRIBE_CONFIGS, FETCH, SASL_AUTHENTICATE, Requests
+from gateway.core.forwarding.requests import (
+    DESCRIBE_CONFIGS,
+    FETCH,
+    PRODUCE,
+    SASL_AUTHENTICATE,
+    Requests,
+)
 from gateway.core.limits import (
     RESPONSE_TAIL_BYTES_MAX,
     REWRITTEN_CONFIGS_BYTES_MAX,
@@ -35,6 +42,10 @@ _SIZE_BYTES: Final = 4
 _PAYLOAD_BYTES_MIN: Final = 4  # correlation id
 
 _HEAD = Struct(">ii")  # size, correlation id
+_THROTTLE = Struct(">i")  # ms
+_THROTTLED: Final = (PRODUCE, FETCH)  # the APIs that byte quotas slow down
+_FETCH_FLEXIBLE_FROM: Final = 12
+_PRODUCE_FLEXIBLE_FROM: Final = 9
 # The same, no tagged field, the error code. A mechanism of several steps has an answer without
 # error before the last one: enough to tell a client from a stranger, upstream does the rest.
 _SASL_HEAD_BYTES: Final = 11
@@ -43,10 +54,14 @@ _SASL_HEAD_BYTES: Final = 11
 class Responses:
     """`calls` is the queue shared with `requests`, which waits for answers to some of them."""
 
-    def __init__(self, rules: Rules, calls: deque[Call], requests: Requests) -> None:
+    def __init__(
+        self, rules: Rules, calls: deque[Call], requests: Requests, counts: ApiCounts
+    ) -> None:
         self._rules = rules
         self._calls = calls  # the first one may be partly answered
         self._requests = requests
+        self._counts = counts
+        self._now_ns = 0
         self._head = b""  # the beginning of a head that is cut off
         self._left = 0  # bytes of the current response that still pass
         self._walk: TailWalk | None = None  # through the response that passes
@@ -63,8 +78,9 @@ class Responses:
         """Of the current response; 0 also when not even its head is complete."""
         return self._left or self._whole_left
 
-    def feed(self, data: bytes, effects: list[Effect]) -> None:
-        """Raises Stop, MalformedResponse."""
+    def feed(self, data: bytes, effects: list[Effect], now_ns: int = 0) -> None:
+        """`now_ns`: as for `Requests.feed`. Raises Stop, MalformedResponse."""
+        self._now_ns = now_ns
         chunk = Chunk(self._head + data if self._head else data, effects, side=Side.UPSTREAM)
         self._head = b""
         try:
@@ -105,6 +121,8 @@ class Responses:
         if call.api_key == SASL_AUTHENTICATE and not self._requests.authenticated:
             error_at = chunk.at + _HEAD.size + (call.version >= _SASL_FLEXIBLE_FROM)
             self._requests.authenticated = chunk.data[error_at : error_at + 2] == b"\0\0"
+        if call.api_key in _THROTTLED:
+            self._note_throttle(call, chunk, chunk.at + _SIZE_BYTES + size)
         if call.kind is Kind.PASS:
             self._left = _SIZE_BYTES + size
         elif call.kind is Kind.WALK and size > WHOLE_RESPONSE_BYTES_MAX:
@@ -118,6 +136,14 @@ class Responses:
         else:
             self._whole_left = size
             chunk.take(_SIZE_BYTES)
+
+    def _note_throttle(self, call: Call, chunk: Chunk, end: int) -> None:
+        """ThrottleTimeMs of the response that begins here and ends at `end`, unless it is cut."""
+        at = _throttle_at(call, chunk.data, chunk.at, end)
+        if chunk.at < at and at + _THROTTLE.size <= min(end, chunk.end):
+            throttle_ms: int = _THROTTLE.unpack_from(chunk.data, at)[0]
+            if throttle_ms > 0:
+                self._counts.throttled(call.api_key, throttle_ms)
 
     def _pass(self, chunk: Chunk) -> None:
         step = min(self._left, chunk.end - chunk.at)
@@ -167,10 +193,12 @@ class Responses:
         return Rewrite(call.api_key, call.version, payload)
 
     def _complete(self, chunk: Chunk) -> None:
-        self._calls.popleft()
+        call = self._calls.popleft()
+        if call.whole_ns:
+            self._counts.answered(call.api_key, self._now_ns - call.whole_ns)
         if self._requests.waits:
             chunk.flush()
-            self._requests.resume(chunk.effects)
+            self._requests.resume(chunk.effects, self._now_ns)
 
 
 def _stop(fault: Fault, detail: str) -> Stop:
@@ -180,6 +208,23 @@ def _stop(fault: Fault, detail: str) -> Stop:
 def _rewritten_bytes_max(api_key: int) -> int:
     configs = api_key == DESCRIBE_CONFIGS
     return REWRITTEN_CONFIGS_BYTES_MAX if configs else REWRITTEN_RESPONSE_BYTES_MAX
+
+
+def _throttle_at(call: Call, data: bytes, start: int, end: int) -> int:
+    """Where ThrottleTimeMs of the response data[start:end] stands; -1: it has none, or is cut off.
+
+    Fetch has it behind the head, Produce as the last field. A Produce response with tagged fields
+    names a new leader, and has no throttle worth a walk.
+    """
+    if call.version == 0:
+        return -1
+    if call.api_key == FETCH:
+        return start + _HEAD.size + (call.version >= _FETCH_FLEXIBLE_FROM)
+    if end > len(data):
+        return -1
+    if call.version >= _PRODUCE_FLEXIBLE_FROM:
+        return -1 if data[end - 1] else end - 1 - _THROTTLE.size
+    return end - _THROTTLE.size
 
 
 def _tail_walk(call: Call) -> TailWalk:

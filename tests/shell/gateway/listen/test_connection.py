@@ -53,7 +53,7 @@ def test_pipelined_requests_are_answered_in_order() -> None:
                 expected = response(HEARTBEAT, message={"ThrottleTimeMs": 3}, correlation_id=n)
                 assert await client.frame() == expected
             assert [each.frame for each in it.upstream.requests] == [each[4:] for each in asked]
-            assert it.server.counters.frames == {HEARTBEAT: 50}
+            assert it.server.counters.apis.requests == {HEARTBEAT: 50}
             assert it.server.counters.bytes_from_clients == sum(len(each) for each in asked)
 
     run(main())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.core.forwarding.api_counts import ApiCounts
 from gateway.core.forwarding.connection_state import ConnectionState
 from gateway.core.forwarding.effects import (
     Answered,
@@ -25,7 +26,7 @@ HEARTBEAT = request(ApiKey.SHARE_GROUP_HEARTBEAT, correlation_id=50)
 
 
 def session(frame_bytes_max: int = 1_000_000) -> ConnectionState:
-    return ConnectionState(rules(LOCAL, frame_bytes_max=frame_bytes_max), {})
+    return ConnectionState(rules(LOCAL, frame_bytes_max=frame_bytes_max), ApiCounts())
 
 
 def test_a_whole_chunk_goes_on_as_the_object_that_was_read() -> None:
@@ -58,12 +59,12 @@ def test_a_large_response_passes_before_it_is_complete() -> None:
 
 
 def test_pipelined_requests_pass_at_once_and_are_counted() -> None:
-    frames: dict[int, int] = {}
-    it = ConnectionState(rules(LOCAL), frames)
+    counts = ApiCounts()
+    it = ConnectionState(rules(LOCAL), counts)
     asked = [request(ApiKey.HEARTBEAT, correlation_id=n) for n in range(3)]
     assert to_upstream(it.from_client(b"".join(asked))) == b"".join(asked)
     assert it.calls_open == 3
-    assert frames == {ApiKey.HEARTBEAT: 3}
+    assert counts.requests == {ApiKey.HEARTBEAT: 3}
 
 
 def test_a_local_request_waits_for_the_answers_before_it() -> None:
@@ -383,7 +384,7 @@ LONG = request(
 
 
 def authenticating() -> ConnectionState:
-    return ConnectionState(rules(LOCAL, sasl=True), {})
+    return ConnectionState(rules(LOCAL, sasl=True), ApiCounts())
 
 
 def test_a_long_request_before_authentication_is_refused() -> None:
@@ -411,3 +412,58 @@ def test_an_authenticated_client_may_send_long_requests(
         assert to_client(effects) == answer
         (last,) = it.from_client(LONG)
         assert isinstance(last, Intercepted) is taken, cut
+
+
+# ------------------------------------------------------------------------------------ counts, times
+
+
+MS = 1_000_000
+
+
+def counted() -> tuple[ConnectionState, ApiCounts]:
+    counts = ApiCounts()
+    return ConnectionState(rules(LOCAL), counts), counts
+
+
+def took_ms(counts: ApiCounts) -> dict[int, float]:
+    """The time of all requests of an API together."""
+    return {key: times.sum_ns / MS for key, times in counts.times.items()}
+
+
+def test_a_forwarded_request_takes_from_its_last_byte_to_the_last_of_its_answer() -> None:
+    it, counts = counted()
+    asked, answer = request(ApiKey.LIST_OFFSETS), response(ApiKey.LIST_OFFSETS)
+    it.from_client(asked[:-1], 1 * MS)
+    it.from_client(asked[-1:], 5 * MS)
+    it.from_upstream(answer[:-1], 7 * MS)
+    assert took_ms(counts) == {}
+    it.from_upstream(answer[-1:], 11 * MS)
+    assert took_ms(counts) == {ApiKey.LIST_OFFSETS: 6}
+    assert counts.times[ApiKey.LIST_OFFSETS].buckets[3] == 1, "5 to 10 ms"
+
+
+def test_requests_in_a_row_wait_for_each_other() -> None:
+    it, counts = counted()
+    asked, answer = request(ApiKey.LIST_OFFSETS), response(ApiKey.LIST_OFFSETS)
+    it.from_client(asked + asked, 1 * MS)
+    it.from_upstream(answer, 3 * MS)
+    it.from_upstream(answer, 8 * MS)
+    assert took_ms(counts) == {ApiKey.LIST_OFFSETS: 2 + 7}
+
+
+def test_a_request_that_is_answered_here_takes_until_it_is_answered() -> None:
+    it, counts = counted()
+    it.from_client(request(ApiKey.METADATA, correlation_id=1), 1 * MS)
+    it.from_client(HEARTBEAT, 2 * MS)
+    it.from_upstream(response(ApiKey.METADATA, correlation_id=1), 4 * MS)
+    it.answered(response(ApiKey.SHARE_GROUP_HEARTBEAT), 9 * MS)
+    assert took_ms(counts) == {ApiKey.METADATA: 3, ApiKey.SHARE_GROUP_HEARTBEAT: 7}
+
+
+def test_a_request_without_an_answer_is_counted_and_takes_no_time() -> None:
+    it, counts = counted()
+    it.from_client(request(ApiKey.PRODUCE, 11, {"Acks": 0}), 1 * MS)
+    it.inject(request(ApiKey.METADATA, correlation_id=900), 900)
+    it.from_upstream(response(ApiKey.METADATA, correlation_id=900), 2 * MS)
+    assert counts.requests == {ApiKey.PRODUCE: 1}
+    assert took_ms(counts) == {}

@@ -6,6 +6,7 @@ from collections import deque
 
 import pytest
 
+from gateway.core.forwarding.api_counts import ApiCounts
 from gateway.core.forwarding.effects import Call, Effect, Fault, Kind, Stop
 from gateway.core.forwarding.requests import Requests
 from gateway.core.forwarding.served_apis import rules
@@ -16,7 +17,7 @@ from tests.rig.wire_frames import request, to_upstream
 
 def requests() -> tuple[Requests, deque[Call]]:
     calls: deque[Call] = deque()
-    return Requests(rules([]), calls, {}), calls
+    return Requests(rules([]), calls, ApiCounts()), calls
 
 
 def produce(version: int, acks: int, header_tags: bytes = b"\0") -> bytes:

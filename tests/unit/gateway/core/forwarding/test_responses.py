@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gateway.core.forwarding.api_counts import ApiCounts
 from gateway.core.forwarding.effects import Call, Effect, Fault, Kind, Rewrite, Stop, ToClient
 from gateway.core.forwarding.node_endpoints import MalformedResponse
 from gateway.core.forwarding.requests import Requests
@@ -26,8 +27,12 @@ ENDPOINT = {"NodeId": 2, "Host": "upstream.internal", "Port": 9092}
 def responses(version: int = 17) -> Responses:
     """One Fetch is open."""
     calls = deque([Call(Kind.WALK, ApiKey.FETCH, version, 1)])
-    served = rules([])
-    return Responses(served, calls, Requests(served, calls, {}))
+    return opened(calls)
+
+
+def opened(calls: deque[Call], counts: ApiCounts | None = None) -> Responses:
+    served, counts = rules([]), counts or ApiCounts()
+    return Responses(served, calls, Requests(served, calls, counts), counts)
 
 
 def fetched(records: int, **top: Any) -> bytes:
@@ -100,7 +105,7 @@ def test_a_broker_has_no_configs_of_many_megabytes() -> None:
         (Kind.REWRITE, ApiKey.METADATA, True),
     ):
         calls = deque([Call(kind, api_key, 4, 1)])
-        it = Responses(rules([]), calls, Requests(rules([]), calls, {}))
+        it = opened(calls)
         if fits:
             it.feed(head, [])
             assert it.mid_frame
@@ -108,3 +113,32 @@ def test_a_broker_has_no_configs_of_many_megabytes() -> None:
         with pytest.raises(Stop) as stopped:
             it.feed(head, [])
         assert stopped.value.failed.fault is Fault.FRAME_SIZE
+
+
+@pytest.mark.parametrize(
+    ("api_key", "version", "kind"),
+    [
+        (ApiKey.FETCH, 4, Kind.PASS),
+        (ApiKey.FETCH, 12, Kind.PASS),
+        (ApiKey.FETCH, 17, Kind.WALK),
+        (ApiKey.PRODUCE, 12, Kind.WALK),
+    ],
+)
+def test_the_wait_that_upstream_imposes_is_counted(
+    api_key: ApiKey, version: int, kind: Kind
+) -> None:
+    counts = ApiCounts()
+    for throttle_ms in (0, 250, 30):
+        it = opened(deque([Call(kind, api_key, version, 1)]), counts)
+        it.feed(response(api_key, version, {"ThrottleTimeMs": throttle_ms}), [])
+    assert counts.throttled_ms == {api_key: 280}
+
+
+def test_an_answer_cut_off_before_its_wait_passes_without() -> None:
+    counts = ApiCounts()
+    it = opened(deque([Call(Kind.PASS, ApiKey.FETCH, 4, 1)]), counts)
+    answer = response(ApiKey.FETCH, 4, {"ThrottleTimeMs": 9})
+    it.feed(answer[:10], [])
+    it.feed(answer[10:], [])
+    assert counts.throttled_ms == {}
+    assert not it.mid_frame
