@@ -198,6 +198,38 @@ async def requests_are_refused(watch: Watch) -> None:
     await watch.amiss(15)
 
 
+@STORIES.of("KeywayRequestsSlow")
+async def answers_take_long(watch: Watch) -> None:
+    counters = Counters()
+    watch.register(ServerCollector(counters, lambda: 1))
+    took_ms = 20
+
+    async def before() -> None:
+        for _ in range(50):
+            counters.apis.answered(ApiKey.PRODUCE, took_ms * 1_000_000)
+            counters.apis.answered(ApiKey.FETCH, 30_000_000_000)  # it waits for records
+
+    watch.before = before
+    await watch.calm()
+    took_ms = 2_000
+    await watch.amiss(20)
+
+
+@STORIES.of("KeywayClientsThrottled")
+async def quotas_slow_clients_down(watch: Watch) -> None:
+    counters = Counters()
+    watch.register(ServerCollector(counters, lambda: 1))
+    counters.apis.throttled(ApiKey.PRODUCE, 500)
+    await watch.calm()
+
+    async def before() -> None:
+        for _ in range(60):
+            counters.apis.throttled(ApiKey.PRODUCE, 300)
+
+    watch.before = before
+    await watch.amiss(20)
+
+
 @STORIES.of("KeywayClientsRefused")
 async def clients_are_refused(watch: Watch) -> None:
     counters = Counters()
@@ -232,6 +264,20 @@ async def a_group_falls_behind(watch: Watch) -> None:
     await watch.calm()  # much behind, and catching up
     produced = 1_100
     await watch.amiss()
+
+
+@STORIES.of("KeywayGroupLate")
+async def the_oldest_record_waits(watch: Watch) -> None:
+    stopped_at: float | None = None
+
+    def lags() -> list[Lag]:
+        age = 2.0 if stopped_at is None else asyncio.get_running_loop().time() - stopped_at
+        return [Lag("g", PLACE, 5, 9, 4, age)]
+
+    watch.register(LagCollector(lags, list))
+    await watch.calm()
+    stopped_at = asyncio.get_running_loop().time()
+    await watch.amiss(12)
 
 
 @STORIES.of("KeywayGroupStands")

@@ -73,7 +73,7 @@ def traffic(listen: ListenRoom) -> TrafficRow:
         refused=sum(counters.refused.values()),
         bytes_from_clients=counters.bytes_from_clients,
         bytes_to_clients=counters.bytes_to_clients,
-        requests={ApiKey(key).name.lower(): count for key, count in counters.frames.items()},
+        requests={ApiKey(key).name.lower(): count for key, count in counters.apis.requests.items()},
     )
 
 

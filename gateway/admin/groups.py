@@ -109,6 +109,7 @@ def _by_group(lags: Lags) -> dict[str, list[Lag]]:
 
 def _summary(group: ShareGroup, windows: Windows, lags: list[Lag]) -> GroupSummary:
     known = [lag.records for lag in lags if lag.records is not None]
+    ages = [lag.seconds for lag in lags if lag.seconds is not None]
     return GroupSummary(
         group=group.name,
         state=group.state,
@@ -116,6 +117,7 @@ def _summary(group: ShareGroup, windows: Windows, lags: list[Lag]) -> GroupSumma
         topics=group.topics(),
         windows=windows.count_of(group.name),
         lag=sum(known) if known else None,
+        lag_seconds=max(ages) if ages else None,
     )
 
 
@@ -129,7 +131,8 @@ async def _description(group: ShareGroup, windows: Windows, lags: list[Lag]) -> 
         row = _window(window, group)
         lag = lag_of.pop(window.partition, None)
         if lag is not None:
-            row = row.model_copy(update={"log_end": lag.log_end, "lag": lag.records})
+            figures = {"log_end": lag.log_end, "lag": lag.records, "lag_seconds": lag.seconds}
+            row = row.model_copy(update=figures)
         partitions[window.partition] = _json(row)
         await asyncio.sleep(0)
     for tp, lag in lag_of.items():
@@ -141,6 +144,7 @@ async def _description(group: ShareGroup, windows: Windows, lags: list[Lag]) -> 
             cursor=lag.cursor,
             log_end=lag.log_end,
             lag=lag.records,
+            lag_seconds=lag.seconds,
         )
         partitions[tp] = _json(idle)
     rows = b",".join([partitions[tp] for tp in sorted(partitions)])

@@ -46,6 +46,7 @@ class GroupSummary(Row):
     topics: list[str]
     windows: int  # in memory
     lag: int | None  # records; null: not known
+    lag_seconds: float | None = None  # age of the oldest unsettled record; null: not known
 
 
 class GroupList(Row):
@@ -129,6 +130,7 @@ class PartitionRow(Row):
     read_position: int | None = None
     log_end: int | None = None
     lag: int | None = None
+    lag_seconds: float | None = None  # age of the oldest unsettled record
     unsettled: int | None = None
     keys: int | None = None
     in_flight: int | None = None

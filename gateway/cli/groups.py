@@ -10,7 +10,7 @@ from gateway.admin.rows import GroupDescription, GroupList, PartitionRow
 from gateway.cli.node_client import ask, group_path, path_with
 from gateway.cli.options import DEFAULT_ADMIN, AdminOption, Output
 from gateway.cli.parked import group_parked, group_release
-from gateway.cli.tables import print_json, print_line, print_table
+from gateway.cli.tables import age, print_json, print_line, print_table
 from gateway.cli.unreadable import group_skip, group_unreadable
 
 app = typer.Typer(help="Key-Shared groups of a running node.", no_args_is_help=True)
@@ -19,7 +19,7 @@ app.command("release")(group_release)
 app.command("unreadable")(group_unreadable)
 app.command("skip")(group_skip)
 
-_SUMMARY = ("GROUP", "STATE", "MEMBERS", "TOPICS", "WINDOWS", "TOTAL-LAG")
+_SUMMARY = ("GROUP", "STATE", "MEMBERS", "TOPICS", "WINDOWS", "TOTAL-LAG", "LAG-SECONDS")
 _MEMBERSHIP = ("MEMBER-ID", "CLIENT-ID", "HOST", "EPOCH", "TOPICS")
 _PARTITION = (
     *("TOPIC", "PARTITION", "STATE", "CURSOR", "READ", "LOG-END", "LAG", "UNSETTLED"),
@@ -48,7 +48,10 @@ def group_list(admin: AdminOption = DEFAULT_ADMIN, output: Output = "table") -> 
         return
     print_table(
         _SUMMARY,
-        [(it.group, it.state, it.members, it.topics, it.windows, it.lag) for it in rows],
+        [
+            (it.group, it.state, it.members, it.topics, it.windows, it.lag, age(it.lag_seconds))
+            for it in rows
+        ],
     )
 
 

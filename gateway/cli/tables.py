@@ -34,6 +34,11 @@ def plain(text: str) -> str:
     return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
 
 
+def age(seconds: float | None) -> str | None:
+    """In seconds; None: not known."""
+    return None if seconds is None else f"{round(seconds, 1):g}"
+
+
 def _shown(value: object) -> str:
     if value is None:
         return "-"

@@ -11,9 +11,11 @@ from gateway.operations.deleted_topics import DeletedTopics
 from gateway.operations.group_offsets import GroupOffsets
 from gateway.operations.lag import Lags
 from gateway.operations.metrics import LagCollector
+from gateway.operations.oldest_records import OldestRecords
 from gateway.operations.parked_records import ParkedRecords
 from gateway.operations.unreadable_records import UnreadableRecords
 from gateway.part import Part
+from gateway.reading.build import ReadingRoom
 from gateway.upstream.build import UpstreamRoom
 from gateway.windows.build import WindowsRoom
 
@@ -30,6 +32,7 @@ def build(
     config: Config,
     upstream: UpstreamRoom,
     members: MembersRoom,
+    reading: ReadingRoom,
     windows: WindowsRoom,
     now_ms: Callable[[], int],
 ) -> Part[OperationsRoom]:
@@ -43,7 +46,7 @@ def build(
         filters=members.key_filters,
         owner=windows.windows.dependencies.owner,
     )
-    lags = Lags(offsets)
+    lags = Lags(offsets, OldestRecords(reading.reader.record_times), now_ms)
     deleted_topics = DeletedTopics(offsets, config.state.deleted_topics_interval_ms)
     return Part(
         name="operations",

@@ -7,20 +7,26 @@ are read, and upstream is asked for the ends of their logs. A window that is not
 last known position, or the one of the store. The records settled beyond the cursor of the latter
 are not known here, so its lag may be too high by their number. Holes of a compacted log count until
 they are read. A partition without a leader keeps its last known end.
+
+The lag in seconds is the age of the oldest unsettled record (oldest_records.py), by the record's
+own timestamp and the node's clock, at the time of the question. It is 0 where the log has no
+unsettled record, and not known (never 0) where the record's time is not.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import structlog
 
+from dispatcher.core.dispatcher import Core
 from dispatcher.store.base import WindowKey
 from gateway.core.cluster.topology import Topic, TopicPartition
+from gateway.core.reading.cache import Source
 from gateway.core.reading.fetching import leader_of
 from gateway.core.wire.errors import EncodeError
 from gateway.operations.errors import StateUnavailable
@@ -33,7 +39,9 @@ from gateway.operations.limits import (
     LAG_STORED_EVERY,
     LAG_WATCHED_MS,
     LAGS_AT_ONCE,
+    OLDEST_LOOK_S_MAX,
 )
+from gateway.operations.oldest_records import OldestRecords, Place
 from gateway.upstream.cluster import LATEST
 from gateway.upstream.errors import UpstreamError
 from gateway.upstream.requests import offsets_at_leader
@@ -59,11 +67,14 @@ class Lag:
     cursor: int
     log_end: int | None
     records: int | None
+    seconds: float | None = None  # age of the oldest unsettled record; None: not known
 
 
 @dataclass(slots=True)
 class Lags:
     offsets: GroupOffsets
+    oldest: OldestRecords
+    now_ms: Callable[[], int]
     _positions: dict[WindowKey, Position] = field(default_factory=dict)  # as seen last
     _topics: dict[str, Topic] = field(default_factory=dict)  # by the text of their ids
     _ends: dict[Log, int] = field(default_factory=dict)
@@ -113,6 +124,7 @@ class Lags:
         ends = {self._log(key, tp) for key, tp in self._places()}
         self._ends = {of: end for of, end in self._ends.items() if of in ends}
         await self._fetch_log_ends(ends)
+        await self._look_for_oldest(again=stored)
 
     async def refresh_group(self, group: str) -> None:
         """At one group, for a waiting caller; figures that come too late stay as they were."""
@@ -126,17 +138,19 @@ class Lags:
         await self._positions_in_store(group)
         await self._positions_in_memory(self.offsets.windows.of_group(group))
         await self._resolve_topics()
-        await self._fetch_log_ends(
-            {self._log(key, tp) for key, tp in self._places() if key.group == group}
-        )
+        places = [(key, tp) for key, tp in self._places() if key.group == group]
+        await self._fetch_log_ends({self._log(key, tp) for key, tp in places})
+        await self.oldest.look(await self._unsettled(places), again=True)
 
     def all(self) -> Iterator[Lag]:
-        """As of the last look, by group, topic id and partition."""
+        """As of the last look, by group, topic id and partition; the seconds as of now."""
+        now_ms = self.now_ms()
         for key, tp in sorted(self._places()):
             position = self._positions[key]
             end = self._ends.get(self._log(key, tp))
             behind = None if end is None else max(0, end - position.offset - position.settled)
-            yield Lag(key.group, tp, position.offset, end, behind)
+            seconds = self._seconds(key, self._oldest_place(key, tp), now_ms)
+            yield Lag(key.group, tp, position.offset, end, behind, seconds)
 
     async def by_group(self) -> dict[str, int]:
         """Records behind, by group, as of the last look. Groups of which no end was seen are left
@@ -176,6 +190,54 @@ class Lags:
                 settled = sum(last - first + 1 for first, last in core.settled_ranges())
                 self._positions[window.key] = Position(core.cursor, settled)
                 await asyncio.sleep(0)  # O(span) each
+
+    def _seconds(self, key: WindowKey, place: Place, now_ms: int) -> float | None:
+        unsettled = self._has_unsettled(key, place)
+        if not unsettled:
+            return None if unsettled is None else 0.0
+        timestamp_ms = self.oldest.timestamp_ms(key, place)
+        return None if timestamp_ms is None else max(0, now_ms - timestamp_ms) / 1000
+
+    def _oldest_place(self, key: WindowKey, tp: TopicPartition) -> Place:
+        core = self._core(key)
+        cursor = self._positions[key].offset if core is None else core.cursor
+        return Place(Source(tp, self._log(key, tp).isolation), cursor)
+
+    def _has_unsettled(self, key: WindowKey, place: Place) -> bool | None:
+        """Whether there are records at the cursor or behind it. None: not known."""
+        core = self._core(key)
+        if core is not None and core.read_position > place.cursor:
+            return True  # a hole at the cursor is passed when it is read
+        end = self._ends.get(Log(*place.source))
+        return None if end is None else end > self.oldest.empty_until(key, place)
+
+    def _core(self, key: WindowKey) -> Core | None:
+        window = self.offsets.windows.find(key)
+        return None if window is None else window.dispatcher
+
+    async def _unsettled(
+        self, places: Iterable[tuple[WindowKey, TopicPartition]]
+    ) -> dict[WindowKey, Place]:
+        """Those that wait for something. The ones that the cache tells of are noted."""
+        found: dict[WindowKey, Place] = {}
+        for at, (key, tp) in enumerate(places, 1):
+            if key in self._positions:  # not deleted meanwhile
+                place = self._oldest_place(key, tp)
+                if self._has_unsettled(key, place):
+                    self.oldest.remember(key, place)
+                    found[key] = place
+            if at % LAGS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        return found
+
+    async def _look_for_oldest(self, *, again: bool) -> None:
+        self.oldest.keep(self._positions)
+        places = await self._unsettled(self._places())
+        try:
+            async with asyncio.timeout(OLDEST_LOOK_S_MAX):
+                await self.oldest.look(places, again=again)
+        except TimeoutError:
+            log.info("lag_seconds_not_known", reason="timeout")
 
     async def _resolve_topics(self) -> None:
         self._topics = await self.offsets.topics_by_id({key.topic_id for key in self._positions})

@@ -19,3 +19,9 @@ RECOGNISED_AT_ONCE = 32  # two questions each, on the one connection to their co
 NOT_KEY_SHARED_GROUPS_MAX = 10_000
 EFFECT_KEYS_MAX = 100_000  # keys looked at for a preview of key filters
 EFFECT_KEYS_AT_ONCE = 500  # of them, before other work goes on: some milliseconds
+
+# Records read from upstream for their time at one look, a batch each (mostly below 1 MiB): those of
+# groups that stopped are read once.
+OLDEST_PER_LOOK = 256
+OLDEST_AT_ONCE = 8
+OLDEST_LOOK_S_MAX = 5.0  # a broker that hangs does not hold up the next look

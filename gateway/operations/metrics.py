@@ -11,11 +11,14 @@ from prometheus_client.registry import Collector
 from gateway.core.share.membership import ShareGroup
 from gateway.operations.lag import Lag
 
+_GROUP_LABELS = ["group", "topic", "partition"]
+
 
 @dataclass(slots=True, eq=False)
 class LagCollector(Collector):
-    """Under the names that kafka_exporter has given them, which boards and alerts know. They are as
-    of the last look (gateway/operations/lag.py): a scrape asks nobody.
+    """Under the names of kafka_exporter (`consumergroup`) and kafka-lag-exporter (`group`), which
+    boards and alerts know. They are as of the last look (gateway/operations/lag.py): a scrape asks
+    nobody. Ages are as of the scrape.
     """
 
     lags: Callable[[], Iterable[Lag]]
@@ -31,6 +34,17 @@ class LagCollector(Collector):
             "Records of the log that the group has not settled",
             labels=labels,
         )
+        seconds = GaugeMetricFamily(
+            "kafka_consumergroup_group_lag_seconds",
+            "Age of the oldest record that the group has not settled; 0: there is none",
+            labels=_GROUP_LABELS,
+        )
+        oldest = GaugeMetricFamily(
+            "kafka_consumergroup_group_max_lag_seconds",
+            "The same, of the group's oldest record of all partitions",
+            labels=_GROUP_LABELS[:1],
+        )
+        oldest_of: dict[str, float] = {}
         members = GaugeMetricFamily(
             "kafka_consumergroup_members", "Members of the group", labels=labels[:1]
         )
@@ -39,6 +53,11 @@ class LagCollector(Collector):
             offset.add_metric(values, one.cursor)
             if one.records is not None:
                 lag.add_metric(values, one.records)
+            if one.seconds is not None:
+                seconds.add_metric(values, one.seconds)
+                oldest_of[one.group] = max(oldest_of.get(one.group, 0), one.seconds)
+        for name, age in oldest_of.items():
+            oldest.add_metric([name], age)
         for group in self.groups():
             members.add_metric([group.name], len(group.members))
-        yield from (offset, lag, members)
+        yield from (offset, lag, seconds, oldest, members)

@@ -30,6 +30,7 @@ from gateway.core.reading.fetching import (
 from gateway.core.wire.errors import ErrorCode, error_name
 from gateway.core.wire.records import Batch, CorruptBatch, TooLargeBatch, drop_aborted
 from gateway.reading.limits import CACHE_BYTES_MAX, FETCH_LANES, UNKNOWN_TOPIC_MS
+from gateway.reading.record_times import RecordTimes
 from gateway.reading.refetch import FIRST_FETCH_LANE, ReaderCounts, Refetches, fetched, monotonic_ms
 from gateway.upstream.cluster import EARLIEST, LATEST, READ_COMMITTED, Upstream
 from gateway.upstream.errors import Refused, UpstreamError
@@ -73,6 +74,7 @@ class Reader:
         self.counts = ReaderCounts()
         self._upstream = upstream
         self._cache = BatchCache(cache_bytes_max)
+        self.record_times = RecordTimes(upstream, self._cache)
         self._damages = Damages()
         self._refetches = Refetches(upstream, self._cache, self.counts, self._keep)
         self._schedule = FetchSchedule()
@@ -148,6 +150,10 @@ class Reader:
     def mean_record_bytes(self, tp: TopicPartition, *, isolation: int = READ_COMMITTED) -> int:
         """Of the records read last, uncompressed; at least 1."""
         return self._mean_bytes.get(Source(tp, isolation), MEAN_RECORD_BYTES)
+
+    def log_end(self, tp: TopicPartition, *, isolation: int = READ_COMMITTED) -> int:
+        """Behind the last record that consumers may see, as the last fetch said; -1: not known."""
+        return self._bounds_of(Source(tp, isolation)).end
 
     def unreadable(
         self, tp: TopicPartition, position: int, *, isolation: int = READ_COMMITTED

@@ -95,6 +95,9 @@ class Windows:
     def get(self, group: str, topic_id: bytes, partition: int) -> Window | None:
         return self._windows.get(WindowKey(group, topic_id_text(topic_id), partition))
 
+    def find(self, key: WindowKey) -> Window | None:
+        return self._windows.get(key)
+
     def all(self) -> list[Window]:
         return [self._windows[key] for key in sorted(self._windows)]
 

@@ -23,6 +23,7 @@ from gateway.core.wire.records import (
     read_records,
     scan,
     select,
+    timestamp_at,
 )
 
 some_bytes = st.none() | st.binary(max_size=150)
@@ -56,6 +57,8 @@ def test_what_is_built_is_read(drawn: tuple[int, list[Record]], codec: Compressi
     (batch,) = scan(data)
     assert batch.keys == [record.key for record in records]
     assert batch.offsets == [record.offset for record in records]
+    times = [timestamp_at(batch, at) for at in range(batch.count)]
+    assert times == [record.timestamp for record in records]
 
 
 @given(batches_of(), codecs, st.integers(1, 8))

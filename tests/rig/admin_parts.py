@@ -12,13 +12,17 @@ from dispatcher.core.model import Acknowledge, Acquire, MemberId, SessionId
 from dispatcher.store.base import Claimed, FencedError, StoreError, WindowKey
 from gateway.config import GroupSection
 from gateway.core.cluster.topology import Topic, Topology
+from gateway.core.reading.cache import Source
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
 from gateway.members.redis_table import TableUnavailable
 from gateway.operations.group_offsets import GroupOffsets, Place
+from gateway.operations.lag import Lags
+from gateway.operations.oldest_records import OldestRecords
+from gateway.reading.record_times import Seen
 from gateway.upstream.commits import Commit, Committed
-from gateway.upstream.errors import Unreachable
+from gateway.upstream.errors import Unreachable, UpstreamError
 from gateway.windows.windows import topic_id_text
 from tests.rig.node_parts import (
     GROUP,
@@ -157,6 +161,39 @@ class View:
 
 
 @dataclass(slots=True)
+class Times:
+    """Each record of partition p was made `made_ms` + its offset * 1000; of the log of a Node."""
+
+    node: Node
+    made_ms: int = 0
+    cached_from: int = 0  # older records have left the cache
+    cached: set[int] = field(default_factory=set)  # partitions that it has
+    holes: dict[int, int] = field(default_factory=dict)  # by offset: none up to the other
+    looked: list[tuple[int, int]] = field(default_factory=list)  # partition, position
+    failure: UpstreamError | None = None
+    gate: asyncio.Event | None = None  # looks wait for it
+
+    def in_cache(self, source: Source, position: int) -> Seen | None:
+        cached = source.tp.partition in self.cached and position >= self.cached_from
+        seen = self._seen(source, position) if cached else None
+        return None if seen is None or seen.offset is None else seen
+
+    async def look(self, source: Source, position: int) -> Seen:
+        self.looked.append((source.tp.partition, position))
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.failure is not None:
+            raise self.failure
+        return self._seen(source, position)
+
+    def _seen(self, source: Source, position: int) -> Seen:
+        behind = self.holes.get(position, position)
+        if behind >= self.node.log.end(source.tp.partition):
+            return Seen(behind)
+        return Seen(behind + 1, behind, self.made_ms + behind * 1000)
+
+
+@dataclass(slots=True)
 class Admin:
     store: AdminStore = field(default_factory=AdminStore)
     commits: AdminCommits = field(default_factory=AdminCommits)
@@ -165,10 +202,12 @@ class Admin:
     node: Node = field(init=False)
     view: View = field(init=False)
     offsets: GroupOffsets = field(init=False)
+    times: Times = field(init=False)
 
     def __post_init__(self) -> None:
         self.node = Node(self.section, topology=topology(2), store=self.store, commits=self.commits)
         self.view = View(self.node)
+        self.times = Times(self.node)
         self.offsets = GroupOffsets(
             upstream=self.view,
             store=self.node.windows.dependencies.store,
@@ -179,6 +218,9 @@ class Admin:
             filters=self.forgotten,
             owner="node",
         )
+
+    def lags(self) -> Lags:
+        return Lags(self.offsets, OldestRecords(self.times), now_ms)
 
     def key(self, partition: int) -> WindowKey:
         return WindowKey(GROUP, topic_id_text(TOPIC_ID), partition)

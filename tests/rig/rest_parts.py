@@ -17,7 +17,6 @@ from gateway.admin.rest import RestParts
 from gateway.admin.tokens import Sessions, Tokens, sha256_of
 from gateway.config import Config, Role, TokenSection
 from gateway.members.key_filters import KeyFilters
-from gateway.operations.lag import Lags
 from gateway.operations.parked_records import ParkedRecords
 from gateway.operations.unreadable_records import UnreadableRecords
 from tests.rig.admin_parts import Admin
@@ -71,7 +70,7 @@ def rest_parts(admin: Admin | None = None, **changes: Any) -> RestParts:
         "unreadable": UnreadableRecords(offsets),
         "filters": KeyFilters(Config(), cast(Redis, Hashes())),
         "registry": CollectorRegistry(),
-        "lags": Lags(offsets),
+        "lags": None if admin is None else admin.lags(),
         "health": healthy,
         "access": access(),
     }

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from gateway.core.cluster.topology import TopicPartition
 from gateway.core.limits import LONG_STEP_BYTES
-from gateway.core.wire.records import Batch, portions, select
+from gateway.core.wire.records import Batch, portions, select, timestamp_at
 
 
 class RecordsGone(Exception):
@@ -190,6 +190,24 @@ class BatchCache:
         at = -1 if shelf is None else shelf.covering(offset)
         return None if shelf is None or at < 0 else shelf.pieces[at]
 
+    def oldest_from(self, source: Source, position: int) -> tuple[int, int] | None:
+        """Offset and timestamp (ms since the epoch, -1: none) of the first record at `position` or
+        behind it. None: there is none in the unbroken stretch that is held.
+        """
+        shelf = self._shelves.get(source)
+        at = -1 if shelf is None else shelf.covering(position)
+        while shelf is not None and 0 <= at < len(shelf.pieces):
+            piece = shelf.pieces[at]
+            if piece.start > position:
+                return None
+            if piece.batch is not None:
+                found = oldest_of(piece.batch, position)
+                if found is not None:
+                    return found
+            position = piece.end
+            at += 1
+        return None
+
     def is_long(self, source: Source, offsets: list[int]) -> bool:
         """Slices of these offsets (ascending) may be more bytes than one step should copy."""
         shelf = self._shelves.get(source)
@@ -268,6 +286,12 @@ class BatchCache:
             assert shelf.starts == [piece.start for piece in shelf.pieces]
             for piece, following in zip(shelf.pieces, shelf.pieces[1:], strict=False):
                 assert piece.start < piece.end <= following.start
+
+
+def oldest_of(batch: Batch, position: int) -> tuple[int, int] | None:
+    """Offset and timestamp of the batch's first record at `position` or behind it."""
+    at = bisect_left(batch.offsets, position)
+    return None if at == batch.count else (batch.offsets[at], timestamp_at(batch, at))
 
 
 def _take(columns: Columns, batch: Batch, limit: int) -> None:

@@ -7,7 +7,6 @@ from hashlib import blake2b
 
 from gateway.core.cluster.topology import TopicPartition, Topology
 from gateway.core.limits import (
-    FETCH_BYTES_MAX,
     FETCH_PARTITION_BYTES_MAX,
     LONG_STEP_RECORDS,
     SCAN_BYTES_MAX,
@@ -33,13 +32,13 @@ def fetch_request(fetch: Fetch) -> Message:
         entry = {
             "Partition": tp.partition,
             "FetchOffset": place.position,
-            "PartitionMaxBytes": FETCH_PARTITION_BYTES_MAX,
+            "PartitionMaxBytes": min(FETCH_PARTITION_BYTES_MAX, fetch.bytes_max),
         }
         topics.setdefault((tp.topic, tp.topic_id), []).append(entry)
     return {
         "MaxWaitMs": fetch.max_wait_ms,
         "MinBytes": 1,
-        "MaxBytes": FETCH_BYTES_MAX,
+        "MaxBytes": fetch.bytes_max,
         "IsolationLevel": fetch.isolation,
         "Topics": [
             {"Topic": name, "TopicId": topic_id, "Partitions": entries}

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from gateway.core.cluster.topology import TopicPartition, Topology
 from gateway.core.limits import (
     BUSY_POLL_MS,
+    FETCH_BYTES_MAX,
     LONG_POLL_MS,
     QUIET_MS,
     RETRY_BASE_MS,
@@ -70,6 +71,7 @@ class Fetch:
     isolation: int
     max_wait_ms: int
     places: tuple[Place, ...]
+    bytes_max: int = FETCH_BYTES_MAX  # a broker sends at least one batch, however large it is
 
 
 @dataclass(slots=True)

@@ -61,11 +61,13 @@ __all__ = [
     "read_records",
     "scan",
     "select",
+    "timestamp_at",
 ]
 
 Header = tuple[str, bytes | None]
 
 _NO_TIMESTAMP: Final = -1
+_TIMESTAMP_END_MAX: Final = 5 + 1 + 10  # of a record: length, attributes, timestamp delta
 
 
 @dataclass(frozen=True)
@@ -105,14 +107,10 @@ def read_records(data: bytes) -> list[Record]:
 
 def read_batch(batch: Batch) -> list[Record]:
     """The records of a scanned batch; none for a control batch. Raises CorruptBatch."""
-    log_append_time = int.from_bytes(batch.header[21:23], "big") & LOG_APPEND_TIME != 0
-    base_timestamp = int.from_bytes(batch.header[27:35], "big", signed=True)
     records: list[Record] = []
     for at, offset in enumerate(batch.offsets):
         fields = _Fields(batch.body[batch.starts[at] : batch.ends[at]])
-        fields.varint()  # the record's length
-        fields.take(1)  # its attributes, unused by Kafka
-        timestamp = _wrap64(base_timestamp + fields.varint())
+        timestamp = _timestamp(batch, fields)
         fields.varint()  # the offset delta
         key = fields.sized()
         value = fields.sized()
@@ -121,10 +119,24 @@ def read_batch(batch: Batch) -> list[Record]:
             name = fields.take(fields.size("header name"))
             headers.append((name.decode(errors="replace"), fields.sized()))
         fields.end()
-        if log_append_time:
-            timestamp = batch.max_timestamp
         records.append(Record(offset, timestamp, key, value, headers))
     return records
+
+
+def timestamp_at(batch: Batch, at: int) -> int:
+    """Of the batch's record number `at`, in ms since the epoch; -1: it has none."""
+    head = batch.body[batch.starts[at] : batch.starts[at] + _TIMESTAMP_END_MAX]
+    return _timestamp(batch, _Fields(head))
+
+
+def _timestamp(batch: Batch, fields: _Fields) -> int:
+    """Reads the beginning of a record, up to its timestamp."""
+    fields.varint()  # the record's length
+    fields.take(1)  # its attributes, unused by Kafka
+    delta = fields.varint()
+    if int.from_bytes(batch.header[21:23], "big") & LOG_APPEND_TIME:
+        return batch.max_timestamp
+    return _wrap64(int.from_bytes(batch.header[27:35], "big", signed=True) + delta)
 
 
 def _wrap64(number: int) -> int:

@@ -108,7 +108,7 @@ def story(
             node.log.produce(b"personal", b"b", b"c")
             node.beat()
             await settle()
-            await tell(Rest(node, CollectorRegistry(), Lags(admin.offsets)))
+            await tell(Rest(node, CollectorRegistry(), admin.lags()))
 
     run(work())
 
@@ -137,10 +137,13 @@ def test_groups() -> None:
         answer = await rest.ask("/v1/groups")
         assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
         group = {"group": GROUP, "state": "Stable", "members": 1, "topics": [TOPIC], "windows": 2}
-        assert answer.json["groups"] == [{**group, "lag": None}], "nobody has looked yet"
+        assert answer.json["groups"] == [{**group, "lag": None, "lag_seconds": None}], (
+            "nobody has looked yet"
+        )
         assert answer.json["next"] is None
         await rest.lags.refresh(stored=True)
-        assert (await rest.ask("/v1/groups")).json["groups"] == [{**group, "lag": 3}]
+        known = {"lag": 3, "lag_seconds": now_ms() / 1000}
+        assert (await rest.ask("/v1/groups")).json["groups"] == [{**group, **known}]
 
     story(tell)
 
@@ -171,6 +174,7 @@ def test_a_group_and_its_windows() -> None:
             "trouble": "RuntimeError: away",
             "log_end": 0,
             "lag": 0,
+            "lag_seconds": 0.0,
         }
         assert (up["log_end"], up["lag"], answer.json["lag"]) == (3, 3, 3)
         assert up["trouble"] is None
@@ -203,7 +207,13 @@ def test_a_group_whose_windows_have_left_memory() -> None:
         rest.node.log.produce(b"d")
         idle, up = (await rest.ask(f"/v1/groups/{GROUP}")).json["partitions"]
         place = {"topic": TOPIC, "partition": 0, "state": "idle"}
-        assert idle == {**place, "cursor": 0, "log_end": 4, "lag": 4}
+        assert idle == {
+            **place,
+            "cursor": 0,
+            "log_end": 4,
+            "lag": 4,
+            "lag_seconds": now_ms() / 1000,
+        }
         assert (up["partition"], up["state"], up["lag"]) == (1, "up", 0)
 
     story(tell)

@@ -8,14 +8,21 @@ from collections.abc import Awaitable, Callable
 import pytest
 import structlog
 
+from dispatcher.core.model import Acknowledge, Acquire
 from dispatcher.store.base import StoreError, WindowKey
 from gateway.config import GroupSection
 from gateway.core.wire.errors import ErrorCode
 from gateway.operations.lag import Lag, Lags
-from gateway.operations.limits import LAG_ANSWER_S_MAX, LAG_MS, LAG_REFRESH_S_MAX
-from tests.rig.admin_parts import Admin, AdminStore, worked
+from gateway.operations.limits import (
+    LAG_ANSWER_S_MAX,
+    LAG_MS,
+    LAG_REFRESH_S_MAX,
+    OLDEST_LOOK_S_MAX,
+)
+from gateway.upstream.errors import Unreachable
+from tests.rig.admin_parts import M1, S1, Admin, AdminStore, worked
 from tests.rig.node_parts import GROUP, TOPIC, topology
-from tests.rig.virtual_time import now_ms, run
+from tests.rig.virtual_time import now_ms, run, settle
 
 Figures = dict[int, tuple[int, int | None, int | None]]  # cursor, log end, lag by partition
 
@@ -37,7 +44,7 @@ def story(
         admin = Admin(section=section)
         async with admin.node:
             await worked(admin)
-            await tell(admin, Lags(admin.offsets))
+            await tell(admin, admin.lags())
 
     run(work())
 
@@ -68,7 +75,7 @@ def test_a_group_that_stopped_falls_behind() -> None:
         assert figures(lags) == {0: (4, 8, 3), 1: (0, 1, 1)}
         await lags.refresh(stored=True)
         assert figures(lags) == {0: (4, 8, 3), 1: (0, 1, 1)}
-        restarted = Lags(admin.offsets)
+        restarted = admin.lags()
         await restarted.refresh_group(GROUP)
         assert figures(restarted) == {0: (4, 8, 4), 1: (0, 1, 1)}
 
@@ -174,7 +181,7 @@ class Away(AdminStore):
 def test_looks_go_on(refusal: Exception, event: str) -> None:
     async def work() -> None:
         admin = Admin(store=Away(refusal, refusal))
-        lags = Lags(admin.offsets)
+        lags = admin.lags()
         async with admin.node, asyncio.TaskGroup() as tasks:
             with structlog.testing.capture_logs() as logs:
                 looking = tasks.create_task(lags.refresh_forever())
@@ -192,3 +199,115 @@ def test_looks_go_on(refusal: Exception, event: str) -> None:
             looking.cancel()
 
     run(work())
+
+
+# ------------------------------------------------------------------------------------------ seconds
+
+
+def seconds(lags: Lags) -> dict[int, float | None]:
+    return {lag.tp.partition: lag.seconds for lag in lags.all()}
+
+
+def test_the_lag_in_seconds_is_the_age_of_the_oldest_unsettled_record() -> None:
+    """Offset 4 was made 4 s after the first one. A caught-up partition has an age of 0."""
+
+    async def tell(admin: Admin, lags: Lags) -> None:
+        admin.times.made_ms = now_ms() - 10_000
+        await lags.refresh(stored=True)
+        assert seconds(lags) == {0: 6.0, 1: 0.0}
+        await asyncio.sleep(5)
+        assert seconds(lags) == {0: 11.0, 1: 0.0}, "as of the question, not of the look"
+        assert admin.times.looked == [(0, 4)]
+        await lags.refresh(stored=False)
+        assert admin.times.looked == [(0, 4)], "the group stands there"
+
+    story(tell)
+
+
+def test_a_record_that_retention_took_is_the_oldest_no_more() -> None:
+    async def tell(admin: Admin, lags: Lags) -> None:
+        admin.times.made_ms = now_ms() - 10_000
+        await lags.refresh(stored=True)
+        admin.times.holes = {4: 5}
+        await lags.refresh(stored=False)
+        assert seconds(lags)[0] == 6.0
+        await lags.refresh(stored=True)
+        assert seconds(lags)[0] == 5.0
+        admin.times.failure = Unreachable("away")
+        await lags.refresh_group(GROUP)
+        assert seconds(lags)[0] == 5.0, "as it was seen last"
+
+    story(tell)
+
+
+def test_a_record_in_the_cache_is_not_read_again_also_when_it_has_left_the_cache() -> None:
+    async def tell(admin: Admin, lags: Lags) -> None:
+        admin.times.made_ms = now_ms() - 10_000
+        admin.times.cached = {0}
+        await lags.refresh(stored=True)
+        admin.times.cached = set()
+        assert seconds(lags)[0] == 6.0
+        assert admin.times.looked == []
+
+    story(tell)
+
+
+def test_an_age_that_upstream_does_not_tell_is_not_0() -> None:
+    async def tell(admin: Admin, lags: Lags) -> None:
+        admin.times.failure = Unreachable("away")
+        await lags.refresh(stored=True)
+        assert figures(lags)[0] == (4, 6, 1)
+        assert seconds(lags) == {0: None, 1: 0.0}
+        admin.times.failure = None
+        await lags.refresh(stored=False)
+        assert seconds(lags)[0] is not None
+
+    story(tell)
+
+
+def test_a_window_that_moves_on_has_the_age_of_its_next_record_at_once() -> None:
+    async def tell(admin: Admin, lags: Lags) -> None:
+        admin.times.made_ms = now_ms() - 10_000
+        admin.times.cached = {0}
+        await lags.refresh(stored=True)
+        node = admin.node
+        node.log.produce(b"k", b"k")
+        epoch = node.beat()
+        await settle()
+        acquired = node.window().acquire(Acquire(M1, S1, 100, now_ms()))
+        assert acquired is not None
+        done = [(o, o, b"\1") for o in acquired.offsets if o < 7]
+        await node.window().ask(Acknowledge(M1, S1, done, now_ms()))
+        assert seconds(lags)[0] == 3.0, "without a look: offset 7 is in the window"
+        assert admin.times.looked == []
+        node.beat("m1", epoch)
+
+    story(tell)
+
+
+def test_a_stopped_group_at_a_log_that_ends_in_markers_has_caught_up() -> None:
+    async def tell(admin: Admin, lags: Lags) -> None:
+        admin.times.holes = {4: 6}
+        for window in admin.node.windows.all():
+            admin.node.windows.drop(window.key)
+        await lags.refresh(stored=True)
+        assert seconds(lags)[0] == 0.0
+        await lags.refresh(stored=True)
+        assert admin.times.looked == [(0, 4)]
+        admin.node.log.produce(b"k")
+        await lags.refresh(stored=True)
+        assert admin.times.looked == [(0, 4), (0, 6)], "the look goes on behind them"
+        assert seconds(lags)[0] is not None
+
+    story(tell)
+
+
+def test_a_broker_that_hangs_does_not_hold_up_the_ages_for_ever() -> None:
+    async def tell(admin: Admin, lags: Lags) -> None:
+        admin.times.gate = asyncio.Event()
+        began = now_ms()
+        await lags.refresh(stored=True)
+        assert now_ms() - began == OLDEST_LOOK_S_MAX * 1000
+        assert seconds(lags)[0] is None
+
+    story(tell)

@@ -21,7 +21,12 @@ def exported(*collectors: Collector) -> str:
 
 
 def test_lag_has_the_names_that_boards_know() -> None:
-    seen = [Lag("g", PLACE, 5, 17, 12), Lag("h", PLACE, 3, None, None)]
+    later = TopicPartition("orders", b"t" * 16, 4)
+    seen = [
+        Lag("g", PLACE, 5, 17, 12, 61.5),
+        Lag("g", later, 5, 5, 0, 0.0),
+        Lag("h", PLACE, 3, None, None),
+    ]
     group = ShareGroup(
         "g", session_timeout_ms=1, disconnect_grace_ms=1, members_max=1, assignment_interval_ms=0
     )
@@ -31,4 +36,7 @@ def test_lag_has_the_names_that_boards_know() -> None:
     assert f'kafka_consumergroup_current_offset{{consumergroup="g",{place} 5.0' in text
     assert f'kafka_consumergroup_current_offset{{consumergroup="h",{place} 3.0' in text
     assert 'kafka_consumergroup_lag{consumergroup="h"' not in text, "not known is not 0"
+    assert f'kafka_consumergroup_group_lag_seconds{{group="g",{place} 61.5' in text
+    assert 'kafka_consumergroup_group_max_lag_seconds{group="g"} 61.5' in text
+    assert '_lag_seconds{group="h"' not in text
     assert 'kafka_consumergroup_members{consumergroup="g"} 0.0' in text

@@ -37,7 +37,7 @@ class Watched:
     def __init__(self, admin: Admin) -> None:
         self.admin = admin
         self.node = admin.node
-        self.lags = Lags(admin.offsets)
+        self.lags = admin.lags()
         self.looks = 0  # at the health
         self.now_s = 0.0
         self.overviews = Overviews(

@@ -92,6 +92,10 @@ def test_columns_are_the_log_wherever_it_was_read(
     cache.check_invariants()
 
     columns = cache.columns(SOURCE, position, offsets_max)
+    whole = cache.columns(SOURCE, position, ANY)
+    first = whole.offsets[0] if whole is not None and whole.offsets else None
+    oldest = cache.oldest_from(SOURCE, position)
+    assert oldest == (None if first is None else (first, 1_000 + first))
     if columns is None:
         covered = [
             at

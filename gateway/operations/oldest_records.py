@@ -1,0 +1,100 @@
+"""The time of the oldest record that a group has not settled, per partition: its lag in seconds.
+
+The record is the first one at the cursor or behind it. Windows in memory mostly have it in the
+cache of batches. Otherwise it is read from upstream at a look (lag.py): once for a cursor, and
+again every minute, since retention may have taken it. The age itself is computed when somebody
+asks: that of a stopped group grows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from dispatcher.store.base import WindowKey
+from gateway.core.reading.cache import Source
+from gateway.operations.limits import OLDEST_AT_ONCE, OLDEST_PER_LOOK
+from gateway.reading.record_times import Seen
+from gateway.upstream.errors import UpstreamError
+
+
+class RecordTimesView(Protocol):
+    """gateway.reading.record_times.RecordTimes"""
+
+    def in_cache(self, source: Source, position: int) -> Seen | None: ...
+    async def look(self, source: Source, position: int) -> Seen: ...
+
+
+class Place(NamedTuple):
+    """Where the oldest unsettled record of a window is, or nothing before it."""
+
+    source: Source
+    cursor: int
+
+
+@dataclass(slots=True)
+class OldestRecords:
+    times: RecordTimesView
+    _seen: dict[WindowKey, tuple[Place, Seen]] = field(default_factory=dict)  # the latest last
+
+    def timestamp_ms(self, key: WindowKey, place: Place) -> int | None:
+        """Of the oldest record at `place` or behind it. None: not known, or it has none."""
+        seen = self._known(key, place) or self.times.in_cache(*place)
+        stamp = None if seen is None else seen.timestamp_ms
+        return None if stamp is None or stamp < 0 else stamp
+
+    def empty_until(self, key: WindowKey, place: Place) -> int:
+        """As far as is known, there is no record between the cursor and this offset."""
+        seen = self._known(key, place)
+        return place.cursor if seen is None or seen.offset is not None else seen.end
+
+    def keep(self, keys: Container[WindowKey]) -> None:
+        """Forgets all others."""
+        for key in [key for key in self._seen if key not in keys]:
+            del self._seen[key]
+
+    def remember(self, key: WindowKey, place: Place) -> None:
+        """Notes one that the cache has now: it may lose it later."""
+        if self._known(key, place) is None:
+            seen = self.times.in_cache(*place)
+            if seen is not None:
+                self._note(key, place, seen)
+
+    async def look(self, places: Mapping[WindowKey, Place], *, again: bool) -> None:
+        """Asks upstream for those that are not known; those that were looked for longest ago first.
+        One that upstream does not tell stays as it was. `again`: also for those that are known
+        and not in the cache, since retention may have taken them.
+        """
+        turn = {key: at for at, key in enumerate(self._seen)}
+        wanted = [(key, it) for key, it in places.items() if self._wanted(key, it, again=again)]
+        wanted.sort(key=lambda row: turn.get(row[0], -1))
+        for at in range(0, min(len(wanted), OLDEST_PER_LOOK), OLDEST_AT_ONCE):
+            await self._ask(wanted[at : at + OLDEST_AT_ONCE])
+
+    async def _ask(self, rows: Iterable[tuple[WindowKey, Place]]) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for key, place in rows:
+                tasks.create_task(self._ask_one(key, place))
+
+    async def _ask_one(self, key: WindowKey, place: Place) -> None:
+        try:
+            seen = await self.times.look(place.source, self.empty_until(key, place))
+        except UpstreamError:
+            return  # gateway/upstream/cluster.py has logged it
+        self._note(key, place, seen)
+
+    def _wanted(self, key: WindowKey, place: Place, *, again: bool) -> bool:
+        known = self._known(key, place)
+        if known is None or known.offset is None:
+            return True
+        return again and self.times.in_cache(*place) is None
+
+    def _known(self, key: WindowKey, place: Place) -> Seen | None:
+        of, seen = self._seen.get(key, (None, None))
+        return seen if of == place else None
+
+    def _note(self, key: WindowKey, place: Place, seen: Seen) -> None:
+        self._seen.pop(key, None)
+        self._seen[key] = (place, seen)
