@@ -14,6 +14,9 @@ HOT := $(if $(PYTHON),$(shell $(PYTHON) gateway/compiled.py))
 # ARGS="-n 0" is one process.
 PYTEST := $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
 # Python writes the byte code of what is imported; of all that is installed it takes ten seconds.
+# Where the environment forbids it, every start of a node compiles all it imports again: twice the
+# time.
+export PYTHONDONTWRITEBYTECODE :=
 PIP := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check
 BASE := import tomllib; it = tomllib.load(open("pyproject.toml", "rb")); \
 	print(*it["build-system"]["requires"], *it["project"]["dependencies"], sep="\n")

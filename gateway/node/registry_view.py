@@ -1,7 +1,7 @@
 """The registry view inside the node: on when `registry_view` is set, and never the node's end.
 
-`schema_dist` is imported here, and only when it is on: it needs packages that a plain gateway does
-without.
+`clusters` and `schema_dist` are imported here, and only when it is on: they need packages that a
+plain gateway does without, and time at its start.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import Any
 
 import structlog
 
-from clusters.config import load
 from gateway.config import ConfigError, RegistryViewSection
 from gateway.node.limits import VIEW_RETRY_S
 from gateway.part import Part, Trouble
@@ -27,6 +26,8 @@ def build(section: RegistryViewSection) -> list[Part[None]]:
     """One part, or none if the view is off. Raises ConfigError."""
     if section.clusters_file is None or section.cluster is None:
         return []
+    from clusters.config import load
+
     try:
         config = load(section.clusters_file)
         cluster = config.cluster(section.cluster)

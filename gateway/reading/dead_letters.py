@@ -11,11 +11,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import structlog
-from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaError
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from dispatcher.core.model import WriteDeadLetters
 from gateway.core.cluster.topology import TopicPartition
@@ -24,19 +21,16 @@ from gateway.core.wire.errors import error_name
 from gateway.core.wire.records import Header, Record, read_records
 from gateway.group_log import GroupLog
 from gateway.reading.limits import (
-    DEAD_LETTER_BYTES_MAX,
     DEAD_LETTER_PART_BYTES_MAX,
     DEAD_LETTER_PARTS_MAX,
-    DEAD_LETTER_WRITE_MS_MAX,
     DEAD_LETTERS_AT_ONCE,
-    PRODUCER_STOP_S_MAX,
 )
 from gateway.reading.reader import NO_BYTES_MAX, Reader, RecordsGone, RecordsLarge
 from gateway.upstream.cluster import READ_COMMITTED, Upstream
 from gateway.upstream.errors import UpstreamError
-from gateway.upstream.settings import UpstreamSettings
 
-log = structlog.get_logger("keyway.dead_letters")
+if TYPE_CHECKING:
+    from gateway.reading.letter_producer import LetterProducer
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +70,7 @@ class DeadLetters:
         self._upstream = upstream
         self._reader = reader
         self._group_log = group_log
-        self._producer: AIOKafkaProducer | None = None
+        self._producer: LetterProducer | None = None
         self._changing = asyncio.Lock()
         self._parts = asyncio.Semaphore(DEAD_LETTER_PARTS_MAX)
         self._troubles: dict[str, str] = {}  # by topic that did not take its last letters
@@ -173,20 +167,22 @@ class DeadLetters:
                 self._not_written(group, topic, len(letters), reason)
                 return [False] * len(letters)
             producer = await self._started()
-        except (UpstreamError, KafkaError) as error:
+        except UpstreamError as error:
             self._not_written(group, topic, len(letters), str(error))
             return [False] * len(letters)
-        outcomes = await asyncio.gather(*(_send(producer, topic, letter) for letter in letters))
-        failures = [error for error in outcomes if error is not None]
+        outcomes = await asyncio.gather(
+            *(producer.send(topic, it.record, it.headers()) for it in letters)
+        )
+        failures = [reason for reason in outcomes if reason is not None]
         if failures:
-            self._not_written(group, topic, len(failures), str(failures[0]))
+            self._not_written(group, topic, len(failures), failures[0])
             # It may be fenced, hold letters that would be written a second time later, or have
             # lost its place: aiokafka counts a record that was refused as too large as sent, and
             # every later one of that partition is out of order.
             await self._drop(producer)
         else:
             self._troubles.pop(topic, None)
-        return [error is None for error in outcomes]
+        return [reason is None for reason in outcomes]
 
     def _not_written(self, group: str, topic: str, count: int, reason: str) -> None:
         self._troubles[topic] = reason
@@ -195,71 +191,23 @@ class DeadLetters:
     def _note(self, group: str, topic: str, count: int, reason: str) -> None:
         self._group_log.note(group, "dead_letters_not_written", count, topic=topic, reason=reason)
 
-    async def _started(self) -> AIOKafkaProducer:
-        """Raises KafkaError."""
+    async def _started(self) -> LetterProducer:
+        """Raises UpstreamError."""
         async with self._changing:
             if self._producer is None:
-                producer = AIOKafkaProducer(**producer_options(self._upstream.settings))
-                try:
-                    await producer.start()
-                except BaseException:
-                    await _stop(producer)
-                    raise
-                self._producer = producer
+                # In a thread: it takes 200 ms, and others are served meanwhile.
+                await asyncio.to_thread(import_module, "gateway.reading.letter_producer")
+                from gateway.reading.letter_producer import LetterProducer
+
+                self._producer = await LetterProducer.started(self._upstream.settings)
             return self._producer
 
-    async def _drop(self, producer: AIOKafkaProducer) -> None:
+    async def _drop(self, producer: LetterProducer) -> None:
         async with self._changing:
             if self._producer is producer:
                 self._producer = None
-                await _stop(producer)
+                await producer.stop()
 
     async def close(self) -> None:
         if self._producer is not None:
             await self._drop(self._producer)
-
-
-async def _send(producer: AIOKafkaProducer, topic: str, letter: DeadLetter) -> KafkaError | None:
-    record = letter.record
-    value = b"" if record.key is None and record.value is None else record.value
-    try:
-        sent = await producer.send(
-            topic,
-            key=record.key,
-            value=value,
-            timestamp_ms=record.timestamp if record.timestamp >= 0 else None,
-            headers=letter.headers(),
-        )
-        await sent
-    except KafkaError as error:
-        return error
-    return None
-
-
-async def _stop(producer: AIOKafkaProducer) -> None:
-    try:
-        async with asyncio.timeout(PRODUCER_STOP_S_MAX):
-            await producer.stop()
-    except (TimeoutError, KafkaError) as error:
-        log.warning("dead_letter_producer_stop", reason=str(error) or type(error).__name__)
-
-
-def producer_options(settings: UpstreamSettings) -> dict[str, Any]:
-    """The gateway's own identity, as aiokafka wants it. Raises OSError for a bad TLS file."""
-    options: dict[str, Any] = {
-        "bootstrap_servers": [str(address) for address in settings.bootstrap()],
-        "client_id": f"{settings.client_id}-dead-letters",
-        "acks": "all",
-        "enable_idempotence": True,
-        "request_timeout_ms": DEAD_LETTER_WRITE_MS_MAX,
-        "max_request_size": DEAD_LETTER_BYTES_MAX,
-    }
-    protocol = "SSL" if settings.tls is not None else "PLAINTEXT"
-    if settings.tls is not None:
-        options["ssl_context"] = settings.tls.context()
-    if settings.sasl is not None:
-        protocol = f"SASL_{protocol}"
-        options["sasl_mechanism"] = settings.sasl.mechanism
-        options["sasl_plain_username"] = settings.sasl.username
-        options["sasl_plain_password"] = settings.sasl.password
-    return options | {"security_protocol": protocol}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.reading.dead_letters import producer_options
+from gateway.reading.letter_producer import producer_options
 from gateway.upstream.settings import Address, SaslSettings, TlsSettings, UpstreamSettings
 
 
