@@ -170,6 +170,10 @@ offsets: ready ## offsets that follow, in full: 20 random histories on real Kafk
 demo-failover: ready ## two clusters: one is killed, a stock and a Key-Shared group go on on the other, and come back
 	@$(BIN)/python -m gateway.demo.failover
 
+.PHONY: schemas
+schemas: ready ## schema distribution in full: killed 20 times
+	KEYWAY_TESTS_SCHEMA_KILLS=20 $(PYTEST) tests/unit/schema_dist tests/shell/schema_dist tests/integration/schemas $(ARGS)
+
 .PHONY: schemas-peers
 schemas-peers: $(STAMPS)/jars ## schema distribution against registries that run already (ARGS="--karapace URL --karapace-kafka HOST:PORT --import URL")
 	@$(BIN)/python -m tests.peers $(ARGS)
@@ -183,6 +187,7 @@ spark-package: ## what spark-submit needs to copy records: build/keyway-spark.zi
 distribution: ready ## records across clusters, in full: 1,000 records an origin, all targets, KILLS=n (50)
 	KEYWAY_TESTS_FULL=1 KEYWAY_TESTS_KILLS=$(KILLS) $(BIN)/pytest tests/spark/test_trees.py \
 	  tests/spark/test_distribute.py tests/spark/test_kills.py tests/spark/test_spark_submit.py \
+	  tests/integration/operations/test_demo_clusters.py \
 	  --timeout 7200 $(ARGS)
 
 .PHONY: clean

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -12,7 +13,15 @@ from gateway.demo.run import PORT_VARIABLE, Ports
 from gateway.demo.two_clusters import run_demo
 from gateway.embedded.process import SetupError, free_ports
 
-pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.spark,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(
+        os.environ.get("KEYWAY_TESTS_FULL") != "1",
+        reason="three Sparks more, for two minutes: make distribution runs it",
+    ),
+]
 
 
 def free_bootstrap() -> int:
