@@ -17,6 +17,7 @@ from gateway.admin.health import look
 from gateway.admin.rest import RestParts, rest_app
 from gateway.admin.tokens import Sessions, Tokens
 from gateway.config import AdminSection, is_loopback
+from gateway.core.forwarding.api_counts import BOUNDS_MS
 from gateway.core.wire.apis import ApiKey
 from gateway.listen.build import ListenRoom
 from gateway.members.build import MembersRoom
@@ -66,6 +67,7 @@ def build(
 
 def traffic(listen: ListenRoom) -> TrafficRow:
     counters = listen.server.counters
+    apis = counters.apis
     return TrafficRow(
         connections=len(listen.server.connections),
         connections_opened=counters.connections_opened,
@@ -73,7 +75,10 @@ def traffic(listen: ListenRoom) -> TrafficRow:
         refused=sum(counters.refused.values()),
         bytes_from_clients=counters.bytes_from_clients,
         bytes_to_clients=counters.bytes_to_clients,
-        requests={ApiKey(key).name.lower(): count for key, count in counters.apis.requests.items()},
+        requests={ApiKey(key).name.lower(): count for key, count in apis.requests.items()},
+        answered={ApiKey(key).name.lower(): list(it.buckets) for key, it in apis.times.items()},
+        bounds_ms=list(BOUNDS_MS),
+        throttled_ms=sum(apis.throttled_ms.values()),
     )
 
 

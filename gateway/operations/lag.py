@@ -71,6 +71,14 @@ class Lag:
 
 
 @dataclass(slots=True)
+class GroupLag:
+    """Records behind, and the age of the oldest of them. None: not known of any partition."""
+
+    records: int | None = None
+    seconds: float | None = None
+
+
+@dataclass(slots=True)
 class Lags:
     offsets: GroupOffsets
     oldest: OldestRecords
@@ -152,19 +160,22 @@ class Lags:
             seconds = self._seconds(key, self._oldest_place(key, tp), now_ms)
             yield Lag(key.group, tp, position.offset, end, behind, seconds)
 
-    async def by_group(self) -> dict[str, int]:
-        """Records behind, by group, as of the last look. Groups of which no end was seen are left
-        out.
-        """
-        sums: dict[str, int] = {}
-        for at, (key, position) in enumerate(list(self._positions.items()), 1):
-            topic = self._topics.get(key.topic_id)
-            if topic is not None:
+    async def by_group(self) -> dict[str, GroupLag]:
+        """As of the last look; the seconds as of now. Other work goes on meanwhile."""
+        sums: dict[str, GroupLag] = {}
+        now_ms = self.now_ms()
+        for at, key in enumerate(list(self._positions), 1):
+            position, topic = self._positions.get(key), self._topics.get(key.topic_id)
+            if position is not None and topic is not None:  # not deleted meanwhile
                 tp = TopicPartition(topic.name, topic.topic_id, key.partition)
                 end = self._ends.get(self._log(key, tp))
+                group = sums.setdefault(key.group, GroupLag())
                 if end is not None:
                     behind = max(0, end - position.offset - position.settled)
-                    sums[key.group] = sums.get(key.group, 0) + behind
+                    group.records = behind + (group.records or 0)
+                seconds = self._seconds(key, self._oldest_place(key, tp), now_ms)
+                if seconds is not None:
+                    group.seconds = max(seconds, group.seconds or 0.0)
             if at % LAGS_AT_ONCE == 0:
                 await asyncio.sleep(0)
         return sums

@@ -19,7 +19,7 @@ from gateway.admin.rows import HealthRow
 from gateway.admin.tokens import ANYBODY, Caller
 from gateway.core.share.membership import ShareGroup
 from gateway.members.groups import Groups
-from gateway.operations.lag import Lags
+from gateway.operations.lag import GroupLag, Lags
 from gateway.windows.window import Window
 from gateway.windows.windows import Windows
 
@@ -72,7 +72,9 @@ class Overviews:
         for name in names[:OVERVIEW_GROUPS_MAX]:
             group = self.groups.get(name)
             if group is not None:  # not deleted meanwhile
-                rows[name] = (await self._line(group, lags.get(name))).model_dump_json().encode()
+                rows[name] = (
+                    (await self._line(group, lags.get(name, GroupLag()))).model_dump_json().encode()
+                )
                 await asyncio.sleep(0)
         health = await self.health()
         head = OverviewHead(
@@ -84,7 +86,7 @@ class Overviews:
         for_some = {"health": HealthRow(**health.outlined()), "groups_hidden": 0}
         return Snapshot(_opened(head), _opened(head.model_copy(update=for_some)), rows)
 
-    async def _line(self, group: ShareGroup, lag: int | None) -> GroupLine:
+    async def _line(self, group: ShareGroup, lag: GroupLag) -> GroupLine:
         windows = self.windows.of_group(group.name)
         sums = _Sums()
         for at, window in enumerate(windows, 1):
@@ -98,7 +100,8 @@ class Overviews:
             topics=group.topics(),
             windows=len(windows),
             waiting=sums.waiting,
-            lag=lag,
+            lag=lag.records,
+            lag_seconds=lag.seconds,
             in_flight=sums.in_flight,
             backing_off=sums.backing_off,
             dead_lettering=sums.dead_lettering,

@@ -17,6 +17,9 @@ class TrafficRow(Row):
     bytes_from_clients: int = 0
     bytes_to_clients: int = 0
     requests: dict[str, int] = Field(default_factory=dict)  # by Kafka API
+    answered: dict[str, list[int]] = Field(default_factory=dict)  # by API and time (`bounds_ms`)
+    bounds_ms: list[float] = Field(default_factory=list)  # the last count is of all beyond
+    throttled_ms: int = 0  # waits that upstream's quotas imposed
 
 
 class GroupLine(Row):
@@ -29,6 +32,7 @@ class GroupLine(Row):
     windows: int
     waiting: int  # windows that are being loaded, or wait for Redis or Kafka
     lag: int | None  # records; null: not known
+    lag_seconds: float | None  # age of the oldest unsettled record; null: not known
     in_flight: int
     backing_off: int
     dead_lettering: int

@@ -15,11 +15,14 @@ const GAUGES = {
   members: (it) => sum(it.groups.map((group) => group.members)),
 };
 
+const LATENCY_SAMPLES = 16; // latency is that of the last half minute
+
 export class History {
   constructor() {
     this.last = null;
     this.before = null;
     this.series = new Map();
+    this.answered = []; // counts by API and time, of the last overviews
   }
 
   /** A counter that went back means a new node: its rates begin anew. */
@@ -29,10 +32,37 @@ export class History {
     if (before && overview.at_ms <= before.at_ms) return;
     const restarted = before && COUNTERS.in(overview) < COUNTERS.in(before);
     this.before = restarted ? null : before;
+    if (restarted) this.answered = [];
+    this.answered.push(overview.traffic.answered);
+    if (this.answered.length > LATENCY_SAMPLES) this.answered.shift();
     for (const [name, of] of Object.entries(GAUGES)) this.push(name, of(overview));
     for (const group of overview.groups) this.push(`lag of ${group.group}`, group.lag ?? 0);
     if (!this.before) return;
     for (const [name, of] of Object.entries(COUNTERS)) this.push(name, this.rate(of));
+    this.push("latency", this.quantile("produce", 0.99) ?? 0);
+  }
+
+  /**
+   * The time in ms within which a share of the requests of an API was answered, interpolated
+   * between the bounds of the node's counts; null: none was asked.
+   */
+  quantile(api, share) {
+    const now = this.answered.at(-1)?.[api];
+    if (!now || this.answered.length < 2) return null;
+    const then = this.answered[0][api] ?? [];
+    const counts = now.map((count, at) => count - (then[at] ?? 0));
+    const wanted = sum(counts) * share;
+    const bounds = this.last.traffic.bounds_ms;
+    let passed = 0;
+    for (const [at, count] of counts.entries()) {
+      if (count > 0 && passed + count >= wanted) {
+        const from = at === 0 ? 0 : bounds[at - 1];
+        const to = bounds[at] ?? from;
+        return from + ((to - from) * (wanted - passed)) / count;
+      }
+      passed += count;
+    }
+    return null;
   }
 
   /** Per second, between the last two overviews; null: not known yet. */

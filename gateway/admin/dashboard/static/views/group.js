@@ -11,6 +11,7 @@ import { drawFilters } from "./filters.js";
 import { stateOf } from "./groups.js";
 import { drawKeys } from "./keys.js";
 import { drawMembers } from "./members.js";
+import { secondsOf } from "./overview.js";
 import { drawParked } from "./parked.js";
 import { drawPartitions } from "./partitions.js";
 
@@ -58,7 +59,7 @@ function tiles(app, line, described) {
     "section",
     { class: "tiles", "aria-label": "Figures of the group" },
     tile({ name: "Lag", value: short(described.lag), unit: "records", series: app.history.of(`lag of ${described.group}`) }),
-    line?.lag_s !== undefined && tile({ name: "Oldest unsettled", value: line.lag_s === null ? "–" : whole(line.lag_s), unit: "s" }),
+    line && tile({ name: "Oldest unsettled", value: secondsOf(line.lag_seconds), note: "age of the record" }),
     tile({ name: "Members", value: whole(described.members) }),
     tile({ name: "In flight", value: short(of("in_flight")), note: of("backing_off") > 0 ? `${short(of("backing_off"))} backing off` : null }),
     tile({ name: "Redelivered", value: short(outcomes.redelivered ?? 0), note: "since the node started" }),

@@ -4,7 +4,7 @@ import { sparkline } from "../charts.js";
 import { h } from "../dom.js";
 import { count, short, some, whole } from "../format.js";
 import { table } from "../table.js";
-import { groupName, loading, parkedCell } from "./overview.js";
+import { groupName, loading, parkedCell, secondsOf } from "./overview.js";
 
 export function drawGroups(app) {
   const { overview } = app;
@@ -63,6 +63,7 @@ function columns(app) {
     { name: "Windows", number: true, wide: true, of: (it) => it.windows, cell: (it) => whole(it.windows) },
     { name: "Lately", wide: true, line: true, cell: (it) => sparkline(app.history.of(`lag of ${it.group}`), `lag of ${it.group} over the last minutes`) },
     { name: "Lag", number: true, of: (it) => it.lag, cell: (it) => short(it.lag) },
+    { name: "Oldest", number: true, wide: true, of: (it) => it.lag_seconds, cell: (it) => secondsOf(it.lag_seconds) },
     { name: "In flight", number: true, wide: true, of: (it) => it.in_flight, cell: (it) => short(it.in_flight) },
     { name: "Redelivered", number: true, wide: true, of: (it) => it.outcomes.redelivered ?? 0, cell: (it) => short(it.outcomes.redelivered ?? 0) },
     { name: "Parked", number: true, of: (it) => it.parked, cell: parkedCell },

@@ -54,13 +54,14 @@ function tiles(app) {
   const [brought, unit] = amount(history.now("in"));
   const [taken, unitOut] = amount(history.now("out"));
   const parked = history.now("parked");
+  const timed = duration(history.quantile("produce", 0.99)).split(" ");
   return h(
     "section",
     { class: "tiles", "aria-label": "Figures of the node" },
     tile({ name: "From clients", value: brought, unit, series: history.of("in") }),
     tile({ name: "To clients", value: taken, unit: unitOut, series: history.of("out") }),
     tile({ name: "Requests", value: short(history.now("requests")), unit: "/s", series: history.of("requests") }),
-    latencyTile(overview),
+    tile({ name: "Produce, p99", value: timed[0], unit: timed[1], series: history.of("latency") }),
     tile({ name: "Connections", value: whole(overview.traffic.connections), series: history.of("connections") }),
     tile({ name: "Lag of all groups", value: short(history.now("lag")), unit: "records", series: history.of("lag") }),
     tile({ name: "In flight", value: short(history.now("inFlight")), unit: "records", series: history.of("inFlight") }),
@@ -75,12 +76,6 @@ function tiles(app) {
   );
 }
 
-function latencyTile({ latency }) {
-  if (!latency?.length) return null;
-  const slowest = latency.reduce((one, other) => (other.p99_ms > one.p99_ms ? other : one));
-  return tile({ name: "Slowest API, p99", value: duration(slowest.p99_ms), note: slowest.api });
-}
-
 function amount(perSecond) {
   if (perSecond === null) return ["–", "/s"];
   const [value, unit] = bytes(perSecond).split(" ");
@@ -93,6 +88,7 @@ function worst(app) {
     { name: "Group", head: true, cell: groupName },
     { name: "Lately", wide: true, line: true, cell: (it) => sparkline(app.history.of(`lag of ${it.group}`), `lag of ${it.group} over the last minutes`) },
     { name: "Lag", number: true, cell: (it) => short(it.lag) },
+    { name: "Oldest", number: true, wide: true, cell: (it) => secondsOf(it.lag_seconds) },
     { name: "In flight", number: true, wide: true, cell: (it) => short(it.in_flight) },
     { name: "Parked", number: true, cell: (it) => parkedCell(it) },
   ];
@@ -111,6 +107,11 @@ function worst(app) {
   );
 }
 
+/** The age of the oldest unsettled record. */
+export function secondsOf(seconds) {
+  return seconds == null ? "–" : seconds === 0 ? "0 s" : duration(seconds * 1000);
+}
+
 export function groupName(group) {
   return h("a", { href: groupAddress(group.group), class: "name" }, group.group);
 }
@@ -126,12 +127,11 @@ function requests(app) {
     .sort((one, other) => other.rate - one.rate)
     .slice(0, APIS);
   const most = Math.max(sum(rates.map((it) => it.rate)), 1e-9);
-  const latency = new Map((app.overview.latency ?? []).map((it) => [it.api, it]));
   const columns = [
     { name: "API", head: true, cell: (it) => it.api.replaceAll("_", " ") },
     { name: "Share", wide: true, line: true, cell: (it) => bar(it.rate / most) },
     { name: "Per second", number: true, cell: (it) => short(Math.round(it.rate * 10) / 10) },
-    { name: "p99", number: true, cell: (it) => duration(latency.get(it.api)?.p99_ms) },
+    { name: "p99", number: true, cell: (it) => duration(app.history.quantile(it.api, 0.99)) },
   ];
   return h(
     "section",

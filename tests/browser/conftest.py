@@ -1,0 +1,140 @@
+"""One node under load and one browser for all tests of the dashboard.
+
+Members of both client libraries' group consume all the time while a producer writes; another group
+has parked records; one has a name that no page must read as HTML.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from playwright.sync_api import Browser
+
+from gateway.admin.tokens import sha256_of
+from gateway.embedded.kafka import KafkaCluster
+from tests.rig.browser import CHROMIUM, chromium
+from tests.rig.clients.share_members import ShareHost, ShareMember
+from tests.rig.gateway_process import GatewayProcess, Settings
+from tests.rig.kafka import create_topic, produce
+
+OPERATOR, VIEWER = "keyway_operator-of-the-tests", "keyway_viewer-of-the-tests"
+BILLING, LEDGER, STOPPED = "billing", "ledger", "stopped"
+HOSTILE = "<script>document.title='owned'</script>\"'&amp;<img src=x onerror=alert(1)>"
+ORDERS, PAYMENTS = "browser-orders", "browser-payments"
+PRODUCED_PER_S = 100
+LOAD_S_MAX = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    kafka: KafkaCluster
+    gateway: GatewayProcess
+    ledger: ShareMember  # acknowledges by hand
+    url: str
+
+
+def _token(text: str, role: str, *groups: str) -> Settings:
+    return {"name": role, "role": role, "sha256": sha256_of(text), "groups": list(groups)}
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    if not CHROMIUM.exists():
+        pytest.skip(f"no {CHROMIUM}: make setup installs it as root (apt-get install chromium)")
+    with chromium() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def stage(kafka: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    create_topic(kafka.bootstrap_servers, ORDERS, partitions=4)
+    create_topic(kafka.bootstrap_servers, PAYMENTS, partitions=1)
+    blocking = {
+        "match": "*",
+        "auto_offset_reset": "earliest",
+        "rejected": "block",
+        "exhausted": "block",
+        "backoff_base_ms": 100,
+    }
+    tokens = [_token(OPERATOR, "operator", "*"), _token(VIEWER, "viewer", "bill*")]
+    with (
+        GatewayProcess(
+            tmp_path_factory.mktemp("browser"),
+            kafka.bootstrap_servers,
+            groups=[blocking],
+            state={"commit_interval_ms": 500},
+            admin={"tokens": tokens},
+        ) as gateway,
+        ShareHost.librdkafka() as host,
+        producing(gateway.bootstrap),
+    ):
+        for at in range(2):
+            member = host.member(gateway.bootstrap, BILLING, [ORDERS], name=f"billing-{at}")
+            member.begin_consume(LOAD_S_MAX)
+        for name in (STOPPED, HOSTILE):
+            passing = host.member(gateway.bootstrap, name, [ORDERS], name="passing")
+            assert passing.poll_some()
+            passing.close()
+        ledger = host.member(gateway.bootstrap, LEDGER, [PAYMENTS], name="ledger", explicit=True)
+        stage = Stage(kafka, gateway, ledger, f"http://{gateway.admin}")
+        park(stage, 3)
+        yield stage
+
+
+def park(stage: Stage, count: int) -> None:
+    """So many records of the ledger, each of a key of its own, are rejected and parked."""
+    keys = [b"account-%d" % random.getrandbits(40) for _ in range(count)]
+    produce(stage.gateway.bootstrap, PAYMENTS, [(key, b"100") for key in keys])
+    left = count
+    while left > 0:
+        batch = stage.ledger.poll_some()
+        assert batch, f"{left} records did not come"
+        stage.ledger.settle("REJECT", batch)
+        left -= len(batch)
+
+
+@contextmanager
+def producing(bootstrap: str) -> Iterator[None]:
+    """A steady load of records over 200 keys."""
+    over = threading.Event()
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, "log_level": 0})
+
+    def work() -> None:
+        chosen = random.Random(5)
+        while not over.wait(0.1):
+            for _ in range(PRODUCED_PER_S // 10):
+                produced(producer, b"key-%d" % chosen.randrange(200))
+            producer.poll(0)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        producer.purge()
+
+
+def produced(producer: Any, key: bytes) -> None:
+    try:
+        producer.produce(ORDERS, b"x" * 100, key)
+    except BufferError:  # the gateway is away for a while
+        producer.poll(0.1)
+
+
+@pytest.fixture(scope="session")
+def screenshots() -> Path | None:
+    """The folder of the pictures in the documents, when they are to be made anew."""
+    if os.environ.get("KEYWAY_TESTS_SCREENSHOTS") != "1":
+        return None
+    return Path(__file__).parents[2] / "docs" / "images"

@@ -1,0 +1,276 @@
+"""The dashboard in a real browser, in front of a real node under load."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from gateway.embedded.process import wait_until
+from tests.browser.conftest import (
+    BILLING,
+    HOSTILE,
+    LEDGER,
+    OPERATOR,
+    ORDERS,
+    STOPPED,
+    VIEWER,
+    Stage,
+    park,
+)
+from tests.rig.browser import DESKTOP, PHONE, Scheme, Tab, tab
+from tests.rig.kafka import produce
+from tests.rig.operating import rest
+
+pytestmark = pytest.mark.integration
+
+TABS = ("", "/members", "/keys", "/parked", "/filters")
+VIEWS = ("", "groups", "topics", *(f"groups/{LEDGER}{tab}" for tab in TABS), f"groups/{BILLING}")
+BEARER = {"Authorization": f"Bearer {OPERATOR}"}
+
+
+@pytest.fixture
+def page(browser: Browser, stage: Stage) -> Iterator[Tab]:
+    """A tab of an operator. Its content policy holds throughout."""
+    with tab(browser, stage.url, token=OPERATOR) as opened:
+        yield opened
+        assert not opened.violations
+
+
+def parked_offsets(stage: Stage) -> list[int]:
+    path = f"/v1/parked?{urlencode({'group': LEDGER})}"
+    status, answer = rest(stage.gateway, path, headers=BEARER)
+    assert status == 200, answer
+    return [row["offset"] for row in answer["parked"]]
+
+
+def rules_of(stage: Stage, group: str) -> list[dict[str, Any]]:
+    status, answer = rest(
+        stage.gateway, f"/v1/filters?{urlencode({'group': group})}", headers=BEARER
+    )
+    assert status == 200, answer
+    rules: list[dict[str, Any]] = answer["rules"]
+    return rules
+
+
+def test_figures_change_by_themselves(page: Tab, stage: Stage) -> None:
+    """The lag of a stopped group grows on the page, which is not loaded again."""
+    page.open("groups")
+    page.page.evaluate("window.loadedOnce = true")
+    row = page.page.get_by_role("row").filter(has_text=STOPPED)
+    lag = row.locator("td.number").nth(2)
+
+    def shown() -> int:
+        return int(re.sub(r"\D", "", lag.inner_text()) or -1)
+
+    wait_until(lambda: shown() > 0, what="a lag", deadline_s=20)
+    before = shown()
+    produce(stage.gateway.bootstrap, ORDERS, [(b"more", b"x")] * 300)
+    wait_until(lambda: shown() >= before + 300, what="the lag grown", deadline_s=20)
+    assert page.page.evaluate("window.loadedOnce")
+    page.page.goto(f"{stage.url}/#/")
+    figures = page.page.get_by_label("Figures of the node")
+    expect(figures.locator(".tile", has_text="From clients")).to_contain_text("B/s")
+
+
+def test_login(browser: Browser, stage: Stage) -> None:
+    """A stranger sees a login; a viewer its groups only, and nothing to change."""
+    with tab(browser, stage.url) as stranger:
+        stranger.page.goto(stage.url)
+        stranger.phase("denied")
+        token = stranger.page.get_by_label("Token")
+        token.fill("keyway_wrong")
+        token.press("Enter")
+        expect(stranger.page.get_by_role("alert")).to_contain_text("no such token")
+        token.fill(VIEWER)
+        token.press("Enter")
+        stranger.live()
+        expect(stranger.page.locator("tbody th a.name")).to_have_text([BILLING])
+        cookies = stranger.page.context.cookies()
+        assert [(it["httpOnly"], it["sameSite"]) for it in cookies] == [(True, "Strict")]
+        stranger.page.goto(f"{stage.url}/#/groups/{BILLING}/filters")
+        expect(stranger.page.get_by_role("heading", name="Key filters")).to_be_visible()
+        expect(stranger.page.get_by_role("button", name="Edit")).to_have_count(0)
+        stranger.page.goto(f"{stage.url}/#/groups/{LEDGER}")
+        expect(stranger.page.get_by_role("alert")).to_contain_text("no group")
+        stranger.page.get_by_role("button", name="log out").click()
+        stranger.phase("denied")
+        assert not stranger.violations
+
+
+def test_parked_records_are_released_and_skipped(page: Tab, stage: Stage) -> None:
+    """Each decision is shown first, and nothing happens before the answer."""
+    first, second, *_ = parked = parked_offsets(stage)
+    page.open(f"groups/{LEDGER}/parked")
+    skip = page.page.get_by_role("button", name="Skip …")
+    expect(skip).to_be_disabled()
+    page.page.get_by_label(f"choose browser-payments-0 {first}", exact=True).check()
+    skip.click()
+    dialog = page.page.get_by_role("dialog")
+    expect(dialog).to_contain_text("1 record will count as settled")
+    expect(dialog).to_contain_text(f"offset {first}")
+    page.page.keyboard.press("Escape")
+    expect(dialog).to_have_count(0)
+    assert parked_offsets(stage) == parked
+    skip.click()
+    dialog.get_by_role("button", name="Skip").click()
+    expect(dialog).to_have_count(0)
+    wait_until(lambda: parked_offsets(stage) == parked[1:], what="skipped", deadline_s=20)
+    page.page.get_by_label(f"choose browser-payments-0 {second}", exact=True).check()
+    page.page.get_by_role("button", name="Release …").click()
+    dialog.get_by_role("button", name="Release").click()
+    expect(dialog).to_have_count(0)
+    (again,) = stage.ledger.poll_some()
+    assert again.offset == second
+    stage.ledger.settle("ACCEPT", [again])
+    expect(page.page.locator("tbody tr")).to_have_count(len(parked) - 2)
+
+
+def test_the_keyboard_alone_is_enough(page: Tab) -> None:
+    """A decision is reached with Tab and Space; the dialog keeps the focus until it is closed."""
+    page.open(f"groups/{LEDGER}/parked")
+    keyboard = page.page.keyboard
+    box = page.page.get_by_label("choose all that are shown")
+    expect(box).to_be_visible()
+    for _ in range(40):
+        keyboard.press("Tab")
+        if box.evaluate("it => it === document.activeElement"):
+            break
+    keyboard.press("Space")
+    expect(box).to_be_checked()
+    page.page.wait_for_timeout(2_500)  # an update of the page comes, and the focus stays
+    assert box.evaluate("it => it === document.activeElement")
+    page.page.get_by_role("button", name="Dead-letter …").press("Enter")
+    expect(page.page.get_by_role("button", name="Cancel")).to_be_focused()
+    for _ in range(4):
+        keyboard.press("Tab")
+        behind = "document.getElementById('app').contains(document.activeElement)"
+        assert not page.page.evaluate(behind)
+    keyboard.press("Escape")
+    expect(page.page.get_by_role("dialog")).to_have_count(0)
+
+
+def test_a_filter_is_previewed_then_set_then_removed(page: Tab, stage: Stage) -> None:
+    page.open(f"groups/{BILLING}/filters")
+    page.page.get_by_role("button", name="Edit …").click()
+    page.page.get_by_label("client.id").fill("billing-0*")
+    page.page.get_by_label("Keys, one glob a line").fill("key-1*\nkey-2*")
+    page.page.get_by_role("button", name="Preview …").click()
+    dialog = page.page.get_by_role("dialog")
+    expect(dialog.get_by_role("row").filter(has_text="billing-0")).to_contain_text("every key")
+    expect(dialog.get_by_role("row").filter(has_text="billing-0")).to_contain_text("key-2*")
+    expect(dialog).to_contain_text(re.compile(r"\d+ change their owner"))
+    assert rules_of(stage, BILLING) == []
+    dialog.get_by_role("button", name="Set the rules").click()
+    expect(dialog).to_have_count(0)
+    assert rules_of(stage, BILLING) == [{"client_id": "billing-0*", "keys": ["key-1*", "key-2*"]}]
+    page.page.get_by_role("button", name="Back to keyway.yaml …").click()
+    expect(dialog).to_contain_text("The rules of keyway.yaml count again")
+    dialog.get_by_role("button", name="Remove them").click()
+    expect(dialog).to_have_count(0)
+    assert rules_of(stage, BILLING) == []
+
+
+def test_a_name_is_never_read_as_html(page: Tab, stage: Stage) -> None:
+
+    page.open("groups")
+    page.page.get_by_role("link", name=HOSTILE, exact=True).click()
+    expect(page.page.get_by_role("heading", level=1)).to_have_text(HOSTILE)
+    assert page.page.url == f"{stage.url}/#/groups/{quote(HOSTILE, safe=chr(39) + '()*!')}"
+    assert "owned" not in page.page.title() or page.page.title().startswith("<script>")
+    assert page.page.locator("#app script, #app img").count() == 0
+
+
+def test_code_that_is_put_into_the_page_does_not_run(browser: Browser, stage: Stage) -> None:
+    """The policy of the page refuses it, and names the violation."""
+    with tab(browser, stage.url, token=OPERATOR) as opened:
+        opened.open()
+        refused = opened.page.evaluate(
+            """() => new Promise((told) => {
+              const note = (it) => told(it.effectiveDirective);
+              document.addEventListener("securitypolicyviolation", note);
+              const script = document.createElement("script");
+              script.textContent = "window.owned = 1";
+              document.body.append(script);
+            })"""
+        )
+        assert refused == "script-src-elem"
+        assert not opened.page.evaluate("window.owned")
+        assert opened.violations
+
+
+def test_every_view_is_accessible_and_fits_a_phone(browser: Browser, stage: Stage) -> None:
+    """All rules of axe-core in light; in dark the contrast, as nothing else differs there."""
+    if len(parked_offsets(stage)) < 1:
+        park(stage, 1)
+    found = {}
+    with tab(browser, stage.url, token=OPERATOR) as opened:
+        opened.open()
+        for view in VIEWS:
+            opened.page.goto(f"{stage.url}/#/{view}")
+            opened.live()
+            expect(opened.page.locator(".loading")).to_have_count(0)
+            opened.page.set_viewport_size({"width": PHONE[0], "height": PHONE[1]})
+            assert opened.sideways_px() <= 0, f"{view} is wider than a phone"
+            opened.page.set_viewport_size({"width": DESKTOP[0], "height": DESKTOP[1]})
+            faults = opened.inaccessible()
+            opened.page.emulate_media(color_scheme="dark")
+            faults += opened.inaccessible("color-contrast")
+            opened.page.emulate_media(color_scheme="light")
+            if faults:
+                found[view] = faults
+        assert not opened.violations
+    assert not found
+
+
+def test_pictures_for_the_documents(
+    browser: Browser, stage: Stage, screenshots: Path | None
+) -> None:
+    """KEYWAY_TESTS_SCREENSHOTS=1 makes those of docs/images anew."""
+    if screenshots is None:
+        pytest.skip("KEYWAY_TESTS_SCREENSHOTS=1 makes the pictures")
+    screenshots.mkdir(exist_ok=True)
+    views: tuple[tuple[str, str, Scheme, bool], ...] = (
+        ("dashboard", "", "light", False),
+        ("dashboard-group", f"groups/{BILLING}", "dark", False),
+        ("dashboard-parked", f"groups/{LEDGER}/parked", "light", False),
+        ("dashboard-phone", "groups", "dark", True),
+    )
+    for name, view, scheme, phone in views:
+        size = PHONE if phone else (1180, 680)
+        with tab(browser, stage.url, token=OPERATOR, scheme=scheme, size=size) as opened:
+            opened.open()
+            opened.page.wait_for_timeout(14_000)  # so that the lines have some length
+            opened.page.goto(f"{stage.url}/#/{view}")
+            opened.page.wait_for_timeout(4_000)
+            opened.page.screenshot(path=screenshots / f"{name}.png")
+        assert (screenshots / f"{name}.png").stat().st_size <= 150 * 1024
+
+
+def test_a_node_that_hangs_is_killed_and_comes_back(page: Tab, stage: Stage) -> None:
+    """Live, stale, unreachable, live: the page says which, and keeps its last figures. The last of
+    the tests: at its end the node is stopped.
+    """
+    gateway = stage.gateway
+    page.open("groups")
+    os.kill(gateway.pid, signal.SIGSTOP)
+    page.phase("stale")
+    expect(page.page.get_by_role("alert")).to_contain_text("No news from the node")
+    gateway.kill()
+    page.phase("unreachable")
+    expect(page.page.get_by_role("link", name=BILLING)).to_be_visible()
+    gateway.start()
+    page.live()
+    expect(page.page.get_by_role("alert")).to_have_count(0)
+    expect(page.page.get_by_role("link", name=BILLING)).to_be_visible()
+    page.open()
+    assert gateway.stop() == 0, "open streams do not hold a node that stops"
+    page.phase("unreachable")
+    assert "Traceback" not in gateway.log_text()
