@@ -34,6 +34,7 @@ from typing import assert_never
 from dispatcher.core.acknowledge import acknowledge
 from dispatcher.core.acquire import acquire, not_sent, ready_for
 from dispatcher.core.invariants import check
+from dispatcher.core.key_stats import KeyStats, hot_keys, key_stats, keys_with_hash
 from dispatcher.core.membership import (
     evict_lost,
     lock_timeouts,
@@ -62,6 +63,7 @@ from dispatcher.core.model import (
     Step,
     Ticked,
 )
+from dispatcher.core.picture import Picture, picture_of
 from dispatcher.core.poisoned import dead_lettered, operator_act, retries_due
 from dispatcher.core.reading import log_truncated, records_read
 from dispatcher.core.restore import restore, snapshot_of
@@ -178,6 +180,22 @@ class Dispatcher:
     def stats(self) -> WindowStats:
         """O(span)."""
         return window_stats(self._state)
+
+    def picture(self, runs_max: int) -> Picture:
+        """Its offsets in at most `runs_max` runs. O(span)."""
+        return picture_of(self._state, runs_max)
+
+    def key_stats(self, key: bytes) -> KeyStats:
+        """O(its unsettled records)."""
+        return key_stats(self._state, key)
+
+    def keys_with_hash(self, key_hash: int) -> list[bytes]:
+        """Those with unsettled records. O(keys)."""
+        return keys_with_hash(self._state, key_hash)
+
+    def hot_keys(self, count: int) -> list[KeyStats]:
+        """Those with the most unsettled records, the hottest first. O(span)."""
+        return hot_keys(self._state, count)
 
     def check_invariants(self) -> None:
         """Recounts everything that is kept twice; AssertionError names the difference. O(span): for

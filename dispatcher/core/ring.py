@@ -27,6 +27,7 @@ NOBODY: Final = -1
 _RANK_BITS: Final = 20  # of a point; the hash stands above them
 _RANK_MASK: Final = (1 << _RANK_BITS) - 1
 _RINGS_KEPT: Final = 16
+_HASHES: Final = 1 << 32
 
 
 @final
@@ -60,6 +61,20 @@ class Ring:
     def hashes(self) -> list[int]:
         """Of the points, ascending."""
         return [point >> _RANK_BITS for point in self.points]
+
+    def shares(self) -> list[float]:
+        """The part of all hashes that each member owns, 0 to 1. O(points)."""
+        shares = [0.0] * len(self.ranks)
+        points = self.points
+        if not points:
+            return shares
+        # The first owns all from the last one on, around the end of the circle.
+        before: i64 = (i64(points[len(points) - 1]) >> _RANK_BITS) - _HASHES
+        for at in range(len(points)):
+            here: i64 = i64(points[at]) >> _RANK_BITS
+            shares[self.owners[at]] += float(here - before) / _HASHES
+            before = here
+        return shares
 
     def owner(self, key_hash: i64) -> i64:
         """Index of the member that owns keys of this hash; NOBODY without members."""

@@ -21,8 +21,11 @@ that it handed out since the last commit. Waiting records were never handed out.
 from __future__ import annotations
 
 from bisect import bisect_left
+from heapq import nsmallest
 from typing import assert_never
 
+from dispatcher.core.hashes import key_hash32
+from dispatcher.core.key_stats import KeyStats
 from dispatcher.core.model import (
     AckError,
     Acknowledge,
@@ -52,6 +55,7 @@ from dispatcher.core.model import (
     Step,
     Ticked,
 )
+from dispatcher.core.picture import OffsetState, Picture, drawn
 from dispatcher.core.ring import Router
 from dispatcher.core.stats import Held, MemberStats, WindowStats
 from settled.core.bitmap import united
@@ -214,6 +218,39 @@ class Unreliable:
                 for outbox in self._outboxes
             ],
         )
+
+    def picture(self, runs_max: int) -> Picture:
+        """Its offsets in at most `runs_max` runs: those that wait are ready."""
+        states = bytearray(self.read_position - self.cursor)
+        for outbox in self._outboxes:
+            for offset in outbox.offsets:
+                states[offset - self.cursor] = int(OffsetState.READY)
+        return drawn(states, self.cursor, runs_max)
+
+    def key_stats(self, key: bytes) -> KeyStats:
+        """O(waiting records)."""
+        offsets = [offset for box in self._outboxes for offset, it in box.records() if it == key]
+        owner = self._owner_of(key, 0)
+        member_id = None if owner is None else owner.member_id
+        if not offsets:
+            return KeyStats(key, OffsetState.SETTLED, member_id)
+        first = min(offsets)
+        return KeyStats(key, OffsetState.READY, member_id, records=len(offsets), first_offset=first)
+
+    def keys_with_hash(self, key_hash: int) -> list[bytes]:
+        """Those of waiting records. O(waiting records)."""
+        waiting = {key for box in self._outboxes for key in box.keys if key is not None}
+        return sorted([key for key in waiting if key_hash32(key) == key_hash])
+
+    def hot_keys(self, count: int) -> list[KeyStats]:
+        """Those with the most waiting records, the hottest first. O(waiting records)."""
+        records: dict[bytes, int] = {}
+        for box in self._outboxes:
+            for key in box.keys:
+                if key is not None:
+                    records[key] = records.get(key, 0) + 1
+        hottest = nsmallest(count, [(-many, key) for key, many in records.items()])
+        return [self.key_stats(key) for _, key in hottest]
 
     def check_invariants(self) -> None:
         """AssertionError names the broken rule. O(waiting records): for tests."""
