@@ -101,7 +101,7 @@ async def _heartbeat(
         rack_id=rack_id,
         topics=None if topics is None else tuple(topics),
         client_id=client_id,
-        client_host=connection.peer,
+        client_host=connection.facts.host,
         connection=connection.id,
     )
     try:

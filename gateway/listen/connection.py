@@ -46,6 +46,7 @@ from gateway.core.wire.frames import (
 )
 from gateway.core.wire.schema import Message
 from gateway.listen.bounds import Bounds
+from gateway.listen.connection_facts import ConnectionFacts
 from gateway.listen.counters import Counters, Refused
 from gateway.listen.limits import (
     CLOSE_FLUSH_S,
@@ -53,7 +54,7 @@ from gateway.listen.limits import (
     INJECTED_REQUESTS_MAX,
     PAUSE_ABOVE_BYTES,
 )
-from gateway.listen.sockets import UpstreamSide
+from gateway.listen.sockets import UpstreamSide, read_from
 from gateway.upstream.errors import Unreachable, UpstreamError
 
 log = structlog.get_logger("keyway.connection")
@@ -125,7 +126,7 @@ class ClientConnection:
     def __init__(self, connection_id: ConnectionId, broker_id: int | None, node: Node) -> None:
         self.id = connection_id
         self.broker_id = broker_id
-        self.peer = ""  # the client's host
+        self.facts = ConnectionFacts()
         self._node = node
         self._state = ConnectionState(node.rules, node.counters.apis)
         self._client: asyncio.Transport | None = None
@@ -149,7 +150,7 @@ class ClientConnection:
         self._log = log
 
     def __repr__(self) -> str:
-        return f"ClientConnection(id={self.id}, broker={self.broker_id}, peer={self.peer!r})"
+        return f"ClientConnection(id={self.id}, broker={self.broker_id}, peer={self.facts.host!r})"
 
     async def ask_upstream(self, api_key: int, api_version: int, body: Message) -> Message:
         """Asks on this client's own upstream connection, so in its name; it does not see it.
@@ -192,6 +193,12 @@ class ClientConnection:
         if not self._over:
             self._node.bounds.hold_answer(self.id, held_bytes)
 
+    @property
+    def open_apis(self) -> list[int]:
+        """Keys of the requests that are not answered, the oldest first."""
+        answering = self.facts.answering
+        return self._state.open_apis + ([] if answering is None else [answering])
+
     # ------------------------------------------------------------------------------ for the server
 
     @property
@@ -226,7 +233,7 @@ class ClientConnection:
     def client_made(self, transport: asyncio.Transport) -> None:
         self._client = transport
         host, port = transport.get_extra_info("peername", ("", 0))[:2]
-        self.peer = host
+        self.facts.host, self.facts.port = host, port
         self._log = log.bind(connection=self.id, client=f"{host}:{port}", broker=self.broker_id)
         transport.set_write_buffer_limits(high=PAUSE_ABOVE_BYTES, low=0)
         loop = asyncio.get_running_loop()
@@ -237,6 +244,7 @@ class ClientConnection:
 
     def from_client(self, data: bytes) -> None:
         self._node.counters.bytes_from_clients += len(data)
+        self.facts.received(data)
         self._perform(self._state.from_client(data, time.monotonic_ns()))
         if self._state.collected_bytes != self._collected_bytes:
             self._hold_request()
@@ -336,6 +344,7 @@ class ClientConnection:
     def _to_client(self, data: bytes | memoryview) -> None:
         if self._client is not None and not self._over:
             self._node.counters.bytes_to_clients += len(data)
+            self.facts.bytes_out += len(data)
             self._client.write(data)
 
     def _to_upstream(self, data: bytes | memoryview) -> None:
@@ -372,6 +381,7 @@ class ClientConnection:
             header = parse_request_header(payload)
             self._client_id = header.client_id
             handler = self._node.handlers[header.api_key]
+            self.facts.answering = header.api_key
             # As a broker: nothing more is answered to a client that does not read its answers.
             if not self._client_takes:
                 await self._client_took.wait()
@@ -388,6 +398,7 @@ class ClientConnection:
             self._log.exception("handler_failed", api_key=header.api_key if header else None)
             self._fail("no answer", api_key=header.api_key if header else None)
             return
+        self.facts.answering = None
         if len(body) > LONG_STEP_BYTES:  # it is not copied to stand behind its head
             self._to_client(head)
         else:
@@ -413,12 +424,12 @@ class ClientConnection:
         """Reads each side only while the other one takes its bytes."""
         upstream, client = self._upstream, self._client
         if upstream is not None:
-            _read(upstream, on=self._client_takes or client is None)
+            read_from(upstream, on=self._client_takes or client is None)
         if client is not None:
             takes = self._client_takes and self._upstream_takes
             takes = takes and not (self._connecting and self._early)
             self._client_read = takes and self._state.held_bytes <= PAUSE_ABOVE_BYTES
-            _read(client, on=self._client_read)
+            read_from(client, on=self._client_read)
 
     # --------------------------------------------------------------------------------------- ending
 
@@ -482,12 +493,3 @@ class ClientConnection:
                 self._deadline.cancel()
                 self._deadline = None
             self._node.closed(self)
-
-
-def _read(transport: asyncio.Transport, *, on: bool) -> None:
-    if transport.is_closing() or transport.is_reading() == on:
-        return
-    if on:
-        transport.resume_reading()
-    else:
-        transport.pause_reading()

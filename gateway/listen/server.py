@@ -87,7 +87,8 @@ class Server:
         self.answer(handlers)
         self.counters = Counters()
         self.connections: dict[ConnectionId, ClientConnection] = {}
-        self.bounds = Bounds(self._find, now_ms or _monotonic_ms)
+        self._now_ms = now_ms or _monotonic_ms
+        self.bounds = Bounds(self._find, self._now_ms)
         self.bootstrap: Address | None = None  # once it runs
         self._brokers: dict[int, Broker] = dict(topology.brokers)
         self._on_disconnect: list[Callable[[ConnectionId], None]] = []
@@ -205,6 +206,7 @@ class Server:
 
     def opened(self, connection: ClientConnection) -> None:
         self.connections[connection.id] = connection
+        connection.facts.since_ms = self._now_ms()
         self._empty.clear()
         if self._stopping:
             connection.drain()  # It was accepted before its listener closed.

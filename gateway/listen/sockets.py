@@ -70,3 +70,13 @@ class UpstreamSide(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self._connection.upstream_lost()
+
+
+def read_from(transport: asyncio.Transport, *, on: bool) -> None:
+    """False: no more until it is True again."""
+    if transport.is_closing() or transport.is_reading() == on:
+        return
+    if on:
+        transport.resume_reading()
+    else:
+        transport.pause_reading()

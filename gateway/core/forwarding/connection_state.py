@@ -57,6 +57,11 @@ class ConnectionState:
     def calls_open(self) -> int:
         return len(self._calls)
 
+    @property
+    def open_apis(self) -> list[int]:
+        """Keys of the requests that upstream has not answered, the oldest first."""
+        return [call.api_key for call in self._calls]
+
     def from_client(self, data: bytes, now_ns: int = 0) -> list[Effect]:
         effects: list[Effect] = []
         if not self._ended:

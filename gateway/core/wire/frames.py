@@ -24,6 +24,8 @@ from gateway.core.wire.errors import BadLength, EncodeError
 
 SIZE_BYTES: Final = 4  # of the size in front of a frame
 _FIXED: Final = 8  # API key, version, correlation id
+_CLIENT_ID_AT: Final = SIZE_BYTES + _FIXED
+SHOWN_ID_BYTES_MAX: Final = 256  # of a client id: as many as a person reads; Kafka takes 32 KB
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,19 @@ def parse_request_header(frame: bytes) -> RequestHeader:
     if header_version == 2:
         _skip_tags(reader)
     return RequestHeader(api_key, api_version, read_i32_be(frame, 4), client_id, reader.at)
+
+
+def first_client_id(data: bytes) -> str | None:
+    """The client id of the request that a connection's first bytes begin with, its size included;
+    None if it has none, or if it is cut off. For people: nothing checks the request.
+    """
+    if len(data) < _CLIENT_ID_AT + 2:
+        return None
+    size = read_i16_be(data, _CLIENT_ID_AT)
+    begin = _CLIENT_ID_AT + 2
+    if size < 0 or len(data) < begin + size:
+        return None
+    return data[begin : begin + min(size, SHOWN_ID_BYTES_MAX)].decode("utf-8", "replace")
 
 
 def parse_response_header(key: int, version: int, frame: bytes) -> ResponseHeader:

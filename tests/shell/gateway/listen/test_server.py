@@ -77,7 +77,7 @@ def test_ipv6() -> None:
             client = await it.client()
             assert await client.ask(request(HEARTBEAT)) == response(HEARTBEAT)
             (connection,) = it.server.connections.values()
-            assert connection.peer == "::1"
+            assert connection.facts.host == "::1"
             with pytest.raises(CannotListen, match="Address already in use"):
                 listening_socket(*it.server.addresses[1], "port_base")
         listening_socket("::1", it.server.addresses[1].port, "port_base").close()

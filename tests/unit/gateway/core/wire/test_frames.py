@@ -8,6 +8,7 @@ from gateway.core.wire.frames import (
     SIZE_BYTES,
     RequestHeader,
     ResponseHeader,
+    first_client_id,
     parse_request_header,
     parse_response_header,
     request_frame,
@@ -100,3 +101,16 @@ def test_apis_without_a_table_have_headers_too() -> None:
 def test_a_client_id_too_long_to_write_is_a_bug() -> None:
     with pytest.raises(EncodeError):
         request_frame(ApiKey.FETCH, 12, 7, "x" * 32_768, b"")
+
+
+def test_the_client_id_of_the_first_bytes_of_a_connection() -> None:
+    frame = request_frame(ApiKey.METADATA, 9, 1, "orders-1", b"body")
+    assert first_client_id(frame) == "orders-1"
+    assert first_client_id(frame + frame) == "orders-1"
+    assert first_client_id(request_frame(ApiKey.METADATA, 9, 1, None, b"")) is None
+    assert [first_client_id(frame[:size]) for size in range(22)] == [None] * 22, "cut off"
+    assert first_client_id(b"\x16\x03\x01" + bytes(20)) == "", "TLS: refused soon after"
+    shown = first_client_id(request_frame(ApiKey.METADATA, 9, 1, "x" * 30_000, b""))
+    assert shown == "x" * 256
+    odd = request_frame(ApiKey.METADATA, 9, 1, "??", b"").replace(b"??", b"\xff\xfe")
+    assert first_client_id(odd) == "\ufffd\ufffd"

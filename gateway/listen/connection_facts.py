@@ -1,0 +1,23 @@
+"""Facts of one client connection for operators; nothing is decided by them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gateway.core.wire.frames import first_client_id
+
+
+@dataclass(slots=True)
+class ConnectionFacts:
+    host: str = ""  # the client's
+    port: int = 0
+    since_ms: int = 0  # set by the server
+    client_id: str | None = None  # of its first request
+    bytes_in: int = 0  # from the client
+    bytes_out: int = 0
+    answering: int | None = None  # the API that a handler is answering
+
+    def received(self, data: bytes) -> None:
+        if not self.bytes_in:
+            self.client_id = first_client_id(data)
+        self.bytes_in += len(data)
