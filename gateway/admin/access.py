@@ -1,6 +1,6 @@
 """The guard in front of every route: who asks, may they, and the audit of it.
 
-A route names the role it takes, in the table of openapi.py; a route without one is open to all. The
+A route names the role it takes, in the table of api.py; a route without one is open to all. The
 caller is the owner of the token in `Authorization: Bearer`, or of the token that the session in the
 cookie was opened with. Without configured tokens, everybody (REST is then on loopback).
 
@@ -22,9 +22,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from gateway.admin.api import Operation
 from gateway.admin.audit import Audit, Subject
 from gateway.admin.failed_logins import FailedLogins
-from gateway.admin.openapi import Operation
 from gateway.admin.problems import query
 from gateway.admin.tokens import ANYBODY, Caller, Sessions, Tokens, sha256_of
 from gateway.operations.errors import OperationError

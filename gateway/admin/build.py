@@ -23,11 +23,13 @@ from gateway.listen.build import ListenRoom
 from gateway.members.build import MembersRoom
 from gateway.operations.build import OperationsRoom
 from gateway.part import Part
+from gateway.upstream.build import UpstreamRoom
 from gateway.windows.build import WindowsRoom
 
 
 def build(
     section: AdminSection,
+    upstream: UpstreamRoom,
     listen: ListenRoom,
     members: MembersRoom,
     windows: WindowsRoom,
@@ -41,6 +43,9 @@ def build(
         for collector in part.collectors:
             registry.register(collector)
     rest = RestParts(
+        server=listen.server,
+        upstream=upstream.cluster,
+        offsets=operations.offsets,
         groups=members.groups,
         windows=windows.windows,
         parked=operations.parked,

@@ -5,6 +5,13 @@ from __future__ import annotations
 ADMIN_BODY_BYTES_MAX = 1024 * 1024  # 16,384 offsets of 19 digits are a third of it
 PAGE_ROWS_MAX = 1_000  # of one page of a list: some 200 KB
 ROWS_AT_ONCE = 50  # rows of a list that are made before other work goes on: under a millisecond
+PAGE_WINDOWS_MAX = 100  # windows of one page: a millisecond or two each
+RUNS_MAX = 512  # of one window's picture: more than a screen can show, some 25 KB
+HOT_KEYS_SHOWN = 20
+HOT_KEYS_MAX = 100
+KEY_BYTES_MAX = 4 * 1024  # of a key that is asked for: it stands in the address of the request
+CONNECTION_APIS_SHOWN = 20  # requests of one connection that are not answered; all are counted
+CONNECTION_MEMBERS_SHOWN = 20  # a client has one or two
 
 # Failed logins: beyond these the answer is 429. A right token always passes, so that nobody can
 # lock an operator out.

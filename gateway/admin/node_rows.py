@@ -111,7 +111,6 @@ class ConnectionRow(Row):
     port: int
     broker: int | None  # null: the bootstrap port
     since_ms: int  # Unix time
-    requests: int
     in_flight: list[str]  # names of the APIs that are not answered yet, the first 20
     in_flight_requests: int
     bytes_in: int  # from the client

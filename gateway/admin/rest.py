@@ -21,6 +21,8 @@ from starlette.routing import Route
 
 from gateway.admin import openapi
 from gateway.admin.access import Access
+from gateway.admin.api import OPERATIONS
+from gateway.admin.connections import Brokers, connection_routes
 from gateway.admin.dashboard.events import Viewers
 from gateway.admin.dashboard.overview import Outcomes, Overviews
 from gateway.admin.dashboard.routes import dashboard_routes
@@ -28,8 +30,11 @@ from gateway.admin.dashboard.rows import TrafficRow
 from gateway.admin.filters import filter_routes
 from gateway.admin.groups import group_routes
 from gateway.admin.health import Health, HealthCollector
+from gateway.admin.key_lookup import key_routes
 from gateway.admin.login import login_routes
+from gateway.admin.members import member_routes
 from gateway.admin.parked import parked_routes
+from gateway.admin.positions import position_routes
 from gateway.admin.problems import (
     CountedRefusals,
     LoopbackHosts,
@@ -41,11 +46,15 @@ from gateway.admin.problems import (
 )
 from gateway.admin.rows import Alive
 from gateway.admin.tokens import Caller
+from gateway.admin.topics import topic_routes
 from gateway.admin.unreadable import unreadable_routes
+from gateway.admin.windows import window_routes
+from gateway.listen.server import Server
 from gateway.members.groups import Groups
 from gateway.members.key_filters import KeyFilters
 from gateway.operations.errors import OperationError
 from gateway.operations.filter_effect import FilterEffects
+from gateway.operations.group_offsets import GroupOffsets
 from gateway.operations.lag import Lags
 from gateway.operations.parked_records import ParkedRecords
 from gateway.operations.unreadable_records import UnreadableRecords
@@ -54,11 +63,14 @@ from gateway.windows.windows import Windows
 READY = "/health/ready"
 METRICS = "/metrics"
 
-_OPERATIONS = {(it.method, it.path): it for it in openapi.OPERATIONS}
+_OPERATIONS = {(it.method, it.path): it for it in OPERATIONS}
 
 
 @dataclass(frozen=True, slots=True)
 class RestParts:
+    server: Server
+    upstream: Brokers
+    offsets: GroupOffsets
     groups: Groups
     windows: Windows
     parked: ParkedRecords
@@ -104,6 +116,12 @@ def rest_app(parts: RestParts, *, loopback: bool) -> Starlette:
             _guarded(route, parts)
             for route in (
                 *group_routes(parts.groups, parts.windows, parts.lags),
+                *member_routes(parts.groups, parts.windows),
+                *window_routes(parts.offsets, parts.lags),
+                *key_routes(parts.offsets),
+                *position_routes(parts.offsets, parts.lags),
+                *topic_routes(parts.offsets, parts.lags),
+                *connection_routes(parts.server, parts.upstream, parts.groups),
                 *parked_routes(parts.parked),
                 *unreadable_routes(parts.unreadable),
                 *filter_routes(parts.filters, parts.groups, _effects(parts)),

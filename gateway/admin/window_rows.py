@@ -9,13 +9,14 @@ from pydantic import Field, StrictBool, StrictInt, model_validator
 from gateway.admin.rows import Body, KeyNames, Name, Offset, Row
 
 # As in ARCHITECTURE, States; `settled` also for an offset without a record.
-OffsetState = Literal["settled", "ready", "in_flight", "backing_off", "dead_lettering", "parked"]
+StateName = Literal["settled", "ready", "in_flight", "backing_off", "dead_lettering", "parked"]
+KeyStateName = Literal["idle", "ready", "in_flight", "backing_off", "dead_lettering", "parked"]
 
 
 class RunRow(Row):
     """Neighbouring offsets of one state. `last` is inclusive."""
 
-    state: OffsetState
+    state: StateName
     first: int
     last: int
 
@@ -37,6 +38,7 @@ class WindowRow(Row):
     read_position: int | None = None
     log_end: int | None = None
     lag: int | None = None  # records
+    lag_seconds: float | None = None  # age of the oldest unsettled record
     span_max: int | None = None
     resolution: int | None = None  # offsets
     runs: tuple[RunRow, ...] = ()
@@ -66,7 +68,7 @@ class KeyRow(KeyNames):
 
     topic: str
     partition: int
-    state: Literal["idle", "ready", "in_flight", "backing_off", "dead_lettering", "parked"]
+    state: KeyStateName
     owner: str | None  # the member its next record goes to; null: no member takes it
     holder: str | None = None  # the member that holds records of it
     records: int  # unsettled ones that are read
@@ -91,6 +93,7 @@ class PositionRow(Row):
     settled: int  # offsets behind it that are
     log_end: int | None
     lag: int | None  # records
+    lag_seconds: float | None  # age of the oldest unsettled record
     state: Literal["idle", "loading", "up"]
 
 

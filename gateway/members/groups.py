@@ -59,6 +59,9 @@ class Carried:
     def __len__(self) -> int:
         return sum(map(len, self._members.values()))
 
+    def of(self, connection: int) -> list[tuple[str, str]]:
+        return list(self._members.get(connection, ()))
+
     def add(self, connection: int, group: str, member_id: str) -> None:
         self._members.setdefault(connection, set()).add((group, member_id))
 
@@ -252,6 +255,10 @@ class Groups:
         if group is not None and member_id in group.members:
             group.connected(member_id, connection)
             self._carried.add(connection, group_name, member_id)
+
+    def carried_by(self, connection: int) -> list[tuple[str, str]]:
+        """Group and member id of the members whose requests it carried."""
+        return self._carried.of(connection)
 
     @property
     def carried(self) -> int:

@@ -56,6 +56,7 @@ def wire(config: Config, process: Process) -> list[Part[Any]]:
     parts = [redis, cluster, reader, groups, window, acts, apis, process.part, loop, *view]
     app = admin.build(
         config.admin,
+        cluster.room,
         server.room,
         groups.room,
         window.room,

@@ -68,6 +68,7 @@ class Lag:
     log_end: int | None
     records: int | None
     seconds: float | None = None  # age of the oldest unsettled record; None: not known
+    settled: int = 0  # offsets behind the cursor, as far as is known without loading
 
 
 @dataclass(slots=True)
@@ -153,12 +154,18 @@ class Lags:
     def all(self) -> Iterator[Lag]:
         """As of the last look, by group, topic id and partition; the seconds as of now."""
         now_ms = self.now_ms()
-        for key, tp in sorted(self._places()):
-            position = self._positions[key]
-            end = self._ends.get(self._log(key, tp))
-            behind = None if end is None else max(0, end - position.offset - position.settled)
-            seconds = self._seconds(key, self._oldest_place(key, tp), now_ms)
-            yield Lag(key.group, tp, position.offset, end, behind, seconds)
+        for key, _ in sorted(self._places()):
+            lag = self._lag(key, now_ms)
+            if lag is not None:
+                yield lag
+
+    def of_group(self, group: str) -> Iterator[Lag]:
+        """As `all`, in no order."""
+        now_ms = self.now_ms()
+        for key in [key for key in self._positions if key.group == group]:
+            lag = self._lag(key, now_ms)
+            if lag is not None:
+                yield lag
 
     async def by_group(self) -> dict[str, GroupLag]:
         """As of the last look; the seconds as of now. Other work goes on meanwhile."""
@@ -181,6 +188,17 @@ class Lags:
         return sums
 
     # --------------------------------------------------------------------------------------- inside
+
+    def _lag(self, key: WindowKey, now_ms: int) -> Lag | None:
+        """None for a topic that is not there."""
+        topic, position = self._topics.get(key.topic_id), self._positions[key]
+        if topic is None:
+            return None
+        tp = TopicPartition(topic.name, topic.topic_id, key.partition)
+        end = self._ends.get(self._log(key, tp))
+        behind = None if end is None else max(0, end - position.offset - position.settled)
+        seconds = self._seconds(key, self._oldest_place(key, tp), now_ms)
+        return Lag(key.group, tp, position.offset, end, behind, seconds, position.settled)
 
     async def _positions_in_store(self, group: str) -> None:
         """Positions from the store, which has none of an unreliable group: its last ones stay."""

@@ -21,6 +21,7 @@ from gateway.operations.group_offsets import GroupOffsets, Place
 from gateway.operations.lag import Lags
 from gateway.operations.oldest_records import OldestRecords
 from gateway.reading.record_times import Seen
+from gateway.upstream.cluster import EARLIEST, LATEST
 from gateway.upstream.commits import Commit, Committed
 from gateway.upstream.errors import Unreachable, UpstreamError
 from gateway.windows.windows import topic_id_text
@@ -99,6 +100,7 @@ class View:
         self.silent: set[int] = set()  # brokers
         self.gate: asyncio.Event | None = None  # ListOffsets waits for it
         self.errors: dict[int, ErrorCode] = {}  # by partition, of ListOffsets
+        self.times: dict[int, int] = {}  # offsets by timestamp, of ListOffsets
         self.asked: list[tuple[int, Message]] = []  # ListOffsets by broker
 
     @property
@@ -141,11 +143,21 @@ class View:
             {
                 "PartitionIndex": row["PartitionIndex"],
                 "ErrorCode": int(self.errors.get(row["PartitionIndex"], 0)),
-                "Offset": self.node.log.end(row["PartitionIndex"]),
+                "Offset": self._offset(row["PartitionIndex"], row["Timestamp"]),
             }
             for row in Partitions
         ]
         return {"Name": Name, "Partitions": rows}
+
+    def _offset(self, partition: int, timestamp: int) -> int:
+        if timestamp == EARLIEST:
+            return self.node.log.starts.get(partition, 0)
+        return (
+            self.node.log.end(partition) if timestamp == LATEST else self.times.get(timestamp, -1)
+        )
+
+    def silent_brokers(self) -> dict[int, str]:
+        return dict.fromkeys(self.silent, "away")
 
     async def coordinator(self, group: str) -> int:  # noqa: ARG002
         return 1

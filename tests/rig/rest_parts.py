@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, cast
 
+import httpx
 from prometheus_client import CollectorRegistry
 from pydantic import SecretStr
 from redis.asyncio import Redis
@@ -13,9 +15,11 @@ from gateway.admin.access import Access
 from gateway.admin.audit import Audit
 from gateway.admin.failed_logins import FailedLogins
 from gateway.admin.health import Health
-from gateway.admin.rest import RestParts
+from gateway.admin.rest import RestParts, rest_app
 from gateway.admin.tokens import Sessions, Tokens, sha256_of
 from gateway.config import Config, Role, TokenSection
+from gateway.core.cluster.topology import Topology
+from gateway.listen.server import Server, ServerSettings
 from gateway.members.key_filters import KeyFilters
 from gateway.operations.parked_records import ParkedRecords
 from gateway.operations.unreadable_records import UnreadableRecords
@@ -63,7 +67,11 @@ def rest_parts(admin: Admin | None = None, **changes: Any) -> RestParts:
     """Without an Admin only the table of routes is complete. `changes`: other parts."""
     node = None if admin is None else admin.node
     offsets = cast(Any, None if admin is None else admin.offsets)
+    topology = Topology() if node is None else node.topology
     parts: dict[str, Any] = {
+        "server": Server(ServerSettings(()), topology, {}),
+        "upstream": None if admin is None else admin.view,
+        "offsets": offsets,
         "groups": None if node is None else node.groups,
         "windows": None if node is None else node.windows,
         "parked": ParkedRecords(offsets, now_ms),
@@ -75,3 +83,11 @@ def rest_parts(admin: Admin | None = None, **changes: Any) -> RestParts:
         "access": access(),
     }
     return RestParts(**parts | changes)
+
+
+@asynccontextmanager
+async def served(admin: Admin, **changes: Any) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of the REST of `admin`, whose node must run."""
+    transport = httpx.ASGITransport(rest_app(rest_parts(admin, **changes), loopback=True))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        yield client

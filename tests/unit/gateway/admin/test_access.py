@@ -14,13 +14,13 @@ import pytest
 import structlog
 
 from gateway.admin.access import Access
+from gateway.admin.api import GROUP as GROUP_PARAMETER
+from gateway.admin.api import OPERATIONS, Operation
 from gateway.admin.limits import FAILED_LOGINS_PER_ADDRESS_MAX
-from gateway.admin.openapi import OPERATIONS, Operation
-from gateway.admin.rest import rest_app
 from gateway.config import Role
 from tests.rig.admin_parts import Admin
 from tests.rig.node_parts import GROUP, TOPIC
-from tests.rig.rest_parts import access, rest_parts, token
+from tests.rig.rest_parts import access, served, token
 from tests.rig.virtual_time import run, settle
 
 OTHER = "payments"  # a group that tokens for `orders-*` do not see
@@ -43,32 +43,28 @@ CHANGES: dict[str, tuple[dict[str, Any] | None, dict[str, str]]] = {
     "unreadable.skip": ({"group": GROUP, "topic": TOPIC, "partition": 0, "offset": 0}, {}),
     "filters.set": ({"rules": [{"client_id": "a*", "keys": ["b*"]}]}, {"group": GROUP}),
     "filters.remove": (None, {"group": GROUP}),
+    "positions.seek": ({"to": "latest", "execute": True}, {}),
     "login": ({"token": "viewer"}, {}),
     "logout": (None, {}),
 }
 
 
 @asynccontextmanager
-async def served(
-    guard: Access, *, address: str = "127.0.0.1", **changes: Any
-) -> AsyncIterator[httpx.AsyncClient]:
+async def orders_and_payments(guard: Access, **changes: Any) -> AsyncIterator[httpx.AsyncClient]:
     admin = Admin()
-    async with admin.node as node:
+    async with admin.node as node, served(admin, access=guard, **changes) as client:
         node.log.produce(b"personal", b"b", b"c")
         node.beat()
         node.groups.ensure(OTHER)
         await settle()
-        app = rest_app(rest_parts(admin, access=guard, **changes), loopback=True)
-        transport = httpx.ASGITransport(app, client=(address, 1))
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            yield client
+        yield client
 
 
 def story(
     tell: Callable[[httpx.AsyncClient], Awaitable[None]], guard: Access | None = None
 ) -> None:
     async def work() -> None:
-        async with served(guard or entries()) as client:
+        async with orders_and_payments(guard or entries()) as client:
             await tell(client)
 
     run(work())
@@ -78,7 +74,7 @@ def asked(
     client: httpx.AsyncClient, operation: Operation, who: str | None, group: str = GROUP
 ) -> Awaitable[httpx.Response]:
     body, query = CHANGES.get(operation.action or "", (None, {}))
-    query = {**query, **({"group": group} if "group" in operation.query else {})}
+    query = {**query, **({"group": group} if GROUP_PARAMETER in operation.query else {})}
     if body is not None and "group" in body:
         body = {**body, "group": group}
     headers = {} if who is None else {"Authorization": f"Bearer {who}"}
@@ -323,7 +319,7 @@ def test_health_for_those_who_may_not_see_all() -> None:
 
 def test_metrics_may_be_open() -> None:
     async def work() -> None:
-        async with served(entries(), metrics_open=True) as client:
+        async with orders_and_payments(entries(), metrics_open=True) as client:
             assert (await client.get("/metrics")).status_code == 200
             assert (await client.get("/v1/groups")).status_code == 401
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from starlette.routing import Route
 
-from gateway.admin.openapi import OPERATIONS, document, text
+from gateway.admin.api import OPERATIONS
+from gateway.admin.openapi import document, text
 from gateway.admin.rest import rest_app
 from tests.rig.rest_parts import rest_parts
 

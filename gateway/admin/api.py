@@ -1,0 +1,301 @@
+"""The table of all routes of REST: the models of each, the role it takes, its name in the audit.
+
+openapi.py describes it for other programs, access.py guards by it. The server has these routes and
+no others; a test compares them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel
+
+from gateway.admin.dashboard.rows import Overview
+from gateway.admin.limits import (
+    HOT_KEYS_MAX,
+    KEY_BYTES_MAX,
+    PAGE_ROWS_MAX,
+    PAGE_WINDOWS_MAX,
+    RUNS_MAX,
+)
+from gateway.admin.node_rows import (
+    BrokerList,
+    CallerRow,
+    ConnectionList,
+    LoggedOut,
+    LoginBody,
+    MemberList,
+    TopicList,
+)
+from gateway.admin.rows import (
+    Alive,
+    FilterChange,
+    FilterPreview,
+    GroupDescription,
+    GroupList,
+    HealthRow,
+    KeyFilterRules,
+    ParkedList,
+    ReleaseBody,
+    Released,
+    SkipBody,
+    Skipped,
+    UnreadableList,
+)
+from gateway.admin.window_rows import KeyList, PositionList, SeekBody, SeekResult, WindowList
+from gateway.config import FilterRules, Role
+from gateway.handlers.limits import GROUP_ID_CHARS_MAX
+
+JSON, EVENTS, METRICS_TEXT = "application/json", "text/event-stream", "text/plain"
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """`schema`: JSON schema."""
+
+    name: str
+    about: str
+    schema: Mapping[str, Any]
+
+
+def _text(name: str, about: str, **schema: str | int | list[str]) -> Parameter:
+    return Parameter(name, about, {"type": "string", **schema})
+
+
+def _whole(name: str, about: str, least: int, most: int) -> Parameter:
+    return Parameter(name, about, {"type": "integer", "minimum": least, "maximum": most})
+
+
+def _limit(most: int) -> Parameter:
+    return _whole("limit", "Rows of the page.", 1, most)
+
+
+GROUP = _text("group", "The name of a group.", minLength=1, maxLength=GROUP_ID_CHARS_MAX)
+AFTER_NAME = _text("after", "The last name of the page before: its `next`.")
+AFTER_ID = _whole("after", "The last id of the page before: its `next`.", 0, 2**63 - 1)
+AFTER_PLACE = _text(
+    "after", "The `next` of the page before, like `orders-3`.", pattern=r"^[^\n]+-[0-9]{1,10}$"
+)
+NAME = _text("name", "Only names that hold this text.")
+TOPIC = _text("topic", "Only this topic.")
+PARTITION = _whole("partition", "Only this partition.", 0, 2**31 - 1)
+CLIENT_ID = _text("client_id", "Only client ids that hold this text.")
+NAMES_PAGE = (NAME, AFTER_NAME, _limit(PAGE_ROWS_MAX))
+PLACES_PAGE = (
+    TOPIC,
+    PARTITION,
+    _text("state", "Only partitions in this state.", enum=["idle", "loading", "up"]),
+    AFTER_PLACE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """`answer` None: text of type `media`. `also`: another status with the same answer. `role`: the
+    least that may use it; None: open to all. `action`: its name in the audit, if it changes
+    something. `whole`: it speaks of all groups, so a token for some of them may not use it.
+    """
+
+    method: str
+    path: str
+    summary: str
+    answer: type[BaseModel] | None
+    body: type[BaseModel] | None = None
+    query: tuple[Parameter, ...] = ()  # required
+    optional: tuple[Parameter, ...] = ()
+    also: int | None = None
+    role: Role | None = Role.VIEWER
+    action: str | None = None
+    whole: bool = False
+    media: str = JSON
+
+    @property
+    def in_path(self) -> tuple[Parameter, ...]:
+        return tuple(it for it in (GROUP,) if f"{{{it.name}}}" in self.path)
+
+    @property
+    def of_group(self) -> bool:
+        """It names a group in its path or its query."""
+        return GROUP in (*self.in_path, *self.query)
+
+
+OPERATIONS = (
+    Operation(
+        "GET",
+        "/v1/groups",
+        "The Key-Shared groups of the node, a page at a time.",
+        GroupList,
+        optional=(*NAMES_PAGE, _text("state", "Only groups in this state, like `Stable`.")),
+    ),
+    Operation("GET", "/v1/groups/{group}", "One group: members, windows, lag.", GroupDescription),
+    Operation(
+        "GET",
+        "/v1/members",
+        "The members of a group, a page at a time.",
+        MemberList,
+        query=(GROUP,),
+        optional=(*NAMES_PAGE, CLIENT_ID),
+    ),
+    Operation(
+        "GET",
+        "/v1/windows",
+        "A picture of each window of a group, a page at a time.",
+        WindowList,
+        query=(GROUP,),
+        optional=(
+            *PLACES_PAGE,
+            _limit(PAGE_WINDOWS_MAX),
+            _whole("runs", "Limit of the runs of a picture.", 1, RUNS_MAX),
+        ),
+    ),
+    Operation(
+        "GET",
+        "/v1/keys",
+        "One key: partition, owner, state, attempts. Without a key: the hot keys of the group.",
+        KeyList,
+        query=(GROUP,),
+        optional=(
+            _text("key", "A key, if it is text.", maxLength=KEY_BYTES_MAX),
+            _text("key_base64", "A key, any bytes.", contentEncoding="base64"),
+            _text("key_hash", "Keys with this hash.", pattern="^[0-9a-fA-F]{8}$"),
+            TOPIC,
+            _limit(HOT_KEYS_MAX),
+        ),
+    ),
+    Operation(
+        "GET",
+        "/v1/positions",
+        "The positions of a group with their lag, a page at a time.",
+        PositionList,
+        query=(GROUP,),
+        optional=(TOPIC, AFTER_PLACE, _limit(PAGE_ROWS_MAX)),
+    ),
+    Operation(
+        "POST",
+        "/v1/positions/seek",
+        "Move positions of a group without members. Without `execute` it only shows the moves.",
+        SeekResult,
+        body=SeekBody,
+        query=(GROUP,),
+        role=Role.OPERATOR,
+        action="positions.seek",
+    ),
+    Operation(
+        "GET",
+        "/v1/topics",
+        "The topics that groups read, a page at a time.",
+        TopicList,
+        optional=NAMES_PAGE,
+    ),
+    Operation("GET", "/v1/brokers", "The virtual brokers.", BrokerList),
+    Operation(
+        "GET",
+        "/v1/connections",
+        "The connections of clients, a page at a time.",
+        ConnectionList,
+        optional=(
+            CLIENT_ID,
+            _text("host", "Only those of this host."),
+            _text(
+                "broker", "Only those to this one, or `bootstrap`.", pattern="^([0-9]+|bootstrap)$"
+            ),
+            AFTER_ID,
+            _limit(PAGE_ROWS_MAX),
+        ),
+    ),
+    Operation(
+        "GET",
+        "/v1/parked",
+        "Records that wait for an operator.",
+        ParkedList,
+        query=(GROUP,),
+        optional=(TOPIC,),
+    ),
+    Operation(
+        "POST",
+        "/v1/parked/release",
+        "Deliver parked records once more, skip them, or write them to the dead letters.",
+        Released,
+        body=ReleaseBody,
+        role=Role.OPERATOR,
+        action="parked.release",
+    ),
+    Operation(
+        "GET",
+        "/v1/unreadable",
+        "Where a group cannot read on.",
+        UnreadableList,
+        query=(GROUP,),
+        optional=(TOPIC,),
+    ),
+    Operation(
+        "POST",
+        "/v1/unreadable/skip",
+        "Give a batch up that is too large when decompressed.",
+        Skipped,
+        body=SkipBody,
+        role=Role.OPERATOR,
+        action="unreadable.skip",
+    ),
+    Operation("GET", "/v1/filters", "The key filters of a group.", KeyFilterRules, query=(GROUP,)),
+    Operation(
+        "PUT",
+        "/v1/filters",
+        "Replace the key filters of a group.",
+        KeyFilterRules,
+        body=FilterRules,
+        query=(GROUP,),
+        role=Role.OPERATOR,
+        action="filters.set",
+    ),
+    Operation(
+        "DELETE",
+        "/v1/filters",
+        "Go back to the key filters of keyway.yaml.",
+        KeyFilterRules,
+        query=(GROUP,),
+        role=Role.OPERATOR,
+        action="filters.remove",
+    ),
+    Operation("GET", "/v1/login", "The caller: name, role, groups.", CallerRow),
+    Operation(
+        "POST",
+        "/v1/login",
+        "Open a browser's session with a token; it is in a cookie.",
+        CallerRow,
+        body=LoginBody,
+        role=None,
+        action="login",
+    ),
+    Operation("POST", "/v1/logout", "End it.", LoggedOut, role=None, action="logout"),
+    Operation("GET", "/v1/openapi.json", "This description.", None, role=None, media=JSON),
+    Operation(
+        "POST",
+        "/v1/filters/preview",
+        "The effect of other key filters on the members and keys of a group. Changes nothing.",
+        FilterPreview,
+        body=FilterChange,
+        query=(GROUP,),
+    ),
+    Operation("GET", "/v1/overview", "The node at a glance: health, traffic, groups.", Overview),
+    Operation(
+        "GET",
+        "/v1/events",
+        "The overview every two seconds, as server-sent events.",
+        None,
+        media=EVENTS,
+    ),
+    Operation("GET", "/metrics", "Metrics for Prometheus.", None, whole=True, media=METRICS_TEXT),
+    Operation("GET", "/health", "503 with the reasons if anything is amiss.", HealthRow, also=503),
+    Operation(
+        "GET",
+        "/health/ready",
+        "503 if the node cannot serve clients.",
+        HealthRow,
+        also=503,
+        role=None,
+    ),
+    Operation("GET", "/health/live", "The process answers.", Alive, role=None),
+)

@@ -1,0 +1,128 @@
+"""REST of the clients' side: `GET /v1/connections`, `GET /v1/brokers`."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from typing import Protocol
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from gateway.admin.access import caller_of
+from gateway.admin.limits import CONNECTION_APIS_SHOWN, CONNECTION_MEMBERS_SHOWN
+from gateway.admin.node_rows import BrokerList, BrokerRow, ConnectionList, ConnectionRow
+from gateway.admin.pages import limit_of, number, page_of
+from gateway.admin.problems import answered
+from gateway.admin.tokens import Caller
+from gateway.core.cluster.topology import Broker, Topology
+from gateway.core.wire.apis import ApiKey
+from gateway.listen.connection import ClientConnection, ConnectionId
+from gateway.listen.server import Server
+from gateway.members.groups import Groups
+
+ANY = -1  # no broker has this id
+BOOTSTRAP = "bootstrap"
+
+
+class Brokers(Protocol):
+    """gateway.upstream.cluster.Upstream"""
+
+    @property
+    def topology(self) -> Topology: ...
+    def silent_brokers(self) -> dict[int, str]: ...
+
+
+def connection_routes(server: Server, upstream: Brokers, groups: Groups) -> list[Route]:
+    async def list_connections(request: Request) -> Response:
+        limit = limit_of(request)
+        after = number(request, "after", 0, 2**63 - 1, default=0)
+        client = request.query_params.get("client_id", "")
+        host = request.query_params.get("host")
+        bootstrap = request.query_params.get("broker") == BOOTSTRAP
+        broker = ANY if bootstrap else number(request, "broker", 0, 2**31 - 1, default=ANY)
+        caller = caller_of(request)
+
+        def kept(connection_id: ConnectionId) -> bool:
+            found = server.connections.get(connection_id)
+            return (
+                found is not None
+                and client in (found.facts.client_id or "")
+                and host in (None, found.facts.host)
+                and (found.broker_id is None if bootstrap else broker in (ANY, found.broker_id))
+                and _carries_seen(caller, groups, connection_id)
+            )
+
+        known = sorted(server.connections)
+        page, more = await page_of(known, bisect_right(known, after), limit, kept)
+        rows = [
+            _row(found, _members(caller, groups, found.id))
+            for connection_id in page
+            if (found := server.connections.get(connection_id)) is not None
+        ]
+        following = str(page[-1]) if more else None
+        return answered(ConnectionList(connections=rows, total=len(known), next=following))
+
+    async def list_brokers(_: Request) -> Response:
+        return answered(_brokers(server, upstream))
+
+    return [
+        Route("/v1/connections", list_connections, methods=["GET"]),
+        Route("/v1/brokers", list_brokers, methods=["GET"]),
+    ]
+
+
+def _carries_seen(caller: Caller, groups: Groups, connection: ConnectionId) -> bool:
+    """A token for some groups sees the connections that carry members of those."""
+    return caller.sees_all or any(caller.sees(group) for group, _ in groups.carried_by(connection))
+
+
+def _members(caller: Caller, groups: Groups, connection: ConnectionId) -> list[str]:
+    carried = sorted(it for it in groups.carried_by(connection) if caller.sees(it[0]))
+    return [f"{group}/{member}" for group, member in carried[:CONNECTION_MEMBERS_SHOWN]]
+
+
+def _row(connection: ClientConnection, members: list[str]) -> ConnectionRow:
+    facts, open_apis = connection.facts, connection.open_apis
+    return ConnectionRow(
+        id=connection.id,
+        client_id=facts.client_id,
+        host=facts.host,
+        port=facts.port,
+        broker=connection.broker_id,
+        since_ms=facts.since_ms,
+        in_flight=[ApiKey(key).name for key in open_apis[:CONNECTION_APIS_SHOWN]],
+        in_flight_requests=len(open_apis),
+        bytes_in=facts.bytes_in,
+        bytes_out=facts.bytes_out,
+        members=members,
+    )
+
+
+def _brokers(server: Server, upstream: Brokers) -> BrokerList:
+    topology = upstream.topology
+    clients = Counter(it.broker_id for it in server.connections.values())
+    leads = Counter(
+        info.leader for topic in topology.topics.values() for info in topic.partitions.values()
+    )
+    silent = upstream.silent_brokers()
+
+    def row(broker: Broker) -> BrokerRow:
+        address = server.addresses.get(broker.id)
+        return BrokerRow(
+            broker=broker.id,
+            address=None if address is None else f"{address.host}:{address.port}",
+            upstream=f"{broker.host}:{broker.port}",
+            state="silent" if broker.id in silent else "up",
+            reason=silent.get(broker.id),
+            connections=clients[broker.id],
+            partitions=leads[broker.id],
+        )
+
+    first = server.bootstrap
+    return BrokerList(
+        bootstrap=None if first is None else f"{first.host}:{first.port}",
+        bootstrap_connections=clients[None],
+        brokers=[row(topology.brokers[broker_id]) for broker_id in sorted(topology.brokers)],
+    )

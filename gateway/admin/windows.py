@@ -1,0 +1,129 @@
+"""REST of windows: `GET /v1/windows?group=`, a picture of each.
+
+A picture costs O(span), a millisecond or two: a page gives way to other work after each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from dispatcher.core.picture import OffsetState
+from gateway.admin.limits import PAGE_WINDOWS_MAX, RUNS_MAX
+from gateway.admin.pages import limit_of, number, page_of, place_after
+from gateway.admin.problems import answered, query
+from gateway.admin.window_rows import RunRow, StateName, WindowList, WindowRow
+from gateway.operations.group_offsets import GroupOffsets
+from gateway.operations.lag import Lag, Lags
+from gateway.windows.window import Window
+
+Place = tuple[str, int]  # topic, partition
+
+_STATES: Final[Mapping[int, StateName]] = {
+    OffsetState.SETTLED: "settled",
+    OffsetState.READY: "ready",
+    OffsetState.IN_FLIGHT: "in_flight",
+    OffsetState.BACKING_OFF: "backing_off",
+    OffsetState.DEAD_LETTERING: "dead_lettering",
+    OffsetState.PARKED: "parked",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The partitions of a group, as far as the node knows them without asking anybody."""
+
+    windows: Mapping[Place, Window]
+    lags: Mapping[Place, Lag]
+
+    def state(self, place: Place) -> Literal["idle", "loading", "up"]:
+        window = self.windows.get(place)
+        if window is None:
+            return "idle"
+        return "loading" if window.dispatcher is None else "up"
+
+
+def places_of(group: str, offsets: GroupOffsets, lags: Lags) -> Places:
+    return Places(
+        {
+            (window.partition.topic, window.partition.partition): window
+            for window in offsets.windows.of_group(group)
+        },
+        {(lag.tp.topic, lag.tp.partition): lag for lag in lags.of_group(group)},
+    )
+
+
+def window_routes(offsets: GroupOffsets, lags: Lags) -> list[Route]:
+    async def list_windows(request: Request) -> Response:
+        group = query(request, "group")
+        limit = limit_of(request, PAGE_WINDOWS_MAX)
+        runs_max = number(request, "runs", 1, RUNS_MAX, default=RUNS_MAX)
+        topic, state = (request.query_params.get(name) for name in ("topic", "state"))
+        partition = number(request, "partition", 0, 2**31 - 1, default=-1)
+        after = place_after(request)
+        await offsets.require(group)
+        places = places_of(group, offsets, lags)
+
+        def kept(place: Place) -> bool:
+            return (
+                topic in (None, place[0])
+                and partition in (-1, place[1])
+                and state in (None, places.state(place))
+            )
+
+        known = sorted(places.windows.keys() | places.lags.keys())
+        page, more = await page_of(known, bisect_right(known, after), limit, kept)
+        rows = []
+        for place in page:
+            rows.append(_row(place, places, runs_max))
+            await asyncio.sleep(0)
+        following = f"{page[-1][0]}-{page[-1][1]}" if more else None
+        return answered(WindowList(group=group, windows=rows, next=following))
+
+    return [Route("/v1/windows", list_windows, methods=["GET"])]
+
+
+def _row(place: Place, places: Places, runs_max: int) -> WindowRow:
+    window, lag = places.windows.get(place), places.lags.get(place)
+    row = WindowRow(topic=place[0], partition=place[1], state="idle")
+    if lag is not None:
+        row = row.model_copy(
+            update={
+                "cursor": lag.cursor,
+                "log_end": lag.log_end,
+                "lag": lag.records,
+                "lag_seconds": lag.seconds,
+            }
+        )
+    if window is None:
+        return row
+    leader = None if window.leader < 0 else window.leader
+    changes: dict[str, Any] = {
+        "leader": leader,
+        "trouble": window.trouble or None,
+        "state": "loading",
+    }
+    core = window.dispatcher
+    if core is not None:
+        picture, unreadable = core.picture(runs_max), window.unreadable
+        changes |= {
+            "state": "up",
+            "cursor": core.cursor,
+            "read_position": core.read_position,
+            "span_max": window.section.span_max,
+            "resolution": picture.resolution,
+            "runs": tuple(
+                RunRow(state=_STATES[run.state], first=run.first, last=run.last)
+                for run in picture.runs
+            ),
+            "read_trouble": None if unreadable is None else unreadable.reason,
+        }
+        changes.update((_STATES[state], picture.counts[state]) for state in OffsetState)
+    return row.model_copy(update=changes)

@@ -1,0 +1,42 @@
+"""Topics over REST."""
+
+from __future__ import annotations
+
+import httpx
+
+from gateway.config import Role
+from tests.rig.admin_parts import Admin
+from tests.rig.node_parts import GROUP, TOPIC
+from tests.rig.rest_client import pages, rows, story
+from tests.rig.rest_parts import access, token
+
+
+def test_topics_with_their_groups() -> None:
+    async def tell(client: httpx.AsyncClient, admin: Admin) -> None:
+        admin.node.beat("m2", 0, "absent", connection=2)
+        absent, orders = await pages(client, "/v1/topics", "topics")
+        assert absent == {
+            "topic": "absent",
+            "partitions": None,
+            "leaderless": 0,
+            "groups": [{"group": GROUP, "members": 1, "lag": None}],
+            "lag": None,
+        }
+        assert orders == {
+            "topic": TOPIC,
+            "partitions": 2,
+            "leaderless": 0,
+            "groups": [{"group": GROUP, "members": 1, "lag": 4}],
+            "lag": 4,
+        }
+        assert await rows(client, "/v1/topics?name=rder", "topics") == [orders]
+
+    story(tell)
+
+
+def test_topics_of_other_groups_are_not_shown() -> None:
+    async def tell(client: httpx.AsyncClient, _: Admin) -> None:
+        client.headers["authorization"] = "Bearer payments"
+        assert await rows(client, "/v1/topics", "topics") == []
+
+    story(tell, access=access(token("payments", Role.VIEWER, ["payments"])))

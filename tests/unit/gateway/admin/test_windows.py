@@ -1,0 +1,54 @@
+"""Pictures of windows over REST."""
+
+from __future__ import annotations
+
+import httpx
+
+from dispatcher.core.model import Acknowledge, AckType, Acquire
+from tests.rig.admin_parts import M1, S1, Admin
+from tests.rig.node_parts import GROUP, TOPIC
+from tests.rig.rest_client import pages, rows, story
+from tests.rig.virtual_time import now_ms
+
+
+def test_the_picture_of_a_window() -> None:
+    async def tell(client: httpx.AsyncClient, admin: Admin) -> None:
+        window = admin.node.window(0)
+        assert window.acquire(Acquire(M1, S1, 2, now_ms())) is not None
+        await window.ask(Acknowledge(M1, S1, [(1, 1, bytes([AckType.REJECT]))], now_ms()))
+        up, empty = await rows(client, f"/v1/windows?group={GROUP}", "windows")
+        assert (up["topic"], up["partition"], up["state"], up["leader"]) == (TOPIC, 0, "up", 1)
+        assert (up["cursor"], up["read_position"], up["log_end"], up["lag"]) == (0, 4, 4, 4)
+        assert up["resolution"] == 1
+        assert up["runs"] == [
+            {"state": "in_flight", "first": 0, "last": 0},
+            {"state": "parked", "first": 1, "last": 1},
+            {"state": "ready", "first": 2, "last": 3},
+        ]
+        states = ("settled", "ready", "in_flight", "backing_off", "dead_lettering", "parked")
+        assert [up[state] for state in states] == [0, 2, 1, 0, 0, 1]
+        assert (empty["runs"], empty["partition"]) == ([], 1)
+        (coarse,) = await rows(client, f"/v1/windows?group={GROUP}&partition=0&runs=1", "windows")
+        assert coarse["runs"] == [{"state": "parked", "first": 0, "last": 3}]
+        assert coarse["resolution"] == 4
+
+    story(tell)
+
+
+def test_pages_and_filters_of_windows() -> None:
+    async def tell(client: httpx.AsyncClient, admin: Admin) -> None:
+        path = f"/v1/windows?group={GROUP}"
+        found = [row["partition"] for row in await pages(client, path, "windows")]
+        assert found == [0, 1]
+        admin.node.windows.drop(admin.node.window(0).key)
+        (idle,) = await rows(client, f"{path}&state=idle", "windows")
+        assert (idle["partition"], idle["cursor"], idle["lag"]) == (0, 0, 4)
+        assert "read_position" not in idle
+        assert await rows(client, f"{path}&topic=other", "windows") == []
+        admin.node.window(1).fail(RuntimeError("away"))
+        (loading,) = await rows(client, f"{path}&state=loading", "windows")
+        assert loading["trouble"] == "RuntimeError: away"
+        for wrong in ("limit=101", "runs=0", "partition=-1", "partition=x", "after=orders"):
+            assert (await client.get(f"{path}&{wrong}")).status_code == 400, wrong
+
+    story(tell)
