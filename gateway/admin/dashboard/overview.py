@@ -28,8 +28,8 @@ Outcomes = Callable[[str], Mapping[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """JSON of the head without its closing brace, with and without what belongs to some groups
-    only, and of each group by name.
+    """JSON of the head without its closing brace (`outline`: without the parts that may name
+    groups), and of each group by name.
     """
 
     head: bytes
