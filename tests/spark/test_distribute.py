@@ -170,6 +170,31 @@ def test_records_deleted_ahead_of_a_link(spark: SparkSession, pair: Clusters) ->
     assert topics_of(on, "c1-level-1")["gap"]["partitions"]["0"]["gap"] == 15
 
 
+def test_records_deleted_under_a_link_at_work(spark: SparkSession, pair: Clusters) -> None:
+    """Retention passes a query that is in the midst of the topic. Records are long: a fetch of
+    1 MiB has a few of them.
+    """
+    slow = {"on_gap": "continue", "rate_records_per_s": 20}
+    config = pair.write(PAIR, topics={"include": ["overtaken"]}, messages=slow)
+    here, there = pair.front("c1"), pair.front("c2")
+    create_topic(here, "overtaken")
+    send(here, "overtaken", [{"value": b"%d " % at + bytes(50_000)} for at in range(200)])
+
+    def numbers() -> list[int]:
+        return [int((it.value or b"").split()[0]) for it in read(there, "overtaken")]
+
+    with running(spark, config, "c1"):
+        wait_for(there, "overtaken", 20)
+        delete_records(here, "overtaken", 190)
+        wait_until(lambda: numbers()[-1] == 199, what="the last record is there", deadline_s=120)
+    copied = [it for it in numbers() if it < 190]
+    assert copied == [*range(len(copied))]
+    assert len(copied) < 190, "all were read before they were deleted"
+    assert numbers() == [*copied, *range(190, 200)]
+    row = topics_of(config, "c1-level-1")["overtaken"]["partitions"]["0"]
+    assert (row["gap"], row["position"]) == (190 - len(copied), 200)
+
+
 def test_a_topic_that_is_created_again(spark: SparkSession, pair: Clusters) -> None:
     config = pair.write(PAIR, topics={"include": ["again"]})
     here, there = pair.front("c1"), pair.front("c2")
