@@ -174,6 +174,7 @@ def test_files_that_are_named_exist(document: str) -> None:
 GENERATED = {
     "keyway.yaml",
     "keyway-data/",
+    "keyway/contexts.yaml",
     "build/bench-cost.png",
     "build/keyway-spark.zip",
     "build/profile.folded",

@@ -6,12 +6,11 @@ packages that a plain gateway does without.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-Click = Any  # typer keeps its own copy of click private
+from gateway.cli.options import Click
 
 # name: the module whose `app` it is, the line of `keyway --help`
 GROUPS = {

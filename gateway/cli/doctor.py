@@ -9,7 +9,7 @@ import typer
 
 from gateway import config as configuration
 from gateway.cli.options import ConfigOption, Output, UpstreamOption
-from gateway.cli.tables import print_json, print_table
+from gateway.cli.tables import print_data, print_table
 from gateway.logs import configure
 
 
@@ -29,8 +29,8 @@ def doctor(
         typer.echo(f"keyway: {error}", err=True)
         raise typer.Exit(2) from error
     rows = [asdict(it) | {"status": it.status.value} for it in findings]
-    if output == "json":
-        print_json({"findings": rows})
+    if output != "table":
+        print_data({"findings": rows}, output)
     else:
         columns = ("CHECK", "STATUS", "FOUND", "MEND")
         print_table(columns, [tuple(row.values()) for row in rows])

@@ -8,8 +8,15 @@ import typer
 
 from gateway.admin.rows import KeyFilterRules
 from gateway.cli.node_client import Answer, ask, path_with
-from gateway.cli.options import DEFAULT_ADMIN, AdminOption, ExecuteOption, Output
-from gateway.cli.tables import print_json, print_table
+from gateway.cli.options import (
+    DEFAULT_ADMIN,
+    AdminOption,
+    ExecuteOption,
+    Output,
+    Watching,
+    WatchOption,
+)
+from gateway.cli.tables import View, print_data, print_table, show
 from gateway.core.share.declared_filters import MARK, InvalidKeyFilters, client_name, inline_filters
 
 app = typer.Typer(
@@ -17,10 +24,20 @@ app = typer.Typer(
 )
 
 
-@app.command("list")
-def filter_list(group: str, admin: AdminOption = DEFAULT_ADMIN, output: Output = "table") -> None:
+@app.command("list", cls=Watching)
+def filter_list(
+    group: str,
+    watch: WatchOption = None,
+    admin: AdminOption = DEFAULT_ADMIN,
+    output: Output = "table",
+) -> None:
     """Show a group's rules. The first one whose client id matches a member decides its keys."""
-    _print_rules(_rules_of(group, admin), output)
+
+    def look() -> View:
+        answer = _rules_of(group, admin)
+        return View(answer.raw, lambda: _print_rules(answer, "table"))
+
+    show(look, output, watch)
 
 
 @app.command("set")
@@ -85,8 +102,8 @@ def _rule(text: str) -> dict[str, Any]:
 
 
 def _print_rules(answer: Answer[KeyFilterRules], output: str) -> None:
-    if output == "json":
-        print_json(answer.raw)
+    if output != "table":
+        print_data(answer.raw, output)
         return
     source = "keyway.yaml" if answer.row.source == "config" else "set"
     rules = answer.row.rules
@@ -102,8 +119,8 @@ def _print_change(
     now: Answer[KeyFilterRules], rules: list[dict[str, Any]] | None, output: str
 ) -> None:
     """`rules`: those to be set; None: those of keyway.yaml, which only the node knows."""
-    if output == "json":
-        print_json({"dry_run": True, "now": now.raw, "rules": rules})
+    if output != "table":
+        print_data({"dry_run": True, "now": now.raw, "rules": rules}, output)
         return
     _print_rules(now, output)
     count = "the rules of keyway.yaml" if rules is None else f"{len(rules)} rules"

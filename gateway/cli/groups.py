@@ -1,76 +1,94 @@
-"""`keyway group list` and `keyway group describe`."""
+"""`keyway group`: the groups of a node, their members, partitions and positions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Annotated
 
 import typer
 
 from gateway.admin.rows import GroupDescription, GroupList, PartitionRow
-from gateway.cli.node_client import ask, group_path, path_with
-from gateway.cli.options import DEFAULT_ADMIN, AdminOption, Output
+from gateway.cli.node_client import ask, ask_all, group_path
+from gateway.cli.options import (
+    DEFAULT_ADMIN,
+    AdminOption,
+    NameFilter,
+    Output,
+    Watching,
+    WatchOption,
+)
 from gateway.cli.parked import group_parked, group_release
-from gateway.cli.tables import age, print_json, print_line, print_table
+from gateway.cli.tables import View, age, print_line, print_table, show
 from gateway.cli.unreadable import group_skip, group_unreadable
 
 app = typer.Typer(help="Key-Shared groups of a running node.", no_args_is_help=True)
-app.command("parked")(group_parked)
+app.command("parked", cls=Watching)(group_parked)
 app.command("release")(group_release)
-app.command("unreadable")(group_unreadable)
+app.command("unreadable", cls=Watching)(group_unreadable)
 app.command("skip")(group_skip)
 
 _SUMMARY = ("GROUP", "STATE", "MEMBERS", "TOPICS", "WINDOWS", "TOTAL-LAG", "LAG-SECONDS")
-_MEMBERSHIP = ("MEMBER-ID", "CLIENT-ID", "HOST", "EPOCH", "TOPICS")
+_MEMBERSHIP = ("CONSUMER-ID", "HOST", "CLIENT-ID", "EPOCH", "TOPICS")
+# The first six as those of kafka-consumer-groups.sh, then ours.
 _PARTITION = (
-    *("TOPIC", "PARTITION", "STATE", "CURSOR", "READ", "LOG-END", "LAG", "UNSETTLED"),
-    *("IN-FLIGHT", "BACKING-OFF", "DEAD-LETTERING", "PARKED"),
+    *("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "LAG-SECONDS"),
+    *("STATE", "READ-OFFSET", "UNSETTLED", "IN-FLIGHT", "BACKING-OFF", "DEAD-LETTERING", "PARKED"),
 )
 # UNACKED and BLOCKED are records of keys that drain, ATTEMPTS counts how often their new owners
 # asked meanwhile, CLEARED the keys that have drained since the member joined, JOINED-BEHIND is the
 # last sent position when it joined others.
 _MEMBER = (
-    *("TOPIC", "PARTITION", "MEMBER-ID", "READY-KEYS", "IN-FLIGHT", "DRAINING-KEYS", "UNACKED"),
+    *("TOPIC", "PARTITION", "CONSUMER-ID", "READY-KEYS", "IN-FLIGHT", "DRAINING-KEYS", "UNACKED"),
     *("BLOCKED", "ATTEMPTS", "CLEARED", "JOINED-BEHIND", "DROPPED"),
 )
 
 
-@app.command("list")
-def group_list(admin: AdminOption = DEFAULT_ADMIN, output: Output = "table") -> None:
+@app.command("list", cls=Watching)
+def group_list(
+    name: NameFilter = None,
+    state: Annotated[
+        str | None, typer.Option(help="Only groups of this state: Stable, Empty, ...")
+    ] = None,
+    watch: WatchOption = None,
+    admin: AdminOption = DEFAULT_ADMIN,
+    output: Output = "table",
+) -> None:
     """List the groups of the node."""
-    answer = ask(admin, "/v1/groups", GroupList)
-    raw, rows = list(answer.raw["groups"]), list(answer.row.groups)
-    while answer.row.next is not None:
-        answer = ask(admin, path_with("/v1/groups", after=answer.row.next), GroupList)
-        raw += answer.raw["groups"]
-        rows += answer.row.groups
-    if output == "json":
-        print_json({"groups": raw})
-        return
-    print_table(
-        _SUMMARY,
-        [
+
+    def look() -> View:
+        found = ask_all(admin, "/v1/groups", GroupList, "groups", name=name, state=state)
+        rows = [
             (it.group, it.state, it.members, it.topics, it.windows, it.lag, age(it.lag_seconds))
-            for it in rows
-        ],
-    )
+            for it in found.rows
+        ]
+        return View(found.raw, lambda: print_table(_SUMMARY, rows))
+
+    show(look, output, watch)
 
 
-@app.command("describe")
+@app.command("describe", cls=Watching)
 def group_describe(
-    group: str, admin: AdminOption = DEFAULT_ADMIN, output: Output = "table"
+    group: str,
+    watch: WatchOption = None,
+    admin: AdminOption = DEFAULT_ADMIN,
+    output: Output = "table",
 ) -> None:
     """Show the members and windows of one group."""
-    answer = ask(admin, group_path(group), GroupDescription)
-    if output == "json":
-        print_json(answer.raw)
-        return
-    found = answer.row
+
+    def look() -> View:
+        answer = ask(admin, group_path(group), GroupDescription)
+        return View(answer.raw, lambda: _print_group(answer.row))
+
+    show(look, output, watch)
+
+
+def _print_group(found: GroupDescription) -> None:
     print_line(f"group {found.group}  state {found.state}  epoch {found.epoch}{_policies(found)}")
     print_table(
         _MEMBERSHIP,
-        [(it.member_id, it.client_id, it.host, it.epoch, it.topics) for it in found.memberships],
+        [(it.member_id, it.host, it.client_id, it.epoch, it.topics) for it in found.memberships],
     )
-    print_table(_PARTITION, [_partition(row) for row in found.partitions])
+    print_table(_PARTITION, [_partition(found.group, row) for row in found.partitions])
     busy = list(_busy_members(found.partitions))
     if busy:
         print_table(_MEMBER, busy)
@@ -84,10 +102,11 @@ def _policies(found: GroupDescription) -> str:
     return "" if it is None else f"  rejected {it.rejected.value}  exhausted {it.exhausted.value}"
 
 
-def _partition(row: PartitionRow) -> Sequence[object]:
+def _partition(group: str, row: PartitionRow) -> Sequence[object]:
     return (
-        *(row.topic, row.partition, row.state, row.cursor, row.read_position, row.log_end, row.lag),
-        *(row.unsettled, row.in_flight, row.backing_off, row.dead_lettering, len(row.parked)),
+        *(group, row.topic, row.partition, row.cursor, row.log_end, row.lag, age(row.lag_seconds)),
+        *(row.state, row.read_position, row.unsettled, row.in_flight, row.backing_off),
+        *(row.dead_lettering, len(row.parked)),
     )
 
 

@@ -1,5 +1,5 @@
-"""The `keyway` command: serve, demo, doctor, token, group, filter, the command groups of other
-packages (commands.py), --token-file, --version.
+"""The `keyway` command: its own commands, the command groups of other packages (commands.py), and
+the options of all.
 """
 
 from __future__ import annotations
@@ -9,13 +9,16 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli import filters, groups
+from gateway.cli import contexts, filters, groups, keys, node
 from gateway.cli.commands import CommandGroups
+from gateway.cli.contexts import CONTEXT_VARIABLE, use_context
 from gateway.cli.demo import demo
 from gateway.cli.doctor import doctor
 from gateway.cli.node_client import use_token_file
+from gateway.cli.options import Watching
 from gateway.cli.serve import serve
 from gateway.cli.token import token
+from gateway.cli.top import top
 
 app = typer.Typer(
     name="keyway",
@@ -23,7 +26,6 @@ app = typer.Typer(
     help="A Kafka-protocol gateway: Key-Shared groups for stock share consumers.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
 )
 app.command()(serve)
 app.command()(demo)
@@ -31,6 +33,16 @@ app.command()(doctor)
 app.command()(token)
 app.add_typer(groups.app, name="group")
 app.add_typer(filters.app, name="filter")
+app.add_typer(keys.members, name="member")
+app.add_typer(keys.windows, name="window")
+app.add_typer(keys.keys, name="key")
+app.add_typer(node.topics, name="topic")
+app.add_typer(node.brokers, name="broker")
+app.add_typer(node.connections, name="connection")
+app.command(cls=Watching)(node.health)
+app.command()(node.whoami)
+app.command(cls=Watching)(top)
+app.add_typer(contexts.app, name="context")
 
 
 def _version(*, wanted: bool) -> None:
@@ -52,6 +64,13 @@ def _root(
             help="Show the version, and the form of the hot modules: compiled or interpreted.",
         ),
     ] = False,
+    context: Annotated[
+        str | None,
+        typer.Option(
+            envvar=CONTEXT_VARIABLE,
+            help="The node of this name, see `keyway context`. Without it: the current one.",
+        ),
+    ] = None,
     token_file: Annotated[
         Path | None,
         typer.Option(
@@ -61,6 +80,7 @@ def _root(
     ] = None,
 ) -> None:
     """Options of every command."""
+    use_context(context)
     use_token_file(token_file)
 
 

@@ -6,13 +6,13 @@ import os
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from urllib.parse import quote, urlencode
 
-import typer
 from pydantic import BaseModel
 
-from gateway.cli.tables import plain
+from gateway.cli.contexts import context
+from gateway.cli.tables import end
 
 if TYPE_CHECKING:
     import httpx
@@ -41,28 +41,59 @@ def group_path(group: str) -> str:
 
 
 def path_with(path: str, **parameters: str) -> str:
-    return f"{path}?{urlencode(parameters)}"
+    return f"{path}?{urlencode(parameters)}" if parameters else path
+
+
+@dataclass(frozen=True, slots=True)
+class Pages(Generic[RowT]):
+    """A list that came in pages: the JSON as of one page, and the rows of all."""
+
+    raw: dict[str, Any]
+    rows: list[RowT]
+
+
+def ask_all(
+    admin: str, path: str, model: type[BaseModel], field: str, /, **parameters: str | None
+) -> Pages[Any]:
+    """All pages of a list. `field`: that of the model with the rows. Parameters that are None are
+    left out.
+    """
+    given = {name: value for name, value in parameters.items() if value is not None}
+    answer = ask(admin, path_with(path, **given), model)
+    raw, rows = answer.raw, list(getattr(answer.row, field))
+    while (after := getattr(answer.row, "next", None)) is not None:
+        answer = ask(admin, path_with(path, **given, after=after), model)
+        raw[field] += answer.raw[field]
+        rows += getattr(answer.row, field)
+    raw.pop("next", None)
+    return Pages(raw, rows)
 
 
 def use_token_file(path: Path | None) -> None:
-    """For all questions of this command; None: the environment has the token, or there is none."""
+    """For all questions of this command; None: the environment or the context has the token, or
+    there is none.
+    """
     _token_file.set(path)
 
 
-def _authorization() -> dict[str, str]:
-    """Ends the command if the token cannot be read. It is in no message."""
+def _authorization(*, of_context: bool) -> dict[str, str]:
+    """`of_context`: the context's token is for this node; no other node gets it. Ends the command
+    if the token cannot be read. It is in no message.
+    """
     path = _token_file.get()
+    if path is None and of_context and TOKEN_VARIABLE not in os.environ:
+        path = context().token_file
     try:
         token = os.environ.get(TOKEN_VARIABLE, "") if path is None else path.read_text("utf-8")
     except OSError as error:
-        _end(f"--token-file {path}: {error.strerror}")
+        end(f"--token-file {path}: {error.strerror}")
     except UnicodeDecodeError:
-        _end(f"--token-file {path}: not UTF-8")
+        end(f"--token-file {path}: not UTF-8")
     token = token.strip()
     if not token:
         return {}
     if not (token.isascii() and token.isprintable()):
-        _end(f"{TOKEN_VARIABLE if path is None else path}: holds no token")
+        end(f"{TOKEN_VARIABLE if path is None else path}: holds no token")
     return {"Authorization": f"Bearer {token}"}
 
 
@@ -73,28 +104,31 @@ def ask(
     *,
     method: str = "GET",
     body: dict[str, Any] | None = None,
+    also: int | None = None,
 ) -> Answer[RowT]:
     """Sends the caller's token, if there is one. Ends the command if the node refuses, or if no
-    node answers.
+    node answers. `also`: a status that is an answer, too.
     """
     import httpx  # keeps `keyway --help` quick
 
+    of_context = not admin
+    admin = admin or context().admin
     address = admin if "://" in admin else f"http://{admin}"
     try:
         response = httpx.request(
             method,
             address.rstrip("/") + path,
             json=body,
-            headers=_authorization(),
+            headers=_authorization(of_context=of_context),
             timeout=ANSWER_S_MAX,
         )
-        if response.is_success:
+        if response.is_success or response.status_code == also:
             raw = response.json()
             return Answer(raw, model.model_validate(raw))
     except (httpx.HTTPError, httpx.InvalidURL, ValueError, UnicodeError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
-        _end(f"no node answers at {admin}: {reason}")
-    _end(_title(response))
+        end(f"no node answers at {admin}: {reason}")
+    end(_title(response))
 
 
 def _title(response: httpx.Response) -> str:
@@ -102,8 +136,3 @@ def _title(response: httpx.Response) -> str:
         return str(response.json()["title"])
     except (ValueError, KeyError, TypeError):
         return f"{response.status_code} {response.reason_phrase}"  # not a node of ours
-
-
-def _end(line: str) -> NoReturn:
-    typer.echo(f"keyway: {plain(line)}", err=True)
-    raise typer.Exit(1)

@@ -10,8 +10,8 @@ import typer
 
 from gateway.admin.rows import ALL, ParkedList, ParkedRecordRow, Released
 from gateway.cli.node_client import ask, path_with
-from gateway.cli.options import DEFAULT_ADMIN, AdminOption, ExecuteOption, Output
-from gateway.cli.tables import print_json, print_table
+from gateway.cli.options import DEFAULT_ADMIN, AdminOption, ExecuteOption, Output, WatchOption
+from gateway.cli.tables import View, end, print_data, print_table, show
 
 _COLUMNS = ("TOPIC", "PARTITION", "OFFSET", "KEY-HASH", "REASON", "DELIVERIES", "MEMBER-ID")
 
@@ -22,13 +22,19 @@ class ReleaseAction(StrEnum):
     DEAD_LETTER = "dead_letter"
 
 
-def group_parked(group: str, admin: AdminOption = DEFAULT_ADMIN, output: Output = "table") -> None:
+def group_parked(
+    group: str,
+    watch: WatchOption = None,
+    admin: AdminOption = DEFAULT_ADMIN,
+    output: Output = "table",
+) -> None:
     """List the parked records: those that wait for an operator (policy `block`)."""
-    answer = ask(admin, path_with("/v1/parked", group=group), ParkedList)
-    if output == "json":
-        print_json(answer.raw)
-        return
-    _print_parked(answer.row.parked)
+
+    def look() -> View:
+        answer = ask(admin, path_with("/v1/parked", group=group), ParkedList)
+        return View(answer.raw, lambda: _print_parked(answer.row.parked))
+
+    show(look, output, watch)
 
 
 def _print_parked(rows: Sequence[ParkedRecordRow]) -> None:
@@ -78,8 +84,8 @@ def group_release(
             "action": action.value,
         }
         answer = ask(admin, "/v1/parked/release", Released, method="POST", body=body)
-        if output == "json":
-            print_json(answer.raw)
+        if output != "table":
+            print_data(answer.raw, output)
         else:
             count = len(answer.row.offsets)
             typer.echo(f"{action.value}: {_records(count)} of {topic}-{partition}")
@@ -93,11 +99,10 @@ def group_release(
     missing = sorted(set(offset or ()) - {row.offset for row in chosen})
     if missing or not chosen:
         what = f"offset {missing[0]} is not parked" if missing else "nothing is parked"
-        typer.echo(f"keyway: {topic}-{partition}: {what}", err=True)
-        raise typer.Exit(1)
-    if output == "json":
+        end(f"{topic}-{partition}: {what}")
+    if output != "table":
         rows = [row.model_dump(mode="json") for row in chosen]
-        print_json({"dry_run": True, "action": action.value, "parked": rows})
+        print_data({"dry_run": True, "action": action.value, "parked": rows}, output)
         return
     _print_parked(chosen)
     typer.echo(f"{action.value}: {_records(len(chosen))}; nothing is done without --execute")

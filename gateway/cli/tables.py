@@ -1,11 +1,16 @@
-"""The form of everything that commands print: tables, lines, JSON."""
+"""The form of all that commands print: tables, lines, JSON, YAML; once, or again and again."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import NoReturn
 
 import typer
+import yaml
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -13,16 +18,67 @@ from rich.text import Text
 COLUMNS_MAX = 100_000
 
 
-def print_json(answer: object) -> None:
-    typer.echo(json.dumps(answer, indent=2))
+@dataclass(frozen=True, slots=True)
+class View:
+    """An answer: as data, and as it is printed for people."""
+
+    raw: object
+    tables: Callable[[], None]
+
+
+def show(look: Callable[[], View], output: str, watch_s: float | None = None) -> None:
+    """`look` asks the node. With `watch_s` again after so many seconds, until Ctrl-C, which is a
+    good end. JSON is then one line for each look, YAML a document.
+    """
+    if watch_s is None:
+        _show_once(look(), output)
+        return
+    with suppress(KeyboardInterrupt):
+        while True:
+            view = look()
+            if output == "json":
+                typer.echo(json.dumps(view.raw))
+            elif output == "yaml":
+                typer.echo("---")
+                print_data(view.raw, output)
+            else:
+                _console().clear()  # of a terminal; elsewhere nothing happens
+                view.tables()
+                typer.echo("")
+            time.sleep(watch_s)
+
+
+def _show_once(view: View, output: str) -> None:
+    if output == "table":
+        view.tables()
+    else:
+        print_data(view.raw, output)
+
+
+def print_data(answer: object, output: str) -> None:
+    """`output`: json or yaml."""
+    if output == "yaml":
+        typer.echo(yaml.safe_dump(answer, sort_keys=False, allow_unicode=True), nl=False)
+    else:
+        typer.echo(json.dumps(answer, indent=2))
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """None is shown as `-`, a list by its entries."""
+    _console().print(table_of(columns, rows))
+
+
+def table_of(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
     table = Table(*columns, box=None)
     for row in rows:
         table.add_row(*(Text(_shown(value)) for value in row))
-    _console().print(table)
+    return table
+
+
+def end(line: str) -> NoReturn:
+    """Ends the command with one line on stderr and exit status 1."""
+    typer.echo(f"keyway: {plain(line)}", err=True)
+    raise typer.Exit(1)
 
 
 def print_line(text: str) -> None:

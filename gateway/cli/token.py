@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from clusters.yaml_file import first_fault
 from gateway.admin.tokens import new_token, sha256_of
 from gateway.cli.options import Output
-from gateway.cli.tables import print_json
+from gateway.cli.tables import print_data
 from gateway.config import Role, TokenSection
 
 
@@ -39,8 +39,8 @@ def token(
         TokenSection.model_validate(entry)
     except ValidationError as error:
         raise typer.BadParameter(first_fault(error)) from error
-    if output == "json":
-        print_json({"token": made, "entry": entry})
+    if output != "table":
+        print_data({"token": made, "entry": entry}, output)
         return
     # JSON is YAML: the entry can be pasted as it is.
     typer.echo(f"{made}\n\nIt is not shown again. Its entry in keyway.yaml, without the token:\n")

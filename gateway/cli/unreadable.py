@@ -9,21 +9,25 @@ import typer
 
 from gateway.admin.rows import Skipped, UnreadableList, UnreadableRow
 from gateway.cli.node_client import ask, path_with
-from gateway.cli.options import DEFAULT_ADMIN, AdminOption, ExecuteOption, Output
-from gateway.cli.tables import print_json, print_table
+from gateway.cli.options import DEFAULT_ADMIN, AdminOption, ExecuteOption, Output, WatchOption
+from gateway.cli.tables import View, end, print_data, print_table, show
 
 _COLUMNS = ("TOPIC", "PARTITION", "OFFSET", "LAST-OFFSET", "REASON")
 
 
 def group_unreadable(
-    group: str, admin: AdminOption = DEFAULT_ADMIN, output: Output = "table"
+    group: str,
+    watch: WatchOption = None,
+    admin: AdminOption = DEFAULT_ADMIN,
+    output: Output = "table",
 ) -> None:
     """List the places where the group cannot read on; those with a LAST-OFFSET can be skipped."""
-    answer = ask(admin, path_with("/v1/unreadable", group=group), UnreadableList)
-    if output == "json":
-        print_json(answer.raw)
-        return
-    _print(answer.row.unreadable)
+
+    def look() -> View:
+        answer = ask(admin, path_with("/v1/unreadable", group=group), UnreadableList)
+        return View(answer.raw, lambda: _print(answer.row.unreadable))
+
+    show(look, output, watch)
 
 
 def _print(rows: Sequence[UnreadableRow]) -> None:
@@ -50,8 +54,8 @@ def group_skip(
     if execute:
         body = {"group": group, "topic": topic, "partition": partition, "offset": offset}
         answer = ask(admin, "/v1/unreadable/skip", Skipped, method="POST", body=body)
-        if output == "json":
-            print_json(answer.raw)
+        if output != "table":
+            print_data(answer.raw, output)
         else:
             row = answer.row.skipped
             typer.echo(f"skip: offsets {row.offset} to {row.last_offset} of {place}")
@@ -65,11 +69,10 @@ def group_skip(
         and row.offset <= offset <= row.last_offset
     ]
     if not chosen:
-        typer.echo(f"keyway: {place}: offset {offset} is in no batch that can be skipped", err=True)
-        raise typer.Exit(1)
-    if output == "json":
+        end(f"{place}: offset {offset} is in no batch that can be skipped")
+    if output != "table":
         rows = [row.model_dump(mode="json") for row in chosen]
-        print_json({"dry_run": True, "action": "skip", "unreadable": rows})
+        print_data({"dry_run": True, "action": "skip", "unreadable": rows}, output)
         return
     _print(chosen)
     typer.echo("skip: 1 batch; nothing is done without --execute")

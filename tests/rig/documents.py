@@ -73,7 +73,7 @@ def settings_of(page: list[File | Command]) -> dict[str, Any]:
 
 def only_looks(line: str) -> bool:
     """True for commands that may be repeated until the node shows an earlier change."""
-    looking = ("keyway group list", "keyway group describe", "keyway group parked", "curl -s http")
+    looking = ("keyway group list", "keyway group describe", "keyway group parked", "curl -s http", "timeout")
     return line.startswith(looking) or " --describe" in line
 
 
@@ -170,15 +170,17 @@ def _environment(node: GatewayProcess, directory: Path) -> Mapping[str, str]:
         )
         _script(bin_ / name, f"exec java {options} -cp '{kafka_classpath()}' {main} \"$@\"")
     _script(bin_ / "python", f'exec {sys.executable} "$@"')
-    _script(
-        bin_ / "keyway",
-        f'case "$1" in group|filter) set -- "$@" --admin {node.admin};; esac\n'
-        f'exec {sys.executable} -m gateway.cli "$@"',
+    _script(bin_ / "keyway", f'exec {sys.executable} -m gateway.cli "$@"')
+    contexts = directory / "config" / "keyway" / "contexts.yaml"
+    contexts.parent.mkdir(parents=True)
+    contexts.write_text(
+        yaml.safe_dump({"current": "here", "contexts": {"here": {"admin": node.admin}}})
     )
     return {
         **os.environ,
         "PATH": f"{bin_}:{os.environ['PATH']}",
         "PYTHONPATH": str(REPOSITORY),
+        "XDG_CONFIG_HOME": str(directory / "config"),
         "PYTHONUNBUFFERED": "1",
     }
 

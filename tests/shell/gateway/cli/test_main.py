@@ -27,6 +27,7 @@ GROUPS = {
             "topics": ["a"],
             "windows": 3,
             "lag": 1_234,
+            "lag_seconds": 61.46,
         }
     ]
 }
@@ -161,8 +162,8 @@ def test_groups_as_a_table_and_as_json(node: Callable[[dict[str, Answer]], str])
         code, out, _ = keyway("group", "list", "--admin", admin)
         assert code == 0
         assert out.split() == [
-            *("GROUP", "STATE", "MEMBERS", "TOPICS", "WINDOWS", "TOTAL-LAG"),
-            *("[red]g[/x]", "Stable", "2", "a", "3", "1234"),
+            *("GROUP", "STATE", "MEMBERS", "TOPICS", "WINDOWS", "TOTAL-LAG", "LAG-SECONDS"),
+            *("[red]g[/x]", "Stable", "2", "a", "3", "1234", "61.5"),
         ]
     code, out, _ = keyway("group", "list", "--admin", address, "-o", "json")
     assert (code, json.loads(out)) == (0, GROUPS)
@@ -192,8 +193,10 @@ def test_a_group_whose_names_are_hostile(node: Callable[[dict[str, Answer]], str
     assert head in out.splitlines()
     assert "[/bold]\\x07" in out
     rows = [line.split() for line in out.splitlines()]
-    assert ["a", "0", "up", "17", "-", "99", "80", "-", "-", "-", "-", "1"] in rows
-    assert ["b", "1", "loading", *("-" * 8), "0"] in rows
+    assert rows[3][:6] == ["GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG"]
+    name = "g/1\\x1b[31m"
+    assert [name, "a", "0", "17", "99", "80", "-", "up", *("-" * 5), "1"] in rows
+    assert [name, "b", "1", *("-" * 4), "loading", *("-" * 5), "0"] in rows
     assert ["a", "0", "m1", "3", "2", "1", "1", "4", "31", "32", "-", "0"] in rows
     assert "idle" not in out
     assert out.splitlines()[-5:] == [
@@ -308,9 +311,9 @@ def test_wrong_options(options: list[str]) -> None:
 
 @pytest.mark.parametrize("command", [("group", "list"), ("group", "describe", "g")])
 def test_a_form_of_output_that_is_none_asks_no_node(command: tuple[str, ...]) -> None:
-    code, _, err = keyway(*command, "-o", "yaml", "--admin", "127.0.0.1:1")
+    code, _, err = keyway(*command, "-o", "xml", "--admin", "127.0.0.1:1")
     assert code == 2
-    assert "'table', 'json'" in err
+    assert "'table', 'json', 'yaml'" in err
     assert "no node answers" not in err
 
 

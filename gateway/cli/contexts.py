@@ -1,0 +1,151 @@
+"""`keyway context`: names for nodes, so that a command for one of several nodes is short.
+
+They are in `keyway/contexts.yaml` of the user's configuration (XDG: $XDG_CONFIG_HOME, else
+~/.config): of each node the address of its REST and the file with the token. Tokens themselves are
+never in it.
+"""
+
+from __future__ import annotations
+
+import os
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from clusters.yaml_file import first_fault
+from gateway.cli.options import NODE, Output
+from gateway.cli.tables import end, print_data, print_table
+
+CONTEXT_VARIABLE = "KEYWAY_CONTEXT"
+
+_chosen: ContextVar[str | None] = ContextVar("context", default=None)
+
+
+class Context(BaseModel):
+    """One node, as commands reach it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    admin: str
+    token_file: Path | None = None
+
+
+class Contexts(BaseModel):
+    """The file. `current` is used when a command names none."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    current: str | None = None
+    contexts: dict[str, Context] = {}
+
+
+NODE_HERE = Context(admin=NODE)
+
+
+def file() -> Path:
+    home = os.environ.get("XDG_CONFIG_HOME", "")
+    folder = Path(home) if home.startswith("/") else Path.home() / ".config"  # as XDG has it
+    return folder / "keyway" / "contexts.yaml"
+
+
+def use_context(name: str | None) -> None:
+    """For all questions of this command; None: the current one of the file, if there is one."""
+    _chosen.set(name)
+
+
+def context() -> Context:
+    """The node of this command. Ends the command if there is no such context."""
+    name = _chosen.get()
+    known = _load()
+    name = known.current if name is None else name
+    if name is None:
+        return NODE_HERE
+    if name not in known.contexts:
+        end(f"no context {name!r}: {file()} has {', '.join(sorted(known.contexts)) or 'none'}")
+    return known.contexts[name]
+
+
+def _load() -> Contexts:
+    path = file()
+    try:
+        text = path.read_text("utf-8")
+    except FileNotFoundError:
+        return Contexts()
+    except (OSError, UnicodeDecodeError) as error:
+        end(f"{path}: {error}")
+    try:
+        return Contexts.model_validate(yaml.safe_load(text) or {})
+    except ValidationError as error:
+        end(f"{path}: {first_fault(error)}")
+    except yaml.YAMLError as error:
+        end(f"{path}: no YAML: {' '.join(str(error).split())}")
+
+
+def _save(contexts: Contexts) -> None:
+    path = file()
+    data = contexts.model_dump(mode="json", exclude_none=True)
+    written = path.with_suffix(".new")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        written.write_text(yaml.safe_dump(data, sort_keys=False), "utf-8")
+        written.replace(path)
+    except OSError as error:
+        end(f"{path}: {error.strerror}")
+
+
+app = typer.Typer(help="Names for nodes: their addresses and tokens.", no_args_is_help=True)
+Name = Annotated[str, typer.Argument(help="The name of the context.")]
+
+
+@app.command("list")
+def context_list(output: Output = "table") -> None:
+    """List the contexts; `*` marks the one that commands use without --context."""
+    known = _load()
+    if output != "table":
+        print_data(known.model_dump(mode="json"), output)
+        return
+    print_table(
+        ("CURRENT", "NAME", "ADMIN", "TOKEN-FILE"),
+        [
+            ("*" if name == known.current else "", name, it.admin, it.token_file)
+            for name, it in sorted(known.contexts.items())
+        ],
+    )
+
+
+@app.command("set")
+def context_set(
+    name: Name,
+    admin: Annotated[str, typer.Option("--admin", help="Address of the node's REST.")] = NODE,
+    token_file: Annotated[Path | None, typer.Option(help="File with the token for it.")] = None,
+) -> None:
+    """Add a context, or replace it. The first one becomes the current one."""
+    known = _load()
+    made = Context(admin=admin, token_file=None if token_file is None else token_file.absolute())
+    _save(
+        Contexts(current=known.current or name, contexts={**known.contexts, name: made}),
+    )
+
+
+@app.command("use")
+def context_use(name: Name) -> None:
+    """Make a context the one that commands use without --context."""
+    known = _load()
+    if name not in known.contexts:
+        end(f"no context {name!r}")
+    _save(known.model_copy(update={"current": name}))
+
+
+@app.command("remove")
+def context_remove(name: Name) -> None:
+    """Forget a context. The file with its token stays."""
+    known = _load()
+    if name not in known.contexts:
+        end(f"no context {name!r}")
+    rest = {key: it for key, it in known.contexts.items() if key != name}
+    current = None if known.current == name else known.current
+    _save(Contexts(current=current, contexts=rest))

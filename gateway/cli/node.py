@@ -1,0 +1,155 @@
+"""`keyway topic`, `broker`, `connection`, `health`, `whoami`: the node itself."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+from gateway.admin.node_rows import (
+    BrokerList,
+    CallerRow,
+    ConnectionList,
+    ConnectionRow,
+    TopicList,
+    TopicRow,
+)
+from gateway.admin.rows import HealthRow
+from gateway.cli.node_client import ask, ask_all
+from gateway.cli.options import (
+    DEFAULT_ADMIN,
+    AdminOption,
+    NameFilter,
+    Output,
+    Watching,
+    WatchOption,
+)
+from gateway.cli.tables import View, age, print_line, print_table, show
+
+topics = typer.Typer(help="Topics that Key-Shared groups read.", no_args_is_help=True)
+brokers = typer.Typer(help="Virtual brokers of the node.", no_args_is_help=True)
+connections = typer.Typer(help="Connections of clients.", no_args_is_help=True)
+
+_TOPIC = ("TOPIC", "PARTITIONS", "LEADERLESS", "TOTAL-LAG", "GROUPS")
+_BROKER = ("BROKER", "ADDRESS", "UPSTREAM", "STATE", "CONNECTIONS", "PARTITIONS", "REASON")
+_CONNECTION = (
+    *("ID", "CLIENT-ID", "HOST", "BROKER", "AGE", "BYTES-IN", "BYTES-OUT", "UNANSWERED", "APIS"),
+    *("MEMBERS",),
+)
+
+
+@topics.command("list", cls=Watching)
+def topic_list(
+    name: NameFilter = None,
+    watch: WatchOption = None,
+    admin: AdminOption = DEFAULT_ADMIN,
+    output: Output = "table",
+) -> None:
+    """List the topics that groups read, with the lag of each group."""
+
+    def look() -> View:
+        found = ask_all(admin, "/v1/topics", TopicList, "topics", name=name)
+        rows = [_topic(row) for row in found.rows]
+        return View(found.raw, lambda: print_table(_TOPIC, rows))
+
+    show(look, output, watch)
+
+
+def _topic(row: TopicRow) -> tuple[object, ...]:
+    groups = [f"{it.group} ({'-' if it.lag is None else it.lag})" for it in row.groups]
+    return (row.topic, row.partitions, row.leaderless, row.lag, groups)
+
+
+@brokers.command("list", cls=Watching)
+def broker_list(
+    watch: WatchOption = None,
+    admin: AdminOption = DEFAULT_ADMIN,
+    output: Output = "table",
+) -> None:
+    """List the virtual brokers: where clients reach them, and what is behind."""
+
+    def look() -> View:
+        answer = ask(admin, "/v1/brokers", BrokerList)
+        found = answer.row
+        rows: list[tuple[object, ...]] = [
+            ("bootstrap", found.bootstrap, "any", None, found.bootstrap_connections, None, None)
+        ]
+        rows += [
+            (it.broker, it.address, it.upstream, it.state, it.connections, it.partitions, it.reason)
+            for it in found.brokers
+        ]
+        return View(answer.raw, lambda: print_table(_BROKER, rows))
+
+    show(look, output, watch)
+
+
+@connections.command("list", cls=Watching)
+def connection_list(
+    client_id: Annotated[
+        str | None, typer.Option(help="Only connections whose client id holds this.")
+    ] = None,
+    host: Annotated[str | None, typer.Option(help="Only connections from this host.")] = None,
+    broker: Annotated[
+        str | None, typer.Option(help="Only connections to this broker id, or `bootstrap`.")
+    ] = None,
+    watch: WatchOption = None,
+    admin: AdminOption = DEFAULT_ADMIN,
+    output: Output = "table",
+) -> None:
+    """List the connections of clients."""
+
+    def look() -> View:
+        given = {"client_id": client_id, "host": host, "broker": broker}
+        found = ask_all(admin, "/v1/connections", ConnectionList, "connections", **given)
+        rows = [_connection(row) for row in found.rows]
+        return View(found.raw, lambda: print_table(_CONNECTION, rows))
+
+    show(look, output, watch)
+
+
+def _connection(row: ConnectionRow) -> tuple[object, ...]:
+    seconds = max(0.0, time.time_ns() / 1e9 - row.since_ms / 1e3)
+    broker = "bootstrap" if row.broker is None else row.broker
+    return (
+        *(row.id, row.client_id, f"{row.host}:{row.port}", broker, f"{age(seconds)} s"),
+        *(row.bytes_in, row.bytes_out, row.in_flight_requests, row.in_flight, row.members),
+    )
+
+
+def health(
+    watch: WatchOption = None,
+    admin: AdminOption = DEFAULT_ADMIN,
+    output: Output = "table",
+) -> None:
+    """Show the health of the node. Exit status 1 if it has a trouble."""
+    fine = True
+
+    def look() -> View:
+        nonlocal fine
+        answer = ask(admin, "/health", HealthRow, also=503)  # it has troubles
+        fine = answer.row.status == "up"
+        return View(answer.raw, lambda: _print_health(answer.row))
+
+    show(look, output, watch)
+    if not fine:
+        raise typer.Exit(1)
+
+
+def _print_health(row: HealthRow) -> None:
+    print_line(row.status)
+    for reason in row.reasons:
+        print_line(reason)
+
+
+def whoami(admin: AdminOption = DEFAULT_ADMIN, output: Output = "table") -> None:
+    """Show the caller: the name, role and groups of the token."""
+
+    def look() -> View:
+        answer = ask(admin, "/v1/login", CallerRow)
+        it = answer.row
+        columns = ("NAME", "ROLE", "GROUPS", "KEYS")
+        row = (it.name, it.role, it.groups, "shown" if it.keys else "hashes")
+        return View(answer.raw, lambda: print_table(columns, [row]))
+
+    show(look, output)

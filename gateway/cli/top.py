@@ -1,0 +1,175 @@
+"""`keyway top`: the groups of a node, live. `q` ends it, `s` sorts by another column.
+
+Rates are those between two looks. Without a terminal it prints one table and ends.
+"""
+
+from __future__ import annotations
+
+import select
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from gateway.admin.dashboard.rows import GroupLine, Overview
+from gateway.cli.node_client import ask
+from gateway.cli.options import DEFAULT_ADMIN, WATCH_S, WATCH_S_MIN, AdminOption
+from gateway.cli.tables import plain, table_of
+
+_COLUMNS = (
+    *("GROUP", "STATE", "MEMBERS", "WINDOWS", "LAG", "ACCEPTED/S", "REDELIVERED/S", "IN-FLIGHT"),
+    *("BACKING-OFF", "PARKED", "DRAINING-KEYS", "STUCK"),
+)
+_BYTE_UNITS = ("B", "KiB", "MiB", "GiB")
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Per second, since the look before."""
+
+    requests: float
+    bytes_in: float
+    bytes_out: float
+    outcomes: dict[tuple[str, str], float]  # records by group and outcome
+
+
+def rates(before: Overview | None, now: Overview) -> Rates | None:
+    """None: there was no look before, or the node has started again since."""
+    if before is None or now.at_ms <= before.at_ms:
+        return None
+    if now.traffic.connections_opened < before.traffic.connections_opened:
+        return None
+    seconds = (now.at_ms - before.at_ms) / 1_000
+    old = {line.group: line.outcomes for line in before.groups}
+    return Rates(
+        (sum(now.traffic.requests.values()) - sum(before.traffic.requests.values())) / seconds,
+        (now.traffic.bytes_from_clients - before.traffic.bytes_from_clients) / seconds,
+        (now.traffic.bytes_to_clients - before.traffic.bytes_to_clients) / seconds,
+        {
+            (line.group, name): max(0, count - old.get(line.group, {}).get(name, 0)) / seconds
+            for line in now.groups
+            for name, count in line.outcomes.items()
+        },
+    )
+
+
+def _accepted(line: GroupLine, speed: Rates | None) -> float:
+    return 0.0 if speed is None else speed.outcomes.get((line.group, "accepted"), 0.0)
+
+
+# The largest first; of equals by name.
+SORTS: dict[str, Callable[[GroupLine, Rates | None], float]] = {
+    "lag": lambda line, _: line.lag or 0,
+    "accepted": _accepted,
+    "parked": lambda line, _: line.parked + line.stuck,
+}
+
+
+def frame(now: Overview, speed: Rates | None, sort: str, rows_max: int | None) -> RenderableType:
+    """One picture of the node. `rows_max`: groups that there is room for."""
+    lines = sorted(now.groups, key=lambda line: (-SORTS[sort](line, speed), line.group))
+    shown = lines if rows_max is None else lines[:rows_max]
+    table = table_of(_COLUMNS, [_row(line, speed) for line in shown])
+    more = len(lines) - len(shown) + now.groups_hidden
+    foot = [Text(f"{more} more groups")] if more else []
+    return Group(*_head(now, speed), table, *foot)
+
+
+def _head(now: Overview, speed: Rates | None) -> Iterator[Text]:
+    at = time.strftime("%H:%M:%S", time.localtime(now.at_ms / 1_000))
+    reasons = "; ".join(now.health.reasons)
+    yield Text(plain(f"{at}  {now.health.status}{'  ' + reasons if reasons else ''}"))
+    traffic = now.traffic
+    moving = "rates come with the next look"
+    if speed is not None:
+        moving = (
+            f"{speed.requests:,.0f} requests/s  in {_bytes(speed.bytes_in)}/s"
+            f"  out {_bytes(speed.bytes_out)}/s"
+        )
+    yield Text(f"{traffic.connections} connections  {traffic.refused} refused  {moving}")
+
+
+def _row(line: GroupLine, speed: Rates | None) -> tuple[object, ...]:
+    def rate(outcome: str) -> str | None:
+        known = None if speed is None else speed.outcomes.get((line.group, outcome), 0.0)
+        return None if known is None else f"{known:,.1f}"
+
+    return (
+        *(line.group, line.state, line.members, line.windows, line.lag, rate("accepted")),
+        *(rate("redelivered"), line.in_flight, line.backing_off, line.parked),
+        *(line.draining_keys, line.stuck),
+    )
+
+
+def _bytes(count: float) -> str:
+    for unit in _BYTE_UNITS[:-1]:
+        if count < 1_024:
+            return f"{count:.0f} {unit}"
+        count /= 1_024
+    return f"{count:.1f} {_BYTE_UNITS[-1]}"
+
+
+def top(
+    every: Annotated[
+        float, typer.Option("--every", min=WATCH_S_MIN, help="Seconds between two looks.")
+    ] = WATCH_S,
+    admin: AdminOption = DEFAULT_ADMIN,
+) -> None:
+    """Show the groups of the node live: `q` ends it, `s` sorts by another column."""
+    console = Console()
+    now = _look(admin)
+    if not (sys.stdin.isatty() and console.is_terminal):
+        Console(width=None if console.is_terminal else 200).print(frame(now, None, "lag", None))
+        return
+    with _single_keys(), Live(console=console, screen=True, auto_refresh=False) as live:
+        _watch(live, admin, every, now)
+
+
+def _watch(live: Live, admin: str, every_s: float, now: Overview) -> None:
+    """Until `q` or Ctrl-C."""
+    sorts, speed = list(SORTS), None
+    while True:
+        rows_max = max(1, live.console.size.height - 5)
+        live.update(frame(now, speed, sorts[0], rows_max), refresh=True)
+        pressed = _pressed_within(every_s)
+        if pressed in ("q", "\x03", "\x04"):
+            return
+        if pressed == "s":
+            sorts.append(sorts.pop(0))
+            continue
+        following = _look(admin)
+        now, speed = following, rates(now, following)
+
+
+def _look(admin: str) -> Overview:
+    return ask(admin, "/v1/overview", Overview).row
+
+
+@contextmanager
+def _single_keys() -> Iterator[None]:
+    """Keys of the terminal come one by one, without Enter, and are not shown."""
+    import termios  # not everywhere
+    import tty
+
+    before = termios.tcgetattr(sys.stdin)
+    try:
+        tty.setcbreak(sys.stdin)
+        yield
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+
+
+def _pressed_within(seconds: float) -> str | None:
+    """None: no key."""
+    try:
+        ready, _, _ = select.select([sys.stdin], [], [], seconds)
+    except KeyboardInterrupt:
+        return "q"
+    return sys.stdin.read(1) or "q" if ready else None

@@ -1,0 +1,435 @@
+"""Commands that show a node: their columns and forms, several pages, contexts, --watch, top."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from gateway.cli.main import app
+from tests.rig.gateway_process import REPOSITORY
+from tests.rig.rest_stand_in import StandIn, stand_in
+
+MEMBER = {
+    "group": "g",
+    "member_id": "m1",
+    "client_id": "c\x1b",
+    "host": "10.0.0.1",
+    "epoch": 2,
+    "topics": ["orders"],
+    "share": 0.25,
+    "ready_keys": 3,
+    "in_flight": 2,
+    "draining_keys": 0,
+    "connections": 1,
+    "last_heartbeat_ms": 0,
+}
+WINDOW = {
+    "topic": "orders",
+    "partition": 0,
+    "state": "up",
+    "leader": 1,
+    "cursor": 5,
+    "read_position": 9,
+    "log_end": 12,
+    "lag": 6,
+    "span_max": 64,
+    "settled": 1,
+    "ready": 1,
+    "in_flight": 1,
+    "backing_off": 0,
+    "dead_lettering": 0,
+    "parked": 1,
+}
+KEY = {
+    "topic": "orders",
+    "partition": 3,
+    "key_hash": "0badcafe",
+    "key": "eu-1",
+    "state": "parked",
+    "owner": "m1",
+    "holder": None,
+    "records": 7,
+    "in_flight": 0,
+    "first_offset": 40,
+    "attempts": 5,
+    "reason": "exhausted",
+}
+TOPIC = {
+    "topic": "orders",
+    "partitions": 4,
+    "leaderless": 1,
+    "lag": 9,
+    "groups": [{"group": "g", "members": 2, "lag": 9}, {"group": "h", "members": 0, "lag": None}],
+}
+CONNECTION = {
+    "id": 7,
+    "client_id": "c1",
+    "host": "10.0.0.1",
+    "port": 5000,
+    "broker": None,
+    "since_ms": 0,
+    "in_flight": ["SHARE_FETCH"],
+    "in_flight_requests": 1,
+    "bytes_in": 10,
+    "bytes_out": 20,
+    "members": ["g/m1"],
+}
+BROKERS = {
+    "bootstrap": "127.0.0.1:9192",
+    "bootstrap_connections": 1,
+    "brokers": [
+        {
+            "broker": 1,
+            "address": None,
+            "upstream": "kafka-1:9092",
+            "state": "silent",
+            "reason": "refused",
+            "connections": 2,
+            "partitions": 4,
+        }
+    ],
+}
+
+
+def keyway(*arguments: str, env: dict[str, str] | None = None) -> tuple[int, str, str]:
+    done = CliRunner().invoke(app, list(arguments), env={"COLUMNS": "40", **(env or {})})
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done.exit_code, done.stdout, done.stderr
+
+
+def rows(text: str) -> list[list[str]]:
+    return [line.split() for line in text.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("command", "path", "answer", "expected"),
+    [
+        (
+            ("member", "list", "g"),
+            "/v1/members?group=g",
+            {"group": "g", "members": [MEMBER]},
+            ["g", "m1", "10.0.0.1", "c\\x1b", "25.0%", "3", "2", "0", "1"],
+        ),
+        (
+            ("window", "list", "g", "--topic", "orders"),
+            "/v1/windows?group=g&topic=orders&runs=1",
+            {"group": "g", "windows": [WINDOW]},
+            ["orders", "0", "up", "1", "5", "9", "12", "6", "64", *"111001"],
+        ),
+        (
+            ("key", "list", "g", "--limit", "5"),
+            "/v1/keys?group=g&limit=5",
+            {"group": "g", "keys": [KEY]},
+            ["orders", "3", "eu-1", "0badcafe", "parked", "m1", "-", "7", "0", "40", "5"],
+        ),
+        (
+            ("key", "show", "g", "eu 1&", "--topic", "orders"),
+            "/v1/keys?group=g&topic=orders&key=eu+1%26",
+            {"group": "g", "keys": [KEY | {"key": None}]},
+            ["orders", "3", "-", "0badcafe", "parked", "m1", "-", "7", "0", "40", "5"],
+        ),
+        (
+            ("key", "show", "g", "0badcafe", "--hash"),
+            "/v1/keys?group=g&key_hash=0badcafe",
+            {"group": "g", "keys": [KEY | {"key": None, "key_base64": "/w=="}]},
+            ["orders", "3", "/w==", "0badcafe", "parked", "m1", "-", "7", "0", "40", "5"],
+        ),
+        (
+            ("topic", "list", "--name", "ord"),
+            "/v1/topics?name=ord",
+            {"topics": [TOPIC]},
+            ["orders", "4", "1", "9", "g", "(9),h", "(-)"],
+        ),
+        (
+            ("connection", "list", "--broker", "bootstrap"),
+            "/v1/connections?broker=bootstrap",
+            {"connections": [CONNECTION], "total": 1},
+            ["7", "c1", "10.0.0.1:5000", "bootstrap"],
+        ),
+        (
+            ("broker", "list"),
+            "/v1/brokers",
+            BROKERS,
+            ["1", "-", "kafka-1:9092", "silent", "2", "4", "refused"],
+        ),
+        (
+            ("whoami",),
+            "/v1/login",
+            {"name": "alice", "role": "viewer", "groups": ["orders-*"], "keys": False},
+            ["alice", "viewer", "orders-*", "hashes"],
+        ),
+    ],
+)
+def test_lists_as_a_table_as_json_and_as_yaml(
+    command: tuple[str, ...], path: str, answer: dict[str, Any], expected: list[str]
+) -> None:
+    whole = path.replace("&runs=1", "")
+    with stand_in({path: answer, whole: answer}) as rest:
+        code, out, err = keyway(*command, "--admin", rest.address)
+        assert (code, err) == (0, "")
+        assert rest.asked == [path]
+        assert expected in [row[: len(expected)] for row in rows(out)]
+        for form, read in (("json", json.loads), ("yaml", yaml.safe_load)):
+            code, out, _ = keyway(*command, "--admin", rest.address, "-o", form)
+            assert (code, read(out)) == (0, answer)
+
+
+def test_all_pages_are_one_list() -> None:
+    pages = {
+        "/v1/topics": {"topics": [TOPIC], "next": "a&b"},
+        "/v1/topics?after=a%26b": {"topics": [TOPIC | {"topic": "z"}], "next": None},
+    }
+    with stand_in(pages) as rest:
+        _, out, _ = keyway("topic", "list", "--admin", rest.address, "-o", "json")
+    assert json.loads(out) == {"topics": [TOPIC, TOPIC | {"topic": "z"}]}
+
+
+def test_a_key_is_named_in_one_way() -> None:
+    code, _, err = keyway("key", "show", "g", "k", "--hash", "--base64", "--admin", "127.0.0.1:1")
+    assert code == 2
+    assert "no node answers" not in err
+
+
+def test_health_has_its_exit_status() -> None:
+    well = {"status": "up", "reasons": []}
+    ill = (503, {"status": "not ready", "reasons": ["Redis does not answer: refused\x1b"]})
+    with stand_in({"/health": [well, ill]}) as rest:
+        assert keyway("health", "--admin", rest.address) == (0, "up\n", "")
+        code, out, _ = keyway("health", "--admin", rest.address)
+    assert (code, out) == (1, "not ready\nRedis does not answer: refused\\x1b\n")
+
+
+# ----------------------------------------------------------------------------------------- contexts
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.delenv("KEYWAY_TOKEN", raising=False)
+    return tmp_path / "keyway" / "contexts.yaml"
+
+
+def test_a_context_names_a_node_and_its_token(home: Path, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("secret-east\n")
+    groups: dict[str, Any] = {"/v1/groups": {"groups": []}}
+    with stand_in(groups) as east, stand_in(groups) as west:
+        for name, rest, more in (
+            ("east", east, ["--token-file", str(token)]),
+            ("west", west, []),
+        ):
+            assert keyway("context", "set", name, "--admin", rest.address, *more)[0] == 0
+        keyway("group", "list")
+        keyway("--context", "west", "group", "list")
+        keyway("group", "list", env={"KEYWAY_CONTEXT": "west"})
+        keyway("group", "list", "--admin", west.address)
+        assert (len(east.asked), len(west.asked)) == (1, 3)
+        assert east.tokens == ["Bearer secret-east"]
+        assert west.tokens == [None] * 3, "the token of a context goes to its node alone"
+        keyway("context", "use", "west")
+        keyway("group", "list")
+        assert len(west.asked) == 4
+        keyway("--context", "east", "group", "list", env={"KEYWAY_TOKEN": "mine"})
+        assert east.tokens[-1] == "Bearer mine"
+    _, out, _ = keyway("context", "list")
+    assert rows(out)[1:] == [
+        ["east", east.address, str(token)],
+        ["*", "west", west.address, "-"],
+    ]
+    assert "secret" not in home.read_text()
+    assert keyway("context", "remove", "west")[0] == 0
+    _, out, _ = keyway("context", "list", "-o", "json")
+    assert json.loads(out)["current"] is None
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("contexts: {a: {admin: x, tokn_file: y}}", "contexts.a.tokn_file"),
+        ("contexts: [", "no YAML"),
+        ("- 1", "contexts.yaml"),
+        ("current: b\ncontexts: {a: {admin: x}}", "no context 'b'"),
+    ],
+)
+def test_a_wrong_file_of_contexts_is_one_line(home: Path, text: str, says: str) -> None:
+    home.parent.mkdir()
+    home.write_text(text)
+    code, _, err = keyway("group", "list")
+    assert code == 1
+    assert says in err
+    assert err.count("\n") == 1
+
+
+def test_a_context_that_is_not_there(home: Path) -> None:  # noqa: ARG001 - an empty one
+    assert keyway("--context", "none", "group", "list")[0] == 1
+    assert keyway("context", "use", "none")[0] == 1
+    assert keyway("context", "remove", "none")[0] == 1
+
+
+# ---------------------------------------------------------------------------------- again and again
+
+
+def until(read: int, wanted: str, within_s: float = 30.0) -> str:
+    """The output of a command up to and with `wanted`."""
+    seen = ""
+    deadline = time.monotonic() + within_s
+    while wanted not in seen:
+        left = deadline - time.monotonic()
+        assert left > 0, f"no {wanted!r} in {seen!r}"
+        if select.select([read], [], [], left)[0]:
+            seen += os.read(read, 65_536).decode()
+    return seen
+
+
+def started(*arguments: str, **streams: Any) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "gateway.cli", *arguments]
+    return subprocess.Popen(command, cwd=REPOSITORY, **streams)
+
+
+def groups_with(lag: int) -> dict[str, Any]:
+    line = {"group": "g", "state": "Stable", "members": 1, "topics": ["a"], "windows": 1}
+    return {"groups": [{**line, "lag": lag}]}
+
+
+@pytest.mark.parametrize("watch", [["--watch", "0.1"], ["-w", "0.1"], ["--watch=0.1"]])
+def test_a_watched_list_is_shown_until_ctrl_c(watch: list[str]) -> None:
+    with stand_in({"/v1/groups": [groups_with(71), groups_with(72), groups_with(73)]}) as rest:
+        command = started("group", "list", *watch, "--admin", rest.address, stdout=subprocess.PIPE)
+        assert command.stdout is not None
+        seen = until(command.stdout.fileno(), "73")
+        command.send_signal(2)
+        assert command.wait(30) == 0
+        command.stdout.close()
+    assert seen.index("71") < seen.index("72") < seen.index("73")
+
+
+def test_watched_json_is_a_line_for_each_look() -> None:
+    with stand_in({"/v1/groups": [groups_with(71), groups_with(72)]}) as rest:
+        arguments = ("group", "list", "--admin", rest.address, "-o", "json", "--watch", "0.1")
+        command = started(*arguments, stdout=subprocess.PIPE)
+        assert command.stdout is not None
+        lines = until(command.stdout.fileno(), "72}]}\n").splitlines()
+        command.send_signal(2)
+        assert command.wait(30) == 0
+        command.stdout.close()
+    assert [json.loads(line)["groups"][0]["lag"] for line in lines[:2]] == [71, 72]
+
+
+def test_a_watch_that_is_no_time() -> None:
+    for seconds in ("0", "-1"):
+        assert keyway("group", "list", "--watch", seconds, "--admin", "127.0.0.1:1")[0] == 2
+
+
+# ---------------------------------------------------------------------------------------------- top
+
+
+def overview(at_ms: int, accepted: int, *, lag: int = 5) -> dict[str, Any]:
+    line = {
+        "group": "busy",
+        "state": "Stable",
+        "members": 2,
+        "topics": ["a"],
+        "windows": 4,
+        "waiting": 0,
+        "lag": lag,
+        "in_flight": 1,
+        "backing_off": 0,
+        "dead_lettering": 0,
+        "parked": 1,
+        "draining_keys": 0,
+        "stuck": 0,
+        "outcomes": {"accepted": accepted},
+    }
+    return {
+        "at_ms": at_ms,
+        "health": {"status": "up", "reasons": []},
+        "traffic": {"connections": 3, "requests": {"share_fetch": accepted}},
+        "groups": [line, line | {"group": "late", "lag": 99, "outcomes": {}}],
+        "groups_hidden": 2,
+    }
+
+
+def test_top_without_a_terminal_is_one_table() -> None:
+    with stand_in({"/v1/overview": overview(1_000, 0)}) as rest:
+        done = started(
+            "top", "--admin", rest.address, stdout=subprocess.PIPE, stdin=subprocess.PIPE
+        )
+        out, _ = done.communicate(timeout=60)
+    assert done.returncode == 0
+    shown = rows(out.decode())
+    assert shown[3][:6] == ["late", "Stable", "2", "4", "99", "-"], "the largest lag first"
+    assert shown[4][:6] == ["busy", "Stable", "2", "4", "5", "-"]
+    assert shown[5] == ["2", "more", "groups"]
+
+
+def test_top_shows_rates_sorts_and_ends_with_q() -> None:
+    looks = [overview(1_000, 0), overview(3_000, 500), overview(3_000, 500)]
+    with stand_in({"/v1/overview": looks}) as rest:
+        screen, terminal = pty.openpty()
+        command = started(
+            *("top", "--every", "0.1", "--admin", rest.address),
+            stdin=terminal,
+            stdout=terminal,
+            env=os.environ | {"TERM": "xterm", "COLUMNS": "160", "LINES": "40"},
+        )
+        try:
+            until(screen, "250.0")  # 500 records in 2 s
+            os.write(screen, b"s")
+            os.write(screen, b"q")
+            until(screen, "\x1b[?1049l")  # the terminal is as before
+            assert command.wait(30) == 0
+        finally:
+            command.kill()
+            os.close(screen)
+            os.close(terminal)
+
+
+# --------------------------------------------------------------------------------------- completion
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion(shell: str) -> None:
+    """The script for each shell, and the words that the shell then gets from the command."""
+    words = {
+        "bash": {"COMP_WORDS": "keyway gro", "COMP_CWORD": "1"},
+        "zsh": {"_TYPER_COMPLETE_ARGS": "keyway gro"},
+        "fish": {"_TYPER_COMPLETE_ARGS": "keyway gro", "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
+    }[shell]
+    script = completion(f"source_{shell}", {})
+    assert "_KEYWAY_COMPLETE" in script
+    assert "keyway" in script
+    completed = completion(f"complete_{shell}", words)
+    assert "group" in completed
+    assert "serve" not in completed
+
+
+def completion(instruction: str, words: dict[str, str]) -> str:
+    code = "import sys; sys.argv[0] = 'keyway'; from gateway.cli.main import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=REPOSITORY,
+        env=os.environ | words | {"_KEYWAY_COMPLETE": instruction},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    return done.stdout
+
+
+def test_the_stand_in_says_no() -> None:
+    """An unknown path is a refusal, so a wrong path cannot pass for an empty list."""
+    with stand_in({}) as rest:
+        assert isinstance(rest, StandIn)
+        assert keyway("topic", "list", "--admin", rest.address)[0] == 1
