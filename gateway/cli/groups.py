@@ -18,10 +18,13 @@ from gateway.cli.options import (
     WatchOption,
 )
 from gateway.cli.parked import group_parked, group_release
+from gateway.cli.positions import group_positions, group_seek
 from gateway.cli.tables import View, age, print_line, print_table, show
 from gateway.cli.unreadable import group_skip, group_unreadable
 
 app = typer.Typer(help="Key-Shared groups of a running node.", no_args_is_help=True)
+app.command("positions", cls=Watching)(group_positions)
+app.command("seek")(group_seek)
 app.command("parked", cls=Watching)(group_parked)
 app.command("release")(group_release)
 app.command("unreadable", cls=Watching)(group_unreadable)

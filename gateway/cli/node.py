@@ -67,7 +67,7 @@ def broker_list(
     admin: AdminOption = DEFAULT_ADMIN,
     output: Output = "table",
 ) -> None:
-    """List the virtual brokers: where clients reach them, and what is behind."""
+    """List the virtual brokers: the address that clients reach, and the broker of upstream."""
 
     def look() -> View:
         answer = ask(admin, "/v1/brokers", BrokerList)

@@ -21,11 +21,11 @@ from rich.text import Text
 from gateway.admin.dashboard.rows import GroupLine, Overview
 from gateway.cli.node_client import ask
 from gateway.cli.options import DEFAULT_ADMIN, WATCH_S, WATCH_S_MIN, AdminOption
-from gateway.cli.tables import plain, table_of
+from gateway.cli.tables import age, plain, table_of
 
 _COLUMNS = (
-    *("GROUP", "STATE", "MEMBERS", "WINDOWS", "LAG", "ACCEPTED/S", "REDELIVERED/S", "IN-FLIGHT"),
-    *("BACKING-OFF", "PARKED", "DRAINING-KEYS", "STUCK"),
+    *("GROUP", "STATE", "MEMBERS", "WINDOWS", "LAG", "LAG-SECONDS", "ACCEPTED/S", "REDELIVERED/S"),
+    *("IN-FLIGHT", "BACKING-OFF", "PARKED", "DRAINING-KEYS", "STUCK"),
 )
 _BYTE_UNITS = ("B", "KiB", "MiB", "GiB")
 
@@ -67,6 +67,7 @@ def _accepted(line: GroupLine, speed: Rates | None) -> float:
 # The largest first; of equals by name.
 SORTS: dict[str, Callable[[GroupLine, Rates | None], float]] = {
     "lag": lambda line, _: line.lag or 0,
+    "lag_seconds": lambda line, _: line.lag_seconds or 0,
     "accepted": _accepted,
     "parked": lambda line, _: line.parked + line.stuck,
 }
@@ -102,8 +103,8 @@ def _row(line: GroupLine, speed: Rates | None) -> tuple[object, ...]:
         return None if known is None else f"{known:,.1f}"
 
     return (
-        *(line.group, line.state, line.members, line.windows, line.lag, rate("accepted")),
-        *(rate("redelivered"), line.in_flight, line.backing_off, line.parked),
+        *(line.group, line.state, line.members, line.windows, line.lag, age(line.lag_seconds)),
+        *(rate("accepted"), rate("redelivered"), line.in_flight, line.backing_off, line.parked),
         *(line.draining_keys, line.stuck),
     )
 

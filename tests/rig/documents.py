@@ -73,7 +73,13 @@ def settings_of(page: list[File | Command]) -> dict[str, Any]:
 
 def only_looks(line: str) -> bool:
     """True for commands that may be repeated until the node shows an earlier change."""
-    looking = ("keyway group list", "keyway group describe", "keyway group parked", "curl -s http", "timeout")
+    looking = (
+        "keyway group list",
+        "keyway group describe",
+        "keyway group parked",
+        "curl -s http",
+        "timeout",
+    )
     return line.startswith(looking) or " --describe" in line
 
 
