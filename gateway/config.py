@@ -11,7 +11,7 @@ from __future__ import annotations
 import fnmatch
 import ipaddress
 import re
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
@@ -415,3 +415,15 @@ def load(path: Path | None, *, upstream: str | None = None) -> Config:
         return Config.model_validate(raw)
     except ValidationError as error:
         raise ConfigError(f"{path or 'options'}: {first_fault(error)}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigSource:
+    """The place that a configuration was read from, to be read again."""
+
+    path: Path | None = None
+    upstream: str | None = None  # of the command line; wins over the file
+
+    def read(self) -> Config:
+        """Raises ConfigError."""
+        return load(self.path, upstream=self.upstream)

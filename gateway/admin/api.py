@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from gateway.admin.dashboard.rows import Overview
 from gateway.admin.limits import (
+    AUDIT_ROWS_MAX,
     HOT_KEYS_MAX,
     KEY_BYTES_MAX,
     PAGE_ROWS_MAX,
@@ -21,12 +22,15 @@ from gateway.admin.limits import (
     RUNS_MAX,
 )
 from gateway.admin.node_rows import (
+    AuditList,
     BrokerList,
     CallerRow,
+    ConfigRow,
     ConnectionList,
     LoggedOut,
     LoginBody,
     MemberList,
+    ReloadRow,
     TopicList,
 )
 from gateway.admin.rows import (
@@ -258,6 +262,36 @@ OPERATIONS = (
         query=(GROUP,),
         role=Role.OPERATOR,
         action="filters.remove",
+    ),
+    Operation(
+        "GET",
+        "/v1/config",
+        "The configuration that runs, and its differences from the file.",
+        ConfigRow,
+        whole=True,
+    ),
+    Operation(
+        "POST",
+        "/v1/config/reload",
+        "Take over from the file whatever needs no restart: tokens, settings of groups.",
+        ReloadRow,
+        role=Role.ADMIN,
+        action="config.reload",
+        whole=True,
+    ),
+    Operation(
+        "GET",
+        "/v1/audit",
+        "The last changes and refusals, the latest first.",
+        AuditList,
+        optional=(
+            _text("who", "Only those of this token."),
+            _text("group", "Only those of this group."),
+            _text("action", "Only this action."),
+            _limit(AUDIT_ROWS_MAX),
+        ),
+        role=Role.ADMIN,
+        whole=True,
     ),
     Operation("GET", "/v1/login", "The caller: name, role, groups.", CallerRow),
     Operation(

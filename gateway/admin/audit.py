@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import count
+from operator import itemgetter
 
 import structlog
 
@@ -25,6 +27,8 @@ from gateway.admin.tokens import Caller
 from gateway.core.share.group_lines import GroupLines, Line
 
 log = structlog.get_logger("keyway.audit")
+
+Kept = deque[tuple[int, AuditRow]]  # in the order of the numbers
 
 
 @dataclass(slots=True)
@@ -47,9 +51,10 @@ def shown_offsets(offsets: Sequence[int]) -> str:
 @dataclass(slots=True)
 class Audit:
     now_ms: Callable[[], int]
-    _rows: deque[AuditRow] = field(default_factory=lambda: deque(maxlen=AUDIT_ROWS_MAX))
+    _rows: Kept = field(default_factory=lambda: deque(maxlen=AUDIT_ROWS_MAX))
     # Of their own, so that no stranger pushes the others out.
-    _stranger_rows: deque[AuditRow] = field(default_factory=lambda: deque(maxlen=AUDIT_ROWS_MAX))
+    _stranger_rows: Kept = field(default_factory=lambda: deque(maxlen=AUDIT_ROWS_MAX))
+    _numbers: Iterator[int] = field(default_factory=count)
     _strangers: GroupLines = field(default_factory=GroupLines)
 
     def note(
@@ -79,7 +84,8 @@ class Audit:
 
     def rows(self) -> list[AuditRow]:
         """The latest first."""
-        return sorted([*self._stranger_rows, *self._rows], key=lambda row: row.at_ms, reverse=True)
+        both = sorted([*self._stranger_rows, *self._rows], key=itemgetter(0), reverse=True)
+        return [row for _, row in both]
 
     async def write_due_forever(self) -> None:
         """The counts of strangers' refusals that are in no line yet."""
@@ -108,8 +114,8 @@ class Audit:
                 ),
             )
 
-    def _write(self, rows: deque[AuditRow], row: AuditRow) -> None:
-        rows.append(row)
+    def _write(self, rows: Kept, row: AuditRow) -> None:
+        rows.append((next(self._numbers), row))
         log.info("audit", **row.model_dump(exclude={"at_ms"}))
 
 

@@ -11,12 +11,13 @@ from starlette.applications import Starlette
 
 from gateway.admin.access import Access
 from gateway.admin.audit import Audit
+from gateway.admin.configuration import Configuration
 from gateway.admin.dashboard.rows import TrafficRow
 from gateway.admin.failed_logins import FailedLogins
 from gateway.admin.health import look
 from gateway.admin.rest import RestParts, rest_app
 from gateway.admin.tokens import Sessions, Tokens
-from gateway.config import AdminSection, is_loopback
+from gateway.config import AdminSection, Config, ConfigSource, is_loopback
 from gateway.core.forwarding.api_counts import BOUNDS_MS
 from gateway.core.wire.apis import ApiKey
 from gateway.listen.build import ListenRoom
@@ -28,7 +29,8 @@ from gateway.windows.build import WindowsRoom
 
 
 def build(
-    section: AdminSection,
+    config: Config,
+    source: ConfigSource,
     upstream: UpstreamRoom,
     listen: ListenRoom,
     members: MembersRoom,
@@ -37,7 +39,9 @@ def build(
     parts: Sequence[Part[Any]],
     now_ms: Callable[[], int],
 ) -> Part[Starlette]:
-    """`parts`: those whose health and metrics are shown."""
+    """`source`: of `config`; `parts`: those whose health and metrics are shown."""
+    section = config.admin
+    access = _access(section, now_ms)
     registry = CollectorRegistry()
     for part in parts:
         for collector in part.collectors:
@@ -54,7 +58,15 @@ def build(
         registry=registry,
         lags=operations.lags,
         health=partial(look, parts),
-        access=_access(section, now_ms),
+        access=access,
+        configuration=Configuration(
+            config,
+            source,
+            access.tokens,
+            members.settings,
+            members.key_filters,
+            members.groups,
+        ),
         metrics_open=section.metrics_open,
         traffic=partial(traffic, listen),
         outcomes=windows.outcomes.of,

@@ -47,7 +47,8 @@ def document() -> dict[str, Any]:
 
 
 def _described(operation: Operation) -> dict[str, Any]:
-    answer = {"description": "The answer.", "content": {operation.media: _schema(operation.answer)}}
+    shape = _schema(operation.answer, "object" if operation.media == JSON else "string")
+    answer = {"description": "The answer.", "content": {operation.media: shape}}
     problem = {"description": "A refusal.", "content": {_PROBLEM: _schema(Problem)}}
     responses = {"200": answer, "default": problem}
     if operation.also is not None:
@@ -67,9 +68,10 @@ def _described(operation: Operation) -> dict[str, Any]:
     return described
 
 
-def _schema(model: type[BaseModel] | None) -> dict[str, Any]:
-    text = {"type": "string"}
-    return {"schema": text if model is None else {"$ref": f"{_SCHEMAS}{model.__name__}"}}
+def _schema(model: type[BaseModel] | None, otherwise: str = "object") -> dict[str, Any]:
+    """`otherwise`: the type of an answer without a model."""
+    named = {"type": otherwise} if model is None else {"$ref": f"{_SCHEMAS}{model.__name__}"}
+    return {"schema": named}
 
 
 def _parameter(parameter: Parameter, place: str, *, required: bool = True) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from starlette.routing import Route
 from gateway.admin import openapi
 from gateway.admin.access import Access
 from gateway.admin.api import OPERATIONS
+from gateway.admin.configuration import Configuration
 from gateway.admin.connections import Brokers, connection_routes
 from gateway.admin.dashboard.events import Viewers
 from gateway.admin.dashboard.overview import Outcomes, Overviews
@@ -45,6 +46,7 @@ from gateway.admin.problems import (
     http_problem,
 )
 from gateway.admin.rows import Alive
+from gateway.admin.supervision import supervision_routes
 from gateway.admin.tokens import Caller
 from gateway.admin.topics import topic_routes
 from gateway.admin.unreadable import unreadable_routes
@@ -80,6 +82,7 @@ class RestParts:
     lags: Lags
     health: Callable[[], Awaitable[Health]]
     access: Access
+    configuration: Configuration
     metrics_open: bool = False
     refusals: Refusals = field(default_factory=Refusals)
     health_seen: HealthCollector = field(default_factory=HealthCollector)
@@ -132,6 +135,7 @@ def rest_app(parts: RestParts, *, loopback: bool) -> Starlette:
                 Route("/health/live", show_alive, methods=["GET"]),
                 Route("/v1/openapi.json", show_openapi, methods=["GET"]),
                 *login_routes(parts.access),
+                *supervision_routes(parts.configuration, parts.access.audit),
             )
         ],
         middleware=[

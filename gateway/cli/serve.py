@@ -21,9 +21,10 @@ def serve(
     from gateway.node.process import StartError, run  # keeps `keyway --help` quick
 
     try:
-        settings = configuration.load(config, upstream=upstream)
+        source = configuration.ConfigSource(config, upstream)
+        settings = source.read()
         configure(log_format, log_level)
-        run(settings)
+        run(settings, source)
     except (configuration.ConfigError, StartError) as error:
         typer.echo(f"keyway: {error}", err=True)
         raise typer.Exit(2) from error

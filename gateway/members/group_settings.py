@@ -128,6 +128,12 @@ class GroupSettings:
             if group in self._known:
                 self._take(group, self._in_kafka[group])
 
+    def reload(self, config: Config) -> None:
+        """Another keyway.yaml counts from now on, under the settings in Kafka as last shown."""
+        self.config = config
+        for group in list(self._known):
+            self._take(group, self._in_kafka[group])
+
     def forget(self, group: str) -> None:
         self._known.pop(group, None)
         self._in_kafka.pop(group, None)

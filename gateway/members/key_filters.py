@@ -96,6 +96,12 @@ class KeyFilters:
             log.warning("key_filters_ignored", group=group, client_id=client_id, why=str(invalid))
             return ()
 
+    def reload(self, config: Config) -> None:
+        """Another keyway.yaml counts from now on. The caller tells the groups whose rules differ
+        (`Groups.filters_changed`).
+        """
+        self._config = config
+
     def rules(self, group: str) -> Rules:
         found = self._set.get(group)
         if found is not None:

@@ -13,7 +13,7 @@ import structlog
 import uvloop
 
 from gateway.compiled import version_line
-from gateway.config import Config
+from gateway.config import Config, ConfigSource
 from gateway.embedded.process import SetupError
 from gateway.listen.listeners import CannotListen
 from gateway.logs import lost_lines
@@ -29,12 +29,14 @@ class StartError(Exception):
     """The node cannot start; one line with the remedy."""
 
 
-def run(config: Config) -> None:
-    """Serves until SIGTERM, SIGINT or SIGHUP. Raises StartError, ConfigError."""
+def run(config: Config, source: ConfigSource) -> None:
+    """Serves until SIGTERM, SIGINT or SIGHUP. `source`: of `config`. Raises StartError,
+    ConfigError.
+    """
     permit_files()
     try:
         with running_redis(config.state) as redis:
-            uvloop.run(_serve(config, redis))
+            uvloop.run(_serve(config, source, redis))
     except SetupError as error:
         raise StartError(str(error)) from error
     except ExceptionGroup as group:
@@ -44,7 +46,7 @@ def run(config: Config) -> None:
         raise StartError(str(_first(cannot))) from group
 
 
-async def _serve(config: Config, redis: RedisAddress) -> None:
+async def _serve(config: Config, source: ConfigSource, redis: RedisAddress) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -56,7 +58,7 @@ async def _serve(config: Config, redis: RedisAddress) -> None:
         loop.add_signal_handler(number, stop_for, number)
     tasks = asyncio.TaskGroup()
     process = Process(process_part(stop), redis, tasks, steady(time.time_ns, time.monotonic_ns))
-    parts = wire(config, process)
+    parts = wire(config, source, process)
     log.info("starting", version=version_line(), upstream=config.upstream.bootstrap_servers)
     await run_parts(parts, tasks, stop)
 

@@ -18,7 +18,7 @@ import gateway.operations.build as operations
 import gateway.reading.build as reading
 import gateway.upstream.build as upstream
 import gateway.windows.build as windows
-from gateway.config import Config
+from gateway.config import Config, ConfigSource
 from gateway.group_log import GroupLog
 from gateway.node import event_loop, memory, redis_state, registry_view, rest_server
 from gateway.node.redis_state import RedisAddress
@@ -36,7 +36,7 @@ class Process:
     now_ms: Callable[[], int]
 
 
-def wire(config: Config, process: Process) -> list[Part[Any]]:
+def wire(config: Config, source: ConfigSource, process: Process) -> list[Part[Any]]:
     """Raises ConfigError."""
     tasks, now_ms = process.tasks, process.now_ms
     cluster_settings = upstream_settings(config)
@@ -55,7 +55,8 @@ def wire(config: Config, process: Process) -> list[Part[Any]]:
     loop = event_loop.build()
     parts = [redis, cluster, reader, groups, window, acts, apis, process.part, loop, *view]
     app = admin.build(
-        config.admin,
+        config,
+        source,
         cluster.room,
         server.room,
         groups.room,

@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 
 from gateway.admin.health import Health, HealthCollector
 from gateway.admin.problems import Refusals
-from gateway.config import Config
+from gateway.config import Config, ConfigSource
 from gateway.node.process import process_part
 from gateway.node.redis_state import RedisAddress
 from gateway.node.wiring import Process, wire
@@ -40,7 +40,7 @@ def parts() -> list[Part[object]]:
     async def wired() -> list[Part[object]]:
         redis = RedisAddress("redis://127.0.0.1:6379/0", None)
         process = Process(process_part(asyncio.Event()), redis, asyncio.TaskGroup(), lambda: 0)
-        return wire(Config(), process)
+        return wire(Config(), ConfigSource(), process)
 
     return asyncio.run(wired())
 

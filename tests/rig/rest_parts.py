@@ -13,11 +13,12 @@ from redis.asyncio import Redis
 
 from gateway.admin.access import Access
 from gateway.admin.audit import Audit
+from gateway.admin.configuration import Configuration
 from gateway.admin.failed_logins import FailedLogins
 from gateway.admin.health import Health
 from gateway.admin.rest import RestParts, rest_app
 from gateway.admin.tokens import Sessions, Tokens, sha256_of
-from gateway.config import Config, Role, TokenSection
+from gateway.config import Config, ConfigSource, Role, TokenSection
 from gateway.core.cluster.topology import Topology
 from gateway.listen.server import Server, ServerSettings
 from gateway.members.key_filters import KeyFilters
@@ -68,6 +69,8 @@ def rest_parts(admin: Admin | None = None, **changes: Any) -> RestParts:
     node = None if admin is None else admin.node
     offsets = cast(Any, None if admin is None else admin.offsets)
     topology = Topology() if node is None else node.topology
+    filters = KeyFilters(Config(), cast(Redis, Hashes()))
+    guard = changes.get("access") or access()
     parts: dict[str, Any] = {
         "server": Server(ServerSettings(()), topology, {}),
         "upstream": None if admin is None else admin.view,
@@ -76,11 +79,16 @@ def rest_parts(admin: Admin | None = None, **changes: Any) -> RestParts:
         "windows": None if node is None else node.windows,
         "parked": ParkedRecords(offsets, now_ms),
         "unreadable": UnreadableRecords(offsets),
-        "filters": KeyFilters(Config(), cast(Redis, Hashes())),
+        "filters": filters,
         "registry": CollectorRegistry(),
         "lags": None if admin is None else admin.lags(),
         "health": healthy,
-        "access": access(),
+        "access": guard,
+        "configuration": None
+        if node is None
+        else Configuration(
+            node.config, ConfigSource(), guard.tokens, node.settings, filters, node.groups
+        ),
     }
     return RestParts(**parts | changes)
 

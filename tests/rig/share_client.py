@@ -23,6 +23,7 @@ from gateway.handlers.share_group_heartbeat import share_group_heartbeat
 from gateway.handlers.share_requests import ShareServices
 from gateway.listen.authoriser import Authoriser
 from gateway.listen.bounds import Bounds
+from gateway.listen.connection_facts import ConnectionFacts
 from gateway.listen.server import ClientConnection, Request
 from gateway.upstream.errors import UpstreamError
 from tests.rig.node_parts import GROUP, TOPIC, TOPIC_ID, Node, topology
@@ -41,7 +42,7 @@ class ScriptedConnection:
 
     id: int
     broker_id: int | None = 1
-    peer: str = "10.0.0.1"
+    facts: ConnectionFacts = field(default_factory=lambda: ConnectionFacts(host="10.0.0.1"))
     group_denied: bool = False
     denied: set[str] = field(default_factory=set)  # topics
     asked: list[int] = field(default_factory=list)  # API keys

@@ -44,6 +44,7 @@ CHANGES: dict[str, tuple[dict[str, Any] | None, dict[str, str]]] = {
     "filters.set": ({"rules": [{"client_id": "a*", "keys": ["b*"]}]}, {"group": GROUP}),
     "filters.remove": (None, {"group": GROUP}),
     "positions.seek": ({"to": "latest", "execute": True}, {}),
+    "config.reload": (None, {}),
     "login": ({"token": "viewer"}, {}),
     "logout": (None, {}),
 }
@@ -89,13 +90,13 @@ def described(operation: Operation) -> str:
 @pytest.mark.parametrize("operation", OPERATIONS, ids=described)
 def test_each_role_on_each_route(operation: Operation) -> None:
     async def tell(client: httpx.AsyncClient) -> None:
+        status = (await asked(client, operation, None)).status_code
+        assert (status == 401) is (operation.role is not None)
         for role in Role:
             status = (await asked(client, operation, role.value)).status_code
             allowed = operation.role is None or role.includes(operation.role)
             assert (status == 403) is not allowed, (role, status)
             assert status not in (401, 429, 500), (role, status)
-        status = (await asked(client, operation, None)).status_code
-        assert (status == 401) is (operation.role is not None)
 
     story(tell)
 
@@ -144,14 +145,14 @@ def test_a_hidden_group_reads_like_one_that_is_not_there() -> None:
 def test_each_change_and_each_refusal_is_audited(operation: Operation) -> None:
     async def tell(client: httpx.AsyncClient) -> None:
         with structlog.testing.capture_logs() as lines:
-            done = await asked(client, operation, "operator-of-orders")
+            done = await asked(client, operation, "admin-of-orders")
         audited = [line for line in lines if line["event"] == "audit"]
         assert len(audited) == 1
         (line,) = audited
         assert line["action"] == operation.action
         if operation.role is not None:
-            assert (line["who"], line["role"]) == ("operator-of-orders", "operator")
-            assert line["group"] == GROUP
+            assert (line["who"], line["role"]) == ("admin-of-orders", "admin")
+            assert line["group"] == (None if operation.whole else GROUP)
         assert line["address"] == "127.0.0.1"
         wanted = "done" if done.is_success else f"refused: {done.status_code}"
         assert line["outcome"].startswith(wanted)
@@ -160,12 +161,12 @@ def test_each_change_and_each_refusal_is_audited(operation: Operation) -> None:
             return
         with structlog.testing.capture_logs() as lines:
             await asked(client, operation, "viewer")
-            await asked(client, operation, "operator-of-orders", OTHER)
+            await asked(client, operation, "admin-of-orders", OTHER)
             await asked(client, operation, None)
         audited = [line for line in lines if line["event"] == "audit"]
         assert [(line["who"], line["outcome"]) for line in audited] == [
             ("viewer", "refused: 403"),
-            ("operator-of-orders", "refused: 404"),
+            ("admin-of-orders", "refused: 403" if operation.whole else "refused: 404"),
             (None, "refused: 401"),
         ]
 

@@ -1,0 +1,110 @@
+"""The configuration that runs beside the file it was read from, and its reload.
+
+A reload takes over the tokens of REST and the settings of groups, key filters included. All else is
+built once, at the start: it is named, and needs a restart. So do settings that shape a window
+(SHAPE), as long as the node knows a group with another value of one of them; then no group's
+settings are taken over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
+
+from gateway.admin.node_rows import ConfigRow, OptionDifference, ReloadRow
+from gateway.admin.tokens import Tokens
+from gateway.config import Config, ConfigError, ConfigSource
+from gateway.members.group_settings import GroupSettings
+from gateway.members.groups import Groups
+from gateway.members.key_filters import KeyFilters
+
+log = structlog.get_logger("keyway.admin")
+
+TOKENS, GROUPS = "admin.tokens", "groups"
+SHAPE = ("reliable", "span_max", "prefetch_per_key", "bounded_load")
+
+
+@dataclass(slots=True)
+class Configuration:
+    running: Config
+    source: ConfigSource
+    tokens: Tokens
+    settings: GroupSettings
+    filters: KeyFilters
+    groups: Groups
+
+    def shown(self) -> ConfigRow:
+        problem, differences = None, []
+        try:
+            differences = self._differences(self.source.read())
+        except ConfigError as error:
+            problem = str(error)
+        return ConfigRow(
+            file=None if self.source.path is None else str(self.source.path),
+            config=self.running.model_dump(mode="json"),
+            differences=differences,
+            problem=problem,
+        )
+
+    def reload(self) -> ReloadRow:
+        """Raises ConfigError; nothing has changed then."""
+        new = self.source.read()
+        before = self._differences(new)
+        admin = self.running.admin.model_copy(update={"tokens": new.admin.tokens})
+        taken: dict[str, Any] = {"admin": admin}
+        if self._same_shape(new):
+            taken["groups"] = new.groups
+        self.running = self.running.model_copy(update=taken)
+        self.tokens.replace(new.admin.tokens)
+        rules = {name: self.filters.rules(name) for name in self.groups.names()}
+        self.settings.reload(self.running)
+        self.filters.reload(self.running)
+        for name, was in rules.items():
+            if self.filters.rules(name) != was:
+                self.groups.filters_changed(name)
+        left = {it.option for it in self._differences(new)}
+        row = ReloadRow(
+            reloaded=[it.option for it in before if it.option not in left], restart=sorted(left)
+        )
+        log.info("config_reloaded", reloaded=row.reloaded, restart=row.restart)
+        return row
+
+    def _differences(self, file: Config) -> list[OptionDifference]:
+        running, wanted = dict(_options(self.running)), dict(_options(file))
+        names = [*running, *(name for name in wanted if name not in running)]
+        same_shape = self._same_shape(file)
+        return [
+            OptionDifference(
+                option=name,
+                running=to_jsonable_python(running.get(name)),  # secrets as stars
+                file=to_jsonable_python(wanted.get(name)),
+                reload=name.startswith(TOKENS) or (name.startswith(GROUPS) and same_shape),
+            )
+            for name in names
+            if running.get(name) != wanted.get(name)
+        ]
+
+    def _same_shape(self, file: Config) -> bool:
+        """Of the windows of all groups that the node knows."""
+        return all(
+            getattr(self.running.group(name), option) == getattr(file.group(name), option)
+            for name in self.groups.names()
+            for option in SHAPE
+        )
+
+
+def _options(value: object, place: str = "") -> Iterator[tuple[str, object]]:
+    """Each option with its value, by its place in the file: `groups.0.deliveries_max`."""
+    if isinstance(value, BaseModel):
+        for name in type(value).model_fields:
+            yield from _options(getattr(value, name), f"{place}.{name}".lstrip("."))
+    elif isinstance(value, tuple) and any(isinstance(it, BaseModel) for it in value):
+        for at, it in enumerate(value):
+            yield from _options(it, f"{place}.{at}")
+    else:
+        yield place, value

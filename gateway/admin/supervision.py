@@ -1,0 +1,42 @@
+"""REST for those who run the node: `GET /v1/config`, `POST /v1/config/reload`, `GET /v1/audit`."""
+
+from __future__ import annotations
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from gateway.admin.audit import Audit
+from gateway.admin.configuration import Configuration
+from gateway.admin.limits import AUDIT_ROWS_MAX
+from gateway.admin.node_rows import AuditList, AuditRow
+from gateway.admin.pages import limit_of
+from gateway.admin.problems import answered
+from gateway.config import ConfigError
+
+
+def supervision_routes(configuration: Configuration, audit: Audit) -> list[Route]:
+    async def show_config(_: Request) -> Response:
+        return answered(configuration.shown())
+
+    async def reload(_: Request) -> Response:
+        try:
+            return answered(configuration.reload())
+        except ConfigError as error:
+            raise HTTPException(409, str(error)) from error
+
+    async def show_audit(request: Request) -> Response:
+        limit = limit_of(request, AUDIT_ROWS_MAX)
+        wanted = {name: request.query_params.get(name) for name in ("who", "group", "action")}
+
+        def kept(row: AuditRow) -> bool:
+            return all(it in (None, getattr(row, name)) for name, it in wanted.items())
+
+        return answered(AuditList(audit=[row for row in audit.rows() if kept(row)][:limit]))
+
+    return [
+        Route("/v1/config", show_config, methods=["GET"]),
+        Route("/v1/config/reload", reload, methods=["POST"]),
+        Route("/v1/audit", show_audit, methods=["GET"]),
+    ]
