@@ -29,6 +29,7 @@ from gateway.embedded.process import SetupError
 from tests.bench import bars, latency
 from tests.bench.cases import CASES, KEYED, PAIRS, Bench, Case, goes_through, load_keyed, load_plain
 from tests.bench.cost import children_cpu_s, client_cost, core_cost, cpu_s, plot
+from tests.bench.dashboard import dashboard
 from tests.bench.latency import Load
 from tests.bench.memory import memory
 from tests.bench.profiling import profile
@@ -41,11 +42,12 @@ from tests.rig.gateway_process import REPOSITORY, GatewayProcess
 BUILD = REPOSITORY / "build"
 # User and system time of the gateway's process: the figure that a busy machine does not change.
 CPU_UNIT = "CPU s per million records"
-PARTS = ("latency", "memory", "cost core", "cost clients", "schemas")
+PARTS = ("latency", "dashboard", "memory", "cost core", "cost clients", "schemas")
 # Seconds for each part's rounds: with loading and starting, a quarter of an hour.
 SECONDS_MAX = {
     "throughput": 300,
     "latency": 120,
+    "dashboard": 100,
     "memory": 75,
     "cost core": 60,
     "cost clients": 90,
@@ -126,6 +128,7 @@ def measure(
     work: dict[str, Callable[[Iterator[int]], list[Row]]] = {
         "throughput": lambda rounds: throughput(bench, cases, rounds, failures),
         "latency": lambda rounds: latency.latency(bench, rounds, Load(options.per_second)),
+        "dashboard": lambda rounds: dashboard(bench, rounds),
         "memory": lambda rounds: memory(bench, rounds),
         "cost core": core_cost,
         "cost clients": lambda rounds: client_cost(bench, rounds),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
-from tests.bench import latency, memory, schemas
+from tests.bench import dashboard, latency, memory, schemas
 from tests.bench.rows import Row
 
 
@@ -38,6 +38,7 @@ BARS = (
         "keyed librdkafka: Keyway", RATE, at_least=5, against="keyed librdkafka: Kafka share group"
     ),
     Bar(f"{latency.added_at(latency.PER_SECOND)}: p99", "ms", below=5),
+    Bar(f"{dashboard.OPEN}: p99", "ms", below=1.1, against=f"{dashboard.CLOSED}: p99"),
     Bar(memory.FULL, "MiB", below=300),
     Bar(schemas.FIRST, "s", below=120),
     Bar(schemas.LATER, "s", below=0.1, against=schemas.FIRST),  # the news alone, not all again

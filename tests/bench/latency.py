@@ -79,10 +79,10 @@ def latency(bench: Bench, rounds: Iterable[int], load: Load) -> list[Row]:
     }
     warm_up = replace(load, warmup_s=0.0)
     for side in names:  # The broker's and the gateway's first seconds are slower than all later.
-        _run(bench, warm_up, *_side(bench, side))
+        run_once(bench, warm_up, *_side(bench, side))
     for at in rounds:
         for side in names if at % 2 == 0 else reversed(names):
-            found = _run(bench, load, *_side(bench, side))
+            found = run_once(bench, load, *_side(bench, side))
             for statistic in STATISTICS:
                 samples[f"latency {side}: {statistic}"].append(found[statistic])
             figures = ", ".join(f"{name} {found[name]:.2f}" for name in SHARES)
@@ -114,7 +114,12 @@ def _side(bench: Bench, side: str) -> tuple[str, str]:
     return kind, bench.bootstrap(through=through)
 
 
-def _run(bench: Bench, load: Load, kind: str, bootstrap: str) -> dict[str, float]:
+def run_once(
+    bench: Bench, load: Load, kind: str, bootstrap: str, produce_to: str | None = None
+) -> dict[str, float]:
+    """Ages of the records of one run by the names of SHARES, in ms. `produce_to`: the producer's
+    server; None: Kafka itself.
+    """
     number = next(_numbers)
     topic = f"bench-latency-{number}"
     upstream = bench.kafka.bootstrap_servers
@@ -138,7 +143,7 @@ def _run(bench: Bench, load: Load, kind: str, bootstrap: str) -> dict[str, float
         arguments = [topic, str(load.per_second), str(load.seconds), str(KEYS)]
         with FreezeWatch() as watch:
             _, sent, _, taken = subprocess.run(
-                [*module, "tests.bench.latency_produce", upstream, *arguments],
+                [*module, "tests.bench.latency_produce", produce_to or upstream, *arguments],
                 cwd=REPOSITORY,
                 capture_output=True,
                 text=True,

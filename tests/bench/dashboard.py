@@ -1,0 +1,173 @@
+"""The price of an open dashboard: latency through a node of 200 groups with 64 windows each, while
+somebody looks and while nobody does.
+
+The viewer asks for all that the page asks for on the most costly view, one group's partitions: the
+event stream, and every 2.5 s the group and the pictures of its windows. It draws nothing: a browser
+on the same two cores would take more from the node than its questions do. A steady producer and a
+share consumer go through the node on another topic; their records tell the latency.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import urllib.parse
+import urllib.request
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from http.client import HTTPException, HTTPResponse
+
+from gateway.core.wire.apis import ApiKey
+from gateway.embedded.process import wait_until
+from tests.bench.cases import Bench
+from tests.bench.latency import STATISTICS, Load, run_once
+from tests.bench.rows import Row, rows_of
+from tests.rig.clients.wire_client import COORDINATOR_STARTS, WireClient
+from tests.rig.gateway_process import GatewayProcess
+from tests.rig.kafka import create_topic, produce
+
+GROUPS = 200
+PARTITIONS = 64
+RECORDS_PER_PARTITION = 10  # unsettled in each window
+PER_SECOND = 5_000
+OPEN_S_MAX = 90.0
+HEARTBEAT_S = 5.0
+LOOK_S = 2.5  # as static/rest.js
+CLOSED, OPEN = "dashboard closed", "dashboard open"
+TOPIC = "bench-dashboard"
+
+
+def dashboard(bench: Bench, rounds: Iterable[int]) -> list[Row]:
+    """p50 and p99 in ms with and without a viewer, in turns. Raises AssertionError."""
+    samples: dict[str, list[float]] = {
+        f"{side}: {statistic}": [] for statistic in STATISTICS for side in (CLOSED, OPEN)
+    }
+    load = Load(PER_SECOND)
+    front = bench.gateway.bootstrap
+    with crowded(bench):
+        run_once(bench, load, "share", front, front)
+        for at in rounds:
+            for side in (CLOSED, OPEN) if at % 2 == 0 else (OPEN, CLOSED):
+                with viewer(bench.gateway, looks=side == OPEN) as seen:
+                    found = run_once(bench, load, "share", front, front)
+                for statistic in STATISTICS:
+                    samples[f"{side}: {statistic}"].append(found[statistic])
+                assert (seen.overviews > 0) == (side == OPEN), "the viewer saw nothing"
+                sys.stdout.write(
+                    f"round {at + 1}  {side}: p50 {found['p50']:.2f}, p99 {found['p99']:.2f} ms,"
+                    f" {seen.overviews} overviews, {seen.answers} answers\n"
+                )
+    pairs: dict[str, tuple[str, ...]] = {f"{OPEN}: {it}": (f"{CLOSED}: {it}",) for it in STATISTICS}
+    return rows_of(samples, pairs, unit="ms", digits=2)
+
+
+@contextmanager
+def crowded(bench: Bench) -> Iterator[None]:
+    """GROUPS groups of one member each on a topic of PARTITIONS partitions, all windows up."""
+    upstream = bench.kafka.bootstrap_servers
+    create_topic(upstream, TOPIC, partitions=PARTITIONS)
+    for partition in range(PARTITIONS):
+        records = [(b"key-%d" % at, b"x" * 100) for at in range(RECORDS_PER_PARTITION)]
+        produce(upstream, TOPIC, records, partition=partition)
+    members = [Joined(f"bench-dashboard-{at:03}") for at in range(GROUPS)]
+    over = threading.Event()
+
+    def stay() -> None:
+        with WireClient(bench.gateway.address_of(1)) as line:
+            while True:
+                for member in members:
+                    member.beat(line)
+                if over.wait(HEARTBEAT_S):
+                    return
+
+    staying = threading.Thread(target=stay, daemon=True)
+    staying.start()
+    try:
+        wait_until(
+            lambda: _windows_up(bench.gateway),
+            what=f"{GROUPS} x {PARTITIONS} windows",
+            deadline_s=OPEN_S_MAX,
+        )
+        yield
+    finally:
+        over.set()
+        staying.join(OPEN_S_MAX)
+
+
+@dataclass(slots=True)
+class Joined:
+    """A member that takes nothing."""
+
+    group: str
+    member_id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    epoch: int = 0
+
+    def beat(self, line: WireClient) -> None:
+        body = {
+            "GroupId": self.group,
+            "MemberId": self.member_id,
+            "MemberEpoch": self.epoch,
+            "RackId": None,
+            "SubscribedTopicNames": [TOPIC] if self.epoch == 0 else None,
+        }
+        answer = line.call(ApiKey.SHARE_GROUP_HEARTBEAT, 1, body)
+        if answer["ErrorCode"] not in COORDINATOR_STARTS:
+            assert answer["ErrorCode"] == 0, answer
+            self.epoch = answer["MemberEpoch"]
+
+
+def _windows_up(gateway: GatewayProcess) -> bool:
+    with suppress(OSError, HTTPException):
+        with _asked(gateway, "/v1/overview") as answer:
+            groups = json.load(answer)["groups"]
+        up = sum(int(it["windows"]) - int(it["waiting"]) for it in groups)
+        return up >= GROUPS * PARTITIONS
+    return False
+
+
+def _asked(gateway: GatewayProcess, path: str) -> HTTPResponse:
+    answer: HTTPResponse = urllib.request.urlopen(f"http://{gateway.admin}{path}", timeout=30)
+    return answer
+
+
+@dataclass(slots=True)
+class Seen:
+    overviews: int = 0
+    answers: int = 0
+
+
+@contextmanager
+def viewer(gateway: GatewayProcess, *, looks: bool) -> Iterator[Seen]:
+    """A page on one group's partitions."""
+    seen = Seen()
+    over = threading.Event()
+
+    def stream() -> None:
+        while not over.is_set():
+            with suppress(OSError, HTTPException), _asked(gateway, "/v1/events") as events:
+                for line in events:
+                    seen.overviews += line.startswith(b"data: ")
+                    if over.is_set():
+                        return
+
+    def ask() -> None:
+        group = "bench-dashboard-007"
+        query = urllib.parse.urlencode({"group": group, "limit": PARTITIONS})
+        while not over.wait(LOOK_S):
+            for path in (f"/v1/groups/{group}", f"/v1/windows?{query}"):
+                with _asked(gateway, path) as answer:
+                    answer.read()
+                seen.answers += 1
+
+    threads = [threading.Thread(target=it, daemon=True) for it in (stream, ask) if looks]
+    for thread in threads:
+        thread.start()
+    try:
+        yield seen
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join(30)
