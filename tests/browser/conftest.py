@@ -26,8 +26,8 @@ from tests.rig.clients.share_members import ShareHost, ShareMember
 from tests.rig.gateway_process import GatewayProcess, Settings
 from tests.rig.kafka import create_topic, produce
 
-OPERATOR, VIEWER = "keyway_operator-of-the-tests", "keyway_viewer-of-the-tests"
-BILLING, LEDGER, STOPPED = "billing", "ledger", "stopped"
+OPERATOR, VIEWER, AUDITOR, ALICE = (f"keyway_{it}-of-the-tests" for it in range(4))
+BILLING, LEDGER, SHIPPING, STOPPED = "billing", "ledger", "shipping", "stopped"
 HOSTILE = "<script>document.title='owned'</script>\"'&amp;<img src=x onerror=alert(1)>"
 ORDERS, PAYMENTS = "browser-orders", "browser-payments"
 PRODUCED_PER_S = 100
@@ -42,8 +42,8 @@ class Stage:
     url: str
 
 
-def _token(text: str, role: str, *groups: str) -> Settings:
-    return {"name": role, "role": role, "sha256": sha256_of(text), "groups": list(groups)}
+def _token(name: str, text: str, role: str, *groups: str) -> Settings:
+    return {"name": name, "role": role, "sha256": sha256_of(text), "groups": list(groups)}
 
 
 @pytest.fixture(scope="session")
@@ -65,7 +65,12 @@ def stage(kafka: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
         "exhausted": "block",
         "backoff_base_ms": 100,
     }
-    tokens = [_token(OPERATOR, "operator", "*"), _token(VIEWER, "viewer", "bill*")]
+    tokens = [
+        _token("operator", OPERATOR, "operator", "*"),
+        _token("viewer", VIEWER, "viewer", "bill*"),
+        _token("auditor", AUDITOR, "viewer", LEDGER),
+        _token("alice", ALICE, "operator", BILLING, LEDGER, SHIPPING),
+    ]
     with (
         GatewayProcess(
             tmp_path_factory.mktemp("browser"),
@@ -100,6 +105,43 @@ def park(stage: Stage, count: int) -> None:
         assert batch, f"{left} records did not come"
         stage.ledger.settle("REJECT", batch)
         left -= len(batch)
+
+
+@contextmanager
+def slow_group(stage: Stage) -> Iterator[None]:
+    """Three members that take their time, reject a few records and give some back."""
+    over = threading.Event()
+
+    def work(member: ShareMember, chosen: random.Random) -> None:
+        rejected = 0
+        while not over.is_set():
+            batch = member.poll(0.3)
+            bad = [it for it in batch if rejected < 4 and chosen.random() < 0.01]
+            rejected += len(bad)
+            back = [it for it in batch if it not in bad and chosen.random() < 0.1]
+            fine = [it for it in batch if it not in bad and it not in back]
+            for verdict, records in (("REJECT", bad), ("RELEASE", back), ("ACCEPT", fine)):
+                if records:
+                    member.acknowledge(verdict, records)
+            over.wait(0.4)
+            member.commit()
+
+    with ShareHost.librdkafka() as host:
+        threads = []
+        for at in range(3):
+            member = host.member(
+                stage.gateway.bootstrap, SHIPPING, [ORDERS], name="shipping", explicit=True
+            )
+            threads.append(
+                threading.Thread(target=work, args=(member, random.Random(at)), daemon=True)
+            )
+            threads[-1].start()
+        try:
+            yield
+        finally:
+            over.set()
+            for thread in threads:
+                thread.join(30)
 
 
 @contextmanager

@@ -15,15 +15,20 @@ from playwright.sync_api import Browser, expect
 
 from gateway.embedded.process import wait_until
 from tests.browser.conftest import (
+    ALICE,
+    AUDITOR,
     BILLING,
     HOSTILE,
     LEDGER,
     OPERATOR,
     ORDERS,
+    PAYMENTS,
+    SHIPPING,
     STOPPED,
     VIEWER,
     Stage,
     park,
+    slow_group,
 )
 from tests.rig.browser import DESKTOP, PHONE, Scheme, Tab, tab
 from tests.rig.kafka import produce
@@ -111,7 +116,7 @@ def test_parked_records_are_released_and_skipped(page: Tab, stage: Stage) -> Non
     page.open(f"groups/{LEDGER}/parked")
     skip = page.page.get_by_role("button", name="Skip …")
     expect(skip).to_be_disabled()
-    page.page.get_by_label(f"choose browser-payments-0 {first}", exact=True).check()
+    page.page.get_by_label(f"choose {PAYMENTS}-0 {first}", exact=True).check()
     skip.click()
     dialog = page.page.get_by_role("dialog")
     expect(dialog).to_contain_text("1 record will count as settled")
@@ -123,7 +128,7 @@ def test_parked_records_are_released_and_skipped(page: Tab, stage: Stage) -> Non
     dialog.get_by_role("button", name="Skip").click()
     expect(dialog).to_have_count(0)
     wait_until(lambda: parked_offsets(stage) == parked[1:], what="skipped", deadline_s=20)
-    page.page.get_by_label(f"choose browser-payments-0 {second}", exact=True).check()
+    page.page.get_by_label(f"choose {PAYMENTS}-0 {second}", exact=True).check()
     page.page.get_by_role("button", name="Release …").click()
     dialog.get_by_role("button", name="Release").click()
     expect(dialog).to_have_count(0)
@@ -145,7 +150,8 @@ def test_the_keyboard_alone_is_enough(page: Tab) -> None:
             break
     keyboard.press("Space")
     expect(box).to_be_checked()
-    page.page.wait_for_timeout(2_500)  # an update of the page comes, and the focus stays
+    with page.page.expect_response(re.compile("/v1/parked")):
+        pass  # the page is drawn anew, and the focus stays
     assert box.evaluate("it => it === document.activeElement")
     page.page.get_by_role("button", name="Dead-letter …").press("Enter")
     expect(page.page.get_by_role("button", name="Cancel")).to_be_focused()
@@ -155,6 +161,57 @@ def test_the_keyboard_alone_is_enough(page: Tab) -> None:
         assert not page.page.evaluate(behind)
     keyboard.press("Escape")
     expect(page.page.get_by_role("dialog")).to_have_count(0)
+
+
+def test_a_picture_tells_its_parts(page: Tab) -> None:
+    """To the pointer, and to the keyboard."""
+    page.open(f"groups/{LEDGER}")
+    picture = page.page.locator("svg.window")
+    said = page.page.locator(".pointed-text")
+    picture.locator("rect.w-parked").first.hover()
+    expect(said).to_contain_text(re.compile(rf"{PAYMENTS}-0, offset.* parked"))
+    page.page.mouse.move(0, 0)
+    expect(said).to_contain_text("Point at a picture")
+    picture.focus()
+    expect(said).to_contain_text(f"{PAYMENTS}-0, offset")
+    first = said.inner_text()
+    parts = picture.locator("rect").count()
+    page.page.keyboard.press("ArrowRight")
+    if parts > 1:
+        expect(said).not_to_have_text(first)
+
+
+def test_keys_are_shown_to_those_who_may_see_them(browser: Browser, stage: Stage) -> None:
+    if len(parked_offsets(stage)) < 1:
+        park(stage, 1)
+    for token, shown in ((OPERATOR, r"^account-\d+$"), (AUDITOR, "^[0-9a-f]{8}$")):
+        with tab(browser, stage.url, token=token) as opened:
+            opened.open(f"groups/{LEDGER}/keys")
+            expect(opened.page.get_by_role("heading", name="Hot keys")).to_be_visible()
+            expect(opened.page.locator("tbody th").first).to_have_text(re.compile(shown))
+            opened.page.goto(f"{stage.url}/#/groups/{LEDGER}/members")
+            expect(opened.page.locator(".ring .arc")).to_have_count(1)
+
+
+def test_figures_are_written_as_people_read_them(page: Tab) -> None:
+    page.open()
+    shown = page.page.evaluate(
+        """async () => {
+          const { bytes, count, duration, percent, short, some, whole } =
+            await import("/dashboard/format.js");
+          return [
+            whole(1234567), whole(null), short(9999), short(12345), short(1234567), short(0.25),
+            bytes(999), bytes(1500), bytes(12.3e6), duration(0.5), duration(340), duration(12500),
+            duration(90e3), duration(86400e3 * 3), percent(0.1234), count(1, "record"),
+            count(2, "record"), some(["a", "b", "c"], 2), some(["a"], 2),
+          ];
+        }"""
+    )
+    assert shown == [
+        *("1,234,567", "\u2013", "9,999", "12.3 k", "1.23 M", "0.3", "999 B", "1.50 kB", "12.3 MB"),
+        *("0.5 ms", "340 ms", "12 s", "1.5 min", "3.0 d", "12.3 %", "1 record", "2 records"),
+        *("a, b and 1 more", "a"),
+    ]
 
 
 def test_a_filter_is_previewed_then_set_then_removed(page: Tab, stage: Stage) -> None:
@@ -237,21 +294,21 @@ def test_pictures_for_the_documents(
     if screenshots is None:
         pytest.skip("KEYWAY_TESTS_SCREENSHOTS=1 makes the pictures")
     screenshots.mkdir(exist_ok=True)
-    views: tuple[tuple[str, str, Scheme, bool], ...] = (
-        ("dashboard", "", "light", False),
-        ("dashboard-group", f"groups/{BILLING}", "dark", False),
-        ("dashboard-parked", f"groups/{LEDGER}/parked", "light", False),
-        ("dashboard-phone", "groups", "dark", True),
+    views: tuple[tuple[str, str, Scheme, tuple[int, int]], ...] = (
+        ("dashboard", "", "light", (1180, 560)),
+        ("dashboard-group", f"groups/{SHIPPING}", "dark", (1180, 640)),
+        ("dashboard-members", f"groups/{SHIPPING}/members", "light", (1180, 560)),
+        ("dashboard-phone", f"groups/{SHIPPING}", "light", PHONE),
     )
-    for name, view, scheme, phone in views:
-        size = PHONE if phone else (1180, 680)
-        with tab(browser, stage.url, token=OPERATOR, scheme=scheme, size=size) as opened:
-            opened.open()
-            opened.page.wait_for_timeout(14_000)  # so that the lines have some length
-            opened.page.goto(f"{stage.url}/#/{view}")
-            opened.page.wait_for_timeout(4_000)
-            opened.page.screenshot(path=screenshots / f"{name}.png")
-        assert (screenshots / f"{name}.png").stat().st_size <= 150 * 1024
+    with slow_group(stage):
+        for name, view, scheme, size in views:
+            with tab(browser, stage.url, token=ALICE, scheme=scheme, size=size) as opened:
+                opened.open()
+                opened.page.wait_for_timeout(20_000)  # so that the lines have some length
+                opened.page.goto(f"{stage.url}/#/{view}")
+                opened.page.wait_for_timeout(4_000)
+                opened.page.screenshot(path=screenshots / f"{name}.png")
+            assert (screenshots / f"{name}.png").stat().st_size <= 150 * 1024
 
 
 def test_a_node_that_hangs_is_killed_and_comes_back(page: Tab, stage: Stage) -> None:

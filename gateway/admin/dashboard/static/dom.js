@@ -42,8 +42,12 @@ function add(element, children) {
 
 /** Makes the children of `shown` those of `wanted`. */
 export function update(shown, wanted) {
+  const staying = new Set([...wanted.childNodes].map((child) => child.key));
   const kept = new Map();
-  for (const child of shown.childNodes) if (child.key) kept.set(child.key, child);
+  for (const child of [...shown.childNodes]) {
+    if (child.key && !staying.has(child.key)) child.remove(); // first: the others need not move
+    else if (child.key) kept.set(child.key, child);
+  }
   let at = shown.firstChild;
   for (const child of [...wanted.childNodes]) {
     const old = child.key ? kept.get(child.key) : at && !at.key ? at : null;

@@ -3,10 +3,12 @@
 import { drawGroup } from "./views/group.js";
 import { drawGroups } from "./views/groups.js";
 import { drawOverview } from "./views/overview.js";
+import { drawTopics } from "./views/topics.js";
 
 export const VIEWS = [
   { path: "/", title: "Overview", draw: drawOverview },
   { path: "/groups", title: "Groups", draw: drawGroups },
+  { path: "/topics", title: "Topics", draw: drawTopics },
 ];
 
 export const GROUP_TABS = [

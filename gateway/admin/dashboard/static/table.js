@@ -47,7 +47,7 @@ function cell(column, row) {
 }
 
 function classOf(column) {
-  return [column.number && "number", column.wide && "wide", column.line && "line"].filter(Boolean).join(" ");
+  return [column.number && "number", column.wide && "wide", column.line && "line", column.picture && "picture"].filter(Boolean).join(" ");
 }
 
 function sorted(rows, columns, sort) {

@@ -6,30 +6,43 @@ import { count, whole } from "./format.js";
 
 const WIDE = 600;
 const HIGH = 30;
+const BEHIND_MAX = 0.2;
+const WIDE_MIN = { parked: 3, in_flight: 2, backing_off: 2, dead_lettering: 2 };
 
 /** By state: its name, and the height of its part, for those who see no colours. */
 export const STATES = {
   settled: { name: "settled", high: 8 },
   behind: { name: "not read yet", high: 5 },
-  waiting: { name: "waiting", high: 15 },
+  ready: { name: "waiting", high: 15 },
   backing_off: { name: "backing off", high: 20 },
   in_flight: { name: "in flight", high: 25 },
   dead_lettering: { name: "on the way to the dead letters", high: 25 },
   parked: { name: "parked", high: 30 },
 };
 
-/** `spans`: [{first, last, state, ...}], ascending, without gaps. */
-export function windowPicture(name, spans, pointed) {
+/** The parts of a window (WindowRow), and the records behind it that are not read yet. */
+export function partsOf(window) {
+  const parts = (window.runs ?? []).map((run) => ({ ...run }));
+  const next = window.read_position ?? window.cursor;
+  if (next !== undefined && next !== null && window.log_end > next) {
+    parts.push({ state: "behind", first: next, last: window.log_end - 1 });
+  }
+  return parts;
+}
+
+/**
+ * `spans`: [{first, last, state}], ascending, without gaps. The records behind the window take a
+ * fifth of the picture at most: a long backlog must not hide it.
+ */
+export function windowPicture(name, spans, pointed, listeners) {
   if (spans.length === 0) return h("span", { class: "soft" }, "all settled");
-  const first = spans[0].first;
-  const all = spans.at(-1).last - first + 1;
+  const places = placed(spans);
   const parts = spans.map((span, at) => {
-    const from = ((span.first - first) / all) * WIDE;
-    const wide = Math.max(((span.last - span.first + 1) / all) * WIDE, span.state === "parked" ? 3 : 0.7);
+    const { from, wide } = places[at];
     const { high } = STATES[span.state];
     return s("rect", {
       class: `w-${span.state}${pointed?.at === at ? " pointed" : ""}`,
-      x: Math.min(from, WIDE - wide).toFixed(2),
+      x: from.toFixed(2),
       y: HIGH - high,
       width: wide.toFixed(2),
       height: high,
@@ -39,6 +52,7 @@ export function windowPicture(name, spans, pointed) {
   return s(
     "svg",
     {
+      ...listeners,
       class: "window",
       viewBox: `0 0 ${WIDE} ${HIGH}`,
       preserveAspectRatio: "none",
@@ -48,6 +62,22 @@ export function windowPicture(name, spans, pointed) {
     },
     parts,
   );
+}
+
+/** Where each part is drawn; one record is wide enough to be seen. */
+function placed(spans) {
+  const long = (span) => span.last - span.first + 1;
+  const behind = spans.at(-1).state === "behind" ? long(spans.at(-1)) : 0;
+  const window = spans.reduce((total, span) => total + long(span), 0) - behind;
+  const share = window === 0 ? 1 : Math.min(BEHIND_MAX, behind / (window + behind));
+  let from = 0;
+  return spans.map((span) => {
+    const exact = span.state === "behind" ? WIDE * share : (long(span) / window) * WIDE * (1 - share);
+    const wide = Math.max(exact, WIDE_MIN[span.state] ?? 0.8);
+    const place = { from: Math.min(from, WIDE - wide), wide };
+    from += exact;
+    return place;
+  });
 }
 
 /** "120 settled, 4 in flight" */
@@ -63,12 +93,10 @@ export function summary(spans) {
 export function spanText(span) {
   const number = span.last - span.first + 1;
   const where = number === 1 ? `offset ${whole(span.first)}` : `offsets ${whole(span.first)} to ${whole(span.last)}`;
-  const held = span.member ? `, by ${span.member}` : "";
-  const why = span.note ? `: ${span.note}` : "";
-  return `${where} (${count(number, "record")}): ${STATES[span.state].name}${held}${why}`;
+  return `${where} (${count(number, "offset")}): ${STATES[span.state].name}`;
 }
 
-/** Listeners that keep `pointed` = {window, at} up to date; `spans` of that window. */
+/** Listeners that keep `pointed` = {key, at} up to date; `spans` of that window. */
 export function pointing(app, pointed, key, spans) {
   const point = (at) => {
     pointed.key = key;
@@ -81,8 +109,8 @@ export function pointing(app, pointed, key, spans) {
       if (at !== undefined) point(Number(at));
     },
     onpointerleave: () => pointed.key === key && point(null),
-    onfocusin: () => point(pointed.key === key ? (pointed.at ?? 0) : 0),
-    onfocusout: () => pointed.key === key && point(null),
+    onfocus: () => point(pointed.key === key ? (pointed.at ?? 0) : 0),
+    onblur: () => pointed.key === key && point(null),
     onkeydown: (event) => {
       const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
       if (!by) return;

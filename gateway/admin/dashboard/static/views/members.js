@@ -2,30 +2,29 @@
 
 import { colourOf, ring } from "../charts.js";
 import { h } from "../dom.js";
-import { percent, short, some, whole } from "../format.js";
-import { sum } from "../history.js";
-import { table } from "../table.js";
+import { duration, percent, short, some, whole } from "../format.js";
+import { at } from "../rest.js";
+import { answered, table } from "../table.js";
 
-export function drawMembers(app, described) {
-  const rows = described.memberships.map((member, at) => ({
-    ...member,
-    ...figures(described.partitions, member.member_id),
-    colour: colourOf(at),
-  }));
+const SHOWN = 200;
+
+export function drawMembers(app, { group, members }) {
+  const answer = app.answers.use(at("/v1/members", { group, limit: SHOWN }));
   return h(
     "section",
     { class: "panel", "aria-labelledby": "members" },
     h("h2", { id: "members" }, "Members"),
-    rows.length === 0
-      ? h("p", { class: "empty" }, "The group has no member now. Its positions stay, and its lag grows.")
-      : h("div", { class: "ring-and-table" }, rows.some((it) => it.share) && keyRing(rows), memberTable(app, described, rows)),
+    answered(answer, (shown) => content(app, group, shown.members)),
+    members > SHOWN && h("p", { class: "soft" }, `The first ${SHOWN} of ${whole(members)} are shown.`),
   );
 }
 
-function figures(partitions, memberId) {
-  const mine = partitions.flatMap((it) => (it.members ?? []).filter((row) => row.member_id === memberId));
-  const of = (name) => sum(mine.map((it) => it[name]));
-  return { ready_keys: of("ready_keys"), in_flight: of("in_flight"), draining_keys: of("draining_keys") };
+function content(app, group, members) {
+  if (members.length === 0) {
+    return h("p", { class: "empty" }, "The group has no member now. Its positions stay, and its lag grows.");
+  }
+  const rows = members.map((member, index) => ({ ...member, colour: colourOf(index) }));
+  return h("div", { class: "ring-and-table" }, keyRing(rows), memberTable(app, group, rows));
 }
 
 function keyRing(rows) {
@@ -38,7 +37,7 @@ function keyRing(rows) {
   return ring(parts, said, [whole(rows.length), rows.length === 1 ? "member" : "members"]);
 }
 
-function memberTable(app, { group }, rows) {
+function memberTable(app, group, rows) {
   const choice = app.choice(`members of ${group}`, () => ({ sort: { by: "Client", down: false } }));
   const columns = [
     { name: "Client", head: true, of: (it) => it.client_id, cell: (it) => [h("span", { class: `swatch ${it.colour}`, "aria-hidden": "true" }), it.client_id] },
@@ -47,7 +46,13 @@ function memberTable(app, { group }, rows) {
     { name: "Ready keys", number: true, wide: true, of: (it) => it.ready_keys, cell: (it) => short(it.ready_keys) },
     { name: "In flight", number: true, of: (it) => it.in_flight, cell: (it) => short(it.in_flight) },
     { name: "Draining", number: true, wide: true, of: (it) => it.draining_keys, cell: (it) => short(it.draining_keys) },
+    { name: "Heard of", number: true, wide: true, of: (it) => it.last_heartbeat_ms, cell: (it) => heard(app, it) },
     { name: "Member id", wide: true, of: (it) => it.member_id, cell: (it) => h("code", null, it.member_id) },
   ];
   return table({ app, caption: "Members of the group", columns, rows, keyOf: (it) => it.member_id, sort: choice.sort, empty: "" });
+}
+
+/** The age of the last heartbeat, by the node's clock. */
+function heard(app, { last_heartbeat_ms: at_ms }) {
+  return app.overview ? `${duration(Math.max(0, app.overview.at_ms - at_ms))} ago` : "–";
 }

@@ -5,6 +5,7 @@ import { h } from "../dom.js";
 import { count, some, whole } from "../format.js";
 import { ask, at } from "../rest.js";
 import { answered, table } from "../table.js";
+import { keyName } from "./keys.js";
 import { mayAct } from "./login.js";
 
 const SHOWN = 200;
@@ -95,7 +96,7 @@ function columns(app, described, parked, choice) {
   return [
     { name: everyBox(app, parked.slice(0, SHOWN), choice), cell: box },
     { name: "Record", head: true, cell: (it) => `${it.topic}-${it.partition} @ ${whole(it.offset)}` },
-    { name: "Key", cell: (it) => (it.key === undefined || it.key === null ? h("code", null, it.key_hash ?? "no key") : it.key) },
+    { name: "Key", cell: keyName },
     { name: "Reason", cell: (it) => it.reason.replaceAll("_", " ") },
     { name: "Deliveries", number: true, wide: true, cell: (it) => whole(it.deliveries) },
     { name: "Last member", wide: true, cell: (it) => clients.get(it.member_id) ?? it.member_id },

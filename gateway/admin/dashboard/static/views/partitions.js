@@ -1,25 +1,39 @@
 // The partitions of a group: a picture of each window, and its figures.
 
 import { h } from "../dom.js";
-import { short, whole } from "../format.js";
+import { count, short, whole } from "../format.js";
+import { at } from "../rest.js";
 import { table } from "../table.js";
+import { legend, partsOf, pointing, spanText, windowPicture } from "../window_picture.js";
+
+const SHOWN = 64; // pictures; the rest of the partitions have their figures
+const RUNS = 200; // parts of a picture: more would be narrower than a pixel
 
 export function drawPartitions(app, described) {
-  const choice = app.choice(`partitions of ${described.group}`, () => ({ sort: { by: "Partition", down: false } }));
+  const { group, partitions } = described;
+  const choice = app.choice(`partitions of ${group}`, () => ({
+    sort: { by: "Partition", down: false },
+    pointed: { key: null, at: null },
+  }));
+  const answer = app.answers.use(at("/v1/windows", { group, limit: SHOWN, runs: RUNS }));
+  const windows = new Map((answer.data?.windows ?? []).map((it) => [placeOf(it), partsOf(it)]));
   return h(
     "section",
     { class: "panel", "aria-labelledby": "partitions" },
     h("h2", { id: "partitions" }, "Partitions"),
+    windows.size > 0 && legend(),
+    pointedText(choice.pointed, windows),
     table({
       app,
       caption: "Partitions of the group",
-      columns: COLUMNS,
-      rows: described.partitions,
+      columns: columns(app, windows, choice.pointed),
+      rows: partitions,
       keyOf: placeOf,
       sort: choice.sort,
       empty: "The group has read no partition yet.",
     }),
-    troubles(described.partitions),
+    partitions.length > SHOWN && h("p", { class: "soft" }, `Pictures of the first ${SHOWN} of ${count(partitions.length, "partition")}.`),
+    troubles(partitions),
   );
 }
 
@@ -27,21 +41,37 @@ export function placeOf(row) {
   return `${row.topic}-${row.partition}`;
 }
 
-const COLUMNS = [
-  { name: "Partition", head: true, of: (it) => `${it.topic} ${String(it.partition).padStart(6, "0")}`, cell: placeOf },
-  { name: "State", wide: true, of: (it) => it.state, cell: stateOf },
-  { name: "Cursor", number: true, wide: true, of: (it) => it.cursor ?? null, cell: (it) => whole(it.cursor) },
-  { name: "End", number: true, wide: true, of: (it) => it.log_end ?? null, cell: (it) => whole(it.log_end) },
-  { name: "Lag", number: true, of: (it) => it.lag ?? null, cell: (it) => short(it.lag) },
-  { name: "Keys", number: true, wide: true, of: (it) => it.keys ?? null, cell: (it) => short(it.keys) },
-  { name: "In flight", number: true, of: (it) => it.in_flight ?? null, cell: (it) => short(it.in_flight) },
-  { name: "Backing off", number: true, wide: true, of: (it) => it.backing_off ?? null, cell: (it) => short(it.backing_off) },
-  { name: "Parked", number: true, of: (it) => (it.parked ?? []).length, cell: (it) => whole((it.parked ?? []).length) },
-];
+/** The part of a picture under the pointer or the focus. */
+function pointedText({ key, at: index }, windows) {
+  const span = key === null || index === null ? null : windows.get(key)?.[index];
+  const said = span ? `${key}, ${spanText(span)}` : "Point at a picture, or go there with Tab and the arrow keys.";
+  return windows.size > 0 && h("p", { class: "pointed-text", role: "status" }, said);
+}
 
-function stateOf(row) {
-  const tone = row.trouble || row.read_trouble ? "bad" : { up: "good", loading: "warn", idle: "" }[row.state];
-  return h("span", { class: `pill ${tone}` }, row.state);
+function columns(app, windows, pointed) {
+  const picture = (row) => {
+    const name = placeOf(row);
+    const parts = windows.get(name);
+    if (!parts) return h("span", { class: "soft" }, row.state === "up" ? "" : row.state);
+    const at = pointed.key === name ? pointed : null;
+    return windowPicture(name, parts, at, pointing(app, pointed, name, parts));
+  };
+  return [
+    { name: "Partition", head: true, of: (it) => `${it.topic} ${String(it.partition).padStart(6, "0")}`, cell: nameOf },
+    { name: "Window", picture: true, cell: picture },
+    { name: "Cursor", number: true, wide: true, of: (it) => it.cursor ?? null, cell: (it) => whole(it.cursor) },
+    { name: "Lag", number: true, of: (it) => it.lag ?? null, cell: (it) => short(it.lag) },
+    { name: "Keys", number: true, wide: true, of: (it) => it.keys ?? null, cell: (it) => short(it.keys) },
+    { name: "In flight", number: true, wide: true, of: (it) => it.in_flight ?? null, cell: (it) => short(it.in_flight) },
+    { name: "Backing off", number: true, wide: true, of: (it) => it.backing_off ?? null, cell: (it) => short(it.backing_off) },
+    { name: "Parked", number: true, of: (it) => (it.parked ?? []).length, cell: (it) => whole((it.parked ?? []).length) },
+  ];
+}
+
+/** A window that is not as it should be has its state beside its name. */
+function nameOf(row) {
+  const tone = row.trouble || row.read_trouble ? "bad" : { loading: "warn", idle: "" }[row.state];
+  return [placeOf(row), tone !== undefined && h("span", { class: `pill ${tone}` }, row.state === "up" ? "stuck" : row.state)];
 }
 
 function troubles(partitions) {
@@ -49,7 +79,7 @@ function troubles(partitions) {
     row.trouble && `${placeOf(row)} waits: ${row.trouble}`,
     row.read_trouble && `${placeOf(row)} cannot be read: ${row.read_trouble}`,
     row.dead_letter_trouble && `${placeOf(row)}: dead letters cannot be written: ${row.dead_letter_trouble}`,
-    row.full_span && `${placeOf(row)}: no more is read until offset ${row.full_span.offset} is settled (${row.full_span.limit})`,
+    row.full_span && `${placeOf(row)}: no more is read until offset ${whole(row.full_span.offset)} is settled (${row.full_span.limit})`,
   ]).filter(Boolean);
   return said.length > 0 && h("ul", { class: "reasons" }, said.map((it) => h("li", null, it)));
 }
