@@ -5,6 +5,7 @@ Rates are those between two looks. Without a terminal it prints one table and en
 
 from __future__ import annotations
 
+import os
 import select
 import sys
 import time
@@ -146,7 +147,8 @@ def _watch(live: Live, admin: str, every_s: float, now: Overview) -> None:
             sorts.append(sorts.pop(0))
             continue
         following = _look(admin)
-        now, speed = following, rates(now, following)
+        if following.at_ms != now.at_ms:  # else it is the same picture of the node
+            now, speed = following, rates(now, following)
 
 
 def _look(admin: str) -> Overview:
@@ -173,4 +175,7 @@ def _pressed_within(seconds: float) -> str | None:
         ready, _, _ = select.select([sys.stdin], [], [], seconds)
     except KeyboardInterrupt:
         return "q"
-    return sys.stdin.read(1) or "q" if ready else None
+    if not ready:
+        return None
+    # Not by sys.stdin, which would keep the keys behind the first one to itself.
+    return os.read(sys.stdin.fileno(), 1).decode("ascii", "replace") or "q"
