@@ -32,7 +32,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup
-setup: $(STAMPS)/venv $(STAMPS)/jars $(STAMPS)/connector $(STAMPS)/browser ## virtual environment, packages, jars of Kafka and Spark (instant when done)
+setup: $(STAMPS)/venv $(STAMPS)/jars $(STAMPS)/connector $(STAMPS)/browser $(STAMPS)/prometheus ## virtual environment, packages, jars of Kafka and Spark (instant when done)
 	@:
 
 # What compiling needs, and what the compiled modules import (their types are compiled in).
@@ -67,6 +67,11 @@ $(STAMPS)/browser:
 	  { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends chromium; } > build/chromium.log 2>&1 || tail -3 build/chromium.log; }
 	@if test -x $(CHROMIUM); then touch $@; else echo "keyway: no $(CHROMIUM): the tests of the dashboard in a browser are skipped (Debian: apt install chromium)"; fi
 
+# The Prometheus that judges the alert rules. Without it their tests are skipped.
+$(STAMPS)/prometheus: tests/rig/prometheus.py $(STAMPS)/venv
+	@$(BIN)/python -m tests.rig.prometheus
+	@touch $@
+
 # The registry that tests distribute from and to.
 $(STAMPS)/apicurio: tests/rig/apicurio.py gateway/embedded/jars.py $(STAMPS)/venv
 	@$(BIN)/python -m tests.rig.apicurio
@@ -93,7 +98,7 @@ $(STAMPS)/compiled: $(HOT) gateway/compiled.py setup.py $(STAMPS)/base
 # At the same time: the compiler has one core for a minute, packages and jars have the other.
 .PHONY: ready
 ready:
-	@$(MAKE) -s --no-print-directory -j2 $(STAMPS)/jars $(STAMPS)/browser $(STAMPS)/apicurio $(STAMPS)/spark-archive $(STAMPS)/compiled
+	@$(MAKE) -s --no-print-directory -j2 $(STAMPS)/jars $(STAMPS)/browser $(STAMPS)/prometheus $(STAMPS)/apicurio $(STAMPS)/spark-archive $(STAMPS)/compiled
 
 .PHONY: interpreted
 interpreted: ## removes the compiled modules
