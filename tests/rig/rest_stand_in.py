@@ -1,4 +1,4 @@
-"""A REST on loopback that gives the test's answers, for commands without a node."""
+"""A REST on loopback that gives the test's answers, and the `keyway` command in this process."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
+
+from typer.testing import CliRunner
+
+from gateway.cli.main import app
 
 
 @dataclass(slots=True)
@@ -60,3 +64,13 @@ def stand_in(answers: dict[str, Any]) -> Iterator[StandIn]:
     finally:
         server.shutdown()
         server.server_close()
+
+
+def keyway(*arguments: str, env: dict[str, str] | None = None) -> tuple[int, str, str]:
+    done = CliRunner().invoke(app, list(arguments), env={"COLUMNS": "40", **(env or {})})
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done.exit_code, done.stdout, done.stderr
+
+
+def rows(text: str) -> list[list[str]]:
+    return [line.split() for line in text.splitlines()]

@@ -1,5 +1,5 @@
-"""Alerts of docs/monitoring, fired by a real Prometheus that scrapes a real node, while what they
-speak of happens: with real Kafka, Redis and clients. The rules are as they are, 30 times quicker.
+"""Alerts of docs/monitoring, fired by a real Prometheus that scrapes a real node: each condition
+happens with real Kafka, Redis and clients. The rules are as they are, 30 times quicker.
 """
 
 from __future__ import annotations
