@@ -82,6 +82,11 @@ AFTER_ID = _whole("after", "The last id of the page before: its `next`.", 0, 2**
 AFTER_PLACE = _text(
     "after", "The `next` of the page before, like `orders-3`.", pattern=r"^[^\n]+-[0-9]{1,10}$"
 )
+AFTER_RECORD = _text(
+    "after",
+    "The `next` of the page before, like `orders-3-17`.",
+    pattern=r"^[^\n]+-[0-9]{1,10}-[0-9]{1,19}$",
+)
 NAME = _text("name", "Only names that hold this text.")
 TOPIC = _text("topic", "Only this topic.")
 PARTITION = _whole("partition", "Only this partition.", 0, 2**31 - 1)
@@ -215,7 +220,7 @@ OPERATIONS = (
         "Records that wait for an operator.",
         ParkedList,
         query=(GROUP,),
-        optional=(TOPIC,),
+        optional=(TOPIC, PARTITION, AFTER_RECORD, _limit(PAGE_ROWS_MAX)),
     ),
     Operation(
         "POST",
@@ -232,7 +237,7 @@ OPERATIONS = (
         "Where a group cannot read on.",
         UnreadableList,
         query=(GROUP,),
-        optional=(TOPIC,),
+        optional=(TOPIC, AFTER_PLACE, _limit(PAGE_ROWS_MAX)),
     ),
     Operation(
         "POST",

@@ -66,10 +66,23 @@ async def names_page(
 
 def place_after(request: Request) -> tuple[str, int]:
     """`after` as topic and partition: `orders-3`. Raises HTTPException."""
+    topic, (partition,) = _place(request, "TOPIC-PARTITION", 1)
+    return topic, partition
+
+
+def record_after(request: Request) -> tuple[str, int, int]:
+    """`after` as topic, partition and offset: `orders-3-17`. Raises HTTPException."""
+    topic, (partition, offset) = _place(request, "TOPIC-PARTITION-OFFSET", 2)
+    return topic, partition, offset
+
+
+def _place(request: Request, form: str, count: int) -> tuple[str, list[int]]:
+    """The text before `count` numbers. Raises HTTPException."""
     text = request.query_params.get("after", "")
     if not text:
-        return "", -1
-    topic, _, partition = text.rpartition("-")
-    if not topic or not (partition.isascii() and partition.isdecimal() and len(partition) < 11):
-        raise HTTPException(400, f"after={text!r} is no TOPIC-PARTITION")
-    return topic, int(partition)
+        return "", [-1] * count
+    topic, *numbers = text.rsplit("-", count)
+    fit = all(it.isascii() and it.isdecimal() and len(it) < 20 for it in numbers)
+    if not topic or len(numbers) < count or not fit:
+        raise HTTPException(400, f"after={text!r} is no {form}")
+    return topic, [int(it) for it in numbers]

@@ -13,17 +13,31 @@ from starlette.routing import Route
 from gateway.admin.access import caller_of, concerns, require_group
 from gateway.admin.audit import shown_offsets
 from gateway.admin.keys import shown_key
+from gateway.admin.pages import limit_of, number, record_after
 from gateway.admin.problems import answered, json_body, query, validated
 from gateway.admin.rows import ALL, ParkedList, ParkedRecordRow, ReleaseBody, Released
 from gateway.operations.parked_records import ParkedRecords, ParkedRow
+
+ANY = -1  # no partition has this number
 
 
 def parked_routes(parked: ParkedRecords) -> list[Route]:
     async def list_parked(request: Request) -> Response:
         group = query(request, "group")
-        rows = await parked.rows(group, topic=request.query_params.get("topic"))
+        limit, after = limit_of(request), record_after(request)
+        partition = number(request, "partition", 0, 2**31 - 1, default=ANY)
+        rows = await parked.rows(
+            group,
+            topic=request.query_params.get("topic"),
+            partition=None if partition == ANY else partition,
+            after=after,
+            rows_max=limit + 1,
+        )
         keys = caller_of(request).keys
-        return answered(ParkedList(group=group, parked=[_row(row, keys=keys) for row in rows]))
+        page = [_row(row, keys=keys) for row in rows[:limit]]
+        last = page[-1] if rows[limit:] else None
+        following = None if last is None else f"{last.topic}-{last.partition}-{last.offset}"
+        return answered(ParkedList(group=group, parked=page, next=following))
 
     async def release(request: Request) -> Response:
         body = validated(ReleaseBody, await json_body(request, set(ReleaseBody.model_fields)))

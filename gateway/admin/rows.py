@@ -170,8 +170,13 @@ class ParkedRecordRow(ParkedOffset):
 
 
 class ParkedList(Row):
+    """One page, by topic, partition and offset. `next`: `after` of the next page, like
+    `orders-3-17`.
+    """
+
     group: str
     parked: list[ParkedRecordRow]
+    next: str | None = None
 
 
 class ReleaseBody(Body):
@@ -199,8 +204,11 @@ class UnreadableRow(Row):
 
 
 class UnreadableList(Row):
+    """One page, by topic and partition. `next`: `after` of the next page, like `orders-3`."""
+
     group: str
     unreadable: list[UnreadableRow]
+    next: str | None = None
 
 
 class SkipBody(Body):

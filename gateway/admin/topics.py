@@ -41,7 +41,7 @@ async def _topics_read(offsets: GroupOffsets, lags: Lags, caller: Caller) -> dic
                 read.setdefault(topic, {})[group.name] = row
         if at % ROWS_AT_ONCE == 0:
             await asyncio.sleep(0)
-    for at, lag in enumerate(list(lags.all()), 1):
+    for at, lag in enumerate(lags.all(), 1):
         if caller.sees(lag.group):
             groups = read.setdefault(lag.tp.topic, {})
             row = groups.get(lag.group) or GroupOnTopic(group=lag.group, members=0, lag=None)

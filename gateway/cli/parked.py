@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from gateway.admin.rows import ALL, ParkedList, ParkedRecordRow, Released
-from gateway.cli.node_client import ask, path_with
+from gateway.cli.node_client import ask, ask_all
 from gateway.cli.options import DEFAULT_ADMIN, AdminOption, ExecuteOption, Output, WatchOption
 from gateway.cli.tables import View, end, print_data, print_table, show
 
@@ -31,8 +31,8 @@ def group_parked(
     """List the parked records: those that wait for an operator (policy `block`)."""
 
     def look() -> View:
-        answer = ask(admin, path_with("/v1/parked", group=group), ParkedList)
-        return View(answer.raw, lambda: _print_parked(answer.row.parked))
+        found = ask_all(admin, "/v1/parked", ParkedList, "parked", group=group)
+        return View(found.raw, lambda: _print_parked(found.rows))
 
     show(look, output, watch)
 
@@ -90,10 +90,10 @@ def group_release(
             count = len(answer.row.offsets)
             typer.echo(f"{action.value}: {_records(count)} of {topic}-{partition}")
         return
-    shown = ask(admin, path_with("/v1/parked", group=group, topic=topic), ParkedList)
+    shown = ask_all(admin, "/v1/parked", ParkedList, "parked", group=group, topic=topic)
     chosen = [
         row
-        for row in shown.row.parked
+        for row in shown.rows
         if row.partition == partition and (every or row.offset in (offset or ()))
     ]
     missing = sorted(set(offset or ()) - {row.offset for row in chosen})

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from gateway.admin.rows import Skipped, UnreadableList, UnreadableRow
-from gateway.cli.node_client import ask, path_with
+from gateway.cli.node_client import ask, ask_all
 from gateway.cli.options import DEFAULT_ADMIN, AdminOption, ExecuteOption, Output, WatchOption
 from gateway.cli.tables import View, end, print_data, print_table, show
 
@@ -24,8 +24,8 @@ def group_unreadable(
     """List the places where the group cannot read on; those with a LAST-OFFSET can be skipped."""
 
     def look() -> View:
-        answer = ask(admin, path_with("/v1/unreadable", group=group), UnreadableList)
-        return View(answer.raw, lambda: _print(answer.row.unreadable))
+        found = ask_all(admin, "/v1/unreadable", UnreadableList, "unreadable", group=group)
+        return View(found.raw, lambda: _print(found.rows))
 
     show(look, output, watch)
 
@@ -60,10 +60,10 @@ def group_skip(
             row = answer.row.skipped
             typer.echo(f"skip: offsets {row.offset} to {row.last_offset} of {place}")
         return
-    shown = ask(admin, path_with("/v1/unreadable", group=group, topic=topic), UnreadableList)
+    shown = ask_all(admin, "/v1/unreadable", UnreadableList, "unreadable", group=group, topic=topic)
     chosen = [
         row
-        for row in shown.row.unreadable
+        for row in shown.rows
         if row.partition == partition
         and row.last_offset is not None
         and row.offset <= offset <= row.last_offset

@@ -190,9 +190,9 @@ class Lags:
     # --------------------------------------------------------------------------------------- inside
 
     def _lag(self, key: WindowKey, now_ms: int) -> Lag | None:
-        """None for a topic that is not there."""
-        topic, position = self._topics.get(key.topic_id), self._positions[key]
-        if topic is None:
+        """None for a topic or a position that is not there any more."""
+        topic, position = self._topics.get(key.topic_id), self._positions.get(key)
+        if topic is None or position is None:
             return None
         tp = TopicPartition(topic.name, topic.topic_id, key.partition)
         end = self._ends.get(self._log(key, tp))

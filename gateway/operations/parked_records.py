@@ -7,6 +7,7 @@ leaves memory again when it has been idle.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -32,6 +33,9 @@ from gateway.windows.window import Window
 log = structlog.get_logger("keyway.admin")
 
 
+ParkedPlace = tuple[str, int, int]  # topic, partition, offset
+
+
 @dataclass(frozen=True, slots=True)
 class ParkedRow:
     topic: str
@@ -48,16 +52,28 @@ class ParkedRecords:
     offsets: GroupOffsets
     now_ms: Callable[[], int]
 
-    async def rows(self, group: str, *, topic: str | None = None) -> list[ParkedRow]:
-        """Everything parked in the group, by topic, partition and offset. Raises GroupUnknown,
-        StateUnavailable.
+    async def rows(
+        self,
+        group: str,
+        *,
+        topic: str | None = None,
+        partition: int | None = None,
+        after: ParkedPlace = ("", -1, -1),
+        rows_max: int = sys.maxsize,
+    ) -> list[ParkedRow]:
+        """The first `rows_max` records parked in the group behind `after`, by topic, partition and
+        offset. Raises GroupUnknown, StateUnavailable.
         """
         rows: list[ParkedRow] = []
-        for window in await self._windows(group):
+        for window in sorted(await self._windows(group), key=_place):
             place = window.partition
-            if topic is not None and place.topic != topic:
+            if topic not in (None, place.topic) or partition not in (None, place.partition):
                 continue
-            parked = await _parked(window)
+            if _place(window) < after[:2] or len(rows) >= rows_max:
+                continue
+            floor = after[2] if _place(window) == after[:2] else -1
+            parked = [it for it in await _parked(window) if it.offset > floor]
+            parked = parked[: rows_max - len(rows)]
             keys = await _keys(window, parked)
             rows += [
                 ParkedRow(
@@ -71,7 +87,7 @@ class ParkedRecords:
                 )
                 for record in parked
             ]
-        return sorted(rows, key=lambda row: (row.topic, row.partition, row.offset))
+        return rows
 
     async def release(
         self,
@@ -139,6 +155,10 @@ class ParkedRecords:
                 await _loaded(window)
                 return window
         raise PartitionUnknown(f"group {group!r} has nothing of {topic}-{partition}")
+
+
+def _place(window: Window) -> tuple[str, int]:
+    return window.partition.topic, window.partition.partition
 
 
 async def _loaded(window: Window) -> None:
