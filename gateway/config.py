@@ -174,6 +174,8 @@ class AdminSection(_Section):
     """The port that `keyway group` asks by default."""
     tokens: Annotated[tuple[TokenSection, ...], Field(max_length=TOKENS_MAX)] = ()
     """Who may use REST."""
+    clusters_file: Path | None = None
+    """The clusters' file, for `/v1/links`, `/v1/offsets` and `/v1/schemas`. Without it: 404."""
     metrics_open: bool = False
     """True: `/metrics` needs no token, for a Prometheus that has none. It names all groups."""
 

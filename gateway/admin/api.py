@@ -31,6 +31,7 @@ from gateway.admin.node_rows import (
     LoginBody,
     MemberList,
     ReloadRow,
+    StatusRow,
     TopicList,
 )
 from gateway.admin.rows import (
@@ -284,6 +285,21 @@ OPERATIONS = (
         action="config.reload",
         whole=True,
     ),
+    Operation(
+        "GET",
+        "/v1/links",
+        "The links of the distribution: how far each is, and why it waits.",
+        StatusRow,
+        whole=True,
+    ),
+    Operation(
+        "GET",
+        "/v1/offsets",
+        "Where groups would go on on each cluster, and why not.",
+        StatusRow,
+        whole=True,
+    ),
+    Operation("GET", "/v1/schemas", "The schemas of each target registry.", StatusRow, whole=True),
     Operation(
         "GET",
         "/v1/audit",

@@ -13,6 +13,7 @@ from gateway.admin.access import Access
 from gateway.admin.audit import Audit
 from gateway.admin.configuration import Configuration
 from gateway.admin.dashboard.rows import TrafficRow
+from gateway.admin.distribution import Distribution
 from gateway.admin.failed_logins import FailedLogins
 from gateway.admin.health import look
 from gateway.admin.rest import RestParts, rest_app
@@ -67,6 +68,7 @@ def build(
             members.key_filters,
             members.groups,
         ),
+        distribution=Distribution(section.clusters_file, now_ms),
         metrics_open=section.metrics_open,
         traffic=partial(traffic, listen),
         outcomes=windows.outcomes.of,

@@ -23,6 +23,10 @@ FAILED_ADDRESSES_MAX = 1_000  # remembered, some 100 bytes each; beyond them the
 SESSIONS_MAX = 1_000  # browsers that are logged in; beyond them the oldest session ends
 SESSION_MS = 12 * 3_600_000  # a working day; then the browser asks for the token again
 
+STATUS_S_MAX = 20  # of a command that reads the status of a distribution from all its clusters
+STATUS_KEPT_MS = 5_000  # its answer: the services write theirs every few seconds
+STATUS_PROBLEMS_SHOWN = 20  # lines of one answer: clusters that are away
+
 AUDIT_ROWS_MAX = 1_000  # kept in memory, some 500 bytes each; the log has them all
 AUDIT_DUE_MS = 1_000  # between two looks for counts of refusals to be written
 AUDIT_OFFSETS_SHOWN = 20  # of one line

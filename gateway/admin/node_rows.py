@@ -126,6 +126,16 @@ class ConnectionList(Row):
     next: str | None = None
 
 
+class StatusRow(Row):
+    """The status of a distribution, as `keyway distribute|offsets|schemas status -o json` prints
+    it. `problems`: clusters that did not answer.
+    """
+
+    at_ms: int  # Unix time
+    status: Any
+    problems: list[str]
+
+
 class OptionDifference(Row):
     """`option`: like `groups.0.deliveries_max`; null: not there. Secrets are not shown."""
 

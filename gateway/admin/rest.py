@@ -28,6 +28,7 @@ from gateway.admin.dashboard.events import Viewers
 from gateway.admin.dashboard.overview import Outcomes, Overviews
 from gateway.admin.dashboard.routes import dashboard_routes
 from gateway.admin.dashboard.rows import TrafficRow
+from gateway.admin.distribution import Distribution, distribution_routes
 from gateway.admin.filters import filter_routes
 from gateway.admin.groups import group_routes
 from gateway.admin.health import Health, HealthCollector
@@ -83,6 +84,7 @@ class RestParts:
     health: Callable[[], Awaitable[Health]]
     access: Access
     configuration: Configuration
+    distribution: Distribution
     metrics_open: bool = False
     refusals: Refusals = field(default_factory=Refusals)
     health_seen: HealthCollector = field(default_factory=HealthCollector)
@@ -135,6 +137,7 @@ def rest_app(parts: RestParts, *, loopback: bool) -> Starlette:
                 Route("/health/live", show_alive, methods=["GET"]),
                 Route("/v1/openapi.json", show_openapi, methods=["GET"]),
                 *login_routes(parts.access),
+                *distribution_routes(parts.distribution),
                 *supervision_routes(parts.configuration, parts.access.audit),
             )
         ],

@@ -14,6 +14,7 @@ from redis.asyncio import Redis
 from gateway.admin.access import Access
 from gateway.admin.audit import Audit
 from gateway.admin.configuration import Configuration
+from gateway.admin.distribution import Distribution
 from gateway.admin.failed_logins import FailedLogins
 from gateway.admin.health import Health
 from gateway.admin.rest import RestParts, rest_app
@@ -84,6 +85,7 @@ def rest_parts(admin: Admin | None = None, **changes: Any) -> RestParts:
         "lags": None if admin is None else admin.lags(),
         "health": healthy,
         "access": guard,
+        "distribution": Distribution(None, now_ms),
         "configuration": None
         if node is None
         else Configuration(

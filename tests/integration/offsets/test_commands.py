@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from clusters.config import load
+from gateway.admin.distribution import Distribution
 from gateway.embedded.process import free_ports, start_child, stop_child, wait_until
 from tests.integration.offsets.conftest import Addresses
 from tests.rig.gateway_process import REPOSITORY
@@ -73,6 +75,8 @@ def test_from_run_to_apply(
         assert (row["cluster"], row["source"], row["source_offset"]) == ("B", "A", 12)
         assert (row["old"], row["new"], row["replay"]) == (None, 12, 0)
         assert group in keyway("status", str(config))[1]
+        shown_over_rest = asyncio.run(Distribution(config, lambda: 0).status("/v1/offsets"))
+        assert any(it["group"] == group for it in shown_over_rest.status["rows"])
 
         code, text, _ = keyway("plan", str(config), group, "--to", "B")
         assert code == 0
