@@ -32,6 +32,7 @@ from tests.bench.cost import children_cpu_s, client_cost, core_cost, cpu_s, plot
 from tests.bench.dashboard import dashboard
 from tests.bench.latency import Load
 from tests.bench.memory import memory
+from tests.bench.metrics_cost import metrics_cost
 from tests.bench.profiling import profile
 from tests.bench.rounds import rounds_within
 from tests.bench.rows import Row, print_rows, rows_of, write
@@ -42,13 +43,14 @@ from tests.rig.gateway_process import REPOSITORY, GatewayProcess
 BUILD = REPOSITORY / "build"
 # User and system time of the gateway's process: the figure that a busy machine does not change.
 CPU_UNIT = "CPU s per million records"
-PARTS = ("latency", "dashboard", "memory", "cost core", "cost clients", "schemas")
+PARTS = ("latency", "dashboard", "memory", "metrics", "cost core", "cost clients", "schemas")
 # Seconds for each part's rounds: with loading and starting, a quarter of an hour.
 SECONDS_MAX = {
     "throughput": 300,
     "latency": 120,
     "dashboard": 100,
     "memory": 75,
+    "metrics": 120,
     "cost core": 60,
     "cost clients": 90,
     "schemas": 100,
@@ -130,6 +132,7 @@ def measure(
         "latency": lambda rounds: latency.latency(bench, rounds, Load(options.per_second)),
         "dashboard": lambda rounds: dashboard(bench, rounds),
         "memory": lambda rounds: memory(bench, rounds),
+        "metrics": lambda rounds: metrics_cost(bench, rounds),
         "cost core": core_cost,
         "cost clients": lambda rounds: client_cost(bench, rounds),
         "schemas": lambda rounds: schemas(bench.kafka.bootstrap_servers, rounds),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
-from tests.bench import dashboard, latency, memory, schemas
+from tests.bench import dashboard, latency, memory, metrics_cost, schemas
 from tests.bench.rows import Row
 
 
@@ -40,6 +40,7 @@ BARS = (
     Bar(f"{latency.added_at(latency.PER_SECOND)}: p99", "ms", below=5),
     Bar(f"{dashboard.OPEN}: p99", "ms", below=1.1, against=f"{dashboard.CLOSED}: p99"),
     Bar(memory.FULL, "MiB", below=300),
+    Bar(metrics_cost.CONSUME, metrics_cost.RATIO, below=1.01),
     Bar(schemas.FIRST, "s", below=120),
     Bar(schemas.LATER, "s", below=0.1, against=schemas.FIRST),  # the news alone, not all again
     Bar(schemas.LATER_RSS, "MiB", below=1.1, against=schemas.FIRST_RSS),

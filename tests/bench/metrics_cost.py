@@ -1,0 +1,146 @@
+"""The cost of the metrics of clients' requests: two gateways in front of one broker, which differ
+in nothing else, take turns at the same work. CPU time of each, and their ratio round by round.
+
+The work: share consumption as in the keyed case; and a producer that sends each record in a request
+of its own, where a request is as cheap for the gateway as it can be. One more row has the cost of
+timing alone, by itself: two looks at the clock and one count.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from statistics import median
+
+import psutil
+from confluent_kafka import Producer
+
+from gateway.core.forwarding.api_counts import ApiCounts
+from gateway.core.wire.apis import ApiKey
+from gateway.embedded.process import start_child
+from tests.bench.cases import KEYS, PARTITIONS, Bench, finish, rate
+from tests.bench.cost import cpu_s
+from tests.bench.load import drawn, load
+from tests.bench.rows import Row
+from tests.rig.gateway_process import REPOSITORY, GatewayProcess
+from tests.rig.kafka import create_topic
+
+CONSUMED = 200_000  # records of a run
+PRODUCED = 20_000
+TOPIC, PRODUCED_TO = "bench-metrics", "bench-metrics-produced"
+TIMED = 200_000  # counts, of the row of timing alone
+TURNS = 6  # of each gateway in a round
+CONSUME = "metrics: share consumption, timed over untimed"
+PRODUCE = "metrics: a request per record, timed over untimed"
+ALONE = "metrics: timing one request"
+RATIO = "CPU ratio"
+_numbers = itertools.count(1)
+
+Work = Callable[[Bench, str], None]
+
+
+class UntimedGateway(GatewayProcess):
+    def spawn(self) -> None:
+        command = [sys.executable, "-m", "tests.bench.untimed_node", "serve"]
+        self.child = start_child(
+            [*command, "--config", str(self.config)],
+            log=self.log,
+            cwd=REPOSITORY,
+            env=dict(os.environ),
+        )
+
+
+def metrics_cost(bench: Bench, rounds: Iterable[int]) -> list[Row]:
+    create_topic(bench.kafka.bootstrap_servers, TOPIC, partitions=PARTITIONS)
+    create_topic(bench.kafka.bootstrap_servers, PRODUCED_TO)
+    load(bench.kafka.bootstrap_servers, TOPIC, drawn(CONSUMED, KEYS))
+    ratios: dict[str, list[float]] = {CONSUME: [], PRODUCE: []}
+    works: dict[str, Work] = {CONSUME: _consume, PRODUCE: _produce}
+    alone: list[float] = []
+    with ExitStack() as stack:
+        groups = [{"match": "*", "auto_offset_reset": "earliest"}]
+        upstream = bench.kafka.bootstrap_servers
+        timed, untimed = (
+            stack.enter_context(kind(bench.directory / name, upstream, groups=groups))
+            for kind, name in ((GatewayProcess, "timed"), (UntimedGateway, "untimed"))
+        )
+        for work in works.values():  # the first run of a gateway is slower than all later
+            for gateway in (timed, untimed):
+                _spent(bench, gateway, work)
+        for at in rounds:
+            alone.append(timing_alone_ns())
+            for name, work in works.items():
+                ratios[name] += _ratios(bench, work, timed, untimed)
+                shown = f"{median(ratios[name]):.4f}"
+                sys.stdout.write(f"round {at + 1}  {name}: median so far {shown}\n")
+    found = [_row(name, RATIO, values, 4) for name, values in ratios.items()]
+    return [*found, _row(ALONE, "ns", alone, 0)]
+
+
+def _row(name: str, unit: str, values: list[float], digits: int) -> Row:
+    low, high = round(min(values), digits), round(max(values), digits)
+    return Row(name, unit, round(median(values), digits), low, high, None, None)
+
+
+def _ratios(
+    bench: Bench, work: Work, timed: GatewayProcess, untimed: GatewayProcess
+) -> list[float]:
+    """Of neighbouring runs, each gateway first as often as the other."""
+    found = []
+    for turn in range(TURNS):
+        spent = {}
+        for gateway in (timed, untimed) if turn % 2 == 0 else (untimed, timed):
+            spent[gateway] = _spent(bench, gateway, work)
+        found.append(spent[timed] / spent[untimed])
+    return found
+
+
+def _spent(bench: Bench, gateway: GatewayProcess, work: Work) -> float:
+    """CPU seconds of the gateway for the work."""
+    process = psutil.Process(gateway.pid)
+    before = cpu_s(process)
+    work(bench, gateway.bootstrap)
+    return cpu_s(process) - before
+
+
+def _consume(bench: Bench, bootstrap: str) -> None:
+    command = [
+        *(sys.executable, "-m", "tests.bench.librdkafka_consume", "share", bootstrap),
+        *(f"bench-metrics-{next(_numbers)}", TOPIC, str(CONSUMED), str(int(bench.run_s_max))),
+        f"max.poll.records={bench.max_poll_records}",
+    ]
+    rate(finish(bench, command), CONSUMED)
+
+
+def _produce(bench: Bench, bootstrap: str) -> None:
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "linger.ms": 0,
+            "batch.num.messages": 1,
+            "acks": 1,
+            "log_level": 3,
+        }
+    )
+    for _ in range(PRODUCED):
+        producer.produce(PRODUCED_TO, b"v", b"k")
+        producer.poll(0)
+    assert producer.flush(bench.run_s_max) == 0, "records unsent"
+
+
+def timing_alone_ns() -> float:
+    """CPU time of the two looks at the clock and the count that a request costs."""
+    counts, clock = ApiCounts(), time.monotonic_ns
+    began = time.thread_time_ns()
+    for _ in range(TIMED):
+        whole_ns = clock()
+        counts.answered(ApiKey.PRODUCE, clock() - whole_ns)
+    spent = time.thread_time_ns() - began
+    began = time.thread_time_ns()
+    for _ in range(TIMED):
+        pass
+    return (spent - (time.thread_time_ns() - began)) / TIMED
