@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gateway.admin.rows import KeyFilterRules
+from gateway.admin.rows import FilterPreview, KeyFilterRules
 from gateway.cli.node_client import Answer, ask, path_with
 from gateway.cli.options import (
     DEFAULT_ADMIN,
@@ -59,7 +59,7 @@ def filter_set(
     if execute:
         _print_rules(_changed(group, admin, "PUT", {"rules": rules}), output)
         return
-    _print_change(_rules_of(group, admin), rules, output)
+    _print_change(_rules_of(group, admin), _effect(group, admin, rules), rules, output)
 
 
 @app.command("remove")
@@ -76,7 +76,7 @@ def filter_remove(
     if execute:
         _print_rules(_changed(group, admin, "DELETE", None), output)
         return
-    _print_change(_rules_of(group, admin), None, output)
+    _print_change(_rules_of(group, admin), _effect(group, admin, None), None, output)
 
 
 def _rules_of(group: str, admin: str) -> Answer[KeyFilterRules]:
@@ -88,6 +88,11 @@ def _changed(
 ) -> Answer[KeyFilterRules]:
     path = path_with("/v1/filters", group=group)
     return ask(admin, path, KeyFilterRules, method=method, body=body)
+
+
+def _effect(group: str, admin: str, rules: list[dict[str, Any]] | None) -> Answer[FilterPreview]:
+    path = path_with("/v1/filters/preview", group=group)
+    return ask(admin, path, FilterPreview, method="POST", body={"rules": rules})
 
 
 def _rule(text: str) -> dict[str, Any]:
@@ -116,12 +121,29 @@ def _print_rules(answer: Answer[KeyFilterRules], output: str) -> None:
 
 
 def _print_change(
-    now: Answer[KeyFilterRules], rules: list[dict[str, Any]] | None, output: str
+    now: Answer[KeyFilterRules],
+    effect: Answer[FilterPreview],
+    rules: list[dict[str, Any]] | None,
+    output: str,
 ) -> None:
     """`rules`: those to be set; None: those of keyway.yaml, which only the node knows."""
     if output != "table":
-        print_data({"dry_run": True, "now": now.raw, "rules": rules}, output)
+        change = {"dry_run": True, "now": now.raw, "rules": rules, "effect": effect.raw}
+        print_data(change, output)
         return
     _print_rules(now, output)
+    every = "every key"
+    members = [
+        (it.member_id, it.client_id, " | ".join(it.before) or every, " | ".join(it.after) or every)
+        for it in effect.row.members
+    ]
+    if members:
+        print_table(("CONSUMER-ID", "CLIENT-ID", "KEYS-NOW", "KEYS-THEN"), members)
+    keys = effect.row.keys
+    if keys.known:
+        typer.echo(
+            f"of {keys.known} keys with unsettled records {keys.moved} would change hands,"
+            f" {keys.dropped} would have no owner: their records count as settled"
+        )
     count = "the rules of keyway.yaml" if rules is None else f"{len(rules)} rules"
     typer.echo(f"would be replaced by {count}; nothing is done without --execute")

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli import contexts, filters, groups, keys, node
+from gateway.cli import configuration, contexts, filters, groups, keys, node
 from gateway.cli.commands import CommandGroups
 from gateway.cli.contexts import CONTEXT_VARIABLE, use_context
 from gateway.cli.demo import demo
@@ -42,6 +42,8 @@ app.add_typer(node.connections, name="connection")
 app.command(cls=Watching)(node.health)
 app.command()(node.whoami)
 app.command(cls=Watching)(top)
+app.add_typer(configuration.app, name="config")
+app.command(cls=Watching)(configuration.audit)
 app.add_typer(contexts.app, name="context")
 
 

@@ -41,8 +41,9 @@ def stand_in(answers: dict[str, Any]) -> Iterator[StandIn]:
             self._answer()
 
         def do_POST(self) -> None:
-            length = int(self.headers["Content-Length"])
-            rest.bodies.append(json.loads(self.rfile.read(length)))
+            sent = self.rfile.read(int(self.headers["Content-Length"]))
+            if sent:
+                rest.bodies.append(json.loads(sent))
             self._answer()
 
         def _answer(self) -> None:

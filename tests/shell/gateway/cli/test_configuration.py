@@ -1,0 +1,86 @@
+"""`keyway config` and `keyway audit`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import yaml
+
+from tests.rig.rest_stand_in import keyway, rows, stand_in
+
+DIFFERENCES = [
+    {"option": "groups.0.deliveries_max", "running": 5, "file": None, "reload": True},
+    {"option": "admin.port", "running": 9180, "file": 9181, "reload": False},
+]
+CONFIG: dict[str, Any] = {
+    "file": "keyway.yaml",
+    "config": {"admin": {"port": 9180}, "upstream": {"sasl": {"password": "***"}}},
+    "differences": DIFFERENCES,
+}
+
+
+def test_the_configuration_that_runs_is_shown_as_a_file_would_have_it() -> None:
+    with stand_in({"/v1/config": CONFIG}) as rest:
+        code, out, _ = keyway("config", "show", "--admin", rest.address)
+        assert (code, yaml.safe_load(out)) == (0, CONFIG["config"])
+        _, out, _ = keyway("config", "show", "--admin", rest.address, "-o", "json")
+        assert json.loads(out) == CONFIG["config"]
+
+
+def test_a_reload_shows_the_differences_first() -> None:
+    done = {"reloaded": ["groups.0.deliveries_max"], "restart": ["admin.port"]}
+    with stand_in({"/v1/config": CONFIG, "/v1/config/reload": done}) as rest:
+        code, out, _ = keyway("config", "reload", "--admin", rest.address)
+        assert code == 0
+        assert rest.asked == ["/v1/config"], "nothing is changed"
+        assert rows(out)[1:3] == [
+            ["groups.0.deliveries_max", "5", "null", "by", "a", "reload"],
+            ["admin.port", "9180", "9181", "by", "a", "restart"],
+        ]
+        assert out.endswith("nothing is done without --execute\n")
+        assert rows(keyway("config", "diff", "--admin", rest.address)[1]) == rows(out)[:-1]
+        code, out, _ = keyway("config", "reload", "--execute", "--admin", rest.address)
+        assert rest.asked[-1] == "/v1/config/reload"
+        assert out == "reloaded: groups.0.deliveries_max\nneeds a restart: admin.port\n"
+
+
+def test_a_file_that_cannot_be_compared_is_one_line() -> None:
+    with stand_in({"/v1/config": CONFIG | {"problem": "keyway.yaml: no\x1bYAML"}}) as rest:
+        for command in ("show", "diff", "reload"):
+            code, out, err = keyway("config", command, "--admin", rest.address)
+            assert (code, out, err) == (1, "", "keyway: keyway.yaml: no\\x1bYAML\n")
+
+
+def test_the_audit() -> None:
+    line = {
+        "at_ms": 60_000,
+        "who": "alice",
+        "role": "operator",
+        "address": "10.0.0.1",
+        "action": "parked.release",
+        "group": "g",
+        "topic": "orders",
+        "partition": 3,
+        "offsets": "7-9",
+        "outcome": "done",
+    }
+    refusal = {
+        "at_ms": 61_000,
+        "who": None,
+        "role": None,
+        "address": "10.0.0.2",
+        "action": "login",
+        "outcome": "refused: 401",
+        "count": 12,
+    }
+    answers = {"/v1/audit?group=g&limit=5": {"audit": [line]}, "/v1/audit": {"audit": [refusal]}}
+    with stand_in(answers) as rest:
+        command = ("audit", "--group", "g", "--limit", "5", "--admin", rest.address)
+        code, out, _ = keyway(*command)
+        assert code == 0
+        assert rows(out)[1][:7] == [
+            *("1970-01-01", "00:01:00", "alice", "operator", "10.0.0.1", "parked.release", "g")
+        ]
+        _, out, _ = keyway("audit", "--admin", rest.address)
+        assert rows(out)[1][-3:] == ["refused:", "401", "12"]
