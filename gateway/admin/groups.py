@@ -36,7 +36,7 @@ from gateway.config import GroupSection
 from gateway.core.cluster.topology import TopicPartition
 from gateway.core.share.membership import ShareGroup
 from gateway.members.groups import Groups
-from gateway.operations.lag import Lag, Lags
+from gateway.operations.lag import GroupLag, Lag, Lags
 from gateway.windows.window import Window
 from gateway.windows.windows import Windows
 
@@ -73,12 +73,12 @@ def group_routes(groups: Groups, windows: Windows, lags: Lags) -> list[Route]:
             return group is not None and state in (None, group.state) and caller.sees(name)
 
         names, after = await names_page(request, groups.names(), kept)
-        known = _by_group(lags)
+        known = await lags.by_group()
         rows = []
         for at, name in enumerate(names, 1):
             group = groups.get(name)
             if group is not None:
-                rows.append(_summary(group, windows, known.get(name, [])))
+                rows.append(_summary(group, windows, known.get(name, GroupLag())))
             if at % ROWS_AT_ONCE == 0:
                 await asyncio.sleep(0)
         return answered(GroupList(groups=rows, next=after))
@@ -91,7 +91,7 @@ def group_routes(groups: Groups, windows: Windows, lags: Lags) -> list[Route]:
         await lags.refresh_group(name)
         if groups.get(name) is not group:
             raise unknown_group(name)
-        text = await _description(group, windows, _by_group(lags).get(name, []))
+        text = await _description(group, windows, list(lags.of_group(name)))
         return Response(text, media_type="application/json")
 
     return [
@@ -100,24 +100,22 @@ def group_routes(groups: Groups, windows: Windows, lags: Lags) -> list[Route]:
     ]
 
 
-def _by_group(lags: Lags) -> dict[str, list[Lag]]:
-    found: dict[str, list[Lag]] = {}
-    for lag in lags.all():
-        found.setdefault(lag.group, []).append(lag)
-    return found
-
-
-def _summary(group: ShareGroup, windows: Windows, lags: list[Lag]) -> GroupSummary:
+def _together(lags: list[Lag]) -> GroupLag:
+    """Of one group's partitions."""
     known = [lag.records for lag in lags if lag.records is not None]
     ages = [lag.seconds for lag in lags if lag.seconds is not None]
+    return GroupLag(sum(known) if known else None, max(ages, default=None))
+
+
+def _summary(group: ShareGroup, windows: Windows, lag: GroupLag) -> GroupSummary:
     return GroupSummary(
         group=group.name,
         state=group.state,
         members=len(group.members),
         topics=group.topics(),
         windows=windows.count_of(group.name),
-        lag=sum(known) if known else None,
-        lag_seconds=max(ages) if ages else None,
+        lag=lag.records,
+        lag_seconds=lag.seconds,
     )
 
 
@@ -149,7 +147,7 @@ async def _description(group: ShareGroup, windows: Windows, lags: list[Lag]) -> 
         partitions[tp] = _json(idle)
     rows = b",".join([partitions[tp] for tp in sorted(partitions)])
     head = GroupHead(
-        **dict(_summary(group, windows, lags)),
+        **dict(_summary(group, windows, _together(lags))),
         epoch=group.epoch,
         policies=_policies(windows.section_of(group.name)),
         memberships=[

@@ -41,15 +41,13 @@ async def _topics_read(offsets: GroupOffsets, lags: Lags, caller: Caller) -> dic
                 read.setdefault(topic, {})[group.name] = row
         if at % ROWS_AT_ONCE == 0:
             await asyncio.sleep(0)
-    for at, lag in enumerate(lags.all(), 1):
+    async for lag in lags.walk():
         if caller.sees(lag.group):
             groups = read.setdefault(lag.tp.topic, {})
             row = groups.get(lag.group) or GroupOnTopic(group=lag.group, members=0, lag=None)
             if lag.records is not None:
                 row = row.model_copy(update={"lag": lag.records + (row.lag or 0)})
             groups[lag.group] = row
-        if at % ROWS_AT_ONCE == 0:
-            await asyncio.sleep(0)
     return read
 
 

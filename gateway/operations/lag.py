@@ -16,7 +16,7 @@ unsettled record, and not known (never 0) where the record's time is not.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -158,6 +158,16 @@ class Lags:
             lag = self._lag(key, now_ms)
             if lag is not None:
                 yield lag
+
+    async def walk(self) -> AsyncIterator[Lag]:
+        """As `all`, in no order; other work goes on meanwhile."""
+        now_ms = self.now_ms()
+        for at, key in enumerate(list(self._positions), 1):
+            lag = self._lag(key, now_ms)
+            if lag is not None:
+                yield lag
+            if at % LAGS_AT_ONCE == 0:
+                await asyncio.sleep(0)
 
     def of_group(self, group: str) -> Iterator[Lag]:
         """As `all`, in no order."""

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-import httpx
+import asyncio
 
+import httpx
+import pytest
+
+from dispatcher.store.base import WindowKey
 from gateway.config import Role
+from gateway.operations.lag import Lag, Lags
 from tests.rig.admin_parts import Admin
 from tests.rig.node_parts import GROUP, TOPIC
 from tests.rig.rest_client import pages, rows, story
@@ -40,3 +45,23 @@ def test_topics_of_other_groups_are_not_shown() -> None:
         assert await rows(client, "/v1/topics", "topics") == []
 
     story(tell, access=access(token("payments", Role.VIEWER, ["payments"])))
+
+
+def test_other_work_goes_on_between_the_partitions_of_a_long_list(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("gateway.operations.lag.LAGS_AT_ONCE", 1)
+    seen: list[str] = []
+    lag_of = Lags._lag
+
+    def noted(lags: Lags, key: WindowKey, now_ms: int) -> Lag | None:
+        seen.append("partition")
+        asyncio.get_running_loop().call_soon(seen.append, "other work")
+        return lag_of(lags, key, now_ms)
+
+    async def tell(client: httpx.AsyncClient, _: Admin) -> None:
+        monkeypatch.setattr(Lags, "_lag", noted)
+        await rows(client, "/v1/topics", "topics")
+        assert seen[:4] == ["partition", "other work", "partition", "other work"]
+
+    story(tell)
