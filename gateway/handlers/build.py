@@ -22,6 +22,7 @@ from gateway.listen.server import Handler
 from gateway.members.build import MembersRoom
 from gateway.operations.build import OperationsRoom
 from gateway.part import Part
+from gateway.reading.build import ReadingRoom
 from gateway.upstream.build import UpstreamRoom
 from gateway.windows.build import WindowsRoom
 
@@ -29,6 +30,7 @@ from gateway.windows.build import WindowsRoom
 def build(
     upstream: UpstreamRoom,
     listen: ListenRoom,
+    reading: ReadingRoom,
     members: MembersRoom,
     windows: WindowsRoom,
     operations: OperationsRoom,
@@ -46,6 +48,7 @@ def build(
         authoriser=authoriser,
         ready=windows.ready,
         other_type_active=members.other_types.active,
+        delivered=reading.delivered_by_topic.count,
         now_ms=now_ms,
     )
     answered: dict[ApiKey, Handler] = {

@@ -298,7 +298,7 @@ class _ShareFetch:
                 connection.hold_answer(held)
                 await asyncio.sleep(0)
         connection.hold_answer(held)
-        for (key, _, acquired), cut in zip(taken, cuts, strict=True):
+        for (key, window, acquired), cut in zip(taken, cuts, strict=True):
             try:
                 await acquired.persisted
             except WindowUnavailable:
@@ -306,6 +306,7 @@ class _ShareFetch:
             if cut is not None:
                 part = self._part(key)
                 part.records, part.acquired = cut
+                self.services.delivered(window.partition.topic, len(part.records))
                 self.has_records = True
 
     def _one_large(self, window: Window, cut: _Cut) -> _Cut | None:

@@ -46,6 +46,7 @@ class ShareServices:
     authoriser: Authoriser
     ready: ReadySignals
     other_type_active: Callable[[str], Awaitable[bool]]  # under the name of a group
+    delivered: Callable[[str, int], None]  # topic, bytes of records in an answer
     now_ms: Callable[[], int]
 
 

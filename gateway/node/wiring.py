@@ -50,7 +50,9 @@ def wire(config: Config, source: ConfigSource, process: Process) -> list[Part[An
         config, cluster.room, reader.room, groups.room, redis.room.store, tasks, group_log, now_ms
     )
     acts = operations.build(config, cluster.room, groups.room, reader.room, window.room, now_ms)
-    apis = handlers.build(cluster.room, server.room, groups.room, window.room, acts.room, now_ms)
+    apis = handlers.build(
+        cluster.room, server.room, reader.room, groups.room, window.room, acts.room, now_ms
+    )
     view = registry_view.build(config.registry_view)
     loop = event_loop.build()
     parts = [redis, cluster, reader, groups, window, acts, apis, process.part, loop, *view]

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gateway.core.cluster.busiest_topics import BusiestTopics
 from gateway.group_log import GroupLog
 from gateway.part import Part, Trouble
 from gateway.reading.dead_letters import DeadLetters
-from gateway.reading.metrics import ReaderCollector
+from gateway.reading.limits import TOPICS_SHOWN_MAX, TOPICS_WATCHED_MAX
+from gateway.reading.metrics import ReaderCollector, TopicCollector
 from gateway.reading.reader import Reader
 from gateway.upstream.build import UpstreamRoom
 
@@ -17,19 +19,24 @@ from gateway.upstream.build import UpstreamRoom
 class ReadingRoom:
     reader: Reader
     dead_letters: DeadLetters
+    delivered_by_topic: BusiestTopics
 
 
 def build(upstream: UpstreamRoom, group_log: GroupLog) -> Part[ReadingRoom]:
     reader = Reader(upstream.cluster)
     dead_letters = DeadLetters(upstream.cluster, reader, group_log)
+    delivered = BusiestTopics(TOPICS_SHOWN_MAX, TOPICS_WATCHED_MAX)
 
     async def troubles() -> Sequence[Trouble]:
         return reading_troubles(reader.failing_partitions())
 
     return Part(
         name="reading",
-        room=ReadingRoom(reader, dead_letters),
-        collectors=(ReaderCollector(reader.counts, reader.failing_partitions),),
+        room=ReadingRoom(reader, dead_letters, delivered),
+        collectors=(
+            ReaderCollector(reader.counts, reader.failing_partitions),
+            TopicCollector(reader.read_by_topic, delivered),
+        ),
         troubles=troubles,
         background=(reader.run,),
         stop=dead_letters.close,

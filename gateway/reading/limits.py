@@ -29,3 +29,8 @@ PRODUCER_STOP_S_MAX = 5.0  # half of STOP_S_MAX: the commit comes before it
 # Of one look for the first record behind a position. An aborted transaction may be longer: the
 # next look goes on behind it.
 BATCHES_LOOKED_AT = 8
+
+# Topics with metrics of their own, of each direction; a Prometheus keeps a series for each. So many
+# more are watched: a busier one among them takes the place of the least busy.
+TOPICS_SHOWN_MAX = 50
+TOPICS_WATCHED_MAX = 10_000

@@ -1,4 +1,4 @@
-"""Metrics of reading: fetches, the cache, partitions that cannot be read."""
+"""Metrics of reading: fetches, the cache, partitions that cannot be read, bytes by topic."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from gateway.core.cluster.busiest_topics import BusiestTopics
 from gateway.reading.reader import ReaderCounts
 
 _READER = {  # by field of ReaderCounts: the counter and its text
@@ -34,3 +35,22 @@ class ReaderCollector(Collector):
         )
         failing.add_metric([], self.failing_partitions())
         yield failing
+
+
+@dataclass(slots=True, eq=False)
+class TopicCollector(Collector):
+    """Bytes of Key-Shared groups by topic, of the busiest; a scrape decides which they are."""
+
+    read: BusiestTopics
+    delivered: BusiestTopics
+
+    def collect(self) -> Iterator[Metric]:
+        for topics, name, said in (
+            (self.read, "read", "Bytes of records read from Kafka for Key-Shared groups, by topic"),
+            (self.delivered, "delivered", "Bytes of records sent to share consumers, by topic"),
+        ):
+            counter = CounterMetricFamily(f"keyway_topic_{name}_bytes", said, labels=["topic"])
+            topics.rank()
+            for topic, size in topics.rows():
+                counter.add_metric([topic], size)
+            yield counter

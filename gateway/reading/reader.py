@@ -15,6 +15,7 @@ from typing import Any
 
 import structlog
 
+from gateway.core.cluster.busiest_topics import BusiestTopics
 from gateway.core.cluster.topology import TopicPartition, Topology
 from gateway.core.limits import LONG_STEP_BYTES, RETRY_BASE_MS
 from gateway.core.reading.cache import BatchCache, Cut, RecordsGone, RecordsLarge, Source
@@ -29,7 +30,13 @@ from gateway.core.reading.fetching import (
 )
 from gateway.core.wire.errors import ErrorCode, error_name
 from gateway.core.wire.records import Batch, CorruptBatch, TooLargeBatch, drop_aborted
-from gateway.reading.limits import CACHE_BYTES_MAX, FETCH_LANES, UNKNOWN_TOPIC_MS
+from gateway.reading.limits import (
+    CACHE_BYTES_MAX,
+    FETCH_LANES,
+    TOPICS_SHOWN_MAX,
+    TOPICS_WATCHED_MAX,
+    UNKNOWN_TOPIC_MS,
+)
 from gateway.reading.record_times import RecordTimes
 from gateway.reading.refetch import FIRST_FETCH_LANE, ReaderCounts, Refetches, fetched, monotonic_ms
 from gateway.upstream.cluster import EARLIEST, LATEST, READ_COMMITTED, Upstream
@@ -72,6 +79,7 @@ class Reader:
 
     def __init__(self, upstream: Upstream, *, cache_bytes_max: int = CACHE_BYTES_MAX) -> None:
         self.counts = ReaderCounts()
+        self.read_by_topic = BusiestTopics(TOPICS_SHOWN_MAX, TOPICS_WATCHED_MAX)
         self._upstream = upstream
         self._cache = BatchCache(cache_bytes_max)
         self.record_times = RecordTimes(upstream, self._cache)
@@ -333,7 +341,9 @@ class Reader:
         committed = source.isolation == READ_COMMITTED
         log_end = answer["LastStableOffset"] if committed else answer["HighWatermark"]
         self._bounds[source] = _Bounds(answer["LogStartOffset"], log_end)
-        self.counts.fetched_bytes += len(answer["Records"] or b"")
+        size = len(answer["Records"] or b"")
+        self.counts.fetched_bytes += size
+        self.read_by_topic.count(source.tp.topic, size)
         batches = await self._scanned(place, answer["Records"] or b"")
         answer["Records"] = None
         if not batches:

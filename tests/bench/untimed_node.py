@@ -1,6 +1,6 @@
 """`python -m tests.bench.untimed_node serve ...`: a node that does not time its clients' requests.
 
-The other side of the row that says what the metrics of requests cost (metrics_cost.py).
+The other side of the rows about the cost of metrics (metrics_cost.py).
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from dispatcher.core.model import Noticed, WriteDeadLetters
 from dispatcher.store.base import StoreError, WindowKey, Write
 from dispatcher.store.memory import MemoryStore
 from gateway.config import Config, GroupSection
+from gateway.core.cluster.busiest_topics import BusiestTopics
 from gateway.core.cluster.topology import Broker, PartitionInfo, Topic, TopicPartition, Topology
 from gateway.core.reading.cache import RecordsGone, RecordsLarge
 from gateway.core.reading.fetching import ReadResult, Unreadable
@@ -248,6 +249,7 @@ class Node:
         self.commits = commits or ScriptedCommits()
         self.log = ScriptedLog()
         self.dead_letters = ScriptedDeadLetters()
+        self.delivered = BusiestTopics(1, 1)
         self.kafka_config: dict[str, str] = {}
         self.config_failure: UpstreamError | None = None
         self.refresh_failure: UpstreamError | None = None

@@ -115,6 +115,7 @@ def services(node: Node, others: Container[str] = ()) -> ShareServices:
         authoriser=Authoriser(now_ms),
         ready=node.ready,
         other_type_active=other_type_active,
+        delivered=node.delivered.count,
         now_ms=now_ms,
     )
 

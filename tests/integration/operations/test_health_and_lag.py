@@ -111,6 +111,8 @@ def test_the_lag_in_seconds_is_that_of_the_oldest_record(
         what="everything settled",
         deadline_s=SEEN_S_MAX,
     )
+    for direction in ("read", "delivered"):
+        assert bytes_of(gateway, f"keyway_topic_{direction}_bytes_total", name) > 0
     member.close()
     gateway.restart()
     aborted(kafka.bootstrap_servers, name, partition=0)
@@ -140,6 +142,12 @@ def test_the_lag_in_seconds_is_that_of_the_oldest_record(
     assert worst == pytest.approx(now_s() - made_s[0], abs=5.0)
     delete_records(kafka.bootstrap_servers, name, 0, before=6)  # 3, 4: aborted and its marker
     assert ages(gateway, group)[0] == pytest.approx(now_s() - made_s[0] - 30, abs=5.0)
+
+
+def bytes_of(gateway: GatewayProcess, metric: str, topic: str) -> float:
+    """Of the topic and, from before it was shown by itself, of all others."""
+    seen = metrics(gateway)
+    return seen.get(f'{metric}{{topic="{topic}"}}', 0) + seen[f'{metric}{{topic="other"}}']
 
 
 def now_s() -> float:

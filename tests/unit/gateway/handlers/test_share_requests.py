@@ -41,6 +41,7 @@ def test_records_are_fetched_and_acknowledged_with_the_next_fetch() -> None:
         answer = await client.fetch(acks={0: [(0, 1, ACCEPT)]})
         assert ack_error(answer) == ErrorCode.NONE
         assert offsets(answer) == [2]
+        assert node.delivered.rows() == [("other", len(b"0-0,0-1") + len(b"0-2"))]
         answer = await client.acknowledge({0: [(2, 2, ACCEPT)]})
         assert row_error(answer) == ErrorCode.NONE
         assert node.stored[node.window().key] == 3
