@@ -33,6 +33,8 @@ AUDIT_OFFSETS_SHOWN = 20  # of one line
 AUDIT_TEXT_CHARS_MAX = 256  # of a name that somebody without a token chose
 
 OVERVIEW_S = 2.0  # between two snapshots for the dashboard, while somebody looks
+OVERVIEW_S_MAX = 4.5  # the same where a snapshot takes long: the page takes older data for stale
+OVERVIEW_PAUSE_FACTOR = 20  # times the making of a snapshot: the pause behind it
 OVERVIEW_GROUPS_MAX = 1_000  # groups of a snapshot: some 400 KB, every OVERVIEW_S to each viewer
 OVERVIEW_WINDOWS_AT_ONCE = 50  # windows counted before other work goes on: some 200 microseconds
 VIEWERS_MAX = 32  # open dashboards; more of them poll

@@ -35,6 +35,7 @@ from gateway.operations.limits import (
     LAG_ANSWER_S_MAX,
     LAG_ENDS_AT_ONCE,
     LAG_MS,
+    LAG_PAUSE_FACTOR,
     LAG_REFRESH_S_MAX,
     LAG_STORED_EVERY,
     LAG_WATCHED_MS,
@@ -93,6 +94,7 @@ class Lags:
     async def refresh_forever(self) -> None:
         refreshes = 0
         while True:
+            began_ms = self.now_ms()
             try:
                 await self.refresh(stored=refreshes % LAG_STORED_EVERY == 0)
             except (StateUnavailable, UpstreamError) as error:
@@ -106,17 +108,19 @@ class Lags:
             else:
                 refreshes += 1
                 self._failed = ""
-            await self._pause()
+            await self._pause(self.now_ms() - began_ms)
 
     def watched(self) -> None:
         """Somebody looks all the time: the next look comes after LAG_WATCHED_MS."""
         self._watched.set()
 
-    async def _pause(self) -> None:
+    async def _pause(self, took_ms: int) -> None:
+        """Until the next look. A look at many windows costs: it takes a small part of the time."""
         self._watched.clear()
-        await asyncio.sleep(LAG_WATCHED_MS / 1000)
+        least_ms = min(LAG_MS, max(LAG_WATCHED_MS, LAG_PAUSE_FACTOR * took_ms))
+        await asyncio.sleep(least_ms / 1000)
         with suppress(TimeoutError):
-            async with asyncio.timeout((LAG_MS - LAG_WATCHED_MS) / 1000):
+            async with asyncio.timeout((LAG_MS - least_ms) / 1000):
                 await self._watched.wait()
 
     async def refresh(self, *, stored: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 LAG_MS = 10_000  # between two looks at where logs end; Prometheus asks every 15 s or more rarely
 LAG_WATCHED_MS = 3_000  # the same while a dashboard is open
+LAG_PAUSE_FACTOR = 20  # times the look itself: the pause behind it, up to LAG_MS
 LAG_STORED_EVERY = 6  # looks: the store is asked for windows that are not in memory
 LAGS_AT_ONCE = 200  # partitions summed up before other work goes on: a few ms at most
 LAG_ENDS_AT_ONCE = 500  # partitions of one request: decoded in some ms

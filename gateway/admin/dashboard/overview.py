@@ -14,7 +14,13 @@ from time import monotonic
 
 from gateway.admin.dashboard.rows import GroupLine, OverviewHead, TrafficRow
 from gateway.admin.health import Health
-from gateway.admin.limits import OVERVIEW_GROUPS_MAX, OVERVIEW_S, OVERVIEW_WINDOWS_AT_ONCE
+from gateway.admin.limits import (
+    OVERVIEW_GROUPS_MAX,
+    OVERVIEW_PAUSE_FACTOR,
+    OVERVIEW_S,
+    OVERVIEW_S_MAX,
+    OVERVIEW_WINDOWS_AT_ONCE,
+)
 from gateway.admin.rows import HealthRow
 from gateway.admin.tokens import ANYBODY, Caller
 from gateway.core.share.membership import ShareGroup
@@ -53,15 +59,18 @@ class Overviews:
     outcomes: Outcomes
     clock: Callable[[], float] = monotonic  # seconds
     _latest: Snapshot | None = None
-    _made_s: float = 0.0
+    _due_s: float = 0.0
     _making: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def latest(self) -> Snapshot:
-        """At most OVERVIEW_S old."""
+        """At most OVERVIEW_S old, OVERVIEW_S_MAX where it takes long to make."""
         async with self._making:
-            if self._latest is None or self.clock() - self._made_s >= OVERVIEW_S:
+            began_s = self.clock()
+            if self._latest is None or began_s >= self._due_s:
                 self._latest = await self._make()
-                self._made_s = self.clock()
+                made_s = self.clock()
+                pause_s = OVERVIEW_PAUSE_FACTOR * (made_s - began_s)
+                self._due_s = made_s + min(OVERVIEW_S_MAX, max(OVERVIEW_S, pause_s))
             return self._latest
 
     async def _make(self) -> Snapshot:

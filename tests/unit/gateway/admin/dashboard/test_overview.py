@@ -19,7 +19,7 @@ from dispatcher.core.model import (
 from gateway.admin.dashboard.overview import Overviews
 from gateway.admin.dashboard.rows import Overview, TrafficRow
 from gateway.admin.health import Health
-from gateway.admin.limits import OVERVIEW_GROUPS_MAX, OVERVIEW_S
+from gateway.admin.limits import OVERVIEW_GROUPS_MAX, OVERVIEW_S, OVERVIEW_S_MAX
 from gateway.admin.tokens import Caller
 from gateway.config import GroupSection, Role
 from gateway.operations.lag import Lags
@@ -117,6 +117,22 @@ def test_made_once_for_all_that_look_within_two_seconds() -> None:
         watched.now_s = OVERVIEW_S
         assert await watched.overviews.latest() is not first
         assert watched.looks == 2
+
+    story(tell)
+
+
+def test_a_snapshot_that_takes_long_is_made_more_rarely() -> None:
+    async def tell(watched: Watched) -> None:
+        async def slow() -> Health:
+            watched.now_s += 1.0
+            return await watched.look()
+
+        watched.overviews.health = slow
+        first = await watched.overviews.latest()
+        watched.now_s += OVERVIEW_S
+        assert await watched.overviews.latest() is first
+        watched.now_s += OVERVIEW_S_MAX - OVERVIEW_S
+        assert await watched.overviews.latest() is not first
 
     story(tell)
 
