@@ -77,6 +77,8 @@ def only_looks(line: str) -> bool:
         "keyway group list",
         "keyway group describe",
         "keyway group parked",
+        "keyway window list",
+        "keyway broker list",
         "curl -s http",
         "timeout",
     )
