@@ -19,11 +19,9 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import structlog
 
-from dispatcher.core.dispatcher import Core
 from dispatcher.store.base import WindowKey
 from gateway.core.cluster.topology import Topic, TopicPartition
 from gateway.core.reading.cache import Source
@@ -50,13 +48,6 @@ from gateway.windows.start_position import isolation_of
 from gateway.windows.window import Window
 
 log = structlog.get_logger("keyway.lag")
-
-
-class Log(NamedTuple):
-    """A partition as its readers see it: the end differs with the isolation level."""
-
-    tp: TopicPartition
-    isolation: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +78,7 @@ class Lags:
     now_ms: Callable[[], int]
     _positions: dict[WindowKey, Position] = field(default_factory=dict)  # as seen last
     _topics: dict[str, Topic] = field(default_factory=dict)  # by the text of their ids
-    _ends: dict[Log, int] = field(default_factory=dict)
+    _ends: dict[Source, int] = field(default_factory=dict)
     _failed: str = ""
     _watched: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -134,7 +125,7 @@ class Lags:
             await self._positions_in_store(group.name)
         await self._positions_in_memory(self.offsets.windows.all())
         await self._resolve_topics()
-        ends = {self._log(key, tp) for key, tp in self._places()}
+        ends = {self._source(key, tp) for key, tp in self._places()}
         self._ends = {of: end for of, end in self._ends.items() if of in ends}
         await self._fetch_log_ends(ends)
         await self._look_for_oldest(again=stored)
@@ -152,7 +143,7 @@ class Lags:
         await self._positions_in_memory(self.offsets.windows.of_group(group))
         await self._resolve_topics()
         places = [(key, tp) for key, tp in self._places() if key.group == group]
-        await self._fetch_log_ends({self._log(key, tp) for key, tp in places})
+        await self._fetch_log_ends({self._source(key, tp) for key, tp in places})
         await self.oldest.look(await self._unsettled(places), again=True)
 
     def all(self) -> Iterator[Lag]:
@@ -189,12 +180,13 @@ class Lags:
             position, topic = self._positions.get(key), self._topics.get(key.topic_id)
             if position is not None and topic is not None:  # not deleted meanwhile
                 tp = TopicPartition(topic.name, topic.topic_id, key.partition)
-                end = self._ends.get(self._log(key, tp))
+                source = self._source(key, tp)
+                end = self._ends.get(source)
                 group = sums.setdefault(key.group, GroupLag())
                 if end is not None:
                     behind = max(0, end - position.offset - position.settled)
                     group.records = behind + (group.records or 0)
-                seconds = self._seconds(key, self._oldest_place(key, tp), now_ms)
+                seconds = self._seconds(key, source, now_ms)
                 if seconds is not None:
                     group.seconds = max(seconds, group.seconds or 0.0)
             if at % LAGS_AT_ONCE == 0:
@@ -209,9 +201,10 @@ class Lags:
         if topic is None or position is None:
             return None
         tp = TopicPartition(topic.name, topic.topic_id, key.partition)
-        end = self._ends.get(self._log(key, tp))
+        source = self._source(key, tp)
+        end = self._ends.get(source)
         behind = None if end is None else max(0, end - position.offset - position.settled)
-        seconds = self._seconds(key, self._oldest_place(key, tp), now_ms)
+        seconds = self._seconds(key, source, now_ms)
         return Lag(key.group, tp, position.offset, end, behind, seconds, position.settled)
 
     async def _positions_in_store(self, group: str) -> None:
@@ -234,29 +227,22 @@ class Lags:
                 self._positions[window.key] = Position(core.cursor, settled)
                 await asyncio.sleep(0)  # O(span) each
 
-    def _seconds(self, key: WindowKey, place: Place, now_ms: int) -> float | None:
-        unsettled = self._has_unsettled(key, place)
+    def _seconds(self, key: WindowKey, source: Source, now_ms: int) -> float | None:
+        place, unsettled = self._oldest_place(key, source)
         if not unsettled:
             return None if unsettled is None else 0.0
         timestamp_ms = self.oldest.timestamp_ms(key, place)
         return None if timestamp_ms is None else max(0, now_ms - timestamp_ms) / 1000
 
-    def _oldest_place(self, key: WindowKey, tp: TopicPartition) -> Place:
-        core = self._core(key)
-        cursor = self._positions[key].offset if core is None else core.cursor
-        return Place(Source(tp, self._log(key, tp).isolation), cursor)
-
-    def _has_unsettled(self, key: WindowKey, place: Place) -> bool | None:
-        """Whether there are records at the cursor or behind it. None: not known."""
-        core = self._core(key)
-        if core is not None and core.read_position > place.cursor:
-            return True  # a hole at the cursor is passed when it is read
-        end = self._ends.get(Log(*place.source))
-        return None if end is None else end > self.oldest.empty_until(key, place)
-
-    def _core(self, key: WindowKey) -> Core | None:
+    def _oldest_place(self, key: WindowKey, source: Source) -> tuple[Place, bool | None]:
+        """The cursor, and whether there are records at it or behind it; None: not known."""
         window = self.offsets.windows.find(key)
-        return None if window is None else window.dispatcher
+        core = None if window is None else window.dispatcher
+        place = Place(source, self._positions[key].offset if core is None else core.cursor)
+        if core is not None and core.read_position > place.cursor:
+            return place, True  # a hole at the cursor is passed when it is read
+        end = self._ends.get(source)
+        return place, None if end is None else end > self.oldest.empty_until(key, place)
 
     async def _unsettled(
         self, places: Iterable[tuple[WindowKey, TopicPartition]]
@@ -265,8 +251,8 @@ class Lags:
         found: dict[WindowKey, Place] = {}
         for at, (key, tp) in enumerate(places, 1):
             if key in self._positions:  # not deleted meanwhile
-                place = self._oldest_place(key, tp)
-                if self._has_unsettled(key, place):
+                place, unsettled = self._oldest_place(key, self._source(key, tp))
+                if unsettled:
                     self.oldest.remember(key, place)
                     found[key] = place
             if at % LAGS_AT_ONCE == 0:
@@ -296,10 +282,11 @@ class Lags:
             and (topic := self._topics.get(key.topic_id)) is not None
         ]
 
-    def _log(self, key: WindowKey, tp: TopicPartition) -> Log:
-        return Log(tp, isolation_of(self.offsets.windows.dependencies.settings.of(key.group)))
+    def _source(self, key: WindowKey, tp: TopicPartition) -> Source:
+        """The log as the group's members see it: its end differs with the isolation level."""
+        return Source(tp, isolation_of(self.offsets.windows.dependencies.settings.of(key.group)))
 
-    async def _fetch_log_ends(self, logs: Iterable[Log]) -> None:
+    async def _fetch_log_ends(self, logs: Iterable[Source]) -> None:
         by_leader: dict[tuple[int, int], list[TopicPartition]] = {}
         topology = self.offsets.upstream.topology
         for tp, isolation in sorted(logs):
@@ -326,4 +313,4 @@ class Lags:
             return  # gateway/upstream/cluster.py has logged it; the other brokers' count
         for place, (code, end) in answers.items():
             if code == 0:
-                self._ends[Log(asked[place], isolation)] = end
+                self._ends[Source(asked[place], isolation)] = end
