@@ -70,8 +70,9 @@ class OldestRecords:
         turn = {key: at for at, key in enumerate(self._seen)}
         wanted = [(key, it) for key, it in places.items() if self._wanted(key, it, again=again)]
         wanted.sort(key=lambda row: turn.get(row[0], -1))
-        for at in range(0, min(len(wanted), OLDEST_PER_LOOK), OLDEST_AT_ONCE):
-            await self._ask(wanted[at : at + OLDEST_AT_ONCE])
+        chosen = wanted[:OLDEST_PER_LOOK]
+        for at in range(0, len(chosen), OLDEST_AT_ONCE):
+            await self._ask(chosen[at : at + OLDEST_AT_ONCE])
 
     async def _ask(self, rows: Iterable[tuple[WindowKey, Place]]) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -81,8 +82,8 @@ class OldestRecords:
     async def _ask_one(self, key: WindowKey, place: Place) -> None:
         try:
             seen = await self.times.look(place.source, self.empty_until(key, place))
-        except UpstreamError:
-            return  # gateway/upstream/cluster.py has logged it
+        except UpstreamError:  # gateway/upstream/cluster.py has logged it
+            seen = self._known(key, place) or Seen(place.cursor)  # the others come first next time
         self._note(key, place, seen)
 
     def _wanted(self, key: WindowKey, place: Place, *, again: bool) -> bool:
