@@ -1,4 +1,4 @@
-"""Which records are looked for, and in which order. Ages are in test_lag.py."""
+"""The records that are looked for, and their order. Ages are in test_lag.py."""
 
 from __future__ import annotations
 
