@@ -72,7 +72,7 @@ def first_client_id(data: bytes) -> str | None:
     """
     if len(data) < _CLIENT_ID_AT + 2:
         return None
-    size = read_i16_be(data, _CLIENT_ID_AT)
+    size: int = read_i16_be(data, _CLIENT_ID_AT)  # compiled, an i16 would make all below 16 bits
     begin = _CLIENT_ID_AT + 2
     if size < 0 or len(data) < begin + size:
         return None

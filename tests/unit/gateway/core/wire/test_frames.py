@@ -112,5 +112,7 @@ def test_the_client_id_of_the_first_bytes_of_a_connection() -> None:
     assert first_client_id(b"\x16\x03\x01" + bytes(20)) == "", "TLS: refused soon after"
     shown = first_client_id(request_frame(ApiKey.METADATA, 9, 1, "x" * 30_000, b""))
     assert shown == "x" * 256
+    long = request_frame(ApiKey.PRODUCE, 9, 1, "orders-1", bytes(40_000))
+    assert first_client_id(long) == "orders-1", "a first read of more than 16 bits can count"
     odd = request_frame(ApiKey.METADATA, 9, 1, "??", b"").replace(b"??", b"\xff\xfe")
     assert first_client_id(odd) == "\ufffd\ufffd"
