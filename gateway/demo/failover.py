@@ -105,13 +105,13 @@ def _story(console: Console, running: ExitStack, where: Path, flights_max: int) 
         _wait_for_records(west, len(first))
     groups = [Group(STOCK, shared=False), Group(SHARED, shared=True)]
     for group in groups:
-        running.callback(group.stop)
+        running.callback(group.kill)
     with step(console, "both groups work on east, then east is killed"):
         _work_on_east(load(config), sides, groups, len(first))
         east.kill()
     for group in groups:
-        group.stop(cluster_gone=True)
-        group.allowed = FLIGHTS_MAX
+        group.kill()
+        group.allow(FLIGHTS_MAX)
     left = {it.name: len(first) - len({p.number for p in it.processed}) for it in groups}
     with step(console, "the plan, as west knows it"):
         plans = {it.name: _plan(config, it.name, "west") for it in groups}
@@ -150,11 +150,13 @@ def _work_on_east(
 ) -> None:
     """Until both groups are in the midst of their work, and west knows of some of it."""
     for group in groups:
-        group.allowed = flights // 4
+        group.allow(flights // 4)
         group.start("east", sides["east"].front, TOPIC)
-    _wait_for_rows(config, sides["west"], groups)
     for group in groups:
-        group.allowed = flights * 3 // 4
+        group.wait_for(flights // 4, WAIT_S_MAX)
+    _wait_for_told(config, sides["west"], groups)
+    for group in groups:
+        group.allow(flights * 3 // 4)
     for group in groups:
         group.wait_for(flights // 2, WAIT_S_MAX)
 
@@ -256,12 +258,12 @@ def _entries(config: ClustersConfig, on: str) -> dict[str, dict[int, Entry]]:
     return found
 
 
-def _wait_for_rows(config: ClustersConfig, side: Side, groups: list[Group]) -> None:
-    """Until both groups have positions on `side`."""
+def _wait_for_told(config: ClustersConfig, side: Side, groups: list[Group]) -> None:
+    """Until `side` knows of all that the groups have done so far; they do nothing meanwhile."""
 
     def there() -> bool:
         found = _entries(config, side.name)
-        return all(found[it.name] for it in groups)
+        return not any(_not_known(list(it.processed), found[it.name]) for it in groups)
 
     wait_until(there, what=f"positions on {side.name}", deadline_s=WAIT_S_MAX, every_s=0.3)
 

@@ -1,22 +1,27 @@
 """The two groups of the fail-over demo: a stock consumer group and a Key-Shared group, one member
-each, that note every record they process.
+each, that tell of every record they process.
+
+A member is a process of its own (failover_member.py), so that it can die with its cluster: one that
+went on trying would commit an old position once the cluster is back, later than the commits of the
+group elsewhere.
 """
 
 from __future__ import annotations
 
+import multiprocessing
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 
-from confluent_kafka import AcknowledgeType, Consumer, KafkaException, Message, ShareConsumer
+from gateway.demo.failover_member import Allowed, Member, Record, run
+from gateway.embedded.process import SetupError
 
-COMMIT_RECORDS = 100  # a stock member commits after so many
-POLL_S = 0.2
-PAUSE_S = 0.05
-PAUSED_COMMIT_S_MAX = 10.0
 STOP_S_MAX = 60.0
+_SPAWN = multiprocessing.get_context("spawn")  # librdkafka's threads outlive no fork
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,31 +44,64 @@ class Group:
     name: str
     shared: bool
     processed: list[Processed] = field(default_factory=list)
-    allowed: int = 1_000_000
-    _thread: threading.Thread | None = None
-    _stopping: threading.Event = field(default_factory=threading.Event)
-    _cluster_gone: bool = False
-    _failed: list[BaseException] = field(default_factory=list)
+    _allowed: Allowed = field(default_factory=lambda: Allowed(_SPAWN))
+    _process: BaseProcess | None = None
+    _ours: Connection | None = None
+    _listener: threading.Thread | None = None
+    _failure: str = ""
+
+    def allow(self, records: int) -> None:
+        """In all, wherever they were processed."""
+        self._allowed.set(records)
 
     def start(self, visit: str, bootstrap: str, topic: str) -> None:
-        self._stopping = threading.Event()
-        self._cluster_gone = False
-        self._thread = threading.Thread(
-            target=self._work, args=(visit, bootstrap, topic, self._stopping), daemon=True
+        self._ours, theirs = _SPAWN.Pipe()
+        member = Member(self.name, self.shared, bootstrap, topic, len(self.processed))
+        self._process = _SPAWN.Process(
+            target=run, args=(member, self._allowed, theirs), name=self.name, daemon=True
         )
-        self._thread.start()
+        self._process.start()
+        theirs.close()  # the member's alone: its end is heard
+        self._listener = threading.Thread(
+            target=self._listen, args=(visit, self._ours), daemon=True, name=self.name
+        )
+        self._listener.start()
 
-    def stop(self, *, cluster_gone: bool = False) -> None:
-        """The member commits and leaves, if its cluster is still there. A member that went on
-        trying would commit an old position once the cluster is back, later than the commits of
-        the group elsewhere. Raises TimeoutError.
-        """
-        self._cluster_gone = self._cluster_gone or cluster_gone
-        self._stopping.set()
-        if self._thread is not None:
-            self._thread.join(STOP_S_MAX)
-            if self._thread.is_alive():
-                raise TimeoutError(f"{self.name}: its member has not ended in {STOP_S_MAX:.0f} s")
+    def stop(self) -> None:
+        """The member commits and leaves. Raises SetupError."""
+        if self._process is None or self._ours is None:
+            return
+        with suppress(OSError):  # it has ended already
+            self._ours.send("stop")
+        self._process.join(STOP_S_MAX)
+        if self._process.exitcode is None:
+            self.kill()
+            raise SetupError(f"{self.name}: its member has not ended in {STOP_S_MAX:.0f} s")
+        self._ended()
+
+    def kill(self) -> None:
+        """The member dies, and commits nothing more."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
+            self._ended()
+
+    def _ended(self) -> None:
+        if self._listener is not None:
+            self._listener.join()  # all that it told before is noted
+        self._process = self._ours = self._listener = None
+
+    def _listen(self, visit: str, told: Connection) -> None:
+        """Until the member ends."""
+        while True:
+            try:
+                news: list[Record] | str = told.recv()
+            except (EOFError, OSError):
+                return
+            if isinstance(news, str):
+                self._failure = news
+            else:
+                self.processed += [Processed(visit, *it) for it in news]
 
     def wait_for(self, count: int, within_s: float) -> None:
         """Raises TimeoutError."""
@@ -81,8 +119,8 @@ class Group:
     def _wait(self, done: Callable[[], bool], what: str, within_s: float) -> None:
         end = time.monotonic() + within_s
         while not done():
-            if self._failed:
-                raise KafkaException(str(self._failed[0]))
+            if self._failure:
+                raise SetupError(f"{self.name}: {self._failure}")
             if time.monotonic() > end:
                 raise TimeoutError(f"{self.name}: {what}: not within {within_s:.0f} s")
             time.sleep(0.05)
@@ -108,78 +146,3 @@ class Group:
             latest[it.key] = max(it.number, latest.get(it.key, -1))
             in_visit[it.visit, it.key] = it.number
         return len(wrong)
-
-    # ----------------------------------------------------------------------------------- members
-
-    def _work(self, visit: str, bootstrap: str, topic: str, stopping: threading.Event) -> None:
-        try:
-            member = self._share if self.shared else self._stock
-            member(visit, bootstrap, topic, stopping)
-        except KafkaException as error:
-            if not stopping.is_set():
-                self._failed.append(error)
-
-    def _stock(self, visit: str, bootstrap: str, topic: str, stopping: threading.Event) -> None:
-        consumer = Consumer(
-            {
-                "bootstrap.servers": bootstrap,
-                "group.id": self.name,
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
-                "session.timeout.ms": 6_000,
-                "log_level": 2,
-            }
-        )
-        consumer.subscribe([topic])
-        since = 0
-        while not stopping.is_set():
-            if len(self.processed) >= self.allowed:
-                if since:
-                    consumer.commit(asynchronous=False)
-                    since = 0
-                stopping.wait(PAUSE_S)
-                continue
-            message = consumer.poll(POLL_S)
-            if message is None or message.error() is not None:
-                continue
-            self._note(visit, message)
-            since += 1
-            if since >= COMMIT_RECORDS:
-                consumer.commit(asynchronous=True)
-                since = 0
-        try:
-            if since and not self._cluster_gone:
-                consumer.commit(asynchronous=False)
-        finally:
-            consumer.close()
-
-    def _share(self, visit: str, bootstrap: str, topic: str, stopping: threading.Event) -> None:
-        consumer = ShareConsumer(
-            {
-                "bootstrap.servers": bootstrap,
-                "group.id": self.name,
-                "share.acknowledgement.mode": "explicit",
-                "log_level": 2,
-            }
-        )
-        consumer.subscribe([topic])
-        while not stopping.is_set():
-            if len(self.processed) >= self.allowed:
-                # Else the lock of an accepted record ends, and it comes again.
-                consumer.commit_sync(PAUSED_COMMIT_S_MAX)
-                stopping.wait(PAUSE_S)
-                continue
-            for message in consumer.poll(timeout=POLL_S):
-                if message.error() is not None:
-                    continue
-                self._note(visit, message)
-                consumer.acknowledge(message, AcknowledgeType.ACCEPT)
-        consumer.close()
-
-    def _note(self, visit: str, message: Message) -> None:
-        headers: Any = message.headers() or ()
-        number = next(int(value) for name, value in headers if name == "number")
-        partition, offset = message.partition(), message.offset()
-        assert partition is not None
-        assert offset is not None
-        self.processed.append(Processed(visit, partition, offset, message.key() or b"", number))
