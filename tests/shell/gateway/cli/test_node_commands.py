@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -281,8 +282,13 @@ def until(read: int, wanted: str, within_s: float = 30.0) -> str:
 
 
 def started(*arguments: str, **streams: Any) -> subprocess.Popen[bytes]:
+    """Takes SIGINT, also where the tests run in the background of a shell, which ignores it."""
     command = [sys.executable, "-m", "gateway.cli", *arguments]
-    return subprocess.Popen(command, cwd=REPOSITORY, **streams)
+    return subprocess.Popen(command, cwd=REPOSITORY, preexec_fn=_interruptible, **streams)
+
+
+def _interruptible() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def groups_with(lag: int) -> dict[str, Any]:
@@ -296,7 +302,7 @@ def test_a_watched_list_is_shown_until_ctrl_c(watch: list[str]) -> None:
         command = started("group", "list", *watch, "--admin", rest.address, stdout=subprocess.PIPE)
         assert command.stdout is not None
         seen = until(command.stdout.fileno(), "73")
-        command.send_signal(2)
+        command.send_signal(signal.SIGINT)
         assert command.wait(30) == 0
         command.stdout.close()
     assert seen.index("71") < seen.index("72") < seen.index("73")
@@ -308,7 +314,7 @@ def test_watched_json_is_a_line_for_each_look() -> None:
         command = started(*arguments, stdout=subprocess.PIPE)
         assert command.stdout is not None
         lines = until(command.stdout.fileno(), "72}]}\n").splitlines()
-        command.send_signal(2)
+        command.send_signal(signal.SIGINT)
         assert command.wait(30) == 0
         command.stdout.close()
     assert [json.loads(line)["groups"][0]["lag"] for line in lines[:2]] == [71, 72]
