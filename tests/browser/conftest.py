@@ -46,7 +46,7 @@ def _token(name: str, text: str, role: str, *groups: str) -> Settings:
     return {"name": name, "role": role, "sha256": sha256_of(text), "groups": list(groups)}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # while it is open, nothing else in this process can run asyncio
 def browser() -> Iterator[Browser]:
     if not CHROMIUM.exists():
         pytest.skip(f"no {CHROMIUM}: make setup installs it as root (apt-get install chromium)")
