@@ -102,9 +102,10 @@ def group_routes(groups: Groups, windows: Windows, lags: Lags) -> list[Route]:
 
 def _together(lags: list[Lag]) -> GroupLag:
     """Of one group's partitions."""
-    known = [lag.records for lag in lags if lag.records is not None]
-    ages = [lag.seconds for lag in lags if lag.seconds is not None]
-    return GroupLag(sum(known) if known else None, max(ages, default=None))
+    together = GroupLag()
+    for lag in lags:
+        together.add(lag)
+    return together
 
 
 def _summary(group: ShareGroup, windows: Windows, lag: GroupLag) -> GroupSummary:

@@ -70,6 +70,12 @@ class GroupLag:
     records: int | None = None
     seconds: float | None = None
 
+    def add(self, lag: Lag) -> None:
+        if lag.records is not None:
+            self.records = lag.records + (self.records or 0)
+        if lag.seconds is not None:
+            self.seconds = max(lag.seconds, self.seconds or 0.0)
+
 
 @dataclass(slots=True)
 class Lags:
@@ -175,22 +181,8 @@ class Lags:
     async def by_group(self) -> dict[str, GroupLag]:
         """As of the last look; the seconds as of now. Other work goes on meanwhile."""
         sums: dict[str, GroupLag] = {}
-        now_ms = self.now_ms()
-        for at, key in enumerate(list(self._positions), 1):
-            position, topic = self._positions.get(key), self._topics.get(key.topic_id)
-            if position is not None and topic is not None:  # not deleted meanwhile
-                tp = TopicPartition(topic.name, topic.topic_id, key.partition)
-                source = self._source(key, tp)
-                end = self._ends.get(source)
-                group = sums.setdefault(key.group, GroupLag())
-                if end is not None:
-                    behind = max(0, end - position.offset - position.settled)
-                    group.records = behind + (group.records or 0)
-                seconds = self._seconds(key, source, now_ms)
-                if seconds is not None:
-                    group.seconds = max(seconds, group.seconds or 0.0)
-            if at % LAGS_AT_ONCE == 0:
-                await asyncio.sleep(0)
+        async for lag in self.walk():
+            sums.setdefault(lag.group, GroupLag()).add(lag)
         return sums
 
     # --------------------------------------------------------------------------------------- inside
