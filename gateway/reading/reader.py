@@ -29,7 +29,7 @@ from gateway.core.reading.fetching import (
     leader_of,
 )
 from gateway.core.wire.errors import ErrorCode, error_name
-from gateway.core.wire.records import Batch, CorruptBatch, TooLargeBatch, drop_aborted
+from gateway.core.wire.records import Batch, CorruptBatch, TooLargeBatch
 from gateway.reading.limits import (
     CACHE_BYTES_MAX,
     FETCH_LANES,
@@ -38,7 +38,14 @@ from gateway.reading.limits import (
     UNKNOWN_TOPIC_MS,
 )
 from gateway.reading.record_times import RecordTimes
-from gateway.reading.refetch import FIRST_FETCH_LANE, ReaderCounts, Refetches, fetched, monotonic_ms
+from gateway.reading.refetch import (
+    FIRST_FETCH_LANE,
+    ReaderCounts,
+    Refetches,
+    committed_of,
+    fetched,
+    monotonic_ms,
+)
 from gateway.upstream.cluster import EARLIEST, LATEST, READ_COMMITTED, Upstream
 from gateway.upstream.errors import Refused, UpstreamError
 
@@ -349,12 +356,8 @@ class Reader:
         if not batches:
             return place.position
         end = batches[-1].last_offset + 1
-        aborted = [
-            (entry["ProducerId"], entry["FirstOffset"])
-            for entry in (answer["AbortedTransactions"] or ())
-            if committed
-        ]
-        visible = [batch for batch in drop_aborted(batches, aborted) if batch.count]
+        committed_batches = committed_of(batches, answer, source.isolation)
+        visible = [batch for batch in committed_batches if batch.count]
         if visible:
             records = sum(batch.count for batch in visible)
             self._mean_bytes[source] = 1 + sum(len(batch.body) for batch in visible) // records

@@ -15,11 +15,11 @@ from gateway.core.limits import LONG_STEP_RECORDS
 from gateway.core.reading.cache import BatchCache, Source, oldest_of
 from gateway.core.reading.fetching import Fetch, Place, leader_of
 from gateway.core.wire.errors import ErrorCode
-from gateway.core.wire.records import CorruptBatch, Scan, drop_aborted
+from gateway.core.wire.records import CorruptBatch, Scan
 from gateway.core.wire.schema import Message
 from gateway.reading.limits import BATCHES_LOOKED_AT
-from gateway.reading.refetch import REFETCH_LANE, fetched
-from gateway.upstream.cluster import EARLIEST, READ_COMMITTED, Upstream
+from gateway.reading.refetch import REFETCH_LANE, committed_of, fetched
+from gateway.upstream.cluster import EARLIEST, Upstream
 from gateway.upstream.errors import Refused
 
 TIMES_LANE = REFETCH_LANE + 1
@@ -83,12 +83,7 @@ async def _first_record(answer: Message, isolation: int, position: int) -> Seen:
     scan = Scan(answer["Records"] or b"", enough=1)
     for _ in iter(partial(scan.step, LONG_STEP_RECORDS), False):
         await asyncio.sleep(0)
-    aborted = [
-        (entry["ProducerId"], entry["FirstOffset"])
-        for entry in (answer["AbortedTransactions"] or ())
-        if isolation == READ_COMMITTED
-    ]
-    for batch in drop_aborted(scan.batches, aborted):
+    for batch in committed_of(scan.batches, answer, isolation):
         found = oldest_of(batch, position)
         if found is not None:
             return Seen(found[0] + 1, *found)

@@ -17,9 +17,9 @@ from gateway.core.reading.fetch_messages import answers_by_partition, fetch_requ
 from gateway.core.reading.fetching import Fetch, Place, leader_of
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
-from gateway.core.wire.records import Batch, CorruptBatch
+from gateway.core.wire.records import Batch, CorruptBatch, drop_aborted
 from gateway.reading.limits import FETCH_LANES
-from gateway.upstream.cluster import EARLIEST, Upstream
+from gateway.upstream.cluster import EARLIEST, READ_COMMITTED, Upstream
 from gateway.upstream.errors import Refused, UpstreamError
 
 # Lane 0 of a broker belongs to short requests (gateway/upstream/cluster.py).
@@ -131,6 +131,16 @@ async def fetched(
     if sum(len(it["Records"] or b"") for it in answers.values()) > LONG_STEP_BYTES:
         await asyncio.sleep(0)  # between decoding and scanning
     return answers
+
+
+def committed_of(batches: list[Batch], answer: dict[str, Any], isolation: int) -> list[Batch]:
+    """`batches` of one partition's answer, without those that its reader may not see."""
+    aborted = [
+        (entry["ProducerId"], entry["FirstOffset"])
+        for entry in (answer["AbortedTransactions"] or ())
+        if isolation == READ_COMMITTED
+    ]
+    return drop_aborted(batches, aborted)
 
 
 def monotonic_ms() -> int:
