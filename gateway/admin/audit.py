@@ -42,8 +42,9 @@ class Subject:
     dry_run: bool = False  # nothing is changed, so nothing is audited
 
 
-def shown_offsets(offsets: Sequence[int]) -> str:
-    first = ",".join(map(str, offsets[:AUDIT_OFFSETS_SHOWN]))
+def shown_first(offsets: Sequence[object], separator: str = ",") -> str:
+    """Offsets, or moves of positions, as one line has them: the first few, and how many more."""
+    first = separator.join(map(str, offsets[:AUDIT_OFFSETS_SHOWN]))
     more = len(offsets) - AUDIT_OFFSETS_SHOWN
     return f"{first} and {more} more" if more > 0 else first
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from typing import Protocol
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -16,22 +15,15 @@ from gateway.admin.node_rows import BrokerList, BrokerRow, ConnectionList, Conne
 from gateway.admin.pages import limit_of, number, page_of
 from gateway.admin.problems import answered
 from gateway.admin.tokens import Caller
-from gateway.core.cluster.topology import Broker, Topology
+from gateway.core.cluster.topology import Broker
 from gateway.core.wire.apis import ApiKey
 from gateway.listen.connection import ClientConnection, ConnectionId
 from gateway.listen.server import Server
 from gateway.members.groups import Groups
+from gateway.upstream.build import Brokers
 
 ANY = -1  # no broker has this id
 BOOTSTRAP = "bootstrap"
-
-
-class Brokers(Protocol):
-    """gateway.upstream.cluster.Upstream"""
-
-    @property
-    def topology(self) -> Topology: ...
-    def silent_brokers(self) -> dict[int, str]: ...
 
 
 def connection_routes(server: Server, upstream: Brokers, groups: Groups) -> list[Route]:

@@ -64,6 +64,11 @@ async def names_page(
     return page, page[-1] if more else None
 
 
+def place_text(*place: object) -> str:
+    """The `after` of the next page of places: `place_after` and `record_after` read it."""
+    return "-".join(map(str, place))
+
+
 def place_after(request: Request) -> tuple[str, int]:
     """`after` as topic and partition: `orders-3`. Raises HTTPException."""
     topic, (partition,) = _place(request, "TOPIC-PARTITION", 1)

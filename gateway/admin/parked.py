@@ -11,9 +11,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from gateway.admin.access import caller_of, concerns, require_group
-from gateway.admin.audit import shown_offsets
+from gateway.admin.audit import shown_first
 from gateway.admin.keys import shown_key
-from gateway.admin.pages import limit_of, number, record_after
+from gateway.admin.pages import limit_of, number, place_text, record_after
 from gateway.admin.problems import answered, json_body, query, validated
 from gateway.admin.rows import ALL, ParkedList, ParkedRecordRow, ReleaseBody, Released
 from gateway.operations.parked_records import ParkedRecords, ParkedRow
@@ -36,7 +36,7 @@ def parked_routes(parked: ParkedRecords) -> list[Route]:
         keys = caller_of(request).keys
         page = [_row(row, keys=keys) for row in rows[:limit]]
         last = page[-1] if rows[limit:] else None
-        following = None if last is None else f"{last.topic}-{last.partition}-{last.offset}"
+        following = None if last is None else place_text(last.topic, last.partition, last.offset)
         return answered(ParkedList(group=group, parked=page, next=following))
 
     async def release(request: Request) -> Response:
@@ -47,10 +47,10 @@ def parked_routes(parked: ParkedRecords) -> list[Route]:
             request,
             topic=body.topic,
             partition=body.partition,
-            offsets=f"{body.action.value} {ALL if chosen is None else shown_offsets(chosen)}",
+            offsets=f"{body.action.value} {ALL if chosen is None else shown_first(chosen)}",
         )
         offsets = await parked.release(body.group, body.topic, body.partition, chosen, body.action)
-        concerns(request, offsets=f"{body.action.value} {shown_offsets(offsets)}")
+        concerns(request, offsets=f"{body.action.value} {shown_first(offsets)}")
         return answered(
             Released(
                 group=body.group,

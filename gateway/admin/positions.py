@@ -14,8 +14,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from gateway.admin.access import concerns
-from gateway.admin.limits import AUDIT_OFFSETS_SHOWN
-from gateway.admin.pages import limit_of, page_of, place_after
+from gateway.admin.audit import shown_first
+from gateway.admin.pages import limit_of, page_of, place_after, place_text
 from gateway.admin.problems import answered, json_object, query, validated
 from gateway.admin.window_rows import PositionList, PositionRow, SeekBody, SeekResult, SeekRow
 from gateway.admin.windows import Place, places_of
@@ -56,7 +56,7 @@ def position_routes(offsets: GroupOffsets, lags: Lags) -> list[Route]:
             for place in page
             for lag in (places.lags[place],)
         ]
-        following = f"{page[-1][0]}-{page[-1][1]}" if more else None
+        following = place_text(*page[-1]) if more else None
         return answered(PositionList(group=group, positions=rows, next=following))
 
     async def seek(request: Request) -> Response:
@@ -109,6 +109,4 @@ def _row(move: Move) -> SeekRow:
 def _shown(moves: Sequence[Move]) -> str:
     """For the audit."""
     made = [move for move in moves if move.new is not None]
-    shown = [f"{it.topic}-{it.partition}: {it.old} to {it.new}" for it in made]
-    more = len(shown) - AUDIT_OFFSETS_SHOWN
-    return ", ".join(shown[:AUDIT_OFFSETS_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    return shown_first([f"{it.topic}-{it.partition}: {it.old} to {it.new}" for it in made], ", ")

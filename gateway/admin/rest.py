@@ -23,7 +23,7 @@ from gateway.admin import openapi
 from gateway.admin.access import Access
 from gateway.admin.api import OPERATIONS
 from gateway.admin.configuration import Configuration
-from gateway.admin.connections import Brokers, connection_routes
+from gateway.admin.connections import connection_routes
 from gateway.admin.dashboard.events import Viewers
 from gateway.admin.dashboard.overview import Outcomes, Overviews
 from gateway.admin.dashboard.routes import dashboard_routes
@@ -61,6 +61,7 @@ from gateway.operations.group_offsets import GroupOffsets
 from gateway.operations.lag import Lags
 from gateway.operations.parked_records import ParkedRecords
 from gateway.operations.unreadable_records import UnreadableRecords
+from gateway.upstream.build import Brokers
 from gateway.windows.windows import Windows
 
 READY = "/health/ready"

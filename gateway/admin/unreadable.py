@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from gateway.admin.access import concerns, require_group
-from gateway.admin.pages import limit_of, place_after
+from gateway.admin.pages import limit_of, place_after, place_text
 from gateway.admin.problems import answered, json_body, query, validated
 from gateway.admin.rows import SkipBody, Skipped, UnreadableList, UnreadableRow
 from gateway.operations.unreadable_records import UnreadablePlace, UnreadableRecords
@@ -22,7 +22,7 @@ def unreadable_routes(unreadable: UnreadableRecords) -> list[Route]:
         rows = await unreadable.rows(group, topic=request.query_params.get("topic"))
         rows = [row for row in rows if (row.topic, row.partition) > after]
         page = [_row(row) for row in rows[:limit]]
-        following = f"{page[-1].topic}-{page[-1].partition}" if rows[limit:] else None
+        following = place_text(page[-1].topic, page[-1].partition) if rows[limit:] else None
         return answered(UnreadableList(group=group, unreadable=page, next=following))
 
     async def skip(request: Request) -> Response:

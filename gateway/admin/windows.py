@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from dispatcher.core.picture import OffsetState
 from gateway.admin.limits import PAGE_WINDOWS_MAX, RUNS_MAX
-from gateway.admin.pages import limit_of, number, page_of, place_after
+from gateway.admin.pages import limit_of, number, page_of, place_after, place_text
 from gateway.admin.problems import answered, query
 from gateway.admin.window_rows import RunRow, StateName, WindowList, WindowRow
 from gateway.operations.group_offsets import GroupOffsets
@@ -84,7 +84,7 @@ def window_routes(offsets: GroupOffsets, lags: Lags) -> list[Route]:
         for place in page:
             rows.append(_row(place, places, runs_max))
             await asyncio.sleep(0)
-        following = f"{page[-1][0]}-{page[-1][1]}" if more else None
+        following = place_text(*page[-1]) if more else None
         return answered(WindowList(group=group, windows=rows, next=following))
 
     return [Route("/v1/windows", list_windows, methods=["GET"])]

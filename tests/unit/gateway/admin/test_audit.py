@@ -8,7 +8,7 @@ import pytest
 import structlog
 
 from gateway.admin import audit as module
-from gateway.admin.audit import Audit, Subject, shown_offsets
+from gateway.admin.audit import Audit, Subject, shown_first
 from gateway.admin.tokens import Caller
 from gateway.config import Role
 from gateway.core.limits import GROUP_LINE_MS
@@ -53,5 +53,5 @@ def test_strangers_push_no_change_out_of_memory(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_offsets_are_cut() -> None:
-    assert shown_offsets([1, 5, 9]) == "1,5,9"
-    assert shown_offsets(range(25)).endswith("18,19 and 5 more")
+    assert shown_first([1, 5, 9]) == "1,5,9"
+    assert shown_first(range(25)).endswith("18,19 and 5 more")
