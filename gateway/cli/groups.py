@@ -19,7 +19,7 @@ from gateway.cli.options import (
 )
 from gateway.cli.parked import group_parked, group_release
 from gateway.cli.positions import group_positions, group_seek
-from gateway.cli.tables import View, age, print_line, print_table, show
+from gateway.cli.tables import View, age, print_line, print_table, show, table_view
 from gateway.cli.unreadable import group_skip, group_unreadable
 
 app = typer.Typer(help="Key-Shared groups of a running node.", no_args_is_help=True)
@@ -64,7 +64,7 @@ def group_list(
             (it.group, it.state, it.members, it.topics, it.windows, it.lag, age(it.lag_seconds))
             for it in found.rows
         ]
-        return View(found.raw, lambda: print_table(_SUMMARY, rows))
+        return table_view(found.raw, _SUMMARY, rows)
 
     show(look, output, watch)
 

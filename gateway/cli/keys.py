@@ -12,7 +12,7 @@ from gateway.admin.rows import KeyNames
 from gateway.admin.window_rows import KeyList, KeyRow, WindowList, WindowRow
 from gateway.cli.node_client import ask, ask_all, path_with
 from gateway.cli.options import DEFAULT_ADMIN, AdminOption, Output, Watching, WatchOption
-from gateway.cli.tables import View, age, print_table, show
+from gateway.cli.tables import View, age, show, table_view
 
 members = typer.Typer(help="Members of a group.", no_args_is_help=True)
 windows = typer.Typer(help="Windows of a group: its unsettled records.", no_args_is_help=True)
@@ -50,7 +50,7 @@ def member_list(
         given = {"group": group, "client_id": client_id}
         found = ask_all(admin, "/v1/members", MemberList, "members", **given)
         rows = [_member(row) for row in found.rows]
-        return View(found.raw, lambda: print_table(_MEMBER, rows))
+        return table_view(found.raw, _MEMBER, rows)
 
     show(look, output, watch)
 
@@ -83,7 +83,7 @@ def window_list(
             given["runs"] = "1"  # the pictures are not shown
         found = ask_all(admin, "/v1/windows", WindowList, "windows", **given)
         rows = [_window(row) for row in found.rows]
-        return View(found.raw, lambda: print_table(_WINDOW, rows))
+        return table_view(found.raw, _WINDOW, rows)
 
     show(look, output, watch)
 
@@ -132,7 +132,7 @@ def _keys(admin: str, given: dict[str, str | None]) -> View:
     path = path_with("/v1/keys", **{name: it for name, it in given.items() if it is not None})
     answer = ask(admin, path, KeyList)
     rows = [_key(row) for row in answer.row.keys]
-    return View(answer.raw, lambda: print_table(_KEY, rows))
+    return table_view(answer.raw, _KEY, rows)
 
 
 def _key(row: KeyRow) -> tuple[object, ...]:

@@ -25,7 +25,7 @@ from gateway.cli.options import (
     Watching,
     WatchOption,
 )
-from gateway.cli.tables import View, age, print_line, print_table, show
+from gateway.cli.tables import View, age, print_line, show, table_view
 
 topics = typer.Typer(help="Topics that Key-Shared groups read.", no_args_is_help=True)
 brokers = typer.Typer(help="Virtual brokers of the node.", no_args_is_help=True)
@@ -51,7 +51,7 @@ def topic_list(
     def look() -> View:
         found = ask_all(admin, "/v1/topics", TopicList, "topics", name=name)
         rows = [_topic(row) for row in found.rows]
-        return View(found.raw, lambda: print_table(_TOPIC, rows))
+        return table_view(found.raw, _TOPIC, rows)
 
     show(look, output, watch)
 
@@ -79,7 +79,7 @@ def broker_list(
             (it.broker, it.address, it.upstream, it.state, it.connections, it.partitions, it.reason)
             for it in found.brokers
         ]
-        return View(answer.raw, lambda: print_table(_BROKER, rows))
+        return table_view(answer.raw, _BROKER, rows)
 
     show(look, output, watch)
 
@@ -103,7 +103,7 @@ def connection_list(
         given = {"client_id": client_id, "host": host, "broker": broker}
         found = ask_all(admin, "/v1/connections", ConnectionList, "connections", **given)
         rows = [_connection(row) for row in found.rows]
-        return View(found.raw, lambda: print_table(_CONNECTION, rows))
+        return table_view(found.raw, _CONNECTION, rows)
 
     show(look, output, watch)
 
@@ -150,6 +150,6 @@ def whoami(admin: AdminOption = DEFAULT_ADMIN, output: Output = "table") -> None
         it = answer.row
         columns = ("NAME", "ROLE", "GROUPS", "KEYS")
         row = (it.name, it.role, it.groups, "shown" if it.keys else "hashes")
-        return View(answer.raw, lambda: print_table(columns, [row]))
+        return table_view(answer.raw, columns, [row])
 
     show(look, output)

@@ -11,7 +11,7 @@ import typer
 from gateway.admin.window_rows import PositionList, SeekResult
 from gateway.cli.node_client import ask, ask_all, path_with
 from gateway.cli.options import DEFAULT_ADMIN, AdminOption, ExecuteOption, Output, WatchOption
-from gateway.cli.tables import View, age, end, print_data, print_table, show
+from gateway.cli.tables import View, age, end, print_data, print_table, show, table_view
 
 _POSITION = (
     *("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "LAG-SECONDS"),
@@ -47,7 +47,7 @@ def group_positions(
             )
             for it in found.rows
         ]
-        return View(found.raw, lambda: print_table(_POSITION, rows))
+        return table_view(found.raw, _POSITION, rows)
 
     show(look, output, watch)
 

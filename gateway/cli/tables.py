@@ -26,6 +26,11 @@ class View:
     tables: Callable[[], None]
 
 
+def table_view(raw: object, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> View:
+    """An answer that is one table."""
+    return View(raw, lambda: print_table(columns, rows))
+
+
 def show(look: Callable[[], View], output: str, watch_s: float | None = None) -> None:
     """`look` asks the node. With `watch_s` again after so many seconds, until Ctrl-C, which is a
     good end. JSON is then one line for each look, YAML a document.

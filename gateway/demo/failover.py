@@ -24,6 +24,7 @@ from rich.table import Table
 
 from clusters.config import ClustersConfig, load
 from gateway.demo.failover_groups import Group, Processed
+from gateway.demo.failover_member import ALL
 from gateway.demo.flights import PARTITIONS, Flight, create_topic, read_flights
 from gateway.demo.run import Ports, ports_from_environment, run_story, start_gateway, step
 from gateway.embedded.jars import KAFKA_VERSION, build_dir, java
@@ -37,7 +38,6 @@ from offsets.core.model import Stream
 TOPIC = "flights"
 STOCK, SHARED = "gate-desks", "trackers"
 FLIGHTS = 8_000
-FLIGHTS_MAX = 1_000_000  # more than there are
 WAIT_S_MAX = 600.0
 SERVICES = ("distribute", "offsets")
 
@@ -111,7 +111,7 @@ def _story(console: Console, running: ExitStack, where: Path, flights_max: int) 
         east.kill()
     for group in groups:
         group.kill()
-        group.allow(FLIGHTS_MAX)
+        group.allow(ALL)
     left = {it.name: len(first) - len({p.number for p in it.processed}) for it in groups}
     with step(console, "the plan, as west knows it"):
         plans = {it.name: _plan(config, it.name, "west") for it in groups}

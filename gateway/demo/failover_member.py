@@ -17,7 +17,7 @@ COMMIT_RECORDS = 100  # a stock member commits after so many
 POLL_S = 0.2
 PAUSE_S = 0.05
 PAUSED_COMMIT_S_MAX = 10.0
-ALL = 1_000_000
+ALL = 1_000_000  # more flights than there are
 
 Record = tuple[int, int, bytes, int]  # partition, offset, key, number of the flight
 
