@@ -47,6 +47,16 @@ def rest(
     return refusal.code, json.load(refusal)
 
 
+def health(gateway: GatewayProcess, path: str = "/health") -> tuple[int, dict[str, Any]]:
+    """Status and JSON; a node in trouble answers with 503 and its reasons."""
+    try:
+        with urllib.request.urlopen(f"http://{gateway.admin}{path}", timeout=20) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as refusal:
+        with refusal:
+            return refusal.code, json.load(refusal)
+
+
 def windows_of(gateway: GatewayProcess, group: str) -> list[dict[str, Any]]:
     """The group's windows as REST describes them; [] while it knows no such group."""
     status, answer = rest(gateway, f"/v1/groups/{urllib.parse.quote(group, safe='')}")

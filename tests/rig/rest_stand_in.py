@@ -17,7 +17,9 @@ from gateway.cli.main import app
 
 @dataclass(slots=True)
 class StandIn:
-    """`answers`: by path with its query; a list gives one after the other, the last for good."""
+    """`answers`: by path with its query; a list gives one after the other, the last for good.
+    Bytes go out as they are, anything else as JSON.
+    """
 
     answers: dict[str, Any]
     address: str = ""
@@ -52,7 +54,7 @@ def stand_in(answers: dict[str, Any]) -> Iterator[StandIn]:
             status, body = rest.answer(self.path)
             self.send_response(status)
             self.end_headers()
-            self.wfile.write(json.dumps(body).encode())
+            self.wfile.write(body if isinstance(body, bytes) else json.dumps(body).encode())
 
         def log_message(self, *_: Any) -> None:
             pass

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
@@ -21,7 +17,7 @@ from tests.rig.clients.kafka_tools import CONFIGS, KafkaTools
 from tests.rig.clients.share_members import ShareHost, consume_all
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.kafka import produce
-from tests.rig.operating import keyway, metrics, windows_of
+from tests.rig.operating import health, keyway, metrics, windows_of
 
 pytestmark = pytest.mark.integration
 
@@ -49,14 +45,6 @@ def gateway(
         state={"commit_interval_ms": 500},
     ) as process:
         yield process
-
-
-def health(gateway: GatewayProcess, path: str = "/health") -> tuple[int, dict[str, Any]]:
-    try:
-        with urllib.request.urlopen(f"http://{gateway.admin}{path}", timeout=20) as answer:
-            return answer.status, json.load(answer)
-    except urllib.error.HTTPError as refusal:
-        return refusal.code, json.load(refusal)
 
 
 def test_the_lag_of_a_group_that_stopped(

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import socket
-import urllib.error
 import urllib.request
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import wait_until
 from gateway.listen.admission import clients_max
 from tests.rig.gateway_process import GatewayProcess, answers_api_versions
+from tests.rig.operating import health
 
 OPEN_FILES_MAX = 256
 TOO_MANY = clients_max(OPEN_FILES_MAX) * 3
-
-
-def health(gateway: GatewayProcess) -> dict[str, Any]:
-    try:
-        with urllib.request.urlopen(f"http://{gateway.admin}/health", timeout=30) as answer:
-            return dict(json.load(answer))
-    except urllib.error.HTTPError as error:
-        return dict(json.load(error))
 
 
 def metric(gateway: GatewayProcess, name: str) -> float:
@@ -38,18 +28,18 @@ def test_clients_beyond_the_open_files_are_refused_and_rest_answers(
 ) -> None:
     servers = kafka.bootstrap_servers
     with GatewayProcess(tmp_path, servers, open_files_max=OPEN_FILES_MAX) as gateway:
-        wait_until(lambda: health(gateway)["status"] == "up", what="up", deadline_s=30)
+        wait_until(lambda: health(gateway)[1]["status"] == "up", what="up", deadline_s=30)
         host, _, port = gateway.bootstrap.rpartition(":")
         with ExitStack() as stack:
             for _ in range(TOO_MANY):
                 stack.enter_context(socket.create_connection((host, int(port)), timeout=30))
             refused = 'keyway_server_refused_total{reason="too_many_clients"}'
             wait_until(lambda: metric(gateway, refused) > 0, what="refusals", deadline_s=30)
-            said = health(gateway)
+            said = health(gateway)[1]
             assert said["status"] == "degraded", "it can serve: those that are connected go on"
             assert "limit of open files" in said["reasons"][0]
             assert not answers_api_versions(gateway.bootstrap)
-        wait_until(lambda: health(gateway)["status"] == "up", what="up again", deadline_s=30)
+        wait_until(lambda: health(gateway)[1]["status"] == "up", what="up again", deadline_s=30)
         assert answers_api_versions(gateway.bootstrap)
         log = gateway.log_text()
     assert log.count("clients_refused") == 1, "one line for an episode"

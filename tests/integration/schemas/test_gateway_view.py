@@ -14,6 +14,7 @@ from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import free_ports, wait_until
 from schema_dist.core.model import Schema
 from tests.rig.gateway_process import GatewayProcess
+from tests.rig.operating import health
 from tests.rig.schema_registry.site import HTTP, Site, answers, version
 
 pytestmark = pytest.mark.integration
@@ -34,7 +35,7 @@ def test_a_node_serves_the_view_of_its_cluster(
     with socket.create_server(("127.0.0.1", port)):
         node.start()
         wait_until(
-            lambda: "cannot listen" in str(health(node)["reasons"]),
+            lambda: "cannot listen" in str(health(node)[1]["reasons"]),
             what="the reason in /health",
             deadline_s=60,
         )
@@ -46,11 +47,6 @@ def test_a_node_serves_the_view_of_its_cluster(
             deadline_s=30,
         )
         assert HTTP.get(f"{url}/schemas/ids/30").json() == {"schema": '"string"'}
-        wait_until(lambda: health(node)["status"] == "up", what="health", deadline_s=30)
+        wait_until(lambda: health(node)[1]["status"] == "up", what="health", deadline_s=30)
     finally:
         assert node.stop() == 0
-
-
-def health(node: GatewayProcess) -> dict[str, Any]:
-    found: dict[str, Any] = HTTP.get(f"http://{node.admin}/health").json()
-    return found

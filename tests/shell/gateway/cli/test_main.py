@@ -6,18 +6,17 @@ import json
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 import structlog
-from typer.testing import CliRunner
 
-from gateway.cli.main import app
 from gateway.embedded.redis import EmbeddedRedis
+from tests.rig.rest_stand_in import keyway, stand_in
 
-Answer = tuple[int, str]
+Node = Callable[[dict[str, Any]], str]
 GROUPS = {
     "groups": [
         {
@@ -123,41 +122,15 @@ def own_logging() -> Iterator[None]:
     structlog.reset_defaults()
 
 
-def keyway(*arguments: str) -> tuple[int, str, str]:
-    done = CliRunner().invoke(app, list(arguments), env={"COLUMNS": "40"})
-    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
-    return done.exit_code, done.stdout, done.stderr
-
-
 @pytest.fixture
-def node() -> Iterator[Callable[[dict[str, Answer]], str]]:
+def node() -> Iterator[Node]:
     """Serves the test's answers by path, on loopback; returns its address."""
-    servers: list[HTTPServer] = []
-
-    def serve(answers: dict[str, Answer]) -> str:
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                status, text = answers.get(self.path, (404, '{"title": "no group on this node"}'))
-                self.send_response(status)
-                self.end_headers()
-                self.wfile.write(text.encode())
-
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        server = HTTPServer(("127.0.0.1", 0), Handler)
-        servers.append(server)
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        return f"127.0.0.1:{server.server_port}"
-
-    yield serve
-    for server in servers:
-        server.shutdown()
-        server.server_close()
+    with ExitStack() as running:
+        yield lambda answers: running.enter_context(stand_in(answers)).address
 
 
-def test_groups_as_a_table_and_as_json(node: Callable[[dict[str, Answer]], str]) -> None:
-    address = node({"/v1/groups": (200, json.dumps(GROUPS))})
+def test_groups_as_a_table_and_as_json(node: Node) -> None:
+    address = node({"/v1/groups": GROUPS})
     for admin in (address, f"http://{address}", f"http://{address}/"):
         code, out, _ = keyway("group", "list", "--admin", admin)
         assert code == 0
@@ -169,22 +142,19 @@ def test_groups_as_a_table_and_as_json(node: Callable[[dict[str, Answer]], str])
     assert (code, json.loads(out)) == (0, GROUPS)
 
 
-def test_groups_of_several_pages_are_one_list(node: Callable[[dict[str, Answer]], str]) -> None:
+def test_groups_of_several_pages_are_one_list(node: Node) -> None:
     more = [{**GROUPS["groups"][0], "group": name} for name in ("b&c", "d")]
     pages = {
-        "/v1/groups": (200, json.dumps({**GROUPS, "next": "[red]g[/x]"})),
-        "/v1/groups?after=%5Bred%5Dg%5B%2Fx%5D": (
-            200,
-            json.dumps({"groups": more[:1], "next": "b&c"}),
-        ),
-        "/v1/groups?after=b%26c": (200, json.dumps({"groups": more[1:], "next": None})),
+        "/v1/groups": {**GROUPS, "next": "[red]g[/x]"},
+        "/v1/groups?after=%5Bred%5Dg%5B%2Fx%5D": {"groups": more[:1], "next": "b&c"},
+        "/v1/groups?after=b%26c": {"groups": more[1:], "next": None},
     }
     code, out, _ = keyway("group", "list", "--admin", node(pages), "-o", "json")
     assert (code, json.loads(out)) == (0, {"groups": [*GROUPS["groups"], *more]})
 
 
-def test_a_group_whose_names_are_hostile(node: Callable[[dict[str, Answer]], str]) -> None:
-    address = node({"/v1/groups/g%2F1%1B%5B31m": (200, json.dumps(GROUP))})
+def test_a_group_whose_names_are_hostile(node: Node) -> None:
+    address = node({"/v1/groups/g%2F1%1B%5B31m": GROUP})
     code, out, _ = keyway("group", "describe", GROUP["group"], "--admin", address)  # type: ignore[arg-type]
     assert code == 0
     assert "\x1b" not in out
@@ -209,16 +179,16 @@ def test_a_group_whose_names_are_hostile(node: Callable[[dict[str, Answer]], str
     ]
 
 
-def test_what_a_node_refuses_is_its_own_words(node: Callable[[dict[str, Answer]], str]) -> None:
-    address = node({"/v1/groups": (500, "<html>")})
+def test_what_a_node_refuses_is_its_own_words(node: Node) -> None:
+    address = node({"/v1/groups": (500, b"<html>")})
     code, out, err = keyway("group", "describe", "none", "--admin", address)
-    assert (code, out, err) == (1, "", "keyway: no group on this node\n")
+    assert (code, out, err) == (1, "", "keyway: no /v1/groups/none\n")
     code, _, err = keyway("group", "list", "--admin", address)
     assert (code, err) == (1, "keyway: 500 Internal Server Error\n")
 
 
-def test_what_answers_is_no_node(node: Callable[[dict[str, Answer]], str]) -> None:
-    address = node({"/v1/groups": (200, "no json")})
+def test_what_answers_is_no_node(node: Node) -> None:
+    address = node({"/v1/groups": b"no json"})
     assert keyway("group", "list", "--admin", address)[0] == 1
 
 
