@@ -13,11 +13,13 @@ from typing import Any, Generic, TypeVar
 
 from prometheus_client.registry import Collector
 
+from gateway.core.wire.long_bytes import LongBytes
+
 Room = TypeVar("Room", covariant=True)
 
 # Answers one Kafka API: a `gateway.listen.connection.Request` in, the encoded body out. The types
 # are those of a room above this file.
-ApiHandler = Callable[[Any], Awaitable[bytes]]
+ApiHandler = Callable[[Any], Awaitable[bytes | LongBytes]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,8 +37,9 @@ from gateway.core.share.sessions import (
     ShareSession,
     session_key,
 )
-from gateway.core.wire.codec import decode_request, encode_response
+from gateway.core.wire.codec import decode_request, encode_long_response
 from gateway.core.wire.errors import ErrorCode
+from gateway.core.wire.long_bytes import LongBytes
 from gateway.handlers.limits import (
     NO_ROOM_S,
     SESSION_PARTITIONS_MAX,
@@ -66,10 +67,10 @@ from gateway.windows.window import Acquired, Window
 
 UNKNOWN_PARTITION = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 ASKS_FOR_RECORDS = ("MaxBytes", "MinBytes", "MaxRecords", "MaxWaitMs")
-_Cut = tuple[bytes, list[tuple[int, int, int]]]  # records, their acquired ranges
+_Cut = tuple[bytes | LongBytes, list[tuple[int, int, int]]]  # records, their acquired ranges
 
 
-async def share_fetch(services: ShareServices, request: Request) -> bytes:
+async def share_fetch(services: ShareServices, request: Request) -> bytes | LongBytes:
     header = request.header
     body = decode_request(header.api_key, header.api_version, request.frame, header.body_at)
     try:
@@ -86,7 +87,7 @@ async def share_fetch(services: ShareServices, request: Request) -> bytes:
     except GroupError as error:
         request.connection.count_refused(header.api_key, error.code)
         answer = {"ErrorCode": int(error.code), "ErrorMessage": str(error)}
-    return encode_response(header.api_key, header.api_version, answer)
+    return encode_long_response(header.api_key, header.api_version, answer)
 
 
 def _check_renewal(body: dict[str, Any]) -> None:
@@ -155,7 +156,7 @@ class _Part:
     error: ErrorCode = ErrorCode.NONE
     leader: PartitionInfo | None = None
     acknowledged: AckAnswer = (ErrorCode.NONE, None)
-    records: bytes = b""
+    records: bytes | LongBytes = b""
     acquired: list[tuple[int, int, int]] = field(default_factory=list)
 
     def row(self, partition: int) -> Row:

@@ -44,6 +44,7 @@ from gateway.core.wire.frames import (
     request_frame,
     response_head,
 )
+from gateway.core.wire.long_bytes import LongBytes, whole
 from gateway.core.wire.schema import Message
 from gateway.listen.bounds import Bounds
 from gateway.listen.connection_facts import ConnectionFacts
@@ -87,7 +88,7 @@ class Request:
     connection: ClientConnection
 
 
-Handler = Callable[[Request], Awaitable[bytes]]  # the response body, encoded
+Handler = Callable[[Request], Awaitable[bytes | LongBytes]]  # the response body, encoded
 
 
 class Node(Protocol):
@@ -400,10 +401,13 @@ class ClientConnection:
             return
         self.facts.answering = None
         if len(body) > LONG_STEP_BYTES:  # it is not copied to stand behind its head
-            self._to_client(head)
+            parts = body.parts if isinstance(body, LongBytes) else [body]
+            for part in (head, *parts[:-1]):
+                self._to_client(part)
+            answer = bytes(parts[-1])
         else:
-            body = head + body
-        self._perform(self._state.answered(body, time.monotonic_ns()))
+            answer = head + whole(body)
+        self._perform(self._state.answered(answer, time.monotonic_ns()))
         self._hold_request()
         await asyncio.sleep(0)  # The event loop writes as much as the socket takes.
         self._node.bounds.hold_answer(self.id, self.unread_bytes)

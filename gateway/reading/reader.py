@@ -19,7 +19,7 @@ from gateway.core.cluster.busiest_topics import BusiestTopics
 from gateway.core.cluster.topology import TopicPartition, Topology
 from gateway.core.limits import LONG_STEP_BYTES, RETRY_BASE_MS
 from gateway.core.reading.cache import BatchCache, Cut, RecordsGone, RecordsLarge, Source
-from gateway.core.reading.fetch_messages import Damages, end_of_first, why_unplaced
+from gateway.core.reading.fetch_messages import Damages, Records, end_of_first, why_unplaced
 from gateway.core.reading.fetching import (
     Fetch,
     FetchSchedule,
@@ -29,6 +29,7 @@ from gateway.core.reading.fetching import (
     leader_of,
 )
 from gateway.core.wire.errors import ErrorCode, error_name
+from gateway.core.wire.long_bytes import LongBytes
 from gateway.core.wire.records import Batch, CorruptBatch, TooLargeBatch
 from gateway.reading.limits import (
     CACHE_BYTES_MAX,
@@ -208,7 +209,7 @@ class Reader:
         bytes_max: int = NO_BYTES_MAX,
         *,
         isolation: int = READ_COMMITTED,
-    ) -> bytes:
+    ) -> bytes | LongBytes:
         """Batches with exactly these records (ascending), each of at most `records_max`; those that
         have left the cache are read again. Raises RecordsGone, RecordsLarge, UpstreamError.
         """
@@ -365,7 +366,7 @@ class Reader:
             await asyncio.sleep(0)
         return end
 
-    async def _scanned(self, place: Place, records: bytes) -> list[Batch]:
+    async def _scanned(self, place: Place, records: Records) -> list[Batch]:
         """Raises CorruptBatch."""
         scan = self._damages.undamaged(place, records)
         for _ in iter(scan.step, False):

@@ -12,6 +12,7 @@ from dispatcher.core.model import Effect, Noticed, WriteDeadLetters
 from dispatcher.store.base import StoreError, WindowKey, WindowStore
 from gateway.core.cluster.topology import TopicPartition
 from gateway.core.reading.fetching import ReadResult, Unreadable
+from gateway.core.wire.long_bytes import LongBytes
 from gateway.group_log import GroupLog
 from gateway.members.group_settings import GroupSettings
 from gateway.upstream.commits import Commit, Committed
@@ -58,7 +59,7 @@ class LogReader(Protocol):
         bytes_max: int,
         *,
         isolation: int,
-    ) -> bytes:
+    ) -> bytes | LongBytes:
         """Raises RecordsGone, RecordsLarge, UpstreamError."""
         ...
 

@@ -59,6 +59,7 @@ from gateway.config import GroupSection
 from gateway.core.cluster.topology import TopicPartition
 from gateway.core.reading.fetching import ReadResult, Unreadable
 from gateway.core.wire.errors import ErrorCode
+from gateway.core.wire.long_bytes import LongBytes
 from gateway.upstream.errors import UpstreamError
 from gateway.windows.dependencies import Dependencies, retrieved
 from gateway.windows.failures import WindowUnavailable, failure_of
@@ -185,7 +186,9 @@ class Window:
         core = self._life.core
         return 0 if core is None else core.ready_for(member_id, now_ms)
 
-    async def bytes_for(self, offsets: list[int], records_max: int, bytes_max: int) -> bytes:
+    async def bytes_for(
+        self, offsets: list[int], records_max: int, bytes_max: int
+    ) -> bytes | LongBytes:
         """Batches with exactly these records. Raises RecordsGone, RecordsLarge, UpstreamError."""
         return await self._dependencies.reader.bytes_for(
             self.partition, offsets, records_max, bytes_max, isolation=self._isolation

@@ -15,6 +15,7 @@ from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.codec import decode_response, encode_request
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.frames import parse_request_header, request_frame
+from gateway.core.wire.long_bytes import LongBytes, whole
 from gateway.core.wire.schema import Message
 from gateway.handlers.share_acknowledge import share_acknowledge
 from gateway.handlers.share_fetch import share_fetch
@@ -120,7 +121,7 @@ def services(node: Node, others: Container[str] = ()) -> ShareServices:
     )
 
 
-HANDLERS: dict[ApiKey, Callable[[ShareServices, Request], Awaitable[bytes]]] = {
+HANDLERS: dict[ApiKey, Callable[[ShareServices, Request], Awaitable[bytes | LongBytes]]] = {
     ApiKey.SHARE_GROUP_HEARTBEAT: share_group_heartbeat,
     ApiKey.SHARE_FETCH: share_fetch,
     ApiKey.SHARE_ACKNOWLEDGE: share_acknowledge,
@@ -152,7 +153,7 @@ class Client:
         frame = request_frame(key, version, 1, "client", encode_request(key, version, body))
         payload = frame[SIZE_PREFIX:]
         request = Request(parse_request_header(payload), payload, self.connection.as_connection())
-        return decode_response(key, version, await HANDLERS[key](self.services, request))
+        return decode_response(key, version, whole(await HANDLERS[key](self.services, request)))
 
     async def fetch(
         self,

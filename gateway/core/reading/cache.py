@@ -20,7 +20,8 @@ from typing import NamedTuple
 
 from gateway.core.cluster.topology import TopicPartition
 from gateway.core.limits import LONG_STEP_BYTES
-from gateway.core.wire.records import Batch, portions, select, timestamp_at
+from gateway.core.wire.long_bytes import LongBytes, together
+from gateway.core.wire.records import Batch, portions, select_long, timestamp_at
 
 
 class RecordsGone(Exception):
@@ -219,7 +220,7 @@ class BatchCache:
 
     def slices(
         self, source: Source, offsets: list[int], records_max: int, bytes_max: int
-    ) -> bytes | None:
+    ) -> bytes | LongBytes | None:
         """The records at `offsets` (ascending) as batches; None = some have to be read. Raises
         RecordsGone, RecordsLarge.
         """
@@ -320,7 +321,7 @@ class Cut:
         self._records_max = records_max
         self._bytes_max = bytes_max
         self._at = 0
-        self._parts: list[bytes] = []
+        self._parts: list[bytes | memoryview] = []
         self._size = 0
         self._gone: list[int] = []
 
@@ -337,7 +338,7 @@ class Cut:
             self._gone += wanted
             return
         try:
-            part = select(batch, wanted, records_max=self._records_max)
+            part = select_long(batch, wanted, records_max=self._records_max)
         except ValueError:
             held = set(batch.offsets)
             self._gone += [offset for offset in wanted if offset not in held]
@@ -347,10 +348,13 @@ class Cut:
             # Of this batch's own records as many as their share of the bytes.
             raise RecordsLarge(first + len(wanted) * max(left, 0) // len(part))
         self._size += len(part)
-        self._parts.append(part)
+        if isinstance(part, LongBytes):
+            self._parts += part.parts
+        else:
+            self._parts.append(part)
 
-    def done(self) -> bytes:
+    def done(self) -> bytes | LongBytes:
         """Raises RecordsGone."""
         if self._gone:
             raise RecordsGone(self._gone)
-        return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+        return together(self._parts)

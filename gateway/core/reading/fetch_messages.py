@@ -14,8 +14,11 @@ from gateway.core.limits import (
 from gateway.core.reading.cache import Source
 from gateway.core.reading.fetching import Fetch, Place
 from gateway.core.wire.errors import ErrorCode
+from gateway.core.wire.long_bytes import Stretch, view_of
 from gateway.core.wire.records import Batch, CorruptBatch, Scan, TooLargeBatch
 from gateway.core.wire.schema import Message
+
+Records = bytes | Stretch  # of one partition's answer
 
 _LAST_DELTA = 23  # of a batch: where its last offset delta (4 bytes) stands
 _LENGTH_END = 12  # of a batch: base offset (8 bytes), length of the rest (4)
@@ -71,7 +74,7 @@ class Damages:
     def __init__(self) -> None:
         self._known: dict[Source, _Damage] = {}
 
-    def undamaged(self, place: Place, records: bytes) -> UndamagedScan:
+    def undamaged(self, place: Place, records: Records) -> UndamagedScan:
         """Of the batches of an answer, up to the first that is damaged: those before it can be read
         like any other. Raises CorruptBatch if the very first is known for it.
         """
@@ -83,7 +86,7 @@ class Damages:
             del self._known[place.source]
         return UndamagedScan(self, place, records)
 
-    def note(self, place: Place, records: bytes, error: CorruptBatch) -> None:
+    def note(self, place: Place, records: Records, error: CorruptBatch) -> None:
         """The first batch is damaged, or too large."""
         large = isinstance(error, TooLargeBatch)
         damage = _Damage(place.position, _digest(records), str(error), too_large=large)
@@ -96,7 +99,7 @@ class Damages:
 class UndamagedScan:
     """A step is short; records beyond SCAN_BYTES_MAX, decompressed, are left for the next fetch."""
 
-    def __init__(self, damages: Damages, place: Place, records: bytes) -> None:
+    def __init__(self, damages: Damages, place: Place, records: Records) -> None:
         self._damages = damages
         self._place = place
         self._records = records
@@ -127,16 +130,18 @@ class _Damage:
     too_large: bool
 
 
-def end_of_first(records: bytes) -> int:
+def end_of_first(records: Records) -> int:
     """The offset behind the first batch of an answer, from its header."""
-    base = int.from_bytes(records[:8], "big")
-    return base + int.from_bytes(records[_LAST_DELTA : _LAST_DELTA + 4], "big") + 1
+    view = view_of(records)
+    base = int.from_bytes(view[:8], "big")
+    return base + int.from_bytes(view[_LAST_DELTA : _LAST_DELTA + 4], "big") + 1
 
 
-def _digest(records: bytes) -> bytes:
+def _digest(records: Records) -> bytes:
     """Of the first batch alone: later ones grow."""
-    end = _LENGTH_END + int.from_bytes(records[_LENGTH_END - 4 : _LENGTH_END], "big")
-    return blake2b(memoryview(records)[:end], digest_size=16).digest()
+    view = view_of(records)
+    end = _LENGTH_END + int.from_bytes(view[_LENGTH_END - 4 : _LENGTH_END], "big")
+    return blake2b(view[:end], digest_size=16).digest()
 
 
 def why_unplaced(topology: Topology, tp: TopicPartition) -> int:

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from gateway.core.cluster.topology import Broker, PartitionInfo
 from gateway.core.wire.errors import ErrorCode
+from gateway.core.wire.long_bytes import LongBytes
 
 Row = dict[str, Any]
 # An int16 on the wire; given back cleanly, a record may come oftener.
@@ -65,7 +66,7 @@ def fetch_row(
     acknowledge_error: ErrorCode = ErrorCode.NONE,
     acknowledge_message: str | None = None,
     leader: PartitionInfo | None = None,
-    records: bytes = b"",
+    records: bytes | LongBytes = b"",
     acquired: list[tuple[int, int, int]] | None = None,
 ) -> Row:
     """One partition of a ShareFetch response. Records are empty bytes when there are none, never

@@ -1,10 +1,11 @@
 """Bodies of requests and responses, to and from messages.
 
 A message is a dict by Kafka's own field names. UUIDs are 16 bytes, records are bytes or None,
-unknown tagged fields stay under `_tags`. Decoding fills every field of any version of the table
-with its default, so no lookup fails. Encoding takes defaults for absent fields and leaves out
-fields that the version lacks. It raises EncodeError for an unknown name or a value that does not
-fit: a bug of ours.
+unknown tagged fields stay under `_tags`. Records of more than LONG_STEP_BYTES are read as a Stretch
+and may be written as LongBytes. Decoding fills every field of any version of the table with its
+default, so no lookup fails. Encoding takes defaults for absent fields and leaves out fields that
+the version lacks. It raises EncodeError for an unknown name or a value that does not fit: a bug of
+ours.
 
 `AcknowledgementBatches` is a list of (first offset, last offset, types as bytes), `AcquiredRecords`
 a list of (first offset, last offset, delivery count): columns of tuples, because thousands come
@@ -20,8 +21,9 @@ from gateway.core.wire.decode import (
     REQUEST_ROW_ELEMENTS,
     decode,
 )
-from gateway.core.wire.encode import encode
+from gateway.core.wire.encode import encode, encode_long
 from gateway.core.wire.errors import EncodeError, UnknownApi, WireError
+from gateway.core.wire.long_bytes import LongBytes
 from gateway.core.wire.schema import Message, Schema
 
 
@@ -45,6 +47,15 @@ def encode_request(key: int, version: int, message: Message) -> bytes:
 def encode_response(key: int, version: int, message: Message) -> bytes:
     """Raises EncodeError; UnknownApi or UnsupportedVersion where we have no table."""
     return _encode(_response(key), version, message)
+
+
+def encode_long_response(key: int, version: int, message: Message) -> bytes | LongBytes:
+    """The same without a copy of a long value; the last part is bytes then."""
+    schema = _response(key)
+    try:
+        return encode_long(schema.plan(version), message)
+    except EncodeError as error:
+        raise _named(schema, version, error) from error
 
 
 def _request(key: int) -> Schema:
@@ -72,8 +83,11 @@ def _decode(
 
 
 def _encode(schema: Schema, version: int, message: Message) -> bytes:
-    plan = schema.plan(version)
     try:
-        return encode(plan, message)
+        return encode(schema.plan(version), message)
     except EncodeError as error:
-        raise EncodeError(f"{schema.name} v{version}: {error}") from error
+        raise _named(schema, version, error) from error
+
+
+def _named(schema: Schema, version: int, error: EncodeError) -> EncodeError:
+    return EncodeError(f"{schema.name} v{version}: {error}")

@@ -16,6 +16,7 @@ from typing import Final
 from librt.strings import read_i16_be, read_i32_be, read_i64_be
 from mypy_extensions import i64
 
+from gateway.core.limits import LONG_STEP_BYTES
 from gateway.core.wire.errors import (
     BadLength,
     BadTags,
@@ -25,6 +26,7 @@ from gateway.core.wire.errors import (
     Truncated,
     UnexpectedNull,
 )
+from gateway.core.wire.long_bytes import Stretch
 from gateway.core.wire.schema import (
     ACK_BATCHES,
     BOOL,
@@ -217,6 +219,8 @@ def _rare_value(reader: Reader, op: Op, flexible: bool) -> Value:
         if size < 0:
             return None
         at = reader.skip(size)
+        if size > LONG_STEP_BYTES:
+            return Stretch(reader.data, int(at), int(at + size))
         return reader.data[at : at + size]
     if kind == STRINGS:
         return _strings(reader, op, flexible)

@@ -14,6 +14,7 @@ from mypy_extensions import i16, i32, i64
 from gateway.core.limits import LONG_STEP_BYTES
 from gateway.core.wire.decode import LENGTH_MAX, STRING_MAX, UUID_SIZE, Tags
 from gateway.core.wire.errors import EncodeError
+from gateway.core.wire.long_bytes import LongBytes, whole
 from gateway.core.wire.schema import (
     ACK_BATCHES,
     ACQUIRED,
@@ -42,26 +43,30 @@ _MISSING: Final = object()
 
 @final
 class Writer:
-    """The bytes so far. A long value is not copied until the end, and then once: a BytesWriter
-    copies each value when it is written, and all of them again at its end.
-    """
+    """The bytes so far. A long value is not copied."""
 
     def __init__(self) -> None:
         self.out: BytesWriter = BytesWriter()  # behind the last of `_parts`
-        self._parts: list[bytes] = []
+        self._parts: list[bytes | memoryview] = []
 
-    def long_value(self, value: bytes) -> None:
+    def long_value(self, parts: list[bytes | memoryview]) -> None:
         self._parts.append(self.out.getvalue())
-        self._parts.append(value)
+        self._parts += parts
         self.out = BytesWriter()
 
-    def done(self) -> bytes:
+    def done(self) -> bytes | LongBytes:
+        """The last part of a long message is bytes, and not its long value."""
         last = self.out.getvalue()
-        return b"".join([*self._parts, last]) if self._parts else last
+        return LongBytes([*self._parts, last]) if self._parts else last
 
 
 def encode(plan: Plan, message: Message) -> bytes:
     """Raises EncodeError."""
+    return whole(encode_long(plan, message))
+
+
+def encode_long(plan: Plan, message: Message) -> bytes | LongBytes:
+    """The same without a copy of a long value."""
     writer = Writer()
     _struct(writer, plan, message)
     return writer.done()
@@ -171,11 +176,15 @@ def _bytes(writer: Writer, op: Op, value: Value, flexible: bool) -> None:
     if value is None:
         _null(writer, op, flexible, 4)
         return
+    if isinstance(value, LongBytes):
+        _size(writer, value.size, flexible)
+        writer.long_value(value.parts)
+        return
     if not isinstance(value, bytes):
         raise EncodeError(f"{op.name}: bytes wanted, not {type(value).__name__}")
     _size(writer, len(value), flexible)
     if len(value) > LONG_STEP_BYTES:
-        writer.long_value(value)
+        writer.long_value([value])
     else:
         writer.out.write(value)
 
@@ -241,7 +250,7 @@ def _tagged(writer: Writer, plan: Plan, message: Message) -> None:
             continue
         content = Writer()
         _value(content, op, value, flexible=True)
-        fields[int(op.tag)] = content.done()
+        fields[int(op.tag)] = whole(content.done())
     if unknown:
         for tag, data in unknown.items():
             if tag in fields or not 0 <= tag <= LENGTH_MAX:

@@ -31,8 +31,10 @@ from gateway.core.wire.batches import (
     filtered,
     portions,
     select,
+    select_long,
 )
 from gateway.core.wire.compress import Compression, compress
+from gateway.core.wire.long_bytes import LongBytes, Stretch, whole
 from gateway.core.wire.scanning import BATCH_RECORDS_MAX, Scan, scan
 
 __all__ = [
@@ -61,6 +63,7 @@ __all__ = [
     "read_records",
     "scan",
     "select",
+    "select_long",
     "timestamp_at",
 ]
 
@@ -94,13 +97,13 @@ class Producer:
 NO_PRODUCER: Final = Producer()
 
 
-def read_records(data: bytes) -> list[Record]:
+def read_records(data: bytes | Stretch | LongBytes) -> list[Record]:
     """Every record of the whole batches in `data`, without control records. Raises CorruptBatch.
 
     Header names that are no UTF-8 come back with replacement characters, as in the Java client.
     """
     records: list[Record] = []
-    for batch in scan(data):
+    for batch in scan(whole(data) if isinstance(data, LongBytes) else data):
         records.extend(read_batch(batch))
     return records
 

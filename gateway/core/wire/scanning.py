@@ -11,6 +11,7 @@ from crc32c import crc32c
 from librt.strings import read_i16_be, read_i32_be, read_i64_be
 from mypy_extensions import i64
 
+from gateway.core.limits import LONG_STEP_BYTES
 from gateway.core.wire.batches import (
     BODY_BYTES_MAX,
     CODEC_MASK,
@@ -29,6 +30,7 @@ from gateway.core.wire.compress import (
     DecompressesTooLarge,
     decompress,
 )
+from gateway.core.wire.long_bytes import Stretch
 
 # Of one batch. librdkafka puts at most 1,000,000 together, Java fewer. Their columns take 260 MB of
 # memory, while 128 MiB could be 18 million records without a byte of value.
@@ -38,7 +40,7 @@ _OFFSET_MAX: Final = 2**63 - 1 - 2**31  # with the largest delta still an i64
 
 
 def scan(
-    data: bytes,
+    data: bytes | Stretch,
     *,
     check_crc: bool = True,
     body_max: int = BODY_BYTES_MAX,
@@ -59,21 +61,29 @@ def scan(
 
 @final
 class Scan:
-    """The same in steps. `batches` are those that have been scanned."""
+    """The same in steps. `batches` are those that have been scanned. The body of a long batch that
+    is not compressed is all of the bytes it came with.
+    """
 
     def __init__(
         self,
-        data: bytes,
+        data: bytes | Stretch,
         *,
         check_crc: bool = True,
         body_max: int = BODY_BYTES_MAX,
         enough: int = UNBOUNDED,
     ) -> None:
         self.batches: Final[list[Batch]] = []
-        self._data: bytes = data
+        if isinstance(data, Stretch):
+            self._data: bytes = data.data
+            self._at: i64 = data.start
+            self._end: i64 = data.end
+        else:
+            self._data = data
+            self._at = 0
+            self._end = len(data)
         self._check_crc: bool = check_crc
         self._body_max: int = body_max
-        self._at: i64 = 0
         self._left: i64 = enough
         self._open: _OpenBatch | None = None
 
@@ -105,7 +115,7 @@ class Scan:
         """None: no whole batch is left, or enough has been scanned."""
         data = self._data
         at = self._at
-        size: i64 = len(data)
+        size = self._end
         if size - at < 17 or self._left <= 0:
             return None
         length: i64 = i64(read_i32_be(data, at + 8))
@@ -124,44 +134,58 @@ class Scan:
             if crc != int(read_i32_be(data, at + 17)) & 0xFFFFFFFF:
                 raise CorruptBatch(f"wrong CRC at base offset {read_i64_be(data, at)}")
         self._at = end
-        return _OpenBatch(data[at : at + 61], data[at + 61 : end], self._body_max)
+        header = data[at : at + 61]
+        _check(header)
+        if length > LONG_STEP_BYTES and i64(read_i16_be(header, 21)) & CODEC_MASK == 0:
+            return _OpenBatch(header, data, at + 61, end)
+        body = _decompressed(header, data[at + 61 : end], self._body_max)
+        return _OpenBatch(header, body, 0, len(body))
+
+
+def _check(header: bytes) -> None:
+    """Raises CorruptBatch, TooLargeBatch."""
+    base: i64 = read_i64_be(header, 0)
+    last_delta: i64 = i64(read_i32_be(header, 23))
+    count: i64 = i64(read_i32_be(header, 57))
+    if base < 0 or base > _OFFSET_MAX or last_delta < 0 or count < 0:
+        raise CorruptBatch(f"base offset {base}, last delta {last_delta}, {count} records")
+    if count > BATCH_RECORDS_MAX:
+        raise TooLargeBatch(
+            f"the batch at base offset {base} is too large: {count:,} records,"
+            f" more than {BATCH_RECORDS_MAX:,}"
+        )
+
+
+def _decompressed(header: bytes, sent: bytes, body_max: int) -> bytes:
+    """Raises CorruptBatch, TooLargeBatch."""
+    codec: i64 = i64(read_i16_be(header, 21)) & CODEC_MASK
+    if codec == Compression.NONE or len(sent) == 0:
+        return sent
+    try:
+        return decompress(int(codec), sent, body_max)
+    except DecompressesTooLarge as too_large:
+        base = read_i64_be(header, 0)
+        raise TooLargeBatch(f"the batch at base offset {base} is {too_large}") from too_large
+    except CannotDecompress as damaged:
+        raise CorruptBatch(str(damaged)) from damaged
 
 
 @final
 class _OpenBatch:
-    """A batch whose records are being scanned; `missing` of them are to come."""
+    """A batch whose records are being scanned, in `body[start:end]`; `missing` are to come."""
 
-    def __init__(self, header: bytes, sent: bytes, body_max: int) -> None:
+    def __init__(self, header: bytes, body: bytes, start: i64, end: i64) -> None:
         attributes: i64 = i64(read_i16_be(header, 21))
-        base: i64 = read_i64_be(header, 0)
-        last_delta: i64 = i64(read_i32_be(header, 23))
-        count: i64 = i64(read_i32_be(header, 57))
-        if base < 0 or base > _OFFSET_MAX or last_delta < 0 or count < 0:
-            raise CorruptBatch(f"base offset {base}, last delta {last_delta}, {count} records")
-        if count > BATCH_RECORDS_MAX:
-            raise TooLargeBatch(
-                f"the batch at base offset {base} is too large: {count:,} records,"
-                f" more than {BATCH_RECORDS_MAX:,}"
-            )
-        body = sent
-        if attributes & CODEC_MASK != Compression.NONE and len(sent) > 0:
-            try:
-                body = decompress(int(attributes & CODEC_MASK), sent, body_max)
-            except DecompressesTooLarge as too_large:
-                raise TooLargeBatch(
-                    f"the batch at base offset {base} is {too_large}"
-                ) from too_large
-            except CannotDecompress as damaged:
-                raise CorruptBatch(str(damaged)) from damaged
         self.body: Final = body
-        self.missing: i64 = count
+        self._end: i64 = end
+        self.missing: i64 = i64(read_i32_be(header, 57))
         self._header: Final = header
         self._control: Final[bool] = attributes & CONTROL != 0
-        self._base: i64 = base
-        self._last_delta: i64 = last_delta
+        self._base: i64 = read_i64_be(header, 0)
+        self._last_delta: i64 = i64(read_i32_be(header, 23))
         self._offsets: list[int] = []
         self._keys: list[bytes | None] = []
-        self._bounds: list[int] = [0]
+        self._bounds: list[int] = [int(start)]
         self._key_bytes: i64 = 0
 
     def scan(self, count: i64) -> None:
@@ -169,6 +193,7 @@ class _OpenBatch:
         try:
             self._key_bytes += _scan_records(
                 self.body,
+                self._end,
                 self._base,
                 self._last_delta,
                 count,
@@ -182,7 +207,7 @@ class _OpenBatch:
 
     def whole(self) -> Batch:
         """Raises CorruptBatch."""
-        left = len(self.body) - self._bounds[-1]
+        left = self._end - i64(self._bounds[-1])
         if left != 0:
             raise CorruptBatch(f"{left} bytes behind the last record")
         if self._control:
@@ -200,6 +225,7 @@ class _OpenBatch:
 
 def _scan_records(
     body: bytes,
+    size: i64,
     base: i64,
     last_delta: i64,
     count: i64,
@@ -207,7 +233,8 @@ def _scan_records(
     keys: list[bytes | None],
     bounds: list[int],
 ) -> i64:
-    """One pass over the next records, which go to the columns. Returns the bytes of their keys.
+    """One pass over the next records, which go to the columns and end at `size` or before. Returns
+    the bytes of their keys.
 
     Raises CorruptBatch, and IndexError where the bytes end early.
 
@@ -215,7 +242,6 @@ def _scan_records(
     interpreted code half its speed.
     """
     at: i64 = bounds[-1]
-    size: i64 = len(body)
     before: i64 = -1
     if offsets:
         before = i64(offsets[-1]) - base

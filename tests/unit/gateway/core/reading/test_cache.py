@@ -18,6 +18,7 @@ from gateway.core.reading.cache import (
     RecordsLarge,
     Source,
 )
+from gateway.core.wire.long_bytes import whole
 from gateway.core.wire.records import Batch, Record, build, read_records, scan
 
 SOURCE = Source(TopicPartition("t", b"\1" * 16, 0), 1)
@@ -38,7 +39,7 @@ def cut(pieces: list[tuple[int, Batch | None]], offsets: list[int], bytes_max: i
     out = Cut(offsets, 100, bytes_max)
     for end, batch_of in pieces:
         out.add(end, batch_of)
-    return out.done()
+    return whole(out.done())
 
 
 @dataclass(frozen=True)
@@ -189,7 +190,7 @@ def test_slices_need_every_piece() -> None:
         (4, b"v4"),
         (7, b"v7"),
     ]
-    assert [part.count for part in scan(data)] == [1, 1, 1]
+    assert [part.count for part in scan(whole(data))] == [1, 1, 1]
 
 
 def test_records_that_are_gone_are_all_named_at_once() -> None:

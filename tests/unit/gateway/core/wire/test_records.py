@@ -9,8 +9,10 @@ from collections.abc import Callable
 import pytest
 from crc32c import crc32c
 
+from gateway.core.limits import LONG_STEP_BYTES
 from gateway.core.wire.batches import BODY_BYTES_MAX
 from gateway.core.wire.errors import ErrorCode
+from gateway.core.wire.long_bytes import Stretch, whole
 from gateway.core.wire.records import (
     CONTROL_ABORT,
     CONTROL_COMMIT,
@@ -26,9 +28,12 @@ from gateway.core.wire.records import (
     drop_aborted,
     filtered,
     marker,
+    portions,
+    read_batch,
     read_records,
     scan,
     select,
+    select_long,
 )
 from gateway.core.wire.scanning import skip_varlong, varint
 
@@ -253,17 +258,65 @@ def test_a_filtered_batch_keeps_its_header() -> None:
     assert scan(empty)[0].last_offset == 22
 
 
-def test_a_large_record_is_copied_once_into_its_answer() -> None:
-    """A copy of 90 MB, which one record may be, holds the event loop up for 80 ms."""
-    size = 1 << 24
-    (batch,) = scan(build([Record(0, 0, b"key", bytes(size))], base_offset=0))
+def in_a_frame(data: bytes) -> Stretch:
+    return Stretch(b"before" + data + b"behind", 6, 6 + len(data))
+
+
+def test_a_large_record_is_not_copied() -> None:
+    """A copy of 90 MB, which one record may be, holds the event loop up for 100 ms."""
+    data = build([Record(0, 0, b"key", bytes(1 << 24))], base_offset=0)
+    frame = in_a_frame(data)
     tracemalloc.start()
     try:
-        selected = select(batch, [0], records_max=1)
+        (batch,) = scan(frame)
+        selected = select_long(batch, [0], records_max=1)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert size < len(selected) < peak < 1.1 * size
+    assert peak < 100_000
+    assert whole(selected) == data
+
+
+def test_large_batches_in_a_frame() -> None:
+    """Their records stand in the midst of other bytes; small batches beside them are cut out."""
+    value = bytes(LONG_STEP_BYTES // 2)
+    large = [Record(at, 5, b"%d" % at, value) for at in range(3, 6)]
+    batches = scan(
+        in_a_frame(
+            b"".join(
+                [
+                    build(records(1, 2), base_offset=1),
+                    build(large, base_offset=3),
+                    build(records(7), base_offset=7),
+                ]
+            )
+        )
+    )
+    assert [batch.offsets for batch in batches] == [[1, 2], [3, 4, 5], [7]]
+    assert [len(batch.body) < 100 for batch in batches] == [True, False, True]
+    assert read_batch(batches[1]) == large
+    for wanted in ([3, 4, 5], [3, 5], [4], [4, 5]):
+        shown = [record for record in large if record.offset in wanted]
+        assert read_records(select_long(batches[1], wanted, records_max=2)) == shown
+        assert read_records(select(batches[1], wanted, records_max=9)) == shown
+        assert read_records(filtered(batches[1], wanted)) == shown
+    cut_up = [read_batch(portion) for portion in portions(batches[1], 1)]
+    assert cut_up == [[record] for record in large]
+
+
+@pytest.mark.parametrize("too_long", [0, 1, 7])
+def test_a_large_batch_ends_where_it_says(too_long: int) -> None:
+    """Its last record may not go on into the bytes behind it."""
+    data = bytearray(build([Record(0, 0, None, bytes(LONG_STEP_BYTES))], base_offset=0))
+    assert data[-1] == 0, "no headers"
+    length = int.from_bytes(data[8:12], "big") - too_long
+    data[8:12] = length.to_bytes(4, "big")
+    frame = Stretch(bytes(data) + b"behind", 0, len(data) + 6)
+    if too_long:
+        with pytest.raises(CorruptBatch, match="a record of"):
+            scan(frame, check_crc=False)
+    else:
+        assert [batch.count for batch in scan(Stretch(frame.data, 0, len(data)))] == [1]
 
 
 def test_selected_batches_byte_for_byte() -> None:
