@@ -343,7 +343,8 @@ class Reader:
 
     async def _keep(self, place: Place, answer: dict[str, Any]) -> int:
         """Into the cache; returns the position behind the records. Of many records in turns, and
-        without the answer's own bytes, which may be 90 MB. Raises CorruptBatch.
+        without the answer's own bytes, which may be 90 MB, unless they are one long batch. Raises
+        CorruptBatch.
         """
         source = place.source
         committed = source.isolation == READ_COMMITTED
