@@ -165,7 +165,7 @@ bench-window: compile ## the CPU of a window's shell beside that of AGAINST=dir,
 	$(BIN)/python -m tests.bench.window_cost --against $(AGAINST)
 
 .PHONY: bench-links
-bench-links: ready ## one link beside MirrorMaker 2 on the same copy (ARGS="--records n --rounds n")
+bench-links: ready ## one link beside MirrorMaker 2 on the same copy (ARGS="--records n --rounds n", "--lag 60")
 	$(BIN)/python -m tests.bench.links $(ARGS)
 
 .PHONY: demo

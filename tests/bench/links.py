@@ -4,7 +4,11 @@ Two Kafkas, each behind a gateway; RECORDS of 200 B with a header over 4 partiti
 Each copies all of them to a topic of its own: MirrorMaker 2 4.3.1 with tasks.max 2, and one link,
 exactly once, on local[2]. Both read and write through the gateways. Seconds are from the first
 record that is visible on the target to the last, so that the start of a JVM is not in them; the CPU
-time is of the whole process tree, its start included. Rounds are interleaved.
+time is of the whole process tree, its start included. Memory is that of the tree, the most within
+the second quarter of the records and within the last: a flat one is as large at the end. Rounds are
+interleaved.
+
+With `--lag SECONDS` it measures instead how late a record is on the target (link_lag.py).
 """
 
 from __future__ import annotations
@@ -17,6 +21,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -27,6 +34,7 @@ from rich.console import Console
 from gateway.embedded.jars import KAFKA_VERSION, build_dir, fetched, java
 from gateway.embedded.kafka import TUNED_JVM, KafkaCluster
 from gateway.embedded.process import start_child, stop_child
+from tests.bench import link_lag
 from tests.rig.gateway_process import REPOSITORY, GatewayProcess
 from tests.rig.kafka import create_topic
 
@@ -34,6 +42,10 @@ PARTITIONS = 4
 VALUE_BYTES = 200
 COPIED_S_MAX = 1_200.0
 BAR = 1.2  # times MirrorMaker 2
+MIRROR_MAKER, LINK = "MirrorMaker 2", "link"
+MEMORY_EVERY_S = 0.5
+TRIGGER_INTERVAL_MS = 1_000  # docs/replicate-clusters.md; the default
+Copier = Callable[[str], subprocess.Popen[bytes]]  # of a topic
 console = Console(highlight=False)
 
 MIRROR_IVY = f"""<ivy-module version="2.0">
@@ -101,16 +113,54 @@ def tree_cpu_s(process: psutil.Process) -> float:
     return total
 
 
+def tree_bytes(process: psutil.Process) -> int:
+    """Resident, of the whole tree; what its processes share counts for each."""
+    total = 0
+    for one in (process, *process.children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):
+            total += one.memory_info().rss
+    return total
+
+
+@dataclass(slots=True)
+class Memory:
+    """The most within each quarter of the records, in bytes."""
+
+    quarters: list[int] = field(default_factory=lambda: [0, 0, 0, 0])
+    looked_at: float = 0.0
+
+    def look(self, process: psutil.Process, share: float) -> None:
+        if time.monotonic() - self.looked_at >= MEMORY_EVERY_S:
+            self.looked_at = time.monotonic()
+            quarter = min(3, int(share * 4))
+            self.quarters[quarter] = max(self.quarters[quarter], tree_bytes(process))
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    rate: float  # records/s
+    cpu_s: float
+    memory: list[int]  # bytes, by quarter
+
+    def __str__(self) -> str:
+        early, late = self.memory[1] / 2**20, self.memory[3] / 2**20
+        return (
+            f"{self.rate:,.0f} records/s, {self.cpu_s:.1f} CPU s,"
+            f" {early:,.0f} MiB early and {late:,.0f} MiB late"
+        )
+
+
 def timed(
     start: Callable[[], subprocess.Popen[bytes]], front: str, topic: str, records: int
-) -> tuple[float, float]:
-    """(records/s, CPU s) of one copy. Raises AssertionError if it does not copy each once."""
+) -> Figure:
+    """Of one copy. Raises AssertionError if it does not copy each once."""
     consumer = Consumer({"bootstrap.servers": front, "group.id": "bench-watch"})
     child = start()
     process = psutil.Process(child.pid)
     first = last = 0.0
     deadline = time.monotonic() + COPIED_S_MAX
     seen = at_first = 0
+    memory = Memory()
     try:
         while seen < records:
             assert child.poll() is None, "it ended"
@@ -118,6 +168,7 @@ def timed(
             seen = visible(consumer, topic)
             if seen and not first:
                 first, at_first = time.monotonic(), seen
+            memory.look(process, seen / records)
             time.sleep(0.05)
         last = time.monotonic()
         cpu = tree_cpu_s(process)
@@ -126,7 +177,7 @@ def timed(
         consumer.close()
     found = counted(front, topic)
     assert found == records, f"{found} of {records} records"
-    return (records - at_first) / max(last - first, 1e-9), cpu
+    return Figure((records - at_first) / max(last - first, 1e-9), cpu, memory.quarters)
 
 
 def mirror_maker(
@@ -159,7 +210,9 @@ def mirror_maker(
     return start_child(command, log=where / "mm2.log")
 
 
-def link(where: Path, fronts: tuple[str, str], topic: str) -> subprocess.Popen[bytes]:
+def link(
+    where: Path, fronts: tuple[str, str], topic: str, trigger_interval_ms: int = 0
+) -> subprocess.Popen[bytes]:
     config = {
         "clusters": [
             {"name": name, "bootstrap_servers": front}
@@ -167,7 +220,10 @@ def link(where: Path, fronts: tuple[str, str], topic: str) -> subprocess.Popen[b
         ],
         "tree": {"level": 1, "children": ["a", "b"]},
         "topics": {"include": [topic]},
-        "messages": {"state_directory": str(where / "state"), "trigger_interval_ms": 0},
+        "messages": {
+            "state_directory": str(where / "state"),
+            "trigger_interval_ms": trigger_interval_ms,
+        },
     }
     path = where / "clusters.yaml"
     path.write_text(yaml.safe_dump(config))
@@ -180,6 +236,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", choices=[MIRROR_MAKER, LINK], help="one of the two alone")
+    parser.add_argument(
+        "--lag", type=float, metavar="SECONDS", help="the link's, at 5,000 a second"
+    )
     given = parser.parse_args()
     libs = fetched(
         build_dir() / "mirror" / "libs",
@@ -187,7 +247,6 @@ def main() -> int:
         first=f"connect-mirror-{KAFKA_VERSION}.jar",
         failed="MirrorMaker 2 could not be fetched (see {log})",
     )
-    figures: dict[str, list[tuple[float, float]]] = {"MirrorMaker 2": [], "link": []}
     with tempfile.TemporaryDirectory() as folder:
         where = Path(folder)
         with (
@@ -197,29 +256,41 @@ def main() -> int:
             GatewayProcess(where / "b", b.bootstrap_servers) as front_b,
         ):
             fronts = (front_a.bootstrap, front_b.bootstrap)
-            for number in range(given.rounds):
-                for name, start in (
-                    ("MirrorMaker 2", lambda topic: mirror_maker(libs, where, fronts, topic)),
-                    ("link", lambda topic: link(where, fronts, topic)),
-                ):
-                    topic = f"{name.split()[0].lower()}-{number}"
-                    for front in fronts:
-                        create_topic(front, topic, partitions=PARTITIONS)
-                    load(fronts[0], topic, given.records)
-                    figure = timed(
-                        lambda start=start, topic=topic: start(topic),  # type: ignore[misc]
-                        fronts[1],
-                        topic,
-                        given.records,
-                    )
-                    figures[name].append(figure)
-                    console.print(f"{name}: {figure[0]:,.0f} records/s, {figure[1]:.1f} CPU s")
-    rates = {name: statistics.median(rate for rate, _ in them) for name, them in figures.items()}
-    ratio = rates["link"] / rates["MirrorMaker 2"]
-    console.print(
-        f"link / MirrorMaker 2: {ratio:.2f} (bar {BAR}: {'met' if ratio >= BAR else 'missed'})"
-    )
+            if given.lag:
+                topic = "lag"
+                for front in fronts:
+                    create_topic(front, topic, partitions=PARTITIONS)
+                child = link(where, fronts, topic, TRIGGER_INTERVAL_MS)
+                try:
+                    console.print(link_lag.measured(*fronts, topic, PARTITIONS, given.lag))
+                finally:
+                    stop_child(child, grace_s=30)
+                return 0
+            copiers: dict[str, Copier] = {
+                MIRROR_MAKER: lambda topic: mirror_maker(libs, where, fronts, topic),
+                LINK: lambda topic: link(where, fronts, topic),
+            }
+            chosen = {name: it for name, it in copiers.items() if given.only in (None, name)}
+            copied(chosen, fronts, given.records, given.rounds)
     return 0
+
+
+def copied(copiers: dict[str, Copier], fronts: tuple[str, str], records: int, rounds: int) -> None:
+    """Each copies all records, in turns; prints the figures, and the ratio of the medians."""
+    rates: dict[str, list[float]] = {name: [] for name in copiers}
+    for number in range(rounds):
+        for name, copier in copiers.items():
+            topic = f"{name.split()[0].lower()}-{number}"
+            for front in fronts:
+                create_topic(front, topic, partitions=PARTITIONS)
+            load(fronts[0], topic, records)
+            figure = timed(partial(copier, topic), fronts[1], topic, records)
+            rates[name].append(figure.rate)
+            console.print(f"{name}: {figure}")
+    if len(rates) > 1:
+        ratio = statistics.median(rates[LINK]) / statistics.median(rates[MIRROR_MAKER])
+        met = "met" if ratio >= BAR else "missed"
+        console.print(f"link / MirrorMaker 2: {ratio:.2f} (bar {BAR}: {met})")
 
 
 if __name__ == "__main__":
