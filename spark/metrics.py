@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 
 from clusters.config import ConfigError
 from spark.reports import LinkReport
-from spark.status import PartitionStatus, TopicStatus
+from spark.status import LEFT, PartitionStatus, TopicStatus
 
 # Counted since the link exists, also by earlier runs: name, help, field of PartitionStatus.
 COUNTS = (
@@ -29,7 +29,7 @@ class LinkCollector(Collector):
         self._reports = reports
 
     def collect(self) -> Iterable[Metric]:
-        links = [(it.link, it.running, it.topics()) for it in self._reports]
+        links = [(it.link, it.running, _followed(it)) for it in self._reports]
         running = GaugeMetricFamily(
             "keyway_distribution_link_running",
             "1: the link copies; 0: it waits for a cluster, or has ended",
@@ -47,6 +47,10 @@ class LinkCollector(Collector):
             ([link, name], topic) for link, _, topics in links for name, topic in topics.items()
         ]
         return [running, stopped, *_lags(rows), *_counts(rows)]
+
+
+def _followed(report: LinkReport) -> dict[str, TopicStatus]:
+    return {name: it for name, it in report.topics().items() if it.state != LEFT}
 
 
 Rows = Sequence[tuple[list[str], TopicStatus]]  # labels link and topic

@@ -12,7 +12,7 @@ from clusters.core.tree import ClusterName, Distributor
 from spark.core.survey import Position, Topic
 from spark.links import link_name
 from spark.produce import Place
-from spark.status import LINK, SWITCH, TOPIC, Json, PartitionStatus, StatusTopic, TopicStatus
+from spark.status import LEFT, LINK, SWITCH, TOPIC, Json, PartitionStatus, StatusTopic, TopicStatus
 
 
 class LinkReport:
@@ -111,6 +111,9 @@ class LinkReport:
         stopped: Mapping[str, str],
         target_ids: Mapping[str, str],
     ) -> None:
+        """The topics that the link follows now, and those it cannot copy, with the reason. Any
+        other topic that it knows has been left: its rows are no longer shown.
+        """
         with self._lock:
             for name, topic in topics.items():
                 known = self._topic(name)
@@ -119,8 +122,11 @@ class LinkReport:
             for name, reason in stopped.items():
                 known = self._topic(name)
                 known.state, known.reason = "stopped", reason
+            left = [name for name in self._topics or () if name not in {*topics, *stopped}]
+            for name in left:
+                self._topic(name).state = LEFT
             state = {f"{LINK}/{self.link}": self._with("running", "")}
-            self._status.publish(state | self._rows([*topics, *stopped]))
+            self._status.publish(state | self._rows([*topics, *stopped, *left]))
 
     def lost(self, topic: str, gaps: Mapping[int, int], positions: Mapping[int, Position]) -> None:
         """Records that were deleted before they were copied, behind `positions`. A gap that is seen

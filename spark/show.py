@@ -11,7 +11,7 @@ from clusters.config import ClustersConfig
 from spark.kafka import KafkaSide
 from spark.links import link_name
 from spark.reports import now_ms
-from spark.status import LINK, TOPIC, Json, StatusTopic
+from spark.status import LEFT, LINK, TOPIC, Json, StatusTopic
 
 STALE_MS = 30_000  # a running link says more often how it does
 
@@ -38,7 +38,7 @@ def links_of(config: ClustersConfig) -> list[Json]:
         topics = {
             key.removeprefix(prefix): value
             for key, value in sorted(records.items())
-            if key.startswith(prefix)
+            if key.startswith(prefix) and value.get("state") != LEFT
         }
         found.append({**row, **state, "topics": topics})
     return found

@@ -21,6 +21,7 @@ from spark.kafka import KafkaSide
 from spark.limits import ANSWER_S, QUIET, STATUS_READ_S
 
 LINK, TOPIC, SWITCH = "link", "topic", "switch"
+LEFT = "left"  # the state of a topic that the link followed once; its positions are kept
 Json = dict[str, Any]
 
 
@@ -46,7 +47,7 @@ class PartitionStatus:
 class TopicStatus:
     """One topic of one link."""
 
-    state: str = "running"  # or stopped
+    state: str = "running"  # or stopped, left
     reason: str = ""
     topic_id: str = ""
     target_id: str = ""  # of the target's topic

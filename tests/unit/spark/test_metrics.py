@@ -71,3 +71,14 @@ def test_a_link_that_waits_and_a_topic_that_stops() -> None:
     assert 'keyway_distribution_topics_stopped{link="c1-level-1"} 1.0' in lines
     report.trouble("no answer")
     assert 'keyway_distribution_link_running{link="c1-level-1"} 0.0' in exported(report)
+
+
+def test_a_topic_that_the_link_does_not_follow_any_more() -> None:
+    """It has no lag that could alarm anybody, and goes on where it was if it is followed again."""
+    report = report_with({"0": {"position": 5, "copied": 5, "lag_records": 7}})
+    report.planned({"other": Topic("other", "id", 1, {})}, {}, {})
+    lines = exported(report)
+    assert not [line for line in lines if "flights" in line]
+    assert report.positions()["flights", 0][0] == 5
+    report.planned({"flights": Topic("flights", "id", 1, {})}, {}, {})
+    assert f"keyway_distribution_lag_records{LABELS} 7.0" in exported(report)
