@@ -2,8 +2,9 @@
 that do nothing wrong.
 
 For each attack: the longest stall that another client sees, the node's memory, the victim's p50
-and p99 beside those before the attack, evictions, and the answers of `/health`. Bars are in
-measured.py. build/hostile.json has the figures. Exits with 1 if a bar does not hold.
+and p99 beside those before the attack, evictions, and the answers of `/health`. A second probe asks
+the broker itself: the time in which that answers nobody is not the node's. Bars are in measured.py.
+build/hostile.json has the figures. Exits with 1 if a bar does not hold.
 """
 
 from __future__ import annotations
@@ -67,13 +68,13 @@ def _say(line: str) -> None:
 
 
 def _show(measured: list[Measured], broken: dict[str, list[str]]) -> None:
-    heads = ("attack", "s", "stall (rest) ms", "RSS (rest) MiB", "p50", "p99 (rest) ms")
+    heads = ("attack", "s", "stall (rest, broker) ms", "RSS (rest) MiB", "p50", "p99 (rest) ms")
     table = Table(*heads, "back s", "warnings", "health", "bars")
     for it in measured:
         table.add_row(
             it.attack,
             f"{it.seconds:.0f}",
-            f"{it.stall.longest:.0f} ({it.rest_stall.longest:.0f})",
+            f"{it.stall.longest:.0f} ({it.rest_stall.longest:.0f}, {it.broker.longest:.0f})",
             f"{it.rss_mib:.0f} ({it.rest_rss_mib:.0f})",
             f"{it.victim.p50:.1f}",
             f"{it.victim.p99:.1f} ({it.rest_victim.p99:.1f})",

@@ -74,8 +74,10 @@ class Round:
 
     def measured(self, row: Row, seconds: float) -> Measured:
         with self._freezes, ExitStack() as children:
-            for module in ("probe", "victim"):
-                children.callback(stop_child, self._client(module))
+            children.callback(stop_child, self._client("probe", "probe", self.gateway.bootstrap))
+            children.callback(stop_child, self._client("probe", "broker", self.target.upstream))
+            arguments = (self.gateway.bootstrap, VICTIMS, self.victims)
+            children.callback(stop_child, self._client("victim", "victim", *arguments))
             log = self.directory / "victim.log"
             wait_until(
                 lambda: log.exists() and "ready" in log.read_text(),
@@ -91,7 +93,7 @@ class Round:
             grown = self._samples(row.bars.refusals)
             at_rest_again_s, unrest = self._until_rest(rest, row.bars.rest_health)
         frozen = self._freezes.spans()
-        lived, probed = self._victim(), self._probe()
+        lived, probed, asked = self._victim(), self._probe(), self._broker()
         whole = (began_ns, ended_ns + int(at_rest_again_s * 1e9))
         return Measured(
             attack=row.name,
@@ -100,6 +102,7 @@ class Round:
             seconds=(ended_ns - began_ns) / 1e9,
             stall=latency(probed, whole, frozen),
             rest_stall=rest.stall,
+            broker=latency(asked, whole, frozen),
             victim=latency(lived, (began_ns, ended_ns), frozen),
             rest_victim=rest.victim,
             rss_mib=self._rss_mib,
@@ -115,16 +118,16 @@ class Round:
 
     # ------------------------------------------------------------------------------------ clients
 
-    def _client(self, module: str) -> subprocess.Popen[bytes]:
-        arguments = [self.gateway.bootstrap]
-        if module == "victim":
-            arguments += [VICTIMS, self.victims]
+    def _client(self, module: str, name: str, *arguments: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", f"tests.hostile.{module}", *arguments]
-        command += [str(2 * CLIENT_S_MAX), str(self.directory / f"{module}.ns")]
-        return start_child(command, log=self.directory / f"{module}.log", cwd=REPOSITORY)
+        command += [str(2 * CLIENT_S_MAX), str(self.directory / f"{name}.ns")]
+        return start_child(command, log=self.directory / f"{name}.log", cwd=REPOSITORY)
 
     def _probe(self) -> tuple[Any, Any]:
         return pairs(self.directory / "probe.ns")
+
+    def _broker(self) -> tuple[Any, Any]:
+        return pairs(self.directory / "broker.ns")
 
     def _victim(self) -> tuple[Any, Any]:
         return pairs(self.directory / "victim.ns")

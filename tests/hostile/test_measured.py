@@ -19,6 +19,7 @@ HELD = Measured(
     seconds=6.0,
     stall=Latency(count=600, judged=600, p50=1.0, p99=5.0, longest=90.0),
     rest_stall=Latency(count=300, judged=300, p50=1.0, p99=2.0, longest=8.0),
+    broker=Latency(),
     victim=Latency(count=500, judged=500, p50=3.0, p99=49.0, longest=80.0),
     rest_victim=Latency(count=300, judged=300, p50=2.0, p99=5.0, longest=9.0),
     rss_mib=500.0,
@@ -37,11 +38,29 @@ def test_all_bars_hold() -> None:
     assert HELD.broken(Bars()) == []
 
 
+def test_a_broker_that_answers_late_is_not_the_node() -> None:
+    late = replace(
+        HELD,
+        stall=Latency(600, 600, 1.0, 5.0, 2_290.0),
+        victim=Latency(500, 500, 3.0, 830.0, 900.0),
+        broker=Latency(600, 600, 1.0, 790.0, 2_310.0),
+    )
+    assert late.broken(Bars()) == []
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
         ({"failed": True}, "the attack: its deeds"),
         ({"stall": Latency(600, 600, 1.0, 5.0, 101.0)}, "stall 101 ms > 100"),
+        (
+            {"stall": Latency(600, 600, 1.0, 5.0, 301.0), "broker": Latency(longest=200.0)},
+            "stall 101 ms > 100",
+        ),
+        (
+            {"victim": Latency(500, 500, 3.0, 81.0, 90.0), "broker": Latency(p99=30.0)},
+            "p99 10.2 x at rest > 10",
+        ),
         ({"stall": Latency()}, "the probe has no answer"),
         ({"victim": Latency(500, 500, 3.0, 51.0, 80.0)}, "p99 10.2 x at rest > 10"),
         (
