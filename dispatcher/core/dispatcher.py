@@ -36,8 +36,6 @@ from dispatcher.core.acquire import acquire, not_sent, ready_for
 from dispatcher.core.invariants import check
 from dispatcher.core.key_stats import KeyStats, hot_keys, key_stats, keys_with_hash
 from dispatcher.core.membership import (
-    evict_lost,
-    lock_timeouts,
     members_changed,
     session_closed,
     session_lost,
@@ -67,7 +65,6 @@ from dispatcher.core.picture import Picture, picture_of
 from dispatcher.core.poisoned import dead_lettered, operator_act, retries_due
 from dispatcher.core.reading import log_truncated, records_read
 from dispatcher.core.restore import restore, snapshot_of
-from dispatcher.core.state import WindowState
 from dispatcher.core.stats import (
     Held,
     WindowStats,
@@ -75,6 +72,7 @@ from dispatcher.core.stats import (
     unsettled_keys,
     window_stats,
 )
+from dispatcher.core.ticking import due_ms, tick
 from dispatcher.core.unreliable import Unreliable
 
 
@@ -159,6 +157,12 @@ class Dispatcher:
         """How many records an Acquire would hand out now; at most, while retries are due."""
         return ready_for(self._state, member_id, now_ms)
 
+    def due_ms(self) -> int:
+        """The time of the next tick with something to do, if the last event was a tick that had
+        nothing to do (ticking.py). O(leases).
+        """
+        return due_ms(self._state)
+
     def settled_ranges(self) -> list[tuple[int, int]]:
         """Settled offsets behind the cursor: ascending, disjoint, non-adjacent inclusive ranges.
         O(span).
@@ -202,17 +206,6 @@ class Dispatcher:
         tests.
         """
         check(self._state)
-
-
-def tick(state: WindowState, now_ms: int) -> None:
-    """The watchdog's phases: retries that are due, as before every event; lock timeouts, each
-    exhausted record to its policy; members that are gone. The step ends
-    with the fifth: read on, if there is room.
-    """
-    lock_timeouts(state, now_ms)
-    evict_lost(state, now_ms)
-    state.watch_span()
-    state.rest()
 
 
 Core = Dispatcher | Unreliable

@@ -21,9 +21,6 @@ that it returns, in their order. An event that somebody waits for carries a tick
 
 from __future__ import annotations
 
-from enum import Enum
-from typing import Final
-
 from dispatcher.core.commands import (
     NO_TICKET,
     PERSIST,
@@ -43,8 +40,10 @@ from dispatcher.core.commands import (
     TroubleBegan,
     TroubleOver,
 )
+from dispatcher.core.commits import Capture, Commits
 from dispatcher.core.dispatcher import Core, core_of
 from dispatcher.core.given_up import GivenUp
+from dispatcher.core.life_states import NEXT, LifeEvent, LifeState
 from dispatcher.core.limits import RELOAD_MS_MAX, RELOAD_MS_MIN
 from dispatcher.core.model import (
     AckResult,
@@ -62,47 +61,9 @@ from dispatcher.core.model import (
     RecordsRead,
     Snapshot,
     Step,
+    Ticked,
 )
-
-
-class LifeState(Enum):
-    LOADING = "loading"
-    UP = "up"
-    BROKEN = "broken"  # until the pause before the next attempt is over
-    CLOSED = "closed"
-
-
-class LifeEvent(Enum):
-    LOADED = "loaded"
-    LOAD_FAILED = "load failed"
-    BROKE = "broke"  # a batch was not persisted, the log makes no sense, or there is a bug
-    PAUSE_OVER = "pause over"
-    LOOK_AGAIN = "look again"  # the group's position may have been set elsewhere
-    CLOSE = "close"
-
-
-# (state, event) -> state. Other pairs cannot happen. A window may break or be closed at any
-# time: news that belong to an attempt that is over already change nothing.
-NEXT: Final[dict[tuple[LifeState, LifeEvent], LifeState]] = {
-    (LifeState.LOADING, LifeEvent.LOADED): LifeState.UP,
-    (LifeState.LOADING, LifeEvent.LOAD_FAILED): LifeState.BROKEN,
-    (LifeState.LOADING, LifeEvent.BROKE): LifeState.LOADING,
-    (LifeState.LOADING, LifeEvent.LOOK_AGAIN): LifeState.LOADING,
-    (LifeState.LOADING, LifeEvent.CLOSE): LifeState.CLOSED,
-    (LifeState.UP, LifeEvent.BROKE): LifeState.BROKEN,
-    (LifeState.UP, LifeEvent.LOOK_AGAIN): LifeState.LOADING,
-    (LifeState.UP, LifeEvent.CLOSE): LifeState.CLOSED,
-    (LifeState.BROKEN, LifeEvent.BROKE): LifeState.BROKEN,
-    (LifeState.BROKEN, LifeEvent.PAUSE_OVER): LifeState.LOADING,
-    (LifeState.BROKEN, LifeEvent.LOOK_AGAIN): LifeState.BROKEN,
-    (LifeState.BROKEN, LifeEvent.CLOSE): LifeState.CLOSED,
-    (LifeState.CLOSED, LifeEvent.LOADED): LifeState.CLOSED,
-    (LifeState.CLOSED, LifeEvent.LOAD_FAILED): LifeState.CLOSED,
-    (LifeState.CLOSED, LifeEvent.BROKE): LifeState.CLOSED,
-    (LifeState.CLOSED, LifeEvent.PAUSE_OVER): LifeState.CLOSED,
-    (LifeState.CLOSED, LifeEvent.LOOK_AGAIN): LifeState.CLOSED,
-    (LifeState.CLOSED, LifeEvent.CLOSE): LifeState.CLOSED,
-}
+from dispatcher.core.ticking import NEVER, NEXT_TICK
 
 
 class Entry:
@@ -116,7 +77,7 @@ class Entry:
 class Batch:
     """The steps of one write. `persisted` or `not_persisted` must follow before the next."""
 
-    def __init__(self, fence: int, entries: list[Entry], capture: CommitState | None) -> None:
+    def __init__(self, fence: int, entries: list[Entry], capture: Capture | None) -> None:
         self.fence = fence
         self.entries = entries
         self.capture = capture
@@ -127,12 +88,15 @@ class Batch:
 
 class Handled:
     """`step` is known at once, None: the window is not up. Nothing of it may be told to anybody
-    before its `Answer`.
+    before its `Answer`. `stirred`: the window needs a tick (`due_ms`).
     """
 
-    def __init__(self, step: Step | None, commands: list[Command]) -> None:
+    def __init__(
+        self, step: Step | None, commands: list[Command], *, stirred: bool = False
+    ) -> None:
         self.step = step
         self.commands = commands
+        self.stirred = stirred
 
 
 class WindowLife:
@@ -140,12 +104,9 @@ class WindowLife:
         self.state = LifeState.LOADING
         self.core: Core | None = None  # while UP
         self.trouble = ""  # why the window could not be loaded, or broke; empty: it is up
-        self.committed: CommitState | None = None  # the last state that Kafka took
-        self._alone = False  # nobody else can have committed since
+        self._commits = Commits()
         self._pending: list[Entry] = []  # steps that are in no batch yet
         self._writing: Batch | None = None
-        self._commit_wanted = False
-        self._committable: CommitState | None = None
         self._reads_stopped = False
         self._forgotten_below: int | None = None
         self._reset_to: int | None = None
@@ -153,6 +114,9 @@ class WindowLife:
         # Deliveries of a batch that may be in the store, and that no client was sent.
         self._unconfirmed: list[Delivered] = []
         self._pause_ms = RELOAD_MS_MIN
+        # Grows with each event that may have changed something: a tick may not.
+        self.version = 0
+        self._stirred = False  # it has grown since the last tick
         # Of the attempt that succeeded last: `loaded` sets them.
         self.fence: int
         self.origin: int
@@ -201,11 +165,12 @@ class WindowLife:
         self.fence = fence
         self.origin = origin
         self.settled_ms = settled_ms
-        self._alone = False
+        self._commits.alone = False
         self._reliable = policy.reliable
         self.given_up.by_policy(policy)
         self._reset_to = None
         self._up_since_ms = now_ms
+        self._stir()
         commands.append(Tell(MembersChanged(members, now_ms)))
         # If the store has that batch, these records are leased to clients that never got them:
         # their keys would wait for the locks. If it has not, this changes nothing.
@@ -290,7 +255,7 @@ class WindowLife:
                     if isinstance(effect, Delivered) and effect.offsets:
                         self._unconfirmed.append(effect)
         self._pending, self._writing = [], None
-        self._commit_wanted, self._committable = False, None
+        self._commits.forget()
         commands += [Refuse(it.ticket, why) for it in waiting if it.ticket != NO_TICKET]
 
     # --------------------------------------------------------------------------------------- events
@@ -310,17 +275,33 @@ class WindowLife:
             assert ticket == NO_TICKET
             return Handled(None, [])
         step = core.handle(event)
+        if isinstance(event, Ticked) and not step.changes and not step.effects:
+            self._stirred = False
+        else:
+            self._stir()
         if _settles(step):
             self.settled_ms = event.now_ms
         if isinstance(event, MembersChanged) and not event.members:
-            self._alone = False
+            self._commits.alone = False
         commands: list[Command] = []
         if not step.changes and not self._pending and self._writing is None:
             self._perform(step, ticket, commands)
         else:
             self._pending.append(Entry(step, ticket))
             commands.append(PERSIST)
-        return Handled(step, commands)
+        return Handled(step, commands, stirred=self._stirred)
+
+    def _stir(self) -> None:
+        self._stirred = True
+        self.version += 1
+
+    def due_ms(self) -> int:
+        """The time of the next tick with something to do if nothing happens before: NEXT_TICK, a
+        time, or NEVER (ticking.py). A tick that finds nothing to do ends the unrest of an event.
+        """
+        if self.core is None:
+            return NEVER
+        return NEXT_TICK if self._stirred else self.core.due_ms()
 
     def records_read(self, read: RecordsRead, log_start: int) -> list[Command]:
         """The answer to a `ReadOn`, from a log that now starts at `log_start`."""
@@ -371,22 +352,23 @@ class WindowLife:
         if self.core is not None:
             self.given_up.by_policy(policy)
             self.core.retune(policy)
+            self._stir()
 
     # ------------------------------------------------------------------------ persist, then perform
 
     @property
     def busy(self) -> bool:
         """There are steps that are not persisted yet."""
-        return self._writing is not None or bool(self._pending) or self._commit_wanted
+        return self._writing is not None or bool(self._pending) or self._commits.wanted
 
     def take_batch(self) -> Batch | None:
         """The steps since the last batch; None: there are none, or one is on its way."""
         if self.core is None or self._writing is not None:
             return None
-        capture: CommitState | None = None
-        if self._commit_wanted:
-            capture = self._commit_state(self.core)
-            self._commit_wanted = False
+        capture: Capture | None = None
+        if self._commits.wanted:
+            capture = self._capture(self.core)
+            self._commits.wanted = False
         elif not self._pending:
             return None
         entries, self._pending = self._pending, []
@@ -398,12 +380,12 @@ class WindowLife:
             return []  # of a dispatcher that was thrown away meanwhile
         self._writing = None
         if batch.capture is not None:
-            self._committable = batch.capture
+            self._commits.offer(batch.capture)
         commands: list[Command] = []
         for entry in batch.entries:
             self._perform(entry.step, entry.ticket, commands)
         self._forget_settled(commands)
-        if self._pending or self._commit_wanted:
+        if self._pending or self._commits.wanted:
             commands.append(PERSIST)
         return commands
 
@@ -431,6 +413,11 @@ class WindowLife:
 
     # -------------------------------------------------------------------------------------- commits
 
+    @property
+    def commit_due(self) -> bool:
+        """Something has happened that Kafka may not know of; its state may be the same."""
+        return self.core is not None and self._commits.due(self.version)
+
     def want_commit(self) -> list[Command]:
         """`take_committable` has the state to commit after the next batch is persisted; at once if
         the group keeps nothing in the store.
@@ -439,34 +426,35 @@ class WindowLife:
         if core is None:
             return []
         if self._reliable:
-            self._commit_wanted = True
+            self._commits.wanted = True
             return [PERSIST]
-        self._committable = self._commit_state(core)
+        self._commits.offer(self._capture(core))
         commands: list[Command] = []
         self._forget_settled(commands)
         return commands
 
     def take_committable(self) -> CommitState | None:
         """None: nothing new to commit. `commit_taken` or `commit_failed` must follow."""
-        state, self._committable = self._committable, None
-        return None if state == self.committed else state
+        return self._commits.take()
 
     def looks_first(self) -> bool:
         """Whether somebody else may have committed since Kafka took the last state from here."""
-        return not self._alone
+        return not self._commits.alone
 
     def commit_taken(self, state: CommitState) -> None:
-        self.committed = state
-        self._alone = self.core is not None and len(self.core.members) > 0
+        self._commits.taken(state, alone=self.core is not None and len(self.core.members) > 0)
 
     def commit_failed(self) -> None:
         """It may be in Kafka nevertheless, and others may have come before the next one."""
-        self._alone = False
+        self._commits.failed()
 
     def is_uncommitted(self) -> bool:
         """Whether the window is up and Kafka has not its newest state. O(span)."""
         core = self.core
-        return core is not None and self.committed != self._commit_state(core)
+        return core is not None and self._commits.lacks(self._commit_state(core))
+
+    def _capture(self, core: Core) -> Capture:
+        return Capture(self._commit_state(core), self.version)
 
     def _commit_state(self, core: Core) -> CommitState:
         return CommitState(core.cursor, core.settled_ranges(), self.origin, self.settled_ms)
@@ -479,7 +467,7 @@ class WindowLife:
         assert RELOAD_MS_MIN <= self._pause_ms <= RELOAD_MS_MAX
         if self.core is None:
             assert not self.busy, f"{self!r} still waits for a write"
-            assert self._committable is None
+            assert not self._commits.offers
         else:
             assert not self.trouble, f"up, and in trouble: {self.trouble}"
             assert not self._unconfirmed, "the dispatcher was not told"

@@ -9,7 +9,7 @@ is the router's answer, and `WindowState.offer` looks at both. The other rule is
 from __future__ import annotations
 
 from dispatcher.core.joins import joined
-from dispatcher.core.keys import NO_OFFSET, MemberQueue
+from dispatcher.core.keys import NO_OFFSET, LeaseHolder, MemberQueue
 from dispatcher.core.leases import Lease
 from dispatcher.core.model import (
     MemberId,
@@ -109,11 +109,16 @@ def _first_live(state: WindowState, lease: Lease) -> int:
     return NO_OFFSET
 
 
+def lost_since_ms(state: WindowState, session: LeaseHolder) -> int | None:
+    """The beginning of its grace; None: its connection is there."""
+    return session.lost_at_ms if session.member.joined else state.restored_at_ms
+
+
 def evict_lost(state: WindowState, now_ms: int) -> None:
     """Lost sessions, and holders from before a restart that never showed up."""
     grace_ms = state.policy.disconnect_grace_ms
     for session in list(state.book.sessions.values()):
-        since_ms = session.lost_at_ms if session.member.joined else state.restored_at_ms
+        since_ms = lost_since_ms(state, session)
         if since_ms is not None and now_ms >= since_ms + grace_ms:
             for lease in state.book.of_session(session):
                 state.give_back(lease, Reason.MEMBER_EVICTED, now_ms)

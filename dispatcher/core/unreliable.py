@@ -58,6 +58,7 @@ from dispatcher.core.model import (
 from dispatcher.core.picture import OffsetState, Picture, drawn
 from dispatcher.core.ring import Router
 from dispatcher.core.stats import Held, MemberStats, WindowStats
+from dispatcher.core.ticking import NEVER, NEXT_TICK
 from settled.core.bitmap import united
 
 
@@ -150,6 +151,10 @@ class Unreliable:
     def ready_for(self, member_id: MemberId, now_ms: int) -> int:  # noqa: ARG002
         """How many records an Acquire would hand out now."""
         return sum(box.waiting() for box in self._outboxes if box.member_id == member_id)
+
+    def due_ms(self) -> int:
+        """As a dispatcher's: each tick may read on, unless a read is out or nobody is there."""
+        return NEVER if self._reading or not self._outboxes else NEXT_TICK
 
     def settled_ranges(self) -> list[tuple[int, int]]:
         """Offsets behind the cursor that do not wait, as ascending, disjoint, non-adjacent

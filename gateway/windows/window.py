@@ -34,7 +34,8 @@ from dispatcher.core.commands import (
     TroubleOver,
 )
 from dispatcher.core.dispatcher import Core
-from dispatcher.core.life import Batch, LifeState, WindowLife
+from dispatcher.core.life import Batch, WindowLife
+from dispatcher.core.life_states import LifeState
 from dispatcher.core.model import (
     Acquire,
     DeadLettered,

@@ -1,7 +1,8 @@
 """A core as a story: `Playbook(core).on(event).expect(effect)`, and shorthands for windows.
 
 After every event the core recounts itself, and its persisted state is restored and compared with
-it: a playbook cannot pass with a core that a restart would change.
+it: a playbook cannot pass with a core that a restart would change. After a tick that did nothing,
+the core must rest until it is due.
 """
 
 from __future__ import annotations
@@ -154,7 +155,10 @@ class Playbook:
     def wait(self, ms: int) -> Playbook:
         """Time passes, and the watchdog ticks at its end."""
         self.now_ms += ms
-        return self.on(Ticked(self.now_ms))
+        self.on(Ticked(self.now_ms))
+        if not self.step.changes and not self.step.effects:
+            self._check_rest()
+        return self
 
     def letters(self) -> list[int]:
         """Offsets that the last step wants in the DLQ."""
@@ -175,6 +179,14 @@ class Playbook:
                 found.append(key)
             number += 1
         return found
+
+    def _check_rest(self) -> None:
+        """Of a window at rest, no tick before `due_ms` does anything."""
+        due_ms = self.core.due_ms()
+        if due_ms > self.now_ms:
+            early = self.core.handle(Ticked(due_ms - 1))
+            assert early == Step([], []), f"{early} before it is due"
+            assert self.core.due_ms() == due_ms, "and it stays due then"
 
     def _check_stored(self) -> None:
         """A core restored from the persisted state, which has read the same log, is the same."""

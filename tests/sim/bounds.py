@@ -5,13 +5,16 @@ from __future__ import annotations
 from dispatcher.core.dispatcher import Core, Dispatcher
 from dispatcher.core.limits import IDLE_KEYS_MAX
 from dispatcher.core.model import PoisonPolicy, Policy, Reason
+from dispatcher.core.snapshot import WindowState
 from tests.sim.checkers import CheckFailure
 from tests.sim.faults import Options
 
 
-def recount(core: Core, options: Options, policy: Policy) -> None:
+def recount(core: Core, stored: WindowState | None, options: Options, policy: Policy) -> None:
     """All that costs as much as the window is large: the core's own recount, and its memory."""
     core.check_invariants()
+    if stored is not None and len(stored.retries) > policy.span_max:
+        raise CheckFailure("BoundedMemory", f"{len(stored.retries)} retries in the store")
     if not isinstance(core, Dispatcher):
         return  # recounts its own bounds in `check_invariants`
     state = core._state

@@ -26,7 +26,8 @@ from dispatcher.core.commands import (
     TroubleOver,
 )
 from dispatcher.core.dispatcher import Core
-from dispatcher.core.life import Batch, LifeState, WindowLife
+from dispatcher.core.life import Batch, WindowLife
+from dispatcher.core.life_states import LifeState
 from dispatcher.core.model import (
     Acknowledge,
     AckResult,
@@ -58,6 +59,7 @@ from tests.sim.bounds import recount
 from tests.sim.checkers import Checkers, CheckFailure
 from tests.sim.committed import CommittedOffset
 from tests.sim.filed import settled_of
+from tests.sim.rest import Rest
 from tests.sim.unreliable import UnreliableChecker
 from tests.sim.upstream import Log
 from tests.sim.verdicts import check_verdicts
@@ -97,6 +99,7 @@ class Window:
         self.committed = CommittedOffset()
         self.dead_letters: list[int] = []
         self.handled, self.handled_ms = 0, 0  # events, and when the last one was
+        self.rest = Rest()
 
     def __repr__(self) -> str:
         return f"{self.key.topic_id}-{self.key.partition}"
@@ -136,13 +139,13 @@ class Window:
         return True
 
     def tick(self) -> None:
-        self.handle(Ticked(self.world.now_ms))
+        if self.rest.ticks(self.life, self.world.now_ms):
+            self.handle(Ticked(self.world.now_ms))
 
     def operator(self, verb: OperatorVerb) -> None:
-        if self.core is not None:
-            offsets = [parked.offset for parked in self.core.stats().parked]
-            if offsets:
-                self.handle(OperatorAct(verb, offsets, self.world.now_ms))
+        parked = [] if self.core is None else self.core.stats().parked
+        if parked:
+            self.handle(OperatorAct(verb, [it.offset for it in parked], self.world.now_ms))
 
     # ------------------------------------------------------------------------ persist, then effects
 
@@ -335,10 +338,8 @@ class Window:
         if self.last_read is not None and rng.random() < self.world.faults.stale_read:
             self._on_read(replace(self.last_read, now_ms=now_ms))
         if log.start > wish.position:
-            commands = self.life.out_of_range(
-                wish.position, log.start, log.end, now_ms, from_start=True
-            )
-            self.perform(commands)
+            place = (wish.position, log.start, log.end)
+            self.perform(self.life.out_of_range(*place, now_ms, from_start=True))
             return
         end = min(log.end, wish.position + rng.randint(1, wish.offsets_max))
         offsets, keys = log.read(wish.position, end)
@@ -464,7 +465,8 @@ class Window:
 
     def commit_now(self) -> None:
         """A state that is persisted may be committed; the store is asked, and may be another."""
-        self.perform(self.life.want_commit())
+        if self.rest.commits_now(self.life):
+            self.perform(self.life.want_commit())
         self._commit()
 
     def _commit(self) -> None:
@@ -494,7 +496,5 @@ class Window:
 
     def recount(self) -> None:
         if self.core is not None:
-            recount(self.core, self.world.options, self.world.policy)
             stored = self.world.gateway.store.windows.get(self.key)
-            if stored is not None and len(stored.retries) > self.world.policy.span_max:
-                raise CheckFailure("BoundedMemory", f"{len(stored.retries)} retries in the store")
+            recount(self.core, stored, self.world.options, self.world.policy)

@@ -21,7 +21,7 @@ from dispatcher.core.commands import (
     TroubleBegan,
     TroubleOver,
 )
-from dispatcher.core.life import NEXT, LifeEvent, LifeState
+from dispatcher.core.life_states import NEXT, LifeEvent, LifeState
 from dispatcher.core.limits import RELOAD_MS_MAX
 from dispatcher.core.model import (
     Acknowledge,
@@ -378,7 +378,7 @@ def test_the_checks_see_what_contradicts_the_state() -> None:
         with pytest.raises(AssertionError):
             life.check_invariants()
     life = LifePlay().life
-    life._commit_wanted = True
+    life._commits.wanted = True
     with pytest.raises(AssertionError):
         life.check_invariants()
     assert repr(LifePlay().life) == "<loading None pending=0>"

@@ -19,7 +19,7 @@ from dispatcher.core.commands import (
     StopReading,
     Tell,
 )
-from dispatcher.core.life import LifeState
+from dispatcher.core.life_states import LifeState
 from dispatcher.core.model import (
     Acknowledge,
     AckType,
@@ -136,7 +136,8 @@ def test_a_state_may_be_committed_when_it_is_in_the_store() -> None:
     assert play.life.busy
     batch = play.take()
     state = CommitState(1, [(2, 2)], 3)
-    assert batch.capture == state
+    assert batch.capture is not None
+    assert batch.capture.state == state
     assert play.life.take_committable() is None, "not yet"
     play.ask(acknowledge(1), T3)
     play.does(play.life.persisted(batch))
