@@ -7,6 +7,7 @@ from typing import assert_never
 import structlog
 
 from dispatcher.core.commands import PositionReset, RetentionPassed, TroubleBegan, TroubleOver
+from dispatcher.core.model import Snapshot
 from gateway.group_log import GroupLog
 
 log = structlog.get_logger("keyway.window")
@@ -37,3 +38,14 @@ def log_life(
             )
         case _:
             assert_never(command)
+
+
+def log_loaded(window: str, snapshot: Snapshot) -> None:
+    log.info(
+        "window_loaded",
+        window=window,
+        cursor=snapshot.cursor,
+        settled=sum(last - first + 1 for first, last in snapshot.settled),
+        leases=len(snapshot.leases),
+        retries=len(snapshot.retries),
+    )

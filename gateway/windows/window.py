@@ -53,6 +53,7 @@ from dispatcher.core.model import (
     RecordsRead,
     Snapshot,
     Step,
+    Ticked,
     WriteDeadLetters,
 )
 from dispatcher.store.base import Fence, FencedError, StoreError, WindowKey, Write
@@ -64,8 +65,9 @@ from gateway.core.wire.long_bytes import LongBytes
 from gateway.upstream.errors import UpstreamError
 from gateway.windows.dependencies import Dependencies, retrieved
 from gateway.windows.failures import WindowUnavailable, failure_of
-from gateway.windows.life_log import log_life
+from gateway.windows.life_log import log_life, log_loaded
 from gateway.windows.loading import Loaded, load
+from gateway.windows.read_results import taken_in
 from gateway.windows.start_position import isolation_of
 
 log = structlog.get_logger("keyway.window")
@@ -91,6 +93,7 @@ class Window:
         dependencies: Dependencies,
         *,
         persist_soon: Callable[[Window], None],  # there are steps to persist
+        stirred: Callable[[Window], None],  # something has happened since its last tick
         when_loaded: Callable[[Window, Snapshot], None],
         added_while_reading: bool = False,  # the partition is younger than the group
     ) -> None:
@@ -98,11 +101,11 @@ class Window:
         self.partition = partition
         self.section = dependencies.settings.of(key.group)
         self._added_while_reading = added_while_reading
-        self.idle_since_ms: int | None = None
         self.leader = -1  # the broker that was last known to lead the partition
         self._members = members
         self._dependencies = dependencies
         self._persist_soon = persist_soon
+        self._stirred = stirred
         self._when_loaded = when_loaded
         self._isolation = isolation_of(self.section)
         self._life = WindowLife()
@@ -160,6 +163,13 @@ class Window:
         """Handles `event`. A window that is not up ignores it: reloading derives it again."""
         self._handle(event, NO_TICKET)
 
+    def tick(self, now_ms: int) -> int:
+        """The watchdog's. Returns the time of the next tick with something to do, if nothing
+        happens before (dispatcher/core/ticking.py).
+        """
+        self.post(Ticked(now_ms))
+        return self._life.due_ms()
+
     def _ticket(self) -> tuple[Ticket, asyncio.Future[list[Effect]]]:
         future: asyncio.Future[list[Effect]] = asyncio.get_running_loop().create_future()
         future.add_done_callback(retrieved)
@@ -178,6 +188,8 @@ class Window:
             if ticket != NO_TICKET:
                 self._refuse(ticket, "internal error")
             return None
+        if handled.stirred:
+            self._stirred(self)
         if handled.commands:
             self._perform(handled.commands)
         return handled.step
@@ -296,6 +308,16 @@ class Window:
         """There are steps that are not persisted yet."""
         return self._life.busy
 
+    @property
+    def version(self) -> int:
+        """Grows when something happens."""
+        return self._life.version
+
+    @property
+    def commit_due(self) -> bool:
+        """Something has happened that Kafka may not know of."""
+        return self._life.commit_due
+
     def want_commit(self) -> None:
         """The next round trip captures the state that may be committed: `take_committable`."""
         self._perform(self._life.want_commit())
@@ -360,27 +382,11 @@ class Window:
 
     def on_read(self, read: ReadResult) -> None:
         """The reader's sink."""
-        commands = self._read(read, self._dependencies.now_ms())
+        commands = taken_in(self._life, self.section, read, self._dependencies.now_ms())
         self._perform(commands)
         # No commands: the window has left that place, or waits there for an operator.
         if read.error == ErrorCode.MESSAGE_TOO_LARGE and commands:
             self._gave_up(read.start)
-
-    def _read(self, read: ReadResult, now_ms: int) -> list[Command]:
-        if read.error == ErrorCode.NONE:
-            ahead = read.high_watermark
-            records = RecordsRead(read.start, read.end, read.offsets, read.keys, now_ms, ahead)
-            return self._life.records_read(records, read.log_start)
-        if read.error == ErrorCode.MESSAGE_TOO_LARGE:
-            life = self._life
-            return life.given_up.too_large(life.core, read.start, read.end, now_ms)
-        if read.error == ErrorCode.OFFSET_OUT_OF_RANGE:
-            from_start = self.section.auto_offset_reset == "earliest"
-            return self._life.out_of_range(
-                read.start, read.log_start, read.high_watermark, now_ms, from_start=from_start
-            )
-        failure = Failure(f"reading failed with Kafka error {read.error}")
-        return self._life.read_failed(read.start, failure, now_ms)
 
     async def _write_dead_letters(self, effect: WriteDeadLetters) -> None:
         try:
@@ -466,14 +472,7 @@ class Window:
         if self._life.core is None:
             return  # closed meanwhile
         self._up.set()
-        log.info(
-            "window_loaded",
-            window=repr(self),
-            cursor=snapshot.cursor,
-            settled=sum(last - first + 1 for first, last in snapshot.settled),
-            leases=len(snapshot.leases),
-            retries=len(snapshot.retries),
-        )
+        log_loaded(repr(self), snapshot)
         self._perform(commands)
         self._when_loaded(self, snapshot)
 
@@ -489,6 +488,7 @@ class Window:
             self.fail(WindowUnavailable("the isolation level has changed"))
         else:
             self._life.retune(section.policy())
+            self._stirred(self)
 
     def fail(self, error: Exception) -> None:
         """Throws the core away and refuses every event that is not persisted."""

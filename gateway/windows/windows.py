@@ -7,9 +7,10 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 
 import structlog
 
@@ -20,9 +21,8 @@ from dispatcher.core.model import (
     SessionLost,
     SessionOpened,
     Snapshot,
-    Ticked,
 )
-from dispatcher.store.base import StoreError, WindowKey, Write
+from dispatcher.store.base import StoreError, WindowGone, WindowKey, Write
 from gateway.config import Config, GroupSection
 from gateway.core.cluster.topology import Topic, TopicPartition, Topology
 from gateway.core.share.sessions import ShareSession
@@ -31,14 +31,16 @@ from gateway.members.groups import Groups, TopicMembersChanged
 from gateway.members.limits import TICK_MS
 from gateway.windows.committing import GroupCommits, States
 from gateway.windows.dependencies import Dependencies
+from gateway.windows.idle_windows import IdleWindows
 from gateway.windows.limits import (
+    ASKED_AT_REST,
     STORE_RETRY_MS,
     TICKED_AT_ONCE,
     TOPIC_UNUSED_MS,
-    WINDOW_IDLE_MS_MAX,
 )
 from gateway.windows.member_changes import MemberChanges
 from gateway.windows.store_availability import away
+from gateway.windows.tick_schedule import TickSchedule
 from gateway.windows.window import Window
 
 log = structlog.get_logger("keyway.windows")
@@ -74,6 +76,10 @@ class Windows:
     _persisting: asyncio.Lock = field(default_factory=asyncio.Lock)  # one round trip at a time
     _partitions_before: dict[bytes, frozenset[int]] = field(default_factory=dict)  # by topic id
     _unused: set[str] = field(default_factory=set)  # topics nobody had a use for at the last sweep
+    _ticks: TickSchedule = field(default_factory=TickSchedule)
+    _idle: IdleWindows = field(init=False)
+    _uncommitted: dict[Window, None] = field(default_factory=dict)  # ticked since the last commit
+    _store_lost: bool = False  # windows: all ask it with the next commit
     _member_changes: MemberChanges = field(init=False)
     asked_for: set[str] = field(
         default_factory=set
@@ -89,6 +95,7 @@ class Windows:
     def __post_init__(self) -> None:
         self._member_changes = MemberChanges(self.dependencies.spawn)
         self._group_commits = GroupCommits(self.dependencies.commits)
+        self._idle = IdleWindows(self._has_members)
 
     # ------------------------------------------------------------------------ opening and closing
 
@@ -116,6 +123,8 @@ class Windows:
         """Opens the windows of a topic that has its first members, and tells the others."""
         if moved.members:
             self.watch([moved.topic])
+        else:
+            self._idle.look_at(self._by_group.get(moved.group, {}).values())
         topic = self.topology().topics.get(moved.topic)
         if topic is None:
             return  # not known upstream yet: `topology_changed` opens them
@@ -123,8 +132,7 @@ class Windows:
         known = [self._windows[key] for key in keys if key in self._windows]
         if moved.members:
             for window in known:
-                if window.idle_since_ms is not None:
-                    window.idle_since_ms = None
+                if self._idle.woken(window):
                     window.look_again()
         self._member_changes.tell(moved, known)
         if moved.members:
@@ -203,12 +211,14 @@ class Windows:
             lambda: self.groups.members(group, topic.name),
             self.dependencies,
             persist_soon=self.persist_soon,
+            stirred=self._ticks.stir,
             when_loaded=self.catch_up,
             added_while_reading=added_while_reading,
         )
         self.watch([topic.name])
         window.leader = topic.partitions[partition].leader
         self._windows[key] = window
+        self._idle.look_at([window])
         self._by_group.setdefault(group, {})[key] = window
         self.tasks.create_task(window.run(), name=repr(window))
 
@@ -236,6 +246,9 @@ class Windows:
         window.close()
         self._member_changes.knows(window)
         self._unpersisted.pop(window, None)
+        self._ticks.forget(window)
+        self._idle.forget(window)
+        self._uncommitted.pop(window, None)
         if self._windows.pop(window.key, None) is not None:
             windows = self._by_group[window.key.group]
             del windows[window.key]
@@ -322,6 +335,7 @@ class Windows:
                 if failure is None:
                     window.persisted(batch)
                 else:
+                    self._store_lost = self._store_lost or isinstance(failure, WindowGone)
                     window.not_persisted(batch, failure)
             return True
 
@@ -349,19 +363,29 @@ class Windows:
             if now_ms - swept_ms >= TOPIC_UNUSED_MS:
                 swept_ms = now_ms
                 self._sweep_topics()
-            async for window in self._a_few_at_a_time():
-                window.post(Ticked(now_ms))
+            await self._tick(now_ms)
             self.groups.tick(now_ms)  # members evicted now were not held up by their locks before
-            async for window in self._a_few_at_a_time():
-                self._close_if_idle(window, now_ms)
+            await self._close_idle(now_ms)
 
-    async def _a_few_at_a_time(self) -> AsyncIterator[Window]:
-        """All windows that are not closed meanwhile; other work goes on between them."""
-        for at, window in enumerate(list(self._windows.values()), 1):
+    async def _tick(self, now_ms: int) -> None:
+        """The windows in which something has happened, or is due."""
+        for at, window in enumerate(self._ticks.take(now_ms), 1):
             if self._windows.get(window.key) is window:
-                yield window
+                self._uncommitted[window] = None
+                self._ticks.rests(window, window.tick(now_ms), now_ms)
             if at % TICKED_AT_ONCE == 0:
                 await asyncio.sleep(0)
+
+    async def _close_idle(self, now_ms: int) -> None:
+        for at, window in enumerate(self._idle.tick(now_ms), 1):
+            if self._windows.get(window.key) is window and not (window.busy or window.uncommitted):
+                log.info("window_closed_idle", window=repr(window))
+                self._close(window)
+            if at % TICKED_AT_ONCE == 0:
+                await asyncio.sleep(0)
+
+    def _has_members(self, window: Window) -> bool:
+        return self.groups.has_members(window.key.group, window.partition.topic)
 
     def _sweep_topics(self) -> None:
         """Clients may name topics that do not exist, or leave: those that no group and no window
@@ -374,19 +398,6 @@ class Windows:
         unused = set(self.watched()) - used
         self.unwatch(sorted(unused & self._unused))
         self._unused = unused
-
-    def _close_if_idle(self, window: Window, now_ms: int) -> None:
-        if self.groups.has_members(window.key.group, window.partition.topic):
-            window.idle_since_ms = None
-        elif window.idle_since_ms is None:
-            window.idle_since_ms = now_ms
-        elif (
-            now_ms - window.idle_since_ms >= WINDOW_IDLE_MS_MAX
-            and not window.busy
-            and not window.uncommitted
-        ):
-            log.info("window_closed_idle", window=repr(window))
-            self._close(window)
 
     # -------------------------------------------------------------------------------------- commits
 
@@ -403,16 +414,33 @@ class Windows:
             await self._commit()
 
     async def _commit(self) -> None:
-        for window in self.all():
+        asked = self._to_commit()
+        for window in asked:
             window.want_commit()
         await self.persist()
         by_group: dict[str, States] = {}
-        for window in self.all():
+        for window in asked:
             state = window.take_committable()
             if state is not None:
                 by_group.setdefault(window.key.group, []).append((window, state))
         for group, states in by_group.items():
             await self._group_commits.commit(group, states)
+
+    def _to_commit(self) -> list[Window]:
+        """Those in which something has happened that Kafka may not know of. A few others ask the
+        store in turn: one that has lost their state is found out also while nothing happens, and
+        then all ask it.
+        """
+        lost, self._store_lost = self._store_lost, False
+        if lost:
+            return self.all()
+        stirred = {**self._uncommitted, **self._ticks.stirred}
+        self._uncommitted = {window: None for window in stirred if window.commit_due}
+        asked = dict(self._uncommitted)
+        for key in list(islice(self._windows, ASKED_AT_REST)):
+            window = self._windows[key] = self._windows.pop(key)
+            asked[window] = None
+        return sorted(asked, key=_key_of)
 
     def commits_failing(self) -> list[str]:
         """Groups whose last commit Kafka did not take, and that still have something to commit."""
@@ -433,3 +461,7 @@ class Windows:
             for window in self.all():
                 self._close(window)
             self.dependencies.log.write_rest()
+
+
+def _key_of(window: Window) -> WindowKey:
+    return window.key

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+
+import pytest
 
 from dispatcher.core.model import Acknowledge, Acquire, MemberId, SessionId
 from gateway.config import GroupSection, StateSection
 from gateway.members.limits import TICK_MS
-from gateway.windows.window import Acquired
-from tests.rig.node_parts import GROUP, TOPIC, Node
+from gateway.windows.limits import ASKED_AT_REST, WINDOW_IDLE_MS_MAX
+from gateway.windows.window import Acquired, Window
+from tests.rig.node_parts import GROUP, TOPIC, Node, topology
 from tests.rig.virtual_time import now_ms, run, settle
 
 
@@ -80,4 +84,141 @@ def test_what_is_settled_within_five_seconds_is_one_commit() -> None:
             committing.cancel()
 
     assert StateSection().commit_interval_ms == 5_000
+    run(work())
+
+
+# ------------------------------------------------------------------------------------------ at rest
+
+
+class Ticks:
+    """Counts the ticks of all windows."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        tick = Window.tick
+
+        def counted(window: Window, now_ms: int) -> int:
+            self.count += 1
+            return tick(window, now_ms)
+
+        monkeypatch.setattr(Window, "tick", counted)
+
+
+async def beaten(node: Node, seconds: int) -> None:
+    """Time in which the member shows itself, and nothing else happens."""
+    for _ in range(seconds // 5):
+        await asyncio.sleep(5)
+        node.beat("m1", 1)
+
+
+def test_windows_in_which_nothing_happens_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No tick, no commit; the store is asked about a few of them in turn."""
+
+    async def work() -> None:
+        ticks = Ticks(monkeypatch)
+        async with Node(topology=topology(40)) as node:
+            committing = node.tasks.create_task(node.windows.commit_forever())
+            for partition in range(40):
+                node.log.produce(b"a", b"b", partition=partition)
+            node.beat()
+            await beaten(node, 20)
+            commits, ticks.count = len(node.commits.requests), 0
+            node.store.applied.clear()
+            await beaten(node, 60)
+            assert ticks.count == 0
+            assert len(node.commits.requests) == commits
+            asked = [write.key.partition for writes in node.store.applied for write in writes]
+            assert len(asked) == 12 * ASKED_AT_REST, "with each commit"
+            assert set(asked) == set(range(40)), "each has its turn"
+            committing.cancel()
+
+    run(work())
+
+
+def test_a_window_at_rest_is_ticked_when_a_lock_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work() -> None:
+        ticks = Ticks(monkeypatch)
+        async with Node() as node:
+            node.log.produce(b"a")
+            node.beat()
+            await settle()
+            assert acquire(node, "m1") is not None
+            await ticks_over(ticks, node, 25)
+            assert acquire(node, "m1") is None
+            await beaten(node, 10)
+            again = acquire(node, "m1")
+            assert again is not None
+            assert again.attempts == [2]
+
+    async def ticks_over(ticks: Ticks, node: Node, seconds: int) -> None:
+        await beaten(node, 5)
+        ticks.count = 0
+        await beaten(node, seconds - 5)
+        assert ticks.count == 0, "until the lock is over"
+
+    assert GroupSection().lock_duration_ms == 30_000
+    run(work())
+
+
+def test_settings_that_make_room_reach_a_window_at_rest() -> None:
+    async def work() -> None:
+        section = GroupSection(auto_offset_reset="earliest", window_records=2)
+        async with Node(section) as node:
+            node.log.produce(b"a", b"b", b"c", b"d")
+            node.beat()
+            await beaten(node, 10)
+            core = node.window().dispatcher
+            assert core is not None
+            assert core.read_position == 2
+            node.windows.settings_changed(GROUP, section.model_copy(update={"window_records": 4}))
+            await ticks(1)
+            assert core.read_position == 4
+
+    run(work())
+
+
+def test_a_store_that_was_flushed_while_nothing_happens_is_found_out() -> None:
+    """By the few windows that ask it; then all do, and are written again."""
+
+    async def work() -> None:
+        async with Node(topology=topology(40)) as node:
+            committing = node.tasks.create_task(node.windows.commit_forever())
+            node.beat()
+            await beaten(node, 20)
+            assert len(node.stored) == 40
+            node.store.flush()
+            assert not node.stored
+            await beaten(node, 15)
+            assert len(node.stored) == 40
+            committing.cancel()
+
+    run(work())
+
+
+def test_a_window_of_a_topic_that_left_the_view_leaves_memory_without_members() -> None:
+    async def work() -> None:
+        async with Node() as node:
+            node.beat()
+            await settle()
+            await node.windows.commit()
+            await ticks(1)
+            await node.windows.commit()
+            node.topology = replace(node.topology, topics={})
+            node.beat("m1", -1)
+            await asyncio.sleep(WINDOW_IDLE_MS_MAX / 1000 + 1)
+            assert node.windows.all() == []
+
+    run(work())
+
+
+def test_an_operators_window_without_members_leaves_memory_again() -> None:
+    async def work() -> None:
+        async with Node() as node:
+            node.windows.open(GROUP, node.topology.topics[TOPIC], 0)
+            await settle()
+            await node.windows.commit()
+            assert len(node.windows.all()) == 1
+            await asyncio.sleep(WINDOW_IDLE_MS_MAX / 1000 + 1)
+            assert node.windows.all() == []
+
     run(work())

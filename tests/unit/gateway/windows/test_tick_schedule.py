@@ -1,0 +1,95 @@
+"""The schedule of the watchdog: each window when it is due, and no other."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dispatcher.core.ticking import NEVER, NEXT_TICK
+from gateway.members.limits import TICK_MS
+from gateway.windows.tick_schedule import TickSchedule
+from gateway.windows.window import Window
+
+
+def window(name: str) -> Window:
+    return cast("Window", name)  # it is kept, never asked
+
+
+A, B = window("a"), window("b")
+
+
+def test_what_was_stirred_is_ticked_once() -> None:
+    schedule = TickSchedule()
+    schedule.stir(A)
+    schedule.stir(A)
+    assert schedule.take(1_000) == [A]
+    schedule.rests(A, NEVER, 1_000)
+    assert schedule.take(1_500) == []
+
+
+def test_a_window_that_is_due_later_rests_until_then() -> None:
+    schedule = TickSchedule()
+    schedule.rests(A, 3_200, 1_000)
+    assert schedule.take(2_999) == []
+    assert schedule.take(3_000) == [A], "its slot has begun"
+    schedule.rests(A, 3_200, 3_000)
+    assert schedule.take(3_500) == [A]
+
+
+def test_what_is_due_at_once_is_ticked_next() -> None:
+    schedule = TickSchedule()
+    schedule.rests(A, NEXT_TICK, 1_000)
+    assert schedule.take(1_001) == [A]
+
+
+def test_another_time_replaces_the_one_before() -> None:
+    schedule = TickSchedule()
+    schedule.rests(A, 31_000, 1_000)
+    schedule.rests(A, 5_000, 1_000)
+    schedule.rests(A, 9_000, 1_000)
+    assert schedule.take(8_999) == []
+    assert schedule.take(9_000) == [A]
+    assert schedule.take(40_000) == []
+
+
+def test_a_window_that_is_stirred_and_due_is_ticked_once() -> None:
+    schedule = TickSchedule()
+    schedule.rests(A, 2_000, 1_000)
+    schedule.stir(A)
+    assert schedule.take(2_000) == [A]
+
+
+def test_a_closed_window_is_forgotten() -> None:
+    schedule = TickSchedule()
+    schedule.rests(A, 2_000, 1_000)
+    schedule.stir(B)
+    schedule.forget(A)
+    schedule.forget(B)
+    assert schedule.take(9_000) == []
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from("abc"),
+            st.one_of(st.just(NEVER), st.just(NEXT_TICK), st.integers(0, 20_000)),
+        ),
+        max_size=30,
+    )
+)
+def test_no_window_is_ticked_later_than_by_a_walk_of_all(moves: list[tuple[str, int]]) -> None:
+    """Against a dict of the times; each tick of a window says the same time again."""
+    schedule, due = TickSchedule(), dict.fromkeys("abc", NEVER)
+    now_ms = 0
+    for name, due_ms in moves:
+        due[name] = due_ms
+        schedule.stir(window(name))
+        now_ms += TICK_MS
+        taken = [cast("str", it) for it in schedule.take(now_ms)]
+        assert len(taken) == len(set(taken))
+        assert {it for it, at in due.items() if at <= now_ms} <= set(taken)
+        assert all(it == name or due[it] < now_ms + TICK_MS for it in taken)
+        for it in taken:
+            schedule.rests(window(it), due[it], now_ms)
