@@ -16,6 +16,7 @@ unsettled record, and not known (never 0) where the record's time is not.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -45,7 +46,6 @@ from gateway.upstream.cluster import LATEST
 from gateway.upstream.errors import UpstreamError
 from gateway.upstream.requests import offsets_at_leader
 from gateway.windows.start_position import isolation_of
-from gateway.windows.window import Window
 
 log = structlog.get_logger("keyway.lag")
 
@@ -78,13 +78,52 @@ class GroupLag:
 
 
 @dataclass(slots=True)
+class _Sum:
+    """Of a group's partitions. `oldest_ms`: the time of its oldest unsettled record, if known."""
+
+    of: tuple[int, int] | None  # `Lags._as_of`; None: another one may be another
+    partitions: int = 0
+    records: int | None = None
+    caught_up: bool = False  # some partition, as far as is known
+    oldest_ms: int | None = None
+
+    def add(self, records: int | None, caught_up: bool, oldest_ms: int | None) -> None:
+        if records is not None:
+            self.records = records + (self.records or 0)
+        self.caught_up = self.caught_up or caught_up
+        if oldest_ms is not None:
+            self.oldest_ms = oldest_ms if self.oldest_ms is None else min(self.oldest_ms, oldest_ms)
+
+    def seconds(self, now_ms: int) -> float | None:
+        if self.oldest_ms is not None:
+            return max(0, now_ms - self.oldest_ms) / 1000
+        return 0.0 if self.caught_up else None
+
+
+@dataclass(slots=True)
+class _Placed:
+    """The places of a group's positions: as long as it rests, they are the same."""
+
+    isolation: int
+    places: list[tuple[WindowKey, Source]]
+    sources: set[Source]
+    looked_at: bool = False  # for the times of their oldest records
+
+
+@dataclass(slots=True)
 class Lags:
     offsets: GroupOffsets
     oldest: OldestRecords
     now_ms: Callable[[], int]
-    _positions: dict[WindowKey, Position] = field(default_factory=dict)  # as seen last
+    _positions: dict[str, dict[WindowKey, Position]] = field(default_factory=dict)  # by group
+    _seen_at: dict[str, int] = field(default_factory=dict)  # the group's rest, at that look
+    _placed: dict[str, _Placed] = field(default_factory=dict)
+    _unknown: set[str] = field(default_factory=set)  # groups with records whose time is not known
+    _sums: dict[str, _Sum] = field(default_factory=dict)
+    _looks: Counter[str] = field(default_factory=Counter)  # that found other figures, by group
     _topics: dict[str, Topic] = field(default_factory=dict)  # by the text of their ids
     _ends: dict[Source, int] = field(default_factory=dict)
+    _moved: set[Source] = field(default_factory=set)  # ends, since the last look at all groups
     _failed: str = ""
     _watched: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -125,13 +164,17 @@ class Lags:
         UpstreamError.
         """
         groups = self.offsets.groups
-        for key in [key for key in self._positions if groups.get(key.group) is None]:
-            del self._positions[key]
+        for name in [name for name in self._positions if groups.get(name) is None]:
+            self._forget_group(name)
         for group in groups.all() if stored else ():
             await self._positions_in_store(group.name)
-        await self._positions_in_memory(self.offsets.windows.all())
+        for name in dict.fromkeys([*self._positions, *self.offsets.windows.names()]):
+            await self._positions_in_memory(name)
         await self._resolve_topics()
-        ends = {self._source(key, tp) for key, tp in self._places()}
+        ends: set[Source] = set()
+        for name in list(self._positions):
+            placed, _ = await self._places(name)
+            ends |= placed.sources
         self._ends = {of: end for of, end in self._ends.items() if of in ends}
         await self._fetch_log_ends(ends)
         await self._look_for_oldest(again=stored)
@@ -146,104 +189,154 @@ class Lags:
 
     async def _refresh_group(self, group: str) -> None:
         await self._positions_in_store(group)
-        await self._positions_in_memory(self.offsets.windows.of_group(group))
+        await self._positions_in_memory(group)
         await self._resolve_topics()
-        places = [(key, tp) for key, tp in self._places() if key.group == group]
-        await self._fetch_log_ends({self._source(key, tp) for key, tp in places})
-        await self.oldest.look(await self._unsettled(places), again=True)
+        placed, _ = await self._places(group)
+        await self._fetch_log_ends(placed.sources)
+        if await self.oldest.look(await self._unsettled(placed), again=True):
+            self._unknown.add(group)
+        self._looks[group] += 1
 
     def all(self) -> Iterator[Lag]:
         """As of the last look, by group, topic id and partition; the seconds as of now."""
-        now_ms = self.now_ms()
-        for key, _ in sorted(self._places()):
-            lag = self._lag(key, now_ms)
-            if lag is not None:
-                yield lag
+        for name in sorted(self._positions):
+            yield from sorted(self.of_group(name), key=_place_of)
 
     async def walk(self) -> AsyncIterator[Lag]:
         """As `all`, in no order; other work goes on meanwhile."""
-        now_ms = self.now_ms()
-        for at, key in enumerate(list(self._positions), 1):
-            lag = self._lag(key, now_ms)
-            if lag is not None:
+        for name in list(self._positions):
+            for at, lag in enumerate(self.of_group(name), 1):
                 yield lag
-            if at % LAGS_AT_ONCE == 0:
-                await asyncio.sleep(0)
+                if at % LAGS_AT_ONCE == 0:
+                    await asyncio.sleep(0)
+            await asyncio.sleep(0)
 
     def of_group(self, group: str) -> Iterator[Lag]:
         """As `all`, in no order."""
-        now_ms = self.now_ms()
-        for key in [key for key in self._positions if key.group == group]:
-            lag = self._lag(key, now_ms)
-            if lag is not None:
-                yield lag
+        if self.offsets.groups.get(group) is not None:
+            now_ms = self.now_ms()
+            isolation = self._isolation(group)
+            for key, position in list(self._positions.get(group, {}).items()):
+                source = self._source(key, isolation)
+                if source is not None:
+                    yield self._lag(key, position, source, now_ms)
 
     async def by_group(self) -> dict[str, GroupLag]:
         """As of the last look; the seconds as of now. Other work goes on meanwhile."""
+        now_ms = self.now_ms()
         sums: dict[str, GroupLag] = {}
-        async for lag in self.walk():
-            sums.setdefault(lag.group, GroupLag()).add(lag)
+        for name in list(self._positions):
+            if self.offsets.groups.get(name) is not None:
+                known = self._sums.get(name)
+                if known is None or known.of is None or known.of != self._as_of(name):
+                    known = self._sums[name] = self._sum(name)
+                    await asyncio.sleep(0)
+                if known.partitions:
+                    sums[name] = GroupLag(known.records, known.seconds(now_ms))
         return sums
 
     # --------------------------------------------------------------------------------------- inside
 
-    def _lag(self, key: WindowKey, now_ms: int) -> Lag | None:
-        """None for a topic or a position that is not there any more."""
-        topic, position = self._topics.get(key.topic_id), self._positions.get(key)
-        if topic is None or position is None:
-            return None
-        tp = TopicPartition(topic.name, topic.topic_id, key.partition)
-        source = self._source(key, tp)
+    def _as_of(self, group: str) -> tuple[int, int] | None:
+        """Equal: all figures of the group are as they were, but for the age of its records."""
+        rest = self.offsets.windows.rest_of(group)
+        return None if rest is None else (rest, self._looks[group])
+
+    def _sum(self, group: str) -> _Sum:
+        total = _Sum(self._as_of(group))
+        isolation = self._isolation(group)
+        for key, position in self._positions.get(group, {}).items():
+            source = self._source(key, isolation)
+            if source is not None:
+                total.partitions += 1
+                total.add(self._records(position, source), *self._oldest_ms(key, position, source))
+        return total
+
+    def _lag(self, key: WindowKey, position: Position, source: Source, now_ms: int) -> Lag:
         end = self._ends.get(source)
-        behind = None if end is None else max(0, end - position.offset - position.settled)
-        seconds = self._seconds(key, source, now_ms)
-        return Lag(key.group, tp, position.offset, end, behind, seconds, position.settled)
+        records = self._records(position, source)
+        caught_up, oldest_ms = self._oldest_ms(key, position, source)
+        seconds = 0.0 if caught_up else None
+        if oldest_ms is not None:
+            seconds = max(0, now_ms - oldest_ms) / 1000
+        return Lag(key.group, source.tp, position.offset, end, records, seconds, position.settled)
+
+    def _records(self, position: Position, source: Source) -> int | None:
+        end = self._ends.get(source)
+        return None if end is None else max(0, end - position.offset - position.settled)
+
+    def _forget_group(self, group: str) -> None:
+        self.oldest.forget(self._positions.pop(group, ()))
+        self._seen_at.pop(group, None)
+        self._placed.pop(group, None)
+        self._sums.pop(group, None)
+        self._looks.pop(group, None)
+        self._unknown.discard(group)
 
     async def _positions_in_store(self, group: str) -> None:
         """Positions from the store, which has none of an unreliable group: its last ones stay."""
         if not self.offsets.windows.dependencies.settings.of(group).reliable:
             return
         stored = await self.offsets.stored(group)
-        for key in [key for key in self._positions if key.group == group]:
-            if key not in stored:
-                del self._positions[key]
+        known = self._positions.get(group, {})
+        gone = [key for key in known if key not in stored]
+        self.oldest.forget(gone)
+        for key in gone:
+            del known[key]
         for key, cursor in stored.items():
-            if key not in self._positions or self._positions[key].offset != cursor:
-                self._positions[key] = Position(cursor)
+            if key not in known or known[key].offset != cursor:
+                known[key] = Position(cursor)
+        if known:
+            self._positions[group] = known
+        self._seen_at.pop(group, None)
+        self._placed.pop(group, None)
 
-    async def _positions_in_memory(self, windows: Iterable[Window]) -> None:
-        for window in windows:
+    async def _positions_in_memory(self, group: str) -> None:
+        """Of a group at rest they are as they were."""
+        windows = self.offsets.windows
+        rest = windows.rest_of(group)
+        if rest is not None and self._seen_at.get(group) == rest:
+            return
+        self._seen_at.pop(group, None)
+        for window in windows.of_group(group):
             core = window.dispatcher
             if core is not None:
                 settled = sum(last - first + 1 for first, last in core.settled_ranges())
-                self._positions[window.key] = Position(core.cursor, settled)
+                position = Position(core.cursor, settled)
+                self._positions.setdefault(group, {})[window.key] = position
                 await asyncio.sleep(0)  # O(span) each
+        self._placed.pop(group, None)
+        if rest is not None:
+            self._seen_at[group] = rest
 
-    def _seconds(self, key: WindowKey, source: Source, now_ms: int) -> float | None:
-        place, unsettled = self._oldest_place(key, source)
+    def _oldest_ms(
+        self, key: WindowKey, position: Position, source: Source
+    ) -> tuple[bool, int | None]:
+        """Whether nothing waits, and the time of the oldest record that does; None: not known."""
+        place, unsettled = self._oldest_place(key, position, source)
         if not unsettled:
-            return None if unsettled is None else 0.0
-        timestamp_ms = self.oldest.timestamp_ms(key, place)
-        return None if timestamp_ms is None else max(0, now_ms - timestamp_ms) / 1000
+            return unsettled is False, None
+        return False, self.oldest.timestamp_ms(key, place)
 
-    def _oldest_place(self, key: WindowKey, source: Source) -> tuple[Place, bool | None]:
+    def _oldest_place(
+        self, key: WindowKey, position: Position, source: Source
+    ) -> tuple[Place, bool | None]:
         """The cursor, and whether there are records at it or behind it; None: not known."""
         window = self.offsets.windows.find(key)
         core = None if window is None else window.dispatcher
-        place = Place(source, self._positions[key].offset if core is None else core.cursor)
+        place = Place(source, position.offset if core is None else core.cursor)
         if core is not None and core.read_position > place.cursor:
             return place, True  # a hole at the cursor is passed when it is read
         end = self._ends.get(source)
         return place, None if end is None else end > self.oldest.empty_until(key, place)
 
-    async def _unsettled(
-        self, places: Iterable[tuple[WindowKey, TopicPartition]]
-    ) -> dict[WindowKey, Place]:
+    async def _unsettled(self, placed: _Placed) -> dict[WindowKey, Place]:
         """Those that wait for something. The ones that the cache tells of are noted."""
         found: dict[WindowKey, Place] = {}
-        for at, (key, tp) in enumerate(places, 1):
-            if key in self._positions:  # not deleted meanwhile
-                place, unsettled = self._oldest_place(key, self._source(key, tp))
+        for at, (key, source) in enumerate(placed.places, 1):
+            position = self._positions.get(key.group, {}).get(key)
+            if position is not None:  # not deleted meanwhile
+                place, unsettled = self._oldest_place(key, position, source)
                 if unsettled:
                     self.oldest.remember(key, place)
                     found[key] = place
@@ -252,31 +345,56 @@ class Lags:
         return found
 
     async def _look_for_oldest(self, *, again: bool) -> None:
-        self.oldest.keep(self._positions)
-        places = await self._unsettled(self._places())
+        """Of groups at rest, on logs that did not grow, they are known; `again`: look at all."""
+        moved, self._moved = self._moved, set()
+        places: dict[WindowKey, Place] = {}
+        looked_at: list[str] = []
+        for name in list(self._positions):
+            placed, fresh = await self._places(name)
+            if again or fresh or name in self._unknown or not placed.sources.isdisjoint(moved):
+                placed.looked_at = True
+                looked_at.append(name)
+                places |= await self._unsettled(placed)
+        unknown = list(places)
         try:
             async with asyncio.timeout(OLDEST_LOOK_S_MAX):
-                await self.oldest.look(places, again=again)
+                unknown = await self.oldest.look(places, again=again)
         except TimeoutError:
             log.info("lag_seconds_not_known", reason="timeout")
+        self._unknown = {key.group for key in unknown}
+        self._looks.update(looked_at)
 
     async def _resolve_topics(self) -> None:
-        self._topics = await self.offsets.topics_by_id({key.topic_id for key in self._positions})
-        self.offsets.windows.asked_for = {topic.name for topic in self._topics.values()}
+        ids = {key.topic_id for positions in self._positions.values() for key in positions}
+        topics = await self.offsets.topics_by_id(ids)
+        if topics != self._topics:
+            self._topics = topics
+            self._placed.clear()
+        self.offsets.windows.asked_for = {topic.name for topic in topics.values()}
 
-    def _places(self) -> list[tuple[WindowKey, TopicPartition]]:
-        """Of groups and topics that are there."""
-        groups = self.offsets.groups
-        return [
-            (key, TopicPartition(topic.name, topic.topic_id, key.partition))
-            for key in self._positions
-            if groups.get(key.group) is not None
-            and (topic := self._topics.get(key.topic_id)) is not None
-        ]
+    async def _places(self, group: str) -> tuple[_Placed, bool]:
+        """Of topics that are there; True: they may be others than those looked at last."""
+        isolation = self._isolation(group)
+        placed = self._placed.get(group)
+        if placed is None or placed.isolation != isolation or group not in self._seen_at:
+            found = [(key, self._source(key, isolation)) for key in self._positions.get(group, ())]
+            places = [(key, source) for key, source in found if source is not None]
+            placed = self._placed[group] = _Placed(
+                isolation, places, {source for _, source in places}
+            )
+            await asyncio.sleep(0)
+        return placed, not placed.looked_at
 
-    def _source(self, key: WindowKey, tp: TopicPartition) -> Source:
+    def _isolation(self, group: str) -> int:
         """The log as the group's members see it: its end differs with the isolation level."""
-        return Source(tp, isolation_of(self.offsets.windows.dependencies.settings.of(key.group)))
+        return isolation_of(self.offsets.windows.dependencies.settings.of(group))
+
+    def _source(self, key: WindowKey, isolation: int) -> Source | None:
+        """None: the topic is gone."""
+        topic = self._topics.get(key.topic_id)
+        if topic is None:
+            return None
+        return Source(TopicPartition(topic.name, topic.topic_id, key.partition), isolation)
 
     async def _fetch_log_ends(self, logs: Iterable[Source]) -> None:
         by_leader: dict[tuple[int, int], list[TopicPartition]] = {}
@@ -305,4 +423,11 @@ class Lags:
             return  # gateway/upstream/cluster.py has logged it; the other brokers' count
         for place, (code, end) in answers.items():
             if code == 0:
-                self._ends[Source(asked[place], isolation)] = end
+                source = Source(asked[place], isolation)
+                if self._ends.get(source) != end:
+                    self._ends[source] = end
+                    self._moved.add(source)
+
+
+def _place_of(lag: Lag) -> tuple[bytes, int]:
+    return lag.tp.topic_id, lag.tp.partition

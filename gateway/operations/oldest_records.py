@@ -9,7 +9,7 @@ asks: that of a stopped group grows.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -50,10 +50,9 @@ class OldestRecords:
         seen = self._known(key, place)
         return place.cursor if seen is None or seen.offset is not None else seen.end
 
-    def keep(self, keys: Container[WindowKey]) -> None:
-        """Forgets all others."""
-        for key in [key for key in self._seen if key not in keys]:
-            del self._seen[key]
+    def forget(self, keys: Iterable[WindowKey]) -> None:
+        for key in keys:
+            self._seen.pop(key, None)
 
     def remember(self, key: WindowKey, place: Place) -> None:
         """Notes one that the cache has now: it may lose it later."""
@@ -62,17 +61,21 @@ class OldestRecords:
             if seen is not None:
                 self._note(key, place, seen)
 
-    async def look(self, places: Mapping[WindowKey, Place], *, again: bool) -> None:
+    async def look(self, places: Mapping[WindowKey, Place], *, again: bool) -> list[WindowKey]:
         """Asks upstream for those that are not known; those that were looked for longest ago first.
         One that upstream does not tell stays as it was. `again`: also for those that are known
-        and not in the cache, since retention may have taken them.
+        and not in the cache, since retention may have taken them. Returns those that are not known
+        now.
         """
-        turn = {key: at for at, key in enumerate(self._seen)}
         wanted = [(key, it) for key, it in places.items() if self._wanted(key, it, again=again)]
+        if not wanted:
+            return []
+        turn = {key: at for at, key in enumerate(self._seen)}
         wanted.sort(key=lambda row: turn.get(row[0], -1))
         chosen = wanted[:OLDEST_PER_LOOK]
         for at in range(0, len(chosen), OLDEST_AT_ONCE):
             await self._ask(chosen[at : at + OLDEST_AT_ONCE])
+        return [key for key, place in wanted if self._wanted(key, place, again=False)]
 
     async def _ask(self, rows: Iterable[tuple[WindowKey, Place]]) -> None:
         async with asyncio.TaskGroup() as tasks:

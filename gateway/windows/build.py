@@ -131,15 +131,14 @@ async def look_for_missing_topics(windows: Windows, request_refresh: Callable[[]
 
 
 def window_troubles(windows: Windows) -> list[Trouble]:
-    waiting = [it for it in windows.all() if it.dispatcher is None and it.trouble]
+    waiting = [it for it in windows.waiting() if it.trouble]
     found = [Trouble(f"commits of group {name} fail") for name in windows.commits_failing()]
     if waiting:
-        first = f"{len(waiting)} windows wait, the first: {waiting[0].trouble}"
+        one = min(waiting, key=lambda it: it.key)
+        first = f"{len(waiting)} windows wait, the first: {one.trouble}"
         found.insert(0, Trouble(first))
     return found
 
 
 def window_figures(windows: Windows) -> dict[str, Any]:
-    every = windows.all()
-    waiting = sum(window.dispatcher is None for window in every)
-    return {"windows": len(every), "windows_waiting": waiting}
+    return {"windows": windows.count, "windows_waiting": len(windows.waiting())}

@@ -11,6 +11,7 @@ is never ticked later than by a walk of all.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
@@ -22,17 +23,26 @@ from gateway.windows.window import Window
 @dataclass(slots=True)
 class TickSchedule:
     stirred: dict[Window, None] = field(default_factory=dict)  # the next tick concerns them
+    _stirred_of: Counter[str] = field(default_factory=Counter)  # by group
+    _moves: int = 0  # times that something began to happen in a window, or a group was forgotten
+    _moved_at: dict[str, int] = field(default_factory=dict)  # the last of them, by group
+    _forgotten_at: int = 0
     _slot_of: dict[Window, int] = field(default_factory=dict)
     _slots: dict[int, dict[Window, None]] = field(default_factory=dict)
     _order: list[int] = field(default_factory=list)  # a heap of the slots
 
     def stir(self, window: Window) -> None:
         """Something has happened in it."""
-        self.stirred[window] = None
+        if window not in self.stirred:
+            self.stirred[window] = None
+            self._moves += 1
+            self._moved_at[window.key.group] = self._moves
+            self._stirred_of[window.key.group] += 1
 
     def take(self, now_ms: int) -> list[Window]:
         """Those to be ticked now. `rests` must follow for each that stays."""
         taken, self.stirred = self.stirred, {}
+        self._stirred_of.clear()
         while self._order and self._order[0] <= now_ms // TICK_MS:
             for window in self._slots.pop(heappop(self._order)):
                 del self._slot_of[window]
@@ -48,7 +58,7 @@ class TickSchedule:
         if due_ms == NEVER:
             return
         if slot <= now_ms // TICK_MS:
-            self.stirred[window] = None
+            self.stir(window)
             return
         self._slot_of[window] = slot
         if slot not in self._slots:
@@ -58,8 +68,27 @@ class TickSchedule:
 
     def forget(self, window: Window) -> None:
         """It is closed."""
-        self.stirred.pop(window, None)
+        if window in self.stirred:
+            del self.stirred[window]
+            self._stirred_of[window.key.group] -= 1
         self._leave(window)
+        self._moves += 1
+        self._moved_at[window.key.group] = self._moves
+
+    def forget_group(self, group: str) -> None:
+        """Its last window is closed."""
+        self._moved_at.pop(group, None)
+        self._stirred_of.pop(group, None)
+        self._moves += 1
+        self._forgotten_at = self._moves
+
+    def rest_of(self, group: str) -> int | None:
+        """The same number as before: nothing has happened in the group's windows since. None:
+        something happens.
+        """
+        if self._stirred_of.get(group):
+            return None
+        return self._moved_at.get(group, self._forgotten_at)
 
     def _leave(self, window: Window) -> None:
         slot = self._slot_of.pop(window, None)

@@ -216,9 +216,7 @@ class Window:
     # ------------------------------------------------------------------------ persist, then effects
 
     def take_batch(self) -> Batch | None:
-        """The changes since the last write; `persisted` or `not_persisted` must follow before the
-        next.
-        """
+        """The changes since the last write; `persisted` or `not_persisted` must follow."""
         return self._life.take_batch()
 
     def write_of(self, batch: Batch) -> Write:
@@ -296,6 +294,7 @@ class Window:
     def _stop_reading(self) -> None:
         if self._life.core is None:
             self._up.clear()
+            self._stirred(self)
         self._dependencies.reader.stop(self.partition, self.on_read, isolation=self._isolation)
 
     def _refuse(self, ticket: Ticket, why: str) -> None:

@@ -71,6 +71,7 @@ class Windows:
     watched: Callable[[], Iterable[str]]
     _windows: dict[WindowKey, Window] = field(default_factory=dict)
     _by_group: dict[str, dict[WindowKey, Window]] = field(default_factory=dict)
+    _ordered: list[Window] | None = None  # all; None: others than when they were sorted
     _unpersisted: dict[Window, None] = field(default_factory=dict)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
     _persisting: asyncio.Lock = field(default_factory=asyncio.Lock)  # one round trip at a time
@@ -106,7 +107,18 @@ class Windows:
         return self._windows.get(key)
 
     def all(self) -> list[Window]:
-        return [self._windows[key] for key in sorted(self._windows)]
+        """In the order of their keys."""
+        if self._ordered is None:
+            self._ordered = [self._windows[key] for key in sorted(self._windows)]
+        return list(self._ordered)
+
+    def waiting(self) -> list[Window]:
+        """Those that are not up."""
+        return [window for window in self._windows.values() if window.dispatcher is None]
+
+    @property
+    def count(self) -> int:
+        return len(self._windows)
 
     def of_group(self, group: str) -> list[Window]:
         windows = self._by_group.get(group, {})
@@ -114,6 +126,16 @@ class Windows:
 
     def count_of(self, group: str) -> int:
         return len(self._by_group.get(group, ()))
+
+    def names(self) -> list[str]:
+        """The groups that have windows."""
+        return list(self._by_group)
+
+    def rest_of(self, group: str) -> int | None:
+        """The same number as before: all figures of the group's windows are as they were then, but
+        for those of the reader and the dead letters. None: something happens in them.
+        """
+        return self._ticks.rest_of(group)
 
     def section_of(self, group: str) -> GroupSection:
         """The group's settings, as far as they are known now."""
@@ -218,6 +240,7 @@ class Windows:
         self.watch([topic.name])
         window.leader = topic.partitions[partition].leader
         self._windows[key] = window
+        self._ordered = None
         self._idle.look_at([window])
         self._by_group.setdefault(group, {})[key] = window
         self.tasks.create_task(window.run(), name=repr(window))
@@ -250,10 +273,12 @@ class Windows:
         self._idle.forget(window)
         self._uncommitted.pop(window, None)
         if self._windows.pop(window.key, None) is not None:
+            self._ordered = None
             windows = self._by_group[window.key.group]
             del windows[window.key]
             if not windows:
                 del self._by_group[window.key.group]
+                self._ticks.forget_group(window.key.group)
 
     # ------------------------------------------------------------------------------- share sessions
 
@@ -444,7 +469,7 @@ class Windows:
 
     def commits_failing(self) -> list[str]:
         """Groups whose last commit Kafka did not take, and that still have something to commit."""
-        return sorted(self._group_commits.failing.keys() & {key.group for key in self._windows})
+        return sorted(self._group_commits.failing.keys() & self._by_group.keys())
 
     async def stop(self) -> None:
         """Persists and commits everything, then closes all windows. Leases stay in the store for

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import httpx
 import pytest
 
-from dispatcher.store.base import WindowKey
 from gateway.config import Role
 from gateway.operations.lag import Lag, Lags
 from tests.rig.admin_parts import Admin
@@ -54,10 +54,10 @@ def test_other_work_goes_on_between_the_partitions_of_a_long_list(
     seen: list[str] = []
     lag_of = Lags._lag
 
-    def noted(lags: Lags, key: WindowKey, now_ms: int) -> Lag | None:
+    def noted(lags: Lags, *of: Any) -> Lag:
         seen.append("partition")
         asyncio.get_running_loop().call_soon(seen.append, "other work")
-        return lag_of(lags, key, now_ms)
+        return lag_of(lags, *of)
 
     async def tell(client: httpx.AsyncClient, _: Admin) -> None:
         monkeypatch.setattr(Lags, "_lag", noted)

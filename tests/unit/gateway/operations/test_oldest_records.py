@@ -64,7 +64,7 @@ def test_a_record_that_was_found_stays_while_upstream_is_away() -> None:
         assert oldest.timestamp_ms(KEYS[0], PLACES[KEYS[0]]) == 1_000
         moved = PLACES[KEYS[0]]._replace(cursor=8)
         assert oldest.timestamp_ms(KEYS[0], moved) is None, "another record, another time"
-        oldest.keep([])
+        oldest.forget(KEYS)
         assert oldest.timestamp_ms(KEYS[1], PLACES[KEYS[1]]) is None
 
     run(work())

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import cast
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatcher.core.ticking import NEVER, NEXT_TICK
+from dispatcher.store.base import WindowKey
 from gateway.members.limits import TICK_MS
 from gateway.windows.tick_schedule import TickSchedule
 from gateway.windows.window import Window
 
 
-def window(name: str) -> Window:
-    return cast("Window", name)  # it is kept, never asked
+@dataclass(frozen=True)
+class Named:
+    """As much of a window as the schedule sees."""
+
+    key: WindowKey
+
+
+def window(name: str, group: str = "g") -> Window:
+    return cast("Window", Named(WindowKey(group, name, 0)))
 
 
 A, B = window("a"), window("b")
@@ -87,9 +96,43 @@ def test_no_window_is_ticked_later_than_by_a_walk_of_all(moves: list[tuple[str, 
         due[name] = due_ms
         schedule.stir(window(name))
         now_ms += TICK_MS
-        taken = [cast("str", it) for it in schedule.take(now_ms)]
+        taken = [it.key.topic_id for it in schedule.take(now_ms)]
         assert len(taken) == len(set(taken))
         assert {it for it, at in due.items() if at <= now_ms} <= set(taken)
         assert all(it == name or due[it] < now_ms + TICK_MS for it in taken)
         for it in taken:
             schedule.rests(window(it), due[it], now_ms)
+
+
+def test_a_group_rests_as_long_as_nothing_happens_in_its_windows() -> None:
+    schedule = TickSchedule()
+    schedule.stir(A)
+    schedule.stir(window("x", "other"))
+    assert schedule.rest_of("g") is None, "something happens"
+    schedule.take(1_000)
+    rest = schedule.rest_of("g")
+    assert rest is not None
+    schedule.rests(A, 90_000, 1_000)
+    schedule.stir(window("x", "other"))
+    schedule.take(1_500)
+    assert schedule.rest_of("g") == rest, "not by another group, nor by time"
+    schedule.stir(A)
+    assert schedule.rest_of("g") is None
+    schedule.take(2_000)
+    assert schedule.rest_of("g") not in (rest, None)
+
+
+def test_a_group_whose_windows_come_and_go_is_another() -> None:
+    schedule = TickSchedule()
+    nobody = schedule.rest_of("g")
+    assert nobody == schedule.rest_of("g")
+    schedule.stir(A)
+    schedule.stir(B)
+    schedule.forget(A)
+    assert schedule.rest_of("g") is None, "of B"
+    schedule.take(1_000)
+    both = schedule.rest_of("g")
+    schedule.forget(B)
+    assert schedule.rest_of("g") not in (both, None)
+    schedule.forget_group("g")
+    assert schedule.rest_of("g") not in (nobody, both, None)
