@@ -47,6 +47,10 @@ class LogReader(Protocol):
 
     def mean_record_bytes(self, tp: TopicPartition, *, isolation: int) -> int: ...
 
+    def failing_partitions(self) -> int:
+        """How many cannot be read at the moment."""
+        ...
+
     def unreadable(
         self, tp: TopicPartition, position: int, *, isolation: int
     ) -> Unreadable | None: ...

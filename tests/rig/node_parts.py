@@ -117,6 +117,9 @@ class ScriptedLog:
     def mean_record_bytes(self, tp: TopicPartition, *, isolation: int) -> int:  # noqa: ARG002
         return self.mean_bytes
 
+    def failing_partitions(self) -> int:
+        return len(self.troubles)
+
     def unreadable(
         self,
         tp: TopicPartition,

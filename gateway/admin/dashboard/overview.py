@@ -59,6 +59,7 @@ class Overviews:
     outcomes: Outcomes
     clock: Callable[[], float] = monotonic  # seconds
     _latest: Snapshot | None = None
+    _sums: dict[str, tuple[int, _Sums]] = field(default_factory=dict)  # by group, as of its rest
     _due_s: float = 0.0
     _making: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -77,6 +78,7 @@ class Overviews:
         self.lags.watched()
         lags = await self.lags.by_group()
         names = self.groups.names()
+        self._sums = {name: self._sums[name] for name in names if name in self._sums}
         rows: dict[str, bytes] = {}
         for name in names[:OVERVIEW_GROUPS_MAX]:
             group = self.groups.get(name)
@@ -96,18 +98,13 @@ class Overviews:
         return Snapshot(_opened(head), _opened(head.model_copy(update=for_some)), rows)
 
     async def _line(self, group: ShareGroup, lag: GroupLag) -> GroupLine:
-        windows = self.windows.of_group(group.name)
-        sums = _Sums()
-        for at, window in enumerate(windows, 1):
-            sums.add(window)
-            if at % OVERVIEW_WINDOWS_AT_ONCE == 0:
-                await asyncio.sleep(0)
+        sums = await self._sum(group.name)
         return GroupLine(
             group=group.name,
             state=group.state,
             members=len(group.members),
             topics=group.topics(),
-            windows=len(windows),
+            windows=self.windows.count_of(group.name),
             waiting=sums.waiting,
             lag=lag.records,
             lag_seconds=lag.seconds,
@@ -119,6 +116,26 @@ class Overviews:
             stuck=sums.stuck,
             outcomes=dict(self.outcomes(group.name)),
         )
+
+    async def _sum(self, group: str) -> _Sums:
+        """Over the windows of a group; those of a group at rest are not asked again."""
+        rest = self.windows.rest_of(group)
+        known = self._sums.get(group)
+        if known is not None and known[0] == rest and not self._may_be_stuck(known[1]):
+            return known[1]
+        sums = _Sums()
+        for at, window in enumerate(self.windows.of_group(group), 1):
+            sums.add(window)
+            if at % OVERVIEW_WINDOWS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        if rest is not None:
+            self._sums[group] = (rest, sums)
+        return sums
+
+    def _may_be_stuck(self, sums: _Sums) -> bool:
+        """The reader and the dead letters have their troubles while a group is at rest, too."""
+        failing = self.windows.dependencies.reader.failing_partitions()
+        return failing > 0 or sums.stuck > 0 or sums.dead_lettering > 0
 
 
 def _opened(head: OverviewHead) -> bytes:

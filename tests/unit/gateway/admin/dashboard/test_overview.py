@@ -16,14 +16,18 @@ from dispatcher.core.model import (
     PoisonPolicy,
     SessionId,
 )
+from dispatcher.store.base import StoreError
+from gateway.admin.dashboard import overview
 from gateway.admin.dashboard.overview import Overviews
 from gateway.admin.dashboard.rows import Overview, TrafficRow
 from gateway.admin.health import Health
 from gateway.admin.limits import OVERVIEW_GROUPS_MAX, OVERVIEW_S, OVERVIEW_S_MAX
 from gateway.admin.tokens import Caller
 from gateway.config import GroupSection, Role
+from gateway.core.reading.fetching import Unreadable
 from gateway.operations.lag import Lags
 from gateway.operations.limits import LAG_MS, LAG_WATCHED_MS
+from gateway.windows.window import Window
 from tests.rig.admin_parts import Admin
 from tests.rig.node_parts import GROUP
 from tests.rig.virtual_time import now_ms, run, settle
@@ -95,6 +99,46 @@ def test_a_line_for_each_group() -> None:
         assert shown["health"] == {"status": "degraded", "reasons": ["a reason"], "windows": 2}
         assert shown["traffic"]["connections"] == 3
         assert shown["at_ms"] == now_ms()
+
+    story(tell)
+
+
+def test_a_group_at_rest_is_not_counted_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[Window] = []
+    add = overview._Sums.add
+
+    def noted(sums: overview._Sums, window: Window) -> None:
+        counted.append(window)
+        add(sums, window)
+
+    monkeypatch.setattr(overview._Sums, "add", noted)
+
+    async def tell(watched: Watched) -> None:
+        node = watched.node
+
+        async def line() -> dict[str, Any]:
+            watched.now_s += OVERVIEW_S_MAX
+            (found,) = (await watched.shown())["groups"]
+            return dict(found)
+
+        await asyncio.sleep(1)
+        first = await line()
+        counted.clear()
+        assert await line() == first
+        assert counted == []
+        assert node.window().acquire(Acquire(M1, S1, 2, now_ms())) is not None
+        assert (await line())["in_flight"] == 2, "at once"
+        await asyncio.sleep(1)
+        assert (await line())["in_flight"] == 2
+        node.log.troubles[0] = Unreadable("corrupt", -1)
+        assert (await line())["stuck"] == 1, "the reader's troubles need no event"
+        node.log.troubles.clear()
+        assert (await line())["stuck"] == 0
+        node.store.down = True
+        node.window(1).fail(StoreError("away"))
+        assert (await line())["waiting"] == 1
+        node.windows.drop(node.window(1).key)
+        assert (await line())["windows"] == 1
 
     story(tell)
 
