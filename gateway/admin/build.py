@@ -23,6 +23,7 @@ from gateway.core.forwarding.api_counts import BOUNDS_MS
 from gateway.core.wire.apis import ApiKey
 from gateway.listen.build import ListenRoom
 from gateway.members.build import MembersRoom
+from gateway.metric_rows import RowCollector
 from gateway.operations.build import OperationsRoom
 from gateway.part import Part
 from gateway.upstream.build import UpstreamRoom
@@ -44,9 +45,13 @@ def build(
     section = config.admin
     access = _access(section, now_ms)
     registry = CollectorRegistry()
+    rows: list[RowCollector] = []
     for part in parts:
         for collector in part.collectors:
-            registry.register(collector)
+            if isinstance(collector, RowCollector):
+                rows.append(collector)
+            else:
+                registry.register(collector)
     rest = RestParts(
         server=listen.server,
         upstream=upstream.cluster,
@@ -57,6 +62,7 @@ def build(
         unreadable=operations.unreadable,
         filters=members.key_filters,
         registry=registry,
+        rows=rows,
         lags=operations.lags,
         health=partial(look, parts),
         access=access,

@@ -32,6 +32,8 @@ AUDIT_DUE_MS = 1_000  # between two looks for counts of refusals to be written
 AUDIT_OFFSETS_SHOWN = 20  # of one line
 AUDIT_TEXT_CHARS_MAX = 256  # of a name that somebody without a token chose
 
+SAMPLES_AT_ONCE = 200  # of metrics, written before other work goes on: a millisecond or two
+
 OVERVIEW_S = 2.0  # between two snapshots for the dashboard, while somebody looks
 OVERVIEW_S_MAX = 4.5  # the same where a snapshot takes long: the page takes older data for stale
 OVERVIEW_PAUSE_FACTOR = 20  # times the making of a snapshot: the pause behind it

@@ -8,10 +8,10 @@ The models of all rows are in rows.py, their description for other programs in d
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -29,6 +29,7 @@ from gateway.admin.dashboard.overview import Outcomes, Overviews
 from gateway.admin.dashboard.routes import dashboard_routes
 from gateway.admin.dashboard.rows import TrafficRow
 from gateway.admin.distribution import Distribution, distribution_routes
+from gateway.admin.exposition import exposition
 from gateway.admin.filters import filter_routes
 from gateway.admin.groups import group_routes
 from gateway.admin.health import Health, HealthCollector
@@ -55,6 +56,7 @@ from gateway.admin.windows import window_routes
 from gateway.listen.server import Server
 from gateway.members.groups import Groups
 from gateway.members.key_filters import KeyFilters
+from gateway.metric_rows import RowCollector
 from gateway.operations.errors import OperationError
 from gateway.operations.filter_effect import FilterEffects
 from gateway.operations.group_offsets import GroupOffsets
@@ -86,6 +88,7 @@ class RestParts:
     access: Access
     configuration: Configuration
     distribution: Distribution
+    rows: Sequence[RowCollector] = ()  # metrics that are not in `registry`
     metrics_open: bool = False
     refusals: Refusals = field(default_factory=Refusals)
     health_seen: HealthCollector = field(default_factory=HealthCollector)
@@ -100,7 +103,8 @@ def rest_app(parts: RestParts, *, loopback: bool) -> Starlette:
 
     async def show_metrics(_: Request) -> Response:
         parts.health_seen.seen = await parts.health()
-        return Response(generate_latest(parts.registry), media_type=CONTENT_TYPE_LATEST)
+        text = [portion async for portion in exposition(parts.registry, parts.rows)]
+        return Response(b"".join(text), media_type=CONTENT_TYPE_LATEST)
 
     async def show_health(request: Request) -> Response:
         health = await parts.health()

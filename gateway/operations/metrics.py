@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from gateway.core.share.membership import ShareGroup
+from gateway.metric_rows import Labels, Rows, families
 from gateway.operations.lag import Lag
-
-_GROUP_LABELS = ["group", "topic", "partition"]
+from gateway.operations.limits import LAGS_AT_ONCE
 
 
 @dataclass(slots=True, eq=False)
@@ -25,39 +25,40 @@ class LagCollector(Collector):
     groups: Callable[[], Iterable[ShareGroup]]
 
     def collect(self) -> Iterator[Metric]:
-        labels = ["consumergroup", "topic", "partition"]
-        offset = GaugeMetricFamily(
-            "kafka_consumergroup_current_offset", "Next offset not settled", labels=labels
+        return families(self)
+
+    def gather(self) -> Iterator[tuple[Rows, ...]]:
+        names = ("consumergroup", "partition", "topic")
+        offset = Rows("kafka_consumergroup_current_offset", "Next offset not settled", names)
+        lag = Rows(
+            "kafka_consumergroup_lag", "Records of the log that the group has not settled", names
         )
-        lag = GaugeMetricFamily(
-            "kafka_consumergroup_lag",
-            "Records of the log that the group has not settled",
-            labels=labels,
-        )
-        seconds = GaugeMetricFamily(
+        seconds = Rows(
             "kafka_consumergroup_group_lag_seconds",
             "Age of the oldest record that the group has not settled; 0: there is none",
-            labels=_GROUP_LABELS,
+            ("group", "partition", "topic"),
         )
-        oldest = GaugeMetricFamily(
+        oldest = Rows(
             "kafka_consumergroup_group_max_lag_seconds",
             "The same, of the group's oldest record of all partitions",
-            labels=_GROUP_LABELS[:1],
+            ("group",),
         )
+        members = Rows("kafka_consumergroup_members", "Members of the group", names[:1])
+        found = (offset, lag, seconds, oldest, members)
         oldest_of: dict[str, float] = {}
-        members = GaugeMetricFamily(
-            "kafka_consumergroup_members", "Members of the group", labels=labels[:1]
-        )
-        for one in self.lags():
-            values = [one.group, one.tp.topic, str(one.tp.partition)]
-            offset.add_metric(values, one.cursor)
+        for at, one in enumerate(self.lags(), 1):
+            values = (one.group, str(one.tp.partition), one.tp.topic)
+            labels = Labels(*values)
+            offset.add(labels, one.cursor)
             if one.records is not None:
-                lag.add_metric(values, one.records)
+                lag.add(labels, one.records)
             if one.seconds is not None:
-                seconds.add_metric(values, one.seconds)
+                seconds.add(Labels(*values), one.seconds)
                 oldest_of[one.group] = max(oldest_of.get(one.group, 0), one.seconds)
+            if at % LAGS_AT_ONCE == 0:
+                yield found
         for name, age in oldest_of.items():
-            oldest.add_metric([name], age)
+            oldest.add(Labels(name), age)
         for group in self.groups():
-            members.add_metric([group.name], len(group.members))
-        yield from (offset, lag, seconds, oldest, members)
+            members.add(Labels(group.name), len(group.members))
+        yield found

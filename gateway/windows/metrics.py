@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 from prometheus_client import Counter
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from dispatcher.core.model import Notice, Noticed
 from gateway.core.cluster.topology import TopicPartition
 from gateway.group_log import GroupLog
+from gateway.metric_rows import Labels, Rows, families
+from gateway.windows.limits import WINDOWS_READ_AT_ONCE
 from gateway.windows.window import Window
 
 # Logged for the operator, beside the counter: one line per group in 10 s.
@@ -88,44 +90,54 @@ class WindowCollector(Collector):
     windows: Callable[[], Iterable[Window]]
 
     def collect(self) -> Iterator[Metric]:
-        labels = ["group", "topic", "partition"]
-        cursor = GaugeMetricFamily("keyway_window_cursor", "Next offset not settled", labels=labels)
-        span = GaugeMetricFamily(
-            "keyway_window_span", "Offsets between the cursor and the last one read", labels=labels
+        return families(self)
+
+    def gather(self) -> Iterator[tuple[Rows, ...]]:
+        names = ("group", "partition", "topic")
+        cursor = Rows("keyway_window_cursor", "Next offset not settled", names)
+        span = Rows("keyway_window_span", "Offsets between the cursor and the last one read", names)
+        draining = Rows(
+            "keyway_window_draining_keys", "Keys one member holds and another owns", names
         )
-        draining = GaugeMetricFamily(
-            "keyway_window_draining_keys", "Keys one member holds and another owns", labels=labels
-        )
-        drained = CounterMetricFamily(
+        drained = Rows(
             "keyway_window_drained_keys",
             "Keys that have changed hands, or went home, since the window was loaded",
-            labels=labels,
+            names,
+            "counter",
         )
-        fill = GaugeMetricFamily(
-            "keyway_window_fill_ratio", "The span, as a part of span_max", labels=labels
-        )
-        records = GaugeMetricFamily(
+        fill = Rows("keyway_window_fill_ratio", "The span, as a part of span_max", names)
+        records = Rows(
             "keyway_window_records",
             "Records in flight, backing off, on their way to the dead letters, or parked",
-            labels=[*labels, "state"],
+            ("group", "partition", "state", "topic"),
         )
-        waiting = 0
-        for window in self.windows():
-            core = window.dispatcher
-            if core is None:
-                waiting += 1
-                continue
-            values = [window.key.group, window.partition.topic, str(window.key.partition)]
-            cursor.add_metric(values, core.cursor)
-            span.add_metric(values, core.read_position - core.cursor)
-            fill.add_metric(values, (core.read_position - core.cursor) / window.section.span_max)
-            for state, count in asdict(core.held()).items():
-                records.add_metric([*values, state], count)
-            now, ended = core.draining
-            draining.add_metric(values, now)
-            drained.add_metric(values, ended)
-        loading = GaugeMetricFamily(
+        loading = Rows(
             "keyway_windows_waiting", "Windows that are being loaded, or wait for Redis or Kafka"
         )
-        loading.add_metric([], waiting)
-        yield from (cursor, span, fill, records, draining, drained, loading)
+        windows = list(self.windows())
+        loading.add(Labels(), sum(window.dispatcher is None for window in windows))
+        found = (cursor, span, fill, records, draining, drained, loading)
+        for at, window in enumerate(windows, 1):
+            core = window.dispatcher
+            if core is not None:
+                group, partition = window.key.group, str(window.key.partition)
+                topic = window.partition.topic
+                labels = Labels(group, partition, topic)
+                read = core.read_position - core.cursor
+                cursor.add(labels, core.cursor)
+                span.add(labels, read)
+                fill.add(labels, read / window.section.span_max)
+                held = core.held()
+                for state, count in (
+                    ("in_flight", held.in_flight),
+                    ("backing_off", held.backing_off),
+                    ("dead_lettering", held.dead_lettering),
+                    ("parked", held.parked),
+                ):
+                    records.add(Labels(group, partition, state, topic), count)
+                now, ended = core.draining
+                draining.add(labels, now)
+                drained.add(labels, ended)
+            if at % WINDOWS_READ_AT_ONCE == 0:
+                yield found
+        yield found
