@@ -164,8 +164,9 @@ class Lags:
         UpstreamError.
         """
         groups = self.offsets.groups
-        for name in [name for name in self._positions if groups.get(name) is None]:
-            self._forget_group(name)
+        for name in dict.fromkeys([*self._positions, *self._seen_at, *self._placed, *self._looks]):
+            if groups.get(name) is None:
+                self._forget_group(name)
         for group in groups.all() if stored else ():
             await self._positions_in_store(group.name)
         for name in dict.fromkeys([*self._positions, *self.offsets.windows.names()]):

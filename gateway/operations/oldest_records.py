@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 
 from dispatcher.store.base import WindowKey
 from gateway.core.reading.cache import Source
-from gateway.operations.limits import OLDEST_AT_ONCE, OLDEST_PER_LOOK
+from gateway.operations.limits import LAGS_AT_ONCE, OLDEST_AT_ONCE, OLDEST_PER_LOOK
 from gateway.reading.record_times import Seen
 from gateway.upstream.errors import UpstreamError
 
@@ -67,7 +67,12 @@ class OldestRecords:
         and not in the cache, since retention may have taken them. Returns those that are not known
         now.
         """
-        wanted = [(key, it) for key, it in places.items() if self._wanted(key, it, again=again)]
+        wanted: list[tuple[WindowKey, Place]] = []
+        for at, (key, place) in enumerate(places.items(), 1):
+            if self._wanted(key, place, again=again):
+                wanted.append((key, place))
+            if at % LAGS_AT_ONCE == 0:
+                await asyncio.sleep(0)
         if not wanted:
             return []
         turn = {key: at for at, key in enumerate(self._seen)}

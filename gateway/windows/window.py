@@ -308,11 +308,6 @@ class Window:
         return self._life.busy
 
     @property
-    def version(self) -> int:
-        """Grows when something happens."""
-        return self._life.version
-
-    @property
     def commit_due(self) -> bool:
         """Something has happened that Kafka may not know of."""
         return self._life.commit_due
