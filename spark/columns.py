@@ -33,7 +33,9 @@ def judged(records: DataFrame, *, logical: Mapping[str, str], secret: str) -> Da
     `topic` stays the source's; `logical_topic` is added. `origin` is the header's end, from the
     separator behind the seal on.
     """
-    copies = F.filter("headers", lambda header: header["key"] == COPY_HEADER)
+    # Few records have one, and Spark interprets functions of arrays: a field of all is faster.
+    has_copies = F.array_contains(F.col("headers")["key"], COPY_HEADER)
+    copies = F.when(has_copies, F.filter("headers", lambda it: it["key"] == COPY_HEADER))
     rows = records.select(
         "topic",
         _mapped(F.col("topic"), logical).alias("logical_topic"),
@@ -58,13 +60,19 @@ def judged(records: DataFrame, *, logical: Mapping[str, str], secret: str) -> Da
         "timestamp_ms",
         "key",
         "value",
-        F.filter("headers", lambda header: header["key"] != COPY_HEADER).alias("headers"),
+        F.when(
+            F.col("copies").isNotNull(), F.filter("headers", lambda it: it["key"] != COPY_HEADER)
+        )
+        .otherwise(F.col("headers"))
+        .alias("headers"),
         F.coalesce(
             F.conv(F.substring("believed", _FLAGS_AT, 8), 16, 10).cast("bigint"),
             F.lit(0).cast("bigint"),
         ).alias("flags"),
         F.substring("believed", _ORIGIN_AT, COPY_HEADER_BYTES_MAX).alias("origin"),
-        (F.size("copies") - F.col("believed").isNotNull().cast("int")).alias("doubts"),
+        F.when(F.col("copies").isNull(), F.lit(0))
+        .otherwise(F.size("copies") - F.col("believed").isNotNull().cast("int"))
+        .alias("doubts"),
     )
 
 
@@ -99,8 +107,8 @@ def sealed(rows: DataFrame, distributor: Distributor, *, secret: str) -> DataFra
         "timestamp_ms",
         F.when(kept, F.col("key")).alias("key"),
         F.when(kept, F.col("value")).alias("value"),
-        F.when(kept, F.transform("headers", lambda header: header["key"])).alias("header_names"),
-        F.when(kept, F.transform("headers", lambda header: header["value"])).alias("header_values"),
+        F.when(kept, F.col("headers")["key"]).alias("header_names"),
+        F.when(kept, F.col("headers")["value"]).alias("header_values"),
         copy.cast("binary").alias("copy"),
         "doubts",
     )

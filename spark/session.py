@@ -82,6 +82,8 @@ def _everywhere() -> dict[str, str]:
     return {
         "spark.sql.shuffle.partitions": "4",
         "spark.sql.session.timeZone": "UTC",
+        # Hex digits of seals are all that is ever made lower case; ICU takes a tenth of a link.
+        "spark.sql.icu.caseMappings.enabled": "false",
         # Spark runs regular expressions over the code it generates, which recurse deeply: with
         # Java's usual 1 MiB of stack a query ended with StackOverflowError.
         "spark.driver.extraJavaOptions": "-Xss8m",
