@@ -114,7 +114,7 @@ def tree_cpu_s(process: psutil.Process) -> float:
 
 
 def tree_bytes(process: psutil.Process) -> int:
-    """Resident, of the whole tree; what its processes share counts for each."""
+    """Resident memory of the whole tree. Memory that processes share counts for each of them."""
     total = 0
     for one in (process, *process.children(recursive=True)):
         with suppress(psutil.NoSuchProcess):
