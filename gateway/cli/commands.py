@@ -10,7 +10,7 @@ from importlib import import_module
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from gateway.cli.options import Click
+from clusters.watching import Click
 
 # name: the module whose `app` it is, the line of `keyway --help`
 GROUPS = {

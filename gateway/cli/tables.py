@@ -2,70 +2,24 @@
 
 from __future__ import annotations
 
-import json
-import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
 import typer
-import yaml
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from clusters.watching import View as View
+from clusters.watching import print_data as print_data
+from clusters.watching import show as show
+
 COLUMNS_MAX = 100_000
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """An answer: as data, and as it is printed for people."""
-
-    raw: object
-    tables: Callable[[], None]
 
 
 def table_view(raw: object, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> View:
     """An answer that is one table."""
     return View(raw, lambda: print_table(columns, rows))
-
-
-def show(look: Callable[[], View], output: str, watch_s: float | None = None) -> None:
-    """`look` asks the node. With `watch_s` again after so many seconds, until Ctrl-C, which is a
-    good end. JSON is then one line for each look, YAML a document.
-    """
-    if watch_s is None:
-        _show_once(look(), output)
-        return
-    with suppress(KeyboardInterrupt):
-        while True:
-            view = look()
-            if output == "json":
-                typer.echo(json.dumps(view.raw))
-            elif output == "yaml":
-                typer.echo("---")
-                print_data(view.raw, output)
-            else:
-                _console().clear()  # of a terminal; elsewhere nothing happens
-                view.tables()
-                typer.echo("")
-            time.sleep(watch_s)
-
-
-def _show_once(view: View, output: str) -> None:
-    if output == "table":
-        view.tables()
-    else:
-        print_data(view.raw, output)
-
-
-def print_data(answer: object, output: str) -> None:
-    """`output`: json or yaml."""
-    if output == "yaml":
-        typer.echo(yaml.safe_dump(answer, sort_keys=False, allow_unicode=True), nl=False)
-    else:
-        typer.echo(json.dumps(answer, indent=2))
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

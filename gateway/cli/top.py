@@ -19,9 +19,10 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from clusters.watching import WATCH_S, WATCH_S_MIN
 from gateway.admin.dashboard.rows import GroupLine, Overview
 from gateway.cli.node_client import ask
-from gateway.cli.options import DEFAULT_ADMIN, WATCH_S, WATCH_S_MIN, AdminOption
+from gateway.cli.options import DEFAULT_ADMIN, AdminOption
 from gateway.cli.tables import age, plain, table_of
 
 _COLUMNS = (
