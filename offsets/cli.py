@@ -6,12 +6,12 @@ Exit status: 0 all is well; 1 something is refused; 2 the configuration or the c
 
 from __future__ import annotations
 
-import json
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -23,8 +23,10 @@ from prometheus_client import start_http_server
 from rich.console import Console
 from rich.table import Table
 
+from clusters.asking import LOOK_S_MAX
 from clusters.config import ClustersConfig, ConfigError, load
 from clusters.progress import Progress
+from clusters.watching import View, Watching, WatchOption, show
 from offsets import checkpoints, commands
 from offsets.committer import Options
 from offsets.core.plan import Mode, Row
@@ -102,41 +104,52 @@ def run(
             service.close()
 
 
-@app.command()
-def status(config: ConfigFile, output: As = Output.TABLE) -> None:
+@app.command(cls=Watching)
+def status(config: ConfigFile, watch: WatchOption = None, output: As = Output.TABLE) -> None:
     """Where each group would go on, on every cluster, and why not."""
     with _errors():
-        found = commands.status(load(config))
-    if output is Output.JSON:
-        typer.echo(json.dumps({"rows": found.rows, "away": found.away}, indent=2))
-    else:
-        _print_table(
-            ("GROUP", "TOPIC", "PARTITION", "AT", "OFFSET", "COMMITTED", "ON", *_PLAN_COLUMNS),
-            [
-                (
-                    *(it["group"], it["topic"], it["partition"], it["source"]),
-                    *(it["source_offset"], _time(it["source_ms"]), it["cluster"], *_cells(it)),
-                )
-                for it in found.rows
-            ],
-        )
-    for reason in found.away:
-        typer.echo(f"keyway: {reason}", err=True)
-    raise typer.Exit(3 if found.away else int(any(it["refusals"] for it in found.rows)))
+        decisions = commands.Decisions(load(config))
+        found = commands.Status((), ())
+
+        def look() -> View:
+            nonlocal found
+            found = decisions.look(within_s=LOOK_S_MAX if watch else None)
+            for reason in found.away:
+                typer.echo(f"keyway: {reason}", err=True)
+            return View({"rows": found.rows, "away": found.away}, lambda: _print_status(found))
+
+        show(look, output, watch)
+    if watch is None:
+        raise typer.Exit(3 if found.away else int(any(it["refusals"] for it in found.rows)))
 
 
-@app.command()
+def _print_status(found: commands.Status) -> None:
+    _print_table(
+        ("GROUP", "TOPIC", "PARTITION", "AT", "OFFSET", "COMMITTED", "ON", *_PLAN_COLUMNS),
+        [
+            (
+                *(it["group"], it["topic"], it["partition"], it["source"]),
+                *(it["source_offset"], _time(it["source_ms"]), it["cluster"], *_cells(it)),
+            )
+            for it in found.rows
+        ],
+    )
+
+
+@app.command(cls=Watching)
 def plan(
     config: ConfigFile,
     group: Group,
     to: To,
+    watch: WatchOption = None,
     output: As = Output.TABLE,
     mode: ModeOption = None,
     force: Force = False,
     rewind: Rewind = False,
 ) -> None:
     """Show where a group would go on; change nothing."""
-    _move(config, group, to, output, mode, commands.plan, force=force, rewind=rewind)
+    asked = _Asked(config, group, to, mode, force=force, rewind=rewind)
+    _move(asked, commands.plan, output, watch)
 
 
 @app.command()
@@ -154,50 +167,65 @@ def apply(
     work = commands.apply if execute else commands.plan
     if not execute:
         typer.echo("keyway: nothing is committed without --execute", err=True)
-    _move(config, group, to, output, mode, work, force=force, rewind=rewind)
+    _move(_Asked(config, group, to, mode, force=force, rewind=rewind), work, output)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A move of a group, and the ways to make it."""
+
+    path: Path
+    group: str
+    to: str
+    mode: Mode | None
+    force: bool
+    rewind: bool
+
+    def options(self, config: ClustersConfig) -> Options:
+        configured = Options.of(config.offsets)
+        return replace(
+            configured,
+            mode=self.mode or configured.mode,
+            force=self.force,
+            rewind=self.rewind or configured.rewind,
+        )
 
 
 def _move(
-    path: Path,
-    group: str,
-    to: str,
-    output: Output,
-    mode: Mode | None,
+    asked: _Asked,
     work: Callable[[ClustersConfig, str, str, Options], list[Row]],
-    *,
-    force: bool,
-    rewind: bool,
+    output: Output,
+    watch: float | None = None,
 ) -> None:
-    with _errors():
-        config = load(path)
-        configured = Options.of(config.offsets)
-        options = Options(
-            mode or configured.mode,
-            force=force,
-            rewind=rewind or configured.rewind,
-            earliest=configured.earliest,
-            flags_in_metadata=configured.flags_in_metadata,
-        )
+    rows: list[Row] = []
+
+    def look() -> View:
+        nonlocal rows
+        config = load(asked.path)
         with Progress() as progress:
-            progress.step(f"reading the topics of {group} on {to}")
-            rows = work(config, group, to, options)
-    rows.sort(key=lambda it: (it.topic, it.partition))
-    shown = [it.shown() for it in rows]
-    if output is Output.JSON:
-        typer.echo(json.dumps({"group": group, "to": to, "rows": shown}, indent=2))
-    else:
-        columns = ("TOPIC", "PARTITION", "AT", "OFFSET", "COMMITTED", *_PLAN_COLUMNS)
-        _print_table(
-            columns,
-            [
-                (
-                    *(it["topic"], it["partition"], it["source"], it["source_offset"]),
-                    *(_time(it["source_ms"]), *_cells(it)),
-                )
-                for it in shown
-            ],
-        )
-    raise typer.Exit(int(any(it.refusals for it in rows)))
+            progress.step(f"reading the topics of {asked.group} on {asked.to}")
+            rows = work(config, asked.group, asked.to, asked.options(config))
+        rows.sort(key=lambda it: (it.topic, it.partition))
+        raw = {"group": asked.group, "to": asked.to, "rows": [it.shown() for it in rows]}
+        return View(raw, lambda: _print_moves(rows))
+
+    with _errors():
+        show(look, output, watch)
+    if watch is None:
+        raise typer.Exit(int(any(it.refusals for it in rows)))
+
+
+def _print_moves(rows: Sequence[Row]) -> None:
+    _print_table(
+        ("TOPIC", "PARTITION", "AT", "OFFSET", "COMMITTED", *_PLAN_COLUMNS),
+        [
+            (
+                *(it["topic"], it["partition"], it["source"], it["source_offset"]),
+                *(_time(it["source_ms"]), *_cells(it)),
+            )
+            for it in (row.shown() for row in rows)
+        ],
+    )
 
 
 @app.command("spark-checkpoint")

@@ -6,8 +6,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from clusters.asking import Asking, Away
 from clusters.config import ClustersConfig
 from offsets.board import BoardTopic
 from offsets.client import ClusterClient
@@ -32,27 +34,41 @@ class Status:
     away: tuple[str, ...]
 
 
-def status(config: ClustersConfig) -> Status:
-    """From the topic of every cluster that answers."""
+class Decisions:
+    """Of the committers of all clusters, from the topic of each. A second look fetches only new
+    records. Raises ConfigError.
+    """
+
+    def __init__(self, config: ClustersConfig) -> None:
+        self._boards = {it.name: BoardTopic(ClusterClient(it)) for it in config.clusters}
+        self._asking = Asking({name: partial(_read, it) for name, it in self._boards.items()})
+
+    def look(self, *, within_s: float | None = None) -> Status:
+        """`within_s`: as Asking's."""
+        rows: list[dict[str, Any]] = []
+        away: list[str] = []
+        for name, found in self._asking.look(within_s=within_s).items():
+            if isinstance(found, Away):
+                away.append(f"{name}: {found.reason}")
+            else:
+                rows += found
+        rows.sort(key=lambda it: (it["group"], it["topic"], it["partition"], it["cluster"]))
+        return Status(tuple(rows), tuple(away))
+
+
+def _read(board: BoardTopic) -> list[dict[str, Any]] | Away:
+    name = board.client.name
+    try:
+        if not board.read(for_s=BOARD_S_MAX):
+            return Away("its topic could not be read to the end")
+    except OffsetsError as error:
+        return Away(str(error).removeprefix(f"{name}: "))
     rows: list[dict[str, Any]] = []
-    away: list[str] = []
-    for cluster in config.clusters:
-        client = ClusterClient(cluster)
-        board = BoardTopic(client)
-        try:
-            if not board.read(for_s=BOARD_S_MAX):
-                raise ClusterAway(f"{cluster.name}: its topic could not be read to the end")
-            for (place, source), row in sorted(board.state.rows.items()):
-                entry = board.state.newest(place, besides=cluster.name)
-                if entry is not None and entry.source == source:
-                    rows.append({"cluster": cluster.name, **row})
-        except OffsetsError as error:
-            away.append(str(error))
-        finally:
-            board.close()
-            client.close()
-    rows.sort(key=lambda it: (it["group"], it["topic"], it["partition"], it["cluster"]))
-    return Status(tuple(rows), tuple(away))
+    for (place, source), row in sorted(board.state.rows.items()):
+        entry = board.state.newest(place, besides=name)
+        if entry is not None and entry.source == source:
+            rows.append({"cluster": name, **row})
+    return rows
 
 
 @contextmanager

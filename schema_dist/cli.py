@@ -7,7 +7,6 @@ or the lease is another process's; 3 a registry or Kafka did not answer.
 from __future__ import annotations
 
 import asyncio
-import json
 import signal
 import sys
 from collections.abc import Callable, Coroutine
@@ -21,8 +20,10 @@ import uvloop
 from rich.console import Console
 from rich.table import Table
 
+from clusters.asking import LOOK_S_MAX
 from clusters.config import ConfigError, load
 from clusters.core.names import PatternError
+from clusters.watching import View, Watching, WatchOption, show
 from schema_dist import commands
 from schema_dist.errors import AwayError, LeaseError, LogError, RefusedError
 from schema_dist.limits import TOLD_EVERY_S
@@ -41,31 +42,38 @@ class Output(StrEnum):
 
 
 ConfigFile = Annotated[Path, typer.Argument(help="The clusters' YAML file.")]
+Work = Callable[[commands.Told], Coroutine[Any, Any, commands.Answer]]
 As = Annotated[Output, typer.Option("--output", "-o", help="How to print.")]
 
 
-def _done(
-    work: Callable[[commands.Told], Coroutine[Any, Any, commands.Answer]], output: Output
-) -> None:
+def _done(work: Work, output: Output, watch: float | None = None) -> None:
     """Runs a command, prints its answer, and exits with its code. Meanwhile stderr has its present
     step.
     """
-    answer = _run(_telling(work))
-    if output is Output.JSON:
-        print(json.dumps({"ok": answer.ok, **answer.fields}, indent=2))  # noqa: T201
-    else:
-        console = Console(width=None if sys.stdout.isatty() else 10_000)
-        for title, columns, rows in answer.tables:
-            table = Table(*columns, title=title, title_justify="left", box=None)
-            for row in rows:
-                table.add_row(*map(_cell, row))
-            console.print(table)
-    raise typer.Exit(0 if answer.ok else 1)
+    answer = commands.Answer(ok=True)
+
+    def look() -> View:
+        nonlocal answer
+        answer = _run(_telling(work))
+        for reason in answer.away:
+            typer.echo(f"keyway: {reason}", err=True)
+        return View(answer.raw, lambda: _print_tables(answer))
+
+    show(look, output, watch)
+    if watch is None:
+        raise typer.Exit(answer.code)
 
 
-async def _telling(
-    work: Callable[[commands.Told], Coroutine[Any, Any, commands.Answer]],
-) -> commands.Answer:
+def _print_tables(answer: commands.Answer) -> None:
+    console = Console(width=None if sys.stdout.isatty() else 10_000)
+    for title, columns, rows in answer.tables:
+        table = Table(*columns, title=title, title_justify="left", box=None)
+        for row in rows:
+            table.add_row(*map(_cell, row))
+        console.print(table)
+
+
+async def _telling(work: Work) -> commands.Answer:
     """Names the present step on stderr, again and again, once the command takes long."""
     loop, steps = asyncio.get_running_loop(), ["starting"]
     timer: asyncio.TimerHandle
@@ -151,11 +159,18 @@ def _serve(serve: Callable[[], Coroutine[Any, Any, None]]) -> None:
         raise typer.Exit(0) from None
 
 
-@app.command()
-def status(config: ConfigFile, output: As = Output.TABLE) -> None:
+@app.command(cls=Watching)
+def status(config: ConfigFile, watch: WatchOption = None, output: As = Output.TABLE) -> None:
     """How each target stands, as the running process last said."""
+    targets: commands.Targets | None = None
 
-    _done(lambda told: commands.status(load(config), told=told), output)
+    async def look(told: commands.Told) -> commands.Answer:
+        nonlocal targets
+        targets = targets or commands.Targets(load(config))
+        told("asking the clusters")
+        return await asyncio.to_thread(targets.look, within_s=LOOK_S_MAX if watch else None)
+
+    _done(look, output, watch)
 
 
 @app.command()

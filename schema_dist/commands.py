@@ -6,13 +6,16 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
+from clusters.asking import Asking, Away
 from clusters.config import ClustersConfig
 from schema_dist import service
 from schema_dist.core.desired import desired
 from schema_dist.core.differences import differences
 from schema_dist.core.model import Register, SetCompatibility, SetMode, Write
+from schema_dist.errors import AwayError
 from schema_dist.limits import LISTED_MAX
 from schema_dist.parts import (
     followed,
@@ -35,11 +38,23 @@ _REFUSED = ("SUBJECT", "VERSION", "ID", "REASON", "DETAIL")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`ok`: nothing is refused, behind or different. `fields`: the JSON; `tables`: for people."""
+    """`ok`: nothing is refused, behind or different. `fields`: the JSON; `tables`: for people;
+    `away`: clusters that did not answer, and why.
+    """
 
     ok: bool
     fields: dict[str, Any] = field(default_factory=dict)
     tables: list[Shown] = field(default_factory=list)
+    away: tuple[str, ...] = ()
+
+    @property
+    def raw(self) -> dict[str, Any]:
+        return {"ok": self.ok, **self.fields}
+
+    @property
+    def code(self) -> int:
+        """Exit code of the command."""
+        return 3 if self.away else int(not self.ok)
 
 
 async def run(config: ClustersConfig) -> None:
@@ -130,14 +145,39 @@ def _refusal_rows(refusals: list[dict[str, Any]]) -> Rows:
     return [(it["subject"], it["version"], it["id"], it["reason"], it["detail"]) for it in refusals]
 
 
-async def status(config: ClustersConfig, *, told: Told) -> Answer:
-    """The last report of the running process about each target. Raises ConfigError, AwayError."""
-    found: list[dict[str, Any]] = []
-    for cluster in targets_of(config):
-        state = StateTopic(cluster.client_settings(), config.schemas.state_topic)
-        told(f"asking {cluster.name}")
-        reported = await state.status()
-        found.append({"target": cluster.name} if reported is None else reported)
+class Targets:
+    """The last report of the running process about each target. Raises ConfigError."""
+
+    def __init__(self, config: ClustersConfig) -> None:
+        topic = config.schemas.state_topic
+        self._asking = Asking(
+            {
+                it.name: partial(_reported, it.name, StateTopic(it.client_settings(), topic))
+                for it in targets_of(config)
+            }
+        )
+
+    def look(self, *, within_s: float | None = None) -> Answer:
+        """`within_s`: as Asking's."""
+        found: list[dict[str, Any]] = []
+        away: list[str] = []
+        for name, reported in self._asking.look(within_s=within_s).items():
+            if isinstance(reported, Away):
+                away.append(f"{name}: {reported.reason}")
+                found.append({"target": name, "problem": reported.reason})
+            else:
+                found.append(reported)
+        return _status(found, away)
+
+
+def _reported(name: str, state: StateTopic) -> dict[str, Any] | Away:
+    try:
+        return state.status() or {"target": name}
+    except AwayError as error:
+        return Away(str(error))
+
+
+def _status(found: list[dict[str, Any]], away: list[str]) -> Answer:
     summary: Rows = [
         (
             it["target"],
@@ -159,7 +199,7 @@ async def status(config: ClustersConfig, *, told: Told) -> Answer:
     ok = all(
         it.get("behind") == 0 and not it.get("refused") and not it.get("problem") for it in found
     )
-    return Answer(ok, {"targets": found}, tables)
+    return Answer(ok, {"targets": found}, tables, tuple(away))
 
 
 def _when(at_ms: int | None) -> str | None:

@@ -40,9 +40,9 @@ class StateTopic:
         """The ledger; the topic is created if it is missing."""
         return (await asyncio.to_thread(self._load))[0]
 
-    async def status(self) -> dict[str, Any] | None:
-        """The last status that was reported; None if there is none. Creates nothing."""
-        return (await asyncio.to_thread(self._load, create=False))[1]
+    def status(self) -> dict[str, Any] | None:
+        """The last status that was reported; None if there is none. Creates nothing, and blocks."""
+        return self._load(create=False)[1]
 
     async def note(self, entries: Iterable[Entry]) -> None:
         """Writes entries of the ledger."""

@@ -12,6 +12,9 @@ from typing import Annotated, Literal
 
 import typer
 
+from clusters.asking import LOOK_S_MAX
+from clusters.watching import View, Watching, WatchOption, show
+
 app = typer.Typer(help="Records copied between clusters, along their tree.", no_args_is_help=True)
 
 MASTER = "local[2,3]"  # two tasks at a time, each tried three times
@@ -86,15 +89,20 @@ def run(
         run_job(config, cluster, level, master=master)
 
 
-@app.command()
-def status(config: ConfigArgument, output: Output = "table") -> None:
+@app.command(cls=Watching)
+def status(config: ConfigArgument, watch: WatchOption = None, output: Output = "table") -> None:
     """Show how far every link is, and why it waits."""
     with told():
         from clusters.config import load
-        from spark.show import links_of, links_table
+        from spark.show import Links, links_table
 
-        rows = links_of(load(config))
-        typer.echo(json.dumps(rows, indent=2) if output == "json" else links_table(rows))
+        links = Links(load(config))
+
+        def look() -> View:
+            rows = links.look(within_s=LOOK_S_MAX if watch else None)
+            return View(rows, lambda: typer.echo(links_table(rows)))
+
+        show(look, output, watch)
 
 
 @app.command()

@@ -7,7 +7,9 @@ from typing import Any
 
 from confluent_kafka import KafkaException
 
+from clusters.asking import Asking, Away
 from clusters.config import ClustersConfig
+from clusters.core.tree import Distributor
 from spark.kafka import KafkaSide
 from spark.links import link_name
 from spark.reports import now_ms
@@ -16,45 +18,66 @@ from spark.status import LEFT, LINK, TOPIC, Json, StatusTopic
 STALE_MS = 30_000  # a running link says more often how it does
 
 
+class Links:
+    """The links of the tree, as the status topics of their sources tell of them. A second look
+    fetches only new records.
+    """
+
+    def __init__(self, config: ClustersConfig) -> None:
+        self._distributors = config.checked_tree().distributors
+        sources = dict.fromkeys(it.source for it in self._distributors)
+        self._asking = Asking({name: Source(config, name).records for name in sources})
+
+    def look(self, *, within_s: float | None = None) -> list[Json]:
+        """One object per link, with its topics and their partitions. `within_s`: as Asking's."""
+        kept = self._asking.look(within_s=within_s)
+        return [_row(it, kept[it.source]) for it in self._distributors]
+
+
 def links_of(config: ClustersConfig) -> list[Json]:
-    """One object per link of the tree, with its topics and their partitions."""
-    found: list[Json] = []
-    kept: dict[str, dict[str, Json] | str] = {}
-    for distributor in config.checked_tree().distributors:
-        name = distributor.source
-        if name not in kept:
-            kept[name] = _status_of(config, name)
-        records, link = kept[name], link_name(name, distributor.level)
-        row: Json = {"link": link, "source": name, "level": distributor.level}
-        if isinstance(records, str):
-            found.append({**row, "state": "unknown", "error": records, "topics": {}})
-            continue
-        state = records.get(f"{LINK}/{link}", {"state": "never run", "target": None, "error": ""})
-        late = now_ms() - int(state.get("updated_ms", 0)) > STALE_MS
-        if state["state"] in ("running", "waiting") and late:
-            at = datetime.fromtimestamp(state["updated_ms"] / 1_000, UTC)
-            state = {**state, "state": "silent", "error": f"not heard of since {at:%F %T}Z"}
-        prefix = f"{TOPIC}/{link}/"
-        topics = {
-            key.removeprefix(prefix): value
-            for key, value in sorted(records.items())
-            if key.startswith(prefix) and value.get("state") != LEFT
-        }
-        found.append({**row, **state, "topics": topics})
-    return found
+    return Links(config).look()
 
 
-def _status_of(config: ClustersConfig, cluster: str) -> dict[str, Json] | str:
-    """The status records of a cluster, or why they cannot be read."""
-    side = KafkaSide(config.cluster(cluster))
-    try:
-        if not side.answers():
-            return f"no answer at {side.cluster.bootstrap_servers}"
-        if config.messages.status_topic not in side.topic_names():
-            return {}
-        return StatusTopic(side, config.messages.status_topic).read()
-    except KafkaException as error:
-        return str(error.args[0].str())
+class Source:
+    """A cluster whose records links copy."""
+
+    def __init__(self, config: ClustersConfig, cluster: str) -> None:
+        self._side = KafkaSide(config.cluster(cluster))
+        self._topic = config.messages.status_topic
+        self._status: StatusTopic | None = None
+
+    def records(self) -> dict[str, Json] | Away:
+        """Those of its status topic."""
+        try:
+            if not self._side.answers():
+                return Away(f"no answer at {self._side.cluster.bootstrap_servers}")
+            if self._topic not in self._side.topic_names():
+                return {}
+            if self._status is None:
+                self._status = StatusTopic(self._side, self._topic)
+            return self._status.read()
+        except KafkaException as error:
+            return Away(str(error.args[0].str()))
+
+
+def _row(distributor: Distributor, records: dict[str, Json] | Away) -> Json:
+    name, level = distributor.source, distributor.level
+    link = link_name(name, level)
+    row: Json = {"link": link, "source": name, "level": level}
+    if isinstance(records, Away):
+        return {**row, "state": "unknown", "error": records.reason, "topics": {}}
+    state = records.get(f"{LINK}/{link}", {"state": "never run", "target": None, "error": ""})
+    late = now_ms() - int(state.get("updated_ms", 0)) > STALE_MS
+    if state["state"] in ("running", "waiting") and late:
+        at = datetime.fromtimestamp(state["updated_ms"] / 1_000, UTC)
+        state = {**state, "state": "silent", "error": f"not heard of since {at:%F %T}Z"}
+    prefix = f"{TOPIC}/{link}/"
+    topics = {
+        key.removeprefix(prefix): value
+        for key, value in sorted(records.items())
+        if key.startswith(prefix) and value.get("state") != LEFT
+    }
+    return {**row, **state, "topics": topics}
 
 
 COLUMNS = (

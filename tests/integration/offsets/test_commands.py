@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
+import itertools
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from clusters.config import load
-from gateway.admin.distribution import Distribution
-from gateway.embedded.process import free_ports, start_child, stop_child, wait_until
+from gateway.embedded.process import free_ports, start_child, stop_child
 from tests.integration.offsets.conftest import Addresses
 from tests.rig.gateway_process import REPOSITORY
 from tests.rig.offset_clusters import PlainLink, commit, committed, produce_at, write_config
@@ -35,6 +36,31 @@ def keyway(*words: str) -> tuple[int, str, str]:
         check=False,
     )
     return done.returncode, done.stdout, done.stderr
+
+
+def watched(*words: str) -> Iterator[str]:
+    """The looks of the command as JSON, with --watch; Ctrl-C when no more are wanted."""
+    again = ("-o", "json", "--watch", "0.2")
+    command = [sys.executable, "-m", "gateway.cli", "offsets", *words, *again]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY, preexec_fn=interruptible
+    )
+    late = threading.Timer(120, process.kill)
+    late.start()
+    try:
+        assert process.stdout is not None
+        yield from process.stdout
+    finally:
+        running = process.poll() is None
+        process.send_signal(signal.SIGINT)
+        code = process.wait(60)
+        late.cancel()
+        assert (running, code) == (True, 0)
+
+
+def interruptible() -> None:
+    """Also where the tests run in the background of a shell."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def test_from_run_to_apply(
@@ -67,20 +93,19 @@ def test_from_run_to_apply(
             rows = [it for it in json.loads(status)["rows"] if it["group"] == group]
             return rows[0] if rows and "not-indexed-yet" not in rows[0]["refusals"] else None
 
-        def shown() -> bool:
-            return row_of(keyway("status", str(config), "-o", "json")[1]) is not None
-
-        wait_until(shown, what="status", deadline_s=60, every_s=0.5)  # a process each time
-        row = row_of(keyway("status", str(config), "-o", "json")[1])
+        for line in watched("status", str(config)):
+            row = row_of(line)
+            if row is not None:
+                break
         assert (row["cluster"], row["source"], row["source_offset"]) == ("B", "A", 12)
         assert (row["old"], row["new"], row["replay"]) == (None, 12, 0)
         assert group in keyway("status", str(config))[1]
-        shown_over_rest = asyncio.run(Distribution(config, lambda: 0).status("/v1/offsets"))
-        assert any(it["group"] == group for it in shown_over_rest.status["rows"])
-
         code, text, _ = keyway("plan", str(config), group, "--to", "B")
         assert code == 0
         assert "12" in text
+        plan = ("plan", str(config), group, "--to", "B")
+        news = [json.loads(it)["rows"][0]["new"] for it in itertools.islice(watched(*plan), 2)]
+        assert news == [12, 12]
         code, _, text = keyway("apply", str(config), group, "--to", "B")
         assert (code, "--execute" in text) == (0, True)
         assert committed(load(config), "B", group) == {}

@@ -1,0 +1,43 @@
+"""Questions to several clusters: one that hangs is named, and its answer comes later."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from clusters.asking import Asking, Away
+from gateway.embedded.process import wait_until
+
+
+def test_all_are_asked_at_the_same_time() -> None:
+    both = threading.Barrier(2, timeout=30)  # nobody passes it alone
+    asking = Asking({"ams": both.wait, "fra": both.wait})
+    assert sorted(map(str, asking.look().values())) == ["0", "1"]
+    assert list(asking.look()) == ["ams", "fra"]
+
+
+def test_one_that_hangs_is_named_and_asked_once() -> None:
+    over, asked = threading.Event(), []
+
+    def hang() -> str:
+        asked.append("nyc")
+        over.wait(30)
+        return "late"
+
+    asking = Asking[str]({"nyc": hang, "ams": lambda: "here"})
+    for _ in range(2):
+        assert asking.look(within_s=0.1) == {"nyc": Away("no answer in 0.1 s"), "ams": "here"}
+    over.set()
+    wait_until(lambda: asking.look(within_s=0)["nyc"] == "late", what="its answer", deadline_s=30)
+    assert len(asked) == 1, "an open question is not asked again"
+
+
+def test_an_error_is_that_of_the_question() -> None:
+    def fail() -> str:
+        raise LookupError("no such cluster")
+
+    asking = Asking({"ams": fail})
+    for _ in range(2):
+        with pytest.raises(LookupError, match="no such cluster"):
+            asking.look()
