@@ -175,7 +175,9 @@ class AdminSection(_Section):
     tokens: Annotated[tuple[TokenSection, ...], Field(max_length=TOKENS_MAX)] = ()
     """Who may use REST."""
     clusters_file: Path | None = None
-    """The clusters' file, for `/v1/links`, `/v1/offsets` and `/v1/schemas`. Without it: 404."""
+    """The clusters' file, for the dashboard's links, `/v1/clusters`, `/v1/links`, `/v1/offsets` and
+    `/v1/schemas`. Without it: 404.
+    """
     metrics_open: bool = False
     """True: `/metrics` needs no token, for a Prometheus that has none. It names all groups."""
 

@@ -25,6 +25,7 @@ from gateway.admin.node_rows import (
     AuditList,
     BrokerList,
     CallerRow,
+    ClustersRow,
     ConfigRow,
     ConnectionList,
     LoggedOut,
@@ -283,6 +284,13 @@ OPERATIONS = (
         ReloadRow,
         role=Role.ADMIN,
         action="config.reload",
+        whole=True,
+    ),
+    Operation(
+        "GET",
+        "/v1/clusters",
+        "The clusters that records, offsets and schemas are distributed between, as a tree.",
+        ClustersRow,
         whole=True,
     ),
     Operation(

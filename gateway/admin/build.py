@@ -84,7 +84,7 @@ def build(
     return Part(
         name="admin",
         room=rest_app(rest, loopback=is_loopback(section.host)),
-        background=(rest.access.audit.write_due_forever,),
+        background=(rest.access.audit.write_due_forever, rest.distribution.run),
         drain=rest.viewers.end,
         stop=rest.access.audit.write_rest,
     )

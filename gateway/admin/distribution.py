@@ -1,9 +1,9 @@
-"""REST of the distribution between clusters: `GET /v1/links`, `/v1/offsets`, `/v1/schemas`.
+"""REST of the distribution between clusters: `GET /v1/clusters` (their file, as it is now), and
+`/v1/links`, `/v1/offsets`, `/v1/schemas`.
 
 The services that distribute keep their status in topics of the clusters. `keyway distribute
-status`, `keyway offsets status` and `keyway schemas status` read it there. The node runs the same
-commands as processes of their own: the packages they need stay out of the node, and a cluster that
-hangs costs a process until its deadline. An answer is kept for a few seconds, however many ask.
+status`, `keyway offsets status` and `keyway schemas status` read it there, and the node shows their
+answers. It looks as often as they do, so an answer is as old as the last look of the command.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gateway.admin.limits import STATUS_KEPT_MS, STATUS_PROBLEMS_SHOWN, STATUS_S_MAX
-from gateway.admin.node_rows import StatusRow
+from clusters.config import ConfigError, TreeNode, load
+from gateway.admin.limits import STATUS_EVERY_S
+from gateway.admin.node_rows import ClustersRow, LinkRow, TreeRow
 from gateway.admin.problems import answered
+from gateway.admin.watched_command import CommandFailed, WatchedCommand
 
 COMMANDS: Final[Mapping[str, Sequence[str]]] = {  # by path
     "/v1/links": ("distribute", "status"),
@@ -39,46 +41,78 @@ class Distribution:
     clusters_file: Path | None
     now_ms: Callable[[], int]
     command: Sequence[str] = (sys.executable, "-m", "gateway.cli")
-    _kept: dict[str, StatusRow] = field(default_factory=dict)  # by path
-    _locks: dict[str, asyncio.Lock] = field(default_factory=dict)
+    _watched: dict[str, WatchedCommand] = field(default_factory=dict)  # by path
 
-    async def status(self, path: str) -> StatusRow:
-        """Raises HTTPException."""
+    def __post_init__(self) -> None:
         if self.clusters_file is None:
-            raise HTTPException(404, "the node knows no clusters: admin.clusters_file is not set")
-        async with self._locks.setdefault(path, asyncio.Lock()):
-            kept = self._kept.get(path)
-            if kept is None or self.now_ms() - kept.at_ms >= STATUS_KEPT_MS:
-                kept = self._kept[path] = await self._asked(path, self.clusters_file)
-            return kept
+            return
+        again = ("--watch", str(STATUS_EVERY_S), "-o", "json")
+        for path, words in COMMANDS.items():
+            self._watched[path] = WatchedCommand(
+                name=" ".join(("keyway", *words)),
+                words=(*self.command, *words, str(self.clusters_file), *again),
+                file=self.clusters_file,
+                now_ms=self.now_ms,
+            )
 
-    async def _asked(self, path: str, clusters_file: Path) -> StatusRow:
-        words = (*self.command, *COMMANDS[path], str(clusters_file), "-o", "json")
-        pipe = asyncio.subprocess.PIPE
-        process = await asyncio.create_subprocess_exec(*words, stdout=pipe, stderr=pipe)
-        name = " ".join(COMMANDS[path])
+    async def run(self) -> None:
+        """The commands that somebody asks for, until it is cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for watched in self._watched.values():
+                tasks.create_task(watched.run())
+
+    async def clusters(self) -> ClustersRow:
+        """Raises HTTPException, which names the fault of the file."""
+        if self.clusters_file is None:
+            raise _not_configured()
         try:
-            async with asyncio.timeout(STATUS_S_MAX):
-                out, err = await process.communicate()
-        except TimeoutError:
-            raise HTTPException(
-                503, f"keyway {name}: no answer in {STATUS_S_MAX} s: is a cluster away?"
-            ) from None
-        finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
-        said = [line for line in err.decode(errors="replace").splitlines() if line.strip()]
+            config = await asyncio.to_thread(load, self.clusters_file)
+        except ConfigError as error:
+            raise HTTPException(503, str(error)) from None
+        links = config.checked_tree().distributors
+        return ClustersRow(
+            file=str(self.clusters_file),
+            tree=_tree_row(config.tree),
+            links=[
+                LinkRow(source=it.source, level=it.level, targets=[*it.targets]) for it in links
+            ],
+            primary=config.schemas.primary,
+        )
+
+    async def status(self, path: str) -> bytes:
+        """A StatusRow as JSON; the command's own JSON is not read here, for it may be long. Raises
+        HTTPException.
+        """
+        watched = self._watched.get(path)
+        if watched is None:
+            raise _not_configured()
         try:
-            found = json.loads(out)
-        except ValueError:
-            reason = said[-1] if said else f"exit status {process.returncode}"
-            raise HTTPException(503, f"keyway {name}: {reason}") from None
-        return StatusRow(at_ms=self.now_ms(), status=found, problems=said[-STATUS_PROBLEMS_SHOWN:])
+            look = await watched.latest()
+        except CommandFailed as error:
+            raise HTTPException(503, str(error)) from None
+        problems = json.dumps(look.problems).encode()
+        return b'{"at_ms":%d,"status":%b,"problems":%b}' % (look.at_ms, look.text, problems)
+
+
+def _not_configured() -> HTTPException:
+    return HTTPException(404, "the node knows no clusters: admin.clusters_file is not set")
+
+
+def _tree_row(node: TreeNode) -> TreeRow:
+    assert node.level is not None, "the file was checked"
+    below = [it if isinstance(it, str) else _tree_row(it) for it in node.children]
+    return TreeRow(level=node.level, children=below)
 
 
 def distribution_routes(distribution: Distribution) -> list[Route]:
-    async def show(request: Request) -> Response:
-        return answered(await distribution.status(request.url.path))
+    async def show_clusters(_: Request) -> Response:
+        return answered(await distribution.clusters())
 
-    return [Route(path, show, methods=["GET"]) for path in COMMANDS]
+    async def show(request: Request) -> Response:
+        text = await distribution.status(request.url.path)
+        return Response(text, media_type="application/json")
+
+    return [
+        Route("/v1/clusters", show_clusters, methods=["GET"]),
+        *(Route(path, show, methods=["GET"]) for path in COMMANDS),
+    ]

@@ -126,6 +126,36 @@ class ConnectionList(Row):
     next: str | None = None
 
 
+class TreeRow(Row):
+    """A node of the tree: two subtrees, or clusters by their names, and the level of the links
+    between them.
+    """
+
+    level: int
+    children: list[TreeRow | str]
+
+
+class LinkRow(Row):
+    """A link: it copies the records of `source` at one level to the first of `targets` that
+    answers.
+    """
+
+    source: str
+    level: int
+    targets: list[str]
+
+
+class ClustersRow(Row):
+    """The clusters' file, as it is now: the tree, its links, and the cluster that others take
+    schemas from (null: schemas are not distributed).
+    """
+
+    file: str
+    tree: TreeRow
+    links: list[LinkRow]
+    primary: str | None
+
+
 class StatusRow(Row):
     """The status of a distribution, as `keyway distribute|offsets|schemas status -o json` prints
     it. `problems`: clusters that did not answer.

@@ -1,66 +1,123 @@
-"""The status of a distribution over REST, by the real commands: a file with a fault, a command that
-hangs, an answer that is kept. test_commands.py has an answer of running services.
+"""The status of a distribution over REST, by the real commands: a file with a fault, clusters that
+are away. tests/browser/test_links.py has answers of clusters that are there.
 """
 
 from __future__ import annotations
 
 import asyncio
-import sys
+import json
+import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 from starlette.exceptions import HTTPException
 
-from gateway.admin import distribution
+from clusters.config import load
 from gateway.admin.distribution import COMMANDS, Distribution
-from gateway.admin.limits import STATUS_KEPT_MS
+from offsets.commands import Decisions
+from schema_dist.commands import Targets
+from spark.show import Links
 
-CLOCK = [1_000_000]
+FILE = """
+clusters:
+  - {name: ams, bootstrap_servers: "127.0.0.1:1"}
+  - {name: fra, bootstrap_servers: "127.0.0.1:1"}
+  - {name: nyc, bootstrap_servers: "127.0.0.1:1"}
+tree: {level: 2, children: [{level: 1, children: [ams, fra], targets: [fra]}, nyc]}
+schemas: {primary: ams}
+"""
 
 
 def now_ms() -> int:
-    return CLOCK[0]
+    return 1_000_000
 
 
-def asked(of: Distribution, path: str) -> HTTPException:
+def test_the_clusters_of_the_file(tmp_path: Path) -> None:
+    """Read anew each time."""
+    file = tmp_path / "clusters.yaml"
+    of = Distribution(file, now_ms)
+    file.write_text(FILE)
+    found = asyncio.run(of.clusters()).model_dump()
+    assert found["tree"] == {
+        "level": 2,
+        "children": [{"level": 1, "children": ["ams", "fra"]}, "nyc"],
+    }
+    assert [(it["source"], it["level"], it["targets"]) for it in found["links"]] == [
+        ("ams", 1, ["fra"]),
+        ("ams", 2, ["nyc"]),
+        ("fra", 1, ["ams"]),
+        ("fra", 2, ["nyc"]),
+        ("nyc", 2, ["fra"]),
+    ]
+    assert (found["file"], found["primary"]) == (str(file), "ams")
+    file.write_text(FILE.replace("level: 1", "level: 3"))
     with pytest.raises(HTTPException) as refused:
-        asyncio.run(of.status(path))
-    return refused.value
+        asyncio.run(of.clusters())
+    assert refused.value.status_code == 503
+    assert f"{file}: tree: the node of ams, fra has level 3" in refused.value.detail
+    file.unlink()
+    with pytest.raises(HTTPException, match="No such file"):
+        asyncio.run(of.clusters())
 
 
 def test_without_a_file() -> None:
-    refused = asked(Distribution(None, now_ms), "/v1/links")
-    assert refused.status_code == 404
-    assert "admin.clusters_file is not set" in refused.detail
+    of = Distribution(None, now_ms)
+    asyncio.run(of.run())
+    for ask in (of.clusters, lambda: of.status("/v1/links")):
+        with pytest.raises(HTTPException) as refused:
+            asyncio.run(ask())
+        assert refused.value.status_code == 404
+        assert "admin.clusters_file is not set" in refused.value.detail
 
 
-@pytest.mark.parametrize("path", COMMANDS)
-def test_a_file_with_a_fault_is_named(tmp_path: Path, path: str) -> None:
+def asked(file: Path, *paths: str) -> list[dict[str, Any] | HTTPException]:
+    """The answer of each path, or the refusal."""
+
+    async def ask(of: Distribution, path: str) -> dict[str, Any] | HTTPException:
+        try:
+            found: dict[str, Any] = json.loads(await of.status(path))
+        except HTTPException as refused:
+            return refused
+        return found
+
+    async def work() -> list[dict[str, Any] | HTTPException]:
+        of = Distribution(file, now_ms)
+        running = asyncio.ensure_future(of.run())
+        try:
+            return await asyncio.gather(*(ask(of, path) for path in paths))
+        finally:
+            running.cancel()
+            await asyncio.wait([running])
+
+    return asyncio.run(work())
+
+
+def test_a_file_with_a_fault_is_named_by_every_command(tmp_path: Path) -> None:
     file = tmp_path / "clusters.yaml"
     file.write_text("clusters: 7\n")
-    refused = asked(Distribution(file, now_ms), path)
-    assert refused.status_code == 503
-    assert "clusters.yaml: clusters" in refused.detail
+    for path, refused in zip(COMMANDS, asked(file, *COMMANDS), strict=True):
+        assert isinstance(refused, HTTPException)
+        assert refused.status_code == 503
+        assert f"keyway {' '.join(COMMANDS[path])}: {file}: clusters" in refused.detail
 
 
-def test_an_answer_is_kept_for_all_who_ask(tmp_path: Path) -> None:
-    count = tmp_path / "count"
-    program = f"open({str(count)!r}, 'a').write('x'); print('[1]')"
-    of = Distribution(tmp_path, now_ms, command=(sys.executable, "-c", program))
-
-    async def ask() -> None:
-        rows = await asyncio.gather(*(of.status("/v1/links") for _ in range(5)))
-        assert {tuple(row.status) for row in rows} == {(1,)}
-        CLOCK[0] += STATUS_KEPT_MS
-        await of.status("/v1/links")
-
-    asyncio.run(ask())
-    assert count.read_text() == "xx"
-
-
-def test_a_command_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(distribution, "STATUS_S_MAX", 0.5)
-    of = Distribution(tmp_path, now_ms, (sys.executable, "-c", "import time; time.sleep(60)"))
-    refused = asked(of, "/v1/schemas")
-    assert refused.status_code == 503
-    assert "no answer in 0.5 s" in refused.detail
+def test_a_cluster_that_hangs_is_named_and_holds_up_nobody(tmp_path: Path) -> None:
+    """It takes the connection, and says nothing. Nobody listens at the others' address."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        file = tmp_path / "clusters.yaml"
+        file.write_text(FILE.replace("127.0.0.1:1", f"127.0.0.1:{silent.getsockname()[1]}", 1))
+        config = load(file)
+        links = Links(config).look(within_s=0.1)
+        assert [(it["link"], it["state"]) for it in links][:2] == [
+            ("ams-level-1", "unknown"),
+            ("ams-level-2", "unknown"),
+        ]
+        assert links[0]["error"] == "no answer in 0.1 s"
+        groups = Decisions(config).look(within_s=0.1)
+        assert groups.rows == ()
+        assert groups.away[0] == "ams: no answer in 0.1 s"
+        schemas = Targets(config).look(within_s=0.1)
+        assert schemas.code == 3
+        assert schemas.away == ("fra: no answer in 0.1 s", "nyc: no answer in 0.1 s")
+        assert schemas.fields["targets"][0] == {"target": "fra", "problem": "no answer in 0.1 s"}
