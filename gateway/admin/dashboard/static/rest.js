@@ -1,7 +1,7 @@
 // Questions to the node's REST, and answers that a view uses again and again.
 
 const ANSWER_MS_MAX = 10_000;
-const FRESH_MS = 2_500; // an answer that is older is asked for again
+const FRESH_MS = 2_500; // an answer that is older is asked for again, unless its view says otherwise
 
 /** A refusal of the node (RFC 9457), or `status` 0: no answer at all. */
 export class Problem extends Error {
@@ -12,8 +12,8 @@ export class Problem extends Error {
 }
 
 /** The JSON of an answer. Throws Problem. */
-export async function ask(method, path, body) {
-  const options = { method, credentials: "same-origin", signal: AbortSignal.timeout(ANSWER_MS_MAX) };
+export async function ask(method, path, body, withinMs = ANSWER_MS_MAX) {
+  const options = { method, credentials: "same-origin", signal: AbortSignal.timeout(withinMs) };
   if (body !== undefined) {
     options.headers = { "Content-Type": "application/json" };
     options.body = JSON.stringify(body);
@@ -47,11 +47,14 @@ export class Answers {
     this.used = new Set();
   }
 
-  /** {data, problem, atMs}: `data` is the last one, also while a later question fails. */
-  use(path) {
+  /**
+   * {data, problem}: `data` is the last one, also while a later question fails. An answer that is
+   * older than `everyMs` is asked for again, one that takes longer than `withinMs` given up.
+   */
+  use(path, { everyMs = FRESH_MS, withinMs } = {}) {
     this.used.add(path);
     if (!this.known.has(path)) {
-      this.known.set(path, { data: null, problem: null, atMs: 0, asking: false });
+      this.known.set(path, { data: null, problem: null, atMs: 0, asking: false, everyMs, withinMs });
       this.refresh(path);
     }
     return this.known.get(path);
@@ -71,7 +74,7 @@ export class Answers {
   tick() {
     for (const path of this.used) {
       const answer = this.known.get(path);
-      if (answer && Date.now() - answer.atMs >= FRESH_MS) this.refresh(path);
+      if (answer && Date.now() - answer.atMs >= answer.everyMs) this.refresh(path);
     }
   }
 
@@ -80,12 +83,12 @@ export class Answers {
     if (!answer || answer.asking) return;
     answer.asking = true;
     try {
-      answer.data = await ask("GET", path);
+      answer.data = await ask("GET", path, undefined, answer.withinMs);
       answer.problem = null;
-      answer.atMs = Date.now();
     } catch (problem) {
       answer.problem = problem;
     }
+    answer.atMs = Date.now();
     answer.asking = false;
     this.changed();
   }

@@ -2,6 +2,7 @@
 
 import { drawGroup } from "./views/group.js";
 import { drawGroups } from "./views/groups.js";
+import { drawLinks } from "./views/links.js";
 import { drawOverview } from "./views/overview.js";
 import { drawTopics } from "./views/topics.js";
 
@@ -9,6 +10,7 @@ export const VIEWS = [
   { path: "/", title: "Overview", draw: drawOverview },
   { path: "/groups", title: "Groups", draw: drawGroups },
   { path: "/topics", title: "Topics", draw: drawTopics },
+  { path: "/links", title: "Links", draw: drawLinks },
 ];
 
 export const GROUP_TABS = [

@@ -62,6 +62,16 @@ function sorted(rows, columns, sort) {
   return sort.down ? inOrder.reverse() : inOrder;
 }
 
+/** A button in a row that shows or hides its details, the element `shows`; `choice`: {chosen}. */
+export function chooser(app, choice, name, text, shows) {
+  const open = choice.chosen === name;
+  const turn = () => {
+    choice.chosen = open ? null : name;
+    app.draw();
+  };
+  return h("button", { class: "chooser", "aria-expanded": String(open), "aria-controls": open ? shows : null, onclick: turn }, text);
+}
+
 /** The parts that every answer has besides its data: not there yet, failed, or old. */
 export function answered(answer, shown) {
   if (answer.data) {
