@@ -29,7 +29,7 @@ from tests.rig.kafka import create_topic, produce
 OPERATOR, VIEWER, AUDITOR, ALICE = (f"keyway_{it}-of-the-tests" for it in range(4))
 BILLING, LEDGER, SHIPPING, STOPPED = "billing", "ledger", "shipping", "stopped"
 HOSTILE = "<script>document.title='owned'</script>\"'&amp;<img src=x onerror=alert(1)>"
-ORDERS, PAYMENTS = "browser-orders", "browser-payments"
+ORDERS, PAYMENTS, LETTERS = "browser-orders", "browser-payments", "browser-letters"
 PRODUCED_PER_S = 100
 LOAD_S_MAX = 600.0
 
@@ -58,11 +58,13 @@ def browser() -> Iterator[Browser]:
 def stage(kafka: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     create_topic(kafka.bootstrap_servers, ORDERS, partitions=4)
     create_topic(kafka.bootstrap_servers, PAYMENTS, partitions=1)
+    create_topic(kafka.bootstrap_servers, LETTERS, partitions=1)
     blocking = {
         "match": "*",
         "auto_offset_reset": "earliest",
         "rejected": "block",
         "exhausted": "block",
+        "dead_letter_topic": LETTERS,
         "backoff_base_ms": 100,
     }
     tokens = [

@@ -20,6 +20,7 @@ from tests.browser.conftest import (
     BILLING,
     HOSTILE,
     LEDGER,
+    LETTERS,
     OPERATOR,
     ORDERS,
     PAYMENTS,
@@ -31,13 +32,22 @@ from tests.browser.conftest import (
     slow_group,
 )
 from tests.rig.browser import DESKTOP, PHONE, Scheme, Tab, tab
-from tests.rig.kafka import produce
+from tests.rig.clients.share_members import ShareHost, consume_all
+from tests.rig.inflating import with_a_bomb
+from tests.rig.kafka import create_topic, produce, read_partition
 from tests.rig.operating import rest
 
 pytestmark = pytest.mark.integration
 
-TABS = ("", "/members", "/keys", "/parked", "/filters")
-VIEWS = ("", "groups", "topics", *(f"groups/{LEDGER}{tab}" for tab in TABS), f"groups/{BILLING}")
+TABS = ("", "/members", "/keys", "/parked", "/unreadable", "/positions", "/filters")
+VIEWS = (
+    "",
+    "groups",
+    "topics",
+    "links",
+    *(f"groups/{LEDGER}{tab}" for tab in TABS),
+    f"groups/{BILLING}",
+)
 BEARER = {"Authorization": f"Bearer {OPERATOR}"}
 
 
@@ -49,20 +59,19 @@ def page(browser: Browser, stage: Stage) -> Iterator[Tab]:
         assert not opened.violations
 
 
-def parked_offsets(stage: Stage) -> list[int]:
-    path = f"/v1/parked?{urlencode({'group': LEDGER})}"
-    status, answer = rest(stage.gateway, path, headers=BEARER)
+def listed(stage: Stage, path: str, name: str, **query: str) -> list[dict[str, Any]]:
+    status, answer = rest(stage.gateway, f"{path}?{urlencode(query)}", headers=BEARER)
     assert status == 200, answer
-    return [row["offset"] for row in answer["parked"]]
+    rows: list[dict[str, Any]] = answer[name]
+    return rows
+
+
+def parked_offsets(stage: Stage) -> list[int]:
+    return [row["offset"] for row in listed(stage, "/v1/parked", "parked", group=LEDGER)]
 
 
 def rules_of(stage: Stage, group: str) -> list[dict[str, Any]]:
-    status, answer = rest(
-        stage.gateway, f"/v1/filters?{urlencode({'group': group})}", headers=BEARER
-    )
-    assert status == 200, answer
-    rules: list[dict[str, Any]] = answer["rules"]
-    return rules
+    return listed(stage, "/v1/filters", "rules", group=group)
 
 
 def test_figures_change_by_themselves(page: Tab, stage: Stage) -> None:
@@ -235,8 +244,122 @@ def test_a_filter_is_previewed_then_set_then_removed(page: Tab, stage: Stage) ->
     assert rules_of(stage, BILLING) == []
 
 
-def test_a_name_is_never_read_as_html(page: Tab, stage: Stage) -> None:
+def test_a_parked_record_goes_to_the_dead_letters(page: Tab, stage: Stage) -> None:
+    park(stage, 1)
+    wait_until(lambda: bool(parked_offsets(stage)), what="a parked record", deadline_s=20)
+    *others, last = parked_offsets(stage)
+    letters = read_partition(stage.kafka.bootstrap_servers, LETTERS, 0)
+    page.open(f"groups/{LEDGER}/parked")
+    page.page.get_by_label(f"choose {PAYMENTS}-0 {last}", exact=True).check()
+    page.page.get_by_role("button", name="Dead-letter …").click()
+    dialog = page.page.get_by_role("dialog")
+    expect(dialog).to_contain_text("1 record will be written to the dead-letter topic")
+    expect(dialog).to_contain_text(f"{PAYMENTS}-0: offset {last}")
+    assert parked_offsets(stage) == [*others, last]
+    dialog.get_by_role("button", name="Dead-letter").click()
+    expect(dialog).to_have_count(0)
+    wait_until(lambda: parked_offsets(stage) == others, what="it is gone", deadline_s=20)
+    written = read_partition(stage.kafka.bootstrap_servers, LETTERS, 0)[len(letters) :]
+    assert [value for _, _, value in written] == [b"100"]
 
+
+def test_positions_are_moved_after_a_look(page: Tab, stage: Stage) -> None:
+    """Old, new and the difference first; the group moves with the second press."""
+
+    def cursors() -> list[int]:
+        rows = listed(stage, "/v1/positions", "positions", group=STOPPED, topic=ORDERS)
+        return [row["cursor"] for row in rows]
+
+    before = cursors()
+    new = before[0] + 7
+    produce(stage.gateway.bootstrap, ORDERS, [(b"more", b"x")] * 7, partition=0)
+    page.open(f"groups/{STOPPED}/positions")
+    page.page.get_by_label("Move to").select_option("an offset")
+    page.page.get_by_label("Offset").fill(str(new))
+    page.page.get_by_label("Of topic").select_option(ORDERS)
+    page.page.get_by_label("Partition", exact=True).fill("0")
+    page.page.get_by_role("button", name="Preview …").click()
+    dialog = page.page.get_by_role("dialog")
+    cells = dialog.get_by_role("row").filter(has_text=f"{ORDERS}-0").locator("td")
+    expect(cells).to_have_text([f"{before[0]:,}", f"{new:,}", "+7", "\u2013"])
+    assert cursors() == before
+    dialog.get_by_role("button", name="Move").click()
+    expect(dialog).to_have_count(0)
+    expect(page.page.locator("#said")).to_have_text("1 position moved.")
+    assert cursors() == [new, *before[1:]]
+    page.page.get_by_label("Offset").fill("999999999")
+    page.page.get_by_role("button", name="Preview …").click()
+    expect(dialog.get_by_role("alert").first).to_contain_text("No position can be moved")
+    expect(dialog.get_by_role("button", name="Move")).to_have_count(0)
+    dialog.get_by_role("button", name="Close").click()
+
+
+def test_positions_of_a_group_at_work_stay(page: Tab) -> None:
+    page.open(f"groups/{BILLING}/positions")
+    page.page.get_by_role("button", name="Preview …").click()
+    dialog = page.page.get_by_role("dialog")
+    expect(dialog.get_by_role("alert").first).to_contain_text("members")
+    expect(dialog.get_by_role("row").filter(has_text=f"{ORDERS}-0")).to_be_visible()
+    expect(dialog.get_by_role("button")).to_have_text(["Close"])
+
+
+def test_an_unreadable_batch_is_skipped_after_a_look(page: Tab, stage: Stage) -> None:
+    name, group = "browser-unreadable", "stuck"
+    create_topic(stage.kafka.bootstrap_servers, name, partitions=1)
+    with_a_bomb(stage.kafka, name)
+
+    def unreadable() -> list[dict[str, Any]]:
+        return listed(stage, "/v1/unreadable", "unreadable", group=group)
+
+    with ShareHost.librdkafka() as host:
+        member = host.member(stage.gateway.bootstrap, group, [name])
+        consume_all([member], {(name, 0, 0), (name, 0, 1)})
+        page.open(f"groups/{group}/unreadable")
+        skip = page.page.get_by_role("button", name=f"Skip … {name}-0")
+        expect(page.page.get_by_role("row").filter(has=skip)).to_contain_text("too large")
+        skip.click()
+        dialog = page.page.get_by_role("dialog")
+        expect(dialog).to_contain_text("1 offset will count as settled")
+        expect(dialog).to_contain_text("reads on at offset 3")
+        dialog.get_by_role("button", name="Cancel").click()
+        assert [row["offset"] for row in unreadable()] == [2]
+        skip.click()
+        dialog.get_by_role("button", name="Skip").click()
+        expect(dialog).to_have_count(0)
+        consume_all([member], {(name, 0, 3), (name, 0, 4)})
+        expect(page.page.get_by_text("The group can read everything.")).to_be_visible()
+        assert unreadable() == []
+        member.close()
+
+
+def test_a_page_without_events_polls(browser: Browser, stage: Stage) -> None:
+    """Where they are refused, and where a proxy holds them back: the figures are as fresh."""
+    events = "**/v1/events"
+    with tab(browser, stage.url, token=OPERATOR) as opened:
+        for block in (lambda route: route.abort(), lambda _: None):
+            opened.page.route(events, block)
+            opened.page.goto("about:blank")
+            opened.page.goto(f"{stage.url}/#/groups")
+            opened.phase("polling")
+            state = opened.page.locator(".state")
+            expect(state).to_have_text(re.compile(r"^polling · [1-5](\.\d)? s old$"))
+            lag = (
+                opened.page.get_by_role("row").filter(has_text=STOPPED).locator("td.number").nth(2)
+            )
+            before = lag.inner_text()
+            produce(stage.gateway.bootstrap, ORDERS, [(b"more", b"x")] * 200)
+            expect(lag).not_to_have_text(before)
+            opened.phase("polling")
+            opened.page.unroute(events)
+        opened.live()  # it tries again
+
+
+def test_links_of_a_node_that_knows_no_clusters(page: Tab) -> None:
+    page.open("links")
+    expect(page.page.locator("main")).to_contain_text("Set admin.clusters_file in keyway.yaml")
+
+
+def test_a_name_is_never_read_as_html(page: Tab, stage: Stage) -> None:
     page.open("groups")
     page.page.get_by_role("link", name=HOSTILE, exact=True).click()
     expect(page.page.get_by_role("heading", level=1)).to_have_text(HOSTILE)

@@ -4,19 +4,20 @@ import { h, say } from "./dom.js";
 
 /**
  * Shows `effect` (elements) and asks. `act` makes the change and returns a sentence about it; a
- * refusal is shown, and the dialog stays open.
+ * refusal is shown, and the dialog stays open. Without `act` the change is not to be had, and there
+ * is nothing to say yes to.
  */
 export function askFirst({ title, effect, verb, danger, act, done }) {
   const problem = h("p", { class: "problem", role: "alert", hidden: true });
   const yes = h("button", { class: danger ? "danger" : "primary", type: "button" }, verb);
-  const no = h("button", { type: "button" }, "Cancel");
+  const no = h("button", { type: "button" }, act ? "Cancel" : "Close");
   const dialog = h(
     "dialog",
     { "aria-labelledby": "dialog-title" },
     h("h2", { id: "dialog-title" }, title),
     h("div", { class: "effect" }, effect),
     problem,
-    h("div", { class: "actions" }, no, yes),
+    h("div", { class: "actions" }, no, act && yes),
   );
   no.onclick = () => dialog.close();
   yes.onclick = async () => {

@@ -18,6 +18,8 @@ export const GROUP_TABS = [
   { tab: "members", title: "Members" },
   { tab: "keys", title: "Keys" },
   { tab: "parked", title: "Parked" },
+  { tab: "unreadable", title: "Unreadable" },
+  { tab: "positions", title: "Positions" },
   { tab: "filters", title: "Key filters" },
 ];
 

@@ -14,12 +14,16 @@ import { drawMembers } from "./members.js";
 import { secondsOf } from "./overview.js";
 import { drawParked } from "./parked.js";
 import { drawPartitions } from "./partitions.js";
+import { drawPositions } from "./positions.js";
+import { drawUnreadable } from "./unreadable.js";
 
 const DRAWN = {
   "": drawPartitions,
   members: drawMembers,
   keys: drawKeys,
   parked: drawParked,
+  unreadable: drawUnreadable,
+  positions: drawPositions,
   filters: drawFilters,
 };
 
@@ -68,8 +72,11 @@ function tiles(app, line, described) {
   );
 }
 
-function tabs(group, tab, described) {
-  const parked = sum(described.partitions.map((it) => (it.parked ?? []).length));
+function tabs(group, tab, { partitions }) {
+  const counts = {
+    parked: [sum(partitions.map((it) => (it.parked ?? []).length)), "record"],
+    unreadable: [partitions.filter((it) => it.read_trouble).length, "partition"],
+  };
   return h(
     "nav",
     { class: "tabs", "aria-label": "About the group" },
@@ -84,10 +91,14 @@ function tabs(group, tab, described) {
             "a",
             { href: groupAddress(group, it.tab), "aria-current": it.tab === tab ? "page" : null },
             it.title,
-            it.tab === "parked" && parked > 0 && h("span", { class: "badge" }, whole(parked), h("span", { class: "hidden" }, ` ${count(parked, "record")}`)),
+            badge(...(counts[it.tab] ?? [0])),
           ),
         ),
       ),
     ),
   );
+}
+
+function badge(number, noun) {
+  return number > 0 && h("span", { class: "badge" }, whole(number), h("span", { class: "hidden" }, ` ${count(number, noun)}`));
 }
