@@ -73,14 +73,17 @@ class WatchedCommand:
         return self._outcome
 
     async def run(self) -> None:
-        """Until it is cancelled."""
-        while True:
-            await self._wanted.wait()
-            try:
-                await self._follow()
-            except CommandFailed as error:
-                self._wanted.clear()
-                self._tell(Failure(self.now_ms(), f"{self.name}: {error}"))
+        """Until it is cancelled: the node stops, and whoever waits is told."""
+        try:
+            while True:
+                await self._wanted.wait()
+                try:
+                    await self._follow()
+                except CommandFailed as error:
+                    self._wanted.clear()
+                    self._tell(Failure(self.now_ms(), f"{self.name}: {error}"))
+        finally:
+            self._tell(Failure(self.now_ms(), "the node stops"))
 
     def _tell(self, outcome: Look | Failure | None) -> None:
         self._outcome = outcome

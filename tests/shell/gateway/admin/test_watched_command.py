@@ -140,3 +140,17 @@ def test_a_program_that_is_not_there(tmp_path: Path) -> None:
         await asyncio.wait([running])
 
     asyncio.run(work())
+
+
+def test_whoever_waits_when_the_node_stops_is_told(tmp_path: Path) -> None:
+    async def work() -> None:
+        words = (sys.executable, "-c", "import time; time.sleep(60)")
+        watched = WatchedCommand("keyway links", words, tmp_path, lambda: 0)
+        running = asyncio.ensure_future(watched.run())
+        waiting = asyncio.ensure_future(watched.latest())
+        await asyncio.sleep(0)
+        running.cancel()
+        with pytest.raises(CommandFailed, match="the node stops"):
+            await waiting
+
+    asyncio.run(work())
