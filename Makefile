@@ -9,10 +9,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := build/stamps
 HOT := $(if $(PYTHON),$(shell $(PYTHON) gateway/compiled.py))
-# Three workers, a file each at a time (tests/rig/schedule.py): two cores, and a third of the time tests
-# wait for real processes.
+# Four workers, a file each at a time (tests/rig/schedule.py): two cores, and tests wait for real
+# processes half of the time.
 # ARGS="-n 0" is one process.
-PYTEST := $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
+PYTEST := $(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder
 # Python writes the byte code of what is imported; of all that is installed it takes ten seconds.
 # Where the environment forbids it, every start of a node compiles all it imports again: twice the
 # time.

@@ -15,7 +15,7 @@ from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.codec import decode_response, encode_request
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.frames import parse_request_header, request_frame
-from gateway.core.wire.long_bytes import LongBytes, whole
+from gateway.core.wire.long_bytes import LongBytes, view_of, whole
 from gateway.core.wire.schema import Message
 from gateway.handlers.share_acknowledge import share_acknowledge
 from gateway.handlers.share_fetch import share_fetch
@@ -241,7 +241,8 @@ def offsets(answer: Message, partition: int = 0) -> list[int]:
     row = rows(answer).get(partition)
     if row is None or not row["Records"]:
         return []
-    found = [int(text.split(b"-")[1]) for text in row["Records"].split(b",")]
+    records = bytes(view_of(row["Records"]))
+    found = [int(text.split(b"-")[1]) for text in records.split(b",")]
     acquired = [o for first, last, _ in row["AcquiredRecords"] for o in range(first, last + 1)]
     assert acquired == found
     return found
