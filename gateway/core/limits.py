@@ -49,8 +49,8 @@ SCAN_BYTES_MAX = 32 * 1024 * 1024
 # as much memory). More bytes are not copied (wire/long_bytes.py), and each step on their way has a
 # turn of the event loop to itself.
 LONG_STEP_BYTES = 8 * 1024 * 1024
-# Scanned in one step: 5 ms, compiled. One batch may be two million.
-LONG_STEP_RECORDS = 25_000
+# Scanned in one step: 2 ms, compiled. One batch may be two million.
+LONG_STEP_RECORDS = 10_000
 
 QUIET_MS = 20  # a partition without anything new for so long is one where nothing happens
 LONG_POLL_MS = 500  # Kafka's own default; a restart of ours waits for no longer poll

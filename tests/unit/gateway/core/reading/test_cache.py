@@ -12,6 +12,7 @@ from gateway.core.cluster.topology import TopicPartition
 from gateway.core.limits import LONG_STEP_BYTES
 from gateway.core.reading.cache import (
     PIECE_BYTES,
+    PORTIONS_OF_A_CACHE,
     BatchCache,
     Cut,
     RecordsGone,
@@ -278,7 +279,7 @@ def test_however_small_the_cache_the_first_portion_has_room() -> None:
 def test_slices_of_large_batches_are_long() -> None:
     """Each has a turn of the event loop to itself: three copies of 90 MB in one held it up."""
     cache = BatchCache(100_000_000)
-    size = LONG_STEP_BYTES // 2
+    size = LONG_STEP_BYTES
     large = scan(
         build([Record(9, 0, b"k", bytes(size)), Record(10, 0, b"k", bytes(size))], base_offset=9)
     )
@@ -304,7 +305,7 @@ def test_a_record_larger_than_the_cache_is_there_until_the_next_shrink() -> None
 
 def test_a_batch_in_portions_is_added_in_steps() -> None:
     large = full(0, 100)
-    cache = BatchCache(3 * large.size)
+    cache = BatchCache(PORTIONS_OF_A_CACHE * large.size * 3 // 8)
     adding = cache.adding(SOURCE, 0, [large, full(100, 1)], 101)
     sizes = []
     for _ in adding:
