@@ -65,11 +65,14 @@ def consume(
     *,
     advance: Callable[[int], None],
     check: Callable[[], None],
+    load_rest: Callable[[], None],
 ) -> Outcome:
     """Runs the consumers until every record of the topic is in a log, or nothing moves any more.
 
     `advance` hears how many more records are processed; `check` is called often and raises to end
-    it all. Raises SetupError if a consumer ends by itself. Leaves no process.
+    it all. More than FREEZE_AT of the records are there, and `load_rest` writes the others once one
+    consumer is frozen: however fast they are, they cannot end before. Raises SetupError if a
+    consumer ends by itself. Leaves no process.
     """
     started = time.monotonic()
     directory.mkdir(parents=True, exist_ok=True)
@@ -78,7 +81,7 @@ def consume(
         for number in range(1, CONSUMERS + 1)
     ]
     try:
-        killed = follow(consumers, records, advance, check)
+        killed = follow(consumers, records, advance, check, load_rest)
         for consumer in consumers:
             stop_child(consumer.child, grace_s=20)
             consumer.read_on()
@@ -104,6 +107,7 @@ def follow(
     records: int,
     advance: Callable[[int], None],
     check: Callable[[], None],
+    load_rest: Callable[[], None],
 ) -> str:
     """Until every record is in a log, or nothing moves any more; returns the killed one."""
     victim: RunningConsumer | None = None
@@ -128,8 +132,13 @@ def follow(
                 victim = max(consumers, key=lambda consumer: len(consumer.deliveries))
                 victim.child.send_signal(signal.SIGSTOP)
                 frozen_at = time.monotonic()
+                load_rest()
+                moved_at = time.monotonic()
         elif not killed and time.monotonic() - frozen_at >= FROZEN_S:
             kill_child(victim.child)
             killed = victim.name
         time.sleep(POLL_S)
+    if victim is not None and not killed:  # the others were faster
+        kill_child(victim.child)
+        killed = victim.name
     return killed

@@ -102,7 +102,7 @@ class Round:
             seconds=(ended_ns - began_ns) / 1e9,
             stall=latency(probed, whole, frozen),
             rest_stall=rest.stall,
-            broker=latency(asked, whole, frozen),
+            broker=latency(asked, (began_ns, ended_ns), frozen),
             victim=latency(lived, (began_ns, ended_ns), frozen),
             rest_victim=rest.victim,
             rss_mib=self._rss_mib,

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from gateway.demo.audit import Delivery, log_line
 from gateway.demo.consumers import CONSUMERS, RunningConsumer, follow
-from gateway.embedded.process import kill_child, start_child
+from gateway.embedded.process import kill_child, start_child, wait_until
 
 RECORDS = 300
 
@@ -47,6 +48,21 @@ def test_the_one_at_work_is_killed_and_another_goes_on(
         if worker.child.poll() is not None and not other.log.exists():
             processes(other, range(RECORDS // 2, RECORDS))
 
-    assert follow(consumers, RECORDS, advanced.append, check) == worker.name
+    assert follow(consumers, RECORDS, advanced.append, check, lambda: None) == worker.name
     assert sum(advanced) == RECORDS
     assert worker.child.returncode == -9
+
+
+def test_one_is_killed_however_fast_the_others_are(consumers: list[RunningConsumer]) -> None:
+    """The rest of the records comes once one is frozen, and may be done before it is killed."""
+    processes(consumers[0], range(RECORDS // 2))
+
+    def load_rest() -> None:
+        frozen = psutil.Process(consumers[0].child.pid)
+        wait_until(
+            lambda: frozen.status() == psutil.STATUS_STOPPED, what="it is frozen", deadline_s=30
+        )
+        processes(consumers[1], range(RECORDS // 2, RECORDS))
+
+    assert follow(consumers, RECORDS, lambda _: None, lambda: None, load_rest) == "consumer-0"
+    assert consumers[0].child.returncode == -9
