@@ -72,6 +72,20 @@ export function chooser(app, choice, name, text, shows) {
   return h("button", { class: "chooser", "aria-expanded": String(open), "aria-controls": open ? shows : null, onclick: turn }, text);
 }
 
+/** Letters to find rows by; `choice`: {words}, changed in place. */
+export function search({ app, choice, id, label, placeholder }) {
+  const changed = (event) => {
+    choice.words = event.target.value;
+    app.draw();
+  };
+  return h(
+    "p",
+    { class: "search" },
+    h("label", { for: id, class: "hidden" }, label),
+    h("input", { id, type: "search", placeholder, value: choice.words, oninput: changed }),
+  );
+}
+
 /** The parts that every answer has besides its data: not there yet, failed, or old. */
 export function answered(answer, shown) {
   if (answer.data) {

@@ -3,7 +3,7 @@
 import { sparkline } from "../charts.js";
 import { h } from "../dom.js";
 import { count, short, some, whole } from "../format.js";
-import { table } from "../table.js";
+import { search, table } from "../table.js";
 import { groupName, loading, parkedCell, secondsOf } from "./overview.js";
 
 export function drawGroups(app) {
@@ -17,21 +17,7 @@ export function drawGroups(app) {
       "div",
       { class: "head" },
       h("h1", null, "Groups"),
-      h(
-        "p",
-        { class: "search" },
-        h("label", { for: "words", class: "hidden" }, "Groups or topics with these letters"),
-        h("input", {
-          id: "words",
-          type: "search",
-          placeholder: "group or topic",
-          value: choice.words,
-          oninput: (event) => {
-            choice.words = event.target.value;
-            app.draw();
-          },
-        }),
-      ),
+      search({ app, choice, id: "words", label: "Groups or topics with these letters", placeholder: "group or topic" }),
     ),
     h(
       "section",

@@ -4,7 +4,7 @@ import { ago, asOf, SLOW } from "../distribution.js";
 import { h } from "../dom.js";
 import { count, duration, short, whole } from "../format.js";
 import { sum } from "../history.js";
-import { answered, chooser, table } from "../table.js";
+import { answered, chooser, search, table } from "../table.js";
 
 const SHOWN = 200;
 
@@ -26,29 +26,11 @@ function content(app, shown) {
   const listed = rows.slice(0, SHOWN);
   return [
     asOf(app, shown),
-    (words || rows.length > 8) && search(app, choice),
+    (words || rows.length > 8) && search({ app, choice, id: "move-words", label: "Groups with these letters", placeholder: "group" }),
     moveTable(app, choice, listed, words),
     rows.length > SHOWN && h("p", { class: "soft" }, `The first ${SHOWN} of ${whole(rows.length)} are shown.`),
     details(app, rows.find((it) => it.name === choice.chosen)),
   ];
-}
-
-function search(app, choice) {
-  return h(
-    "p",
-    { class: "search" },
-    h("label", { for: "move-words", class: "hidden" }, "Groups with these letters"),
-    h("input", {
-      id: "move-words",
-      type: "search",
-      placeholder: "group",
-      value: choice.words,
-      oninput: (event) => {
-        choice.words = event.target.value;
-        app.draw();
-      },
-    }),
-  );
 }
 
 /** A move of a group from one cluster to another, its partitions together. */
