@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from datetime import UTC, datetime
 from typing import Any
 
@@ -122,11 +122,16 @@ class LinkReport:
             for name, reason in stopped.items():
                 known = self._topic(name)
                 known.state, known.reason = "stopped", reason
-            left = [name for name in self._topics or () if name not in {*topics, *stopped}]
+            left = self._others(topics.keys() | stopped.keys())
             for name in left:
                 self._topic(name).state = LEFT
             state = {f"{LINK}/{self.link}": self._with("running", "")}
             self._status.publish(state | self._rows([*topics, *stopped, *left]))
+
+    def _others(self, followed: Set[str]) -> list[str]:
+        """Topics that are left now, and were not before."""
+        known = (self._topics or {}).items()
+        return [name for name, it in known if it.state != LEFT and name not in followed]
 
     def lost(self, topic: str, gaps: Mapping[int, int], positions: Mapping[int, Position]) -> None:
         """Records that were deleted before they were copied, behind `positions`. A gap that is seen
