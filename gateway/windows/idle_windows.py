@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from gateway.windows.limits import WINDOW_IDLE_MS_MAX
 from gateway.windows.window import Window
@@ -35,10 +36,8 @@ class IdleWindows:
                 self._since_ms.pop(window, None)
             else:
                 self._since_ms.setdefault(window, now_ms)
-        for window, since_ms in list(self._since_ms.items()):
-            if now_ms - since_ms < WINDOW_IDLE_MS_MAX:
-                return
-            yield window
+        until_ms = now_ms - WINDOW_IDLE_MS_MAX
+        yield from [it for it, _ in takewhile(lambda it: it[1] <= until_ms, self._since_ms.items())]
 
     def forget(self, window: Window) -> None:
         """It is closed."""
