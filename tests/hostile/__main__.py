@@ -68,7 +68,14 @@ def _say(line: str) -> None:
 
 
 def _show(measured: list[Measured], broken: dict[str, list[str]]) -> None:
-    heads = ("attack", "s", "stall (rest, broker) ms", "RSS (rest) MiB", "p50", "p99 (rest) ms")
+    heads = (
+        "attack",
+        "s",
+        "stall (rest, broker) ms",
+        "RSS (rest) MiB",
+        "p50",
+        "p99 (rest, direct) ms",
+    )
     table = Table(*heads, "back s", "warnings", "health", "bars")
     for it in measured:
         table.add_row(
@@ -77,7 +84,7 @@ def _show(measured: list[Measured], broken: dict[str, list[str]]) -> None:
             f"{it.stall.longest:.0f} ({it.rest_stall.longest:.0f}, {it.broker.longest:.0f})",
             f"{it.rss_mib:.0f} ({it.rest_rss_mib:.0f})",
             f"{it.victim.p50:.1f}",
-            f"{it.victim.p99:.1f} ({it.rest_victim.p99:.1f})",
+            f"{it.victim.p99:.1f} ({it.rest_victim.p99:.1f}, {it.direct.p99:.1f})",
             f"{it.at_rest_again_s:.1f}",
             f"{it.warnings:,}",
             ", ".join(f"{count} x {said}" for said, count in it.health.items()),

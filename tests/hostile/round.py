@@ -12,12 +12,11 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import psutil
 
 from gateway.embedded.process import kill_child, start_child, stop_child, wait_until
-from tests.bench.freezes import FreezeWatch
+from tests.bench.freezes import FreezeWatch, Span
 from tests.hostile.attacks import Row
 from tests.hostile.measured import (
     ANSWERED_SHARE_MIN,
@@ -45,6 +44,8 @@ HEALTH_S = 0.5
 CPU_SHARE_MORE = 0.15  # of a core, than before the attack
 CONNECTIONS_MORE = 2  # the victim's client may have connected once more
 VICTIMS = "victims"
+# The clients beside an attack; each notes its latencies in a file of its own.
+PROBE, BROKER, VICTIM, DIRECT = "probe", "broker", "victim", "direct"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,7 @@ class Rest:
 
     stall: Latency
     victim: Latency
+    direct: Latency
     cpu_share: float  # of a core
     connections: int
     rss_mib: float
@@ -60,12 +62,16 @@ class Rest:
 
 class Round:
     def __init__(
-        self, directory: Path, gateway: GatewayProcess, target: Target, victims: str
+        self, directory: Path, gateway: GatewayProcess, target: Target, victims: str, direct: str
     ) -> None:
+        """`victims` and `direct` are the topics of two victims; the second one's is also its group,
+        and it is a client of the broker itself.
+        """
         self.directory = directory
         self.gateway = gateway
         self.target = target
         self.victims = victims
+        self.direct = direct
         self._freezes = FreezeWatch()
         self._ends = 0
         self._rss_mib = 0.0
@@ -74,16 +80,16 @@ class Round:
 
     def measured(self, row: Row, seconds: float) -> Measured:
         with self._freezes, ExitStack() as children:
-            children.callback(stop_child, self._client("probe", "probe", self.gateway.bootstrap))
-            children.callback(stop_child, self._client("probe", "broker", self.target.upstream))
-            arguments = (self.gateway.bootstrap, VICTIMS, self.victims)
-            children.callback(stop_child, self._client("victim", "victim", *arguments))
-            log = self.directory / "victim.log"
-            wait_until(
-                lambda: log.exists() and "ready" in log.read_text(),
-                what="the victim's first record",
-                deadline_s=30.0,
-            )
+            node, upstream = self.gateway.bootstrap, self.target.upstream
+            for client in (
+                self._client("probe", PROBE, node),
+                self._client("probe", BROKER, upstream),
+                self._client("victim", VICTIM, node, VICTIMS, self.victims),
+                self._client("victim", DIRECT, upstream, self.direct, self.direct),
+            ):
+                children.callback(stop_child, client)
+            for name in (VICTIM, DIRECT):
+                self._wait_for_first_record(name)
             time.sleep(WARM_S)
             rest = self._at_rest()
             warned, refused = self._warnings(), self._samples(row.bars.refusals)
@@ -93,18 +99,20 @@ class Round:
             grown = self._samples(row.bars.refusals)
             at_rest_again_s, unrest = self._until_rest(rest, row.bars.rest_health)
         frozen = self._freezes.spans()
-        lived, probed, asked = self._victim(), self._probe(), self._broker()
+        during = (began_ns, ended_ns)
         whole = (began_ns, ended_ns + int(at_rest_again_s * 1e9))
         return Measured(
             attack=row.name,
             did=did,
             failed=failed,
             seconds=(ended_ns - began_ns) / 1e9,
-            stall=latency(probed, whole, frozen),
+            stall=self._latency(PROBE, whole, frozen),
             rest_stall=rest.stall,
-            broker=latency(asked, (began_ns, ended_ns), frozen),
-            victim=latency(lived, (began_ns, ended_ns), frozen),
+            broker=self._latency(BROKER, during, frozen),
+            victim=self._latency(VICTIM, during, frozen),
             rest_victim=rest.victim,
+            direct=self._latency(DIRECT, during, frozen),
+            rest_direct=rest.direct,
             rss_mib=self._rss_mib,
             rest_rss_mib=rest.rss_mib,
             evicted=self._evicted(),
@@ -123,14 +131,16 @@ class Round:
         command += [str(2 * CLIENT_S_MAX), str(self.directory / f"{name}.ns")]
         return start_child(command, log=self.directory / f"{name}.log", cwd=REPOSITORY)
 
-    def _probe(self) -> tuple[Any, Any]:
-        return pairs(self.directory / "probe.ns")
+    def _wait_for_first_record(self, name: str) -> None:
+        log = self.directory / f"{name}.log"
+        wait_until(
+            lambda: log.exists() and "ready" in log.read_text(),
+            what=f"the first record of {name}",
+            deadline_s=30.0,
+        )
 
-    def _broker(self) -> tuple[Any, Any]:
-        return pairs(self.directory / "broker.ns")
-
-    def _victim(self) -> tuple[Any, Any]:
-        return pairs(self.directory / "victim.ns")
+    def _latency(self, name: str, span: Span, frozen: list[Span]) -> Latency:
+        return latency(pairs(self.directory / f"{name}.ns"), span, frozen)
 
     def _attack(self, name: str, seconds: float) -> tuple[str, bool]:
         """Its deeds, or its last words; True: it failed. A node that ends is started again, as by
@@ -166,14 +176,14 @@ class Round:
         while True:
             time.sleep(REST_S)
             span, frozen = (began_ns, time.monotonic_ns()), self._freezes.spans()
-            stall = latency(self._probe(), span, frozen)
-            victim = latency(self._victim(), span, frozen)
+            stall, victim = (self._latency(name, span, frozen) for name in (PROBE, VICTIM))
             if min(stall.judged, victim.judged) >= 2 * JUDGED_MIN:
                 break
             assert time.monotonic() - began < REST_S_MAX, f"no rest: {victim}, {stall}"
         return Rest(
             stall=stall,
             victim=victim,
+            direct=self._latency(DIRECT, span, frozen),
             cpu_share=(self._cpu_s() - cpu) / (time.monotonic() - began),
             connections=int(health(self.target.admin)["connections"]),
             rss_mib=psutil.Process(self.gateway.pid).memory_info().rss / (1 << 20),
@@ -203,7 +213,7 @@ class Round:
     def _unrest(self, rest: Rest, rest_health: str, since_ns: int, cpu_share: float) -> list[str]:
         frozen = self._freezes.spans()
         span = since_ns, time.monotonic_ns()
-        probed, lived = latency(self._probe(), span, frozen), latency(self._victim(), span, frozen)
+        probed, lived = (self._latency(name, span, frozen) for name in (PROBE, VICTIM))
         enough = ANSWERED_SHARE_MIN * PER_S * LOOK_S
         shown = health(self.target.admin)
         found = []

@@ -37,9 +37,7 @@ GROUPS: tuple[dict[str, Any], ...] = (
 class Site:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.kafka = KafkaCluster(
-            1, share_groups=False, directory=directory / "kafka", jvm=(*TUNED_JVM, HEAP)
-        )
+        self.kafka = KafkaCluster(1, directory=directory / "kafka", jvm=(*TUNED_JVM, HEAP))
         self._stack = ExitStack()
         self._rounds = 0
 
@@ -63,7 +61,9 @@ class Site:
             stderr=row.stderr,
         )
         victims, attacked = f"victims-{self._rounds}", f"attacked-{self._rounds}"
-        create_topic(upstream, victims, partitions=4)
+        direct = f"direct-{self._rounds}"
+        for topic in (victims, direct):
+            create_topic(upstream, topic, partitions=4)
         create_topic(upstream, attacked, config={"max.message.bytes": "100000000"})
         with gateway:
             broker = self.kafka.brokers[0].child
@@ -79,6 +79,6 @@ class Site:
                 directory=str(directory),
             )
             try:
-                return Round(directory, gateway, target, victims).measured(row, seconds)
+                return Round(directory, gateway, target, victims, direct).measured(row, seconds)
             finally:
                 broker.send_signal(signal.SIGCONT)  # an attack may have stopped it

@@ -22,6 +22,8 @@ HELD = Measured(
     broker=Latency(),
     victim=Latency(count=500, judged=500, p50=3.0, p99=49.0, longest=80.0),
     rest_victim=Latency(count=300, judged=300, p50=2.0, p99=5.0, longest=9.0),
+    direct=Latency(count=500, judged=500, p50=2.0, p99=4.0, longest=9.0),
+    rest_direct=Latency(count=300, judged=300, p50=2.0, p99=4.0, longest=9.0),
     rss_mib=500.0,
     rest_rss_mib=80.0,
     evicted=0,
@@ -44,6 +46,7 @@ def test_a_broker_that_answers_late_is_not_the_node() -> None:
         stall=Latency(600, 600, 1.0, 5.0, 2_290.0),
         victim=Latency(500, 500, 3.0, 830.0, 900.0),
         broker=Latency(600, 600, 1.0, 790.0, 2_310.0),
+        direct=Latency(500, 500, 3.0, 790.0, 910.0),
     )
     assert late.broken(Bars()) == []
 
@@ -58,7 +61,7 @@ def test_a_broker_that_answers_late_is_not_the_node() -> None:
             "stall 101 ms > 100",
         ),
         (
-            {"victim": Latency(500, 500, 3.0, 81.0, 90.0), "broker": Latency(p99=30.0)},
+            {"victim": Latency(500, 500, 3.0, 81.0, 90.0), "direct": Latency(p99=34.0)},
             "p99 10.2 x at rest > 10",
         ),
         ({"stall": Latency()}, "the probe has no answer"),
