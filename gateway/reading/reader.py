@@ -19,7 +19,13 @@ from gateway.core.cluster.busiest_topics import BusiestTopics
 from gateway.core.cluster.topology import TopicPartition, Topology
 from gateway.core.limits import LONG_STEP_BYTES, RETRY_BASE_MS
 from gateway.core.reading.cache import BatchCache, Cut, RecordsGone, RecordsLarge, Source
-from gateway.core.reading.fetch_messages import Damages, Records, end_of_first, why_unplaced
+from gateway.core.reading.fetch_messages import (
+    Damages,
+    Records,
+    end_of_first,
+    shortest_first,
+    why_unplaced,
+)
 from gateway.core.reading.fetching import (
     Fetch,
     FetchSchedule,
@@ -319,7 +325,7 @@ class Reader:
             for place in fetch.places:
                 self._failed(place, code, str(error))
             return
-        for place in fetch.places:
+        for place in shortest_first(fetch.places, answers):
             await self._fetched(place, answers[place.source.tp])
             await asyncio.sleep(0)  # a full response takes long to scan: others go in between
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -63,6 +64,13 @@ def answers_by_partition(fetch: Fetch, response: Message) -> dict[TopicPartition
         or _NO_ANSWER
         for place in fetch.places
     }
+
+
+def shortest_first(
+    places: Iterable[Place], answers: Mapping[TopicPartition, Message]
+) -> list[Place]:
+    """A long answer takes many turns of the event loop: no short one waits for it."""
+    return sorted(places, key=lambda place: len(answers[place.source.tp].get("Records") or b""))
 
 
 class Damages:

@@ -11,7 +11,7 @@ from gateway.core.cluster.topology import TopicPartition
 from gateway.core.limits import FETCH_PARTITION_BYTES_MAX, LONG_STEP_RECORDS, SCAN_BYTES_MAX
 from gateway.core.reading import fetch_messages
 from gateway.core.reading.cache import Source
-from gateway.core.reading.fetch_messages import Damages, end_of_first
+from gateway.core.reading.fetch_messages import Damages, end_of_first, shortest_first
 from gateway.core.reading.fetching import Place
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.records import (
@@ -24,6 +24,7 @@ from gateway.core.wire.records import (
     TooLargeBatch,
     build,
 )
+from gateway.core.wire.schema import Message
 
 SOURCE = Source(TopicPartition("orders", bytes(16), 0), 1)
 PLACE = Place(SOURCE, 4)
@@ -56,6 +57,19 @@ def counted_as(data: bytes, records: int) -> bytes:
 
 def without_length(data: bytes) -> bytes:
     return data[:8] + b"\xff\xff\xff\xff" + data[12:]
+
+
+def test_no_short_answer_waits_for_a_long_one() -> None:
+    """90 MB of one partition took most of a second, and three records of another came behind."""
+    tps = [TopicPartition("orders", bytes(16), partition) for partition in range(4)]
+    long, unknown, empty, short = (Place(Source(tp, 1), 4) for tp in tps)
+    answers: dict[TopicPartition, Message] = {
+        tps[0]: {"Records": batch(*range(4, 100))},
+        tps[1]: {"ErrorCode": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION},
+        tps[2]: {"Records": None},
+        tps[3]: {"Records": batch(4)},
+    }
+    assert shortest_first((long, unknown, empty, short), answers) == [unknown, empty, short, long]
 
 
 def test_what_is_whole_is_whole() -> None:
