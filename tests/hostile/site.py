@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from gateway.config import GroupSection
-from gateway.embedded.kafka import TUNED_JVM, KafkaCluster
+from gateway.embedded.kafka import QUICK_JVM, KafkaCluster
 from tests.hostile.attacks import Row
 from tests.hostile.measured import Measured
 from tests.hostile.round import Round
@@ -17,6 +17,8 @@ from tests.rig.gateway_process import GatewayProcess
 from tests.rig.kafka import create_topic
 
 HEAP = "-Xmx1536m"  # a batch of 90 MB is held several times by the broker
+# A compiler at work for half a minute would be in the latencies at rest.
+JVM = (*QUICK_JVM, HEAP)
 # All defaults, but that most groups begin with the first record.
 GROUPS: tuple[dict[str, Any], ...] = (
     {"match": f"{AT_LATEST}*"},
@@ -37,7 +39,7 @@ GROUPS: tuple[dict[str, Any], ...] = (
 class Site:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.kafka = KafkaCluster(1, directory=directory / "kafka", jvm=(*TUNED_JVM, HEAP))
+        self.kafka = KafkaCluster(1, directory=directory / "kafka", jvm=JVM)
         self._stack = ExitStack()
         self._rounds = 0
 
