@@ -52,10 +52,12 @@ LONG_STEP_BYTES = 8 * 1024 * 1024
 # Scanned in one step: 2 ms, compiled. One batch may be two million.
 LONG_STEP_RECORDS = 10_000
 
-QUIET_MS = 20  # a partition without anything new for so long is one where nothing happens
+QUIET_MS = 200  # a partition without anything new for so long is one where nothing happens
 LONG_POLL_MS = 500  # Kafka's own default; a restart of ours waits for no longer poll
-SHORT_POLL_MS = 20  # until the long poll has ended and takes more partitions
-BUSY_POLL_MS = 5  # the longest that a partition waits for a lane when others have taken all
+BUSY_POLL_MS = 100  # of all partitions where something happens, in one fetch
+SHORT_POLL_MS = 20  # of those that came while others were out; then all go on in one fetch
+LAST_POLL_MS = 5  # on the last lane: the longest that a partition waits when others have taken all
+JOIN_MS = 4  # polls that end within so long of each other go on as one; brokers are 2 ms late
 RETRY_BASE_MS = 100  # after an error of a partition or a broker: doubles ...
 RETRY_MAX_MS = 2_000  # ... to here
 DELETED_TOPICS_MS = 600_000  # between two looks; a topic that two in a row miss is deleted

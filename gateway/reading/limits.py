@@ -8,8 +8,8 @@ from __future__ import annotations
 CACHE_BYTES_MAX = 96 * 1024 * 1024
 
 # A broker answers the requests of a connection one after the other, so each outstanding Fetch has
-# a connection: one for partitions where nothing happens, one for those that are waiting to join
-# them, the rest for those that are busy.
+# a connection: one for partitions where nothing happens, one for all that are busy, the rest for
+# those that come while that one is out.
 FETCH_LANES = 4
 
 # A topic that stays unknown this long was deleted; a new one takes Kafka well under a second to

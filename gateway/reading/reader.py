@@ -62,6 +62,7 @@ log = structlog.get_logger("keyway.reader")
 
 NO_BYTES_MAX = 2**63 - 1
 WORTH_A_LINE_MS = 1_000  # a new topic, or a moved leader, is found well within this
+WISHES_TURNS_MAX = 8  # of the event loop; two or three are usual
 MEAN_RECORD_BYTES = 1_024  # a guess until a partition was read
 
 # Errors that a sink hears of when they last: nothing here will mend them.
@@ -99,7 +100,7 @@ class Reader:
         self.record_times = RecordTimes(upstream, self._cache)
         self._damages = Damages()
         self._refetches = Refetches(upstream, self._cache, self.counts, self._keep)
-        self._schedule = FetchSchedule()
+        self._schedule = FetchSchedule(FETCH_LANES)
         self._long = asyncio.Lock()
         self._wishes: dict[tuple[Source, Sink], _Wish] = {}
         self._sinks_at: dict[Place, dict[Sink, None]] = {}
@@ -312,6 +313,7 @@ class Reader:
             work.set()  # the rest is for the other lanes
             try:
                 await self._fetch(broker, lane, fetch)
+                await self._asked_for_more()
             finally:
                 self._schedule.lane_free(broker, lane)
             work.set()  # its place may now be for another lane
@@ -328,6 +330,15 @@ class Reader:
         for place in shortest_first(fetch.places, answers):
             await self._fetched(place, answers[place.source.tp])
             await asyncio.sleep(0)  # a full response takes long to scan: others go in between
+
+    async def _asked_for_more(self) -> None:
+        """Whoever got records wants the next ones within a few turns: they go into one fetch with
+        the places that got none.
+        """
+        for _ in range(WISHES_TURNS_MAX):
+            if not self._due:
+                return
+            await asyncio.sleep(0)
 
     # -------------------------------------------------------------------------------------- answers
 

@@ -3,8 +3,9 @@
 A place is a position of a source that is to be read. It is in at most one fetch at a time. A place
 that may be behind goes out at once, with no waiting, on any free lane. At the end of the log a
 place is *quiet* when nothing has come for QUIET_MS. The first lane polls the quiet places, all
-together and long; the second polls those that became quiet meanwhile. The other lanes are for busy
-places, and wait briefly: partitions without writers must not hold up busy ones.
+together and long: partitions without writers cost nothing. The other lanes poll the rest, all in
+one fetch. A place that comes while that fetch is out polls on another lane, but not for long: the
+polls of these lanes are made to end at the same time, and go on as one.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from gateway.core.cluster.topology import TopicPartition, Topology
 from gateway.core.limits import (
     BUSY_POLL_MS,
     FETCH_BYTES_MAX,
+    JOIN_MS,
+    LAST_POLL_MS,
     LONG_POLL_MS,
     QUIET_MS,
     RETRY_BASE_MS,
@@ -26,8 +29,7 @@ from gateway.core.limits import (
 from gateway.core.reading.cache import Source
 
 QUIET_LANE = 0
-SECOND_LANE = 1
-POLL_MS = {QUIET_LANE: LONG_POLL_MS, SECOND_LANE: SHORT_POLL_MS}  # all others: BUSY_POLL_MS
+NO_POLL = -1
 
 
 class Place(NamedTuple):
@@ -91,10 +93,13 @@ LeaderOf = Callable[[TopicPartition], int | None]
 
 
 class FetchSchedule:
-    def __init__(self) -> None:
+    def __init__(self, lanes: int) -> None:
+        """`lanes`: of each broker; at least 2."""
+        self._lanes = lanes
         self._wants: dict[Place, _Want] = {}
         self._idle: dict[Place, _Want] = {}  # those not being fetched, oldest first
-        self._busy: dict[int, set[int]] = {}  # lanes that fetch, by broker
+        # By broker: lanes that fetch, and the time at which their polls end, ms; or NO_POLL.
+        self._out: dict[int, dict[int, int]] = {}
         self._turn = 0
 
     def want(self, place: Place, *, at_end: bool) -> None:
@@ -122,24 +127,33 @@ class FetchSchedule:
             for want in self._idle.values()
             if want.ready_at_ms <= now_ms and leader_of(want.place.source.tp) == broker
         ]
+        out = self._out.setdefault(broker, {})
         chosen = [want for want in ready if not want.at_end]
         max_wait_ms = 0
         if not chosen:
-            chosen = [want for want in ready if self._may_poll(want, broker, lane, now_ms)]
-            max_wait_ms = POLL_MS.get(lane, BUSY_POLL_MS)
+            max_wait_ms = self._poll_ms(out, lane, now_ms)
+            if max_wait_ms == 0:
+                return None
+            chosen = [want for want in ready if _may_poll(want, out, lane, now_ms)]
         places = self._take(chosen, now_ms)
         if not places:
             return None
-        self._busy.setdefault(broker, set()).add(lane)
+        out[lane] = now_ms + max_wait_ms if max_wait_ms else NO_POLL
         return Fetch(places[0].source.isolation, max_wait_ms, tuple(places))
 
-    def _may_poll(self, want: _Want, broker: int, lane: int, now_ms: int) -> bool:
-        quiet = want.since_ms >= 0 and now_ms - want.since_ms >= QUIET_MS
-        if not quiet:
-            return lane != QUIET_LANE
-        return lane == QUIET_LANE or (
-            lane == SECOND_LANE and QUIET_LANE in self._busy.get(broker, ())
-        )
+    def _poll_ms(self, out: dict[int, int], lane: int, now_ms: int) -> int:
+        """0: another lane's poll ends now; that lane takes all places."""
+        if lane == QUIET_LANE:
+            return LONG_POLL_MS
+        others = [end for other, end in out.items() if other != QUIET_LANE]
+        polls = [end for end in others if end != NO_POLL]
+        if not polls:
+            return BUSY_POLL_MS
+        left_ms = min(polls) - now_ms
+        if abs(left_ms) <= JOIN_MS:
+            return 0
+        most_ms = SHORT_POLL_MS if len(others) < self._lanes - 2 else LAST_POLL_MS
+        return min(left_ms, most_ms) if left_ms > 0 else most_ms
 
     def _take(self, chosen: list[_Want], now_ms: int) -> list[Place]:
         """The longest unserved first: a response that is full leaves out the last ones."""
@@ -161,7 +175,7 @@ class FetchSchedule:
         return places
 
     def lane_free(self, broker: int, lane: int) -> None:
-        self._busy[broker].discard(lane)
+        del self._out[broker][lane]
 
     def read(self, place: Place) -> None:
         """The fetch brought something, or the final word was said: the place is done with."""
@@ -223,6 +237,11 @@ class FetchSchedule:
         """Recounts the figures that are kept for speed. For tests."""
         assert self._idle.keys() == {p for p, want in self._wants.items() if not want.fetching}
         assert not any(want.dropped for want in self._idle.values())
+
+
+def _may_poll(want: _Want, out: dict[int, int], lane: int, now_ms: int) -> bool:
+    quiet = want.since_ms >= 0 and now_ms - want.since_ms >= QUIET_MS
+    return quiet if lane == QUIET_LANE else not quiet or QUIET_LANE in out
 
 
 def _turn(want: _Want) -> int:

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from gateway.core.cluster.topology import Broker, PartitionInfo, Topic, TopicPartition, Topology
 from gateway.core.limits import (
     BUSY_POLL_MS,
+    JOIN_MS,
+    LAST_POLL_MS,
     LONG_POLL_MS,
     QUIET_MS,
     RETRY_BASE_MS,
@@ -17,7 +19,6 @@ from gateway.core.limits import (
 from gateway.core.reading.cache import Source
 from gateway.core.reading.fetching import (
     QUIET_LANE,
-    SECOND_LANE,
     Fetch,
     FetchSchedule,
     Place,
@@ -26,7 +27,7 @@ from gateway.core.reading.fetching import (
 from gateway.reading.limits import FETCH_LANES
 
 TOPIC_ID = b"\7" * 16
-BUSY = SECOND_LANE + 1
+BUSY, OTHER, LAST = range(QUIET_LANE + 1, FETCH_LANES)
 NOW_MS = 1_000
 
 
@@ -56,17 +57,24 @@ def quiet(schedule: FetchSchedule, one: Place) -> None:
     schedule.lane_free(1, BUSY)
 
 
+def back(schedule: FetchSchedule, lane: int, *places: Place) -> None:
+    """A poll ends that brought nothing."""
+    for one in places:
+        schedule.empty(one, at_end=True)
+    schedule.lane_free(1, lane)
+
+
 def test_what_is_behind_goes_first_and_does_not_wait() -> None:
-    schedule = FetchSchedule()
+    schedule = FetchSchedule(FETCH_LANES)
     schedule.want(place(0, 100), at_end=True)
     schedule.want(place(1), at_end=False)
     assert next_fetch(schedule, 0) == Fetch(1, 0, (place(1),))
-    assert next_fetch(schedule, 1) == Fetch(1, SHORT_POLL_MS, (place(0, 100),))
+    assert next_fetch(schedule, 1) == Fetch(1, BUSY_POLL_MS, (place(0, 100),))
     assert next_fetch(schedule, 2) is None
 
 
 def test_the_long_poll_is_for_places_where_nothing_happens() -> None:
-    schedule = FetchSchedule()
+    schedule = FetchSchedule(FETCH_LANES)
     quiet(schedule, place(0))
     schedule.want(place(1), at_end=True)
     assert next_fetch(schedule, QUIET_LANE) == Fetch(1, LONG_POLL_MS, (place(0),))
@@ -74,39 +82,81 @@ def test_the_long_poll_is_for_places_where_nothing_happens() -> None:
 
 
 def test_nothing_happens_once_polls_have_brought_nothing_for_a_while() -> None:
-    schedule = FetchSchedule()
+    schedule = FetchSchedule(FETCH_LANES)
     schedule.want(place(0), at_end=True)
     for now_ms in range(0, QUIET_MS, BUSY_POLL_MS):
         assert next_fetch(schedule, QUIET_LANE, now_ms) is None
         assert next_fetch(schedule, BUSY, now_ms) is not None
-        schedule.empty(place(0), at_end=True)
-        schedule.lane_free(1, BUSY)
+        back(schedule, BUSY, place(0))
     assert next_fetch(schedule, BUSY, QUIET_MS) is None
     assert next_fetch(schedule, QUIET_LANE, QUIET_MS) is not None
 
 
-def test_quiet_places_take_no_more_than_two_lanes() -> None:
-    schedule = FetchSchedule()
-    for partition in range(3):
-        quiet(schedule, place(partition))
-        if partition == 0:
-            assert next_fetch(schedule, SECOND_LANE) is None  # the first is free for it
-            assert next_fetch(schedule, QUIET_LANE) is not None
-        elif partition == 1:
-            assert next_fetch(schedule, SECOND_LANE) == Fetch(1, SHORT_POLL_MS, (place(1),))
-    assert [next_fetch(schedule, lane) for lane in range(BUSY, FETCH_LANES)] == [None, None]
-    schedule.want(place(9), at_end=True)
-    assert next_fetch(schedule, BUSY) == Fetch(1, BUSY_POLL_MS, (place(9),))
+def test_busy_places_are_polled_in_one_fetch_and_so_is_the_one_that_was_read() -> None:
+    schedule = FetchSchedule(FETCH_LANES)
+    for partition in range(4):
+        schedule.want(place(partition), at_end=True)
+    together = tuple(place(partition) for partition in range(4))
+    assert next_fetch(schedule, BUSY) == Fetch(1, BUSY_POLL_MS, together)
+    schedule.read(together[1])
+    schedule.want(place(1, 1), at_end=True)
+    back(schedule, BUSY, place(0), place(2), place(3))
+    together = (place(1, 1), place(0), place(2), place(3))
+    assert next_fetch(schedule, BUSY) == Fetch(1, BUSY_POLL_MS, together)
 
-    for partition in range(2):  # both come back with nothing: they go on together
-        schedule.empty(place(partition), at_end=True)
-        schedule.lane_free(1, partition)
-    together = (place(2), place(0), place(1))
-    assert next_fetch(schedule, QUIET_LANE) == Fetch(1, LONG_POLL_MS, together)
+
+def test_a_place_that_comes_later_is_polled_at_once_and_joins_the_others_soon() -> None:
+    """It was polled for 5 ms again and again, and others waited 20 ms for a lane."""
+    schedule = FetchSchedule(FETCH_LANES)
+    schedule.want(place(0), at_end=True)
+    assert next_fetch(schedule, BUSY, 0) == Fetch(1, BUSY_POLL_MS, (place(0),))
+    schedule.want(place(1), at_end=True)
+    assert next_fetch(schedule, OTHER, 10) == Fetch(1, SHORT_POLL_MS, (place(1),))
+    back(schedule, BUSY, place(0))  # something came: its next poll ends with that of the other
+    assert next_fetch(schedule, BUSY, 20) == Fetch(1, SHORT_POLL_MS - 10, (place(0),))
+    back(schedule, BUSY, place(0))
+    now_ms = 10 + SHORT_POLL_MS + 1
+    assert next_fetch(schedule, BUSY, now_ms) is None, "the other lane will be back at once"
+    back(schedule, OTHER, place(1))
+    assert next_fetch(schedule, OTHER, now_ms) == Fetch(1, BUSY_POLL_MS, (place(0), place(1)))
+
+
+def test_a_poll_that_does_not_come_back_is_not_waited_for() -> None:
+    schedule = FetchSchedule(FETCH_LANES)
+    schedule.want(place(0), at_end=True)
+    assert next_fetch(schedule, BUSY, 0) is not None
+    schedule.want(place(1), at_end=True)
+    late_ms = BUSY_POLL_MS + JOIN_MS
+    assert next_fetch(schedule, OTHER, late_ms) is None
+    assert next_fetch(schedule, OTHER, late_ms + 1) == Fetch(1, SHORT_POLL_MS, (place(1),))
+
+
+def test_the_last_lane_is_back_soon() -> None:
+    schedule = FetchSchedule(FETCH_LANES)
+    for lane in (BUSY, OTHER, LAST):
+        schedule.want(place(lane), at_end=True)
+        polled = next_fetch(schedule, lane, 0)
+        assert polled is not None
+    assert polled == Fetch(1, LAST_POLL_MS, (place(LAST),))
+
+
+def test_quiet_places_go_with_the_busy_ones_while_the_long_poll_is_out() -> None:
+    schedule = FetchSchedule(FETCH_LANES)
+    quiet(schedule, place(0))
+    assert next_fetch(schedule, BUSY) is None, "the first lane is free for it"
+    assert next_fetch(schedule, QUIET_LANE) is not None
+    quiet(schedule, place(1))
+    schedule.want(place(9), at_end=True)
+    assert next_fetch(schedule, BUSY) == Fetch(1, BUSY_POLL_MS, (place(1), place(9)))
+
+    back(schedule, BUSY, place(1), place(9))
+    back(schedule, QUIET_LANE, place(0))
+    assert next_fetch(schedule, QUIET_LANE) == Fetch(1, LONG_POLL_MS, (place(1), place(0)))
+    assert next_fetch(schedule, BUSY) == Fetch(1, BUSY_POLL_MS, (place(9),))
 
 
 def test_what_failed_is_asked_for_at_once_and_not_polled() -> None:
-    schedule = FetchSchedule()
+    schedule = FetchSchedule(FETCH_LANES)
     quiet(schedule, place(0))
     assert next_fetch(schedule, QUIET_LANE) is not None
     pause_ms = schedule.failed(place(0), NOW_MS)
@@ -114,7 +164,7 @@ def test_what_failed_is_asked_for_at_once_and_not_polled() -> None:
 
 
 def test_one_request_holds_a_partition_once_and_one_isolation_level() -> None:
-    schedule = FetchSchedule()
+    schedule = FetchSchedule(FETCH_LANES)
     wanted = [place(0, 5), place(0, 900), place(1, 3, isolation=0), place(2)]
     for one in wanted:
         schedule.want(one, at_end=False)
@@ -127,7 +177,7 @@ def test_one_request_holds_a_partition_once_and_one_isolation_level() -> None:
 
 
 def test_a_place_left_out_of_a_full_response_goes_first_next_time() -> None:
-    schedule = FetchSchedule()
+    schedule = FetchSchedule(FETCH_LANES)
     for partition in range(3):
         schedule.want(place(partition), at_end=False)
     assert next_fetch(schedule, 0) is not None
@@ -142,7 +192,7 @@ def test_a_place_left_out_of_a_full_response_goes_first_next_time() -> None:
 
 
 def test_failures_pause_longer_and_longer_but_never_end() -> None:
-    schedule = FetchSchedule()
+    schedule = FetchSchedule(FETCH_LANES)
     schedule.want(place(0), at_end=False)
     pauses = []
     now_ms = 1_000
@@ -163,7 +213,7 @@ def test_failures_pause_longer_and_longer_but_never_end() -> None:
 
 
 def test_the_final_word_on_a_place_that_is_not_being_fetched() -> None:
-    schedule = FetchSchedule()
+    schedule = FetchSchedule(FETCH_LANES)
     schedule.want(place(0), at_end=False)
     assert schedule.unplaced(lambda _: None, 0) == [place(0)]
     schedule.read(place(0))
@@ -173,7 +223,7 @@ def test_the_final_word_on_a_place_that_is_not_being_fetched() -> None:
 
 
 def test_a_place_dropped_while_it_is_fetched_is_not_fetched_again() -> None:
-    schedule = FetchSchedule()
+    schedule = FetchSchedule(FETCH_LANES)
     schedule.want(place(0), at_end=True)
     assert next_fetch(schedule, BUSY) is not None
     schedule.drop(place(0))
@@ -190,30 +240,66 @@ def test_a_place_dropped_while_it_is_fetched_is_not_fetched_again() -> None:
     assert next_fetch(schedule, 2) is not None
 
 
-@given(st.lists(st.tuples(st.integers(0, 7), st.sampled_from("wdfen"), st.integers(0, 3))))
-def test_no_place_is_in_two_fetches(history: list[tuple[int, str, int]]) -> None:
-    schedule = FetchSchedule()
-    out: dict[int, list[Place]] = {}
-    now_ms = 0
-    for partition, what, lane in history:
-        now_ms += 50
+class Lanes:
+    """The lanes of one broker, as a reader runs them."""
+
+    def __init__(self) -> None:
+        self.schedule = FetchSchedule(FETCH_LANES)
+        self.wanted: set[Place] = set()
+        self.out: dict[int, list[Place]] = {}
+        self.now_ms = 0
+
+    @property
+    def fetched(self) -> set[Place]:
+        return {one for places in self.out.values() for one in places}
+
+    def do(self, partition: int, what: str, lane: int) -> None:
         if what == "w":
-            schedule.want(place(partition), at_end=partition % 2 == 0)
+            self.schedule.want(place(partition), at_end=partition % 2 == 0)
+            self.wanted.add(place(partition))
         elif what == "d":
-            schedule.drop(place(partition))
-        elif what == "n" and lane not in out:
-            fetch = next_fetch(schedule, lane, now_ms)
-            if fetch is not None:
-                assert not {p for places in out.values() for p in places} & set(fetch.places)
-                out[lane] = list(fetch.places)
-        elif what in "fe" and lane in out:
-            for one in out.pop(lane):
-                if what == "f":
-                    schedule.failed(one, now_ms)
-                else:
-                    schedule.empty(one, at_end=True)
-            schedule.lane_free(1, lane)
-        schedule.check_invariants()
+            self.schedule.drop(place(partition))
+            self.wanted.discard(place(partition))
+        elif what == "n":
+            self.go(lane)
+        else:
+            self.come_back(lane, failed=what == "f")
+        self.schedule.check_invariants()
+
+    def go(self, lane: int) -> None:
+        if lane in self.out:
+            return
+        fetch = next_fetch(self.schedule, lane, self.now_ms)
+        if fetch is not None:
+            assert not self.fetched & set(fetch.places)
+            self.out[lane] = list(fetch.places)
+
+    def come_back(self, lane: int, *, failed: bool) -> None:
+        if lane not in self.out:
+            return
+        for one in self.out.pop(lane):
+            if failed:
+                self.schedule.failed(one, self.now_ms)
+            else:
+                self.schedule.empty(one, at_end=True)
+        self.schedule.lane_free(1, lane)
+
+
+@given(st.lists(st.tuples(st.integers(0, 7), st.sampled_from("wdfen"), st.integers(0, 3))))
+def test_no_place_is_in_two_fetches_and_none_is_left(history: list[tuple[int, str, int]]) -> None:
+    lanes = Lanes()
+    for partition, what, lane in history:
+        lanes.now_ms += 5
+        lanes.do(partition, what, lane)
+    lanes.schedule.hurry()
+    # They come back one by one, and each time those that are free look for places.
+    for _ in range(2 * FETCH_LANES):
+        for lane in range(FETCH_LANES):
+            lanes.go(lane)
+        if lanes.wanted <= lanes.fetched:
+            break
+        lanes.come_back(min(lanes.out), failed=False)
+    assert lanes.wanted <= lanes.fetched
 
 
 def test_the_leader_is_known_only_for_the_very_same_topic() -> None:
