@@ -62,16 +62,16 @@ class Rest:
 
 class Round:
     def __init__(
-        self, directory: Path, gateway: GatewayProcess, target: Target, victims: str, direct: str
+        self, directory: Path, gateway: GatewayProcess, target: Target, victims: str, site: Path
     ) -> None:
-        """`victims` and `direct` are the topics of two victims; the second one's is also its group,
-        and it is a client of the broker itself.
+        """`victims` is the victim's topic; clients of the broker itself note their latencies in
+        `site`.
         """
         self.directory = directory
         self.gateway = gateway
         self.target = target
         self.victims = victims
-        self.direct = direct
+        self._notes = {PROBE: directory, VICTIM: directory, BROKER: site, DIRECT: site}
         self._freezes = FreezeWatch()
         self._ends = 0
         self._rss_mib = 0.0
@@ -80,16 +80,15 @@ class Round:
 
     def measured(self, row: Row, seconds: float) -> Measured:
         with self._freezes, ExitStack() as children:
-            node, upstream = self.gateway.bootstrap, self.target.upstream
+            node = self.gateway.bootstrap
             for client in (
-                self._client("probe", PROBE, node),
-                self._client("probe", BROKER, upstream),
-                self._client("victim", VICTIM, node, VICTIMS, self.victims),
-                self._client("victim", DIRECT, upstream, self.direct, self.direct),
+                started(self.directory, "probe", PROBE, 2 * CLIENT_S_MAX, node),
+                started(
+                    self.directory, "victim", VICTIM, 2 * CLIENT_S_MAX, node, VICTIMS, self.victims
+                ),
             ):
                 children.callback(stop_child, client)
-            for name in (VICTIM, DIRECT):
-                self._wait_for_first_record(name)
+            wait_for_first_record(self.directory, VICTIM)
             time.sleep(WARM_S)
             rest = self._at_rest()
             warned, refused = self._warnings(), self._samples(row.bars.refusals)
@@ -126,21 +125,8 @@ class Round:
 
     # ------------------------------------------------------------------------------------ clients
 
-    def _client(self, module: str, name: str, *arguments: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", f"tests.hostile.{module}", *arguments]
-        command += [str(2 * CLIENT_S_MAX), str(self.directory / f"{name}.ns")]
-        return start_child(command, log=self.directory / f"{name}.log", cwd=REPOSITORY)
-
-    def _wait_for_first_record(self, name: str) -> None:
-        log = self.directory / f"{name}.log"
-        wait_until(
-            lambda: log.exists() and "ready" in log.read_text(),
-            what=f"the first record of {name}",
-            deadline_s=30.0,
-        )
-
     def _latency(self, name: str, span: Span, frozen: list[Span]) -> Latency:
-        return latency(pairs(self.directory / f"{name}.ns"), span, frozen)
+        return latency(pairs(_notes(self._notes[name], name)), span, frozen)
 
     def _attack(self, name: str, seconds: float) -> tuple[str, bool]:
         """Its deeds, or its last words; True: it failed. A node that ends is started again, as by
@@ -260,6 +246,28 @@ class Round:
     def _warnings(self) -> int:
         log = self.gateway.log_text()
         return log.count("level='warning'") + log.count("level='error'")
+
+
+def started(
+    directory: Path, module: str, name: str, seconds: float, *arguments: str
+) -> subprocess.Popen[bytes]:
+    """A client beside attacks: tests.hostile.`module`, for so long at most."""
+    command = [sys.executable, "-m", f"tests.hostile.{module}", *arguments]
+    command += [str(seconds), str(_notes(directory, name))]
+    return start_child(command, log=directory / f"{name}.log", cwd=REPOSITORY)
+
+
+def wait_for_first_record(directory: Path, name: str) -> None:
+    log = directory / f"{name}.log"
+    wait_until(
+        lambda: log.exists() and "ready" in log.read_text(),
+        what=f"the first record of {name}",
+        deadline_s=30.0,
+    )
+
+
+def _notes(directory: Path, name: str) -> Path:
+    return directory / f"{name}.ns"
 
 
 def _rss_peak_mib(pid: int) -> float:

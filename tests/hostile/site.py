@@ -9,9 +9,10 @@ from typing import Any, Self
 
 from gateway.config import GroupSection
 from gateway.embedded.kafka import QUICK_JVM, KafkaCluster
+from gateway.embedded.process import stop_child
 from tests.hostile.attacks import Row
 from tests.hostile.measured import Measured
-from tests.hostile.round import Round
+from tests.hostile.round import BROKER, DIRECT, Round, started, wait_for_first_record
 from tests.hostile.target import ACKED_ON_EVICT, AT_LATEST, Target
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.kafka import create_topic
@@ -19,6 +20,8 @@ from tests.rig.kafka import create_topic
 HEAP = "-Xmx1536m"  # a batch of 90 MB is held several times by the broker
 # A compiler at work for half a minute would be in the latencies at rest.
 JVM = (*QUICK_JVM, HEAP)
+PARTITIONS = 4  # of a victim's topic
+ALL_S_MAX = 1_800.0  # of all attacks
 # All defaults, but that most groups begin with the first record.
 GROUPS: tuple[dict[str, Any], ...] = (
     {"match": f"{AT_LATEST}*"},
@@ -44,7 +47,17 @@ class Site:
         self._rounds = 0
 
     def __enter__(self) -> Self:
-        self._stack.enter_context(self.kafka)
+        with ExitStack() as starting:
+            starting.enter_context(self.kafka)
+            upstream = self.kafka.bootstrap_servers
+            create_topic(upstream, DIRECT, partitions=PARTITIONS)
+            for client in (
+                started(self.directory, "probe", BROKER, ALL_S_MAX, upstream),
+                started(self.directory, "victim", DIRECT, ALL_S_MAX, upstream, DIRECT, DIRECT),
+            ):
+                starting.callback(stop_child, client)
+            wait_for_first_record(self.directory, DIRECT)
+            self._stack = starting.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -63,9 +76,7 @@ class Site:
             stderr=row.stderr,
         )
         victims, attacked = f"victims-{self._rounds}", f"attacked-{self._rounds}"
-        direct = f"direct-{self._rounds}"
-        for topic in (victims, direct):
-            create_topic(upstream, topic, partitions=4)
+        create_topic(upstream, victims, partitions=PARTITIONS)
         create_topic(upstream, attacked, config={"max.message.bytes": "100000000"})
         with gateway:
             broker = self.kafka.brokers[0].child
@@ -81,6 +92,8 @@ class Site:
                 directory=str(directory),
             )
             try:
-                return Round(directory, gateway, target, victims, direct).measured(row, seconds)
+                return Round(directory, gateway, target, victims, self.directory).measured(
+                    row, seconds
+                )
             finally:
                 broker.send_signal(signal.SIGCONT)  # an attack may have stopped it
