@@ -20,7 +20,6 @@ from typing import NewType, Protocol, assert_never
 
 import structlog
 
-from gateway.core.cluster.topology import Broker
 from gateway.core.forwarding.connection_state import ConnectionState
 from gateway.core.forwarding.effects import (
     Answered,
@@ -33,7 +32,6 @@ from gateway.core.forwarding.effects import (
     ToClient,
     ToUpstream,
 )
-from gateway.core.forwarding.rewrite import Addresses, read, write
 from gateway.core.limits import LONG_STEP_BYTES
 from gateway.core.wire.codec import decode_response, encode_request
 from gateway.core.wire.errors import WireError
@@ -51,6 +49,7 @@ from gateway.listen.connection_facts import ConnectionFacts
 from gateway.listen.counters import Counters, Refused
 from gateway.listen.limits import (
     CLOSE_FLUSH_S,
+    DISCARDED_BYTES_MAX,
     FIRST_REQUEST_S,
     INJECTED_REQUESTS_MAX,
     PAUSE_ABOVE_BYTES,
@@ -102,15 +101,14 @@ class Node(Protocol):
     def counters(self) -> Counters: ...
     @property
     def tasks(self) -> asyncio.TaskGroup: ...
+    @property
+    def bounds(self) -> Bounds: ...
 
     async def connect(self, broker_id: int | None, protocol: asyncio.Protocol) -> None:
         """Raises UpstreamError."""
 
-    @property
-    def bounds(self) -> Bounds: ...
-
-    def advertise(self, brokers: tuple[Broker, ...]) -> Addresses:
-        """Where clients reach virtual brokers, these included wherever that is possible."""
+    def rewritten(self, response: Rewrite) -> bytes:
+        """Its frame for the client, without upstream's addresses. Raises WireError."""
 
     def opened(self, connection: ClientConnection) -> None: ...
 
@@ -139,6 +137,7 @@ class ClientConnection:
         self._upstream_takes = True
         self._client_read = True
         self._collected_bytes = 0  # of the request that is being read whole, or answered
+        self._discarded_bytes = 0  # answers to a client that is gone
         self._over = False  # the client is gone or being let go
         self._draining = False
         self._deadline: asyncio.TimerHandle | None = None
@@ -289,7 +288,11 @@ class ClientConnection:
 
     def from_upstream(self, data: bytes) -> None:
         if self._client is None:
-            return  # The client is gone: its answers are read only so that upstream can end.
+            # Its answers are read only so that upstream takes what it sent, and ends.
+            self._discarded_bytes += len(data)
+            if self._discarded_bytes > DISCARDED_BYTES_MAX and self._upstream is not None:
+                self._upstream.abort()
+            return
         self._perform(self._state.from_upstream(data, time.monotonic_ns()))
         if self._draining:
             self._end_if_drained()
@@ -369,12 +372,9 @@ class ClientConnection:
 
     def _rewrite(self, response: Rewrite) -> None:
         try:
-            shown = read(response)
+            self._to_client(self._node.rewritten(response))
         except WireError as error:
             self._fail("unreadable response", api_key=response.api_key, detail=str(error))
-            return
-        addresses = self._node.advertise(shown.brokers)
-        self._to_client(write(shown, addresses, self._node.rules))
 
     async def _answer(self, payload: bytes) -> None:
         header = None

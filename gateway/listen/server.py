@@ -18,9 +18,11 @@ from dataclasses import dataclass
 import structlog
 
 from gateway.core.cluster.topology import Broker, Topology
-from gateway.core.forwarding.rewrite import Address, Addresses
+from gateway.core.forwarding.effects import Rewrite
+from gateway.core.forwarding.rewrite import Address, Addresses, OfferedApis, read, write
 from gateway.core.forwarding.served_apis import rules
 from gateway.core.limits import FRAME_BYTES_MAX
+from gateway.core.wire.apis import ApiKey
 from gateway.listen.admission import Admission, RefusedSide
 from gateway.listen.bounds import Bounds
 from gateway.listen.connection import (
@@ -138,6 +140,7 @@ class Server:
             frame_bytes_max=self.settings.frame_bytes_max,
             sasl=self.settings.upstream_sasl,
         )
+        self._offered = OfferedApis(self.rules)
 
     def on_disconnect(self, callback: Callable[[ConnectionId], None]) -> None:
         """`callback` is called once for each connection, when its client is gone."""
@@ -168,7 +171,13 @@ class Server:
 
     # ------------------------------------------------------------------------- for its connections
 
-    def advertise(self, brokers: tuple[Broker, ...]) -> Addresses:
+    def rewritten(self, response: Rewrite) -> bytes:
+        if response.api_key == ApiKey.API_VERSIONS:
+            return self._offered.frame(response)
+        shown = read(response)
+        return write(shown, self._advertise(shown.brokers), self.rules)
+
+    def _advertise(self, brokers: tuple[Broker, ...]) -> Addresses:
         """A response may know a broker before the topology does: it gets its listener now."""
         for broker in brokers:
             if self._brokers.get(broker.id) != broker:

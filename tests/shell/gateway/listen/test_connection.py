@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.codec import encode_response
 from gateway.listen.counters import Refused
-from gateway.listen.limits import HELD_BYTES_MAX
+from gateway.listen.limits import DISCARDED_BYTES_MAX, HELD_BYTES_MAX
 from gateway.listen.server import Request
 from gateway.upstream.errors import UpstreamError
 from tests.rig.fake_broker import ReceivedRequest
@@ -91,6 +91,31 @@ def test_what_a_client_sent_before_it_left_reaches_upstream() -> None:
             await until(lambda: len(it.upstream.requests) == 500)
             await until(lambda: it.upstream.connections[0].ended_by_peer)
             await until(lambda: len(it.gone) == 1)
+
+    run(main())
+
+
+def test_answers_to_a_client_that_left_are_not_read_without_end() -> None:
+    """40 clients that left with 20 fetches each were read for five seconds, to no purpose."""
+
+    async def main() -> None:
+        async with rig() as it:
+            answered = 0
+
+            async def large(asked: ReceivedRequest) -> bytes:
+                nonlocal answered
+                answered += 1
+                partition = {"Records": bytes(DISCARDED_BYTES_MAX // 2)}
+                return asked.response({"Responses": [{"Partitions": [partition]}]})
+
+            it.upstream.on_api(FETCH, large)
+            client = await it.client()
+            client.writer.write(request(FETCH, 13) * 500)
+            await until(lambda: answered > 0)
+            client.writer.transport.abort()
+            await until(lambda: len(it.gone) == 1)
+            await until(lambda: it.upstream.connections[0].ended_by_peer)
+            assert answered < 500
 
     run(main())
 

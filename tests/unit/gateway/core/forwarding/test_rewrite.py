@@ -8,7 +8,7 @@ import pytest
 
 from gateway.core.cluster.topology import Broker
 from gateway.core.forwarding.effects import Rewrite
-from gateway.core.forwarding.rewrite import Address, read, write
+from gateway.core.forwarding.rewrite import Address, OfferedApis, read, write
 from gateway.core.forwarding.served_apis import rules
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.codec import decode_response, encode_response
@@ -43,6 +43,24 @@ def clamped(*upstream: dict[str, int]) -> dict[int, tuple[int, int]]:
     keys = [each["ApiKey"] for each in message["ApiKeys"]]
     assert keys == sorted(set(keys))
     return {each["ApiKey"]: (each["MinVersion"], each["MaxVersion"]) for each in message["ApiKeys"]}
+
+
+def test_offered_apis_are_the_same_bytes_for_every_connection() -> None:
+    """200 connections that asked at the same time held the node up for 100 ms."""
+    known = OfferedApis(RULES)
+    versions = {"ApiKeys": [api(ApiKey.METADATA, 0, 99), api(ApiKey.SHARE_FETCH, 0, 9)]}
+    for version in (0, 2, 3, 4):
+        for correlation in (7, 8):
+            payload = response(ApiKey.API_VERSIONS, version, versions, correlation_id=correlation)[
+                4:
+            ]
+            rewrite = Rewrite(ApiKey.API_VERSIONS, version, payload)
+            assert known.frame(rewrite) == write(read(rewrite), {}, RULES)
+    other = {"ApiKeys": [api(ApiKey.METADATA, 0, 3)]}
+    rewrite = Rewrite(ApiKey.API_VERSIONS, 4, response(ApiKey.API_VERSIONS, 4, other)[4:])
+    assert known.frame(rewrite) == write(read(rewrite), {}, RULES)
+    with pytest.raises(WireError):
+        known.frame(Rewrite(ApiKey.API_VERSIONS, 4, rewrite.payload[:-1]))
 
 
 def test_share_apis_are_offered_whatever_upstream_has() -> None:
