@@ -288,7 +288,7 @@ class ClientConnection:
 
     def from_upstream(self, data: bytes) -> None:
         if self._client is None:
-            # Its answers are read only so that upstream takes what it sent, and ends.
+            # Its answers are read only so that upstream takes its last requests, and ends.
             self._discarded_bytes += len(data)
             if self._discarded_bytes > DISCARDED_BYTES_MAX and self._upstream is not None:
                 self._upstream.abort()

@@ -25,8 +25,8 @@ UPSTREAM_PATIENCE_S = 1.0
 UPSTREAM_AGAIN_S = 0.25
 FIRST_REQUEST_S = 60.0  # a connection without one has no upstream to close it when it idles
 CLOSE_FLUSH_S = 5.0  # received bytes may still go out after the other side has closed
-# Of answers to a client that has left: as many as 10,000 Produce requests get. Then nobody waits
-# for what it asked last; 20 fetches in a pipeline are answered with up to a GB.
+# Of answers to a client that has left: those of 10,000 Produce requests. With more of them the rest
+# of its requests is given up; 20 fetches in a pipeline are answered with up to a GB.
 DISCARDED_BYTES_MAX = 1024 * 1024
 ABORT_S = 1.0  # for the event loop to see that aborted connections are gone
 LISTEN_BACKLOG_CONNECTIONS = 512

@@ -332,8 +332,8 @@ class Reader:
             await asyncio.sleep(0)  # a full response takes long to scan: others go in between
 
     async def _asked_for_more(self) -> None:
-        """Whoever got records wants the next ones within a few turns: they go into one fetch with
-        the places that got none.
+        """Windows that got records want the next ones within a few turns: those go into one fetch
+        with the places that got none.
         """
         for _ in range(WISHES_TURNS_MAX):
             if not self._due:

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.codec import encode_response
 from gateway.listen.counters import Refused
-from gateway.listen.limits import DISCARDED_BYTES_MAX, HELD_BYTES_MAX
+from gateway.listen.limits import HELD_BYTES_MAX
 from gateway.listen.server import Request
 from gateway.upstream.errors import UpstreamError
 from tests.rig.fake_broker import ReceivedRequest
@@ -73,49 +73,6 @@ def test_produce_without_acks_gets_no_answer_and_holds_nothing_up() -> None:
             got = await client.ask(request(HEARTBEAT, correlation_id=4))
             assert got == response(HEARTBEAT, correlation_id=4)
             assert len(it.upstream.requests) == 4
-
-    run(main())
-
-
-def test_what_a_client_sent_before_it_left_reaches_upstream() -> None:
-    async def main() -> None:
-        async with rig() as it:
-
-            async def swallow(_asked: ReceivedRequest) -> None:
-                return None
-
-            it.upstream.on_api(PRODUCE, swallow)
-            client = await it.client()
-            client.writer.write(request(PRODUCE, message={"Acks": 0}) * 500)
-            client.writer.close()
-            await until(lambda: len(it.upstream.requests) == 500)
-            await until(lambda: it.upstream.connections[0].ended_by_peer)
-            await until(lambda: len(it.gone) == 1)
-
-    run(main())
-
-
-def test_answers_to_a_client_that_left_are_not_read_without_end() -> None:
-    """40 clients that left with 20 fetches each were read for five seconds, to no purpose."""
-
-    async def main() -> None:
-        async with rig() as it:
-            answered = 0
-
-            async def large(asked: ReceivedRequest) -> bytes:
-                nonlocal answered
-                answered += 1
-                partition = {"Records": bytes(DISCARDED_BYTES_MAX // 2)}
-                return asked.response({"Responses": [{"Partitions": [partition]}]})
-
-            it.upstream.on_api(FETCH, large)
-            client = await it.client()
-            client.writer.write(request(FETCH, 13) * 500)
-            await until(lambda: answered > 0)
-            client.writer.transport.abort()
-            await until(lambda: len(it.gone) == 1)
-            await until(lambda: it.upstream.connections[0].ended_by_peer)
-            assert answered < 500
 
     run(main())
 
@@ -339,30 +296,6 @@ def test_refusals_that_nobody_reads_do_not_pile_up() -> None:
             assert not sending.done()
             sending.cancel()
             client.close()
-
-    run(main())
-
-
-def test_a_local_request_does_not_hide_that_its_client_left() -> None:
-    async def main() -> None:
-        began, cancelled = asyncio.Event(), asyncio.Event()
-
-        async def never(_request: Request) -> bytes:
-            began.set()
-            try:
-                await asyncio.Event().wait()
-            finally:
-                cancelled.set()
-            raise AssertionError
-
-        async with rig({SHARE_FETCH: never}) as it:
-            client = await it.client()
-            client.writer.write(request(SHARE_FETCH) + request(HEARTBEAT) * 20)
-            await began.wait()
-            (connection_id,) = it.server.connections
-            client.writer.close()
-            await cancelled.wait()
-            await until(lambda: it.gone == [connection_id])
 
     run(main())
 

@@ -1,0 +1,92 @@
+"""A client that leaves: its requests go upstream, and nobody works for it any longer than that."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+import structlog
+
+from gateway.core.wire.apis import ApiKey
+from gateway.listen.limits import DISCARDED_BYTES_MAX
+from gateway.listen.server import Request
+from tests.rig.fake_broker import ReceivedRequest
+from tests.rig.loopback import rig, run, until
+from tests.rig.wire_frames import request
+
+FETCH = int(ApiKey.FETCH)
+HEARTBEAT = int(ApiKey.HEARTBEAT)
+PRODUCE = int(ApiKey.PRODUCE)
+SHARE_FETCH = int(ApiKey.SHARE_FETCH)
+
+
+@pytest.fixture(autouse=True)
+def _logs_can_be_captured() -> None:
+    structlog.reset_defaults()
+
+
+def test_what_a_client_sent_before_it_left_reaches_upstream() -> None:
+    async def main() -> None:
+        async with rig() as it:
+
+            async def swallow(_asked: ReceivedRequest) -> None:
+                return None
+
+            it.upstream.on_api(PRODUCE, swallow)
+            client = await it.client()
+            client.writer.write(request(PRODUCE, message={"Acks": 0}) * 500)
+            client.writer.close()
+            await until(lambda: len(it.upstream.requests) == 500)
+            await until(lambda: it.upstream.connections[0].ended_by_peer)
+            await until(lambda: len(it.gone) == 1)
+
+    run(main())
+
+
+def test_answers_to_a_client_that_left_are_not_read_without_end() -> None:
+    """40 clients that left with 20 fetches each were read for five seconds, to no purpose."""
+
+    async def main() -> None:
+        async with rig() as it:
+            answered = 0
+
+            async def large(asked: ReceivedRequest) -> bytes:
+                nonlocal answered
+                answered += 1
+                partition = {"Records": bytes(DISCARDED_BYTES_MAX // 2)}
+                return asked.response({"Responses": [{"Partitions": [partition]}]})
+
+            it.upstream.on_api(FETCH, large)
+            client = await it.client()
+            client.writer.write(request(FETCH, 13) * 500)
+            await until(lambda: answered > 0)
+            client.writer.transport.abort()
+            await until(lambda: len(it.gone) == 1)
+            await until(lambda: it.upstream.connections[0].ended_by_peer)
+            assert answered < 500
+
+    run(main())
+
+
+def test_a_local_request_does_not_hide_that_its_client_left() -> None:
+    async def main() -> None:
+        began, cancelled = asyncio.Event(), asyncio.Event()
+
+        async def never(_request: Request) -> bytes:
+            began.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                cancelled.set()
+            raise AssertionError
+
+        async with rig({SHARE_FETCH: never}) as it:
+            client = await it.client()
+            client.writer.write(request(SHARE_FETCH) + request(HEARTBEAT) * 20)
+            await began.wait()
+            (connection_id,) = it.server.connections
+            client.writer.close()
+            await cancelled.wait()
+            await until(lambda: it.gone == [connection_id])
+
+    run(main())
