@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 import yaml
@@ -15,6 +15,9 @@ from rich.console import Console
 from typer.core import TyperCommand
 
 Click = Any  # typer keeps its own copy of click private
+Output = Annotated[
+    Literal["table", "json", "yaml"], typer.Option("-o", "--output", help="Form of the output.")
+]
 WATCH_S = 2.0
 WATCH_S_MIN = 0.1
 WatchOption = Annotated[
@@ -93,7 +96,9 @@ def _show_once(view: View, output: str) -> None:
 
 def print_data(answer: object, output: str) -> None:
     """`output`: json or yaml."""
+    text = json.dumps(answer, indent=2)
     if output == "yaml":
-        typer.echo(yaml.safe_dump(answer, sort_keys=False, allow_unicode=True), nl=False)
+        plain = json.loads(text)  # PyYAML writes no subclass of str or int, such as an enum
+        typer.echo(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True), nl=False)
     else:
-        typer.echo(json.dumps(answer, indent=2))
+        typer.echo(text)

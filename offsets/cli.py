@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -26,7 +25,7 @@ from rich.table import Table
 from clusters.asking import LOOK_S_MAX
 from clusters.config import ClustersConfig, ConfigError, load
 from clusters.progress import Progress
-from clusters.watching import View, Watching, WatchOption, show
+from clusters.watching import Output, View, Watching, WatchOption, show
 from offsets import checkpoints, commands
 from offsets.committer import Options
 from offsets.core.plan import Mode, Row
@@ -40,16 +39,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-
-class Output(StrEnum):
-    TABLE = "table"
-    JSON = "json"
-
-
 ConfigFile = Annotated[Path, typer.Argument(help="The clusters' YAML file.")]
 Group = Annotated[str, typer.Argument(help="Its logical name.")]
 To = Annotated[str, typer.Option("--to", help="The cluster the group moves to.")]
-As = Annotated[Output, typer.Option("--output", "-o", help="How to print.")]
 ModeOption = Annotated[Mode | None, typer.Option("--mode", help="Instead of the configured one.")]
 Force = Annotated[bool, typer.Option("--force", help="Commit unsafe positions, too.")]
 Rewind = Annotated[bool, typer.Option("--rewind", help="Let positions go back.")]
@@ -105,7 +97,7 @@ def run(
 
 
 @app.command(cls=Watching)
-def status(config: ConfigFile, watch: WatchOption = None, output: As = Output.TABLE) -> None:
+def status(config: ConfigFile, watch: WatchOption = None, output: Output = "table") -> None:
     """Where each group would go on, on every cluster, and why not."""
     with _errors():
         decisions = commands.Decisions(load(config))
@@ -142,7 +134,7 @@ def plan(
     group: Group,
     to: To,
     watch: WatchOption = None,
-    output: As = Output.TABLE,
+    output: Output = "table",
     mode: ModeOption = None,
     force: Force = False,
     rewind: Rewind = False,
@@ -157,7 +149,7 @@ def apply(
     config: ConfigFile,
     group: Group,
     to: To,
-    output: As = Output.TABLE,
+    output: Output = "table",
     mode: ModeOption = None,
     force: Force = False,
     rewind: Rewind = False,

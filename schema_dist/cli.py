@@ -10,7 +10,6 @@ import asyncio
 import signal
 import sys
 from collections.abc import Callable, Coroutine
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,7 +22,7 @@ from rich.table import Table
 from clusters.asking import LOOK_S_MAX
 from clusters.config import ConfigError, load
 from clusters.core.names import PatternError
-from clusters.watching import View, Watching, WatchOption, show
+from clusters.watching import Output, View, Watching, WatchOption, show
 from schema_dist import commands
 from schema_dist.errors import AwayError, LeaseError, LogError, RefusedError
 from schema_dist.limits import TOLD_EVERY_S
@@ -35,15 +34,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-
-class Output(StrEnum):
-    TABLE = "table"
-    JSON = "json"
-
-
 ConfigFile = Annotated[Path, typer.Argument(help="The clusters' YAML file.")]
 Work = Callable[[commands.Told], Coroutine[Any, Any, commands.Answer]]
-As = Annotated[Output, typer.Option("--output", "-o", help="How to print.")]
 
 
 def _done(work: Work, output: Output, watch: float | None = None) -> None:
@@ -108,7 +100,7 @@ def _run(work: Coroutine[Any, Any, commands.Answer]) -> commands.Answer:
 @app.command()
 def check(
     config: ConfigFile,
-    output: As = Output.TABLE,
+    output: Output = "table",
     probe: Annotated[
         bool, typer.Option(help="Try explicit ids with a subject that is removed again.")
     ] = True,
@@ -160,7 +152,7 @@ def _serve(serve: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 @app.command(cls=Watching)
-def status(config: ConfigFile, watch: WatchOption = None, output: As = Output.TABLE) -> None:
+def status(config: ConfigFile, watch: WatchOption = None, output: Output = "table") -> None:
     """How each target stands, as the running process last said."""
     targets: commands.Targets | None = None
 
@@ -178,7 +170,7 @@ def diff(
     config: ConfigFile,
     first: Annotated[str, typer.Argument(help="A cluster's name.")],
     second: Annotated[str, typer.Argument(help="Another cluster's name.")],
-    output: As = Output.TABLE,
+    output: Output = "table",
 ) -> None:
     """Show the differences between the registries of two clusters."""
 

@@ -4,22 +4,20 @@ a command runs.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from clusters.asking import LOOK_S_MAX
-from clusters.watching import View, Watching, WatchOption, show
+from clusters.watching import Output, View, Watching, WatchOption, show
 
 app = typer.Typer(help="Records copied between clusters, along their tree.", no_args_is_help=True)
 
 MASTER = "local[2,3]"  # two tasks at a time, each tried three times
 ConfigArgument = Annotated[Path, typer.Argument(help="The YAML that describes the clusters.")]
-Output = Annotated[Literal["table", "json"], typer.Option("-o", "--output", help="The form.")]
 ClusterOption = Annotated[str, typer.Option(help="The cluster whose records are copied.")]
 
 
@@ -67,10 +65,8 @@ def check(config: ConfigArgument, output: Output = "table") -> None:
             typer.echo(tree_text(settings.checked_tree()))
         with Progress() as progress:
             findings = check_clusters(settings, progress.step)
-        if output == "json":
-            typer.echo(json.dumps([it.as_json() for it in findings], indent=2))
-        else:
-            typer.echo(findings_text(findings))
+        raw = [it.as_json() for it in findings]
+        show(lambda: View(raw, lambda: typer.echo(findings_text(findings))), output)
         if any(it.fault for it in findings):
             raise typer.Exit(1)
 
@@ -123,7 +119,7 @@ def switch(
         from spark.switching import ask_for_switch, switch_text
 
         shown = ask_for_switch(load(config), cluster, level, to, rewind=rewind, execute=execute)
-        typer.echo(json.dumps(shown, indent=2) if output == "json" else switch_text(shown))
+        show(lambda: View(shown, lambda: typer.echo(switch_text(shown))), output)
 
 
 @app.command()
@@ -144,6 +140,6 @@ def verify(
         settings = load(config)
         with Progress() as progress:
             found = verify_topic(settings, first, second, topic, master=master, progress=progress)
-        typer.echo(json.dumps(found, indent=2) if output == "json" else comparison_text(found))
+        show(lambda: View(found, lambda: typer.echo(comparison_text(found))), output)
         if not found["alike"]:
             raise typer.Exit(1)

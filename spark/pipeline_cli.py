@@ -6,20 +6,21 @@ nowhere, every record in quarantine); 2 the file is wrong, or Kafka or the regis
 
 from __future__ import annotations
 
-import json
 import signal
 import threading
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from confluent_kafka import KafkaException
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from clusters.watching import Output, View, show
 
 if TYPE_CHECKING:
     from spark.pipelines.check import DrySchemas, Findings, Trial
@@ -38,7 +39,6 @@ SHOWN_MAX = 1_000
 PROGRESS_S = 2.0  # between two lines
 MASTER = "local[2,3]"  # two tasks at a time, each tried three times
 PipelineFile = Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline's YAML.")]
-Output = Annotated[Literal["table", "json"], typer.Option("-o", "--output", help="The form.")]
 
 
 @app.callback()
@@ -70,10 +70,8 @@ def check(
     except FAILURES as error:
         typer.echo(f"keyway: {error}", err=True)
         raise typer.Exit(2) from error
-    if output == "json":
-        typer.echo(json.dumps(as_json(pipeline, findings, records, schemas), indent=2))
-    else:
-        _print_table(pipeline, findings, records, schemas)
+    raw = as_json(pipeline, findings, records, schemas)
+    show(lambda: View(raw, lambda: _print_table(pipeline, findings, records, schemas)), output)
     for fault in findings.faults:
         typer.echo(f"keyway: {file}:{fault.line}: {fault.reason}", err=True)
     if findings.faults or (findings.trials and findings.quarantined == len(findings.trials)):
@@ -120,10 +118,7 @@ def run(
     except (PySparkException, KafkaException) as error:
         typer.echo(f"keyway: {first_line(error)}", err=True)
         raise typer.Exit(2) from error
-    if output == "json":
-        typer.echo(json.dumps(asdict(it.counts)))
-    else:
-        typer.echo(_told(it.counts))
+    show(lambda: View(asdict(it.counts), lambda: typer.echo(_told(it.counts))), output)
 
 
 def _progress() -> Callable[[Counts], None]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
+from clusters.watching import Output as Output
 from clusters.watching import Watching as Watching
 from clusters.watching import WatchOption as WatchOption
 
@@ -24,9 +25,6 @@ AdminOption = Annotated[
     typer.Option(
         "--admin", help="Address of the node's REST.", show_default=f"the context's, or {NODE}"
     ),
-]
-Output = Annotated[
-    Literal["table", "json", "yaml"], typer.Option("-o", "--output", help="Form of the output.")
 ]
 ExecuteOption = Annotated[
     bool, typer.Option("--execute", help="Make the change; without it, only show it.")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from clusters.config import load
 from gateway.embedded.process import free_ports, start_child, stop_child
@@ -90,7 +91,7 @@ def test_from_run_to_apply(
         assert (code, late in text) == (3, True), "nothing is known of it"
 
         def row_of(status: str) -> Any:
-            rows = [it for it in json.loads(status)["rows"] if it["group"] == group]
+            rows = [it for it in yaml.safe_load(status)["rows"] if it["group"] == group]
             return rows[0] if rows and "not-indexed-yet" not in rows[0]["refusals"] else None
 
         for line in watched("status", str(config)):
@@ -100,10 +101,12 @@ def test_from_run_to_apply(
         assert (row["cluster"], row["source"], row["source_offset"]) == ("B", "A", 12)
         assert (row["old"], row["new"], row["replay"]) == (None, 12, 0)
         assert group in keyway("status", str(config))[1]
-        code, text, _ = keyway("plan", str(config), group, "--to", "B")
+        assert row_of(keyway("status", str(config), "-o", "yaml")[1])["new"] == 12
+        plan = ("plan", str(config), group, "--to", "B")
+        code, text, _ = keyway(*plan)
         assert code == 0
         assert "12" in text
-        plan = ("plan", str(config), group, "--to", "B")
+        assert row_of(keyway(*plan, "-o", "yaml")[1])["mode"] == "exact"
         news = [json.loads(it)["rows"][0]["new"] for it in itertools.islice(watched(*plan), 2)]
         assert news == [12, 12]
         code, _, text = keyway("apply", str(config), group, "--to", "B")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from enum import StrEnum
 
 import pytest
 import typer
@@ -46,6 +47,21 @@ def test_once_is_enough_without_watching(capsys: pytest.CaptureFixture[str]) -> 
     assert json.loads(capsys.readouterr().out) == {"lag": 0}
     show(look, "table")
     assert capsys.readouterr().out == "LAG 1\n"
+
+
+class Mode(StrEnum):
+    EXACT = "exact"
+
+
+@pytest.mark.parametrize(("output", "read"), [("json", json.loads), ("yaml", yaml.safe_load)])
+def test_programs_read_the_same_in_each_form(
+    capsys: pytest.CaptureFixture[str], output: str, read: Callable[[str], object]
+) -> None:
+    rows = ({"mode": Mode.EXACT, "old": None, "name": "\xfcber: #1"},)
+    show(lambda: View({"rows": rows}, lambda: None), output)
+    assert read(capsys.readouterr().out) == {
+        "rows": [{"mode": "exact", "old": None, "name": "\xfcber: #1"}]
+    }
 
 
 def test_seconds_may_be_left_out() -> None:

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 from gateway.cli.main import app
@@ -50,3 +51,11 @@ def test_a_missing_package_is_one_line(tmp_path: Path, monkeypatch: pytest.Monke
     ended = CliRunner().invoke(app, ["distribute", "status", written(tmp_path, TWO)])
     assert ended.exit_code == 2
     assert "pip install 'keyway[distribution]'" in ended.output
+
+
+def test_the_status_of_clusters_that_are_away(tmp_path: Path) -> None:
+    ended = CliRunner().invoke(app, ["distribute", "status", written(tmp_path, TWO), "-o", "yaml"])
+    assert [(it["link"], it["state"]) for it in yaml.safe_load(ended.stdout)] == [
+        ("c1-level-1", "unknown"),
+        ("c2-level-1", "unknown"),
+    ]
