@@ -160,7 +160,7 @@ class TokenSection(_Section):
     groups: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)] = ("*",)
     """Globs (`*`, `?`, `[seq]`) for the names of groups that the token sees and may change."""
     keys: bool | None = None
-    """Whether keys of records are shown to it. Without it: to `operator` and `admin`."""
+    """Whether it is shown keys and headers of records. Without it: to `operator` and `admin`."""
 
 
 class AdminSection(_Section):

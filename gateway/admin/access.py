@@ -54,6 +54,14 @@ def concerns(request: Request, **facts: str | int | bool | None) -> None:
     request.state.subject = replace(request.state.subject, **facts)
 
 
+def require_keys(request: Request, what: str) -> None:
+    """For an answer that names keys or headers. Raises Refused."""
+    caller = caller_of(request)
+    if not caller.keys:
+        who = "without a token" if caller.name is None else f"token {caller.name} may not see them"
+        raise Refused(403, f"{what} are for those who may see keys of records: {who}")
+
+
 def require_group(request: Request, group: str) -> None:
     """For a group that the body names. Raises Refused."""
     concerns(request, group=group)

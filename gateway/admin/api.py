@@ -17,6 +17,7 @@ from gateway.admin.limits import (
     AUDIT_ROWS_MAX,
     HOT_KEYS_MAX,
     KEY_BYTES_MAX,
+    PAGE_HEADERS_MAX,
     PAGE_ROWS_MAX,
     PAGE_WINDOWS_MAX,
     RUNS_MAX,
@@ -92,6 +93,11 @@ AFTER_RECORD = _text(
 NAME = _text("name", "Only names that hold this text.")
 TOPIC = _text("topic", "Only this topic.")
 PARTITION = _whole("partition", "Only this partition.", 0, 2**31 - 1)
+HEADERS = Parameter(
+    "headers",
+    f"With the records' headers, for those who may see keys; {PAGE_HEADERS_MAX} rows at most.",
+    {"type": "boolean"},
+)
 CLIENT_ID = _text("client_id", "Only client ids that hold this text.")
 NAMES_PAGE = (NAME, AFTER_NAME, _limit(PAGE_ROWS_MAX))
 PLACES_PAGE = (
@@ -222,7 +228,7 @@ OPERATIONS = (
         "Records that wait for an operator.",
         ParkedList,
         query=(GROUP,),
-        optional=(TOPIC, PARTITION, AFTER_RECORD, _limit(PAGE_ROWS_MAX)),
+        optional=(TOPIC, PARTITION, HEADERS, AFTER_RECORD, _limit(PAGE_ROWS_MAX)),
     ),
     Operation(
         "POST",

@@ -5,6 +5,7 @@ from __future__ import annotations
 ADMIN_BODY_BYTES_MAX = 1024 * 1024  # 16,384 offsets of 19 digits are a third of it
 PAGE_ROWS_MAX = 1_000  # of one page of a list: some 200 KB
 ROWS_AT_ONCE = 50  # rows of a list that are made before other work goes on: under a millisecond
+PAGE_HEADERS_MAX = 50  # rows of one page with headers: each may take a Fetch; 1 MB at the worst
 PAGE_WINDOWS_MAX = 100  # windows of one page: a millisecond or two each
 RUNS_MAX = 512  # of one window's picture: more than a screen can show, some 25 KB
 HOT_KEYS_SHOWN = 20

@@ -34,6 +34,14 @@ def number(request: Request, name: str, least: int, most: int, *, default: int) 
     return int(text)
 
 
+def flag(request: Request, name: str) -> bool:
+    """A parameter of the query; false without it. Raises HTTPException."""
+    text = request.query_params.get(name, "false")
+    if text not in ("true", "false"):
+        raise HTTPException(400, f"{name}={text!r} is not true or false")
+    return text == "true"
+
+
 async def page_of(
     items: Sequence[Item], first: int, limit: int, kept: Callable[[Item], bool]
 ) -> tuple[list[Item], bool]:

@@ -1,7 +1,8 @@
 """REST of parked records: `GET /v1/parked?group=`, `POST /v1/parked/release`.
 
 The group is a parameter, not a part of the path: its name may be anything, slashes included. A key
-is shown as its hash, and itself to callers who may see keys: it may be personal data.
+is shown as its hash, and itself to callers who may see keys: it may be personal data. So may
+headers, which the same callers get with `headers=true`: they are read from Kafka for each row.
 """
 
 from __future__ import annotations
@@ -10,13 +11,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gateway.admin.access import caller_of, concerns, require_group
+from gateway.admin.access import caller_of, concerns, require_group, require_keys
 from gateway.admin.audit import shown_first
+from gateway.admin.headers import shown_headers
 from gateway.admin.keys import shown_key
-from gateway.admin.pages import limit_of, number, place_text, record_after
+from gateway.admin.limits import PAGE_HEADERS_MAX
+from gateway.admin.pages import flag, limit_of, number, place_text, record_after
 from gateway.admin.problems import answered, json_body, query, validated
 from gateway.admin.rows import ALL, ParkedList, ParkedRecordRow, ReleaseBody, Released
-from gateway.operations.parked_records import ParkedRecords, ParkedRow
+from gateway.core.wire.records import HeaderStarts
+from gateway.operations.parked_records import ParkedRecords, ParkedRow, place_of
 
 ANY = -1  # no partition has this number
 
@@ -26,6 +30,10 @@ def parked_routes(parked: ParkedRecords) -> list[Route]:
         group = query(request, "group")
         limit, after = limit_of(request), record_after(request)
         partition = number(request, "partition", 0, 2**31 - 1, default=ANY)
+        with_headers = flag(request, "headers")
+        if with_headers:
+            require_keys(request, "headers")
+            limit = min(limit, PAGE_HEADERS_MAX)
         rows = await parked.rows(
             group,
             topic=request.query_params.get("topic"),
@@ -34,7 +42,8 @@ def parked_routes(parked: ParkedRecords) -> list[Route]:
             rows_max=limit + 1,
         )
         keys = caller_of(request).keys
-        page = [_row(row, keys=keys) for row in rows[:limit]]
+        headers = await parked.headers(group, rows[:limit]) if with_headers else {}
+        page = [_row(row, headers.get(place_of(row)), keys=keys) for row in rows[:limit]]
         last = page[-1] if rows[limit:] else None
         following = None if last is None else place_text(last.topic, last.partition, last.offset)
         return answered(ParkedList(group=group, parked=page, next=following))
@@ -67,12 +76,13 @@ def parked_routes(parked: ParkedRecords) -> list[Route]:
     ]
 
 
-def _row(row: ParkedRow, *, keys: bool) -> ParkedRecordRow:
+def _row(row: ParkedRow, headers: HeaderStarts | None, *, keys: bool) -> ParkedRecordRow:
     return ParkedRecordRow(
         topic=row.topic,
         partition=row.partition,
         offset=row.offset,
         **shown_key(row.key, keys=keys),
+        **shown_headers(headers),
         reason=row.reason,
         deliveries=row.deliveries,
         member_id=row.member_id,

@@ -164,9 +164,26 @@ class GroupDescription(GroupSummary):
     partitions: list[PartitionRow]
 
 
+class HeaderRow(Row):
+    """A header of a record. The value is text if it is UTF-8, or else base64: its beginning, if
+    `value_bytes` says that there are more. Null for all three: its value is null.
+    """
+
+    name: str  # its beginning
+    value: str | None = None
+    value_base64: str | None = None
+    value_bytes: int | None
+
+
 class ParkedRecordRow(ParkedOffset):
+    """`headers`: the first of them, for those who may see keys; null: nobody asked for them, or the
+    record is gone from the log.
+    """
+
     topic: str
     partition: int
+    headers: list[HeaderRow] | None = None
+    headers_count: int | None = None  # all of the record
 
 
 class ParkedList(Row):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 
-from gateway.admin.rows import ALL, ParkedList, ParkedRecordRow, Released
+from gateway.admin.rows import ALL, HeaderRow, ParkedList, ParkedRecordRow, Released
 from gateway.cli.node_client import ask, ask_all
 from gateway.cli.options import DEFAULT_ADMIN, AdminOption, ExecuteOption, Output, WatchOption
 from gateway.cli.tables import View, end, print_data, print_table, show
@@ -24,30 +25,56 @@ class ReleaseAction(StrEnum):
 
 def group_parked(
     group: str,
+    headers: Annotated[
+        bool,
+        typer.Option("--headers", help="Show their headers, too; for who may see keys."),
+    ] = False,
     watch: WatchOption = None,
     admin: AdminOption = DEFAULT_ADMIN,
     output: Output = "table",
 ) -> None:
     """List the parked records: those that wait for an operator (policy `block`)."""
+    asked = "true" if headers else None
 
     def look() -> View:
-        found = ask_all(admin, "/v1/parked", ParkedList, "parked", group=group)
-        return View(found.raw, lambda: _print_parked(found.rows))
+        found = ask_all(admin, "/v1/parked", ParkedList, "parked", group=group, headers=asked)
+        return View(found.raw, lambda: _print_parked(found.rows, headers=headers))
 
     show(look, output, watch)
 
 
-def _print_parked(rows: Sequence[ParkedRecordRow]) -> None:
+def _print_parked(rows: Sequence[ParkedRecordRow], *, headers: bool = False) -> None:
+    """With `headers` they are the last column."""
     print_table(
-        _COLUMNS,
+        (*_COLUMNS, "HEADERS") if headers else _COLUMNS,
         [
             (
                 *(it.topic, it.partition, it.offset, it.key_hash),
                 *(it.reason, it.deliveries, it.member_id),
+                *((_headers(it),) if headers else ()),
             )
             for it in rows
         ],
     )
+
+
+def _headers(row: ParkedRecordRow) -> str | None:
+    """NAME=VALUE of each, `...` where there is more; None: there is none, or no record."""
+    shown = [f"{it.name}={_value(it)}" for it in row.headers or ()]
+    if row.headers_count is not None and row.headers_count > len(shown):
+        shown.append(f"... ({row.headers_count} headers)")
+    return ", ".join(shown) or None
+
+
+def _value(header: HeaderRow) -> str:
+    size = header.value_bytes
+    if size is None:
+        return "null"
+    if header.value is not None:
+        text, there = header.value, len(header.value.encode())
+    else:
+        text, there = f"base64:{header.value_base64}", len(b64decode(header.value_base64 or ""))
+    return text if there == size else f"{text}... ({size} bytes)"
 
 
 def _records(count: int) -> str:

@@ -51,7 +51,10 @@ def build(
     return Part(
         name="operations",
         room=OperationsRoom(
-            offsets, lags, ParkedRecords(offsets, now_ms), UnreadableRecords(offsets)
+            offsets,
+            lags,
+            ParkedRecords(offsets, reading.reader.record_headers, now_ms),
+            UnreadableRecords(offsets),
         ),
         collectors=(LagCollector(lags.all, members.groups.all),),
         background=(deleted_topics.sweep_forever, lags.refresh_forever),

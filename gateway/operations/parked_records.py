@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import structlog
 
 from dispatcher.core.model import Key, OperatorAct, OperatorVerb
 from dispatcher.core.stats import ParkedRecord
+from gateway.core.reading.cache import Source
 from gateway.core.wire.errors import WireError
-from gateway.core.wire.records import read_records
+from gateway.core.wire.records import HeaderStarts, read_records
 from gateway.operations.errors import (
     InvalidOperation,
     NotParked,
@@ -28,6 +30,7 @@ from gateway.operations.limits import PARKED_KEYS_READ_MAX, WINDOW_LOAD_S_MAX
 from gateway.reading.reader import NO_BYTES_MAX, RecordsGone
 from gateway.upstream.errors import UpstreamError
 from gateway.windows.failures import WindowUnavailable
+from gateway.windows.start_position import isolation_of
 from gateway.windows.window import Window
 
 log = structlog.get_logger("keyway.admin")
@@ -47,9 +50,20 @@ class ParkedRow:
     member_id: str  # of the last delivery
 
 
+def place_of(row: ParkedRow) -> ParkedPlace:
+    return row.topic, row.partition, row.offset
+
+
+class RecordHeadersView(Protocol):
+    """gateway.reading.record_headers.RecordHeaders"""
+
+    async def of(self, source: Source, offset: int) -> HeaderStarts | None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class ParkedRecords:
     offsets: GroupOffsets
+    record_headers: RecordHeadersView
     now_ms: Callable[[], int]
 
     async def rows(
@@ -88,6 +102,27 @@ class ParkedRecords:
                 for record in parked
             ]
         return rows
+
+    async def headers(
+        self, group: str, rows: Iterable[ParkedRow]
+    ) -> dict[ParkedPlace, HeaderStarts]:
+        """Read from Kafka for each of the rows; those of records that are gone are left out. Raises
+        StateUnavailable.
+        """
+        isolation = isolation_of(self.offsets.windows.dependencies.settings.of(group))
+        windows = {_place(it): it.partition for it in self.offsets.windows.of_group(group)}
+        found: dict[ParkedPlace, HeaderStarts] = {}
+        for row in rows:
+            tp = windows.get((row.topic, row.partition))
+            if tp is None:
+                continue
+            try:
+                headers = await self.record_headers.of(Source(tp, isolation), row.offset)
+            except UpstreamError as error:
+                raise StateUnavailable(f"the headers cannot be read: {error}") from error
+            if headers is not None:
+                found[place_of(row)] = headers
+        return found
 
     async def release(
         self,

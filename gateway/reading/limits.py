@@ -30,6 +30,11 @@ PRODUCER_STOP_S_MAX = 5.0  # half of STOP_S_MAX: the commit comes before it
 # next look goes on behind it.
 BATCHES_LOOKED_AT = 8
 
+# Shown of one record to operators: about a screen. Tracing adds two or three headers of some 50
+# bytes, a dead letter has eight.
+HEADERS_SHOWN = 20
+HEADER_BYTES_SHOWN = 256  # of each name, and of each value
+
 # Topics with metrics of their own, of each direction; a Prometheus keeps a series for each. So many
 # more are watched: a busier one among them takes the place of the least busy.
 TOPICS_SHOWN_MAX = 50

@@ -44,6 +44,7 @@ from gateway.reading.limits import (
     TOPICS_WATCHED_MAX,
     UNKNOWN_TOPIC_MS,
 )
+from gateway.reading.record_headers import RecordHeaders
 from gateway.reading.record_times import RecordTimes
 from gateway.reading.refetch import (
     FIRST_FETCH_LANE,
@@ -100,6 +101,7 @@ class Reader:
         self.record_times = RecordTimes(upstream, self._cache)
         self._damages = Damages()
         self._refetches = Refetches(upstream, self._cache, self.counts, self._keep)
+        self.record_headers = RecordHeaders(self._cache, self._refetches)
         self._schedule = FetchSchedule(FETCH_LANES)
         self._long = asyncio.Lock()
         self._wishes: dict[tuple[Source, Sink], _Wish] = {}

@@ -24,13 +24,14 @@ from gateway.embedded.kafka import KafkaCluster
 from tests.rig.browser import CHROMIUM, chromium
 from tests.rig.clients.share_members import ShareHost, ShareMember
 from tests.rig.gateway_process import GatewayProcess, Settings
-from tests.rig.kafka import create_topic, produce
+from tests.rig.kafka import create_topic
 
 OPERATOR, VIEWER, AUDITOR, ALICE = (f"keyway_{it}-of-the-tests" for it in range(4))
 BILLING, LEDGER, SHIPPING, STOPPED = "billing", "ledger", "shipping", "stopped"
 HOSTILE = "<script>document.title='owned'</script>\"'&amp;<img src=x onerror=alert(1)>"
 ORDERS, PAYMENTS, LETTERS = "browser-orders", "browser-payments", "browser-letters"
 PRODUCED_PER_S = 100
+Headers = list[tuple[str, str | bytes | None]]
 LOAD_S_MAX = 600.0
 
 
@@ -97,10 +98,13 @@ def stage(kafka: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
         yield stage
 
 
-def park(stage: Stage, count: int) -> None:
+def park(stage: Stage, count: int, headers: Headers | None = None) -> None:
     """So many records of the ledger, each of a key of its own, are rejected and parked."""
     keys = [b"account-%d" % random.getrandbits(40) for _ in range(count)]
-    produce(stage.gateway.bootstrap, PAYMENTS, [(key, b"100") for key in keys])
+    producer = Producer({"bootstrap.servers": stage.gateway.bootstrap})
+    for key in keys:
+        producer.produce(PAYMENTS, key=key, value=b"100", headers=headers or [])
+    assert producer.flush(60) == 0
     left = count
     while left > 0:
         batch = stage.ledger.poll_some()

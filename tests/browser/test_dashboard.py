@@ -202,6 +202,26 @@ def test_keys_are_shown_to_those_who_may_see_them(browser: Browser, stage: Stage
             expect(opened.page.locator(".ring .arc")).to_have_count(1)
 
 
+def test_headers_are_shown_to_those_who_may_see_keys(browser: Browser, stage: Stage) -> None:
+    """They are read from Kafka at a press, and stay while the page renews the rest."""
+    park(stage, 1, headers=[("trace", b"<b>abc</b>"), ("raw", b"\xff"), ("none", None)])
+    *_, last = parked_offsets(stage)
+    with tab(browser, stage.url, token=OPERATOR) as opened:
+        opened.open(f"groups/{LEDGER}/parked")
+        opened.page.get_by_label(f"show the headers of {PAYMENTS}-0 {last}", exact=True).click()
+        shown = opened.page.get_by_label(f"headers of {PAYMENTS}-0 {last}", exact=True)
+        expected = ["trace: <b>abc</b>", "raw: base64 /w==", "none: null"]
+        expect(shown.get_by_role("listitem")).to_have_text(expected)
+        with opened.page.expect_response(re.compile("/v1/parked")) as renewed:
+            pass
+        assert "headers" not in renewed.value.url
+        expect(shown.get_by_role("listitem")).to_have_text(expected)
+    with tab(browser, stage.url, token=AUDITOR) as opened:
+        opened.open(f"groups/{LEDGER}/parked")
+        expect(opened.page.locator("tbody tr").first).to_be_visible()
+        expect(opened.page.get_by_text("headers")).to_have_count(0)
+
+
 def test_figures_are_written_as_people_read_them(page: Tab) -> None:
     page.open()
     shown = page.page.evaluate(

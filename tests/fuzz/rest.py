@@ -28,6 +28,7 @@ REQUESTS: tuple[tuple[str, str, object], ...] = (
     ("GET", f"/v1/groups/{GROUP}", None),
     ("GET", "/v1/groups/a%2Fb%0A", None),
     ("GET", f"/v1/parked?group={GROUP}&topic={TOPIC}", None),
+    ("GET", f"/v1/parked?group={GROUP}&headers=true", None),
     (
         "POST",
         "/v1/parked/release",

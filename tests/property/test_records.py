@@ -14,10 +14,12 @@ from gateway.core.wire.records import (
     HEADER_SIZE,
     Compression,
     CorruptBatch,
+    HeaderStart,
     Record,
     build,
     drop_aborted,
     filtered,
+    headers_at,
     portions,
     read_batch,
     read_records,
@@ -59,6 +61,25 @@ def test_what_is_built_is_read(drawn: tuple[int, list[Record]], codec: Compressi
     assert batch.offsets == [record.offset for record in records]
     times = [timestamp_at(batch, at) for at in range(batch.count)]
     assert times == [record.timestamp for record in records]
+
+
+@given(batches_of(), codecs, st.integers(0, 3), st.integers(0, 5))
+def test_headers_are_read_without_their_records(
+    drawn: tuple[int, list[Record]], codec: Compression, headers_max: int, bytes_max: int
+) -> None:
+    base, records = drawn
+    (batch,) = scan(build(records, base_offset=base, compression=codec))
+    for at, record in enumerate(records):
+        found = headers_at(batch, at, headers_max, bytes_max)
+        assert found.count == len(record.headers)
+        assert found.first == [
+            HeaderStart(
+                name.encode()[:bytes_max].decode(errors="replace"),
+                None if value is None else value[:bytes_max],
+                len(value or b""),
+            )
+            for name, value in record.headers[:headers_max]
+        ]
 
 
 @given(batches_of(), codecs, st.integers(1, 8))

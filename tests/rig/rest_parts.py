@@ -25,7 +25,8 @@ from gateway.listen.server import Server, ServerSettings
 from gateway.members.key_filters import KeyFilters
 from gateway.operations.parked_records import ParkedRecords
 from gateway.operations.unreadable_records import UnreadableRecords
-from tests.rig.admin_parts import Admin
+from tests.rig.admin_parts import Admin, ScriptedHeaders
+from tests.rig.gateway_process import Settings
 from tests.rig.virtual_time import now_ms
 
 
@@ -65,6 +66,11 @@ def token(
     )
 
 
+def role_tokens(*roles: str) -> list[Settings]:
+    """Entries of keyway.yaml for one token of each role, whose text and name is the role's."""
+    return [{"name": it, "role": it, "sha256": sha256_of(it)} for it in roles]
+
+
 def rest_parts(admin: Admin | None = None, **changes: Any) -> RestParts:
     """Without an Admin only the table of routes is complete. `changes`: other parts."""
     node = None if admin is None else admin.node
@@ -72,13 +78,14 @@ def rest_parts(admin: Admin | None = None, **changes: Any) -> RestParts:
     topology = Topology() if node is None else node.topology
     filters = KeyFilters(Config(), cast(Redis, Hashes()))
     guard = changes.get("access") or access()
+    record_headers = changes.pop("record_headers", ScriptedHeaders())
     parts: dict[str, Any] = {
         "server": Server(ServerSettings(()), topology, {}),
         "upstream": None if admin is None else admin.view,
         "offsets": offsets,
         "groups": None if node is None else node.groups,
         "windows": None if node is None else node.windows,
-        "parked": ParkedRecords(offsets, now_ms),
+        "parked": ParkedRecords(offsets, record_headers, now_ms),
         "unreadable": UnreadableRecords(offsets),
         "filters": filters,
         "registry": CollectorRegistry(),

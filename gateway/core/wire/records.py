@@ -49,6 +49,8 @@ __all__ = [
     "Compression",
     "CorruptBatch",
     "Header",
+    "HeaderStart",
+    "HeaderStarts",
     "Producer",
     "Record",
     "Scan",
@@ -57,6 +59,7 @@ __all__ = [
     "build",
     "drop_aborted",
     "filtered",
+    "headers_at",
     "marker",
     "portions",
     "read_batch",
@@ -82,6 +85,23 @@ class Record:
     key: bytes | None
     value: bytes | None
     headers: list[Header] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class HeaderStart:
+    """The beginning of a header; `value_bytes` is the size of the whole value. None: it is null."""
+
+    name: str
+    value: bytes | None
+    value_bytes: int
+
+
+@dataclass(frozen=True)
+class HeaderStarts:
+    """The first headers of a record, which has `count` of them."""
+
+    count: int
+    first: list[HeaderStart]
 
 
 @dataclass(frozen=True)
@@ -112,7 +132,7 @@ def read_batch(batch: Batch) -> list[Record]:
     """The records of a scanned batch; none for a control batch. Raises CorruptBatch."""
     records: list[Record] = []
     for at, offset in enumerate(batch.offsets):
-        fields = _Fields(batch.body[batch.starts[at] : batch.ends[at]])
+        fields = _Fields(batch.body, batch.starts[at], batch.ends[at])
         timestamp = _timestamp(batch, fields)
         fields.varint()  # the offset delta
         key = fields.sized()
@@ -126,10 +146,35 @@ def read_batch(batch: Batch) -> list[Record]:
     return records
 
 
+def headers_at(batch: Batch, at: int, headers_max: int, bytes_max: int) -> HeaderStarts:
+    """Of the batch's record number `at`: at most so many headers, and so many bytes of each name
+    and value. Its key and value are not copied. Raises CorruptBatch.
+    """
+    fields = _Fields(batch.body, batch.starts[at], batch.ends[at])
+    _timestamp(batch, fields)
+    fields.varint()  # the offset delta
+    for _ in ("key", "value"):
+        fields.start(fields.varint(), 0)
+    count = fields.size("headers")
+    first: list[HeaderStart] = []
+    for _ in range(min(count, headers_max)):
+        name = fields.start(fields.size("header name"), bytes_max)
+        value_bytes = fields.varint()
+        value = fields.start(value_bytes, bytes_max)
+        first.append(
+            HeaderStart(
+                name.decode(errors="replace"),
+                None if value_bytes < 0 else value,
+                max(value_bytes, 0),
+            )
+        )
+    return HeaderStarts(count, first)
+
+
 def timestamp_at(batch: Batch, at: int) -> int:
     """Of the batch's record number `at`, in ms since the epoch; -1: it has none."""
     head = batch.body[batch.starts[at] : batch.starts[at] + _TIMESTAMP_END_MAX]
-    return _timestamp(batch, _Fields(head))
+    return _timestamp(batch, _Fields(head, 0, len(head)))
 
 
 def _timestamp(batch: Batch, fields: _Fields) -> int:
@@ -148,17 +193,25 @@ def _wrap64(number: int) -> int:
 
 
 class _Fields:
-    """Reads the fields of one record in order."""
+    """Reads the fields of one record, `data[at:end]`, in order."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, at: int, end: int) -> None:
         self.data = data
-        self.at = 0
+        self.at = at
+        self.stop = end
 
     def take(self, size: int) -> bytes:
-        if size > len(self.data) - self.at:
-            raise CorruptBatch(f"a field of {size} bytes, {len(self.data) - self.at} left")
+        return self.start(size, size)
+
+    def start(self, size: int, bytes_max: int) -> bytes:
+        """The first bytes of a field of so many; a negative size is that of null."""
+        if size <= 0:
+            return b""
+        if size > self.stop - self.at:
+            raise CorruptBatch(f"a field of {size} bytes, {self.stop - self.at} left")
+        first = self.data[self.at : self.at + min(size, bytes_max)]
         self.at += size
-        return self.data[self.at - size : self.at]
+        return first
 
     def varint(self) -> int:
         """A zigzag varint of up to 64 bits."""
@@ -182,8 +235,8 @@ class _Fields:
         return None if size < 0 else self.take(size)
 
     def end(self) -> None:
-        if self.at != len(self.data):
-            raise CorruptBatch(f"{len(self.data) - self.at} bytes behind the last field")
+        if self.at != self.stop:
+            raise CorruptBatch(f"{self.stop - self.at} bytes behind the last field")
 
 
 def build(

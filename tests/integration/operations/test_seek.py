@@ -8,14 +8,13 @@ from urllib.parse import quote
 
 import pytest
 
-from gateway.config import Role
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import wait_until
 from tests.rig.clients.share_members import ShareHost
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.kafka import produce
 from tests.rig.operating import rest
-from tests.rig.rest_parts import token
+from tests.rig.rest_parts import role_tokens
 
 pytestmark = pytest.mark.integration
 
@@ -27,15 +26,11 @@ def gateway(
     kafka: KafkaCluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[GatewayProcess]:
     """A gateway of this file alone: its REST has tokens, named as their roles."""
-    entries = [
-        {"name": role, "role": role, "sha256": token(role, Role(role)).sha256.get_secret_value()}
-        for role in ROLES
-    ]
     with GatewayProcess(
         tmp_path_factory.mktemp("seek-gateway"),
         kafka.bootstrap_servers,
         groups=[{"match": "*", "auto_offset_reset": "earliest"}],
-        admin={"tokens": entries},
+        admin={"tokens": role_tokens(*ROLES)},
     ) as process:
         yield process
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -300,3 +301,46 @@ def test_version_says_how_it_runs() -> None:
     assert code == 0
     assert out.startswith("keyway ")
     assert "compiled" in out or "interpreted" in out
+
+
+def test_headers_of_parked_records_are_one_column(node: Node) -> None:
+    row = {
+        "topic": "a",
+        "partition": 0,
+        "offset": 17,
+        "key_hash": "0a",
+        "deliveries": 5,
+        "reason": "exhausted",
+        "member_id": "m1",
+    }
+    headers = [
+        {"name": "trace", "value": "abc", "value_bytes": 3},
+        {"name": "evil\x1b", "value": "line\nline", "value_bytes": 9},
+        {"name": "raw", "value_base64": "/w==", "value_bytes": 1},
+        {"name": "long", "value": "ü", "value_bytes": 300},
+        {"name": "blob", "value_base64": "/w==", "value_bytes": 300},
+        {"name": "none", "value": None, "value_bytes": None},
+    ]
+    rows = [
+        {**row, "headers": headers, "headers_count": 8},
+        {**row, "headers": [], "headers_count": 0},
+        row,
+    ]
+    address = node(
+        {
+            "/v1/parked?group=g": {"group": "g", "parked": [row]},
+            "/v1/parked?group=g&headers=true": {"group": "g", "parked": rows},
+        }
+    )
+    code, out, _ = keyway("group", "parked", "g", "--headers", "--admin", address)
+    assert code == 0
+    head, first, *others = [re.split(r"  +", line.strip()) for line in out.splitlines()]
+    assert (head[-1], [it[-1] for it in others]) == ("HEADERS", ["-", "-"])
+    assert first[-1] == (
+        "trace=abc, evil\\x1b=line\\x0aline, raw=base64:/w==, long=ü... (300 bytes),"
+        " blob=base64:/w==... (300 bytes), none=null, ... (8 headers)"
+    )
+    code, out, _ = keyway("group", "parked", "g", "--headers", "--admin", address, "-o", "json")
+    assert (code, json.loads(out)["parked"]) == (0, rows)
+    code, out, _ = keyway("group", "parked", "g", "--admin", address)
+    assert (code, "HEADERS" in out) == (0, False)

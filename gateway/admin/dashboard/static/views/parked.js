@@ -1,6 +1,6 @@
 // Parked records: chosen, then retried, skipped or sent to the dead letters, after a preview.
 
-import { askFirst } from "../dialog.js";
+import { askFirst, toast } from "../dialog.js";
 import { h } from "../dom.js";
 import { count, some, whole } from "../format.js";
 import { ask, at } from "../rest.js";
@@ -43,9 +43,11 @@ export function drawParked(app, described) {
 }
 
 function content(app, described, parked) {
-  const choice = app.choice(`parked of ${described.group}`, () => ({ chosen: new Set() }));
+  const choice = app.choice(`parked of ${described.group}`, () => ({ chosen: new Set(), headers: new Map() }));
   const there = new Set(parked.map(nameOf));
-  for (const name of choice.chosen) if (!there.has(name)) choice.chosen.delete(name);
+  for (const known of [choice.chosen, choice.headers]) {
+    for (const name of known.keys()) if (!there.has(name)) known.delete(name);
+  }
   if (parked.length === 0) return h("p", { class: "empty" }, "No record is parked.");
   const chosen = parked.filter((it) => choice.chosen.has(nameOf(it)));
   return [
@@ -96,11 +98,55 @@ function columns(app, described, parked, choice) {
   return [
     { name: everyBox(app, parked.slice(0, SHOWN), choice), cell: box },
     { name: "Record", head: true, cell: (it) => `${it.topic}-${it.partition} @ ${whole(it.offset)}` },
-    { name: "Key", cell: keyName },
+    { name: "Key", cell: (it) => [keyName(it), app.who?.keys && headersOf(app, described.group, it, choice)] },
     { name: "Reason", cell: (it) => it.reason.replaceAll("_", " ") },
     { name: "Deliveries", number: true, wide: true, cell: (it) => whole(it.deliveries) },
     { name: "Last member", wide: true, cell: (it) => clients.get(it.member_id) ?? it.member_id },
   ];
+}
+
+/** A button; and after a press the headers, which the node reads once from Kafka. */
+function headersOf(app, group, row, choice) {
+  const known = choice.headers.get(nameOf(row));
+  if (!known) {
+    const label = `show the headers of ${nameOf(row)}`;
+    return [" ", h("button", { class: "link", "aria-label": label, onclick: () => lookAtHeaders(app, group, row, choice) }, "headers")];
+  }
+  if (known.said) return h("p", { class: "soft", role: "status" }, known.said);
+  const more = known.headers_count - known.headers.length;
+  return h(
+    "ul",
+    { class: "soft", "aria-label": `headers of ${nameOf(row)}` },
+    known.headers.map((it) => h("li", null, h("code", null, it.name), ": ", headerValue(it))),
+    more > 0 && h("li", null, `and ${whole(more)} more`),
+  );
+}
+
+function headerValue({ value, value_base64, value_bytes }) {
+  if (value_bytes === null) return "null";
+  const shown = value ?? `base64 ${value_base64}`;
+  const there = value_base64 ? atob(value_base64).length : new TextEncoder().encode(value).length;
+  return there < value_bytes ? `${shown} … (${count(value_bytes, "byte")})` : shown;
+}
+
+async function lookAtHeaders(app, group, row, choice) {
+  const { topic, partition, offset } = row;
+  const after = offset > 0 ? `${topic}-${partition}-${offset - 1}` : undefined;
+  const tell = (known) => {
+    choice.headers.set(nameOf(row), known);
+    app.draw();
+  };
+  tell({ said: "Reading …" });
+  try {
+    const { parked } = await ask("GET", at("/v1/parked", { group, topic, partition, after, limit: 1, headers: true }));
+    const found = parked.find((it) => nameOf(it) === nameOf(row));
+    if (!found?.headers) tell({ said: "The record is gone from the log." });
+    else tell(found.headers_count === 0 ? { said: "It has no headers." } : found);
+  } catch (problem) {
+    choice.headers.delete(nameOf(row)); // to be asked for again
+    toast(`${problem.message}.`);
+    app.draw();
+  }
 }
 
 function everyBox(app, rows, choice) {
