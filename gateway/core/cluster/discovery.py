@@ -44,9 +44,12 @@ def _topic(entry: dict[str, Any], known: Topology) -> Topic:
     # Another topic of the same name starts its epochs anew.
     same = known.topics.get(entry["Name"])
     # Members may watch thousands of names that no topic has: nothing is made anew for them.
-    if same is not None and not (same.partitions or entry["Partitions"]):
-        if (same.topic_id, same.error) == (entry["TopicId"], entry["ErrorCode"]):
-            return same
+    if same is not None and not (
+        same.partitions
+        or entry["Partitions"]
+        or (same.topic_id, same.error) != (entry["TopicId"], entry["ErrorCode"])
+    ):
+        return same
     before = same.partitions if same is not None and same.topic_id == entry["TopicId"] else {}
     return Topic(
         name=entry["Name"],
