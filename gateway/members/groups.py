@@ -6,6 +6,7 @@ MembersChanged event for every window of the topics it touches.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from heapq import nsmallest
@@ -199,18 +200,23 @@ class Groups:
             topics.update(dict.fromkeys(group.topics()))
         return list(topics)
 
-    def tick(self, now_ms: int) -> None:
-        """The watchdog: evicts members that are silent or gone. An empty group stays until it is
-        deleted, for as long as Kafka keeps the offsets of one, or until there are too many.
+    async def tick(self, now_ms: int) -> None:
+        """The watchdog: evicts members that are silent or gone, of one group in each turn of the
+        event loop. An empty group stays until it is deleted, for as long as Kafka keeps the offsets
+        of one, or until there are too many.
         """
-        if self._kept:
-            return
         listened_ms = self._listening.tick(now_ms)
-        for group in list(self._groups.values()):
+        for name in list(self._groups):
+            group = self._groups.get(name)
+            if self._kept:
+                return
+            if group is None:
+                continue  # deleted since the last turn
             if group.members:
                 self._empty_since_ms.pop(group.name, None)
                 if group.has_due(listened_ms):
                     self._evict(group, listened_ms)
+                    await asyncio.sleep(0)
             elif now_ms - self._empty_since_ms.setdefault(group.name, now_ms) >= GROUP_EMPTY_MS_MAX:
                 self._forget_empty(group.name)
         surplus = len(self._empty_since_ms) - EMPTY_GROUPS_MAX

@@ -389,7 +389,8 @@ class Windows:
                 swept_ms = now_ms
                 self._sweep_topics()
             await self._tick(now_ms)
-            self.groups.tick(now_ms)  # members evicted now were not held up by their locks before
+            # Members evicted now were not held up by their locks before.
+            await self.groups.tick(now_ms)
             await self._close_idle(now_ms)
 
     async def _tick(self, now_ms: int) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 
 from dispatcher.core.model import Acquire, MemberId
 from gateway.config import GroupSection
-from gateway.core.share.membership import FencedMemberEpoch, GroupError, UnknownMember
+from gateway.core.share.membership import FencedMemberEpoch, GroupError, Heartbeat, UnknownMember
 from gateway.members import groups
 from gateway.members.limits import GROUP_EMPTY_MS_MAX, RESTART_GRACE_MS, TICK_MS
 from gateway.members.saved_members import SavedGroup
@@ -83,14 +84,14 @@ def test_a_late_tick_evicts_nobody_who_could_not_be_heard() -> None:
             node.beat("m1", connection=1)
             await asyncio.sleep(2)
             later_ms = now_ms() + 120_000
-            node.groups.tick(later_ms)
+            await node.groups.tick(later_ms)
             assert names(node) == ["m1"]
             # Silence counts again from here on: 10 s, of which two had passed before.
             for tick in range(1, 14):
-                node.groups.tick(later_ms + tick * TICK_MS)
+                await node.groups.tick(later_ms + tick * TICK_MS)
             assert names(node) == ["m1"]
             for tick in range(14, 20):
-                node.groups.tick(later_ms + tick * TICK_MS)
+                await node.groups.tick(later_ms + tick * TICK_MS)
             assert names(node) == []
 
     run(work())
@@ -116,6 +117,27 @@ def test_a_planned_stop_evicts_nobody_and_ends_no_session() -> None:
             core = node.window().dispatcher
             assert core is not None
             assert core.stats().in_flight == 2
+
+    run(work())
+
+
+def test_evictions_of_many_groups_take_turns_and_end_with_a_planned_stop() -> None:
+    """38 groups of 500 topics each were evicted in one go: nobody was answered for 100 ms."""
+
+    async def work() -> None:
+        async with Node(QUICK) as node:
+            node.beat("m1")
+            beat = Heartbeat("m2", 0, None, (TOPIC,), "client", "127.0.0.1", 1)
+            node.groups.heartbeat("other", beat, node.topology.topics.get, now_ms())
+            for at in range(1, 100):
+                tick = node.groups.tick(now_ms() + at * TICK_MS)
+                with suppress(StopIteration):
+                    tick.send(None)
+                    break  # it has evicted the members of one group, and gives way
+            node.groups.keep_members()
+            with pytest.raises(StopIteration):
+                tick.send(None)
+            assert [len(group.members) for group in node.groups.all()] == [0, 1]
 
     run(work())
 
@@ -151,7 +173,7 @@ def test_of_too_many_empty_groups_the_one_that_is_empty_for_longest_goes(
             start = now_ms()
             for at, name in enumerate(("b", "c", "a", "d")):
                 node.groups.ensure(name)
-                node.groups.tick(start + at)
+                await node.groups.tick(start + at)
             assert [group.name for group in node.groups.all()] == ["a", "d"]
 
     run(work())
@@ -247,15 +269,15 @@ def test_an_empty_group_is_forgotten_after_a_week_and_not_before() -> None:
             await node.settings.learn(GROUP)
             node.beat("m1", -1)
             start = now_ms()
-            node.groups.tick(start)
-            node.groups.tick(start + GROUP_EMPTY_MS_MAX - 1)
+            await node.groups.tick(start)
+            await node.groups.tick(start + GROUP_EMPTY_MS_MAX - 1)
             assert [group.name for group in node.groups.all()] == [GROUP]
             assert node.beat("m1") > epoch, "a group that is used again is not empty"
-            node.groups.tick(start + 1)
+            await node.groups.tick(start + 1)
             node.beat("m1", -1)
-            node.groups.tick(start + GROUP_EMPTY_MS_MAX)
+            await node.groups.tick(start + GROUP_EMPTY_MS_MAX)
             assert len(node.groups.all()) == 1
-            node.groups.tick(start + 2 * GROUP_EMPTY_MS_MAX)
+            await node.groups.tick(start + 2 * GROUP_EMPTY_MS_MAX)
             assert node.groups.all() == []
             assert node.groups.members(GROUP, TOPIC) == ()
 
