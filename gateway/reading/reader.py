@@ -389,9 +389,11 @@ class Reader:
     async def _scanned(self, place: Place, records: Records) -> list[Batch]:
         """Raises CorruptBatch."""
         scan = self._damages.undamaged(place, records)
-        for _ in iter(scan.step, False):
+        while True:
+            more = await asyncio.to_thread(scan.step) if scan.long_next else scan.step()
+            if not more:
+                return scan.batches
             await asyncio.sleep(0)
-        return scan.batches
 
     def _moved_on(self, place: Place, end: int) -> None:
         self._mended(place)

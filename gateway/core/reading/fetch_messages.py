@@ -117,6 +117,11 @@ class UndamagedScan:
     def batches(self) -> list[Batch]:
         return self._scan.batches
 
+    @property
+    def long_next(self) -> bool:
+        """The next step takes some 100 ms, in which other threads run."""
+        return self._scan.long_next
+
     def step(self) -> bool:
         """False: it was the last. Raises CorruptBatch if the first batch is damaged, TooLargeBatch
         likewise: `end_of_first` says where the batch ends.

@@ -7,6 +7,7 @@ limit is reached.
 
 from __future__ import annotations
 
+import mmap
 from enum import IntEnum
 
 import cramjam
@@ -47,6 +48,7 @@ _XERIAL_BLOCK = 32 * 1024  # bytes before compression, xerial's default
 _GUESS_MIN = 64 * 1024
 _GUESS_RATIO = 8  # JSON and Avro compress 3-8 fold; a wrong guess costs one more pass
 _GROWTH = 8
+_CLEARED_MAX = 1024 * 1024  # bytes; takes 1 ms
 
 
 def decompress(codec: int, data: bytes, limit: int) -> bytes:
@@ -60,14 +62,15 @@ def decompress(codec: int, data: bytes, limit: int) -> bytes:
     room = min(limit, max(_GUESS_MIN, _GUESS_RATIO * len(data)))
     while True:
         try:
-            output = bytearray(room)
+            # A bytearray clears all of its memory at once, while no other thread runs.
+            output = bytearray(room) if room <= _CLEARED_MAX else mmap.mmap(-1, room)
             output[-len(_UNTOUCHED) :] = _UNTOUCHED[:room]
             return _decompress_into(codec, data, output)
         except cramjam.DecompressionError as error:
             # A buffer that is too small and broken input are told apart by their text alone,
             # which may change. So only the last failure is looked into.
             if room >= limit:
-                if not output.endswith(_UNTOUCHED[:room]):
+                if output[-len(_UNTOUCHED) :] != _UNTOUCHED[:room]:
                     raise DecompressesTooLarge(limit) from error
                 raise CannotDecompress(f"{Compression(codec).name.lower()}: {error}") from error
             room = min(limit, room * _GROWTH)
@@ -93,7 +96,7 @@ def compress(codec: int, data: bytes) -> bytes:
     raise CannotDecompress(f"unknown compression codec {codec}")
 
 
-def _decompress_into(codec: int, data: bytes, output: bytearray) -> bytes:
+def _decompress_into(codec: int, data: bytes, output: bytearray | mmap.mmap) -> bytes:
     if codec == Compression.GZIP:
         size = cramjam.gzip.decompress_into(data, output)
     elif codec == Compression.LZ4:

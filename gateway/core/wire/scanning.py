@@ -86,10 +86,12 @@ class Scan:
         self._body_max: int = body_max
         self._left: i64 = enough
         self._open: _OpenBatch | None = None
+        # The next step decompresses a long batch: some 100 ms, in which other threads run.
+        self.long_next: bool = False
 
     def step(self, records_max: int) -> bool:
-        """Scans so many more records; False: there are no more. Raises CorruptBatch, TooLargeBatch,
-        UnsupportedMagic.
+        """Scans so many more records, or none and the next step is a long one; False: there are no
+        more. Raises CorruptBatch, TooLargeBatch, UnsupportedMagic.
         """
         left: i64 = records_max
         while left > 0:
@@ -97,7 +99,7 @@ class Scan:
             if batch is None:
                 batch = self._next()
                 if batch is None:
-                    return False
+                    return self.long_next
                 self._open = batch
             count: i64 = batch.missing
             if count > left:
@@ -133,13 +135,29 @@ class Scan:
             crc: int = crc32c(memoryview(data)[at + 21 : end])
             if crc != int(read_i32_be(data, at + 17)) & 0xFFFFFFFF:
                 raise CorruptBatch(f"wrong CRC at base offset {read_i64_be(data, at)}")
-        self._at = end
         header = data[at : at + 61]
         _check(header)
         if length > LONG_STEP_BYTES and i64(read_i16_be(header, 21)) & CODEC_MASK == 0:
+            self._at = end
             return _OpenBatch(header, data, at + 61, end)
-        body = _decompressed(header, data[at + 61 : end], self._body_max)
+        body = self._decompressed(header, data[at + 61 : end])
+        if body is None:
+            return None
+        self._at = end
         return _OpenBatch(header, body, 0, len(body))
+
+    def _decompressed(self, header: bytes, sent: bytes) -> bytes | None:
+        """None: it is long, and left for the next step. Raises CorruptBatch, TooLargeBatch."""
+        at_once = self._body_max if self.long_next else min(self._body_max, LONG_STEP_BYTES)
+        try:
+            body = _decompressed(header, sent, at_once)
+        except TooLargeBatch:
+            if at_once == self._body_max:
+                raise
+            self.long_next = True
+            return None
+        self.long_next = False
+        return body
 
 
 def _check(header: bytes) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from gateway.core.reading.fetch_messages import UndamagedScan
 from gateway.core.reading.fetching import ReadResult
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
+from gateway.core.wire.long_bytes import whole as whole_bytes
 from gateway.core.wire.records import BODY_BYTES_MAX, Compression, Record, build, read_records
 from gateway.core.wire.schema import Message
 from gateway.reading.reader import Reader, RecordsGone, RecordsLarge
@@ -168,6 +170,28 @@ def test_many_records_are_scanned_in_turns_of_their_own(monkeypatch: pytest.Monk
         assert len(set(steps_in)) == len(steps_in) == END // 2 + 1
 
     run(work, Log())
+
+
+def test_a_long_batch_is_decompressed_in_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of 128 MiB, which is 4 KB on the wire, held the event loop up for 160 ms."""
+    value = bytes(2 * LONG_STEP_BYTES)
+    large = build([Record(0, 0, b"k", value)], base_offset=0, compression=Compression.ZSTD)
+    threads: list[int] = []
+    step = UndamagedScan.step
+
+    def noted(scan: UndamagedScan) -> bool:
+        threads.append(threading.get_ident())
+        return step(scan)
+
+    monkeypatch.setattr(UndamagedScan, "step", noted)
+
+    async def work(reader: Reader) -> None:
+        data = await reader.bytes_for(TP, [0], records_max=10)
+        assert [record.value for record in read_records(whole_bytes(data))] == [value]
+        here = threading.get_ident()
+        assert [thread == here for thread in threads] == [True, False]
+
+    run(work, Log([whole() | {"Records": large}]))
 
 
 def test_what_nobody_shows_is_not_taken_for_gone() -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 from crc32c import crc32c
 
+from gateway.core.limits import LONG_STEP_BYTES
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.records import (
     BATCH_RECORDS_MAX,
     Batch,
+    Compression,
     CorruptBatch,
     Producer,
     Record,
@@ -95,6 +97,27 @@ def test_a_batch_of_too_many_records_says_so() -> None:
     with pytest.raises(TooLargeBatch, match=said) as refused:
         scan(counted(build(records(3), base_offset=3), count))
     assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
+
+
+@pytest.mark.parametrize("codec", list(Compression)[1:])
+def test_a_long_batch_is_decompressed_in_a_step_of_its_own(codec: Compression) -> None:
+    """32 KB may be 256 MiB; the event loop goes on while another thread finds out."""
+    first = build(records(0, 1), base_offset=0, compression=codec)
+    long = build([Record(2, 0, b"k", bytes(LONG_STEP_BYTES))], base_offset=2, compression=codec)
+    behind = build(records(3), base_offset=3, compression=codec)
+    found = Scan(first + long + behind)
+    assert found.step(100), "and the next step is a long one"
+    assert found.long_next
+    assert [batch.offsets for batch in found.batches] == [[0, 1]]
+    while found.step(100):
+        assert not found.long_next
+    assert [batch.offsets for batch in found.batches] == [[0, 1], [2], [3]]
+
+    refused = Scan(first + long, body_max=LONG_STEP_BYTES + 10)
+    assert refused.step(100)
+    assert refused.long_next
+    with pytest.raises(TooLargeBatch):
+        refused.step(100)
 
 
 def counted(data: bytes, count: int) -> bytes:
