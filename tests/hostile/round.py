@@ -162,14 +162,15 @@ class Round:
         while True:
             time.sleep(REST_S)
             span, frozen = (began_ns, time.monotonic_ns()), self._freezes.spans()
-            stall, victim = (self._latency(name, span, frozen) for name in (PROBE, VICTIM))
-            if min(stall.judged, victim.judged) >= 2 * JUDGED_MIN:
+            seen = [self._latency(name, span, frozen) for name in (PROBE, VICTIM, DIRECT)]
+            if min(it.judged for it in seen) >= 2 * JUDGED_MIN:
                 break
-            assert time.monotonic() - began < REST_S_MAX, f"no rest: {victim}, {stall}"
+            assert time.monotonic() - began < REST_S_MAX, f"no rest: {seen}"
+        stall, victim, direct = seen
         return Rest(
             stall=stall,
             victim=victim,
-            direct=self._latency(DIRECT, span, frozen),
+            direct=direct,
             cpu_share=(self._cpu_s() - cpu) / (time.monotonic() - began),
             connections=int(health(self.target.admin)["connections"]),
             rss_mib=psutil.Process(self.gateway.pid).memory_info().rss / (1 << 20),
