@@ -20,7 +20,7 @@ from gateway.core.forwarding.served_apis import MERGED, offered
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.codec import decode_response, encode_response
 from gateway.core.wire.errors import ErrorCode
-from gateway.core.wire.frames import parse_response_header, response_frame
+from gateway.core.wire.frames import SIZE_BYTES, parse_response_header, response_frame
 from gateway.core.wire.schema import Message
 
 
@@ -45,8 +45,6 @@ class Shown:
     brokers: tuple[Broker, ...]  # the ones it shows, at their upstream addresses
 
 
-_SIZE_BYTES: Final = 4  # in front of a frame
-_BODY_AT: Final = 4  # of ApiVersions, whose response header is the correlation id in all versions
 _OFFERS_MAX: Final = 64  # brokers times versions that clients ask in
 _NO_NODE: Final = -1
 _BROKER_RESOURCE: Final = 4
@@ -109,15 +107,17 @@ class OfferedApis:
 
     def frame(self, response: Rewrite) -> bytes:
         """The frame for the client, with its size prefix. Raises WireError."""
-        correlation, theirs = response.payload[:_BODY_AT], response.payload[_BODY_AT:]
-        ours = self._known.get((response.version, theirs))
+        key, version = response.api_key, response.version
+        header = parse_response_header(key, version, response.payload)
+        theirs = response.payload[header.body_at :]
+        ours = self._known.get((version, theirs))
         if ours is None:
             frame = write(read(response), {}, self._rules)
-            ours = frame[_SIZE_BYTES + _BODY_AT :]
+            ours = frame[SIZE_BYTES + header.body_at :]
             if len(self._known) >= _OFFERS_MAX:
                 self._known.clear()
-            self._known[response.version, theirs] = ours
-        return (_BODY_AT + len(ours)).to_bytes(_SIZE_BYTES, "big") + correlation + ours
+            self._known[version, theirs] = ours
+        return response_frame(key, version, header.correlation_id, ours)
 
 
 def _api_versions_version(payload: bytes, body_at: int, version: int) -> int:
