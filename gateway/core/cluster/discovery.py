@@ -44,10 +44,11 @@ def _topic(entry: dict[str, Any], known: Topology) -> Topic:
     # Another topic of the same name starts its epochs anew.
     same = known.topics.get(entry["Name"])
     # Members may watch thousands of names that no topic has: nothing is made anew for them.
-    if same is not None and not (
-        same.partitions
-        or entry["Partitions"]
-        or (same.topic_id, same.error) != (entry["TopicId"], entry["ErrorCode"])
+    if (
+        same is not None
+        and not same.partitions
+        and not entry["Partitions"]
+        and (same.topic_id, same.error) == (entry["TopicId"], entry["ErrorCode"])
     ):
         return same
     before = same.partitions if same is not None and same.topic_id == entry["TopicId"] else {}
