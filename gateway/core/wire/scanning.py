@@ -131,7 +131,7 @@ class Scan:
             raise UnsupportedMagic(f"record batch of magic {magic}")
         if length < HEADER_SIZE - 12:
             raise CorruptBatch(f"batch length {length}")
-        if self._check_crc:
+        if self._check_crc and not self.long_next:  # else the step before has checked it
             crc: int = crc32c(memoryview(data)[at + 21 : end])
             if crc != int(read_i32_be(data, at + 17)) & 0xFFFFFFFF:
                 raise CorruptBatch(f"wrong CRC at base offset {read_i64_be(data, at)}")
