@@ -101,7 +101,7 @@ class Reader:
         self.record_times = RecordTimes(upstream, self._cache)
         self._damages = Damages()
         self._refetches = Refetches(upstream, self._cache, self.counts, self._keep)
-        self.record_headers = RecordHeaders(self._cache, self._refetches)
+        self.record_headers = RecordHeaders(self._refetches)
         self._schedule = FetchSchedule(FETCH_LANES)
         self._long = asyncio.Lock()
         self._wishes: dict[tuple[Source, Sink], _Wish] = {}

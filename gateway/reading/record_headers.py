@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
-from gateway.core.reading.cache import BatchCache, Source
+from gateway.core.reading.cache import Source
 from gateway.core.wire.records import CorruptBatch, HeaderStarts, headers_at
 from gateway.reading.limits import HEADER_BYTES_SHOWN, HEADERS_SHOWN
 from gateway.reading.refetch import Refetches
@@ -14,17 +14,12 @@ from gateway.upstream.errors import Refused
 
 
 class RecordHeaders:
-    def __init__(self, cache: BatchCache, refetches: Refetches) -> None:
-        self._cache = cache
+    def __init__(self, refetches: Refetches) -> None:
         self._refetches = refetches
 
     async def of(self, source: Source, offset: int) -> HeaderStarts | None:
         """None: the record is no longer in the log. Raises UpstreamError."""
-        piece = self._cache.piece(source, offset)
-        if piece is not None:
-            batch = piece.batch
-        else:
-            _, batch = await self._refetches.piece(source, offset)
+        _, batch = await self._refetches.piece(source, offset)
         if batch is None:
             return None
         at = bisect_left(batch.offsets, offset)
