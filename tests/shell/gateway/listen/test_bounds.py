@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import pytest
-import structlog
 from structlog.testing import capture_logs
 
 from gateway.core.wire.apis import ApiKey
@@ -21,11 +19,6 @@ HEARTBEAT = int(ApiKey.HEARTBEAT)
 SHARE_FETCH = int(ApiKey.SHARE_FETCH)
 ASKED = request(SHARE_FETCH)
 LARGE = 8 * 1024 * 1024
-
-
-@pytest.fixture(autouse=True)
-def _logs_can_be_captured() -> None:
-    structlog.reset_defaults()
 
 
 class Clock:

@@ -8,7 +8,6 @@ import struct
 from typing import Any
 
 import pytest
-import structlog
 from structlog.testing import capture_logs
 
 from gateway.core.wire.apis import ApiKey
@@ -35,11 +34,6 @@ FETCH = int(ApiKey.FETCH)
 METADATA = int(ApiKey.METADATA)
 PRODUCE = int(ApiKey.PRODUCE)
 SHARE_FETCH = int(ApiKey.SHARE_FETCH)
-
-
-@pytest.fixture(autouse=True)
-def _logs_can_be_captured() -> None:
-    structlog.reset_defaults()
 
 
 def test_pipelined_requests_are_answered_in_order() -> None:

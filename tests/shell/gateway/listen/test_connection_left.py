@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-import structlog
-
 from gateway.core.wire.apis import ApiKey
 from gateway.listen.limits import DISCARDED_BYTES_MAX
 from gateway.listen.server import Request
@@ -18,11 +15,6 @@ FETCH = int(ApiKey.FETCH)
 HEARTBEAT = int(ApiKey.HEARTBEAT)
 PRODUCE = int(ApiKey.PRODUCE)
 SHARE_FETCH = int(ApiKey.SHARE_FETCH)
-
-
-@pytest.fixture(autouse=True)
-def _logs_can_be_captured() -> None:
-    structlog.reset_defaults()
 
 
 def test_what_a_client_sent_before_it_left_reaches_upstream() -> None:

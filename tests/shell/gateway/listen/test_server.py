@@ -9,7 +9,6 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-import structlog
 from structlog.testing import capture_logs
 
 from gateway.core.cluster.topology import Broker, Topology
@@ -23,11 +22,6 @@ from tests.rig.wire_frames import request, response
 
 HEARTBEAT = int(ApiKey.HEARTBEAT)
 METADATA = int(ApiKey.METADATA)
-
-
-@pytest.fixture(autouse=True)
-def _logs_can_be_captured() -> None:
-    structlog.reset_defaults()
 
 
 def test_no_upstream_is_a_clean_close() -> None:
