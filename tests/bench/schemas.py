@@ -74,7 +74,7 @@ def measure(kafka: str, subjects: int = SUBJECTS) -> Figures:
         site = Site(kafka, folder, f"bench-{time.time_ns()}")
         port = free_ports(1)
         site.b["registry"] = {"url": url}
-        site.schemas |= {"metrics_port": port, "lease_session_ms": 10_000}  # as by default
+        site.schemas["metrics_port"] = port
         site.register(made(number, at) for number in range(subjects) for at in range(VERSIONS))
         begun = time.monotonic()
         child = stack.enter_context(site.running())

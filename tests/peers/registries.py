@@ -62,7 +62,6 @@ class Peer:
             return
         site.a["bootstrap_servers"] = self.kafka
         site.a["registry"] = {"url": self.url, "topic": self.topic} | self.section
-        site.schemas["lease_session_ms"] = 10_000  # Kafka's own minimum is 6 s
 
     def get(self, path: str) -> Any:
         return HTTP.get(self.url + path, auth=self.user).json()

@@ -22,7 +22,13 @@ from schema_dist.core.records import compatibility_record, schema_key
 from schema_dist.errors import LogError
 from schema_dist.log_reader import LogReader
 from tests.rig.schema_registry.history import Held, go_on, record
-from tests.rig.schema_registry.site import HTTP, Site, served_registry, version
+from tests.rig.schema_registry.site import (
+    HTTP,
+    SHORT_LEASE_SESSION_MS,
+    Site,
+    served_registry,
+    version,
+)
 
 pytestmark = pytest.mark.integration
 
@@ -185,8 +191,10 @@ def test_a_collision_is_refused_before_anything_is_written(site: Site, registry:
 
 def killed(site: Site, times: int) -> Held:
     """SIGKILL at moments drawn from a seed, while versions come, go and are deleted; the contents
-    of the source at the end.
+    of the source at the end. The site's next process has the usual lease again.
     """
+    usual = site.schemas["lease_session_ms"]
+    site.schemas["lease_session_ms"] = SHORT_LEASE_SESSION_MS
     draw = random.Random(14)
     source: Held = {}
     subjects = [f"acme-s{at}-value" for at in range(8)]
@@ -198,6 +206,7 @@ def killed(site: Site, times: int) -> Held:
             site.wait_for("are distributed from here", started + 1)
             time.sleep(draw.uniform(0, 0.4))  # the moment of the kill
         kill_child(child)
+    site.schemas["lease_session_ms"] = usual
     return source
 
 

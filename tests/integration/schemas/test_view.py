@@ -39,8 +39,6 @@ def views(kafka: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
     with ExitStack() as stack:
         registry = stack.enter_context(served_apicurio(folder / "apicurio.log"))
         site = Site(kafka.bootstrap_servers, folder, "views")
-        # As by default: a machine that stands still for a second ends no distribution here.
-        site.schemas["lease_session_ms"] = 10_000
         site.a["registry"] = {"url": registry, "reads": "rest"}
         ports = free_ports(2)
         site.a["registry_view"] = {"port": ports}
