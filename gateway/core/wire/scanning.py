@@ -149,6 +149,9 @@ class Scan:
     def _decompressed(self, header: bytes, sent: bytes) -> bytes | None:
         """None: it is long, and left for the next step. Raises CorruptBatch, TooLargeBatch."""
         at_once = self._body_max if self.long_next else min(self._body_max, LONG_STEP_BYTES)
+        if at_once < self._body_max and len(sent) > at_once:  # not to be tried in vain
+            self.long_next = True
+            return None
         try:
             body = _decompressed(header, sent, at_once)
         except TooLargeBatch:

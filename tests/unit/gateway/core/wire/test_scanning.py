@@ -120,6 +120,17 @@ def test_a_long_batch_is_decompressed_in_a_step_of_its_own(codec: Compression) -
         refused.step(100)
 
 
+def test_a_batch_that_is_long_before_it_is_decompressed_is_not_tried() -> None:
+    small = build(records(0), base_offset=0, compression=Compression.ZSTD)
+    length = 61 - 12 + LONG_STEP_BYTES + 1
+    damaged = small[:8] + length.to_bytes(4, "big") + small[12:61] + bytes(LONG_STEP_BYTES + 1)
+    found = Scan(counted(damaged, 1))
+    assert found.step(100)
+    assert found.long_next, "and nobody has noticed yet that it is damaged"
+    with pytest.raises(CorruptBatch, match="zstd"):
+        found.step(100)
+
+
 def counted(data: bytes, count: int) -> bytes:
     """One batch that says it has so many records."""
     changed = data[:57] + count.to_bytes(4, "big") + data[61:]
