@@ -29,6 +29,14 @@ from spark.session import kafka_session, tasks_told
 
 Json = dict[str, Any]
 EXAMPLES_MAX = 10
+# By name: the condition on a row of `_by_origin`. One of null is as good as false.
+_DIFFERENCES = {
+    "twice_first": "of_first > 1",
+    "twice_second": "of_second > 1",
+    "missing_first": "of_first = 0",
+    "missing_second": "of_second = 0",
+    "altered": "at_first != at_second",
+}
 
 
 def verify_topic(
@@ -55,31 +63,46 @@ def compare(
     topic: str,
     step: Step = no_step,
 ) -> Json:
-    """Counts and the first origins of everything that differs; `alike` if nothing does."""
-    sides = {
-        name: records_of(session, config, config.cluster(name), topic).cache()
-        for name in (first, second)
-    }
+    """Counts and the first origins of everything that differs; `alike` if nothing does. Two passes:
+    one over the records by origin, one in the order of their logs.
+    """
+    sides = {"first": first, "second": second}
+    told = [
+        records_of(session, config, config.cluster(name), topic).withColumn("side", F.lit(side))
+        for side, name in sides.items()
+    ]
+    records = told[0].union(told[1]).cache()
+    origins = _by_origin(records).cache()
     try:
+        step(f"reading {topic} of {first} and {second}")
+        counts = origins.agg(
+            *(F.sum(f"of_{side}").alias(f"of_{side}") for side in sides),
+            *(
+                F.count_if(F.expr(condition)).alias(name)
+                for name, condition in _DIFFERENCES.items()
+            ),
+        ).first()
+        assert counts is not None
+        listed = {
+            name: _listed(origins.filter(condition), counts[name])
+            for name, condition in _DIFFERENCES.items()
+        }
+        step("looking for records out of order")
+        behind = _out_of_order(records).cache()
+        late = {row["side"]: row["count"] for row in behind.groupBy("side").count().collect()}
         found: Json = {"topic": topic, "clusters": {}}
-        for name, records in sides.items():
-            step(f"reading {topic} of {name}")
+        for side, name in sides.items():
             found["clusters"][name] = {
-                "records": records.count(),
-                "twice": _listed(records.groupBy("origin").count().filter("count > 1")),
-                "out_of_order": _listed(_out_of_order(records)),
+                "records": counts[f"of_{side}"] or 0,
+                "twice": listed[f"twice_{side}"],
+                "out_of_order": _listed(behind.filter(F.col("side") == side), late.get(side, 0)),
+                "missing": listed[f"missing_{side}"],
             }
-        once = {name: it.dropDuplicates(["origin"]) for name, it in sides.items()}
-        for name, other in ((first, second), (second, first)):
-            step(f"looking for records that {name} lacks")
-            lacking = once[other].join(once[name], "origin", "left_anti")
-            found["clusters"][name]["missing"] = _listed(lacking)
-        step("comparing the contents")
-        both = once[first].alias("a").join(once[second].alias("b"), "origin")
-        found["altered"] = _listed(both.filter("a.content != b.content"))
+        behind.unpersist()
     finally:
-        for records in sides.values():
-            records.unpersist()
+        origins.unpersist()
+        records.unpersist()
+    found["altered"] = listed["altered"]
     found["transformed"] = config.messages.pipeline is not None
     altered = found["altered"]["count"] and not found["transformed"]
     found["alike"] = not altered and not any(
@@ -132,17 +155,26 @@ def records_of(
     )
 
 
+def _by_origin(records: DataFrame) -> DataFrame:
+    """A row per origin: how often each side has it, and its content there."""
+    here = {side: F.col("side") == side for side in ("first", "second")}
+    return records.groupBy("origin").agg(
+        *(F.count_if(it).alias(f"of_{side}") for side, it in here.items()),
+        *(F.min(F.when(it, F.col("content"))).alias(f"at_{side}") for side, it in here.items()),
+    )
+
+
 def _out_of_order(records: DataFrame) -> DataFrame:
     """Those that stand behind a later record of the same origin cluster and partition."""
-    log = Window.partitionBy("cluster", "origin_partition", "partition").orderBy("offset")
+    log = Window.partitionBy("side", "cluster", "origin_partition", "partition").orderBy("offset")
     latest = F.max("origin_offset").over(log.rowsBetween(Window.unboundedPreceding, -1))
     return records.withColumn("latest", latest).filter("origin_offset < latest")
 
 
-def _listed(records: DataFrame) -> Json:
-    examples = [row["origin"] for row in records.select("origin").limit(EXAMPLES_MAX).collect()]
-    count = records.count() if len(examples) == EXAMPLES_MAX else len(examples)
-    return {"count": count, "examples": examples}
+def _listed(records: DataFrame, count: int) -> Json:
+    """The count, and the origins of the first of them."""
+    few = records.select("origin").limit(EXAMPLES_MAX).collect() if count else []
+    return {"count": count, "examples": [row["origin"] for row in few]}
 
 
 def comparison_text(found: Json) -> str:
