@@ -33,25 +33,22 @@ def judged(records: DataFrame, *, logical: Mapping[str, str], secret: str) -> Da
     `topic` stays the source's; `logical_topic` is added. `origin` is the header's end, from the
     separator behind the seal on.
     """
-    # Few records have one, and Spark interprets functions of arrays: a field of all is faster.
-    has_copies = F.array_contains(F.col("headers")["key"], COPY_HEADER)
-    copies = F.when(has_copies, F.filter("headers", lambda it: it["key"] == COPY_HEADER))
+    logical_topic = _mapped(F.col("topic"), logical)
+    headers = records["headers"]  # By name it could also be the one below.
     rows = records.select(
         "topic",
-        _mapped(F.col("topic"), logical).alias("logical_topic"),
+        logical_topic.alias("logical_topic"),
         "partition",
         "offset",
         # 0 means "now" to librdkafka, so the first millisecond is written as the second.
         F.greatest(F.unix_millis("timestamp"), F.lit(1)).alias("timestamp_ms"),
-        F.unix_millis("timestamp").alias("source_timestamp_ms"),
         "key",
         "value",
-        F.coalesce("headers", F.array().cast(_HEADERS)).alias("headers"),
-    ).withColumn("copies", copies)
-    believed = F.filter(
-        F.slice("copies", 1, COPY_HEADERS_MAX), lambda header: _fits(header["value"], secret)
+        F.coalesce(headers, F.array().cast(_HEADERS)).alias("headers"),
+        _found(headers, logical_topic, secret).alias("found"),
     )
-    rows = rows.withColumn("believed", F.try_element_at(believed, F.lit(1))["value"].cast("string"))
+    believed = F.col("found")["believed"]
+    has_copies = F.col("found").isNotNull()
     return rows.select(
         "topic",
         "logical_topic",
@@ -60,20 +57,40 @@ def judged(records: DataFrame, *, logical: Mapping[str, str], secret: str) -> Da
         "timestamp_ms",
         "key",
         "value",
-        F.when(
-            F.col("copies").isNotNull(), F.filter("headers", lambda it: it["key"] != COPY_HEADER)
-        )
-        .otherwise(F.col("headers"))
-        .alias("headers"),
+        F.when(has_copies, F.col("found")["others"]).otherwise(F.col("headers")).alias("headers"),
         F.coalesce(
-            F.conv(F.substring("believed", _FLAGS_AT, 8), 16, 10).cast("bigint"),
+            F.conv(F.substring(believed, _FLAGS_AT, 8), 16, 10).cast("bigint"),
             F.lit(0).cast("bigint"),
         ).alias("flags"),
-        F.substring("believed", _ORIGIN_AT, COPY_HEADER_BYTES_MAX).alias("origin"),
-        F.when(F.col("copies").isNull(), F.lit(0))
-        .otherwise(F.size("copies") - F.col("believed").isNotNull().cast("int"))
+        F.substring(believed, _ORIGIN_AT, COPY_HEADER_BYTES_MAX).alias("origin"),
+        F.when(has_copies, F.col("found")["copies"] - believed.isNotNull().cast("int"))
+        .otherwise(F.lit(0))
         .alias("doubts"),
     )
+
+
+def _found(headers: Column, logical_topic: Column, secret: str) -> Column:
+    """Of a record with copy headers: their number, the text of the believed one, and the other
+    headers. Null for the records without, nearly all.
+
+    Spark interprets functions of arrays, and makes a whole row before and after a step that has
+    one: so they stand in one expression of one step. `transform` names a value within it.
+    """
+
+    def judge(copies: Column) -> Column:
+        sealed_here = F.filter(
+            F.slice(copies, 1, COPY_HEADERS_MAX),
+            lambda it: _fits(it["value"], logical_topic, secret),
+        )
+        return F.struct(
+            F.size(copies).alias("copies"),
+            F.try_element_at(sealed_here, F.lit(1))["value"].cast("string").alias("believed"),
+            F.filter(headers, lambda it: it["key"] != COPY_HEADER).alias("others"),
+        )
+
+    copies = F.filter(headers, lambda it: it["key"] == COPY_HEADER)
+    has_copies = F.array_contains(headers["key"], COPY_HEADER)
+    return F.when(has_copies, F.transform(F.array(copies), judge)[0])
 
 
 def sealed(rows: DataFrame, distributor: Distributor, *, secret: str) -> DataFrame:
@@ -84,7 +101,10 @@ def sealed(rows: DataFrame, distributor: Distributor, *, secret: str) -> DataFra
     copied = (F.col("flags").bitwiseAND(F.lit(int(distributor.mask))) == 0) & F.col(
         "logical_topic"
     ).isNotNull()
-    flags = _hex(F.col("flags").bitwiseOR(F.lit(int(distributor.bit))), 8)
+    # Of a record without a believed header, as nearly all are, these are always the same digits.
+    flags = F.when(F.col("flags") == 0, F.lit(f"{int(distributor.bit):08x}")).otherwise(
+        _hex(F.col("flags").bitwiseOR(F.lit(int(distributor.bit))), 8)
+    )
     fresh = F.concat(
         F.lit("-"),
         F.col("partition").cast("string"),
@@ -97,7 +117,8 @@ def sealed(rows: DataFrame, distributor: Distributor, *, secret: str) -> DataFra
         "origin", F.coalesce("origin", fresh)
     )
     claimed = F.concat("flags", "origin")
-    copy = F.concat(F.lit(f"{VERSION}-"), "flags", F.lit("-"), _seal(claimed, secret), "origin")
+    seal = _seal(claimed, secret, F.col("logical_topic"), F.col("timestamp_ms"))
+    copy = F.concat(F.lit(f"{VERSION}-"), "flags", F.lit("-"), seal, "origin")
     kept = F.col("flags").isNotNull()
     return rows.select(
         "topic",
@@ -114,13 +135,13 @@ def sealed(rows: DataFrame, distributor: Distributor, *, secret: str) -> DataFra
     )
 
 
-def _fits(value: Column, secret: str) -> Column:
+def _fits(value: Column, logical_topic: Column, secret: str) -> Column:
     """Whether a header is well-formed and sealed for the row it stands on."""
     text = value.cast("string")
     claimed = F.concat(
         F.substring(text, _FLAGS_AT, 8), F.substring(text, _ORIGIN_AT, COPY_HEADER_BYTES_MAX)
     )
-    seal = _seal(claimed, secret, timestamp_ms="source_timestamp_ms")
+    seal = _seal(claimed, secret, logical_topic, F.unix_millis("timestamp"))
     return (
         (F.length(value) <= COPY_HEADER_BYTES_MAX)
         & text.rlike(_PATTERN)
@@ -128,13 +149,13 @@ def _fits(value: Column, secret: str) -> Column:
     )
 
 
-def _seal(claimed: Column, secret: str, *, timestamp_ms: str = "timestamp_ms") -> Column:
+def _seal(claimed: Column, secret: str, logical_topic: Column, timestamp_ms: Column) -> Column:
     """16 hex digits. The fields, and how null is marked, as in clusters/core/copies.py."""
     return _hex(
         F.xxhash64(
             F.lit(secret),
             claimed,
-            "logical_topic",
+            logical_topic,
             timestamp_ms,
             F.coalesce(F.length("key"), F.lit(-1)),
             "key",

@@ -207,10 +207,10 @@ class LinkRun:
         rows = judged(records, logical=plan.logical, secret=secret)
         if self.pipeline is not None:
             rows = through_pipeline(rows, self.pipeline)
-        writing = self._writing(plan)
-        copied = sealed(rows, self.distributor, secret=secret).mapInArrow(
-            copying(writing), RESULT_DDL
-        )
+        rows = sealed(rows, self.distributor, secret=secret)
+        if self.pipeline is None:  # Only routed rows are written by their logical name.
+            rows = rows.drop("logical_topic")
+        copied = rows.mapInArrow(copying(self._writing(plan)), RESULT_DDL)
         total = 0
         for result in copied.collect():
             place = (result["topic"], result["partition"])

@@ -27,7 +27,7 @@ from confluent_kafka.admin import (
 
 from clusters.config import Cluster, MessagesSection, Tls
 from spark.core.survey import Position, Topic
-from spark.limits import ANSWER_S, PROBE_S, QUIET
+from spark.limits import ANSWER_S, POLL_RECORDS_MAX, PROBE_S, QUIET
 from spark.produce import Place
 
 _Answer = TypeVar("_Answer")
@@ -182,8 +182,13 @@ class KafkaSide:
 
 
 def source_settings(cluster: Cluster) -> dict[str, str]:
-    """Options of Spark's Kafka source: address, identity and trust, as Java's client names them."""
-    settings = {"kafka.bootstrap.servers": cluster.bootstrap_servers}
+    """Options of Spark's Kafka source, as Java's client names them: address, identity, trust, and
+    the records of a poll.
+    """
+    settings = {
+        "kafka.bootstrap.servers": cluster.bootstrap_servers,
+        "kafka.max.poll.records": str(POLL_RECORDS_MAX),
+    }
     encrypted, known = cluster.tls is not None, cluster.sasl is not None
     protocol = ("SASL_" if known else "") + ("SSL" if encrypted else "PLAINTEXT")
     settings["kafka.security.protocol"] = protocol

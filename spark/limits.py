@@ -8,6 +8,10 @@ PROBE_S = 5.0  # to find out whether a cluster answers at all
 RECORD_BYTES_MAX = 100 * 1024 * 1024
 QUEUE_KBYTES = 64 * 1024  # of records that the target has not taken; then the task waits
 POLL_EVERY_RECORDS = 1_000  # librdkafka's queue of delivery reports is served this often
+# Records that Spark's source takes from the consumer at once. After each time it seeks to both ends
+# of the partition to see whether records were deleted, and the consumer drops all it has fetched
+# beyond these: with Kafka's 500, 1 MiB of short records is fetched nine times over.
+POLL_RECORDS_MAX = 5_000
 REPEATS_SCANNED_MAX = 200_000  # records of the target's end read for origins after a crash
 UNFORWARDED_SCANNED_MAX = 200_000  # records per partition compared before a switch
 SURVEY_EVERY_S = 2.0  # topics, partitions, settings and switches are looked at this often

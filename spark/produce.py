@@ -291,13 +291,13 @@ class _Task:
         tally: _Tally,
         origins: frozenset[bytes],
     ) -> None:
-        copies = batch.column("copy").to_pylist()
+        copies = listed(batch.column("copy"))
         topics = self._topics(batch)
         rows = zip(
             topics,
-            batch.column("key").to_pylist(),
-            batch.column("value").to_pylist(),
-            batch.column("timestamp_ms").to_pylist(),
+            listed(batch.column("key")),
+            listed(batch.column("value")),
+            listed(batch.column("timestamp_ms")),
             headers_of_rows(batch, copies),
             strict=True,
         )
@@ -319,7 +319,7 @@ class _Task:
         tally.position = batch.column("offset")[-1].as_py() + 1
         tally.skipped += skipped
         tally.copied += batch.num_rows - skipped
-        tally.doubts += sum(batch.column("doubts").to_pylist())
+        tally.doubts += sum(listed(batch.column("doubts")))
         tally.last_timestamp_ms = batch.column("timestamp_ms")[-1].as_py()
         if origins:
             tally.repeats += sum(it is not None and origin_of(it) in origins for it in copies)
@@ -329,12 +329,13 @@ class _Task:
         names it in the column `to`; a link writes the records that have a copy header.
         """
         if "to" in batch.schema.names:
-            return cast("list[str | None]", batch.column("to").to_pylist())
-        copied = batch.column("copy").is_valid().to_pylist()
+            return listed(batch.column("to"))
+        copied = listed(batch.column("copy").is_valid())
         routed = self.writing.routed
         if routed is None:
-            return [self._target if it else None for it in copied]
-        logical = batch.column("logical_topic").to_pylist()
+            target = self._target
+            return [target if it else None for it in copied]
+        logical = listed(batch.column("logical_topic"))
         names = {it: routed.back(it) for it in set(logical) if it is not None}
         for it in names.values():
             if isinstance(it, Unfit):
@@ -353,24 +354,23 @@ def headers_of_rows(batch: pyarrow.RecordBatch, copies: list[bytes | None]) -> I
     Made from the flattened columns: a Python list per row is made only where it is needed.
     """
     names, values = batch.column("header_names"), batch.column("header_values")
-    if not len(names.flatten()):
-        return (_copy_header(copy) for copy in copies)
-    flat = list(zip(names.flatten().to_pylist(), values.flatten().to_pylist(), strict=True))
-    lengths = names.value_lengths().fill_null(0).to_pylist()
-    return _cut(flat, lengths, copies)
-
-
-def _cut(
-    flat: list[tuple[str, bytes | None]], lengths: list[int], copies: list[bytes | None]
-) -> Iterator[list[tuple[str, bytes | None]]]:
+    flat = list(zip(listed(names.flatten()), listed(values.flatten()), strict=True))
+    lengths = listed(names.value_lengths().fill_null(0))
     at = 0
     for length, copy in zip(lengths, copies, strict=True):
-        yield [*flat[at : at + length], *_copy_header(copy)]
+        headers = flat[at : at + length]
+        if copy is not None:
+            headers.append((COPY_HEADER, copy))
+        yield headers
         at += length
 
 
-def _copy_header(copy: bytes | None) -> list[tuple[str, bytes | None]]:
-    return [] if copy is None else [(COPY_HEADER, copy)]
+def listed(column: pyarrow.Array) -> list[Any]:
+    """The values as Python's own; null is None, and no integer may be null. `to_pylist` makes an
+    object of Arrow's for every value first, which takes several times the CPU time.
+    """
+    values: list[Any] = column.to_numpy(zero_copy_only=False).tolist()
+    return values
 
 
 def origin_of(header: bytes) -> bytes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -26,6 +27,23 @@ _CHECKOUT = Path(__file__).resolve().parent.parent
 # None: Spark's own default, in the home folder.
 IVY = _CHECKOUT / "build" / "ivy-spark" if (_CHECKOUT / "pyproject.toml").exists() else None
 
+# Spark runs regular expressions over the code it generates, which recurse deeply: with Java's usual
+# 1 MiB of stack a query ended with StackOverflowError.
+_STACK = "-Xss8m"
+# A quarter of the CPU time of a link's first million records went into Java's compiler C2, and
+# most of that into code that plans and starts. With ten times its thresholds C2 takes only code
+# that every record goes through.
+_COMPILER = (
+    "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000"
+    " -XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
+)
+_JAVA = f"{_STACK} {_COMPILER}"
+# No collection beside the work, and less code where references are written. Nobody waits for an
+# answer of this JVM while it collects. A JVM that is given two collectors does not start.
+_COLLECTOR = "-XX:+UseParallelGC"
+_COLLECTOR_CHOSEN = re.compile(r"-XX:\+Use\w+GC\b")
+_JAVA_VARIABLES = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
+
 JARS = "connector.txt"  # the connector's version, and a jar a line
 
 
@@ -40,10 +58,10 @@ def kafka_session(
     # Workers must be of this very Python; another one may be `python3` on PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name)
-    chosen = {**_everywhere(), **(settings or {})}
+    alone = {} if master is None else _alone()
+    chosen = {**_everywhere(), **alone, **(settings or {})}
     if master is not None:
         builder = builder.master(master)
-        chosen = {**_alone(), **chosen}
     with ivy_alone():
         if master is not None:
             chosen |= _connector()
@@ -84,10 +102,8 @@ def _everywhere() -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         # Hex digits of seals are all that is ever made lower case; ICU takes a tenth of a link.
         "spark.sql.icu.caseMappings.enabled": "false",
-        # Spark runs regular expressions over the code it generates, which recurse deeply: with
-        # Java's usual 1 MiB of stack a query ended with StackOverflowError.
-        "spark.driver.extraJavaOptions": "-Xss8m",
-        "spark.executor.extraJavaOptions": "-Xss8m",
+        "spark.driver.extraJavaOptions": _JAVA,
+        "spark.executor.extraJavaOptions": _JAVA,
     }
 
 
@@ -99,6 +115,8 @@ def _alone() -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
+    if not any(_COLLECTOR_CHOSEN.search(os.environ.get(it, "")) for it in _JAVA_VARIABLES):
+        settings["spark.driver.extraJavaOptions"] = f"{_JAVA} {_COLLECTOR}"
     if IVY is not None:
         settings["spark.sql.warehouse.dir"] = str(IVY.parent / "spark-warehouse")
     return settings

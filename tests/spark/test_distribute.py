@@ -284,11 +284,12 @@ def test_a_pipeline_on_the_way(spark: SparkSession, pair: Clusters, tmp_path: Pa
     with running(spark, config, "c1"):
         found = wait_for(there, "masked", 2)
         (sick,) = wait_for(there, "sick", 1)
-        wait_until(
-            lambda: topics_of(config, "c1-level-1")["masked"]["partitions"]["0"]["position"] == 4,
-            what="position",
-            deadline_s=240,
-        )
+
+        def moved() -> bool:  # The status is told after the records are there.
+            partitions = topics_of(config, "c1-level-1")["masked"]["partitions"]
+            return bool(partitions.get("0", {}).get("position") == 4)
+
+        wait_until(moved, what="position", deadline_s=240)
     assert [it.value for it in found] == [b'{"tail":"****45"}', b'{"tail":"*99"}']
     assert sick.value == b"no json"
     assert {it.flags for it in (*found, sick)} == {1}

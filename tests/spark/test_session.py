@@ -50,3 +50,16 @@ def test_fetched_jars_are_used_if_they_are_of_this_version_and_there(
     with pytest.raises(AssertionError, match="it fetches again"):
         session.main()
     assert "fetching" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("variable", ["SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"])
+def test_a_chosen_collector_is_left_alone(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A JVM that was given two did not start."""
+    for name in ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"):
+        monkeypatch.delenv(name, raising=False)
+    option = "spark.driver.extraJavaOptions"
+    assert session._alone()[option].endswith("-XX:+UseParallelGC")
+    monkeypatch.setenv(variable, "-Xmx1g -XX:+UseZGC -XX:-UseSerialGC")
+    assert option not in session._alone()
+    monkeypatch.setenv(variable, "-Xmx1g -XX:-UseSerialGC")
+    assert option in session._alone()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pyarrow
+import pytest
 
 from clusters.core.copies import COPY_HEADER
-from spark.produce import headers_of_rows
+from spark.produce import headers_of_rows, listed
 
 Headers = list[tuple[str, bytes | None]] | None
 
@@ -37,3 +38,22 @@ def test_a_copy_gets_one_behind_its_own() -> None:
 
 def test_rows_without_any_header() -> None:
     assert list(headers_of_rows(batch(None, []), [None, b"y"])) == [[], [(COPY_HEADER, b"y")]]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pyarrow.array([b"\x00\xff", None, b""], pyarrow.binary()),
+        pyarrow.array([None, None], pyarrow.binary()),
+        pyarrow.array(["a", None, "é"], pyarrow.string()),
+        pyarrow.array([-1, 2**62], pyarrow.int64()),
+        pyarrow.array([True, False, True], pyarrow.bool_()),
+        pyarrow.array([], pyarrow.binary()),
+    ],
+    ids=lambda it: str(it.type),
+)
+def test_values_are_pythons_own(column: pyarrow.Array) -> None:
+    for rows in (column, column[1:]):
+        found = listed(rows)
+        assert found == rows.to_pylist()
+        assert [type(it) for it in found] == [type(it) for it in rows.to_pylist()]
