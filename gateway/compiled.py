@@ -16,12 +16,15 @@ from pathlib import Path
 HOT_MODULES = (
     "gateway/core/wire/*.py",
     "gateway/core/forwarding/api_counts.py",
+    "gateway/core/times.py",
     "gateway/core/forwarding/effects.py",
     "gateway/core/share/answers.py",
     "gateway/core/forwarding/requests.py",
     "gateway/core/forwarding/responses.py",
     "gateway/core/forwarding/connection_state.py",
     "gateway/core/forwarding/node_endpoints.py",
+    "gateway/core/forwarding/partition_walk.py",
+    "gateway/core/forwarding/topic_bytes.py",
     "dispatcher/core/*.py",
     "settled/core/*.py",
 )

@@ -11,10 +11,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Literal, Protocol, runtime_checkable
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.utils import floatToGoString
+
+from gateway.core.cluster.busiest_topics import BusiestTopics
+from gateway.core.times import Times
 
 ROWS_AT_ONCE = 1_000  # lines of text made before other work goes on: a millisecond or two
 INT_MAX = 1_000_000  # beyond it Prometheus's text has an exponent
@@ -81,6 +85,16 @@ class RowCollector(Protocol):
         ...
 
 
+def bytes_by_topic(topics: BusiestTopics, direction: str, documentation: str) -> Metric:
+    """Of the busiest topics; the scrape that asks for this decides which they are."""
+    name = f"keyway_topic_{direction}_bytes"
+    counter = CounterMetricFamily(name, documentation, labels=["topic"])
+    topics.rank()
+    for topic, size in topics.rows():
+        counter.add_metric([topic], size)
+    return counter
+
+
 def families(collector: RowCollector) -> Iterator[Metric]:
     """All that `gather` comes to, at once."""
     for rows in deque(collector.gather(), maxlen=1).pop():
@@ -111,3 +125,10 @@ def _figure(figure: float) -> str:
     if isinstance(figure, int) and -INT_MAX < figure < INT_MAX:
         return f"{figure:d}.0"
     return str(floatToGoString(figure))  # type: ignore[no-untyped-call]
+
+
+def histogram_of(times: Times) -> tuple[list[tuple[str, float]], float]:
+    """The buckets and the sum, in seconds, as HistogramMetricFamily takes them."""
+    bounds = [*(_figure(bound / 1e9) for bound in times.bounds_ns), "+Inf"]
+    counts: list[tuple[str, float]] = list(zip(bounds, accumulate(times.buckets), strict=True))
+    return counts, times.sum_ns / 1e9

@@ -43,7 +43,7 @@ from gateway.reading.build import reading_troubles
 from gateway.reading.metrics import ReaderCollector
 from gateway.reading.reader import ReaderCounts
 from gateway.upstream.build import broker_troubles
-from gateway.windows.metrics import RecordOutcomes, WindowCollector
+from gateway.windows.metrics import RecordOutcomes, RoundTripCollector, WindowCollector
 from gateway.windows.store_availability import MonitoredStore
 from tests.rig.alerts import Stories, Watch, rules
 from tests.rig.node_parts import GROUP, Node, topology
@@ -149,8 +149,9 @@ class SlowStore(MemoryStore):
 @STORIES.of("KeywayRedisSlow")
 async def redis_is_slow(watch: Watch) -> None:
     store = SlowStore()
-    monitored = MonitoredStore(store, now_ms, clock=asyncio.get_running_loop().time)
-    watch.register(monitored.round_trips)
+    loop = asyncio.get_running_loop()
+    monitored = MonitoredStore(store, now_ms, clock_ns=lambda: int(loop.time() * 1e9))
+    watch.register(RoundTripCollector(monitored.round_trips))
 
     async def before() -> None:
         for _ in range(20):

@@ -70,3 +70,8 @@ FILTER_SET_BYTES_MAX = 256 * 1024  # text of a group's rules: 1,000 of them with
 GROUP_LINE_MS = 10_000  # from one log line of a group and kind of event to the next
 # Pairs of group and kind with a line of their own in that time: 100 lines a second at most.
 GROUP_LINES_MAX = 1_000
+
+# Topics with metrics of their own, of each direction; a Prometheus keeps a series for each. So many
+# more are watched: a busier one among them takes the place of the least busy.
+TOPICS_SHOWN_MAX = 50
+TOPICS_WATCHED_MAX = 10_000

@@ -11,7 +11,7 @@ from typing import Any
 from gateway.core.cluster.topology import Topology
 from gateway.listen.admission import Admission, clients_max
 from gateway.listen.authoriser import Authoriser
-from gateway.listen.metrics import ServerCollector
+from gateway.listen.metrics import ServerCollector, TopicTrafficCollector
 from gateway.listen.server import TOO_MANY, Server, ServerSettings
 from gateway.part import Part, Trouble
 from gateway.upstream.build import UpstreamRoom
@@ -52,7 +52,10 @@ def build(
     return Part(
         name="listen",
         room=ListenRoom(server, authoriser),
-        collectors=(ServerCollector(server.counters, open_connections),),
+        collectors=(
+            ServerCollector(server.counters, open_connections),
+            TopicTrafficCollector(server.counters.apis.topics),
+        ),
         troubles=troubles,
         figures=figures,
         start=start,

@@ -1,10 +1,9 @@
-"""Metrics of client connections: bytes and requests."""
+"""Metrics of client connections: bytes, requests, and bytes of records by topic."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from itertools import accumulate
+from dataclasses import dataclass, field
 
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -14,10 +13,12 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from gateway.core.forwarding.api_counts import BOUNDS_MS
+from gateway.core.cluster.busiest_topics import BusiestTopics
+from gateway.core.forwarding.topic_bytes import TopicBytes
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.listen.counters import Counters, Refused
+from gateway.metric_rows import bytes_by_topic, histogram_of
 
 _SERVER = {  # by field of Counters
     "connections_opened": "Client connections that were accepted",
@@ -25,8 +26,6 @@ _SERVER = {  # by field of Counters
     "bytes_from_clients": "Bytes of requests read from clients",
     "bytes_to_clients": "Bytes of responses sent to clients",
 }
-
-_BOUNDS = [*(str(bound / 1_000) for bound in BOUNDS_MS), "+Inf"]
 
 
 @dataclass(slots=True, eq=False)
@@ -76,8 +75,7 @@ class ServerCollector(Collector):
             labels=["api"],
         )
         for key, took in sorted(apis.times.items()):
-            counts = zip(_BOUNDS, accumulate(took.buckets), strict=True)
-            times.add_metric([_name(key)], list(counts), took.sum_ns / 1e9)
+            times.add_metric([_name(key)], *histogram_of(took))
         yield times
         throttled = CounterMetricFamily(
             "keyway_server_throttled_seconds",
@@ -87,6 +85,29 @@ class ServerCollector(Collector):
         for key, throttled_ms in sorted(apis.throttled_ms.items()):
             throttled.add_metric([_name(key)], throttled_ms / 1e3)
         yield throttled
+
+
+@dataclass(slots=True, eq=False)
+class TopicTrafficCollector(Collector):
+    """Bytes of records that pass between plain clients and upstream, by topic."""
+
+    counts: TopicBytes
+    _produced: BusiestTopics = field(default_factory=BusiestTopics)
+    _fetched: BusiestTopics = field(default_factory=BusiestTopics)
+
+    def collect(self) -> Iterator[Metric]:
+        produced, fetched = self.counts.take()
+        for counted, topics in ((produced, self._produced), (fetched, self._fetched)):
+            for topic, size in counted:
+                topics.count(topic, size)
+        yield bytes_by_topic(
+            self._produced,
+            "produced",
+            "Bytes of records in Produce requests, by topic, also of those that upstream refuses",
+        )
+        yield bytes_by_topic(
+            self._fetched, "fetched", "Bytes of records in Fetch responses to clients, by topic"
+        )
 
 
 def _name(api_key: int) -> str:

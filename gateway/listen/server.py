@@ -23,6 +23,8 @@ from gateway.core.forwarding.rewrite import Address, Addresses, OfferedApis, rea
 from gateway.core.forwarding.served_apis import rules
 from gateway.core.limits import FRAME_BYTES_MAX
 from gateway.core.wire.apis import ApiKey
+from gateway.core.wire.errors import ErrorCode
+from gateway.core.wire.schema import Message
 from gateway.listen.admission import Admission, RefusedSide
 from gateway.listen.bounds import Bounds
 from gateway.listen.connection import (
@@ -175,7 +177,17 @@ class Server:
         if response.api_key == ApiKey.API_VERSIONS:
             return self._offered.frame(response)
         shown = read(response)
+        if shown.api_key == ApiKey.METADATA:
+            self._name_topics(shown.message)
         return write(shown, self._advertise(shown.brokers), self.rules)
+
+    def _name_topics(self, metadata: Message) -> None:
+        """The bytes of these topics count under their names. A client asks for the metadata of a
+        topic before it uses it.
+        """
+        for topic in metadata["Topics"]:
+            if topic["ErrorCode"] == ErrorCode.NONE and topic["Name"] is not None:
+                self.counters.apis.topics.name(topic["Name"], topic["TopicId"])
 
     def _advertise(self, brokers: tuple[Broker, ...]) -> Addresses:
         """A response may know a broker before the topology does: it gets its listener now."""

@@ -9,7 +9,6 @@ from gateway.core.cluster.busiest_topics import BusiestTopics
 from gateway.group_log import GroupLog
 from gateway.part import Part, Trouble
 from gateway.reading.dead_letters import DeadLetters
-from gateway.reading.limits import TOPICS_SHOWN_MAX, TOPICS_WATCHED_MAX
 from gateway.reading.metrics import ReaderCollector, TopicCollector
 from gateway.reading.reader import Reader
 from gateway.upstream.build import UpstreamRoom
@@ -25,7 +24,7 @@ class ReadingRoom:
 def build(upstream: UpstreamRoom, group_log: GroupLog) -> Part[ReadingRoom]:
     reader = Reader(upstream.cluster)
     dead_letters = DeadLetters(upstream.cluster, reader, group_log)
-    delivered = BusiestTopics(TOPICS_SHOWN_MAX, TOPICS_WATCHED_MAX)
+    delivered = BusiestTopics()
 
     async def troubles() -> Sequence[Trouble]:
         return reading_troubles(reader.failing_partitions())

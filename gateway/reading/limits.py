@@ -34,8 +34,3 @@ BATCHES_LOOKED_AT = 8
 # bytes, a dead letter has eight.
 HEADERS_SHOWN = 20
 HEADER_BYTES_SHOWN = 256  # of each name, and of each value
-
-# Topics with metrics of their own, of each direction; a Prometheus keeps a series for each. So many
-# more are watched: a busier one among them takes the place of the least busy.
-TOPICS_SHOWN_MAX = 50
-TOPICS_WATCHED_MAX = 10_000

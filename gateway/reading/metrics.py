@@ -9,6 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from gateway.core.cluster.busiest_topics import BusiestTopics
+from gateway.metric_rows import bytes_by_topic
 from gateway.reading.reader import ReaderCounts
 
 _READER = {  # by field of ReaderCounts: the counter and its text
@@ -39,18 +40,15 @@ class ReaderCollector(Collector):
 
 @dataclass(slots=True, eq=False)
 class TopicCollector(Collector):
-    """Bytes of Key-Shared groups by topic, of the busiest; a scrape decides which they are."""
+    """Bytes of Key-Shared groups by topic."""
 
     read: BusiestTopics
     delivered: BusiestTopics
 
     def collect(self) -> Iterator[Metric]:
-        for topics, name, said in (
-            (self.read, "read", "Bytes of records read from Kafka for Key-Shared groups, by topic"),
-            (self.delivered, "delivered", "Bytes of records sent to share consumers, by topic"),
-        ):
-            counter = CounterMetricFamily(f"keyway_topic_{name}_bytes", said, labels=["topic"])
-            topics.rank()
-            for topic, size in topics.rows():
-                counter.add_metric([topic], size)
-            yield counter
+        yield bytes_by_topic(
+            self.read, "read", "Bytes of records read from Kafka for Key-Shared groups, by topic"
+        )
+        yield bytes_by_topic(
+            self.delivered, "delivered", "Bytes of records sent to share consumers, by topic"
+        )

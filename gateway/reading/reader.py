@@ -40,8 +40,6 @@ from gateway.core.wire.records import Batch, CorruptBatch, TooLargeBatch
 from gateway.reading.limits import (
     CACHE_BYTES_MAX,
     FETCH_LANES,
-    TOPICS_SHOWN_MAX,
-    TOPICS_WATCHED_MAX,
     UNKNOWN_TOPIC_MS,
 )
 from gateway.reading.record_headers import RecordHeaders
@@ -95,7 +93,7 @@ class Reader:
 
     def __init__(self, upstream: Upstream, *, cache_bytes_max: int = CACHE_BYTES_MAX) -> None:
         self.counts = ReaderCounts()
-        self.read_by_topic = BusiestTopics(TOPICS_SHOWN_MAX, TOPICS_WATCHED_MAX)
+        self.read_by_topic = BusiestTopics()
         self._upstream = upstream
         self._cache = BatchCache(cache_bytes_max)
         self.record_times = RecordTimes(upstream, self._cache)

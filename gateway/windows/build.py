@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import structlog
+from prometheus_client.registry import Collector
 
 from dispatcher.store.base import WindowStore
 from gateway.config import Config
@@ -23,7 +24,7 @@ from gateway.upstream.cluster import Upstream
 from gateway.upstream.errors import UpstreamError
 from gateway.windows.dependencies import Dependencies
 from gateway.windows.limits import MISSING_TOPIC_MS
-from gateway.windows.metrics import RecordOutcomes, WindowCollector
+from gateway.windows.metrics import RecordOutcomes, RoundTripCollector, WindowCollector
 from gateway.windows.ready_signals import ReadySignals
 from gateway.windows.store_availability import MonitoredStore
 from gateway.windows.windows import Windows
@@ -94,7 +95,7 @@ def build(
     return Part(
         name="windows",
         room=WindowsRoom(windows, monitored, ready, outcomes),
-        collectors=(outcomes.counter, WindowCollector(windows.all), monitored.round_trips),
+        collectors=_collectors(windows, outcomes, monitored),
         troubles=troubles,
         figures=lambda: window_figures(windows),
         background=(
@@ -142,3 +143,13 @@ def window_troubles(windows: Windows) -> list[Trouble]:
 
 def window_figures(windows: Windows) -> dict[str, Any]:
     return {"windows": windows.count, "windows_waiting": len(windows.waiting())}
+
+
+def _collectors(
+    windows: Windows, outcomes: RecordOutcomes, store: MonitoredStore
+) -> tuple[Collector, ...]:
+    return (
+        outcomes.counter,
+        WindowCollector(windows.all),
+        RoundTripCollector(store.round_trips),
+    )

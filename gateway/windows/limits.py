@@ -16,4 +16,4 @@ MEMBER_CHANGES_AT_ONCE = 16_384
 MISSING_TOPIC_MS = 2_000  # between questions for a topic that members subscribe to and is not there
 
 # From a local Redis that rests to the limit of a call (dispatcher/store/redis.py).
-ROUND_TRIP_BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
+ROUND_TRIP_BOUNDS_MS = (0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000)

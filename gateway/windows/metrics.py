@@ -7,13 +7,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from prometheus_client import Counter
-from prometheus_client.core import Metric
+from prometheus_client.core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from dispatcher.core.model import Notice, Noticed
 from gateway.core.cluster.topology import TopicPartition
+from gateway.core.times import Times
 from gateway.group_log import GroupLog
-from gateway.metric_rows import Labels, Rows, families
+from gateway.metric_rows import Labels, Rows, families, histogram_of
 from gateway.windows.limits import WINDOWS_READ_AT_ONCE
 from gateway.windows.window import Window
 
@@ -141,3 +142,14 @@ class WindowCollector(Collector):
             if at % WINDOWS_READ_AT_ONCE == 0:
                 yield found
         yield found
+
+
+@dataclass(slots=True, eq=False)
+class RoundTripCollector(Collector):
+    times: Times
+
+    def collect(self) -> Iterator[Metric]:
+        said = "Time of one round trip to Redis, for the changes of all windows"
+        family = HistogramMetricFamily("keyway_store_round_trip_seconds", said)
+        family.add_metric([], *histogram_of(self.times))
+        yield family

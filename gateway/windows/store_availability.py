@@ -6,10 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from time import perf_counter
+from time import perf_counter_ns
 
 import structlog
-from prometheus_client import Histogram
 
 from dispatcher.core.model import Snapshot
 from dispatcher.store.base import (
@@ -22,7 +21,8 @@ from dispatcher.store.base import (
     WindowStore,
     Write,
 )
-from gateway.windows.limits import ROUND_TRIP_BUCKETS_S
+from gateway.core.times import Times
+from gateway.windows.limits import ROUND_TRIP_BOUNDS_MS
 
 log = structlog.get_logger("keyway.store")
 
@@ -32,13 +32,8 @@ def away(error: StoreError | None) -> bool:
     return error is not None and not isinstance(error, FencedError | WindowGone)
 
 
-def _round_trips() -> Histogram:
-    return Histogram(
-        "keyway_store_round_trip_seconds",
-        "Time of one round trip to Redis, for the changes of all windows",
-        buckets=ROUND_TRIP_BUCKETS_S,
-        registry=None,
-    )
+def _round_trips() -> Times:
+    return Times([int(bound * 1e6) for bound in ROUND_TRIP_BOUNDS_MS])
 
 
 @dataclass(slots=True)
@@ -47,8 +42,8 @@ class MonitoredStore:
 
     store: WindowStore
     now_ms: Callable[[], int]
-    round_trips: Histogram = field(default_factory=_round_trips)
-    clock: Callable[[], float] = perf_counter  # in seconds
+    round_trips: Times = field(default_factory=_round_trips)
+    clock_ns: Callable[[], int] = perf_counter_ns
     _away_since_ms: int | None = None
 
     async def claim(self, key: WindowKey, owner: str) -> Claimed:
@@ -71,9 +66,9 @@ class MonitoredStore:
         self._note(None)
 
     async def apply(self, writes: Sequence[Write]) -> list[StoreError | None]:
-        began = self.clock()
+        began_ns = self.clock_ns()
         results = await self.store.apply(writes)
-        self.round_trips.observe(self.clock() - began)
+        self.round_trips.note(self.clock_ns() - began_ns)
         self._note(next((error for error in results if away(error)), None))
         return results
 

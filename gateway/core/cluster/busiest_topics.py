@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from gateway.core.limits import TOPICS_SHOWN_MAX, TOPICS_WATCHED_MAX
+
 OTHER = "other"
 # A topic takes another one's place when it is so much busier: two that are alike do not take turns.
 BUSIER = 2
@@ -19,8 +21,8 @@ BUSIER = 2
 class BusiestTopics:
     """At most `shown_max` topics are shown; of `watched_max` others the recent bytes are known."""
 
-    shown_max: int
-    watched_max: int
+    shown_max: int = TOPICS_SHOWN_MAX
+    watched_max: int = TOPICS_WATCHED_MAX
     others: int = 0  # bytes
     _shown: dict[str, int] = field(default_factory=dict)
     _recent: dict[str, int] = field(default_factory=dict)  # bytes since the last ranking

@@ -1,4 +1,5 @@
-"""Requests of clients by Kafka API: their number, and the time to the answer of each.
+"""Requests of clients by Kafka API: their number, and the time to the answer of each. Bytes of
+records by topic (topic_bytes.py).
 
 The time of a request begins with its last byte, and ends with the last byte of its answer on the
 way to the client. It contains the wait for earlier requests that upstream answers. A request behind
@@ -8,8 +9,10 @@ Plain numbers: a metric is made of them when it is asked for (gateway/listen/met
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from typing import Final, final
+
+from gateway.core.forwarding.topic_bytes import TopicBytes
+from gateway.core.times import Times
 
 # Upper bounds of the buckets: from a small request on loopback to a client's request.timeout.ms.
 BOUNDS_MS: Final = (1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000)
@@ -17,26 +20,14 @@ _BOUNDS_NS: Final = [int(bound * 1_000_000) for bound in BOUNDS_MS]
 
 
 @final
-class Times:
-    """`buckets`: requests within each bound and beyond the one before; the last is beyond all."""
-
-    def __init__(self) -> None:
-        self.buckets: Final[list[int]] = [0] * (len(_BOUNDS_NS) + 1)
-        self.sum_ns = 0
-
-    def note(self, took_ns: int) -> None:
-        self.buckets[bisect_left(_BOUNDS_NS, took_ns)] += 1
-        self.sum_ns += took_ns
-
-
-@final
 class ApiCounts:
-    """By API key. The keys are those that are served: a closed set."""
+    """By API key, and by topic. The keys are those that are served: a closed set."""
 
     def __init__(self) -> None:
         self.requests: Final[dict[int, int]] = {}
         self.times: Final[dict[int, Times]] = {}
         self.throttled_ms: Final[dict[int, int]] = {}
+        self.topics: Final = TopicBytes()
 
     def asked(self, api_key: int) -> None:
         self.requests[api_key] = self.requests.get(api_key, 0) + 1
@@ -44,7 +35,7 @@ class ApiCounts:
     def answered(self, api_key: int, took_ns: int) -> None:
         times = self.times.get(api_key)
         if times is None:
-            times = self.times[api_key] = Times()
+            times = self.times[api_key] = Times(_BOUNDS_NS)
         times.note(took_ns)
 
     def throttled(self, api_key: int, throttle_ms: int) -> None:

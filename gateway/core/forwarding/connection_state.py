@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import deque
 
 from gateway.core.forwarding.api_counts import ApiCounts
-from gateway.core.forwarding.effects import Call, Effect, Failed, Fault, Rules, Side, Stop
+from gateway.core.forwarding.effects import Call, Effect, Failed, Fault, Kind, Rules, Side, Stop
 from gateway.core.forwarding.node_endpoints import MalformedResponse
 from gateway.core.forwarding.requests import Requests
 from gateway.core.forwarding.responses import Responses
@@ -59,8 +59,8 @@ class ConnectionState:
 
     @property
     def open_apis(self) -> list[int]:
-        """Keys of the requests that upstream has not answered, the oldest first."""
-        return [call.api_key for call in self._calls]
+        """Keys of the client's requests that upstream has not answered, the oldest first."""
+        return [call.api_key for call in self._calls if call.kind is not Kind.INJECTED]
 
     def from_client(self, data: bytes, now_ns: int = 0) -> list[Effect]:
         effects: list[Effect] = []

@@ -1,8 +1,10 @@
 """The stream of a client's requests: each passes or stops here.
 
 Only heads are read: size, API key, version, correlation id; of Produce also `acks`, since a
-request without a response must not be waited for. DescribeConfigs is read whole before it goes on:
-only an answer about a broker shows addresses, and answers about 20,000 topics are long.
+request without a response must not be waited for. A walk goes along with a Produce request and
+counts its bytes by topic; whatever it finds, the request passes. DescribeConfigs is read whole
+before it goes on: only an answer about a broker shows addresses, and answers about 20,000 topics
+are long.
 """
 
 from __future__ import annotations
@@ -27,6 +29,12 @@ from gateway.core.forwarding.effects import (
     ToClient,
     ToUpstream,
 )
+from gateway.core.forwarding.partition_walk import (
+    FETCH_ENDPOINTS_FROM,
+    PRODUCE_ENDPOINTS_FROM,
+    PRODUCE_REQUESTS,
+    PartitionWalk,
+)
 from gateway.core.limits import (
     HEAD_BYTES_MAX,
     HEADER_TAGS_MAX,
@@ -50,8 +58,7 @@ _BROKER_RESOURCE: Final = 4  # ConfigResource.Type
 
 _PRODUCE_TRANSACTIONAL_FROM: Final = 3
 _PRODUCE_FLEXIBLE_FROM: Final = 9
-_PRODUCE_ENDPOINTS_FROM: Final = 10
-_FETCH_ENDPOINTS_FROM: Final = 16
+_PRODUCE_TIMEOUT_BYTES: Final = 4  # behind `acks`
 
 _SIZE_BYTES: Final = 4
 _PAYLOAD_BYTES_MIN: Final = 8  # api key, version, correlation id
@@ -93,6 +100,8 @@ class Requests:
         self._first = True
         self._left = 0  # bytes of the current request that still pass
         self._passing: Call | None = None  # the current request, if it has an answer
+        self._walk: PartitionWalk | None = None  # of the first Produce request and all later ones
+        self._walking = False  # through the current request
         self._head = b""  # the beginning of a head that is cut off
         self._collecting: _Collected | None = None
         self._parked: _Collected | None = None  # complete; waits for the calls before it
@@ -185,6 +194,8 @@ class Requests:
         while chunk.at < chunk.end:
             if self._left:
                 step = min(self._left, chunk.end - chunk.at)
+                if self._walking and self._walk is not None:
+                    self._walk.feed(chunk.data, chunk.at, chunk.at + step)
                 chunk.at += step
                 self._left -= step
                 if self._left == 0:
@@ -198,6 +209,7 @@ class Requests:
 
     def _passed(self, chunk: Chunk) -> None:
         """The last byte of a request that passes was read."""
+        self._walking = False
         if self._passing is not None:
             self._passing.whole_ns = self._now_ns
             self._passing = None
@@ -227,11 +239,13 @@ class Requests:
             self._collect_all(_Collected(api_key, size, forwarded=call), chunk)
         else:
             kind = self._kind(api_key, version)
-            acks: int | None = 1
+            acks = 1
             if api_key == PRODUCE:
-                acks = _peek_acks(data, at, at + _SIZE_BYTES + size, version)
-                if acks is None:
+                acks_at = _acks_at(data, at, at + _SIZE_BYTES + size, version)
+                if acks_at < 0:
                     return False
+                acks = _SHORT.unpack_from(data, acks_at)[0]
+                self._begin_walk(version, acks_at + _SHORT.size - at)
             if acks != 0:
                 self._passing = Call(kind, api_key, version, correlation_id)
                 self._calls.append(self._passing)
@@ -239,6 +253,15 @@ class Requests:
         self._first = False
         self._counts.asked(api_key)
         return True
+
+    def _begin_walk(self, version: int, head_bytes: int) -> None:
+        """Through a Produce request, of which `head_bytes` end with `acks`."""
+        if not self.authenticated:
+            return
+        if self._walk is None:
+            self._walk = PartitionWalk(self._counts.topics)
+        self._walk.begin(PRODUCE_REQUESTS[version], head_bytes + _PRODUCE_TIMEOUT_BYTES)
+        self._walking = True
 
     def _is_local(self, api_key: int, version: int) -> bool:
         served = self._rules.local.get(api_key)
@@ -272,9 +295,9 @@ class Requests:
         if not known[0] <= version <= known[1]:
             raise _unsupported(api_key, version, known)
         if api_key == FETCH:
-            return Kind.WALK if version >= _FETCH_ENDPOINTS_FROM else Kind.PASS
+            return Kind.WALK if version >= FETCH_ENDPOINTS_FROM else Kind.PASS
         if api_key == PRODUCE:
-            return Kind.WALK if version >= _PRODUCE_ENDPOINTS_FROM else Kind.PASS
+            return Kind.WALK if version >= PRODUCE_ENDPOINTS_FROM else Kind.PASS
         return Kind.REWRITE
 
     def _collect_all(self, request: _Collected, chunk: Chunk) -> None:
@@ -356,8 +379,9 @@ def _asks_about_brokers(version: int, payload: bytes) -> bool:
     return any(asked["ResourceType"] == _BROKER_RESOURCE for asked in message["Resources"])
 
 
-def _peek_acks(data: bytes, start: int, end: int, version: int) -> int | None:
-    """`acks` of the Produce request at `start` that ends at `end`; None: not all here yet.
+def _acks_at(data: bytes, start: int, end: int, version: int) -> int:
+    """Where `acks` of the Produce request at `start` stands, which ends at `end`; -1: not all of it
+    is here yet.
 
     Positions beyond the data go through unread: all later ones are then beyond it, too.
     """
@@ -380,9 +404,8 @@ def _peek_acks(data: bytes, start: int, end: int, version: int) -> int | None:
     if at + _SHORT.size > end or (at + _SHORT.size > have and have - start > HEAD_BYTES_MAX):
         raise _bad_produce_header(version)
     if at + _SHORT.size > have:
-        return None
-    acks: int = _SHORT.unpack_from(data, at)[0]
-    return acks
+        return -1
+    return at
 
 
 def _after_string(data: bytes, at: int) -> int:

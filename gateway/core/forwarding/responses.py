@@ -1,4 +1,9 @@
-"""The stream of upstream's responses: each passes or is assembled."""
+"""The stream of upstream's responses: each passes or is assembled.
+
+A walk goes along with each Fetch response and counts its bytes by topic. Where node endpoints may
+end a response, it finds them, and such a response must be well-formed up to there. Any other passes
+whatever is in it.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +26,13 @@ from gateway.core.forwarding.effects import (
     Stop,
     ToClient,
 )
-from gateway.core.forwarding.node_endpoints import MalformedResponse, TailWalk, neutralised
+from gateway.core.forwarding.node_endpoints import MalformedResponse, neutralised
+from gateway.core.forwarding.partition_walk import (
+    FETCH_RESPONSES,
+    LOST,
+    PRODUCE_RESPONSES,
+    PartitionWalk,
+)
 from gateway.core.forwarding.requests import (
     DESCRIBE_CONFIGS,
     FETCH,
@@ -36,10 +47,10 @@ from gateway.core.limits import (
     WHOLE_RESPONSE_BYTES_MAX,
 )
 
-_PRODUCE_TOPIC_IDS_FROM: Final = 13
 _SASL_FLEXIBLE_FROM: Final = 2
 _SIZE_BYTES: Final = 4
-_PAYLOAD_BYTES_MIN: Final = 4  # correlation id
+_CORRELATION_BYTES: Final = 4
+_PAYLOAD_BYTES_MIN: Final = _CORRELATION_BYTES
 
 _HEAD = Struct(">ii")  # size, correlation id
 _THROTTLE = Struct(">i")  # ms
@@ -64,7 +75,9 @@ class Responses:
         self._now_ns = 0
         self._head = b""  # the beginning of a head that is cut off
         self._left = 0  # bytes of the current response that still pass
-        self._walk: TailWalk | None = None  # through the response that passes
+        self._walk: PartitionWalk | None = None  # of the first such response and all later ones
+        self._counting = False  # it goes along with the response that passes,
+        self._walking = False  # ... or finds the tagged fields that end it
         self._whole_left = 0  # bytes of the current response, or of its tail, to be collected
         self._whole = bytearray()
         self._in_tail = False
@@ -90,7 +103,7 @@ class Responses:
 
     def _read(self, chunk: Chunk) -> None:
         while chunk.at < chunk.end:
-            if self._walk is not None:
+            if self._walking and self._walk is not None:
                 self._pass_walking(self._walk, chunk)
             elif self._left:
                 self._pass(chunk)
@@ -124,18 +137,50 @@ class Responses:
         if call.api_key in _THROTTLED:
             self._note_throttle(call, chunk, chunk.at + _SIZE_BYTES + size)
         if call.kind is Kind.PASS:
-            self._left = _SIZE_BYTES + size
+            self._begin_pass(call, size)
         elif call.kind is Kind.WALK and size > WHOLE_RESPONSE_BYTES_MAX:
-            self._walk = _tail_walk(call)
+            self._begun_walk(call, _CORRELATION_BYTES)
+            self._walking = True
             self._left = size
             chunk.at += _SIZE_BYTES
-        elif call.kind is Kind.WALK and _is_clean_here(call, chunk, size):
+        elif call.kind is Kind.WALK and self._is_clean_here(call, chunk, size):
             self._left = _SIZE_BYTES + size
         elif size > (limit := _rewritten_bytes_max(call.api_key)):
             raise _stop(Fault.FRAME_SIZE, f"size={size} limit={limit} api_key={call.api_key}")
         else:
             self._whole_left = size
             chunk.take(_SIZE_BYTES)
+
+    def _begin_pass(self, call: Call, size: int) -> None:
+        self._left = _SIZE_BYTES + size
+        if call.api_key == FETCH:
+            self._begun_walk(call, _HEAD.size)
+            self._counting = True
+
+    def _begun_walk(self, call: Call, head_bytes: int) -> PartitionWalk:
+        """Through a Fetch or Produce response; its correlation id ends `head_bytes`."""
+        if self._walk is None:
+            self._walk = PartitionWalk(self._counts.topics)
+        layouts = FETCH_RESPONSES if call.api_key == FETCH else PRODUCE_RESPONSES
+        self._walk.begin(layouts[call.version], head_bytes)
+        return self._walk
+
+    def _is_clean_here(self, call: Call, chunk: Chunk, size: int) -> bool:
+        """The response is all there and no tagged field ends it. Raises MalformedResponse."""
+        at = chunk.at + _SIZE_BYTES
+        if at + size > chunk.end:
+            return False
+        if self._is_clean(call, chunk.data, at, at + size):
+            return True
+        call.kind = Kind.REWRITE  # It is not walked through again, which would count it twice.
+        return False
+
+    def _is_clean(self, call: Call, data: bytes, at: int, end: int) -> bool:
+        """No tagged field ends the response payload data[at:end]. Raises MalformedResponse."""
+        tail_at = self._begun_walk(call, _CORRELATION_BYTES).feed(data, at, end)
+        if tail_at < 0 or tail_at == end:
+            raise _cut_off(tail_at)
+        return tail_at + 1 == end and data[tail_at] == 0
 
     def _note_throttle(self, call: Call, chunk: Chunk, end: int) -> None:
         """ThrottleTimeMs of the response that begins here and ends at `end`, unless it is cut."""
@@ -147,22 +192,27 @@ class Responses:
 
     def _pass(self, chunk: Chunk) -> None:
         step = min(self._left, chunk.end - chunk.at)
+        if self._counting and self._walk is not None:
+            self._walk.feed(chunk.data, chunk.at, chunk.at + step)
         chunk.at += step
         self._left -= step
         if self._left == 0:
+            self._counting = False
             self._complete(chunk)
 
-    def _pass_walking(self, walk: TailWalk, chunk: Chunk) -> None:
+    def _pass_walking(self, walk: PartitionWalk, chunk: Chunk) -> None:
         end = chunk.at + min(self._left, chunk.end - chunk.at)
         tail_at = walk.feed(chunk.data, chunk.at, end)
+        if tail_at == LOST:
+            raise _cut_off(tail_at)
         passed = end if tail_at < 0 else tail_at
         self._left -= passed - chunk.at
         chunk.at = passed
         if self._left == 0:
-            raise MalformedResponse("the frame ends before its tagged fields")
+            raise _cut_off(tail_at)
         if tail_at < 0:
             return
-        self._walk = None
+        self._walking = False
         if self._left == 1 and tail_at < chunk.end and chunk.data[tail_at] == 0:
             return  # No tagged fields: the last byte passes as well.
         if self._left > RESPONSE_TAIL_BYTES_MAX:
@@ -188,7 +238,7 @@ class Responses:
             return ToClient(neutralised(payload))
         if call.kind is Kind.INJECTED:
             return Answered(call.correlation_id, payload)
-        if call.kind is Kind.WALK and _is_clean(call, payload, 0, len(payload)):
+        if call.kind is Kind.WALK and self._is_clean(call, payload, 0, len(payload)):
             return ToClient(len(payload).to_bytes(_SIZE_BYTES, "big") + payload)
         return Rewrite(call.api_key, call.version, payload)
 
@@ -227,21 +277,6 @@ def _throttle_at(call: Call, data: bytes, start: int, end: int) -> int:
     return end - _THROTTLE.size
 
 
-def _tail_walk(call: Call) -> TailWalk:
-    fetch = call.api_key == FETCH
-    # Fetch has had topic ids since v13, and only v16 on is walked.
-    return TailWalk(fetch=fetch, topic_ids=fetch or call.version >= _PRODUCE_TOPIC_IDS_FROM)
-
-
-def _is_clean_here(call: Call, chunk: Chunk, size: int) -> bool:
-    """The response at hand is all there and no tagged field ends it. Raises MalformedResponse."""
-    at = chunk.at + _SIZE_BYTES
-    return at + size <= chunk.end and _is_clean(call, chunk.data, at, at + size)
-
-
-def _is_clean(call: Call, data: bytes, at: int, end: int) -> bool:
-    """No tagged field ends the response payload data[at:end]. Raises MalformedResponse."""
-    tail_at = _tail_walk(call).feed(data, at, end)
-    if tail_at < 0 or tail_at == end:
-        raise MalformedResponse("the frame ends before its tagged fields")
-    return tail_at + 1 == end and data[tail_at] == 0
+def _cut_off(tail_at: int) -> MalformedResponse:
+    lost = "varint of more than 5 bytes"
+    return MalformedResponse(lost if tail_at == LOST else "the frame ends before its tagged fields")

@@ -5,11 +5,15 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.registry import Collector
 
+from gateway.core.cluster.topology import Topology
+from gateway.core.forwarding.effects import Rewrite
 from gateway.core.forwarding.served_apis import rules
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.listen.counters import Counters, Refused
-from gateway.listen.metrics import ServerCollector
+from gateway.listen.metrics import ServerCollector, TopicTrafficCollector
+from gateway.listen.server import Server, ServerSettings
+from tests.rig.wire_frames import response
 
 
 def exported(*collectors: Collector) -> str:
@@ -66,3 +70,35 @@ def test_every_api_that_can_be_counted_has_a_name() -> None:
     for key in keys:
         counters.apis.asked(key)
     assert exported(metrics).count("keyway_server_requests_total{") == len(keys)
+
+
+def test_topics_of_metadata_answers_have_bytes_of_their_own() -> None:
+    """A name that upstream refuses is no topic: no client can make a label of it."""
+    server = Server(ServerSettings(()), Topology(), {})
+    known = [
+        {"Name": "orders", "TopicId": b"o" * 16},
+        {"Name": "secret", "ErrorCode": int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)},
+        {"Name": None, "TopicId": b"u" * 16, "ErrorCode": int(ErrorCode.UNKNOWN_TOPIC_ID)},
+    ]
+    for version in (9, 13):
+        named = known if version == 13 else [{"Name": "old"}]
+        answer = response(ApiKey.METADATA, version, {"Topics": named})
+        server.rewritten(Rewrite(ApiKey.METADATA, version, answer[4:]))
+    topics = server.counters.apis.topics
+    assert list(topics.by_name) == [b"old", b"orders"]
+    metrics = TopicTrafficCollector(topics)
+    topics.by_id[b"o" * 16].produced += 100
+    topics.by_name[b"old"].fetched += 50
+    topics.unnamed.fetched += 5
+    exported(metrics)  # the first scrape decides about the topics that are shown
+    topics.by_name[b"orders"].produced += 11
+    topics.by_name[b"old"].fetched += 7
+    topics.unnamed.fetched += 1
+    text = exported(metrics)
+    for line in (
+        'keyway_topic_produced_bytes_total{topic="orders"} 11.0',
+        'keyway_topic_produced_bytes_total{topic="other"} 100.0',
+        'keyway_topic_fetched_bytes_total{topic="old"} 7.0',
+        'keyway_topic_fetched_bytes_total{topic="other"} 56.0',
+    ):
+        assert f"{line}\n" in text

@@ -13,6 +13,7 @@ import structlog
 from dispatcher.core.model import CursorMoved, Snapshot
 from dispatcher.store.base import Fence, FencedError, StoreError, WindowGone, WindowKey, Write
 from dispatcher.store.memory import MemoryStore
+from gateway.windows.metrics import RoundTripCollector
 from gateway.windows.store_availability import MonitoredStore, away
 
 KEY = WindowKey("g", "t", 0)
@@ -97,15 +98,15 @@ def test_what_counts_as_away() -> None:
 
 
 def test_each_round_trip_is_measured() -> None:
-    times = iter([10.0, 10.02, 20.0, 23.0])
-    watch = MonitoredStore(MemoryStore(), Clock(), clock=lambda: next(times))
+    times_ms = iter([10_000, 10_020, 20_000, 23_000])
+    watch = MonitoredStore(MemoryStore(), Clock(), clock_ns=lambda: next(times_ms) * 1_000_000)
 
     async def work() -> None:
         await watch.apply([])
         await watch.apply([])
 
     asyncio.run(work())
-    (family,) = watch.round_trips.collect()
+    (family,) = RoundTripCollector(watch.round_trips).collect()
     values = {
         (it.name.removeprefix("keyway_store_round_trip_seconds"), it.labels.get("le")): it.value
         for it in family.samples

@@ -113,6 +113,7 @@ def test_a_handler_may_ask_upstream_while_its_request_is_open() -> None:
     it.from_client(HEARTBEAT)
     injected = request(ApiKey.METADATA, correlation_id=900)
     assert it.inject(injected, 900) == [ToUpstream(injected)]
+    assert it.open_apis == [], "those of the client"
     hidden = response(ApiKey.METADATA, correlation_id=900)
     assert it.from_upstream(hidden) == [Answered(900, hidden[4:])]
     answer = response(ApiKey.SHARE_GROUP_HEARTBEAT, correlation_id=50)
@@ -467,3 +468,17 @@ def test_a_request_without_an_answer_is_counted_and_takes_no_time() -> None:
     it.from_upstream(response(ApiKey.METADATA, correlation_id=900), 2 * MS)
     assert counts.requests == {ApiKey.PRODUCE: 1}
     assert took_ms(counts) == {}
+
+
+def test_bytes_by_topic_count_once_a_client_has_authenticated() -> None:
+    """A stranger, who may send whatever upstream refuses, moves no counter."""
+    counts = ApiCounts()
+    it = ConnectionState(rules(LOCAL, sasl=True), counts)
+    topic = {"Name": "t", "PartitionData": [{"Index": 0, "Records": b"records"}]}
+    asked = request(ApiKey.PRODUCE, 11, {"Acks": 0, "TopicData": [topic]})
+    it.from_client(asked)
+    assert counts.topics.take() == ([], [])
+    it.from_client(request(ApiKey.SASL_AUTHENTICATE, 2))
+    it.from_upstream(response(ApiKey.SASL_AUTHENTICATE, 2))
+    it.from_client(asked)
+    assert counts.topics.take() == ([("other", 7)], [])

@@ -1,0 +1,56 @@
+"""Bytes by topic: of the topics that upstream has named, and of all others."""
+
+from __future__ import annotations
+
+from gateway.core.cluster.busiest_topics import OTHER
+from gateway.core.forwarding.topic_bytes import TopicBytes
+
+NO_ID = bytes(16)
+
+
+def test_a_topic_is_one_by_its_id_and_by_its_name() -> None:
+    topics = TopicBytes()
+    topics.name("orders", b"1" * 16)
+    assert topics.by_id[b"1" * 16] is topics.by_name[b"orders"]
+    topics.by_name[b"orders"].produced += 5
+    topics.by_id[b"1" * 16].fetched += 7
+    topics.unnamed.produced += 1
+    assert topics.take() == ([(OTHER, 1), ("orders", 5)], [("orders", 7)])
+    assert topics.take() == ([], [])
+
+
+def test_a_topic_made_again_keeps_its_name() -> None:
+    topics = TopicBytes()
+    for number in (1, 2, 2):
+        topics.name("orders", bytes([number]) * 16)
+        topics.by_id[bytes([number]) * 16].produced += number
+    assert topics.take() == ([("orders", 5)], [])
+
+
+def test_an_upstream_without_ids_names_topics() -> None:
+    topics = TopicBytes()
+    for _ in range(2):
+        topics.name("orders", NO_ID)
+    assert list(topics.by_name) == [b"orders"]
+    assert not topics.by_id
+
+
+def test_too_many_topics_are_forgotten_and_their_bytes_are_not() -> None:
+    topics = TopicBytes(named_max=3)
+    for number in range(3):
+        topics.name(f"t{number}", bytes([number + 1]) * 16)
+        topics.by_name[f"t{number}".encode()].produced += 10
+    topics.name("t1", bytes([2]) * 16)  # is known
+    assert len(topics.by_name) == 3
+    topics.name("t3", bytes([4]) * 16)
+    assert list(topics.by_name) == [b"t3"]
+    assert list(topics.by_id) == [bytes([4]) * 16]
+    assert topics.take() == ([(OTHER, 30)], [])
+
+
+def test_a_topic_that_is_made_again_and_again_is_bounded() -> None:
+    topics = TopicBytes(named_max=3)
+    for number in range(1, 100):
+        topics.name("orders", bytes([number]) * 16)
+        assert len(topics.by_id) <= 3
+        assert topics.by_id[bytes([number]) * 16] is topics.by_name[b"orders"]
