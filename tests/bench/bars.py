@@ -42,6 +42,7 @@ BARS = (
     Bar(memory.FULL, "MiB", below=300),
     Bar(metrics_cost.CONSUME, metrics_cost.RATIO, below=1.01),
     Bar(metrics_cost.ALONE, metrics_cost.PART, below=0.01),
+    Bar(metrics_cost.COUNTED, metrics_cost.PART, below=0.01),
     Bar(schemas.FIRST, "s", below=120),
     Bar(schemas.LATER, "s", below=0.1, against=schemas.FIRST),  # the news alone, not all again
     Bar(schemas.LATER_RSS, "MiB", below=1.1, against=schemas.FIRST_RSS),

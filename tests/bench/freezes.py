@@ -41,7 +41,7 @@ def freezes(samples: Iterable[Sample]) -> list[Span]:
     return found
 
 
-def undisturbed(stamps: Sequence[int], ages: Sequence[int], frozen: list[Span]) -> list[int]:
+def undisturbed(stamps: Sequence[int], ages: Sequence[int], frozen: Sequence[Span]) -> list[int]:
     """The ages of records that were not produced around a freeze."""
     kept = list(ages)
     for start, end in frozen:

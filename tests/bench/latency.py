@@ -12,11 +12,12 @@ the machine (freezes.py) are consumed, but not judged, on all sides alike.
 from __future__ import annotations
 
 import itertools
-import subprocess
 import sys
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from itertools import compress
 from pathlib import Path
 from statistics import median
 
@@ -114,11 +115,44 @@ def _side(bench: Bench, side: str) -> tuple[str, str]:
     return kind, bench.bootstrap(through=through)
 
 
+@dataclass(slots=True)
+class Run:
+    """The ages of one run's judged records; they are there when it is over."""
+
+    stamps: Sequence[int] = ()  # monotonic clock at `produce()`, in ns
+    ages: Sequence[int] = ()  # ns
+    frozen: Sequence[Span] = ()
+
+    def figures(self, since_ns: int = 0, until_ns: int = 2**63) -> dict[str, float]:
+        """Ages in ms by the names of SHARES of the records produced in that time, and the share of
+        them that is judged ("judged"). Raises AssertionError if that is too small.
+        """
+        within = [since_ns <= stamp < until_ns for stamp in self.stamps]
+        stamps = list(compress(self.stamps, within))
+        assert stamps, "no record was produced"
+        kept = sorted(undisturbed(stamps, list(compress(self.ages, within)), self.frozen))
+        judged = len(kept) / len(stamps)
+        assert judged >= JUDGED_SHARE_MIN, f"the machine stood still {len(self.frozen)} times"
+        return {name: percentile(kept, share) / 1e6 for name, share in SHARES.items()} | {
+            "judged": judged
+        }
+
+
 def run_once(
     bench: Bench, load: Load, kind: str, bootstrap: str, produce_to: str | None = None
 ) -> dict[str, float]:
-    """Ages of the records of one run by the names of SHARES, in ms. `produce_to`: the producer's
-    server; None: Kafka itself.
+    """`Run.figures` of all judged records."""
+    with running(bench, load, kind, bootstrap, produce_to) as run:
+        pass
+    return run.figures()
+
+
+@contextmanager
+def running(
+    bench: Bench, load: Load, kind: str, bootstrap: str, produce_to: str | None = None
+) -> Iterator[Run]:
+    """The block runs while the records come; its end waits for all of them. `produce_to`: the
+    producer's server; None: Kafka itself.
     """
     number = next(_numbers)
     topic = f"bench-latency-{number}"
@@ -127,51 +161,42 @@ def run_once(
     if kind == "share" and bootstrap == upstream:
         set_group_config(upstream, f"group-{topic}", {"share.auto.offset.reset": "earliest"})
     log = bench.directory / f"latency-{number}.log"
-    ages = bench.directory / f"latency-{number}.ages"
+    producer_log = bench.directory / f"latency-{number}-producer.log"
+    file = bench.directory / f"latency-{number}.ages"
     module = [sys.executable, "-m"]
-    consumer = start_child(
-        [
-            *(*module, "tests.bench.latency_consume", kind, bootstrap, f"group-{topic}", topic),
-            *(str(load.records), str(load.warmup_s), str(load.seconds + 2 * GRACE_S), str(ages)),
-        ],
-        log=log,
-        cwd=REPOSITORY,
-    )
-    try:
+    run = Run()
+    with ExitStack() as ending:
+        consumer = start_child(
+            [
+                *(*module, "tests.bench.latency_consume", kind, bootstrap, f"group-{topic}", topic),
+                *(str(load.records), str(load.warmup_s), str(load.seconds + 2 * GRACE_S)),
+                str(file),
+            ],
+            log=log,
+            cwd=REPOSITORY,
+        )
+        ending.callback(stop_child, consumer)
         produce(upstream, topic, [(b"probe", PROBE)])
         wait_until(lambda: bool(_said(log, "ready")), what="consumer ready", deadline_s=GRACE_S)
         arguments = [topic, str(load.per_second), str(load.seconds), str(KEYS)]
         with FreezeWatch() as watch:
-            _, sent, _, taken = subprocess.run(
+            producer = start_child(
                 [*module, "tests.bench.latency_produce", produce_to or upstream, *arguments],
+                log=producer_log,
                 cwd=REPOSITORY,
-                capture_output=True,
-                text=True,
-                timeout=load.seconds + GRACE_S,
-                check=True,
-            ).stdout.split()
+            )
+            ending.callback(stop_child, producer)
+            yield run
+            assert producer.wait(load.seconds + GRACE_S) == 0, producer_log.read_text()
             consumer.wait(GRACE_S)
+        _, sent, _, taken = _said(producer_log, "records ").split()
         rate = int(sent) / float(taken)
         assert rate >= load.per_second * RATE_SHARE_MIN, f"only {rate:,.0f} records/s produced"
         came = int(_said(log, "records ").split()[1])
-    finally:
-        stop_child(consumer)
     assert came >= load.records, f"only {came:,} of {load.records:,} came"
-    return _judged(ages, watch.spans())
-
-
-def _judged(file: Path, frozen: list[Span]) -> dict[str, float]:
-    """Ages in ms by the names of SHARES, and the share of the records they are of ("judged").
-    Raises AssertionError if that is too small.
-    """
     columns = array("q", file.read_bytes())
     count = len(columns) // 2
-    kept = sorted(undisturbed(columns[:count], columns[count:], frozen))
-    judged = len(kept) / count
-    assert judged >= JUDGED_SHARE_MIN, f"the machine stood still {len(frozen)} times"
-    return {name: percentile(kept, share) / 1e6 for name, share in SHARES.items()} | {
-        "judged": judged
-    }
+    run.stamps, run.ages, run.frozen = columns[:count], columns[count:], watch.spans()
 
 
 def _said(log: Path, begin: str) -> str:

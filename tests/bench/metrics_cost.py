@@ -3,8 +3,8 @@ in nothing else, take turns at the same work. CPU time of each, and their ratio 
 
 The work: share consumption as in the keyed case; and a producer that sends each record in a request
 of its own, where a request is as cheap for the gateway as it can be. There the ratio is mostly
-noise. So one more row has the cost of timing in the forwarding core by itself, with two looks at
-the clock, as a part of the CPU time of such a request.
+noise. So two more rows have the cost in the forwarding core by itself, as a part of the CPU time of
+such a request: that of timing, with two looks at the clock, and that of bytes by topic.
 """
 
 from __future__ import annotations
@@ -36,11 +36,13 @@ from tests.rig.wire_frames import request, response
 CONSUMED = 200_000  # records of a run
 PRODUCED = 20_000
 TOPIC, PRODUCED_TO = "bench-metrics", "bench-metrics-produced"
+RECORD_BYTES = 70  # a batch of one record of two bytes
 CORE_TURNS, EXCHANGES = 100, 1_000  # in the forwarding core alone
 TURNS = 6  # of each gateway in a round
 CONSUME = "metrics: share consumption, timed over untimed"
 PRODUCE = "metrics: a request per record, timed over untimed"
 ALONE = "metrics: timing, as a part of the smallest request"
+COUNTED = "metrics: bytes by topic, as a part of the smallest request"
 RATIO = "CPU ratio"
 PART = "of its CPU"
 _numbers = itertools.count(1)
@@ -65,7 +67,7 @@ def metrics_cost(bench: Bench, rounds: Iterable[int]) -> list[Row]:
     load(bench.kafka.bootstrap_servers, TOPIC, drawn(CONSUMED, KEYS))
     ratios: dict[str, list[float]] = {CONSUME: [], PRODUCE: []}
     works: dict[str, Work] = {CONSUME: _consume, PRODUCE: _produce}
-    parts: list[float] = []
+    alone: dict[str, list[float]] = {ALONE: [], COUNTED: []}
     with ExitStack() as stack:
         groups = [{"match": "*", "auto_offset_reset": "earliest"}]
         upstream = bench.kafka.bootstrap_servers
@@ -77,14 +79,15 @@ def metrics_cost(bench: Bench, rounds: Iterable[int]) -> list[Row]:
             for gateway in (timed, untimed):
                 _spent(bench, gateway, work)
         for at in rounds:
-            spent = _spent(bench, untimed, _produce)
-            parts.append(timing_alone_ns() / (spent * 1e9 / PRODUCED))
+            request_ns = _spent(bench, untimed, _produce) * 1e9 / PRODUCED
+            alone[ALONE].append(timing_alone_ns() / request_ns)
+            alone[COUNTED].append(counting_alone_ns() / request_ns)
             for name, work in works.items():
                 ratios[name] += _ratios(bench, work, timed, untimed)
                 shown = f"{median(ratios[name]):.4f}"
                 sys.stdout.write(f"round {at + 1}  {name}: median so far {shown}\n")
     found = [_row(name, RATIO, values, 4) for name, values in ratios.items()]
-    return [*found, _row(ALONE, PART, parts, 4)]
+    return found + [_row(name, PART, values, 4) for name, values in alone.items()]
 
 
 def _row(name: str, unit: str, values: list[float], digits: int) -> Row:
@@ -140,16 +143,55 @@ def _produce(bench: Bench, bootstrap: str) -> None:
 
 def timing_alone_ns() -> float:
     """CPU time that timing adds to a request and its answer in the forwarding core, with the looks
-    at the clock: the median over turns with and without.
+    at the clock.
     """
-    asked, answer = request(ApiKey.PRODUCE, 11), response(ApiKey.PRODUCE, 11)
-    state = ConnectionState(rules([]), ApiCounts())
+    asked, answer = _smallest()
+    counts = ApiCounts()
+    state = ConnectionState(rules([]), counts)
+    added = _added_ns(
+        lambda: _exchange_untimed(state, asked, answer),
+        lambda: _exchange_timed(state, asked, answer),
+    )
+    assert sum(counts.times[ApiKey.PRODUCE].buckets) == CORE_TURNS * EXCHANGES
+    return added
+
+
+def counting_alone_ns() -> float:
+    """CPU time that bytes by topic add to the same. Nothing is counted for a client that has yet to
+    authenticate.
+    """
+    asked, answer = _smallest()
+    counts = ApiCounts()
+    counts.topics.name(PRODUCED_TO, bytes(16))
+    uncounted = ConnectionState(rules([], sasl=True), counts)
+    counted = ConnectionState(rules([]), counts)
+    added = _added_ns(
+        lambda: _exchange_untimed(uncounted, asked, answer),
+        lambda: _exchange_untimed(counted, asked, answer),
+    )
+    assert counts.topics.take() == ([(PRODUCED_TO, CORE_TURNS * EXCHANGES * RECORD_BYTES)], [])
+    return added
+
+
+def _smallest() -> tuple[bytes, bytes]:
+    """A request of one small record that asks for an answer, and this answer."""
+    partition = {"Index": 0, "Records": bytes(RECORD_BYTES)}
+    topic = {"Name": PRODUCED_TO, "PartitionData": [partition]}
+    took = {"Name": PRODUCED_TO, "PartitionResponses": [{"Index": 0}]}
+    return (
+        request(ApiKey.PRODUCE, 11, {"Acks": 1, "TopicData": [topic]}),
+        response(ApiKey.PRODUCE, 11, {"Responses": [took]}),
+    )
+
+
+def _added_ns(without: Callable[[], None], including: Callable[[], None]) -> float:
+    """To each of EXCHANGES: the median over turns."""
     added = []
     for _ in range(CORE_TURNS):
         before = time.thread_time_ns()
-        _exchange_untimed(state, asked, answer)
+        without()
         between = time.thread_time_ns()
-        _exchange_timed(state, asked, answer)
+        including()
         after = time.thread_time_ns()
         added.append((after - between - (between - before)) / EXCHANGES)
     return median(added)
