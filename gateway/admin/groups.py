@@ -130,7 +130,11 @@ async def _description(group: ShareGroup, windows: Windows, lags: list[Lag]) -> 
         row = _window(window, group)
         lag = lag_of.pop(window.partition, None)
         if lag is not None:
-            figures = {"log_end": lag.log_end, "lag": lag.records, "lag_seconds": lag.seconds}
+            figures = {
+                "log_end": lag.end_seen(row.read_position),
+                "lag": lag.records,
+                "lag_seconds": lag.seconds,
+            }
             row = row.model_copy(update=figures)
         partitions[window.partition] = _json(row)
         await asyncio.sleep(0)

@@ -9,8 +9,9 @@ import asyncio
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -25,6 +26,7 @@ from gateway.operations.lag import Lag, Lags
 from gateway.windows.window import Window
 
 Place = tuple[str, int]  # topic, partition
+PlaceState = Literal["idle", "loading", "up"]
 
 _STATES: Final[Mapping[int, StateName]] = {
     OffsetState.SETTLED: "settled",
@@ -43,7 +45,7 @@ class Places:
     windows: Mapping[Place, Window]
     lags: Mapping[Place, Lag]
 
-    def state(self, place: Place) -> Literal["idle", "loading", "up"]:
+    def state(self, place: Place) -> PlaceState:
         window = self.windows.get(place)
         if window is None:
             return "idle"
@@ -66,6 +68,10 @@ def window_routes(offsets: GroupOffsets, lags: Lags) -> list[Route]:
         limit = limit_of(request, PAGE_WINDOWS_MAX)
         runs_max = number(request, "runs", 1, RUNS_MAX, default=RUNS_MAX)
         topic, state = (request.query_params.get(name) for name in ("topic", "state"))
+        if state is not None and state not in get_args(PlaceState):
+            raise HTTPException(
+                400, f"state={state!r} is not one of {', '.join(get_args(PlaceState))}"
+            )
         partition = number(request, "partition", 0, 2**31 - 1, default=-1)
         after = place_after(request)
         await offsets.require(group)
@@ -114,6 +120,7 @@ def _row(place: Place, places: Places, runs_max: int) -> WindowRow:
     if core is not None:
         picture, unreadable = core.picture(runs_max), window.unreadable
         changes |= {
+            "log_end": None if lag is None else lag.end_seen(core.read_position),
             "state": "up",
             "cursor": core.cursor,
             "read_position": core.read_position,

@@ -62,6 +62,10 @@ class Lag:
     seconds: float | None = None  # age of the oldest unsettled record; None: not known
     settled: int = 0  # offsets behind the cursor, as far as is known without loading
 
+    def end_seen(self, read_position: int | None) -> int | None:
+        """The end of the log; a window may have read beyond it since the last look."""
+        return None if self.log_end is None else max(self.log_end, read_position or 0)
+
 
 @dataclass(slots=True)
 class GroupLag:

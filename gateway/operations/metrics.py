@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
+from gateway.core.cluster.topology import TopicPartition
 from gateway.core.share.membership import ShareGroup
 from gateway.metric_rows import Labels, Rows, families
 from gateway.operations.lag import Lag
@@ -28,37 +30,103 @@ class LagCollector(Collector):
         return families(self)
 
     def gather(self) -> Iterator[tuple[Rows, ...]]:
-        names = ("consumergroup", "partition", "topic")
-        offset = Rows("kafka_consumergroup_current_offset", "Next offset not settled", names)
-        lag = Rows(
-            "kafka_consumergroup_lag", "Records of the log that the group has not settled", names
-        )
-        seconds = Rows(
-            "kafka_consumergroup_group_lag_seconds",
-            "Age of the oldest record that the group has not settled; 0: there is none",
-            ("group", "partition", "topic"),
-        )
-        oldest = Rows(
-            "kafka_consumergroup_group_max_lag_seconds",
-            "The same, of the group's oldest record of all partitions",
-            ("group",),
-        )
-        members = Rows("kafka_consumergroup_members", "Members of the group", names[:1])
-        found = (offset, lag, seconds, oldest, members)
-        oldest_of: dict[str, float] = {}
+        partitions, sums = _Partitions(), _Sums()
+        members = Rows("kafka_consumergroup_members", "Members of the group", ("consumergroup",))
+        found = (*partitions.rows(), *sums.rows(), members)
         for at, one in enumerate(self.lags(), 1):
-            values = (one.group, str(one.tp.partition), one.tp.topic)
-            labels = Labels(*values)
-            offset.add(labels, one.cursor)
-            if one.records is not None:
-                lag.add(labels, one.records)
-            if one.seconds is not None:
-                seconds.add(Labels(*values), one.seconds)
-                oldest_of[one.group] = max(oldest_of.get(one.group, 0), one.seconds)
+            partitions.add(one)
+            sums.add(one)
             if at % LAGS_AT_ONCE == 0:
                 yield found
-        for name, age in oldest_of.items():
-            oldest.add(Labels(name), age)
+        sums.end()
         for group in self.groups():
             members.add(Labels(group.name), len(group.members))
         yield found
+
+
+class _Partitions:
+    """Rows of each partition of a group. Both tools have the position and the lag."""
+
+    def __init__(self) -> None:
+        position, behind = "Next offset not settled", "Records that the group has not settled"
+        names = ("consumergroup", "partition", "topic")
+        self.current = Rows("kafka_consumergroup_current_offset", position, names)
+        self.records = Rows("kafka_consumergroup_lag", behind, names)
+        names = ("group", "partition", "topic")
+        self.offset = Rows("kafka_consumergroup_group_offset", position, names)
+        self.lag = Rows("kafka_consumergroup_group_lag", behind, names)
+        self.seconds = Rows(
+            "kafka_consumergroup_group_lag_seconds",
+            "Age of the oldest record that the group has not settled; 0: there is none",
+            names,
+        )
+        self.latest = Rows(
+            "kafka_partition_latest_offset", "End of the log that members may read", names[1:]
+        )
+        self._ends: set[TopicPartition] = set()  # that have their row: several groups read them
+
+    def rows(self) -> tuple[Rows, ...]:
+        return (self.current, self.records, self.offset, self.lag, self.seconds, self.latest)
+
+    def add(self, one: Lag) -> None:
+        values = (one.group, str(one.tp.partition), one.tp.topic)
+        by_consumergroup, by_group = Labels(*values), Labels(*values)
+        self.current.add(by_consumergroup, one.cursor)
+        self.offset.add(by_group, one.cursor)
+        if one.records is not None:
+            self.records.add(by_consumergroup, one.records)
+            self.lag.add(by_group, one.records)
+        if one.seconds is not None:
+            self.seconds.add(by_group, one.seconds)
+        if one.log_end is not None and one.tp not in self._ends:
+            self._ends.add(one.tp)
+            self.latest.add(Labels(*values[1:]), one.log_end)
+
+
+class _Sums:
+    """Rows of each group, and of each of its topics. Partitions whose lag is not known are left
+    out.
+    """
+
+    def __init__(self) -> None:
+        self.most = Rows(
+            "kafka_consumergroup_group_max_lag", "Lag of the partition that lags most", ("group",)
+        )
+        self.whole = Rows(
+            "kafka_consumergroup_group_sum_lag", "Lag of the group's partitions", ("group",)
+        )
+        self.topics = Rows(
+            "kafka_consumergroup_group_topic_sum_lag",
+            "Lag of the group's partitions of a topic",
+            ("group", "topic"),
+        )
+        self.oldest = Rows(
+            "kafka_consumergroup_group_max_lag_seconds",
+            "Age of the oldest record that the group has not settled, of all partitions",
+            ("group",),
+        )
+        self._most: dict[str, int] = {}
+        self._of_topic: dict[tuple[str, str], int] = {}
+        self._oldest: dict[str, float] = {}
+
+    def rows(self) -> tuple[Rows, ...]:
+        return (self.most, self.whole, self.topics, self.oldest)
+
+    def add(self, one: Lag) -> None:
+        if one.records is not None:
+            self._most[one.group] = max(one.records, self._most.get(one.group, 0))
+            place = (one.group, one.tp.topic)
+            self._of_topic[place] = one.records + self._of_topic.get(place, 0)
+        if one.seconds is not None:
+            self._oldest[one.group] = max(one.seconds, self._oldest.get(one.group, 0))
+
+    def end(self) -> None:
+        whole: Counter[str] = Counter()
+        for (group, topic), lag in self._of_topic.items():
+            self.topics.add(Labels(group, topic), lag)
+            whole[group] += lag
+        for group, lag in self._most.items():
+            self.most.add(Labels(group), lag)
+            self.whole.add(Labels(group), whole[group])
+        for group, age in self._oldest.items():
+            self.oldest.add(Labels(group), age)

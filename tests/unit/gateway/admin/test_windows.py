@@ -8,7 +8,7 @@ from dispatcher.core.model import Acknowledge, AckType, Acquire
 from tests.rig.admin_parts import M1, S1, Admin
 from tests.rig.node_parts import GROUP, TOPIC
 from tests.rig.rest_client import pages, rows, story
-from tests.rig.virtual_time import now_ms
+from tests.rig.virtual_time import now_ms, settle
 
 
 def test_the_picture_of_a_window() -> None:
@@ -35,6 +35,22 @@ def test_the_picture_of_a_window() -> None:
     story(tell)
 
 
+def test_a_window_has_never_read_beyond_the_shown_end_of_the_log() -> None:
+    """Log ends are looked at every few seconds, and windows read all the time."""
+
+    async def tell(client: httpx.AsyncClient, admin: Admin) -> None:
+        window = admin.node.window(0)
+        admin.node.log.produce(b"late", partition=0)
+        await settle()
+        core = window.dispatcher
+        assert core is not None
+        assert core.read_position == 5
+        row, _ = await rows(client, f"/v1/windows?group={GROUP}", "windows")
+        assert (row["read_position"], row["log_end"]) == (5, 5)
+
+    story(tell)
+
+
 def test_pages_and_filters_of_windows() -> None:
     async def tell(client: httpx.AsyncClient, admin: Admin) -> None:
         path = f"/v1/windows?group={GROUP}"
@@ -42,6 +58,9 @@ def test_pages_and_filters_of_windows() -> None:
         assert found == [0, 1]
         admin.node.windows.drop(admin.node.window(0).key)
         (idle,) = await rows(client, f"{path}&state=idle", "windows")
+        refused = await client.get(f"{path}&state=down")
+        assert refused.status_code == 400
+        assert refused.json()["title"] == "state='down' is not one of idle, loading, up"
         assert (idle["partition"], idle["cursor"], idle["lag"]) == (0, 0, 4)
         assert "read_position" not in idle
         assert await rows(client, f"{path}&topic=other", "windows") == []

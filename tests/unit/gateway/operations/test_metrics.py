@@ -24,8 +24,10 @@ def test_lag_has_the_names_that_boards_know() -> None:
     later = TopicPartition("orders", b"t" * 16, 4)
     seen = [
         Lag("g", PLACE, 5, 17, 12, 61.5),
-        Lag("g", later, 5, 5, 0, 0.0),
+        Lag("g", later, 5, 8, 3, 0.0),
+        Lag("g", PLACE._replace(topic="returns"), 0, 1, 1),
         Lag("h", PLACE, 3, None, None),
+        Lag("i", PLACE, 17, 17, 0),
     ]
     group = ShareGroup(
         "g", session_timeout_ms=1, disconnect_grace_ms=1, members_max=1, assignment_interval_ms=0
@@ -40,3 +42,10 @@ def test_lag_has_the_names_that_boards_know() -> None:
     assert 'kafka_consumergroup_group_max_lag_seconds{group="g"} 61.5' in text
     assert '_lag_seconds{group="h"' not in text
     assert 'kafka_consumergroup_members{consumergroup="g"} 0.0' in text
+    assert f'kafka_consumergroup_group_lag{{group="g",{place} 12.0' in text
+    assert f'kafka_consumergroup_group_offset{{group="h",{place} 3.0' in text
+    assert 'kafka_consumergroup_group_max_lag{group="g"} 12.0' in text
+    assert 'kafka_consumergroup_group_sum_lag{group="g"} 16.0' in text
+    assert 'kafka_consumergroup_group_topic_sum_lag{group="g",topic="orders"} 15.0' in text
+    assert '_sum_lag{group="h"' not in text
+    assert text.count(f"kafka_partition_latest_offset{{{place} 17.0") == 1
