@@ -37,6 +37,7 @@ app = typer.Typer(
     help="Groups that move to another cluster miss nothing and repeat little.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    add_completion=False,
 )
 
 ConfigFile = Annotated[Path, typer.Argument(help="The clusters' YAML file.")]

@@ -32,6 +32,7 @@ app = typer.Typer(
     help="The same schema, the same id, each cluster's own subject names.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    add_completion=False,
 )
 
 ConfigFile = Annotated[Path, typer.Argument(help="The clusters' YAML file.")]

@@ -14,7 +14,11 @@ import typer
 from clusters.asking import LOOK_S_MAX
 from clusters.watching import Output, View, Watching, WatchOption, show
 
-app = typer.Typer(help="Records copied between clusters, along their tree.", no_args_is_help=True)
+app = typer.Typer(
+    help="Records copied between clusters, along their tree.",
+    no_args_is_help=True,
+    add_completion=False,
+)
 
 MASTER = "local[2,3]"  # two tasks at a time, each tried three times
 ConfigArgument = Annotated[Path, typer.Argument(help="The YAML that describes the clusters.")]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any, TypeVar
 from urllib.parse import unquote_to_bytes, urlsplit
 
@@ -28,6 +29,8 @@ from gateway.config import is_loopback
 from gateway.handlers.limits import GROUP_ID_CHARS_MAX
 from gateway.operations.errors import OperationError
 
+DESCRIPTION = "/v1/openapi.json"
+
 Body = TypeVar("Body", bound=BaseModel)
 
 
@@ -41,8 +44,16 @@ def problem(status: int, title: str, headers: Mapping[str, str] | None = None) -
 
 
 async def http_problem(_: Request, error: Exception) -> Response:
+    """The router itself gives no reason but the words of the status."""
     assert isinstance(error, HTTPException)
-    return problem(error.status_code, error.detail, error.headers)
+    title = error.detail
+    if title == HTTPStatus(error.status_code).phrase:
+        if error.status_code == 404:
+            title = f"no such path; {DESCRIPTION} lists all"
+        elif error.status_code == 405:
+            allowed = sorted((error.headers or {}).get("Allow", "").split(", "))
+            title = f"this path takes {', '.join(allowed)} only"
+    return problem(error.status_code, title, error.headers)
 
 
 async def group_problem(_: Request, error: Exception) -> Response:

@@ -11,7 +11,16 @@ from gateway.admin.node_rows import MemberList, MemberRow
 from gateway.admin.rows import KeyNames
 from gateway.admin.window_rows import KeyList, KeyRow, WindowList, WindowRow
 from gateway.cli.node_client import ask, ask_all, path_with
-from gateway.cli.options import DEFAULT_ADMIN, AdminOption, Output, Watching, WatchOption
+from gateway.cli.options import (
+    DEFAULT_ADMIN,
+    AdminOption,
+    Output,
+    PartitionOption,
+    TopicOption,
+    Watching,
+    WatchOption,
+    partition_text,
+)
 from gateway.cli.tables import View, age, show, table_view
 
 members = typer.Typer(help="Members of a group.", no_args_is_help=True)
@@ -31,7 +40,6 @@ _KEY = (
     *("TOPIC", "PARTITION", "KEY", "KEY-HASH", "STATE", "OWNER", "HOLDER", "RECORDS"),
     *("IN-FLIGHT", "FIRST-OFFSET", "ATTEMPTS", "REASON"),
 )
-TopicOption = Annotated[str | None, typer.Option(help="Only this topic.")]
 
 
 @members.command("list", cls=Watching)
@@ -68,6 +76,7 @@ def _member(row: MemberRow) -> tuple[object, ...]:
 def window_list(
     group: str,
     topic: TopicOption = None,
+    partition: PartitionOption = None,
     state: Annotated[
         str | None, typer.Option(help="Only windows of this state: up, loading, idle.")
     ] = None,
@@ -78,7 +87,8 @@ def window_list(
     """List the windows of a group: offsets of each by their state."""
 
     def look() -> View:
-        given = {"group": group, "topic": topic, "state": state}
+        place = {"topic": topic, "partition": partition_text(partition)}
+        given = {"group": group, **place, "state": state}
         if output == "table":
             given["runs"] = "1"  # the pictures are not shown
         found = ask_all(admin, "/v1/windows", WindowList, "windows", **given)

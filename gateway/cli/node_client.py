@@ -128,7 +128,8 @@ def ask(
     except (httpx.HTTPError, httpx.InvalidURL, ValueError, UnicodeError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         end(f"no node answers at {admin}: {reason}")
-    end(_title(response))
+    no_token = response.status_code == 401 and "authorization" not in response.request.headers
+    end(_title(response) + (f" (--token-file or {TOKEN_VARIABLE})" if no_token else ""))
 
 
 def _title(response: httpx.Response) -> str:

@@ -29,4 +29,13 @@ AdminOption = Annotated[
 ExecuteOption = Annotated[
     bool, typer.Option("--execute", help="Make the change; without it, only show it.")
 ]
+TopicOption = Annotated[str | None, typer.Option("--topic", help="Only this topic.")]
+PartitionOption = Annotated[
+    int | None, typer.Option("--partition", min=0, help="Only partitions of this number.")
+]
 NameFilter = Annotated[str | None, typer.Option("--name", help="Only names that hold this.")]
+
+
+def partition_text(partition: int | None) -> str | None:
+    """As a parameter of REST."""
+    return None if partition is None else str(partition)

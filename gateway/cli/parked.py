@@ -10,11 +10,24 @@ from typing import Annotated
 import typer
 
 from gateway.admin.rows import ALL, HeaderRow, ParkedList, ParkedRecordRow, Released
+from gateway.cli.keys import shown_key
 from gateway.cli.node_client import ask, ask_all
-from gateway.cli.options import DEFAULT_ADMIN, AdminOption, ExecuteOption, Output, WatchOption
+from gateway.cli.options import (
+    DEFAULT_ADMIN,
+    AdminOption,
+    ExecuteOption,
+    Output,
+    PartitionOption,
+    TopicOption,
+    WatchOption,
+    partition_text,
+)
 from gateway.cli.tables import View, end, print_data, print_table, show
 
-_COLUMNS = ("TOPIC", "PARTITION", "OFFSET", "KEY-HASH", "REASON", "DELIVERIES", "MEMBER-ID")
+_COLUMNS = (
+    *("TOPIC", "PARTITION", "OFFSET", "KEY", "KEY-HASH", "REASON", "DELIVERIES"),
+    *("MEMBER-ID",),
+)
 
 
 class ReleaseAction(StrEnum):
@@ -29,15 +42,22 @@ def group_parked(
         bool,
         typer.Option("--headers", help="Show their headers, too; for who may see keys."),
     ] = False,
+    topic: TopicOption = None,
+    partition: PartitionOption = None,
     watch: WatchOption = None,
     admin: AdminOption = DEFAULT_ADMIN,
     output: Output = "table",
 ) -> None:
     """List the parked records: those that wait for an operator (policy `block`)."""
-    asked = "true" if headers else None
+    given = {
+        "group": group,
+        "topic": topic,
+        "partition": partition_text(partition),
+        "headers": "true" if headers else None,
+    }
 
     def look() -> View:
-        found = ask_all(admin, "/v1/parked", ParkedList, "parked", group=group, headers=asked)
+        found = ask_all(admin, "/v1/parked", ParkedList, "parked", **given)
         return View(found.raw, lambda: _print_parked(found.rows, headers=headers))
 
     show(look, output, watch)
@@ -49,7 +69,7 @@ def _print_parked(rows: Sequence[ParkedRecordRow], *, headers: bool = False) -> 
         (*_COLUMNS, "HEADERS") if headers else _COLUMNS,
         [
             (
-                *(it.topic, it.partition, it.offset, it.key_hash),
+                *(it.topic, it.partition, it.offset, shown_key(it), it.key_hash),
                 *(it.reason, it.deliveries, it.member_id),
                 *((_headers(it),) if headers else ()),
             )

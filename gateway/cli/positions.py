@@ -77,6 +77,8 @@ def group_seek(
 
     Exit status 1 if the group has members, or if a partition cannot be moved.
     """
+    if partition and topic is None:
+        raise typer.BadParameter("--partition needs --topic")
     body: dict[str, Any] = {
         **_place(to, offset, timestamp, shift),
         **({} if topic is None else {"topic": topic}),

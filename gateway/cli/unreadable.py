@@ -9,7 +9,14 @@ import typer
 
 from gateway.admin.rows import Skipped, UnreadableList, UnreadableRow
 from gateway.cli.node_client import ask, ask_all
-from gateway.cli.options import DEFAULT_ADMIN, AdminOption, ExecuteOption, Output, WatchOption
+from gateway.cli.options import (
+    DEFAULT_ADMIN,
+    AdminOption,
+    ExecuteOption,
+    Output,
+    TopicOption,
+    WatchOption,
+)
 from gateway.cli.tables import View, end, print_data, print_table, show
 
 _COLUMNS = ("TOPIC", "PARTITION", "OFFSET", "LAST-OFFSET", "REASON")
@@ -17,6 +24,7 @@ _COLUMNS = ("TOPIC", "PARTITION", "OFFSET", "LAST-OFFSET", "REASON")
 
 def group_unreadable(
     group: str,
+    topic: TopicOption = None,
     watch: WatchOption = None,
     admin: AdminOption = DEFAULT_ADMIN,
     output: Output = "table",
@@ -24,7 +32,8 @@ def group_unreadable(
     """List the places where the group cannot read on; those with a LAST-OFFSET can be skipped."""
 
     def look() -> View:
-        found = ask_all(admin, "/v1/unreadable", UnreadableList, "unreadable", group=group)
+        given = {"group": group, "topic": topic}
+        found = ask_all(admin, "/v1/unreadable", UnreadableList, "unreadable", **given)
         return View(found.raw, lambda: _print(found.rows))
 
     show(look, output, watch)

@@ -34,6 +34,7 @@ def test_a_group_is_loaded_when_it_is_called(name: str) -> None:
     shown = CliRunner().invoke(app, [name, "--help"])
     assert shown.exit_code == 0, shown.output
     assert "Commands" in shown.output
+    assert "completion" not in shown.output, "`keyway` itself installs it, for all"
 
 
 def test_a_missing_package_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

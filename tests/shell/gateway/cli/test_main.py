@@ -344,3 +344,22 @@ def test_headers_of_parked_records_are_one_column(node: Node) -> None:
     assert (code, json.loads(out)["parked"]) == (0, rows)
     code, out, _ = keyway("group", "parked", "g", "--admin", address)
     assert (code, "HEADERS" in out) == (0, False)
+
+
+def test_parked_records_have_their_keys_for_those_who_may_see_them(node: Node) -> None:
+    row = {
+        "topic": "a",
+        "partition": 3,
+        "offset": 17,
+        "key_hash": "0a",
+        "deliveries": 5,
+        "reason": "exhausted",
+        "member_id": "m1",
+    }
+    parked = [row | {"key": "account-7"}, row | {"key_base64": "/w=="}, row]
+    address = node({"/v1/parked?group=g&topic=a&partition=3": {"group": "g", "parked": parked}})
+    place = ("--topic", "a", "--partition", "3")
+    code, out, _ = keyway("group", "parked", "g", *place, "--admin", address)
+    head, *lines = [line.split() for line in out.splitlines()]
+    at = head.index("KEY")
+    assert (code, [line[at] for line in lines]) == (0, ["account-7", "/w==", "-"])

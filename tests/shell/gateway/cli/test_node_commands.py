@@ -111,8 +111,8 @@ BROKERS = {
             ["g", "m1", "10.0.0.1", "c\\x1b", "25.0%", "3", "2", "0", "1"],
         ),
         (
-            ("window", "list", "g", "--topic", "orders"),
-            "/v1/windows?group=g&topic=orders&runs=1",
+            ("window", "list", "g", "--topic", "orders", "--partition", "0"),
+            "/v1/windows?group=g&topic=orders&partition=0&runs=1",
             {"group": "g", "windows": [WINDOW]},
             ["orders", "0", "up", "1", "5", "9", "12", "6", "64", *"111001"],
         ),

@@ -77,6 +77,7 @@ def test_a_seek_that_fails_has_exit_status_1() -> None:
         ["--offset", "1", "--shift", "1"],
         ["--to", "nowhere"],
         ["--timestamp", "yesterday"],
+        ["--to", "earliest", "--partition", "1"],
     ],
 )
 def test_a_place_that_is_none_asks_no_node(options: list[str]) -> None:

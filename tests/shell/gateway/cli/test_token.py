@@ -79,7 +79,7 @@ def test_a_command_sends_its_token(shown: tuple[str, list[str | None]], tmp_path
     admin, headers = shown
     groups = ("group", "list", "--admin", admin)
     code, _, err = keyway(*groups, KEYWAY_TOKEN="")
-    assert (code, err) == (1, "keyway: a token is needed\n")
+    assert (code, err) == (1, "keyway: a token is needed (--token-file or KEYWAY_TOKEN)\n")
     assert keyway(*groups, KEYWAY_TOKEN=" t1\n")[0] == 0
     file = tmp_path / "token"
     file.write_text("t2\n")

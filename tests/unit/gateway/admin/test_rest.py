@@ -277,6 +277,21 @@ def test_groups_with_odd_names(name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("path", "method", "title"),
+    [
+        ("/v1/nothing", "GET", "no such path; /v1/openapi.json lists all"),
+        ("/v1/groups", "DELETE", "this path takes GET, HEAD only"),
+        ("/v1/groups/none", "GET", "no group 'none'"),
+    ],
+)
+def test_a_refusal_says_what_to_do(path: str, method: str, title: str) -> None:
+    async def tell(rest: Rest) -> None:
+        assert (await rest.ask(path, method=method)).json["title"] == title
+
+    story(tell)
+
+
+@pytest.mark.parametrize(
     ("path", "method", "status"),
     [
         ("/v1/groups/none", "GET", 404),
