@@ -222,6 +222,18 @@ def test_headers_are_shown_to_those_who_may_see_keys(browser: Browser, stage: St
         expect(opened.page.get_by_text("headers")).to_have_count(0)
 
 
+def test_a_long_figure_stays_in_its_tile(page: Tab) -> None:
+    page.open()
+    wider = page.page.evaluate(
+        """() => [...document.querySelectorAll(".tile .figure")].map((figure) => {
+          figure.firstChild.data = "888.8 k";
+          return figure.scrollWidth - figure.clientWidth;
+        })"""
+    )
+    assert wider
+    assert max(wider) <= 0
+
+
 def test_figures_are_written_as_people_read_them(page: Tab) -> None:
     page.open()
     shown = page.page.evaluate(

@@ -14,7 +14,7 @@ export function drawMoves(app) {
     "section",
     { class: "panel", "aria-labelledby": "moves" },
     h("h2", { id: "moves" }, "Groups on other clusters"),
-    h("p", { class: "soft" }, "Where each group would go on if it moved now, and the records it would get again at most. keyway offsets plan looks anew; keyway offsets apply commits."),
+    h("p", { class: "soft" }, "Where each group would go on if it moved now, and the records it would get again at most. ", h("code", null, "keyway offsets plan"), " looks anew; ", h("code", null, "keyway offsets apply"), " commits."),
     answered(answer, (shown) => content(app, shown)),
   );
 }

@@ -123,14 +123,14 @@ export function parkedCell(group) {
 
 function requests(app) {
   const rates = Object.keys(app.overview.traffic.requests)
-    .map((api) => ({ api, rate: app.history.rate((it) => it.traffic.requests[api] ?? 0) ?? 0 }))
-    .sort((one, other) => other.rate - one.rate)
+    .map((api) => ({ api, rate: app.history.rate((it) => it.traffic.requests[api] ?? 0) }))
+    .sort((one, other) => (other.rate ?? 0) - (one.rate ?? 0))
     .slice(0, APIS);
-  const most = Math.max(sum(rates.map((it) => it.rate)), 1e-9);
+  const most = Math.max(sum(rates.map((it) => it.rate ?? 0)), 1e-9);
   const columns = [
     { name: "API", head: true, cell: (it) => it.api.replaceAll("_", " ") },
-    { name: "Share", wide: true, line: true, cell: (it) => bar(it.rate / most) },
-    { name: "Per second", number: true, cell: (it) => short(Math.round(it.rate * 10) / 10) },
+    { name: "Share", wide: true, line: true, cell: (it) => bar((it.rate ?? 0) / most) },
+    { name: "Per second", number: true, cell: (it) => short(it.rate && Math.round(it.rate * 10) / 10) },
     { name: "p99", number: true, cell: (it) => duration(app.history.quantile(it.api, 0.99)) },
   ];
   return h(
