@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 from gateway.core.cluster.topology import TopicPartition
 from gateway.core.share.membership import ShareGroup
 from gateway.metric_rows import Labels, Rows, families
-from gateway.operations.lag import Lag
+from gateway.operations.lag import GroupLag, Lag
 from gateway.operations.limits import LAGS_AT_ONCE
 
 
@@ -106,8 +106,8 @@ class _Sums:
             ("group",),
         )
         self._most: dict[str, int] = {}
-        self._of_topic: dict[tuple[str, str], int] = {}
-        self._oldest: dict[str, float] = {}
+        self._groups: defaultdict[str, GroupLag] = defaultdict(GroupLag)
+        self._topics: defaultdict[tuple[str, str], GroupLag] = defaultdict(GroupLag)
 
     def rows(self) -> tuple[Rows, ...]:
         return (self.most, self.whole, self.topics, self.oldest)
@@ -115,18 +115,17 @@ class _Sums:
     def add(self, one: Lag) -> None:
         if one.records is not None:
             self._most[one.group] = max(one.records, self._most.get(one.group, 0))
-            place = (one.group, one.tp.topic)
-            self._of_topic[place] = one.records + self._of_topic.get(place, 0)
-        if one.seconds is not None:
-            self._oldest[one.group] = max(one.seconds, self._oldest.get(one.group, 0))
+        self._groups[one.group].add(one)
+        self._topics[one.group, one.tp.topic].add(one)
 
     def end(self) -> None:
-        whole: Counter[str] = Counter()
-        for (group, topic), lag in self._of_topic.items():
-            self.topics.add(Labels(group, topic), lag)
-            whole[group] += lag
-        for group, lag in self._most.items():
-            self.most.add(Labels(group), lag)
-            self.whole.add(Labels(group), whole[group])
-        for group, age in self._oldest.items():
-            self.oldest.add(Labels(group), age)
+        for name, most in self._most.items():
+            self.most.add(Labels(name), most)
+        for name, group in self._groups.items():
+            if group.records is not None:
+                self.whole.add(Labels(name), group.records)
+            if group.seconds is not None:
+                self.oldest.add(Labels(name), group.seconds)
+        for place, topic in self._topics.items():
+            if topic.records is not None:
+                self.topics.add(Labels(*place), topic.records)
