@@ -36,6 +36,7 @@ from gateway.admin.node_rows import (
     StatusRow,
     TopicList,
 )
+from gateway.admin.problems import DESCRIPTION
 from gateway.admin.rows import (
     Alive,
     FilterChange,
@@ -339,7 +340,7 @@ OPERATIONS = (
         action="login",
     ),
     Operation("POST", "/v1/logout", "End it.", LoggedOut, role=None, action="logout"),
-    Operation("GET", "/v1/openapi.json", "This description.", None, role=None, media=JSON),
+    Operation("GET", DESCRIPTION, "This description.", None, role=None, media=JSON),
     Operation(
         "POST",
         "/v1/filters/preview",

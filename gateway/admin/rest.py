@@ -39,6 +39,7 @@ from gateway.admin.members import member_routes
 from gateway.admin.parked import parked_routes
 from gateway.admin.positions import position_routes
 from gateway.admin.problems import (
+    DESCRIPTION,
     CountedRefusals,
     LoopbackHosts,
     Refusals,
@@ -140,7 +141,7 @@ def rest_app(parts: RestParts, *, loopback: bool) -> Starlette:
                 Route("/health", show_health, methods=["GET"]),
                 Route(READY, show_health, methods=["GET"]),
                 Route("/health/live", show_alive, methods=["GET"]),
-                Route("/v1/openapi.json", show_openapi, methods=["GET"]),
+                Route(DESCRIPTION, show_openapi, methods=["GET"]),
                 *login_routes(parts.access),
                 *distribution_routes(parts.distribution),
                 *supervision_routes(parts.configuration, parts.access.audit),

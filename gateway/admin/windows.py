@@ -98,12 +98,13 @@ def window_routes(offsets: GroupOffsets, lags: Lags) -> list[Route]:
 
 def _row(place: Place, places: Places, runs_max: int) -> WindowRow:
     window, lag = places.windows.get(place), places.lags.get(place)
+    core = None if window is None else window.dispatcher
     row = WindowRow(topic=place[0], partition=place[1], state="idle")
     if lag is not None:
         row = row.model_copy(
             update={
                 "cursor": lag.cursor,
-                "log_end": lag.log_end,
+                "log_end": lag.end_seen(None if core is None else core.read_position),
                 "lag": lag.records,
                 "lag_seconds": lag.seconds,
             }
@@ -116,11 +117,9 @@ def _row(place: Place, places: Places, runs_max: int) -> WindowRow:
         "trouble": window.trouble or None,
         "state": "loading",
     }
-    core = window.dispatcher
     if core is not None:
         picture, unreadable = core.picture(runs_max), window.unreadable
         changes |= {
-            "log_end": None if lag is None else lag.end_seen(core.read_position),
             "state": "up",
             "cursor": core.cursor,
             "read_position": core.read_position,
