@@ -73,6 +73,7 @@ def compare(
     ]
     records = told[0].union(told[1]).cache()
     origins = _by_origin(records).cache()
+    behind = _out_of_order(records).cache()
     try:
         step(f"reading {topic} of {first} and {second}")
         counts = origins.agg(
@@ -88,7 +89,6 @@ def compare(
             for name, condition in _DIFFERENCES.items()
         }
         step("looking for records out of order")
-        behind = _out_of_order(records).cache()
         late = {row["side"]: row["count"] for row in behind.groupBy("side").count().collect()}
         found: Json = {"topic": topic, "clusters": {}}
         for side, name in sides.items():
@@ -98,10 +98,9 @@ def compare(
                 "out_of_order": _listed(behind.filter(F.col("side") == side), late.get(side, 0)),
                 "missing": listed[f"missing_{side}"],
             }
-        behind.unpersist()
     finally:
-        origins.unpersist()
-        records.unpersist()
+        for cached in (behind, origins, records):
+            cached.unpersist()
     found["altered"] = listed["altered"]
     found["transformed"] = config.messages.pipeline is not None
     altered = found["altered"]["count"] and not found["transformed"]
