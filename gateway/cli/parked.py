@@ -25,8 +25,8 @@ from gateway.cli.options import (
 from gateway.cli.tables import View, end, print_data, print_table, show
 
 _COLUMNS = (
-    *("TOPIC", "PARTITION", "OFFSET", "KEY", "KEY-HASH", "REASON", "DELIVERIES"),
-    *("MEMBER-ID",),
+    *("TOPIC", "PARTITION", "OFFSET", "KEY", "KEY-HASH"),
+    *("REASON", "DELIVERIES", "MEMBER-ID"),
 )
 
 

@@ -53,8 +53,7 @@ NEW_LINE_S = 1.0
 EVICTED = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH)
 LOOK_S = 2.5  # as static/rest.js
 CLOSED, OPEN = "dashboard closed", "dashboard open"
-SLOTS = (CLOSED, OPEN, OPEN, CLOSED, CLOSED, OPEN)  # of a round; the next one begins with the other
-OTHER = {CLOSED: OPEN, OPEN: CLOSED}
+SLOTS = (CLOSED, OPEN, OPEN, CLOSED, CLOSED, OPEN)  # of a round; the next one has them reversed
 TOPIC = "bench-dashboard"
 
 
@@ -74,7 +73,7 @@ def dashboard(bench: Bench, rounds: Iterable[int]) -> list[Row]:
         for at in rounds:
             with running(bench, load, "share", front, front) as run:
                 time.sleep(load.warmup_s)
-                slots = [slot(bench, OTHER[it] if at % 2 else it) for it in SLOTS]
+                slots = [slot(bench, it) for it in (reversed(SLOTS) if at % 2 else SLOTS)]
             for one in slots:
                 found = run.figures(one.since_ns, one.until_ns)
                 spent[f"{one.side}: gateway CPU"].append(one.cpu_s)
