@@ -13,7 +13,6 @@ from urllib.parse import quote, urlencode
 import pytest
 from playwright.sync_api import Browser, expect
 
-from gateway.embedded.process import wait_until
 from tests.browser.conftest import (
     ALICE,
     AUDITOR,
@@ -36,6 +35,7 @@ from tests.rig.clients.share_members import ShareHost, consume_all
 from tests.rig.inflating import with_a_bomb
 from tests.rig.kafka import create_topic, produce, read_partition
 from tests.rig.operating import rest
+from tests.rig.patience import wait_until
 
 pytestmark = pytest.mark.integration
 

@@ -29,7 +29,7 @@ from tests.peers.registries import Peer, peer
 from tests.rig.schema_registry.history import Held, go_on, record
 from tests.rig.schema_registry.site import Site, served_registry, version
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.integration
 
 ARRIVE_S_MAX = 90.0
 KILLS = 8

@@ -15,7 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gateway.embedded.jars import build_dir, fetched, java
-from gateway.embedded.process import SetupError, free_ports, start_child, stop_child, wait_until
+from gateway.embedded.process import SetupError, free_ports, start_child, stop_child
+from tests.rig.patience import wait_until
 from tests.rig.schema_registry.site import answers
 
 VERSION = "3.0.9"  # the last one for Java 17

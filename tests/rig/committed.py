@@ -7,9 +7,9 @@ from __future__ import annotations
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.schema import Message
 from gateway.embedded.kafka import KafkaCluster
-from gateway.embedded.process import wait_until
 from tests.rig.clients.wire_client import WireClient
 from tests.rig.gateway_process import DIRECT
+from tests.rig.patience import wait_until
 
 # COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR: a broker that has just
 # started, or has its first group.

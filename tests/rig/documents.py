@@ -19,9 +19,10 @@ from typing import Any
 import yaml
 
 from gateway.embedded.jars import kafka_classpath, kafka_libs, shared_classes
-from gateway.embedded.process import kill_child, start_child, wait_until
+from gateway.embedded.process import kill_child, start_child
 from tests.rig.clients.java_programs import JVM_OPTIONS
 from tests.rig.gateway_process import REPOSITORY, GatewayProcess
+from tests.rig.patience import wait_until
 from tests.rig.transcripts import Command, File, same_lines, steps
 
 COMMAND_S_MAX = 120.0

@@ -13,7 +13,8 @@ from typing import Any, Self
 
 import yaml
 
-from gateway.embedded.process import free_ports, kill_child, start_child, stop_child, wait_until
+from gateway.embedded.process import free_ports, kill_child, start_child, stop_child
+from tests.rig.patience import wait_until
 
 REPOSITORY = Path(__file__).parents[2]
 READY_S_MAX = 60.0

@@ -22,8 +22,8 @@ from confluent_kafka.admin import (
 )
 
 from gateway.core.wire.apis import ApiKey
-from gateway.embedded.process import wait_until
 from tests.rig.clients.wire_client import WireClient
+from tests.rig.patience import wait_until
 
 ANSWER_S_MAX = 30.0
 LINGER_MS = 60_000  # longer than handing over any number of records takes

@@ -17,13 +17,14 @@ from gateway.core.wire.codec import decode_response
 from gateway.core.wire.frames import parse_response_header
 from gateway.listen.server import ConnectionId, Handler, Server, ServerSettings
 from tests.rig.fake_broker import Answer, FakeBroker, ReceivedRequest
+from tests.rig.patience import patient_s
 
 WITHIN_S = 30.0
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(3 * WITHIN_S):
+        async with asyncio.timeout(patient_s(3 * WITHIN_S)):
             await main
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -32,7 +33,7 @@ def run(main: Coroutine[Any, Any, None]) -> None:
 
 async def until(met: Callable[[], bool], *, within_s: float = WITHIN_S) -> None:
     """Polls; raises TimeoutError."""
-    async with asyncio.timeout(within_s):
+    async with asyncio.timeout(patient_s(within_s)):
         while not met():  # noqa: ASYNC110  the condition has no event
             await asyncio.sleep(0.002)
 
@@ -76,13 +77,13 @@ class Client:
         return await self.frame()
 
     async def frame(self) -> bytes:
-        async with asyncio.timeout(WITHIN_S):
+        async with asyncio.timeout(patient_s(WITHIN_S)):
             size = await self.reader.readexactly(4)
             return size + await self.reader.readexactly(int.from_bytes(size, "big"))
 
     async def ended(self) -> bytes:
         """The bytes that still came before the end."""
-        async with asyncio.timeout(WITHIN_S):
+        async with asyncio.timeout(patient_s(WITHIN_S)):
             return await self.reader.read()
 
 

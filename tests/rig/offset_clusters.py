@@ -17,10 +17,10 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from clusters.config import ClustersConfig, load
 from clusters.core.copies import COPY_HEADER, Copy, Origin, Stood, encode, judge
 from clusters.core.tree import ClusterName, Flags
-from gateway.embedded.process import wait_until
 from offsets.client import ClusterClient
 from offsets.core.plan import Committed, Refusal
 from offsets.service import Service
+from tests.rig.patience import wait_until
 
 ANSWER_S_MAX = 30.0
 TREES: dict[int, Any] = {

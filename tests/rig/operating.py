@@ -14,10 +14,10 @@ from typing import Any
 
 from dispatcher.core.model import Member, MemberId
 from dispatcher.core.ring import Router
-from gateway.embedded.process import wait_until
 from tests.rig.clients.share_lines import Delivery
 from tests.rig.clients.share_members import ShareMember
 from tests.rig.gateway_process import REPOSITORY, GatewayProcess
+from tests.rig.patience import wait_until
 
 COMMAND_S_MAX = 60
 
@@ -39,7 +39,7 @@ def rest(
         headers={"Content-Type": "application/json", **(headers or {})},
     )
     try:
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=120) as answer:
             return answer.status, json.load(answer)
     except urllib.error.HTTPError as error:
         refusal = error
@@ -50,7 +50,7 @@ def rest(
 def health(gateway: GatewayProcess, path: str = "/health") -> tuple[int, dict[str, Any]]:
     """Status and JSON; a node in trouble answers with 503 and its reasons."""
     try:
-        with urllib.request.urlopen(f"http://{gateway.admin}{path}", timeout=20) as answer:
+        with urllib.request.urlopen(f"http://{gateway.admin}{path}", timeout=60) as answer:
             return answer.status, json.load(answer)
     except urllib.error.HTTPError as refusal:
         with refusal:
@@ -80,7 +80,7 @@ def poll_until_up(
 
 def metrics(gateway: GatewayProcess) -> dict[str, float]:
     """Every sample of a scrape, by its name and labels as they are written."""
-    with urllib.request.urlopen(f"http://{gateway.admin}/metrics", timeout=30) as answer:
+    with urllib.request.urlopen(f"http://{gateway.admin}/metrics", timeout=120) as answer:
         lines = answer.read().decode().splitlines()
     samples = (line.rpartition(" ") for line in lines if not line.startswith("#"))
     return {name: float(value) for name, _, value in samples}

@@ -21,9 +21,10 @@ from typing import Any
 import promql_parser as promql
 import yaml
 
-from gateway.embedded.process import free_ports, kill_child, start_child, wait_until
+from gateway.embedded.process import free_ports, kill_child, start_child
 from tests.rig.alerts import MONITORING
 from tests.rig.gateway_process import REPOSITORY
+from tests.rig.patience import wait_until
 
 HOME = REPOSITORY / "build" / "prometheus"
 SERVER = HOME / "usr" / "bin" / "prometheus"
@@ -107,7 +108,7 @@ class Prometheus:
         ]
 
     def _ask(self, path: str) -> Any:
-        with urllib.request.urlopen(self.address + path, timeout=30) as answer:
+        with urllib.request.urlopen(self.address + path, timeout=120) as answer:
             return json.load(answer)["data"]
 
 

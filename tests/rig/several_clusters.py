@@ -19,10 +19,10 @@ from clusters.config import ClustersConfig, load
 from clusters.core.copies import COPY_HEADER, Copy, Origin, Stood, judge
 from clusters.core.tree import FRESH, ClusterName
 from gateway.embedded.kafka import KafkaCluster
-from gateway.embedded.process import wait_until
 from spark.distribute import run_links
 from spark.produce import headers_of
 from tests.rig.gateway_process import GatewayProcess
+from tests.rig.patience import wait_until
 
 ARRIVED_S_MAX = 600.0
 QUICK = {"trigger_interval_ms": 100}
@@ -184,7 +184,7 @@ def read(front: str, topic: str, partitions: int = 1, *, secret: str = "") -> li
     )
     found: list[Found] = []
     try:
-        if topic not in consumer.list_topics(timeout=30).topics:
+        if topic not in consumer.list_topics(timeout=120).topics:
             return found  # the link has not created it yet
         consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
         left = partitions

@@ -40,6 +40,7 @@ from dispatcher.store.base import (
     WindowStore,
     Write,
 )
+from tests.rig.patience import patient_s
 
 P = ParamSpec("P")
 
@@ -86,7 +87,7 @@ def in_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
 
     async def whole(*args: P.args, **kwargs: P.kwargs) -> None:
         try:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(patient_s(60)):
                 await test(*args, **kwargs)
         finally:
             for value in kwargs.values():

@@ -17,6 +17,7 @@ from gateway.reading.limits import CACHE_BYTES_MAX
 from gateway.reading.reader import Reader
 from gateway.upstream.cluster import READ_COMMITTED, Upstream
 from gateway.upstream.settings import UpstreamSettings
+from tests.rig.patience import patient_s
 
 DEADLINE_S = 30.0
 
@@ -40,7 +41,7 @@ def run(work: Coroutine[object, object, T]) -> T:
 
 async def until(true: Callable[[], Coroutine[object, object, bool]]) -> None:
     """Asks again and again, for at most DEADLINE_S."""
-    async with asyncio.timeout(DEADLINE_S):
+    async with asyncio.timeout(patient_s(DEADLINE_S)):
         while True:
             if await true():
                 return
@@ -54,7 +55,7 @@ class Side:
 
     async def partition(self, topic: str, partition: int = 0) -> TopicPartition:
         """Waits until the topic is known: a new one takes a moment to show everywhere."""
-        async with asyncio.timeout(DEADLINE_S):
+        async with asyncio.timeout(patient_s(DEADLINE_S)):
             while True:
                 known = (await self.upstream.refresh([topic])).topics[topic]
                 if partition in known.partitions and known.partitions[partition].leader >= 0:
@@ -118,7 +119,7 @@ class Collector:
         self.reader.stop(self.tp, self.sink, isolation=self.isolation)
 
     async def until(self, enough: Callable[[Collector], bool]) -> None:
-        async with asyncio.timeout(DEADLINE_S):
+        async with asyncio.timeout(patient_s(DEADLINE_S)):
             while not enough(self):
                 self.arrived.clear()
                 await self.arrived.wait()

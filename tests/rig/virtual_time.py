@@ -9,6 +9,8 @@ import selectors
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from tests.rig.patience import patient_s
+
 T = TypeVar("T")
 START_S = 1_000_000.0
 
@@ -59,6 +61,6 @@ async def settle(turns: int = 50) -> None:
 
 async def until(met: Callable[[], bool], *, within_s: float = 60.0) -> None:
     """Lets time pass until `met`. Raises TimeoutError."""
-    async with asyncio.timeout(within_s):
+    async with asyncio.timeout(patient_s(within_s)):
         while not met():  # noqa: ASYNC110  the condition has no event
             await asyncio.sleep(0.01)

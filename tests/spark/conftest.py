@@ -11,15 +11,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from gateway.embedded.kafka import KafkaCluster
-from gateway.embedded.process import (
-    free_ports,
-    port_is_free,
-    start_child,
-    stop_child,
-    wait_until,
-)
+from gateway.embedded.process import free_ports, port_is_free, start_child, stop_child
 from spark.session import kafka_session
 from tests.rig.gateway_process import REPOSITORY, GatewayProcess
+from tests.rig.patience import wait_until
 
 
 @pytest.fixture(scope="session")

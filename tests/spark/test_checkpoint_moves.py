@@ -22,7 +22,6 @@ pytestmark = [
     pytest.mark.skipif(
         "KEYWAY_TESTS_HISTORIES" not in os.environ, reason="several Sparks: make offsets runs it"
     ),
-    pytest.mark.timeout(600),
     pytest.mark.filterwarnings("ignore"),
 ]
 BASE = 1_700_000_000_000

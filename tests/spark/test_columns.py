@@ -14,7 +14,7 @@ from clusters.core.limits import COPY_HEADERS_MAX
 from clusters.core.tree import ClusterName, Distributor, Flags, Level
 from spark.columns import judged, sealed
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300), pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore")]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SCHEMA = (

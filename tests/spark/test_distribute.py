@@ -17,10 +17,10 @@ from pyspark.sql import SparkSession
 
 from clusters.config import ClustersConfig
 from clusters.core.copies import COPY_HEADER
-from gateway.embedded.process import wait_until
 from spark.kafka import KafkaSide
 from spark.show import links_of
 from tests.rig.kafka import create_topic
+from tests.rig.patience import wait_until
 from tests.rig.several_clusters import Clusters, clusters, read, running, send, wait_for
 
 pytestmark = [
@@ -29,7 +29,6 @@ pytestmark = [
     pytest.mark.skipif(
         "KEYWAY_TESTS_FULL" not in os.environ, reason="several Sparks: make distribution runs it"
     ),
-    pytest.mark.timeout(1_200),
     pytest.mark.filterwarnings("ignore"),
 ]
 
@@ -223,7 +222,7 @@ def delete_topic(front: str, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": front})
     admin.delete_topics([topic])[topic].result(30)
     wait_until(
-        lambda: topic not in admin.list_topics(timeout=30).topics,
+        lambda: topic not in admin.list_topics(timeout=120).topics,
         what=f"{topic} gone",
         deadline_s=30,
     )

@@ -23,16 +23,16 @@ from pyspark.sql import SparkSession
 
 from gateway.demo.flights import Flight, load, read_flights
 from gateway.embedded.kafka import KafkaCluster
-from gateway.embedded.process import kill_child, start_child, wait_until
+from gateway.embedded.process import kill_child, start_child
 from spark.pipelines.config import load_pipeline
 from spark.pipelines.run import PipelineRun
 from tests.rig.gateway_process import REPOSITORY
+from tests.rig.patience import wait_until
 from tests.spark.test_pipeline_run import committed
 
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.integration,
-    pytest.mark.timeout(600),
     pytest.mark.filterwarnings("ignore"),
 ]
 

@@ -17,7 +17,6 @@ from tests.rig.kafka import produce, read_partition
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.integration,
-    pytest.mark.timeout(300),
     pytest.mark.filterwarnings("ignore"),
 ]
 

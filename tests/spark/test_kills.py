@@ -21,10 +21,11 @@ import yaml
 from confluent_kafka.schema_registry import SchemaRegistryClient
 
 from clusters.config import ClustersConfig, load
-from gateway.embedded.process import free_ports, kill_child, start_child, stop_child, wait_until
+from gateway.embedded.process import free_ports, kill_child, start_child, stop_child
 from spark.show import links_of
 from tests.rig.gateway_process import REPOSITORY
 from tests.rig.kafka import create_topic
+from tests.rig.patience import wait_until
 from tests.rig.schema_registry.framed import KINDS, id_of
 from tests.rig.schema_registry.site import HTTP, answers
 from tests.rig.several_clusters import (

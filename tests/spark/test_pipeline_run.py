@@ -20,7 +20,6 @@ from tests.rig.kafka import create_topic, log_end
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.integration,
-    pytest.mark.timeout(300),
     pytest.mark.filterwarnings("ignore"),
 ]
 

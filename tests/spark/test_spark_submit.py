@@ -12,10 +12,11 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from gateway.embedded.process import free_ports, start_child, stop_child, wait_until
+from gateway.embedded.process import free_ports, start_child, stop_child
 from spark.session import CONNECTOR, EXCLUDES, IVY
 from tests.rig.gateway_process import REPOSITORY
 from tests.rig.kafka import create_topic
+from tests.rig.patience import wait_until
 from tests.rig.several_clusters import clusters, send, wait_for
 
 pytestmark = [

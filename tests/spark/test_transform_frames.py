@@ -17,7 +17,6 @@ from spark.transforms.steps import Condition, Filter, Hmac, Mask, Route, Rule, S
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.timeout(300),
     pytest.mark.filterwarnings("ignore"),
 ]
 

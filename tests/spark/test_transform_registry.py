@@ -117,7 +117,6 @@ def test_masks_keep_the_five_bytes(
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(300)
 def test_new_schemas_are_registered_for_the_topic_of_each_record(
     registry: str,
     client: SchemaRegistryClient,

@@ -20,10 +20,10 @@ from clusters.config import ClustersConfig
 from clusters.core.copies import COPY_HEADER
 from clusters.core.tree import ClusterName
 from gateway.cli.main import app
-from gateway.embedded.process import wait_until
 from spark.produce import headers_of
 from spark.verify import compare
 from tests.rig.kafka import create_topic
+from tests.rig.patience import wait_until
 from tests.rig.several_clusters import Clusters, clusters, read, running, send, wait_for
 
 pytestmark = [
@@ -32,7 +32,6 @@ pytestmark = [
     pytest.mark.skipif(
         "KEYWAY_TESTS_FULL" not in os.environ, reason="several Sparks: make distribution runs it"
     ),
-    pytest.mark.timeout(1_200),
     pytest.mark.filterwarnings("ignore"),
 ]
 

@@ -19,8 +19,8 @@ import pytest
 from redis import Redis
 
 from gateway.core.wire.apis import ApiKey
+from gateway.embedded import process
 from gateway.embedded.kafka import KafkaCluster
-from gateway.embedded.process import wait_until
 from gateway.embedded.redis import EmbeddedRedis
 from settled.core.metadata import decode as decode_commit
 from tests.rig.clients.order import assert_first_deliveries_in_order
@@ -32,6 +32,7 @@ from tests.rig.gateway_process import GatewayProcess
 from tests.rig.groups import GROUPS
 from tests.rig.kafka import create_topic, produce
 from tests.rig.operating import windows_of
+from tests.rig.patience import patient_s, wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -312,7 +313,7 @@ def test_holes_survive_a_crash(
     with ShareSession(site.gateway.bootstrap, group, name).join() as session:
         held: set[int] = set()
         # 1,000 in flight per member at most: accepted ones make room for more.
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + patient_s(60)
         while not chosen <= held:
             assert time.monotonic() < deadline, f"{len(held)} of 2,000 were handed out"
             got = session.fetch(max_wait_ms=200).get(0)
@@ -335,7 +336,7 @@ def test_holes_survive_a_crash(
     site.gateway.start()
     with ShareSession(site.gateway.bootstrap, group, name).join() as session:
         again: set[int] = set()
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + patient_s(60)
         while len(again) < 1_000:
             assert time.monotonic() < deadline, f"{len(again)} of 1,000 came again"
             for part in session.fetch(max_wait_ms=200).values():
@@ -374,7 +375,7 @@ def test_a_connection_that_ends_with_an_acknowledgement_under_way(
     try:
         member.acknowledge("ACCEPT", batch)
         member.begin("commit", 10_000)
-        wait_until(
+        process.wait_until(
             lambda: sum(row["in_flight"] for row in windows_of(site.gateway, group)) == 0,
             what="the acknowledgement handled, and not answered",
             deadline_s=4,  # less than the store is waited for

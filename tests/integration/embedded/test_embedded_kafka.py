@@ -13,8 +13,9 @@ import psutil
 import pytest
 
 from gateway.embedded.kafka import KafkaCluster
-from gateway.embedded.process import SetupError, free_ports, wait_until
+from gateway.embedded.process import SetupError, free_ports
 from tests.rig.kafka import create_topic, produce, read_partition
+from tests.rig.patience import wait_until
 
 pytestmark = pytest.mark.integration
 

@@ -21,8 +21,9 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from gateway.embedded import redis as embedded
-from gateway.embedded.process import SetupError, free_ports, wait_until
+from gateway.embedded.process import SetupError, free_ports
 from gateway.embedded.redis import EmbeddedRedis
+from tests.rig.patience import wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -163,7 +164,7 @@ def test_a_second_one_on_the_folder_is_refused(
         server.start()
     assert owner.stdin is not None
     owner.stdin.close()
-    owner.wait(10)
+    owner.wait(60)
     server.start()
     with pytest.raises(SetupError, match=rf"process {os.getpid()}"):
         EmbeddedRedis(server.directory).start()
@@ -177,7 +178,7 @@ def test_a_killed_gateway_leaves_no_redis_and_all_data(
     pid = said(owner)
     put(server, "one")
     owner.send_signal(signal.SIGKILL)
-    owner.wait(10)
+    owner.wait(60)
     server.start()
     assert got(server) == "one"
     assert server.pid != pid
@@ -214,7 +215,7 @@ def test_a_leftover_ends_before_a_new_one_starts(
 ) -> None:
     put(server, "two")
     server.start()
-    assert leftover.wait(20) == 0, "it was asked, not killed"
+    assert leftover.wait(60) == 0, "it was asked, not killed"
     assert got(server) == "two"
 
 

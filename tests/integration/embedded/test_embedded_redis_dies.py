@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from gateway.embedded.kafka import KafkaCluster
-from gateway.embedded.process import wait_until
 from tests.rig.clients.wire_client import ShareSession
 from tests.rig.committed import wait_for_committed
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.kafka import produce
+from tests.rig.patience import wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -118,7 +118,7 @@ def test_a_hangup_drains(
         session.acknowledge({0: [(0, len(KEYS) - 1, [ACCEPT])]})
         os.kill(gateway.pid, signal.SIGHUP)
         assert gateway.child is not None
-        assert gateway.child.wait(60) == 0
+        assert gateway.child.wait(300) == 0
     log = gateway.log_text()
     for event in ("signal_received", "SIGHUP", "stopping", "stopped"):
         assert event in log

@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from gateway.embedded.kafka import KafkaCluster
-from gateway.embedded.process import wait_until
 from tests.rig.clients.wire_client import ShareSession
 from tests.rig.committed import wait_for_committed
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.kafka import produce
 from tests.rig.operating import health
+from tests.rig.patience import wait_until
 
 pytestmark = pytest.mark.integration
 

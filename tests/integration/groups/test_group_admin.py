@@ -14,7 +14,6 @@ import pytest
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.embedded.kafka import KafkaCluster
-from gateway.embedded.process import wait_until
 from tests.rig.clients.kafka_tools import CONSUMER_GROUPS, GROUPS, SHARE_GROUPS, KafkaTools, table
 from tests.rig.clients.share_lines import Delivery
 from tests.rig.clients.share_members import ShareHost, consume_all
@@ -22,6 +21,7 @@ from tests.rig.clients.wire_client import WireClient
 from tests.rig.committed import commit_plain, committed, wait_for_committed
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.kafka import create_topic, produce
+from tests.rig.patience import wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -307,7 +307,6 @@ def test_what_the_gateway_refuses_by_itself(
     assert unknown["Partitions"][0]["ErrorCode"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-@pytest.mark.timeout(300)
 def test_two_brokers_list_a_group_once(
     kafka_pair: KafkaCluster, fresh_name: Names, tmp_path: Path, librdkafka_host: ShareHost
 ) -> None:

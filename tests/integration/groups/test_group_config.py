@@ -11,12 +11,12 @@ import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from gateway.embedded.kafka import KafkaCluster
-from gateway.embedded.process import wait_until
 from gateway.members.group_settings import FLAGS, NUMBERS, TEXTS
 from tests.rig.clients.wire_client import ShareSession
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.kafka import produce, set_group_config
 from tests.rig.operating import windows_of
+from tests.rig.patience import patient_s, wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -128,7 +128,7 @@ def test_record_locks_of_a_partition(
         assert session.fetch() == {}
         set_group_config(gateway.bootstrap, group, {locks: "300"})
         more: list[int] = []
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + patient_s(20)
         while len(more) < 200:
             got = session.fetch().get(0)
             more += got.offsets if got else []

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from gateway.embedded.process import wait_until
 from tests.rig.clients.share_members import MemberFailed, ShareHost
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.kafka import produce
+from tests.rig.patience import wait_until
 
 pytestmark = pytest.mark.integration
 

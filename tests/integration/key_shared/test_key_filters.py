@@ -12,7 +12,6 @@ import pytest
 
 from gateway.core.wire.apis import ApiKey
 from gateway.embedded.kafka import KafkaCluster
-from gateway.embedded.process import wait_until
 from tests.rig.clients.order import assert_first_deliveries_in_order, assert_never_backwards
 from tests.rig.clients.share_members import MemberFailed, ShareHost, ShareMember, deliveries_of
 from tests.rig.clients.wire_client import WireClient
@@ -20,6 +19,7 @@ from tests.rig.committed import wait_for_committed
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.kafka import produce
 from tests.rig.operating import keyway, rest
+from tests.rig.patience import wait_until
 
 pytestmark = pytest.mark.integration
 

@@ -13,7 +13,6 @@ import pytest
 from confluent_kafka import Message
 
 from gateway.embedded.kafka import KafkaCluster
-from gateway.embedded.process import wait_until
 from tests.rig.clients.order import assert_first_deliveries_in_order, assert_never_backwards
 from tests.rig.clients.share_lines import Delivery
 from tests.rig.clients.share_members import (
@@ -27,6 +26,7 @@ from tests.rig.committed import wait_for_committed
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.groups import DEAD_LETTERS
 from tests.rig.kafka import Sent, produce, read_partition
+from tests.rig.patience import wait_until
 from tests.rig.topic_contents import headers_of, read_messages
 
 pytestmark = pytest.mark.integration

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from gateway.embedded.kafka import KafkaCluster
-from gateway.embedded.process import wait_until
 from tests.rig.clients.order import assert_never_backwards
 from tests.rig.clients.share_lines import Delivery
 from tests.rig.clients.share_members import ShareHost, ShareMember, deliveries_of
@@ -19,6 +18,7 @@ from tests.rig.committed import wait_for_committed
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.kafka import produce
 from tests.rig.operating import keys_of, members_of, owner_of, windows_of
+from tests.rig.patience import wait_until
 
 pytestmark = pytest.mark.integration
 

@@ -16,12 +16,12 @@ import pytest
 
 from dispatcher.core.hashes import key_hash32
 from gateway.embedded.kafka import KafkaCluster
-from gateway.embedded.process import wait_until
 from tests.rig.clients.order import assert_never_backwards
 from tests.rig.clients.share_members import ShareHost, ShareMember, deliveries_of
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.kafka import produce
 from tests.rig.operating import keys_of, keyway, members_of, windows_of
+from tests.rig.patience import wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -268,7 +268,6 @@ def _middle(ratios: list[float]) -> float:
     return median(map(geometric_mean, zip(ratios[::2], ratios[1::2], strict=True)))
 
 
-@pytest.mark.timeout(1_200)  # it takes minutes where much else runs
 def test_others_keep_their_rate_when_one_member_stops(
     kafka: KafkaCluster,
     gateway: GatewayProcess,

@@ -12,7 +12,6 @@ import psutil
 import pytest
 
 from gateway.embedded.kafka import KafkaCluster
-from gateway.embedded.process import wait_until
 from tests.rig.clients.order import (
     assert_first_deliveries_in_order,
     assert_never_backwards,
@@ -24,6 +23,7 @@ from tests.rig.committed import wait_for_committed
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.kafka import Sent, produce
 from tests.rig.operating import poll_until_up
+from tests.rig.patience import patient_s, wait_until
 from tests.rig.topic_contents import places_upstream
 
 pytestmark = pytest.mark.integration
@@ -50,7 +50,7 @@ def consume_until_all_joined(front: str, topic: str, members: list[ShareMember])
     """
     for member in members:
         member.begin_consume()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + patient_s(30)
     sent = 0
     while not all(member.deliveries for member in members):
         assert time.monotonic() < deadline, "some member never gets anything"
@@ -234,7 +234,7 @@ def test_key_filters_route_and_skip(
     # Until both are there, keys of the missing one are accepted by nobody: skipped.
     for member in (europe, america):
         member.begin_consume()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + patient_s(30)
     warm = 0
     while not (europe.deliveries and america.deliveries):
         assert time.monotonic() < deadline, "some member never gets anything"

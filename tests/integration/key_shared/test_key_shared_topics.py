@@ -17,6 +17,7 @@ from tests.rig.clients.share_members import ShareHost, consume_all, deliveries_o
 from tests.rig.committed import wait_for_committed
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.kafka import end_transaction, produce
+from tests.rig.patience import patient_s
 from tests.rig.topic_contents import headers_of, places_upstream, read_messages
 
 pytestmark = pytest.mark.integration
@@ -144,7 +145,7 @@ def test_compacted_topic_with_holes(
         },
     )
     end = 0
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + patient_s(60)
     # The log cleaner wakes every 15 s; each new record may roll a segment and so free the one
     # before.
     while len(left := read_messages(kafka, name)) == end:

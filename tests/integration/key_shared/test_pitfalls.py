@@ -18,7 +18,6 @@ from confluent_kafka import Producer
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.embedded.kafka import KafkaCluster
-from gateway.embedded.process import wait_until
 from tests.rig.clients.share_members import ShareHost, consume_all
 from tests.rig.clients.wire_client import (
     ANSWER_SECONDS_MAX,
@@ -29,6 +28,7 @@ from tests.rig.clients.wire_client import (
 )
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.kafka import produce, set_group_config
+from tests.rig.patience import patient_s, wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -141,7 +141,7 @@ def test_pitfall_05_every_acknowledged_partition_is_answered(
         produce(gateway.bootstrap, name, [(b"k", b"v")], partition=partition)
     with ShareSession(gateway.bootstrap, share_group(), name).join() as session:
         held: dict[int, Fetched] = {}
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + patient_s(30)
         while len(held) < 3 and time.monotonic() < deadline:
             held |= {at: got for at, got in session.fetch().items() if got.acquired}
         acks = {at: [(got.offsets[0], got.offsets[0], [ACCEPT])] for at, got in held.items()}

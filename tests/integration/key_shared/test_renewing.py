@@ -12,12 +12,12 @@ import pytest
 from dispatcher.core.model import AckType
 from gateway.core.wire.errors import ErrorCode
 from gateway.embedded.kafka import KafkaCluster
-from gateway.embedded.process import wait_until
 from tests.rig.clients.share_lines import Delivery
 from tests.rig.clients.share_members import ShareHost
 from tests.rig.clients.wire_client import AckBatch, ShareSession
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.kafka import produce, set_group_config
+from tests.rig.patience import wait_until
 
 pytestmark = pytest.mark.integration
 

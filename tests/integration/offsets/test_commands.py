@@ -23,7 +23,7 @@ from tests.integration.offsets.conftest import Addresses
 from tests.rig.gateway_process import REPOSITORY
 from tests.rig.offset_clusters import PlainLink, commit, committed, produce_at, write_config
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.integration
 BASE = 1_700_000_000_000
 
 
@@ -54,7 +54,7 @@ def watched(*words: str) -> Iterator[str]:
     finally:
         running = process.poll() is None
         process.send_signal(signal.SIGINT)
-        code = process.wait(60)
+        code = process.wait(300)
         late.cancel()
         assert (running, code) == (True, 0)
 
@@ -126,7 +126,7 @@ def test_from_run_to_apply(
         )
         assert code == 0
         assert committed(load(config), "B", group)[topic, 0].offset == 12
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
             metrics = answer.read().decode()
         assert "keyway_offsets_distribution_delay_seconds" in metrics
         assert f'keyway_offsets_replay_expected_records{{group="{group}"}} 0.0' in metrics

@@ -14,14 +14,14 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from clusters.config import load
-from gateway.embedded.process import wait_until
 from offsets.client import ClusterClient
 from offsets.core.plan import Mode, Refusal, Row
 from tests.integration.offsets.conftest import Addresses
 from tests.rig.kafka import create_topic, end_transaction, log_end
 from tests.rig.offset_clusters import PlainLink, Services, commit, produce_at, write_config
+from tests.rig.patience import wait_until
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.integration
 BASE = 1_700_000_000_000
 COMPACTING = {
     "cleanup.policy": "compact",

@@ -9,7 +9,6 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from clusters.config import load
-from gateway.embedded.process import wait_until
 from offsets.commits import CommitSource
 from offsets.core.plan import Mode, Refusal
 from tests.integration.offsets.conftest import Addresses
@@ -24,8 +23,9 @@ from tests.rig.offset_clusters import (
     values,
     write_config,
 )
+from tests.rig.patience import wait_until
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.integration
 Topic = Callable[..., str]
 Copied = Callable[[int], str]
 Names = Callable[[str], str]

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from gateway.embedded.process import wait_until
 from offsets.core.plan import Refusal
 from settled.core.metadata import decode
 from tests.integration.offsets.conftest import Addresses
 from tests.rig.clients.share_members import ShareHost, ShareMember
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.offset_clusters import PlainLink, Services, produce_at, write_config
+from tests.rig.patience import wait_until
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.integration
 RECORDS = 40
 BASE = 1_700_000_000_000
 

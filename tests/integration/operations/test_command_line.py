@@ -10,11 +10,11 @@ from collections.abc import Callable
 import pytest
 
 from gateway.embedded.kafka import KafkaCluster
-from gateway.embedded.process import wait_until
 from tests.rig.clients.share_members import ShareHost
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.kafka import produce
 from tests.rig.operating import keyway, poll_until_up
+from tests.rig.patience import wait_until
 
 pytestmark = pytest.mark.integration
 

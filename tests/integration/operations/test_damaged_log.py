@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from gateway.embedded.kafka import KafkaCluster
-from gateway.embedded.process import wait_until
 from tests.rig.clients.share_members import ShareHost, consume_all
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.kafka import produce
 from tests.rig.operating import keyway, metrics, windows_of
+from tests.rig.patience import wait_until
 
 pytestmark = pytest.mark.integration
 

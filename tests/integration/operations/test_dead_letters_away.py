@@ -19,13 +19,13 @@ from confluent_kafka.admin import (
 
 from gateway.core.wire.apis import ApiKey
 from gateway.embedded.kafka import KafkaCluster
-from gateway.embedded.process import wait_until
 from tests.rig.clients.order import assert_never_backwards
 from tests.rig.clients.share_members import ShareHost, ShareMember
 from tests.rig.clients.wire_client import WireClient
 from tests.rig.gateway_process import GatewayProcess, Settings
 from tests.rig.kafka import create_topic, produce, read_partition
 from tests.rig.operating import keyway, windows_of
+from tests.rig.patience import wait_until
 
 pytestmark = pytest.mark.integration
 

@@ -21,10 +21,11 @@ from gateway.demo.audit import audit
 from gateway.demo.consumer import processed
 from gateway.demo.run import PORT_VARIABLE, Ports, run_demo
 from gateway.embedded.kafka import KafkaCluster
-from gateway.embedded.process import SetupError, free_ports, wait_until
+from gateway.embedded.process import SetupError, free_ports
 from tests.rig.kafka import create_topic, produce, set_group_config
+from tests.rig.patience import wait_until
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.integration
 
 
 @pytest.fixture
@@ -87,11 +88,11 @@ def test_sigterm_on_the_way_leaves_nothing_running(demo_ports: Ports, tmp_path: 
         try:
             wait_until(gateway_runs, what="the gateway runs", deadline_s=100)
             demo.send_signal(signal.SIGTERM)
-            assert demo.wait(60) == 130
+            assert demo.wait(300) == 130
         finally:
             demo.kill()
     assert len(started) >= 2
-    _, alive = psutil.wait_procs(started, timeout=20)
+    _, alive = psutil.wait_procs(started, timeout=60)
     assert commands(alive) == []
 
 

@@ -16,7 +16,6 @@ from gateway.embedded.process import SetupError, free_ports
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.spark,
-    pytest.mark.timeout(900),
     pytest.mark.skipif(
         os.environ.get("KEYWAY_TESTS_FULL") != "1",
         reason="three Sparks more, for two minutes: make distribution runs it",

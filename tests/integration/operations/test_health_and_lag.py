@@ -11,13 +11,14 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from gateway.embedded.kafka import KafkaCluster
-from gateway.embedded.process import free_ports, wait_until
+from gateway.embedded.process import free_ports
 from gateway.embedded.redis import EmbeddedRedis
 from tests.rig.clients.kafka_tools import CONFIGS, KafkaTools
 from tests.rig.clients.share_members import ShareHost, consume_all
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.kafka import produce
 from tests.rig.operating import health, keyway, metrics, windows_of
+from tests.rig.patience import wait_until
 
 pytestmark = pytest.mark.integration
 

@@ -8,17 +8,17 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from gateway.embedded.kafka import KafkaCluster
-from gateway.embedded.process import wait_until
 from gateway.listen.admission import clients_max
 from tests.rig.gateway_process import GatewayProcess, answers_api_versions
 from tests.rig.operating import health
+from tests.rig.patience import wait_until
 
 OPEN_FILES_MAX = 256
 TOO_MANY = clients_max(OPEN_FILES_MAX) * 3
 
 
 def metric(gateway: GatewayProcess, name: str) -> float:
-    with urllib.request.urlopen(f"http://{gateway.admin}/metrics", timeout=30) as answer:
+    with urllib.request.urlopen(f"http://{gateway.admin}/metrics", timeout=120) as answer:
         lines = answer.read().decode().splitlines()
     return next(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name))
 
@@ -32,7 +32,7 @@ def test_clients_beyond_the_open_files_are_refused_and_rest_answers(
         host, _, port = gateway.bootstrap.rpartition(":")
         with ExitStack() as stack:
             for _ in range(TOO_MANY):
-                stack.enter_context(socket.create_connection((host, int(port)), timeout=30))
+                stack.enter_context(socket.create_connection((host, int(port)), timeout=120))
             refused = 'keyway_server_refused_total{reason="too_many_clients"}'
             wait_until(lambda: metric(gateway, refused) > 0, what="refusals", deadline_s=30)
             said = health(gateway)[1]

@@ -12,13 +12,13 @@ import pytest
 from dispatcher.core.hashes import key_hash32
 from gateway.admin.limits import ADMIN_BODY_BYTES_MAX
 from gateway.embedded.kafka import KafkaCluster
-from gateway.embedded.process import wait_until
 from tests.rig.clients.share_lines import Delivery
 from tests.rig.clients.share_members import ShareHost, ShareMember
 from tests.rig.committed import wait_for_committed
 from tests.rig.gateway_process import GatewayProcess, Settings
 from tests.rig.kafka import create_topic, produce
 from tests.rig.operating import keyway, rest
+from tests.rig.patience import wait_until
 from tests.rig.topic_contents import headers_of, read_messages
 
 pytestmark = pytest.mark.integration

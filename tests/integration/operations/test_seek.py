@@ -9,11 +9,11 @@ from urllib.parse import quote
 import pytest
 
 from gateway.embedded.kafka import KafkaCluster
-from gateway.embedded.process import wait_until
 from tests.rig.clients.share_members import ShareHost
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.kafka import produce
 from tests.rig.operating import rest
+from tests.rig.patience import wait_until
 from tests.rig.rest_parts import role_tokens
 
 pytestmark = pytest.mark.integration

@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from gateway.embedded.kafka import KafkaCluster
-from gateway.embedded.process import wait_until
 from tests.rig.gateway_process import GatewayProcess
+from tests.rig.patience import wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -60,7 +60,7 @@ def test_rest_on_ipv6(tmp_path: Path, kafka: KafkaCluster) -> None:
     node = GatewayProcess(tmp_path, kafka.bootstrap_servers)
     changed(node, "admin", host="::1")
     node.admin = node.admin.replace("127.0.0.1", "[::1]")
-    with node, urllib.request.urlopen(f"http://{node.admin}/health", timeout=20) as answer:
+    with node, urllib.request.urlopen(f"http://{node.admin}/health", timeout=60) as answer:
         assert json.load(answer)["status"] == "up"
 
 

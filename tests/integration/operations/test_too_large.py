@@ -12,12 +12,12 @@ import pytest
 
 from gateway.core.wire.records import BODY_BYTES_MAX
 from gateway.embedded.kafka import KafkaCluster
-from gateway.embedded.process import wait_until
 from tests.rig.clients.share_members import ShareHost, consume_all
 from tests.rig.committed import wait_for_committed
 from tests.rig.gateway_process import GatewayProcess, Settings
 from tests.rig.inflating import with_a_bomb
 from tests.rig.operating import keyway, metrics, rest, windows_of
+from tests.rig.patience import wait_until
 
 pytestmark = pytest.mark.integration
 

@@ -13,9 +13,9 @@ import pytest
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.codec import decode_response
 from gateway.core.wire.errors import ErrorCode
-from gateway.embedded.process import wait_until
 from tests.rig.clients.wire_client import WireClient
 from tests.rig.gateway_process import GatewayProcess, answers_api_versions
+from tests.rig.patience import wait_until
 
 pytestmark = pytest.mark.integration
 

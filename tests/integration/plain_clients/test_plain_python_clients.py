@@ -29,6 +29,7 @@ from confluent_kafka.admin import (
 
 from gateway.embedded.kafka import KafkaCluster
 from tests.rig.kafka import produce, read_partition
+from tests.rig.patience import patient_s
 
 pytestmark = pytest.mark.integration
 
@@ -53,7 +54,7 @@ def consumer_of(front: str, group: str, **config: str | int) -> Consumer:
 def read_values(consumer: Consumer, count: int) -> list[bytes | None]:
     """Values of the next `count` records; fails when they do not come."""
     values: list[bytes | None] = []
-    deadline = time.monotonic() + WAIT_S
+    deadline = time.monotonic() + patient_s(WAIT_S)
     while len(values) < count:
         assert time.monotonic() < deadline, f"only {len(values)} of {count} records"
         for message in consumer.consume(500, 0.2):
@@ -95,9 +96,9 @@ def test_acks_0_and_acks_all_in_turn_on_one_connection(front: str, topic: Topic)
         if at % 20 == 0:
             silent.flush(10)
             # The same client, the same connection: an answered request between silent ones.
-            assert name in silent.list_topics(name, timeout=10).topics
+            assert name in silent.list_topics(name, timeout=60).topics
     assert silent.flush(10) == 0
-    deadline = time.monotonic() + WAIT_S
+    deadline = time.monotonic() + patient_s(WAIT_S)
     while len(read_partition(front, name, 0)) < 200:
         assert time.monotonic() < deadline, "acks=0 records missing"
 
@@ -122,7 +123,7 @@ def test_records_arrive_as_they_were_sent(
         consumer = consumer_of(bootstrap, fresh_name("plain"))
         consumer.assign([TopicPartition(name, 0, 0)])
         messages: list[Any] = []
-        deadline = time.monotonic() + WAIT_S
+        deadline = time.monotonic() + patient_s(WAIT_S)
         while len(messages) < 100:
             assert time.monotonic() < deadline, f"only {len(messages)} of 100"
             messages += consumer.consume(100, 0.2)
@@ -150,7 +151,7 @@ def test_groups_rebalance_and_commit(
         member.subscribe([name])
 
     def until_assigned(sizes: list[int]) -> None:
-        deadline = time.monotonic() + WAIT_S
+        deadline = time.monotonic() + patient_s(WAIT_S)
         while [len(member.assignment()) for member in members] != sizes:
             assert time.monotonic() < deadline, [it.assignment() for it in members]
             for member in members:
@@ -159,7 +160,7 @@ def test_groups_rebalance_and_commit(
     until_assigned([2, 2])
     produce(front, name, [(b"k%d" % at, b"%d" % at) for at in range(400)])
     seen: set[bytes | None] = set()
-    deadline = time.monotonic() + WAIT_S
+    deadline = time.monotonic() + patient_s(WAIT_S)
     while len(seen) < 400:
         assert time.monotonic() < deadline, f"only {len(seen)} of 400"
         for member in members:
@@ -168,7 +169,7 @@ def test_groups_rebalance_and_commit(
         member.commit(asynchronous=False)
     members.pop().close()
     until_assigned([4])
-    ends = members[0].committed([TopicPartition(name, at) for at in range(4)], timeout=10)
+    ends = members[0].committed([TopicPartition(name, at) for at in range(4)], timeout=60)
     assert sum(place.offset for place in ends) == 400
     members[0].close()
 
@@ -180,9 +181,9 @@ def test_seek_positions_watermarks_and_times(front: str, topic: Topic, fresh_nam
         producer.produce(name, value=b"%d" % at, timestamp=1_600_000_000_000 + at * 1_000)
     assert producer.flush(20) == 0
     consumer = consumer_of(front, fresh_name("plain"))
-    assert consumer.get_watermark_offsets(TopicPartition(name, 0), timeout=10) == (0, 50)
+    assert consumer.get_watermark_offsets(TopicPartition(name, 0), timeout=60) == (0, 50)
     asked = [TopicPartition(name, 0, 1_600_000_020_000)]
-    assert consumer.offsets_for_times(asked, timeout=10)[0].offset == 20
+    assert consumer.offsets_for_times(asked, timeout=60)[0].offset == 20
     consumer.assign([TopicPartition(name, 0, 40)])
     assert read_values(consumer, 10) == [b"%d" % at for at in range(40, 50)]
     consumer.close()
@@ -266,7 +267,7 @@ def test_aiokafka(front: str, topic: Topic, fresh_name: Name) -> None:
             await member.start()
         try:
             seen: set[bytes] = set()
-            deadline = time.monotonic() + WAIT_S
+            deadline = time.monotonic() + patient_s(WAIT_S)
             while len(seen) < 200 or [len(it.assignment()) for it in members] != [1, 1]:
                 assert time.monotonic() < deadline, f"{len(seen)} of 200"
                 for member in members:

@@ -15,11 +15,11 @@ from aiokafka import TopicPartition as AioTopicPartition
 from confluent_kafka import Consumer, TopicPartition
 
 from gateway.embedded.kafka import KafkaCluster
-from gateway.embedded.process import wait_until
 from tests.rig.clients.java_programs import JavaPrograms
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.kafka import produce
 from tests.rig.operating import metrics
+from tests.rig.patience import wait_until
 
 pytestmark = pytest.mark.integration
 

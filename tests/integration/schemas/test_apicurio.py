@@ -13,10 +13,10 @@ import pytest
 from typer.testing import CliRunner
 
 from gateway.embedded.kafka import KafkaCluster
-from gateway.embedded.process import wait_until
 from schema_dist.cli import app
 from schema_dist.core.model import Schema
 from tests.rig.apicurio import served_apicurio
+from tests.rig.patience import wait_until
 from tests.rig.schema_registry.site import HTTP, Site, served_registry, version
 
 pytestmark = pytest.mark.integration

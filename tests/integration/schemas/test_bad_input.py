@@ -10,11 +10,12 @@ import pytest
 from typer.testing import CliRunner
 
 from gateway.embedded.kafka import KafkaCluster
-from gateway.embedded.process import free_ports, wait_until
+from gateway.embedded.process import free_ports
 from schema_dist.cli import app
 from schema_dist.core.model import Schema
 from schema_dist.core.records import schema_record
 from tests.rig.kafka import create_topic
+from tests.rig.patience import wait_until
 from tests.rig.schema_registry.site import HTTP, Site, served_registry, version
 
 pytestmark = pytest.mark.integration

@@ -11,10 +11,11 @@ import pytest
 import yaml
 
 from gateway.embedded.kafka import KafkaCluster
-from gateway.embedded.process import free_ports, wait_until
+from gateway.embedded.process import free_ports
 from schema_dist.core.model import Schema
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.operating import health
+from tests.rig.patience import wait_until
 from tests.rig.schema_registry.site import HTTP, Site, answers, version
 
 pytestmark = pytest.mark.integration

@@ -14,7 +14,8 @@ from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 from gateway.embedded.kafka import KafkaCluster
-from gateway.embedded.process import free_ports, wait_until
+from gateway.embedded.process import free_ports
+from tests.rig.patience import wait_until
 from tests.rig.schema_registry.site import HTTP, Site, answers, served_registry
 from tests.rig.secure_kafka import self_signed
 

@@ -10,13 +10,13 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from gateway.embedded.kafka import KafkaCluster
-from gateway.embedded.process import wait_until
 from schema_dist.core.contents import Contents
 from schema_dist.core.model import SchemaVersion
 from schema_dist.core.records import compatibility_record, mode_record, schema_key, schema_record
 from schema_dist.errors import AwayError, LogError
 from schema_dist.log_reader import LogReader
 from tests.rig.kafka import create_topic, produce, read_partition
+from tests.rig.patience import wait_until
 from tests.rig.schema_registry.history import record
 from tests.rig.schema_registry.site import version
 

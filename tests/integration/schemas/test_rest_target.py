@@ -15,12 +15,13 @@ import pytest
 from typer.testing import CliRunner
 
 from gateway.embedded.kafka import KafkaCluster
-from gateway.embedded.process import free_ports, kill_child, stop_child, wait_until
+from gateway.embedded.process import free_ports, kill_child, stop_child
 from schema_dist.cli import app
 from schema_dist.core.model import JSON, PROTOBUF, Reference, Schema, Version
 from schema_dist.core.records import compatibility_record, schema_key
 from schema_dist.errors import LogError
 from schema_dist.log_reader import LogReader
+from tests.rig.patience import wait_until
 from tests.rig.schema_registry.history import Held, go_on, record
 from tests.rig.schema_registry.site import (
     HTTP,
@@ -281,7 +282,7 @@ def test_a_second_process_is_refused(site: Site) -> None:
     with site.running() as first:
         site.wait_for("are distributed from here")
         second = site.start()
-        assert second.wait(60) == 2
+        assert second.wait(300) == 2
         assert "another process distributes the schemas of this primary" in site.log()
         assert first.poll() is None
         stop_child(first)

@@ -16,9 +16,10 @@ from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegis
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 from gateway.embedded.kafka import KafkaCluster
-from gateway.embedded.process import free_ports, wait_until
+from gateway.embedded.process import free_ports
 from tests.rig.apicurio import served_apicurio
 from tests.rig.kafka import create_topic, produce, read_partition
+from tests.rig.patience import wait_until
 from tests.rig.schema_registry.framed import CUSTOMER, KINDS, ORDER, id_of
 from tests.rig.schema_registry.site import HTTP, Site, answers
 

@@ -12,8 +12,9 @@ import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
 
 from gateway.embedded.kafka import KafkaCluster
-from gateway.embedded.process import free_ports, wait_until
+from gateway.embedded.process import free_ports
 from schema_dist.core.model import Schema
+from tests.rig.patience import wait_until
 from tests.rig.schema_registry.site import HTTP, Site, answers, version
 from tests.rig.secure_kafka import self_signed
 
@@ -85,7 +86,7 @@ def test_a_certificate_that_cannot_be_used_is_named(
     files = {"cert_file": str(tmp_path / "none.pem"), "key_file": str(tmp_path / "none.key")}
     site.a["registry_view"] = {"port": free_ports(1), **files}
     child = site.start("view", "a")
-    assert child.wait(60) == 2
+    assert child.wait(300) == 2
     log = (tmp_path / "view.log").read_text()
     assert f"keyway: registry_view: {tmp_path}/none.pem" in log
     assert "Traceback" not in log

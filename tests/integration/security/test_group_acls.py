@@ -29,7 +29,7 @@ from tests.rig.committed import committed
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.kafka import create_topic, produce
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.integration
 
 USERS = ("keyway", "owner", "looker", "nobody")
 GROUP, TOPIC = "guarded", "guarded-topic"

@@ -11,7 +11,6 @@ from confluent_kafka.admin import AdminClient
 from redis import Redis
 
 from gateway.embedded.kafka import KafkaCluster
-from gateway.embedded.process import wait_until
 from gateway.embedded.redis import EmbeddedRedis
 from settled.core.metadata import decode as decode_commit
 from tests.rig.clients.share_members import ShareHost
@@ -20,6 +19,7 @@ from tests.rig.committed import committed, wait_for_committed
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.groups import GROUPS
 from tests.rig.kafka import create_topic, produce
+from tests.rig.patience import wait_until
 
 pytestmark = pytest.mark.integration
 

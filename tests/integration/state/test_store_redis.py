@@ -35,6 +35,7 @@ from dispatcher.store.redis import RedisStore
 from gateway.embedded.process import free_ports
 from gateway.embedded.redis import EmbeddedRedis
 from tests.property.changes import histories
+from tests.rig.patience import patient_s
 from tests.rig.store_contract import (
     FULL,
     KEY,
@@ -121,7 +122,7 @@ class TestRedisStore(StoreContract):
             assert cursors == list(range(20))
         connections = admin.info("clients")["connected_clients"]
         await store.close()
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + patient_s(30)
         while admin.info("clients")["connected_clients"] >= connections - 15:
             assert time.monotonic() < deadline, "its connections are still open"
             await asyncio.sleep(0.01)

@@ -13,10 +13,10 @@ from confluent_kafka.admin import AdminClient
 from gateway.core.cluster.topology import TopicPartition
 from gateway.core.wire.errors import ErrorCode
 from gateway.embedded.kafka import KafkaCluster
-from gateway.embedded.process import wait_until
 from gateway.upstream.commits import METADATA_CHARS_MAX, Commit, Commits
 from gateway.upstream.settings import UpstreamSettings
 from tests.rig.kafka import create_topic
+from tests.rig.patience import wait_until
 from tests.rig.upstream_side import DEADLINE_S, run, running
 
 pytestmark = pytest.mark.integration

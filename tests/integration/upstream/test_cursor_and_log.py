@@ -11,13 +11,13 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from gateway.embedded.kafka import KafkaCluster
-from gateway.embedded.process import wait_until
 from settled.core.metadata import encode as encode_commit
 from tests.rig.clients.share_members import ShareHost
 from tests.rig.clients.wire_client import WireClient
 from tests.rig.committed import commit_plain, committed, wait_for_committed
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.kafka import create_topic, produce
+from tests.rig.patience import wait_until
 
 pytestmark = pytest.mark.integration
 

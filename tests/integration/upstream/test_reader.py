@@ -23,6 +23,7 @@ from gateway.reading.reader import RecordsGone
 from gateway.upstream.cluster import EARLIEST, LATEST, READ_UNCOMMITTED
 from gateway.upstream.settings import UpstreamSettings
 from tests.rig.kafka import create_topic, end_transaction, produce, read_partition
+from tests.rig.patience import patient_s
 from tests.rig.upstream_side import DEADLINE_S, Collector, blocking, run, running
 
 pytestmark = pytest.mark.integration
@@ -141,7 +142,7 @@ def test_a_compacted_topic_is_read_to_its_end(kafka: KafkaCluster, topic: MakeTo
     )
     bootstrap = kafka.bootstrap_servers
     sent = 0
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + patient_s(120)
     direct: list[tuple[int, bytes | None, bytes | None]] = []
     # The cleaner runs every 15 s by default: records are sent until it has taken some.
     while not direct or len(direct) == sent:

@@ -19,7 +19,6 @@ from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.records import Record, build
 from gateway.core.wire.schema import Message
 from gateway.embedded.kafka import KafkaCluster
-from gateway.embedded.process import wait_until
 from tests.rig.clients.java_checks import ADMIN, report_of
 from tests.rig.clients.java_programs import JavaPrograms
 from tests.rig.clients.order import assert_never_backwards
@@ -28,6 +27,7 @@ from tests.rig.clients.wire_client import ShareSession, WireClient, fetched_part
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.groups import GROUPS
 from tests.rig.kafka import create_topic, produce
+from tests.rig.patience import patient_s, wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -142,7 +142,7 @@ def test_what_clients_learn(
 ) -> None:
     ours = {pair_gateway.address_of(at) for at in (1, 2)}
     admin = AdminClient({"bootstrap.servers": pair_gateway.bootstrap})
-    listed = admin.list_topics(split_topic, timeout=20)
+    listed = admin.list_topics(split_topic, timeout=60)
     assert {f"{it.host}:{it.port}" for it in listed.brokers.values()} == ours
     assert set(listed.brokers) == {1, 2}, "the ids are upstream's"
     described = admin.describe_cluster().result(20)
@@ -172,7 +172,7 @@ def read_group(bootstrap: str, topic: str, group: str, count: int) -> set[bytes 
     )
     consumer.subscribe([topic])
     values: set[bytes | None] = set()
-    deadline = time.monotonic() + 40
+    deadline = time.monotonic() + patient_s(40)
     while len(values) < count and time.monotonic() < deadline:
         values |= {it.value() for it in consumer.consume(500, 0.2) if it.error() is None}
     consumer.close()
@@ -199,7 +199,7 @@ def places_on(bootstrap: str, topic: str, partitions: int = 4) -> set[tuple[str,
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "places"})
     found = set()
     for partition in range(partitions):
-        low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=20)
+        low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=60)
         found |= {(topic, partition, offset) for offset in range(low, high)}
     consumer.close()
     return found

@@ -28,6 +28,7 @@ from gateway.upstream.settings import (
     UpstreamSettings,
 )
 from tests.rig.kafka import create_topic, produce, set_group_config
+from tests.rig.patience import patient_s
 from tests.rig.secure_kafka import PASSWORD, USER, SecureKafka, secure_kafka
 from tests.rig.upstream_side import DEADLINE_S, Collector, blocking, run, running, until
 
@@ -61,7 +62,7 @@ def test_topology_of_two_brokers_and_who_hears_of_changes(
 
             await blocking(kafka_pair.brokers[1].kill)
             try:
-                async with asyncio.timeout(DEADLINE_S):
+                async with asyncio.timeout(patient_s(DEADLINE_S)):
                     while 2 in side.upstream.topology.brokers:
                         side.upstream.request_refresh()
                         await asyncio.sleep(0.1)
@@ -178,7 +179,7 @@ def secure_settings(secure: SecureKafka, mechanism: SaslMechanism) -> UpstreamSe
         secure.secure_servers,
         sasl=SaslSettings(mechanism, USER, PASSWORD),
         tls=TlsSettings(ca_file=secure.certificate),
-        request_timeout_ms=5_000,
+        request_timeout_ms=60_000,
     )
 
 

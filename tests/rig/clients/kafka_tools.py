@@ -62,7 +62,7 @@ class KafkaTools:
             if pipe is not None:
                 pipe.close()
         self._host.kill()
-        self._host.wait(10)
+        self._host.wait(60)
 
     def __enter__(self) -> Self:
         return self

@@ -22,9 +22,10 @@ from tests.rig.clients.share_lines import (
     parse_acked,
     parse_delivery,
 )
+from tests.rig.patience import patient_s
 
 REPOSITORY = Path(__file__).parents[3]
-ANSWER_SECONDS_MAX = 60.0
+ANSWER_SECONDS_MAX = 300.0
 _numbers = itertools.count(1)
 
 
@@ -91,14 +92,14 @@ class ShareHost:
     def kill(self) -> None:
         """SIGKILL, as a crashed consumer: no acknowledgement, no leave."""
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(60)
         self._reader.join(10)
 
     def stop(self) -> None:
         """Ends the process without closing its members one by one."""
         if self.process.poll() is None:
             self.process.kill()
-            self.process.wait(10)
+            self.process.wait(60)
         self._reader.join(10)
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe is not None and not pipe.closed:
@@ -178,7 +179,7 @@ class ShareMember:
 
     def poll_some(self, within_s: float = 20.0) -> list[Delivery]:
         """Polls until one poll() returns records; empty if the deadline passes."""
-        deadline = time.monotonic() + within_s
+        deadline = time.monotonic() + patient_s(within_s)
         while time.monotonic() < deadline:
             records = self.poll()
             if records:
@@ -249,8 +250,8 @@ def consume_all(
     deadline.
     """
     for member in members:
-        member.begin_consume(within_s + ANSWER_SECONDS_MAX)
-    deadline = time.monotonic() + within_s
+        member.begin_consume(patient_s(within_s) + ANSWER_SECONDS_MAX)
+    deadline = time.monotonic() + patient_s(within_s)
     while not wanted <= accepted_places(members) and time.monotonic() < deadline:
         time.sleep(0.02)
     for member in members:

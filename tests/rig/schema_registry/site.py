@@ -14,10 +14,11 @@ from typing import Any
 import httpx
 import yaml
 
-from gateway.embedded.process import free_ports, start_child, stop_child, wait_until
+from gateway.embedded.process import free_ports, start_child, stop_child
 from schema_dist.core.model import Schema, SchemaId, SchemaVersion, Version
 from schema_dist.core.records import schema_record
 from tests.rig.kafka import create_topic, produce
+from tests.rig.patience import wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
 LEASE_SESSION_MS = 10_000  # as by default: a slow machine loses none
@@ -41,7 +42,7 @@ def served_registry(log: Path, *more: str) -> Iterator[str]:
 
 
 # One for all: making a client loads the certificates of the system.
-HTTP = httpx.Client(trust_env=False, verify=False, timeout=30)
+HTTP = httpx.Client(trust_env=False, verify=False, timeout=120)
 
 
 def answers(url: str) -> bool:

@@ -26,7 +26,7 @@ logging.getLogger("some.library").warning("it %s", "happened")
 
 def lines(form: str, level: str) -> list[str]:
     command = [sys.executable, "-c", PROGRAM, form, level]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
     assert done.stdout == ""
     return done.stderr.splitlines()
 
@@ -91,7 +91,7 @@ def test_a_line_that_cannot_be_written_is_counted_and_ends_nothing(
 ) -> None:
     program = LOST.replace("{stderr}", stderr)
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=True
     )
     while_lost, after = (json.loads(line) for line in done.stdout.splitlines())
     assert while_lost[0] == 2

@@ -22,6 +22,7 @@ from schema_dist.rest_writer import RestTarget
 from schema_dist.service import Follower, News
 from schema_dist.state_topic import StateTopic
 from schema_dist.transport import Connections
+from tests.rig.patience import patient_s
 from tests.rig.schema_registry.app import App
 from tests.rig.schema_registry.in_process import MemoryLedger
 from tests.rig.schema_registry.site import version
@@ -84,7 +85,11 @@ def test_a_registry_that_is_too_late_is_tried_again_and_delays_no_other(
         return found or 0.0
 
     async def run() -> None:
-        async with asyncio.timeout(60), AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
+        async with (
+            asyncio.timeout(patient_s(60)),
+            AsyncExitStack() as stack,
+            asyncio.TaskGroup() as tasks,
+        ):
             running = []
             for name, server in (("late", late), ("quick", quick)):
                 url = await stack.enter_async_context(listening(server.serve))

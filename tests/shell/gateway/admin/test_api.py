@@ -29,11 +29,11 @@ from schemathesis.specs.openapi.checks import (
 from gateway.admin.openapi import document
 from gateway.admin.rest import rest_app
 from gateway.config import Config, Role
-from gateway.embedded.process import wait_until
 from gateway.embedded.redis import EmbeddedRedis
 from gateway.listen.listeners import listening_socket
 from gateway.members.key_filters import KeyFilters
 from tests.rig.admin_parts import Admin
+from tests.rig.patience import wait_until
 from tests.rig.rest_parts import access, rest_parts, token
 from tests.rig.virtual_time import settle
 

@@ -14,6 +14,7 @@ import pytest
 from gateway.admin import watched_command
 from gateway.admin.limits import STATUS_IDLE_MS, STATUS_KEPT_MS
 from gateway.admin.watched_command import CommandFailed, WatchedCommand
+from tests.rig.patience import patient_s
 
 START = "import os, sys, time\nfor at in range(1_000):\n"
 LOOKS = START + " print('away', at, file=sys.stderr, flush=True)\n"
@@ -31,7 +32,7 @@ def story(tell: Tell, program: str, file: Path) -> None:
         watched = WatchedCommand("keyway links", words, file, lambda: clock[0])
         running = asyncio.ensure_future(watched.run())
         try:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(patient_s(60)):
                 await tell(watched, clock)
         finally:
             running.cancel()
@@ -47,7 +48,7 @@ async def look(watched: WatchedCommand) -> tuple[int, int]:
 
 
 async def gone(process: int) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(patient_s(30)):
         while True:
             try:
                 os.kill(process, 0)
@@ -60,7 +61,7 @@ def test_one_process_for_all_who_ask(tmp_path: Path) -> None:
     async def tell(watched: WatchedCommand, clock: list[int]) -> None:
         first = await asyncio.gather(*(look(watched) for _ in range(5)))
         (process,) = {it[0] for it in first}
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(patient_s(30)):
             while (await look(watched))[1] < 2:  # noqa: ASYNC110 - the command sets no event
                 await asyncio.sleep(0.01)
         found = await watched.latest()
@@ -80,7 +81,7 @@ def test_it_begins_anew_when_its_file_changes(tmp_path: Path) -> None:
     async def tell(watched: WatchedCommand, _: list[int]) -> None:
         process, _number = await look(watched)
         file.write_text("other: {}")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(patient_s(30)):
             while (await look(watched))[0] == process:  # noqa: ASYNC110 - the command sets no event
                 await asyncio.sleep(0.01)
         await gone(process)

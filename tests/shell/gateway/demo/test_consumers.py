@@ -10,7 +10,8 @@ import pytest
 
 from gateway.demo.audit import Delivery, log_line
 from gateway.demo.consumers import CONSUMERS, RunningConsumer, follow
-from gateway.embedded.process import kill_child, start_child, wait_until
+from gateway.embedded.process import kill_child, start_child
+from tests.rig.patience import wait_until
 
 RECORDS = 300
 

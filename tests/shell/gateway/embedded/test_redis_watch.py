@@ -11,12 +11,13 @@ from redis.asyncio import Redis
 from gateway.embedded.redis import EmbeddedRedis
 from gateway.embedded.redis_watch import RedisWatch
 from tests.rig.loopback import until
+from tests.rig.patience import patient_s
 
 
 def story(tmp_path: Path, tell: Callable[[RedisWatch, Redis], Awaitable[None]]) -> None:
     async def work(watch: RedisWatch) -> None:
         redis = Redis.from_url(watch.redis.url)
-        async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
+        async with asyncio.timeout(patient_s(60)), asyncio.TaskGroup() as tasks:
             watching = tasks.create_task(watch.run())
             await tell(watch, redis)
             watching.cancel()

@@ -13,6 +13,7 @@ from gateway.config import Config, FilterRule, GroupSection
 from gateway.embedded.redis import EmbeddedRedis
 from gateway.members.key_filters import KeyFilters
 from gateway.members.redis_table import TableUnavailable
+from tests.rig.patience import patient_s
 
 CONFIG = Config(groups=(GroupSection(filters=(FilterRule(client_id="*", keys=("config",)),)),))
 RULES = (FilterRule(client_id="eu-*", keys=("eu-*",)),)
@@ -90,7 +91,7 @@ def test_nothing_is_known_until_redis_answers(embedded: EmbeddedRedis) -> None:
             await filters(embedded.url).put("g", RULES)
             embedded.stop()
             it = filters(embedded.url)
-            async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as tasks:
+            async with asyncio.timeout(patient_s(DEADLINE_S)), asyncio.TaskGroup() as tasks:
                 waiting = tasks.create_task(it.load_until_loaded())
                 await asyncio.sleep(0)
                 with pytest.raises(TableUnavailable):

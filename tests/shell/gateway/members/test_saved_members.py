@@ -20,6 +20,7 @@ from gateway.embedded.redis import EmbeddedRedis
 from gateway.members.redis_table import RedisTable, TableUnavailable
 from gateway.members.saved_members import SavedMembers
 from tests.rig.loopback import until
+from tests.rig.patience import patient_s
 
 KEY, MEMBERS_KEY = "keyway:share_groups", "keyway:share_members"
 OLD_KEY = "keyway:members"  # of before 0.1.0
@@ -37,7 +38,7 @@ def story(server: EmbeddedRedis, tell: Tell) -> None:
     async def work() -> None:
         async with Redis.from_url(server.url, retry=ONCE) as redis:
             memberships = SavedMembers(redis)
-            async with asyncio.timeout(120), asyncio.TaskGroup() as tasks:
+            async with asyncio.timeout(patient_s(120)), asyncio.TaskGroup() as tasks:
                 writing = tasks.create_task(memberships.write_forever())
                 await tell(memberships, redis)
                 writing.cancel()
@@ -79,7 +80,7 @@ async def written(redis: Redis, *names: str) -> None:
 
     wanted, seen = {name.encode() for name in names}, set[Any]()
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(patient_s(60)):
             while (seen := await kept()) != wanted:  # noqa: ASYNC110  a server
                 await asyncio.sleep(0.005)
     except TimeoutError:

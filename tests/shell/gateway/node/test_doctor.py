@@ -75,7 +75,7 @@ def serving(broker: FakeBroker) -> Iterator[FakeBroker]:
 
     thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
     thread.start()
-    assert started.wait(30)
+    assert started.wait(120)
     try:
         yield broker
     finally:

@@ -25,7 +25,7 @@ def test_an_encrypted_key_opens_with_its_password_alone(tmp_path: Path) -> None:
         "-out",
         str(cert),
     ]
-    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    subprocess.run(command, check=True, capture_output=True, timeout=300)
 
     def opened(**password: str) -> ServerSettings:
         tls = {"cert_file": cert, "key_file": key, **password}

@@ -27,6 +27,7 @@ from gateway.upstream.errors import UpstreamError
 from gateway.upstream.settings import UpstreamSettings
 from tests.rig.fake_broker import FakeBroker, ReceivedRequest, speaking
 from tests.rig.loopback import until
+from tests.rig.patience import patient_s
 
 TOPIC, TOPIC_ID = "orders", bytes(range(16))
 TP = TopicPartition(TOPIC, TOPIC_ID, 0)
@@ -90,7 +91,7 @@ async def reading(log: Log) -> AsyncIterator[Reader]:
 
 def run(work: Callable[[Reader], Any], log: Log) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(60), reading(log) as reader:
+        async with asyncio.timeout(patient_s(60)), reading(log) as reader:
             await work(reader)
 
     asyncio.run(bounded())

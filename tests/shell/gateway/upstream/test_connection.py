@@ -18,6 +18,7 @@ from gateway.upstream.connection import BrokerConnection
 from gateway.upstream.errors import Refused, TimedOut, Unreachable, UpstreamError
 from gateway.upstream.settings import Address, UpstreamSettings
 from tests.rig.fake_broker import FakeBroker, ReceivedRequest, all_versions, speaking
+from tests.rig.patience import patient_s
 
 FIND = ApiKey.FIND_COORDINATOR
 
@@ -223,7 +224,7 @@ def test_a_refused_connection_fails_everybody_who_waits_for_it_at_once(free_port
     async def work() -> None:
         line = BrokerConnection(Address("127.0.0.1", free_port), settings(free_port))
         calls = [line.call(FIND, asking("g"), timeout_ms=20_000) for _ in range(100)]
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(patient_s(10)):
             errors = await asyncio.gather(*calls, return_exceptions=True)
         assert all(isinstance(error, Unreachable) for error in errors)
         line.close()
@@ -283,7 +284,7 @@ def test_refreshes_are_coalesced_and_callbacks_hear_of_changes_only() -> None:
 def test_a_failed_refresh_fails_all_who_wait_for_it(free_port: int) -> None:
     async def work() -> None:
         async with Upstream(settings(free_port)) as upstream:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(patient_s(10)):
                 outcomes = await asyncio.gather(
                     *(upstream.refresh() for _ in range(50)), return_exceptions=True
                 )
