@@ -360,6 +360,7 @@ class Lags:
                 placed.looked_at = True
                 looked_at.append(name)
                 places |= await self._unsettled(placed)
+                await asyncio.sleep(0)  # also of many groups with few partitions each
         unknown = list(places)
         try:
             async with asyncio.timeout(OLDEST_LOOK_S_MAX):

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
 import pytest
 
 from dispatcher.core.model import Acknowledge, Acquire
+from gateway.core.reading.cache import Source
+from gateway.core.share.membership import Heartbeat
 from gateway.operations.lag import GroupLag, Lag, Lags
+from gateway.reading.record_times import Seen
 from gateway.windows.window import Window
 from tests.rig.admin_parts import M1, S1, Admin, worked
 from tests.rig.node_parts import GROUP, TOPIC
@@ -164,3 +167,47 @@ def test_the_end_of_a_log_that_one_group_was_told_of_counts_for_the_others() -> 
             assert None not in [it.seconds for it in lags.of_group("other")]
 
     run(work())
+
+
+def test_other_work_goes_on_while_many_small_groups_are_looked_at() -> None:
+    """Each group has fewer partitions than are looked at before other work goes on."""
+
+    async def work() -> None:
+        admin = Admin()
+        async with admin.node as node:
+            node.log.produce(b"k", b"l")
+            node.log.produce(b"k", b"l", partition=1)
+            joins = Heartbeat("m1", 0, None, (TOPIC,), "client", "host", 1)
+            for group in range(50):
+                node.groups.heartbeat(f"g{group}", joins, node.topology.topics.get, now_ms())
+            await asyncio.sleep(2)  # they rest
+            lags = admin.lags()
+            looks, together = 0, []
+            before = admin.times.in_cache
+
+            def in_cache(source: Source, position: int) -> Seen | None:
+                nonlocal looks
+                looks += 1
+                return before(source, position)
+
+            async def other_work() -> None:
+                nonlocal looks
+                while True:
+                    together.append(looks)
+                    looks = 0
+                    await asyncio.sleep(0)
+
+            lags.oldest.times = Looks(in_cache, admin.times.look)
+            other = asyncio.get_running_loop().create_task(other_work())
+            await lags.refresh(stored=True)
+            other.cancel()
+            assert sum(together) >= 100
+            assert max(together) <= 4, "one group's"
+
+    run(work())
+
+
+@dataclass(frozen=True, slots=True)
+class Looks:
+    in_cache: Callable[[Source, int], Seen | None]
+    look: Callable[[Source, int], Coroutine[Any, Any, Seen]]
