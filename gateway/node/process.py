@@ -80,11 +80,12 @@ def process_part(stop: asyncio.Event) -> Part[None]:
             found.append(Trouble(lost_lines.trouble))
         return found
 
+    version = version_line()  # looks at all files that could be compiled
     return Part(
         name="process",
         room=None,
         troubles=troubles,
-        figures=lambda: {"version": version_line()},
+        figures=lambda: {"version": version},
     )
 
 
