@@ -27,6 +27,7 @@ from gateway.windows.limits import MISSING_TOPIC_MS
 from gateway.windows.metrics import RecordOutcomes, RoundTripCollector, WindowCollector
 from gateway.windows.ready_signals import ReadySignals
 from gateway.windows.store_availability import MonitoredStore
+from gateway.windows.waiting_windows import WaitingWindows
 from gateway.windows.windows import Windows
 
 log = structlog.get_logger("keyway.windows")
@@ -88,16 +89,17 @@ def build(
     groups.on_topic_members(windows.membership_moved)
     groups.on_session_lost(windows.session_lost)
     groups.on_forgotten(outcomes.forget)
+    waiting = WaitingWindows(windows)
 
     async def troubles() -> Sequence[Trouble]:
-        return window_troubles(windows)
+        return window_troubles(waiting)
 
     return Part(
         name="windows",
         room=WindowsRoom(windows, monitored, ready, outcomes),
         collectors=_collectors(windows, outcomes, monitored),
         troubles=troubles,
-        figures=lambda: window_figures(windows),
+        figures=lambda: window_figures(waiting),
         background=(
             windows.watch_forever,
             windows.persist_forever,
@@ -131,18 +133,19 @@ async def look_for_missing_topics(windows: Windows, request_refresh: Callable[[]
             request_refresh()
 
 
-def window_troubles(windows: Windows) -> list[Trouble]:
-    waiting = [it for it in windows.waiting() if it.trouble]
-    found = [Trouble(f"commits of group {name} fail") for name in windows.commits_failing()]
-    if waiting:
-        one = min(waiting, key=lambda it: it.key)
-        first = f"{len(waiting)} windows wait, the first: {one.trouble}"
+def window_troubles(waiting: WaitingWindows) -> list[Trouble]:
+    failing = waiting.windows.commits_failing()
+    found = [Trouble(f"commits of group {name} fail") for name in failing]
+    troubled = [it for it in waiting.all() if it.trouble]
+    if troubled:
+        one = min(troubled, key=lambda it: it.key)
+        first = f"{len(troubled)} windows wait, the first: {one.trouble}"
         found.insert(0, Trouble(first))
     return found
 
 
-def window_figures(windows: Windows) -> dict[str, Any]:
-    return {"windows": windows.count, "windows_waiting": len(windows.waiting())}
+def window_figures(waiting: WaitingWindows) -> dict[str, Any]:
+    return {"windows": waiting.windows.count, "windows_waiting": len(waiting.all())}
 
 
 def _collectors(

@@ -112,10 +112,6 @@ class Windows:
             self._ordered = [self._windows[key] for key in sorted(self._windows)]
         return list(self._ordered)
 
-    def waiting(self) -> list[Window]:
-        """Those that are not up."""
-        return [window for window in self._windows.values() if window.dispatcher is None]
-
     @property
     def count(self) -> int:
         return len(self._windows)
@@ -243,6 +239,7 @@ class Windows:
         self._ordered = None
         self._idle.look_at([window])
         self._by_group.setdefault(group, {})[key] = window
+        self._ticks.stir(window)
         self.tasks.create_task(window.run(), name=repr(window))
 
     @contextmanager
@@ -297,6 +294,7 @@ class Windows:
         """Tells the window the ends of sessions that it missed. Sessions of before a restart of
         the node are left alone: their members may still be on their way back.
         """
+        self._ticks.stir(window)
         self._member_changes.knows(window)
         sessions = self.groups.sessions
         now_ms = self.dependencies.now_ms()

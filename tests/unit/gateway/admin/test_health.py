@@ -19,6 +19,7 @@ from gateway.part import Part, Trouble
 from gateway.reading.build import reading_troubles
 from gateway.upstream.build import broker_troubles
 from gateway.windows.build import window_figures, window_troubles
+from gateway.windows.waiting_windows import WaitingWindows
 from tests.rig.node_parts import GROUP, Node, topology
 from tests.rig.virtual_time import run, settle
 
@@ -50,9 +51,10 @@ class NodeHealth:
 
     node: Node
     world: World
+    waiting: WaitingWindows
 
     async def look(self) -> Health:
-        world, windows = self.world, self.node.windows
+        world, waiting = self.world, self.waiting
 
         async def redis() -> list[Trouble]:
             return await redis_troubles(world)
@@ -64,7 +66,7 @@ class NodeHealth:
             return reading_troubles(world.failing)
 
         async def of_windows() -> list[Trouble]:
-            return window_troubles(windows)
+            return window_troubles(waiting)
 
         known = {"cluster_id": world.topology.cluster_id, "brokers": len(world.topology.brokers)}
         return await look(
@@ -76,7 +78,7 @@ class NodeHealth:
                     name="windows",
                     room=None,
                     troubles=of_windows,
-                    figures=lambda: window_figures(windows),
+                    figures=lambda: window_figures(waiting),
                 ),
                 Part(name="process", room=None, troubles=process_part(world.stop).troubles),
             ]
@@ -89,7 +91,7 @@ def story(tell: Callable[[Node, World, NodeHealth], Awaitable[None]]) -> None:
         async with Node(topology=topology(2)) as node:
             node.beat()
             await settle()
-            await tell(node, world, NodeHealth(node, world))
+            await tell(node, world, NodeHealth(node, world, WaitingWindows(node.windows)))
 
     run(work())
 

@@ -1,0 +1,44 @@
+"""Windows that are not up, told without a look at the windows of groups at rest."""
+
+from __future__ import annotations
+
+import asyncio
+
+from dispatcher.store.base import StoreError
+from gateway.windows.waiting_windows import WaitingWindows
+from tests.rig.admin_parts import AdminStore
+from tests.rig.node_parts import GROUP, Node, topology
+from tests.rig.virtual_time import run, settle
+
+REST_S = 1.5  # some ticks
+LOADED_S = 20  # also after some failures
+
+
+def test_one_that_opens_in_a_group_at_rest_waits_until_it_is_up() -> None:
+    async def work() -> None:
+        store = AdminStore()
+        async with Node(topology=topology(1), store=store) as node:
+            waiting = WaitingWindows(node.windows)
+
+            def partitions() -> list[int]:
+                return [it.partition.partition for it in waiting.all()]
+
+            node.beat()
+            await settle()
+            await asyncio.sleep(REST_S)
+            assert node.windows.rest_of(GROUP) is not None
+            assert partitions() == []
+            store.create_failures = [StoreError("away")] * 1_000
+            node.change_topology(topology(2))
+            await settle()
+            assert partitions() == [1]
+            await asyncio.sleep(REST_S)
+            assert node.windows.rest_of(GROUP) is not None
+            assert partitions() == [1], "known from before"
+            store.create_failures.clear()
+            await asyncio.sleep(LOADED_S)
+            assert partitions() == []
+            node.window(0).fail(RuntimeError("no room"))
+            assert partitions() == [0]
+
+    run(work())
