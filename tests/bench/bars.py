@@ -40,7 +40,7 @@ BARS = (
     Bar(f"{latency.added_at(latency.PER_SECOND)}: p99", "ms", below=5),
     Bar(f"{dashboard.OPEN}: p99", "ms", below=1.1, against=f"{dashboard.CLOSED}: p99"),
     Bar(memory.FULL, "MiB", below=300),
-    Bar(metrics_cost.CONSUME, metrics_cost.RATIO, below=1.01),
+    Bar(metrics_cost.CONSUMED_ALONE, metrics_cost.PART, below=0.01),
     Bar(metrics_cost.ALONE, metrics_cost.PART, below=0.01),
     Bar(metrics_cost.COUNTED, metrics_cost.PART, below=0.01),
     Bar(schemas.FIRST, "s", below=120),
