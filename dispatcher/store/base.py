@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NewType, Protocol
+from typing import NamedTuple, NewType, Protocol
 
 from dispatcher.core.model import Change, Snapshot
 
@@ -14,8 +14,7 @@ from dispatcher.core.model import Change, Snapshot
 Fence = NewType("Fence", int)
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class WindowKey:
+class WindowKey(NamedTuple):
     """One window. The topic's id, not its name: a topic recreated under the same name is another
     window.
     """

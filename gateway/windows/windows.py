@@ -211,8 +211,10 @@ class Windows:
 
     def _open(self, group: str, topic: Topic) -> None:
         before = self._partitions_before.get(topic.topic_id, topic.partitions)
+        known, topic_id = self._by_group.get(group, {}), topic_id_text(topic.topic_id)
         for partition in sorted(topic.partitions):
-            self.open(group, topic, partition, added_while_reading=partition not in before)
+            if WindowKey(group, topic_id, partition) not in known:
+                self.open(group, topic, partition, added_while_reading=partition not in before)
 
     def open(
         self, group: str, topic: Topic, partition: int, *, added_while_reading: bool = False
