@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -182,9 +183,12 @@ class RedisStore:
         return [WindowKey(group, topic_id, int(partition)) for topic_id, partition in places]
 
     async def _index_all(self) -> None:
-        pipeline = self._redis.pipeline(transaction=False)
+        members: defaultdict[str, list[str]] = defaultdict(list)
         for key in await self._scanned():
-            pipeline.sadd(self._index(key.group), _in_index(key))
+            members[key.group].append(_in_index(key))
+        pipeline = self._redis.pipeline(transaction=False)
+        for group, found in members.items():
+            pipeline.sadd(self._index(group), *found)
         pipeline.set(self._prefix + "indexed", 1)
         await pipeline.execute()
 
