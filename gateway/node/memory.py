@@ -34,7 +34,7 @@ async def quiet_collector() -> None:
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(GC_ALLOCATIONS, 20, 20)
+    gc.set_threshold(GC_ALLOCATIONS, 100, 20)
 
 
 async def trim_forever(read_bytes: Callable[[], int], trim: Callable[[], Awaitable[None]]) -> None:
