@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from time import perf_counter
 
 import structlog
 
@@ -36,12 +37,13 @@ from gateway.operations.limits import (
     LAG_MS,
     LAG_PAUSE_FACTOR,
     LAG_REFRESH_S_MAX,
-    LAG_STORED_EVERY,
+    LAG_STORED_MS,
     LAG_WATCHED_MS,
     LAGS_AT_ONCE,
     OLDEST_LOOK_S_MAX,
 )
 from gateway.operations.oldest_records import OldestRecords, Place
+from gateway.operations.portions import Portions
 from gateway.upstream.cluster import LATEST
 from gateway.upstream.errors import UpstreamError
 from gateway.upstream.requests import offsets_at_leader
@@ -130,13 +132,16 @@ class Lags:
     _moved: set[Source] = field(default_factory=set)  # ends, since the last look at all groups
     _failed: str = ""
     _watched: asyncio.Event = field(default_factory=asyncio.Event)
+    clock: Callable[[], float] = perf_counter  # seconds
 
     async def refresh_forever(self) -> None:
-        refreshes = 0
+        stored_ms = 0  # Unix time
         while True:
             began_ms = self.now_ms()
+            portions = Portions(self.clock)
+            stored = began_ms - stored_ms >= LAG_STORED_MS
             try:
-                await self.refresh(stored=refreshes % LAG_STORED_EVERY == 0)
+                await self.refresh(stored=stored, portions=portions)
             except (StateUnavailable, UpstreamError) as error:
                 if str(error) != self._failed:
                     log.info("lag_not_known", reason=str(error))
@@ -146,9 +151,9 @@ class Lags:
             except Exception:  # A figure is not worth the node.
                 log.exception("lag_not_looked_at")
             else:
-                refreshes += 1
+                stored_ms = began_ms if stored else stored_ms
                 self._failed = ""
-            await self._pause(self.now_ms() - began_ms)
+            await self._pause(int(portions.worked_s * 1_000))
 
     def watched(self) -> None:
         """Somebody looks all the time: the next look comes after LAG_WATCHED_MS."""
@@ -163,26 +168,29 @@ class Lags:
             async with asyncio.timeout((LAG_MS - least_ms) / 1000):
                 await self._watched.wait()
 
-    async def refresh(self, *, stored: bool) -> None:
+    async def refresh(self, *, stored: bool, portions: Portions | None = None) -> None:
         """`stored`: also at windows that only the store has. Raises StateUnavailable,
         UpstreamError.
         """
+        portions = portions or Portions(self.clock)
         groups = self.offsets.groups
         for name in dict.fromkeys([*self._positions, *self._seen_at, *self._placed, *self._looks]):
             if groups.get(name) is None:
                 self._forget_group(name)
         for group in groups.all() if stored else ():
             await self._positions_in_store(group.name)
+            await portions.give_way()
         for name in dict.fromkeys([*self._positions, *self.offsets.windows.names()]):
-            await self._positions_in_memory(name)
+            await self._positions_in_memory(name, portions)
         await self._resolve_topics()
         ends: set[Source] = set()
         for name in list(self._positions):
-            placed, _ = await self._places(name)
+            placed, _ = await self._places(name, portions)
             ends |= placed.sources
         self._ends = {of: end for of, end in self._ends.items() if of in ends}
         await self._fetch_log_ends(ends)
-        await self._look_for_oldest(again=stored)
+        portions.begin()
+        await self._look_for_oldest(portions, again=stored)
 
     async def refresh_group(self, group: str) -> None:
         """At one group, for a waiting caller; figures that come too late stay as they were."""
@@ -193,12 +201,13 @@ class Lags:
             log.info("lag_not_known", group=group, reason=str(error) or "timeout")
 
     async def _refresh_group(self, group: str) -> None:
+        portions = Portions(self.clock)
         await self._positions_in_store(group)
-        await self._positions_in_memory(group)
+        await self._positions_in_memory(group, portions)
         await self._resolve_topics()
-        placed, _ = await self._places(group)
+        placed, _ = await self._places(group, portions)
         await self._fetch_log_ends(placed.sources)
-        if await self.oldest.look(await self._unsettled(placed), again=True):
+        if await self.oldest.look(await self._unsettled(placed, portions), again=True):
             self._unknown.add(group)
         self._looks[group] += 1
 
@@ -296,7 +305,7 @@ class Lags:
         self._seen_at.pop(group, None)
         self._placed.pop(group, None)
 
-    async def _positions_in_memory(self, group: str) -> None:
+    async def _positions_in_memory(self, group: str, portions: Portions) -> None:
         """Of a group at rest they are as they were."""
         windows = self.offsets.windows
         rest = windows.rest_of(group)
@@ -309,7 +318,7 @@ class Lags:
                 settled = sum(last - first + 1 for first, last in core.settled_ranges())
                 position = Position(core.cursor, settled)
                 self._positions.setdefault(group, {})[window.key] = position
-                await asyncio.sleep(0)  # O(span) each
+                await portions.give_way()  # O(span) each
         self._placed.pop(group, None)
         if rest is not None:
             self._seen_at[group] = rest
@@ -335,7 +344,7 @@ class Lags:
         end = self._ends.get(source)
         return place, None if end is None else end > self.oldest.empty_until(key, place)
 
-    async def _unsettled(self, placed: _Placed) -> dict[WindowKey, Place]:
+    async def _unsettled(self, placed: _Placed, portions: Portions) -> dict[WindowKey, Place]:
         """Those that wait for something. The ones that the cache tells of are noted."""
         found: dict[WindowKey, Place] = {}
         for at, (key, source) in enumerate(placed.places, 1):
@@ -346,21 +355,21 @@ class Lags:
                     self.oldest.remember(key, place)
                     found[key] = place
             if at % LAGS_AT_ONCE == 0:
-                await asyncio.sleep(0)
+                await portions.give_way()
         return found
 
-    async def _look_for_oldest(self, *, again: bool) -> None:
+    async def _look_for_oldest(self, portions: Portions, *, again: bool) -> None:
         """Of groups at rest, on logs that did not grow, they are known; `again`: look at all."""
         moved, self._moved = self._moved, set()
         places: dict[WindowKey, Place] = {}
         looked_at: list[str] = []
         for name in list(self._positions):
-            placed, fresh = await self._places(name)
+            placed, fresh = await self._places(name, portions)
             if again or fresh or name in self._unknown or not placed.sources.isdisjoint(moved):
                 placed.looked_at = True
                 looked_at.append(name)
-                places |= await self._unsettled(placed)
-                await asyncio.sleep(0)  # also of many groups with few partitions each
+                places |= await self._unsettled(placed, portions)
+                await portions.give_way()  # also of many groups with few partitions each
         unknown = list(places)
         try:
             async with asyncio.timeout(OLDEST_LOOK_S_MAX):
@@ -378,7 +387,7 @@ class Lags:
             self._placed.clear()
         self.offsets.windows.asked_for = {topic.name for topic in topics.values()}
 
-    async def _places(self, group: str) -> tuple[_Placed, bool]:
+    async def _places(self, group: str, portions: Portions) -> tuple[_Placed, bool]:
         """Of topics that are there; True: they may be others than those looked at last."""
         isolation = self._isolation(group)
         placed = self._placed.get(group)
@@ -388,7 +397,7 @@ class Lags:
             placed = self._placed[group] = _Placed(
                 isolation, places, {source for _, source in places}
             )
-            await asyncio.sleep(0)
+            await portions.give_way()
         return placed, not placed.looked_at
 
     def _isolation(self, group: str) -> int:

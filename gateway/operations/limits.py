@@ -5,8 +5,10 @@ from __future__ import annotations
 LAG_MS = 10_000  # between two looks at where logs end; Prometheus asks every 15 s or more rarely
 LAG_WATCHED_MS = 3_000  # the same while a dashboard is open
 LAG_PAUSE_FACTOR = 20  # times the look itself: the pause behind it, up to LAG_MS
-LAG_STORED_EVERY = 6  # looks: the store is asked for windows that are not in memory
+LAG_STORED_MS = 60_000  # between two questions to the store for windows that are not in memory
 LAGS_AT_ONCE = 200  # partitions summed up before other work goes on: a few ms at most
+PORTION_PAUSE_FACTOR = 3  # times a portion of a look at all groups: then the next one begins
+PORTION_PAUSE_S_MAX = 0.02
 LAG_ENDS_AT_ONCE = 500  # partitions of one request: decoded in some ms
 LAG_ANSWER_S_MAX = 5.0  # a broker that hangs does not keep the lag of the others
 LAG_REFRESH_S_MAX = 2.0  # an operator who describes a group waits so long for its lag

@@ -35,7 +35,7 @@ from tests.rig.node_parts import (
     ScriptedStore,
     topology,
 )
-from tests.rig.virtual_time import now_ms, settle
+from tests.rig.virtual_time import now_ms, now_s, settle
 
 M1, S1 = MemberId("m1"), SessionId("s1")
 
@@ -250,7 +250,7 @@ class Admin:
         )
 
     def lags(self) -> Lags:
-        return Lags(self.offsets, OldestRecords(self.times), now_ms)
+        return Lags(self.offsets, OldestRecords(self.times), now_ms, clock=now_s)
 
     def key(self, partition: int) -> WindowKey:
         return WindowKey(GROUP, topic_id_text(TOPIC_ID), partition)

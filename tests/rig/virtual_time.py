@@ -49,8 +49,12 @@ def run(main: Coroutine[Any, Any, T]) -> T:
         return runner.run(main)
 
 
+def now_s() -> float:
+    return asyncio.get_running_loop().time()
+
+
 def now_ms() -> int:
-    return round(asyncio.get_running_loop().time() * 1000)
+    return round(now_s() * 1000)
 
 
 async def settle(turns: int = 50) -> None:

@@ -213,7 +213,7 @@ def test_lag_is_looked_at_more_often_while_somebody_looks(
 ) -> None:
     looks: list[int] = []
 
-    async def refresh(_: Lags, *, stored: bool) -> None:  # noqa: ARG001
+    async def refresh(_: Lags, **_given: object) -> None:
         looks.append(now_ms())
 
     monkeypatch.setattr(Lags, "refresh", refresh)
