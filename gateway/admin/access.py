@@ -25,7 +25,7 @@ from starlette.responses import Response
 from gateway.admin.api import Operation
 from gateway.admin.audit import Audit, Subject
 from gateway.admin.failed_logins import FailedLogins
-from gateway.admin.problems import query
+from gateway.admin.problems import only_parameters, query
 from gateway.admin.tokens import ANYBODY, Caller, Sessions, Tokens, sha256_of
 from gateway.operations.errors import OperationError
 
@@ -81,12 +81,15 @@ class Access:
     def guarded(self, operation: Operation, endpoint: Endpoint) -> Endpoint:
         """`endpoint`, for callers who may use it; every change and every refusal is audited."""
         action = operation.action or f"{operation.method} {operation.path}"
+        parameters = [it.name for it in (*operation.query, *operation.optional)]
 
         async def guard(request: Request) -> Response:
             request.state.subject = Subject()
             request.state.caller = None
             try:
                 self._admit(request, operation)
+                if not operation.any_query:
+                    only_parameters(request, parameters)
                 response = await endpoint(request)
             except (HTTPException, OperationError) as error:
                 if operation.action is not None or isinstance(error, Refused):

@@ -138,6 +138,11 @@ class Operation:
         """It names a group in its path or its query."""
         return GROUP in (*self.in_path, *self.query)
 
+    @property
+    def any_query(self) -> bool:
+        """Metrics and health: scrapers and load balancers add parameters of their own."""
+        return not self.path.startswith("/v1/")
+
 
 OPERATIONS = (
     Operation(

@@ -8,7 +8,7 @@ not send that unasked. access.py looks at the caller.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, TypeVar
@@ -100,6 +100,20 @@ def validated(model: type[Body], body: dict[str, Any]) -> Body:
 def answered(row: BaseModel) -> Response:
     """Fields that were not set are left out."""
     return Response(row.model_dump_json(exclude_unset=True), media_type="application/json")
+
+
+def only_parameters(request: Request, names: Sequence[str]) -> None:
+    """Refuses any other parameter, and one that is given twice: without a misspelt filter the
+    answer would be about more than the caller means. Raises HTTPException.
+    """
+    given: set[str] = set()
+    for name, _ in request.query_params.multi_items():
+        if name not in names:
+            taken = ", ".join(names) or "none"
+            raise HTTPException(400, f"no parameter {name!r}; this path takes {taken}")
+        if name in given:
+            raise HTTPException(400, f"the parameter {name} is given twice")
+        given.add(name)
 
 
 def query(request: Request, name: str) -> str:

@@ -72,10 +72,15 @@ def story(
 
 
 def asked(
-    client: httpx.AsyncClient, operation: Operation, who: str | None, group: str = GROUP
+    client: httpx.AsyncClient,
+    operation: Operation,
+    who: str | None,
+    group: str = GROUP,
+    **more: str,
 ) -> Awaitable[httpx.Response]:
+    """`more`: parameters."""
     body, query = CHANGES.get(operation.action or "", (None, {}))
-    query = {**query, **({"group": group} if GROUP_PARAMETER in operation.query else {})}
+    query = {**query, **({"group": group} if GROUP_PARAMETER in operation.query else {}), **more}
     if body is not None and "group" in body:
         body = {**body, "group": group}
     headers = {} if who is None else {"Authorization": f"Bearer {who}"}
@@ -97,6 +102,39 @@ def test_each_role_on_each_route(operation: Operation) -> None:
             allowed = operation.role is None or role.includes(operation.role)
             assert (status == 403) is not allowed, (role, status)
             assert status not in (401, 429, 500), (role, status)
+
+    story(tell)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=described)
+def test_a_parameter_that_the_route_does_not_have(operation: Operation) -> None:
+    """It is refused, behind the guard; scrapers and load balancers may add their own."""
+
+    async def tell(client: httpx.AsyncClient) -> None:
+        names = [it.name for it in (*operation.query, *operation.optional)]
+        for who in (None, "viewer", "admin"):
+            right = await asked(client, operation, who)
+            client.cookies.clear()  # of a login
+            wrong = await asked(client, operation, who, tpoic="a")
+            if operation.any_query or right.status_code in (401, 403):
+                assert wrong.status_code == right.status_code
+            else:
+                assert wrong.status_code == 400
+                assert wrong.headers["content-type"] == "application/problem+json"
+                taken = ", ".join(names) or "none"
+                assert wrong.json()["title"] == f"no parameter 'tpoic'; this path takes {taken}"
+
+    story(tell)
+
+
+@pytest.mark.parametrize("twice", ["limit=1&limit=1", "limit=1&topic=a&limit=2", "topic=&topic="])
+def test_a_parameter_that_is_given_twice(twice: str) -> None:
+    async def tell(client: httpx.AsyncClient) -> None:
+        client.headers["authorization"] = "Bearer viewer"
+        answer = await client.get(f"/v1/positions?group={GROUP}&{twice}")
+        assert answer.status_code == 400
+        assert answer.json()["title"] == f"the parameter {twice.partition('=')[0]} is given twice"
+        assert (await client.get("/health?limit=1&limit=1")).status_code == 200
 
     story(tell)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 from starlette.routing import Route
@@ -12,7 +13,9 @@ from gateway.admin.openapi import document, text
 from gateway.admin.rest import rest_app
 from tests.rig.rest_parts import rest_parts
 
-FILE = Path(__file__).resolve().parents[4] / "docs" / "openapi.json"
+ROOT = Path(__file__).resolve().parents[4]
+FILE = ROOT / "docs" / "openapi.json"
+STATIC = ROOT / "gateway" / "admin" / "dashboard" / "static"
 
 
 def test_the_file_is_current() -> None:
@@ -29,6 +32,24 @@ def test_every_route_is_described_and_no_other() -> None:
         for method in (route.methods or set()) - {"HEAD"}
     }
     assert served == {(operation.method, operation.path) for operation in OPERATIONS}
+
+
+def test_the_dashboard_asks_with_parameters_that_are_described() -> None:
+    taken: dict[str, set[str]] = {}
+    for operation in OPERATIONS:
+        names = {it.name for it in (*operation.query, *operation.optional)}
+        taken[operation.path] = taken.get(operation.path, set()) | names
+    scripts = [path.read_text("utf-8") for path in STATIC.rglob("*.js")]
+    found = [
+        (path, name)
+        for script in scripts
+        for path, parameters in re.findall(r'at\("(/v1/[^"]+)", \{([^}]*)\}', script)
+        for name in re.findall(r"(\w+)(?::[^,]*)?(?:,|\s*$)", parameters)
+    ]
+    assert ("/v1/windows", "runs") in found
+    assert ("/v1/keys", "key") in found
+    assert [it for it in found if it[1] not in taken[it[0]]] == []
+    assert not [it for it in scripts if re.search(r'"/v1/[^"]*\?', it)], "at() joins them"
 
 
 def test_every_schema_that_is_named_is_there() -> None:
