@@ -14,8 +14,8 @@ from pydantic import BaseModel
 
 from gateway.admin.dashboard.rows import Overview
 from gateway.admin.limits import (
-    AUDIT_ROWS_MAX,
     HOT_KEYS_MAX,
+    ID_MAX,
     KEY_BYTES_MAX,
     PAGE_HEADERS_MAX,
     PAGE_ROWS_MAX,
@@ -82,7 +82,7 @@ def _limit(most: int) -> Parameter:
 
 GROUP = _text("group", "The name of a group.", minLength=1, maxLength=GROUP_ID_CHARS_MAX)
 AFTER_NAME = _text("after", "The last name of the page before: its `next`.")
-AFTER_ID = _whole("after", "The last id of the page before: its `next`.", 0, 2**63 - 1)
+AFTER_ID = _whole("after", "The last id of the page before: its `next`.", 0, ID_MAX)
 AFTER_PLACE = _text(
     "after", "The `next` of the page before, like `orders-3`.", pattern=r"^[^\n]+-[0-9]{1,10}$"
 )
@@ -323,13 +323,14 @@ OPERATIONS = (
     Operation(
         "GET",
         "/v1/audit",
-        "The last changes and refusals, the latest first.",
+        "The last changes and refusals, the latest first, a page at a time.",
         AuditList,
         optional=(
             _text("who", "Only those of this token."),
             _text("group", "Only those of this group."),
             _text("action", "Only this action."),
-            _limit(AUDIT_ROWS_MAX),
+            AFTER_ID,
+            _limit(PAGE_ROWS_MAX),
         ),
         role=Role.ADMIN,
         whole=True,

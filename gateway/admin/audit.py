@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from operator import itemgetter
+from operator import attrgetter
 
 import structlog
 
@@ -28,7 +28,7 @@ from gateway.core.share.group_lines import GroupLines, Line
 
 log = structlog.get_logger("keyway.audit")
 
-Kept = deque[tuple[int, AuditRow]]  # in the order of the numbers
+Kept = deque[AuditRow]  # in the order of their ids
 
 
 @dataclass(slots=True)
@@ -55,7 +55,7 @@ class Audit:
     _rows: Kept = field(default_factory=lambda: deque(maxlen=AUDIT_ROWS_MAX))
     # Of their own, so that no stranger pushes the others out.
     _stranger_rows: Kept = field(default_factory=lambda: deque(maxlen=AUDIT_ROWS_MAX))
-    _numbers: Iterator[int] = field(default_factory=count)
+    _ids: Iterator[int] = field(default_factory=lambda: count(1))
     _strangers: GroupLines = field(default_factory=GroupLines)
 
     def note(
@@ -70,6 +70,7 @@ class Audit:
         self._write(
             self._rows,
             AuditRow(
+                id=next(self._ids),
                 at_ms=self.now_ms(),
                 who=caller.name,
                 role=caller.role.value,
@@ -85,8 +86,7 @@ class Audit:
 
     def rows(self) -> list[AuditRow]:
         """The latest first."""
-        both = sorted([*self._stranger_rows, *self._rows], key=itemgetter(0), reverse=True)
-        return [row for _, row in both]
+        return sorted([*self._stranger_rows, *self._rows], key=attrgetter("id"), reverse=True)
 
     async def write_due_forever(self) -> None:
         """The counts of strangers' refusals that are in no line yet."""
@@ -104,6 +104,7 @@ class Audit:
             self._write(
                 self._stranger_rows,
                 AuditRow(
+                    id=next(self._ids),
                     at_ms=self.now_ms(),
                     who=None,
                     role=None,
@@ -116,8 +117,8 @@ class Audit:
             )
 
     def _write(self, rows: Kept, row: AuditRow) -> None:
-        rows.append((next(self._numbers), row))
-        log.info("audit", **row.model_dump(exclude={"at_ms"}))
+        rows.append(row)
+        log.info("audit", **row.model_dump(exclude={"id", "at_ms"}))
 
 
 def _cut(text: str | None) -> str | None:

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from gateway.admin.access import caller_of
-from gateway.admin.limits import CONNECTION_APIS_SHOWN, CONNECTION_MEMBERS_SHOWN
+from gateway.admin.limits import CONNECTION_APIS_SHOWN, CONNECTION_MEMBERS_SHOWN, ID_MAX
 from gateway.admin.node_rows import BrokerList, BrokerRow, ConnectionList, ConnectionRow
 from gateway.admin.pages import limit_of, number, page_of
 from gateway.admin.problems import answered
@@ -29,7 +29,7 @@ BOOTSTRAP = "bootstrap"
 def connection_routes(server: Server, upstream: Brokers, groups: Groups) -> list[Route]:
     async def list_connections(request: Request) -> Response:
         limit = limit_of(request)
-        after = number(request, "after", 0, 2**63 - 1, default=0)
+        after = number(request, "after", 0, ID_MAX, default=0)
         client = request.query_params.get("client_id", "")
         host = request.query_params.get("host")
         bootstrap = request.query_params.get("broker") == BOOTSTRAP

@@ -5,6 +5,7 @@ from __future__ import annotations
 ADMIN_BODY_BYTES_MAX = 1024 * 1024  # 16,384 offsets of 19 digits are a third of it
 PAGE_ROWS_MAX = 1_000  # of one page of a list: some 200 KB
 ROWS_AT_ONCE = 50  # rows of a list that are made before other work goes on: under a millisecond
+ID_MAX = 2**63 - 1  # of a connection or a line of the audit: none is used twice
 PAGE_HEADERS_MAX = 50  # rows of one page with headers: each may take a Fetch; 1 MB at the worst
 PAGE_WINDOWS_MAX = 100  # windows of one page: a millisecond or two each
 RUNS_MAX = 512  # of one window's picture: more than a screen can show, some 25 KB
@@ -31,7 +32,7 @@ STATUS_KEPT_MS = 5_000  # a failure, however many ask: to start the command agai
 STATUS_BYTES_MAX = 64 * 1024 * 1024  # of one look: 100,000 partitions of groups
 STATUS_PROBLEMS_SHOWN = 20  # lines of one answer: clusters that are away
 
-AUDIT_ROWS_MAX = 1_000  # kept in memory, some 500 bytes each; the log has them all
+AUDIT_ROWS_MAX = 1_000  # of callers, and of strangers: in memory, some 500 bytes each
 AUDIT_DUE_MS = 1_000  # between two looks for counts of refusals to be written
 AUDIT_OFFSETS_SHOWN = 20  # of one line
 AUDIT_TEXT_CHARS_MAX = 256  # of a name that somebody without a token chose

@@ -194,8 +194,11 @@ class ReloadRow(Row):
 
 
 class AuditRow(Row):
-    """A change, or a refusal. `who` null: nobody that the node knows."""
+    """A change, or a refusal. `id`: later ones have higher ids, from 1 when the node starts. `who`
+    null: nobody that the node knows.
+    """
 
+    id: int
     at_ms: int  # Unix time
     who: str | None
     role: RoleName | None
@@ -210,6 +213,9 @@ class AuditRow(Row):
 
 
 class AuditList(Row):
-    """The latest first. The log has them all; the node keeps the last ones in memory."""
+    """One page, the latest first. `next`: `after` of the next page, with older ones. The log has
+    them all; the node keeps the last ones in memory.
+    """
 
     audit: list[AuditRow]
+    next: str | None = None

@@ -9,9 +9,9 @@ from starlette.routing import Route
 
 from gateway.admin.audit import Audit
 from gateway.admin.configuration import Configuration
-from gateway.admin.limits import AUDIT_ROWS_MAX
+from gateway.admin.limits import ID_MAX
 from gateway.admin.node_rows import AuditList, AuditRow
-from gateway.admin.pages import limit_of
+from gateway.admin.pages import limit_of, number, page_of
 from gateway.admin.problems import answered
 from gateway.config import ConfigError
 
@@ -27,13 +27,17 @@ def supervision_routes(configuration: Configuration, audit: Audit) -> list[Route
             raise HTTPException(409, str(error)) from error
 
     async def show_audit(request: Request) -> Response:
-        limit = limit_of(request, AUDIT_ROWS_MAX)
+        limit = limit_of(request)
+        after = number(request, "after", 0, ID_MAX, default=ID_MAX)
         wanted = {name: request.query_params.get(name) for name in ("who", "group", "action")}
 
         def kept(row: AuditRow) -> bool:
-            return all(it in (None, getattr(row, name)) for name, it in wanted.items())
+            return row.id < after and all(
+                it in (None, getattr(row, name)) for name, it in wanted.items()
+            )
 
-        return answered(AuditList(audit=[row for row in audit.rows() if kept(row)][:limit]))
+        page, more = await page_of(audit.rows(), 0, limit, kept)
+        return answered(AuditList(audit=page, next=str(page[-1].id) if more else None))
 
     return [
         Route("/v1/config", show_config, methods=["GET"]),

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from gateway.admin.node_rows import AuditList, AuditRow, ConfigRow, OptionDifference, ReloadRow
-from gateway.cli.node_client import Answer, ask, path_with
+from gateway.cli.node_client import Answer, ask, ask_all
 from gateway.cli.options import (
     DEFAULT_ADMIN,
     AdminOption,
@@ -18,7 +18,7 @@ from gateway.cli.options import (
     Watching,
     WatchOption,
 )
-from gateway.cli.tables import View, end, print_data, print_line, print_table, show
+from gateway.cli.tables import View, end, print_data, print_line, print_table, show, table_view
 
 app = typer.Typer(help="The configuration of a running node.", no_args_is_help=True)
 
@@ -105,16 +105,11 @@ def audit(
     output: Output = "table",
 ) -> None:
     """Show the last changes and refusals, the latest first. The node's log has them all."""
-    given = {"who": who, "group": group, "action": action, "limit": limit}
-    path = path_with(
-        "/v1/audit", **{name: str(value) for name, value in given.items() if value is not None}
-    )
 
     def look() -> View:
-        answer = ask(admin, path, AuditList)
-        return View(
-            answer.raw, lambda: print_table(_AUDIT, [_audited(it) for it in answer.row.audit])
-        )
+        given = {"who": who, "group": group, "action": action}
+        found = ask_all(admin, "/v1/audit", AuditList, "audit", limit, **given)
+        return table_view(found.raw, _AUDIT, [_audited(it) for it in found.rows])
 
     show(look, output, watch)
 

@@ -11,6 +11,7 @@ from urllib.parse import quote, urlencode
 
 from pydantic import BaseModel
 
+from gateway.admin.limits import PAGE_ROWS_MAX
 from gateway.cli.contexts import context
 from gateway.cli.tables import end
 
@@ -53,20 +54,31 @@ class Pages(Generic[RowT]):
 
 
 def ask_all(
-    admin: str, path: str, model: type[BaseModel], field: str, /, **parameters: str | None
+    admin: str,
+    path: str,
+    model: type[BaseModel],
+    field: str,
+    first: int | None = None,
+    /,
+    **parameters: str | None,
 ) -> Pages[Any]:
-    """All pages of a list. `field`: that of the model with the rows. Parameters that are None are
-    left out.
+    """All pages of a list, or those with the `first` so many rows. `field`: that of the model with
+    the rows. Parameters that are None are left out.
     """
     given = {name: value for name, value in parameters.items() if value is not None}
+    if first is not None:
+        given["limit"] = str(min(first, PAGE_ROWS_MAX))
     answer = ask(admin, path_with(path, **given), model)
     raw, rows = answer.raw, list(getattr(answer.row, field))
     while (after := getattr(answer.row, "next", None)) is not None:
+        if first is not None and len(rows) >= first:
+            break
         answer = ask(admin, path_with(path, **given, after=after), model)
         raw[field] += answer.raw[field]
         rows += getattr(answer.row, field)
     raw.pop("next", None)
-    return Pages(raw, rows)
+    raw[field] = raw[field][:first]
+    return Pages(raw, rows[:first])
 
 
 def use_token_file(path: Path | None) -> None:

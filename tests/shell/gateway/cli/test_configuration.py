@@ -54,6 +54,7 @@ def test_a_file_that_cannot_be_compared_is_one_line() -> None:
 
 def test_the_audit() -> None:
     line = {
+        "id": 7,
         "at_ms": 60_000,
         "who": "alice",
         "role": "operator",
@@ -66,6 +67,7 @@ def test_the_audit() -> None:
         "outcome": "done",
     }
     refusal = {
+        "id": 8,
         "at_ms": 61_000,
         "who": None,
         "role": None,
@@ -84,3 +86,22 @@ def test_the_audit() -> None:
         ]
         _, out, _ = keyway("audit", "--admin", rest.address)
         assert rows(out)[1][-3:] == ["refused:", "401", "12"]
+
+
+def test_the_audit_is_read_to_its_end_or_to_the_limit() -> None:
+    line = {"at_ms": 1, "who": "a", "role": "admin", "address": "h", "action": "x", "outcome": "y"}
+    lines = [line | {"id": at} for at in range(1_500, 0, -1)]
+    answers = {
+        f"/v1/audit{more}": {"audit": part, "next": after}
+        for limit in ("", "limit=1000")
+        for more, part, after in (
+            (f"?{limit}".rstrip("?"), lines[:1_000], "501"),
+            (f"?{limit}&after=501".replace("?&", "?"), lines[1_000:], None),
+        )
+    }
+    with stand_in(answers) as rest:
+        for more, expected in (([], lines), (["--limit", "1200"], lines[:1_200])):
+            _, out, _ = keyway("audit", "--admin", rest.address, "-o", "json", *more)
+            assert json.loads(out) == {"audit": expected}
+        assert keyway("audit", "--admin", rest.address, "-o", "json", "--limit", "1000")[0] == 0
+        assert rest.asked[4:] == ["/v1/audit?limit=1000"], "no page too many"

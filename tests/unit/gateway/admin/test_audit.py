@@ -50,6 +50,7 @@ def test_strangers_push_no_change_out_of_memory(monkeypatch: pytest.MonkeyPatch)
     for _ in range(5):
         audit.note(ANN, "127.0.0.1", "filters.set", Subject(group="g"), "done")
     assert sum(row.who == "ann" for row in audit.rows()) == 3
+    assert [row.id for row in audit.rows()] == [16, 15, 14, 11, 10, 9], "of one count"
 
 
 def test_offsets_are_cut() -> None:

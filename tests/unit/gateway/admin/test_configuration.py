@@ -14,6 +14,7 @@ from gateway.config import ConfigSource, Role
 from gateway.members.key_filters import KeyFilters
 from tests.rig.admin_parts import Admin
 from tests.rig.node_parts import GROUP
+from tests.rig.rest_client import pages
 from tests.rig.rest_parts import Hashes, access, served, token
 from tests.rig.virtual_time import run, settle
 
@@ -138,6 +139,12 @@ def test_the_audit(tmp_path: Path) -> None:
         assert [row["who"] for row in rows] == [None, "root", "root"]
         (row,) = (await client.get("/v1/audit", params={"group": GROUP})).json()["audit"]
         assert (row["role"], row["address"], row["outcome"]) == ("admin", "127.0.0.1", "done")
-        assert len((await client.get("/v1/audit?limit=1")).json()["audit"]) == 1
+        paged = await pages(client, "/v1/audit", "audit")
+        assert paged == rows
+        await client.post("/v1/config/reload")
+        later = (await client.get(f"/v1/audit?after={rows[0]['id']}")).json()
+        assert later == {"audit": rows[1:], "next": None}, "a page is behind, whatever comes"
+        for wrong in ("after=x", "after=-1", "limit=0", "limit=1001"):
+            assert (await client.get(f"/v1/audit?{wrong}")).status_code == 400, wrong
 
     story(tmp_path, tell)
