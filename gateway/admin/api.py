@@ -83,6 +83,7 @@ def _limit(most: int) -> Parameter:
 GROUP = _text("group", "The name of a group.", minLength=1, maxLength=GROUP_ID_CHARS_MAX)
 AFTER_NAME = _text("after", "The last name of the page before: its `next`.")
 AFTER_ID = _whole("after", "The last id of the page before: its `next`.", 0, ID_MAX)
+AFTER_BROKER = _whole("after", "The last broker of the page before: its `next`.", 0, 2**31 - 1)
 AFTER_PLACE = _text(
     "after", "The `next` of the page before, like `orders-3`.", pattern=r"^[^\n]+-[0-9]{1,10}$"
 )
@@ -212,7 +213,17 @@ OPERATIONS = (
         TopicList,
         optional=NAMES_PAGE,
     ),
-    Operation("GET", "/v1/brokers", "The virtual brokers.", BrokerList),
+    Operation(
+        "GET",
+        "/v1/brokers",
+        "The virtual brokers, a page at a time.",
+        BrokerList,
+        optional=(
+            _text("state", "Only those in this state.", enum=["up", "silent"]),
+            AFTER_BROKER,
+            _limit(PAGE_ROWS_MAX),
+        ),
+    ),
     Operation(
         "GET",
         "/v1/connections",

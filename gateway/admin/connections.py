@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import get_args
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -11,11 +13,17 @@ from starlette.routing import Route
 
 from gateway.admin.access import caller_of
 from gateway.admin.limits import CONNECTION_APIS_SHOWN, CONNECTION_MEMBERS_SHOWN, ID_MAX
-from gateway.admin.node_rows import BrokerList, BrokerRow, ConnectionList, ConnectionRow
-from gateway.admin.pages import limit_of, number, page_of
+from gateway.admin.node_rows import (
+    BrokerList,
+    BrokerRow,
+    BrokerState,
+    ConnectionList,
+    ConnectionRow,
+)
+from gateway.admin.pages import limit_of, number, one_of, page_of
 from gateway.admin.problems import answered
 from gateway.admin.tokens import Caller
-from gateway.core.cluster.topology import Broker
+from gateway.core.cluster.topology import Broker, Topology
 from gateway.core.wire.apis import ApiKey
 from gateway.listen.connection import ClientConnection, ConnectionId
 from gateway.listen.server import Server
@@ -56,8 +64,20 @@ def connection_routes(server: Server, upstream: Brokers, groups: Groups) -> list
         following = str(page[-1]) if more else None
         return answered(ConnectionList(connections=rows, total=len(known), next=following))
 
-    async def list_brokers(_: Request) -> Response:
-        return answered(_brokers(server, upstream))
+    async def list_brokers(request: Request) -> Response:
+        limit = limit_of(request)
+        after = number(request, "after", 0, 2**31 - 1, default=ANY)
+        state = one_of(request, "state", get_args(BrokerState))
+        topology, silent = upstream.topology, upstream.silent_brokers()
+        known = sorted(topology.brokers)
+
+        def kept(broker_id: int) -> bool:
+            return state in (None, _state(broker_id, silent))
+
+        page, more = await page_of(known, bisect_right(known, after), limit, kept)
+        brokers = [topology.brokers[broker_id] for broker_id in page]
+        following = str(page[-1]) if more else None
+        return answered(_brokers(server, topology, silent, brokers, following))
 
     return [
         Route("/v1/connections", list_connections, methods=["GET"]),
@@ -92,13 +112,17 @@ def _row(connection: ClientConnection, members: list[str]) -> ConnectionRow:
     )
 
 
-def _brokers(server: Server, upstream: Brokers) -> BrokerList:
-    topology = upstream.topology
+def _brokers(
+    server: Server,
+    topology: Topology,
+    silent: Mapping[int, str],
+    page: Sequence[Broker],
+    following: str | None,
+) -> BrokerList:
     clients = Counter(it.broker_id for it in server.connections.values())
     leads = Counter(
         info.leader for topic in topology.topics.values() for info in topic.partitions.values()
     )
-    silent = upstream.silent_brokers()
 
     def row(broker: Broker) -> BrokerRow:
         address = server.addresses.get(broker.id)
@@ -106,7 +130,7 @@ def _brokers(server: Server, upstream: Brokers) -> BrokerList:
             broker=broker.id,
             address=None if address is None else f"{address.host}:{address.port}",
             upstream=f"{broker.host}:{broker.port}",
-            state="silent" if broker.id in silent else "up",
+            state=_state(broker.id, silent),
             reason=silent.get(broker.id),
             connections=clients[broker.id],
             partitions=leads[broker.id],
@@ -116,5 +140,10 @@ def _brokers(server: Server, upstream: Brokers) -> BrokerList:
     return BrokerList(
         bootstrap=None if first is None else f"{first.host}:{first.port}",
         bootstrap_connections=clients[None],
-        brokers=[row(topology.brokers[broker_id]) for broker_id in sorted(topology.brokers)],
+        brokers=[row(it) for it in page],
+        next=following,
     )
+
+
+def _state(broker_id: int, silent: Mapping[int, str]) -> BrokerState:
+    return "silent" if broker_id in silent else "up"

@@ -82,24 +82,30 @@ class TopicList(Row):
     next: str | None = None
 
 
+BrokerState = Literal["up", "silent"]
+
+
 class BrokerRow(Row):
     """A virtual broker. `state`: of the upstream broker, when the node asked it last."""
 
     broker: int
     address: str | None  # for clients; null: its port cannot be had, so clients are not told of it
     upstream: str
-    state: Literal["up", "silent"]
+    state: BrokerState
     reason: str | None = None  # of the silence
     connections: int  # of clients
     partitions: int  # of topics that groups read, led by it
 
 
 class BrokerList(Row):
-    """All of them, by id. `bootstrap`: the address of first contact."""
+    """One page, by id. `next`: `after` of the next page. `bootstrap`: the address of first contact,
+    on each page.
+    """
 
     bootstrap: str | None
     bootstrap_connections: int
     brokers: list[BrokerRow]
+    next: str | None = None
 
 
 class ConnectionRow(Row):

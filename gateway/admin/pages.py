@@ -42,6 +42,14 @@ def flag(request: Request, name: str) -> bool:
     return text == "true"
 
 
+def one_of(request: Request, name: str, words: Sequence[str]) -> str | None:
+    """A parameter of the query. Raises HTTPException."""
+    text = request.query_params.get(name)
+    if text is not None and text not in words:
+        raise HTTPException(400, f"{name}={text!r} is not one of {', '.join(words)}")
+    return text
+
+
 async def page_of(
     items: Sequence[Item], first: int, limit: int, kept: Callable[[Item], bool]
 ) -> tuple[list[Item], bool]:

@@ -11,14 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from dispatcher.core.picture import OffsetState
 from gateway.admin.limits import PAGE_WINDOWS_MAX, RUNS_MAX
-from gateway.admin.pages import limit_of, number, page_of, place_after, place_text
+from gateway.admin.pages import limit_of, number, one_of, page_of, place_after, place_text
 from gateway.admin.problems import answered, query
 from gateway.admin.window_rows import RunRow, StateName, WindowList, WindowRow
 from gateway.operations.group_offsets import GroupOffsets
@@ -67,11 +66,8 @@ def window_routes(offsets: GroupOffsets, lags: Lags) -> list[Route]:
         group = query(request, "group")
         limit = limit_of(request, PAGE_WINDOWS_MAX)
         runs_max = number(request, "runs", 1, RUNS_MAX, default=RUNS_MAX)
-        topic, state = (request.query_params.get(name) for name in ("topic", "state"))
-        if state is not None and state not in get_args(PlaceState):
-            raise HTTPException(
-                400, f"state={state!r} is not one of {', '.join(get_args(PlaceState))}"
-            )
+        topic = request.query_params.get("topic")
+        state = one_of(request, "state", get_args(PlaceState))
         partition = number(request, "partition", 0, 2**31 - 1, default=-1)
         after = place_after(request)
         await offsets.require(group)

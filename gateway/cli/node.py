@@ -63,6 +63,9 @@ def _topic(row: TopicRow) -> tuple[object, ...]:
 
 @brokers.command("list", cls=Watching)
 def broker_list(
+    state: Annotated[
+        str | None, typer.Option(help="Only brokers in this state: up, silent.")
+    ] = None,
     watch: WatchOption = None,
     admin: AdminOption = DEFAULT_ADMIN,
     output: Output = "table",
@@ -70,16 +73,16 @@ def broker_list(
     """List the virtual brokers: the address that clients reach, and the broker of upstream."""
 
     def look() -> View:
-        answer = ask(admin, "/v1/brokers", BrokerList)
-        found = answer.row
-        rows: list[tuple[object, ...]] = [
-            ("bootstrap", found.bootstrap, "any", None, found.bootstrap_connections, None, None)
-        ]
+        found = ask_all(admin, "/v1/brokers", BrokerList, "brokers", state=state)
+        first, clients = (found.raw[name] for name in ("bootstrap", "bootstrap_connections"))
+        rows: list[tuple[object, ...]] = []
+        if state is None:  # the port of first contact has none
+            rows.append(("bootstrap", first, "any", None, clients, None, None))
         rows += [
             (it.broker, it.address, it.upstream, it.state, it.connections, it.partitions, it.reason)
-            for it in found.brokers
+            for it in found.rows
         ]
-        return table_view(answer.raw, _BROKER, rows)
+        return table_view(found.raw, _BROKER, rows)
 
     show(look, output, watch)
 

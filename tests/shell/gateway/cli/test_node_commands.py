@@ -85,7 +85,7 @@ CONNECTION = {
     "bytes_out": 20,
     "members": ["g/m1"],
 }
-BROKERS = {
+BROKERS: dict[str, Any] = {
     "bootstrap": "127.0.0.1:9192",
     "bootstrap_connections": 1,
     "brokers": [
@@ -154,6 +154,12 @@ BROKERS = {
             ["1", "-", "kafka-1:9092", "silent", "2", "4", "refused"],
         ),
         (
+            ("broker", "list", "--state", "silent"),
+            "/v1/brokers?state=silent",
+            BROKERS,
+            ["1", "-", "kafka-1:9092", "silent", "2", "4", "refused"],
+        ),
+        (
             ("whoami",),
             "/v1/login",
             {"name": "alice", "role": "viewer", "groups": ["orders-*"], "keys": False},
@@ -183,6 +189,20 @@ def test_all_pages_are_one_list() -> None:
     with stand_in(pages) as rest:
         _, out, _ = keyway("topic", "list", "--admin", rest.address, "-o", "json")
     assert json.loads(out) == {"topics": [TOPIC, TOPIC | {"topic": "z"}]}
+
+
+def test_the_port_of_first_contact_stands_before_the_brokers_of_all_pages() -> None:
+    second = [BROKERS["brokers"][0] | {"broker": 2}]
+    pages = {
+        "/v1/brokers": BROKERS | {"next": "1"},
+        "/v1/brokers?after=1": BROKERS | {"brokers": second, "next": None},
+        "/v1/brokers?state=silent": BROKERS,
+    }
+    with stand_in(pages) as rest:
+        _, out, _ = keyway("broker", "list", "--admin", rest.address)
+        assert [row[0] for row in rows(out)] == ["BROKER", "bootstrap", "1", "2"]
+        _, out, _ = keyway("broker", "list", "--state", "silent", "--admin", rest.address)
+        assert [row[0] for row in rows(out)] == ["BROKER", "1"], "it has no state"
 
 
 def test_a_key_is_named_in_one_way() -> None:

@@ -90,5 +90,13 @@ def test_virtual_brokers() -> None:
         admin.view.silent.add(1)
         answer = (await client.get("/v1/brokers")).json()
         assert (answer["brokers"][0]["state"], answer["brokers"][0]["reason"]) == ("silent", "away")
+        assert await pages(client, "/v1/brokers", "brokers") == answer["brokers"]
+        for state, ids in (("silent", [1]), ("up", sorted(brokers)[1:])):
+            shown = await pages(client, f"/v1/brokers?state={state}", "brokers")
+            assert [row["broker"] for row in shown] == ids
+        last = (await client.get("/v1/brokers?after=2147483647")).json()
+        assert last == {**answer, "brokers": []}
+        for wrong in ("state=away", "after=x", "after=2147483648", "limit=0"):
+            assert (await client.get(f"/v1/brokers?{wrong}")).status_code == 400, wrong
 
     story(tell)

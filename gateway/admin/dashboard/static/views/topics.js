@@ -43,7 +43,7 @@ function partitionsOf(topic) {
 }
 
 function brokers(app) {
-  const answer = app.answers.use("/v1/brokers");
+  const answer = app.answers.use(at("/v1/brokers", { limit: SHOWN }));
   const columns = [
     { name: "Broker", head: true, cell: (it) => String(it.broker) },
     { name: "State", cell: (it) => [h("span", { class: `pill ${it.state === "up" ? "good" : "bad"}` }, it.state), it.reason && h("span", { class: "soft" }, ` ${it.reason}`)] },
@@ -58,6 +58,7 @@ function brokers(app) {
     answered(answer, (shown) => [
       h("p", { class: "soft" }, `First contact: ${shown.bootstrap ?? "closed"}, ${count(shown.bootstrap_connections, "connection")}.`),
       table({ caption: "Virtual brokers", columns, rows: shown.brokers, keyOf: (it) => it.broker, empty: "The upstream's brokers are not known yet." }),
+      shown.next && h("p", { class: "soft" }, `The first ${whole(shown.brokers.length)} are shown.`),
     ]),
   );
 }
