@@ -92,6 +92,7 @@ AFTER_RECORD = _text(
     "The `next` of the page before, like `orders-3-17`.",
     pattern=r"^[^\n]+-[0-9]{1,10}-[0-9]{1,19}$",
 )
+AFTER_OFFSET = _text("after", "The `next` of the page before.", pattern="^[A-Za-z0-9_-]+$")
 NAME = _text("name", "Only names that hold this text.")
 TOPIC = _text("topic", "Only this topic.")
 PARTITION = _whole("partition", "Only this partition.", 0, 2**31 - 1)
@@ -321,16 +322,34 @@ OPERATIONS = (
         "/v1/links",
         "The links of the distribution: how far each is, and why it waits.",
         StatusRow,
+        optional=(
+            _text("link", "Only this link, like `ams-level-1`."),
+            _text("topic", "Only this one of the topics of a link."),
+        ),
         whole=True,
     ),
     Operation(
         "GET",
         "/v1/offsets",
-        "Where groups would go on on each cluster, and why not.",
+        "Where groups would go on on each cluster, and why not. With a parameter a page at a time.",
         StatusRow,
+        optional=(
+            _text("group", "Only this group."),
+            TOPIC,
+            _text("cluster", "Only this cluster."),
+            AFTER_OFFSET,
+            _limit(PAGE_ROWS_MAX),
+        ),
         whole=True,
     ),
-    Operation("GET", "/v1/schemas", "The schemas of each target registry.", StatusRow, whole=True),
+    Operation(
+        "GET",
+        "/v1/schemas",
+        "The schemas of each target registry.",
+        StatusRow,
+        optional=(_text("target", "Only this cluster's registry; `ok` is still that of all."),),
+        whole=True,
+    ),
     Operation(
         "GET",
         "/v1/audit",

@@ -25,6 +25,7 @@ from clusters.config import ConfigError, TreeNode, load
 from gateway.admin.limits import STATUS_EVERY_S
 from gateway.admin.node_rows import ClustersRow, LinkRow, TreeRow
 from gateway.admin.problems import answered
+from gateway.admin.status_parts import PartOf, part_asked
 from gateway.admin.watched_command import CommandFailed, WatchedCommand
 
 COMMANDS: Final[Mapping[str, Sequence[str]]] = {  # by path
@@ -42,6 +43,7 @@ class Distribution:
     now_ms: Callable[[], int]
     command: Sequence[str] = (sys.executable, "-m", "gateway.cli")
     _watched: dict[str, WatchedCommand] = field(default_factory=dict)  # by path
+    _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def __post_init__(self) -> None:
         if self.clusters_file is None:
@@ -79,9 +81,9 @@ class Distribution:
             primary=config.schemas.primary,
         )
 
-    async def status(self, path: str) -> bytes:
-        """A StatusRow as JSON; the command's own JSON is not read here, for it may be long. Raises
-        HTTPException.
+    async def status(self, path: str, part_of: PartOf | None = None) -> bytes:
+        """A StatusRow as JSON. The command's own JSON may be long: it is read only for a part of
+        it, one question at a time. Raises HTTPException.
         """
         watched = self._watched.get(path)
         if watched is None:
@@ -91,7 +93,17 @@ class Distribution:
         except CommandFailed as error:
             raise HTTPException(503, str(error)) from None
         problems = json.dumps(look.problems).encode()
-        return b'{"at_ms":%d,"status":%b,"problems":%b}' % (look.at_ms, look.text, problems)
+        if part_of is None:
+            return b'{"at_ms":%d,"status":%b,"problems":%b}' % (look.at_ms, look.text, problems)
+        try:
+            async with self._reading:
+                part = await asyncio.to_thread(part_of, look.text)
+        except ValueError as error:
+            raise HTTPException(503, f"{watched.name}: its answer is not read: {error}") from error
+        return b'{"at_ms":%d,"status":%b,"problems":%b,"next":%b}' % (
+            *(look.at_ms, part.status.encode(), problems),
+            json.dumps(part.following).encode(),
+        )
 
 
 def _not_configured() -> HTTPException:
@@ -109,7 +121,7 @@ def distribution_routes(distribution: Distribution) -> list[Route]:
         return answered(await distribution.clusters())
 
     async def show(request: Request) -> Response:
-        text = await distribution.status(request.url.path)
+        text = await distribution.status(request.url.path, part_asked(request))
         return Response(text, media_type="application/json")
 
     return [

@@ -30,6 +30,8 @@ STATUS_EVERY_S = 2  # from one look to the next: the services write theirs every
 STATUS_IDLE_MS = 45_000  # the command ends when nobody has asked for so long; it takes 2 s to start
 STATUS_KEPT_MS = 5_000  # a failure, however many ask: to start the command again costs CPU
 STATUS_BYTES_MAX = 64 * 1024 * 1024  # of one look: 100,000 partitions of groups
+STATUS_PORTION_BYTES = 16 * 1024  # of one, read between two pauses: some 0.3 ms
+STATUS_PAUSE_S = 0.0002  # for the node's clients; 64 MiB then take some 3 s in place of one
 STATUS_PROBLEMS_SHOWN = 20  # lines of one answer: clusters that are away
 
 AUDIT_ROWS_MAX = 1_000  # of callers, and of strangers: in memory, some 500 bytes each

@@ -164,12 +164,14 @@ class ClustersRow(Row):
 
 class StatusRow(Row):
     """The status of a distribution, as `keyway distribute|offsets|schemas status -o json` prints
-    it. `problems`: clusters that did not answer.
+    it: all of it, or with parameters a part in the same form. `problems`: clusters that did not
+    answer. `next`: of a part, `after` of the next page; only offsets have pages.
     """
 
     at_ms: int  # Unix time
     status: Any
     problems: list[str]
+    next: str | None = None
 
 
 class OptionDifference(Row):

@@ -7,17 +7,21 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import sys
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from starlette.exceptions import HTTPException
 
 from clusters.config import load
 from gateway.admin.distribution import COMMANDS, Distribution
+from gateway.admin.rest import rest_app
 from offsets.commands import Decisions
 from schema_dist.commands import Targets
 from spark.show import Links
+from tests.rig.rest_parts import rest_parts
 
 FILE = """
 clusters:
@@ -91,6 +95,64 @@ def asked(file: Path, *paths: str) -> list[dict[str, Any] | HTTPException]:
             await asyncio.wait([running])
 
     return asyncio.run(work())
+
+
+# Prints the answers of the three commands, in place of clusters.
+COMMAND = """
+import json, sys, time
+row = {"group": "g", "topic": "t", "cluster": "fra"}
+answer = {
+    "distribute": [{"link": "ams-level-1", "topics": {"t": {}, "u": {}}}],
+    "offsets": {"rows": [row | {"partition": it} for it in range(3)], "away": []},
+    "schemas": {"targets": {}},
+}[sys.argv[1]]
+print("keyway: nyc is away", file=sys.stderr, flush=True)
+print(json.dumps(answer), flush=True)
+time.sleep(60)
+"""
+
+
+def test_all_of_a_status_and_parts_of_it(tmp_path: Path) -> None:
+    file = tmp_path / "clusters.yaml"
+    file.write_text(FILE)
+    of = Distribution(file, now_ms, (sys.executable, "-c", COMMAND))
+    app = rest_app(rest_parts(distribution=of), loopback=True)
+
+    async def work() -> None:
+        running = asyncio.ensure_future(of.run())
+        transport = httpx.ASGITransport(app)
+        try:
+            async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as rest:
+                await tell(rest)
+        finally:
+            running.cancel()
+            await asyncio.wait([running])
+
+    async def tell(rest: httpx.AsyncClient) -> None:
+        async def asked(path: str) -> dict[str, Any]:
+            answer = await rest.get(path)
+            assert answer.status_code == 200, answer.text
+            found: dict[str, Any] = answer.json()
+            assert found.pop("at_ms") == now_ms()
+            assert found.pop("problems") == ["nyc is away"]
+            return found
+
+        (link,) = (await asked("/v1/links"))["status"]
+        assert link["topics"].keys() == {"t", "u"}
+        part = await asked("/v1/links?topic=u")
+        assert part == {"status": [{**link, "topics": {"u": {}}}], "next": None}
+        whole = await asked("/v1/offsets")
+        assert whole.keys() == {"status"}
+        first = await asked("/v1/offsets?limit=2")
+        assert first["status"]["rows"] == whole["status"]["rows"][:2]
+        last = await asked(f"/v1/offsets?limit=2&after={first['next']}")
+        assert last == {"status": {"rows": whole["status"]["rows"][2:], "away": []}, "next": None}
+        assert (await rest.get("/v1/offsets?after=x")).status_code == 400
+        refused = await rest.get("/v1/schemas?target=fra")
+        assert refused.status_code == 503
+        assert refused.json()["title"].startswith("keyway schemas status: its answer is not read: ")
+
+    asyncio.run(work())
 
 
 def test_a_file_with_a_fault_is_named_by_every_command(tmp_path: Path) -> None:
