@@ -98,15 +98,22 @@ def run(
 
 
 @app.command(cls=Watching)
-def status(config: ConfigFile, watch: WatchOption = None, output: Output = "table") -> None:
+def status(
+    config: ConfigFile,
+    group: Annotated[str | None, typer.Option(help="Only this group.")] = None,
+    topic: Annotated[str | None, typer.Option(help="Only this topic.")] = None,
+    cluster: Annotated[str | None, typer.Option(help="Only where groups go on there.")] = None,
+    watch: WatchOption = None,
+    output: Output = "table",
+) -> None:
     """Where each group would go on, on every cluster, and why not."""
     with _errors():
-        decisions = commands.Decisions(load(config))
+        decisions = commands.Decisions(load(config), cluster)
         found = commands.Status((), ())
 
         def look() -> View:
             nonlocal found
-            found = decisions.look(within_s=LOOK_S_MAX if watch else None)
+            found = decisions.look(within_s=LOOK_S_MAX if watch else None).of(group, topic)
             for reason in found.away:
                 typer.echo(f"keyway: {reason}", err=True)
             return View({"rows": found.rows, "away": found.away}, lambda: _print_status(found))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -33,14 +33,21 @@ class Status:
     rows: tuple[dict[str, Any], ...]
     away: tuple[str, ...]
 
+    def of(self, group: str | None, topic: str | None) -> Status:
+        """One group or all, one topic or all."""
+        wanted = ((group, "group"), (topic, "topic"))
+        kept = [it for it in self.rows if all(value in (None, it[name]) for value, name in wanted)]
+        return replace(self, rows=tuple(kept))
+
 
 class Decisions:
-    """Of the committers of all clusters, from the topic of each. A second look fetches only new
-    records. Raises ConfigError.
+    """Of the committers of all clusters or one, from the topic of each. A second look fetches only
+    new records. Raises ConfigError.
     """
 
-    def __init__(self, config: ClustersConfig) -> None:
-        self._boards = {it.name: BoardTopic(ClusterClient(it)) for it in config.clusters}
+    def __init__(self, config: ClustersConfig, cluster: str | None = None) -> None:
+        asked = config.clusters if cluster is None else (config.cluster(cluster),)
+        self._boards = {it.name: BoardTopic(ClusterClient(it)) for it in asked}
         self._asking = Asking({name: partial(_read, it) for name, it in self._boards.items()})
 
     def look(self, *, within_s: float | None = None) -> Status:

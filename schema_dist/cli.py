@@ -153,13 +153,18 @@ def _serve(serve: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 @app.command(cls=Watching)
-def status(config: ConfigFile, watch: WatchOption = None, output: Output = "table") -> None:
+def status(
+    config: ConfigFile,
+    target: Annotated[str | None, typer.Option(help="Only this cluster's registry.")] = None,
+    watch: WatchOption = None,
+    output: Output = "table",
+) -> None:
     """How each target stands, as the running process last said."""
     targets: commands.Targets | None = None
 
     async def look(told: commands.Told) -> commands.Answer:
         nonlocal targets
-        targets = targets or commands.Targets(load(config))
+        targets = targets or commands.Targets(load(config), target)
         told("asking the clusters")
         return await asyncio.to_thread(targets.look, within_s=LOOK_S_MAX if watch else None)
 

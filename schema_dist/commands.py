@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from clusters.asking import Asking, Away
-from clusters.config import ClustersConfig
+from clusters.config import ClustersConfig, ConfigError
 from schema_dist import service
 from schema_dist.core.desired import desired
 from schema_dist.core.differences import differences
@@ -146,14 +146,17 @@ def _refusal_rows(refusals: list[dict[str, Any]]) -> Rows:
 
 
 class Targets:
-    """The last report of the running process about each target. Raises ConfigError."""
+    """The last report of the running process about each target, or one. Raises ConfigError."""
 
-    def __init__(self, config: ClustersConfig) -> None:
+    def __init__(self, config: ClustersConfig, target: str | None = None) -> None:
         topic = config.schemas.state_topic
+        asked = [it for it in targets_of(config) if target in (None, it.name)]
+        if not asked and target is not None:
+            raise ConfigError(f"{config.cluster(target).name} is the primary, and no target")
         self._asking = Asking(
             {
                 it.name: partial(_reported, it.name, StateTopic(it.client_settings(), topic))
-                for it in targets_of(config)
+                for it in asked
             }
         )
 

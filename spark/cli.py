@@ -90,13 +90,21 @@ def run(
 
 
 @app.command(cls=Watching)
-def status(config: ConfigArgument, watch: WatchOption = None, output: Output = "table") -> None:
+def status(
+    config: ConfigArgument,
+    link: Annotated[str | None, typer.Option(help="Only this link, like CLUSTER-level-1.")] = None,
+    topic: Annotated[
+        str | None, typer.Option(help="Only this one of the topics of a link.")
+    ] = None,
+    watch: WatchOption = None,
+    output: Output = "table",
+) -> None:
     """Show how far every link is, and why it waits."""
     with told():
         from clusters.config import load
         from spark.show import Links, links_table
 
-        links = Links(load(config))
+        links = Links(load(config), link, topic)
 
         def look() -> View:
             rows = links.look(within_s=LOOK_S_MAX if watch else None)

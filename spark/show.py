@@ -8,7 +8,7 @@ from typing import Any
 from confluent_kafka import KafkaException
 
 from clusters.asking import Asking, Away
-from clusters.config import ClustersConfig
+from clusters.config import ClustersConfig, ConfigError
 from clusters.core.tree import Distributor
 from spark.kafka import KafkaSide
 from spark.links import link_name
@@ -19,19 +19,25 @@ STALE_MS = 30_000  # a running link says more often how it does
 
 
 class Links:
-    """The links of the tree, as the status topics of their sources tell of them. A second look
-    fetches only new records.
+    """The links of the tree or one, with their topics or one, as the status topics of their sources
+    tell of them. A second look fetches only new records. Raises ConfigError.
     """
 
-    def __init__(self, config: ClustersConfig) -> None:
-        self._distributors = config.checked_tree().distributors
+    def __init__(
+        self, config: ClustersConfig, link: str | None = None, topic: str | None = None
+    ) -> None:
+        named = {link_name(it.source, it.level): it for it in config.checked_tree().distributors}
+        if link is not None and link not in named:
+            raise ConfigError(f"no link {link}: there are {', '.join(named)}")
+        self._distributors = [it for name, it in named.items() if link in (None, name)]
+        self._topic = topic
         sources = dict.fromkeys(it.source for it in self._distributors)
         self._asking = Asking({name: Source(config, name).records for name in sources})
 
     def look(self, *, within_s: float | None = None) -> list[Json]:
         """One object per link, with its topics and their partitions. `within_s`: as Asking's."""
         kept = self._asking.look(within_s=within_s)
-        return [_row(it, kept[it.source]) for it in self._distributors]
+        return [link_row(it, kept[it.source], self._topic) for it in self._distributors]
 
 
 def links_of(config: ClustersConfig) -> list[Json]:
@@ -60,7 +66,10 @@ class Source:
             return Away(str(error.args[0].str()))
 
 
-def _row(distributor: Distributor, records: dict[str, Json] | Away) -> Json:
+def link_row(
+    distributor: Distributor, records: dict[str, Json] | Away, topic: str | None = None
+) -> Json:
+    """`topic`: only this one of its topics."""
     name, level = distributor.source, distributor.level
     link = link_name(name, level)
     row: Json = {"link": link, "source": name, "level": level}
@@ -75,7 +84,9 @@ def _row(distributor: Distributor, records: dict[str, Json] | Away) -> Json:
     topics = {
         key.removeprefix(prefix): value
         for key, value in sorted(records.items())
-        if key.startswith(prefix) and value.get("state") != LEFT
+        if key.startswith(prefix)
+        and value.get("state") != LEFT
+        and topic in (None, key.removeprefix(prefix))
     }
     return {**row, **state, "topics": topics}
 

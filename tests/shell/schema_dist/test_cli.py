@@ -11,7 +11,9 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
+from clusters.config import load
 from schema_dist import cli
+from schema_dist.commands import Targets
 from tests.rig.schema_registry.site import HTTP, served_registry
 
 NOBODY = "http://127.0.0.1:1"
@@ -96,6 +98,16 @@ def test_a_file_without_a_primary(tmp_path: Path, command: str) -> None:
     answer = ended(command, config(tmp_path, NOBODY, NOBODY, schemas={}))
     assert (answer.exit_code, answer.stdout) == (2, "")
     assert "primary" in answer.stderr
+
+
+def test_the_status_of_one_target(tmp_path: Path) -> None:
+    path = config(tmp_path, NOBODY, NOBODY)
+    found = Targets(load(Path(path)), "b").look(within_s=0.1)
+    assert found.away == ("b: no answer in 0.1 s",)
+    for wrong, says in (("a", "a is the primary, and no target"), ("z", "no cluster z: there are")):
+        answer = ended("status", path, "--target", wrong)
+        assert (answer.exit_code, answer.stdout) == (2, "")
+        assert answer.stderr.startswith(f"keyway: {says}")
 
 
 def test_a_pair_that_makes_one_subject_of_two_is_refused_with_the_two(tmp_path: Path) -> None:

@@ -59,3 +59,12 @@ def test_the_status_of_clusters_that_are_away(tmp_path: Path) -> None:
         ("c1-level-1", "unknown"),
         ("c2-level-1", "unknown"),
     ]
+
+
+def test_the_status_of_one_link(tmp_path: Path) -> None:
+    command = ["distribute", "status", written(tmp_path, TWO), "-o", "yaml", "--link"]
+    ended = CliRunner().invoke(app, [*command, "c2-level-1"])
+    assert [it["link"] for it in yaml.safe_load(ended.stdout)] == ["c2-level-1"]
+    ended = CliRunner().invoke(app, [*command, "c2"])
+    assert (ended.exit_code, ended.stdout) == (2, "")
+    assert ended.stderr == "keyway: no link c2: there are c1-level-1, c2-level-1\n"

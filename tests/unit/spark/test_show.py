@@ -1,0 +1,38 @@
+"""The row of a link, from the records of its status topic."""
+
+from __future__ import annotations
+
+from clusters.asking import Away
+from clusters.core.tree import ClusterName, Distributor, Level
+from spark.reports import now_ms
+from spark.show import link_row
+from spark.status import TopicStatus
+
+AMS = Distributor(ClusterName("ams"), Level(1), (ClusterName("fra"),), (ClusterName("fra"),))
+
+
+def test_a_link_with_its_topics_or_one_of_them() -> None:
+    running = {"state": "running", "target": "fra", "error": "", "updated_ms": now_ms()}
+    topic = TopicStatus().as_json()
+    records = {
+        "link/ams-level-1": running,
+        "topic/ams-level-1/orders": topic,
+        "topic/ams-level-1/payments": topic,
+        "topic/ams-level-1/gone": topic | {"state": "left"},
+        "topic/ams-level-2/orders": topic,
+    }
+    all_topics = link_row(AMS, records)
+    assert all_topics == {
+        "link": "ams-level-1",
+        "source": "ams",
+        "level": 1,
+        **running,
+        "topics": {"orders": topic, "payments": topic},
+    }
+    assert link_row(AMS, records, "payments") == {**all_topics, "topics": {"payments": topic}}
+    assert link_row(AMS, records, "gone") == {**all_topics, "topics": {}}
+
+
+def test_a_link_whose_source_is_away() -> None:
+    row = link_row(AMS, Away("no answer"), "orders")
+    assert (row["state"], row["error"], row["topics"]) == ("unknown", "no answer", {})
