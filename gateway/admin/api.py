@@ -14,9 +14,9 @@ from pydantic import BaseModel
 
 from gateway.admin.dashboard.rows import Overview
 from gateway.admin.limits import (
-    HOT_KEYS_MAX,
     ID_MAX,
     KEY_BYTES_MAX,
+    KEYS_MAX,
     PAGE_HEADERS_MAX,
     PAGE_ROWS_MAX,
     PAGE_WINDOWS_MAX,
@@ -178,7 +178,8 @@ OPERATIONS = (
     Operation(
         "GET",
         "/v1/keys",
-        "One key: partition, owner, state, attempts. Without a key: the hot keys of the group.",
+        "One key: partition, owner, state, attempts, a page at a time. Without a key: the hot keys "
+        "of the group, a ranking: its first `limit`, and no pages.",
         KeyList,
         query=(GROUP,),
         optional=(
@@ -186,7 +187,8 @@ OPERATIONS = (
             _text("key_base64", "A key, any bytes.", contentEncoding="base64"),
             _text("key_hash", "Keys with this hash.", pattern="^[0-9a-fA-F]{8}$"),
             TOPIC,
-            _limit(HOT_KEYS_MAX),
+            AFTER_RECORD,
+            _limit(KEYS_MAX),
         ),
     ),
     Operation(

@@ -1,5 +1,5 @@
 """REST of keys: `GET /v1/keys?group=`, one key by `key`, `key_base64` or `key_hash`; without any of
-them the hot keys of the group.
+them the hot keys of the group: a ranking, so they have no pages.
 
 A key that somebody names may be shown to them; otherwise keys are shown as their hash, and
 themselves to callers who may see keys.
@@ -11,6 +11,7 @@ import asyncio
 import base64
 import binascii
 import heapq
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -23,8 +24,8 @@ from dispatcher.core.key_stats import KeyStats
 from dispatcher.core.picture import OffsetState
 from gateway.admin.access import caller_of
 from gateway.admin.keys import shown_key
-from gateway.admin.limits import HOT_KEYS_MAX, HOT_KEYS_SHOWN, KEY_BYTES_MAX
-from gateway.admin.pages import number
+from gateway.admin.limits import HOT_KEYS_SHOWN, KEY_BYTES_MAX, KEYS_MAX
+from gateway.admin.pages import number, place_text, record_after
 from gateway.admin.problems import answered, query
 from gateway.admin.window_rows import KeyList, KeyRow, KeyStateName
 from gateway.core.cluster.topology import TopicPartition
@@ -45,23 +46,32 @@ _NAMES = ("key", "key_base64", "key_hash")
 def key_routes(offsets: GroupOffsets) -> list[Route]:
     async def show(request: Request) -> Response:
         group = query(request, "group")
-        limit = number(request, "limit", 1, HOT_KEYS_MAX, default=HOT_KEYS_SHOWN)
         given = [name for name in _NAMES if name in request.query_params]
         if len(given) > 1:
             raise HTTPException(400, f"{given[0]} or {given[1]}, not both")
+        if not given and "after" in request.query_params:
+            raise HTTPException(400, "after: the hot keys are a ranking, which has no pages")
+        shown = KEYS_MAX if given else HOT_KEYS_SHOWN
+        limit, after = number(request, "limit", 1, KEYS_MAX, default=shown), record_after(request)
         text = request.query_params[given[0]] if given else ""
         named = _named(given[0], text) if given and given[0] != "key_hash" else None
         key_hash = _hash(text) if given == ["key_hash"] else None
         await offsets.require(group)
         windows = list(_up(offsets, group, request.query_params.get("topic")))
         if named is not None:
-            rows = await _of_key(windows, named)
+            found = await _of_key(windows, named)
         elif key_hash is not None:
-            rows = await _of_hash(windows, key_hash)
+            found = await _of_hash(windows, key_hash)
         else:
-            rows = await _hot(windows, limit)
+            found = await _hot(windows, limit)
         keys = caller_of(request).keys or named is not None
-        return answered(KeyList(group=group, keys=[_row(tp, it, keys=keys) for tp, it in rows]))
+        if not given:
+            return answered(KeyList(group=group, keys=_rows(found, keys=keys)))
+        found.sort(key=_place)
+        first = bisect_right(found, after, key=_place)
+        page = found[first : first + limit]
+        following = place_text(*_place(page[-1])) if first + limit < len(found) else None
+        return answered(KeyList(group=group, keys=_rows(page, keys=keys), next=following))
 
     return [Route("/v1/keys", show, methods=["GET"])]
 
@@ -94,6 +104,12 @@ def _up(offsets: GroupOffsets, group: str, topic: str | None) -> Iterator[Window
 
 
 Found = list[tuple[TopicPartition, KeyStats]]
+
+
+def _place(row: tuple[TopicPartition, KeyStats]) -> tuple[str, int, int]:
+    """Of two keys with one hash the one with the older record is first."""
+    tp, stats = row
+    return tp.topic, tp.partition, max(0, stats.first_offset)
 
 
 async def _of_key(windows: list[Window], key: bytes) -> Found:
@@ -136,6 +152,10 @@ async def _hot(windows: list[Window], limit: int) -> Found:
             found = heapq.nsmallest(limit, found, key=lambda it: (-it[1].records, it[0]))
         await asyncio.sleep(0)
     return found
+
+
+def _rows(found: Found, *, keys: bool) -> list[KeyRow]:
+    return [_row(tp, stats, keys=keys) for tp, stats in found]
 
 
 def _row(tp: TopicPartition, stats: KeyStats, *, keys: bool) -> KeyRow:

@@ -80,10 +80,13 @@ class KeyRow(KeyNames):
 
 
 class KeyList(Row):
-    """The keys that were asked for, or the hot keys: those with the most unsettled records."""
+    """One page of the key that was asked for, by topic and partition; or the hot keys, those with
+    the most unsettled records, without `next`. `next`: `after` of the next page.
+    """
 
     group: str
     keys: list[KeyRow]
+    next: str | None = None
 
 
 class PositionRow(Row):

@@ -10,7 +10,7 @@ import typer
 from gateway.admin.node_rows import MemberList, MemberRow
 from gateway.admin.rows import KeyNames
 from gateway.admin.window_rows import KeyList, KeyRow, WindowList, WindowRow
-from gateway.cli.node_client import ask, ask_all, path_with
+from gateway.cli.node_client import ask_all
 from gateway.cli.options import (
     DEFAULT_ADMIN,
     AdminOption,
@@ -117,7 +117,7 @@ def key_list(
 ) -> None:
     """List the hot keys of a group: those with the most unsettled records."""
     given = {"group": group, "topic": topic, "limit": None if limit is None else str(limit)}
-    show(lambda: _keys(admin, given), output, watch)
+    show(lambda: _keys(admin, **given), output, watch)
 
 
 @keys.command("show", cls=Watching)
@@ -135,14 +135,14 @@ def key_show(
     if base64 and key_hash:
         raise typer.BadParameter("--base64 or --hash, not both")
     name = "key_base64" if base64 else "key_hash" if key_hash else "key"
-    show(lambda: _keys(admin, {"group": group, "topic": topic, name: key}), output, watch)
+    given = {"group": group, "topic": topic, name: key}
+    show(lambda: _keys(admin, **given), output, watch)
 
 
-def _keys(admin: str, given: dict[str, str | None]) -> View:
-    path = path_with("/v1/keys", **{name: it for name, it in given.items() if it is not None})
-    answer = ask(admin, path, KeyList)
-    rows = [_key(row) for row in answer.row.keys]
-    return table_view(answer.raw, _KEY, rows)
+def _keys(admin: str, **given: str | None) -> View:
+    """The hot keys are one page."""
+    found = ask_all(admin, "/v1/keys", KeyList, "keys", **given)
+    return table_view(found.raw, _KEY, [_key(row) for row in found.rows])
 
 
 def _key(row: KeyRow) -> tuple[object, ...]:

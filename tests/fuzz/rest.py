@@ -42,7 +42,7 @@ REQUESTS: tuple[tuple[str, str, object], ...] = (
     ("GET", f"/v1/parked?group={GROUP}&partition=0&limit=2&after={TOPIC}-0-1", None),
     ("GET", f"/v1/members?group={GROUP}&client_id=c&limit=5", None),
     ("GET", f"/v1/windows?group={GROUP}&topic={TOPIC}&state=up&runs=3&after={TOPIC}-0", None),
-    ("GET", f"/v1/keys?group={GROUP}&key=a", None),
+    ("GET", f"/v1/keys?group={GROUP}&key=a&after={TOPIC}-0-1", None),
     ("GET", f"/v1/keys?group={GROUP}&key_base64=YQ%3D%3D&topic={TOPIC}", None),
     ("GET", f"/v1/keys?group={GROUP}&key_hash=0123abcd", None),
     ("GET", f"/v1/keys?group={GROUP}&limit=3", None),

@@ -205,6 +205,16 @@ def test_the_port_of_first_contact_stands_before_the_brokers_of_all_pages() -> N
         assert [row[0] for row in rows(out)] == ["BROKER", "1"], "it has no state"
 
 
+def test_a_key_in_many_partitions() -> None:
+    pages = {
+        "/v1/keys?group=g&key=k": {"group": "g", "keys": [KEY], "next": "orders-3-40"},
+        "/v1/keys?group=g&key=k&after=orders-3-40": {"group": "g", "keys": [KEY], "next": None},
+    }
+    with stand_in(pages) as rest:
+        _, out, _ = keyway("key", "show", "g", "k", "--admin", rest.address, "-o", "json")
+    assert json.loads(out) == {"group": "g", "keys": [KEY, KEY]}
+
+
 def test_a_key_is_named_in_one_way() -> None:
     code, _, err = keyway("key", "show", "g", "k", "--hash", "--base64", "--admin", "127.0.0.1:1")
     assert code == 2

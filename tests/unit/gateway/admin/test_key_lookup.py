@@ -11,7 +11,7 @@ from dispatcher.core.model import Acknowledge, AckType, Acquire
 from gateway.config import Role
 from tests.rig.admin_parts import M1, S1, Admin
 from tests.rig.node_parts import GROUP, TOPIC
-from tests.rig.rest_client import rows, story
+from tests.rig.rest_client import pages, rows, story
 from tests.rig.rest_parts import access, token
 from tests.rig.virtual_time import now_ms, settle
 
@@ -51,6 +51,36 @@ def test_a_key_by_its_name_and_by_its_hash() -> None:
             assert (await client.get(f"{path}&{wrong}")).status_code == 400, wrong
         long = await client.get(path, params={"key": "k" * 4_097})
         assert long.status_code == 400
+
+    story(tell)
+
+
+def test_a_key_in_many_partitions_comes_a_page_at_a_time() -> None:
+    async def tell(client: httpx.AsyncClient, admin: Admin) -> None:
+        admin.node.log.produce(b"personal", partition=1)
+        await settle()
+        path = f"/v1/keys?group={GROUP}"
+        for wanted in ("key=personal", f"key_hash={key_hash32(b'personal'):08x}"):
+            found = await pages(client, f"{path}&{wanted}", "keys")
+            assert [(row["partition"], row["records"]) for row in found] == [(0, 2), (1, 1)]
+        behind = await rows(client, f"{path}&key=personal&after={TOPIC}-0-9", "keys")
+        assert [row["partition"] for row in behind] == [1]
+        (idle,) = await pages(client, f"{path}&key=unheard-of", "keys")
+        assert idle["state"] == "idle"
+        for wrong in ("key=a&after=x", "key=a&after=x-1", "key=a&limit=101", f"after={TOPIC}-0-0"):
+            assert (await client.get(f"{path}&{wrong}")).status_code == 400, wrong
+        assert "next" not in (await client.get(path)).json(), "a ranking has no pages"
+
+    story(tell)
+
+
+def test_keys_with_one_hash_in_one_partition_come_a_page_at_a_time() -> None:
+    async def tell(client: httpx.AsyncClient, admin: Admin) -> None:
+        admin.node.log.produce(b"k149454", b"k24956", b"k149454", partition=1)
+        await settle()
+        assert key_hash32(b"k24956") == key_hash32(b"k149454") == 0xAA0C506C
+        found = await pages(client, f"/v1/keys?group={GROUP}&key_hash=aa0c506c", "keys")
+        assert [(row["first_offset"], row["records"]) for row in found] == [(0, 2), (1, 1)]
 
     story(tell)
 
