@@ -8,6 +8,10 @@ last known position, or the one of the store. The records settled beyond the cur
 are not known here, so its lag may be too high by their number. Holes of a compacted log count until
 they are read. A partition without a leader keeps its last known end.
 
+A window in memory has the cursor and the read position of now, as the lag in seconds is that of
+now: a lag of 0 never stands beside an age. Its lag may be too high by the records behind the cursor
+that were settled since the last look.
+
 The lag in seconds is the age of the oldest unsettled record (oldest_records.py), by the record's
 own timestamp and the node's clock, at the time of the question. It is 0 where the log has no
 unsettled record, and not known (never 0) where the record's time is not.
@@ -21,6 +25,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from time import perf_counter
+from typing import NamedTuple
 
 import structlog
 
@@ -104,6 +109,19 @@ class _Sum:
         if self.oldest_ms is not None:
             return max(0, now_ms - self.oldest_ms) / 1000
         return 0.0 if self.caught_up else None
+
+
+class _Known(NamedTuple):
+    """The figures of one group's partition. `end` None: not seen yet."""
+
+    cursor: int
+    read_position: int  # the cursor of a window that is not in memory
+    settled: int  # behind the cursor, at least
+    end: int | None
+
+    @property
+    def records(self) -> int | None:
+        return None if self.end is None else max(0, self.end - self.cursor - self.settled)
 
 
 @dataclass(slots=True)
@@ -212,7 +230,9 @@ class Lags:
         self._looks[group] += 1
 
     def all(self) -> Iterator[Lag]:
-        """As of the last look, by group, topic id and partition; the seconds as of now."""
+        """As of the last look, by group, topic id and partition. The seconds are as of now, and so
+        is the cursor of a window in memory.
+        """
         for name in sorted(self._positions):
             yield from sorted(self.of_group(name), key=_place_of)
 
@@ -236,7 +256,7 @@ class Lags:
                     yield self._lag(key, position, source, now_ms)
 
     async def by_group(self) -> dict[str, GroupLag]:
-        """As of the last look; the seconds as of now. Other work goes on meanwhile."""
+        """As `all`, in sum. Other work goes on meanwhile."""
         now_ms = self.now_ms()
         sums: dict[str, GroupLag] = {}
         for name in list(self._positions):
@@ -262,22 +282,33 @@ class Lags:
         for key, position in self._positions.get(group, {}).items():
             source = self._source(key, isolation)
             if source is not None:
+                known = self._known(key, position, source)
                 total.partitions += 1
-                total.add(self._records(position, source), *self._oldest_ms(key, position, source))
+                total.add(known.records, *self._oldest_ms(key, known, source))
         return total
 
     def _lag(self, key: WindowKey, position: Position, source: Source, now_ms: int) -> Lag:
-        end = self._ends.get(source)
-        records = self._records(position, source)
-        caught_up, oldest_ms = self._oldest_ms(key, position, source)
+        it = self._known(key, position, source)
+        caught_up, oldest_ms = self._oldest_ms(key, it, source)
         seconds = 0.0 if caught_up else None
         if oldest_ms is not None:
             seconds = max(0, now_ms - oldest_ms) / 1000
-        return Lag(key.group, source.tp, position.offset, end, records, seconds, position.settled)
+        return Lag(key.group, source.tp, it.cursor, it.end, it.records, seconds, it.settled)
 
-    def _records(self, position: Position, source: Source) -> int | None:
+    def _known(self, key: WindowKey, position: Position, source: Source) -> _Known:
+        """All figures are of one moment, so that they agree."""
+        window = self.offsets.windows.find(key)
+        core = None if window is None else window.dispatcher
         end = self._ends.get(source)
-        return None if end is None else max(0, end - position.offset - position.settled)
+        if core is None:
+            return _Known(position.offset, position.offset, position.settled, end)
+        cursor, read_position = core.cursor, core.read_position
+        passed = cursor - position.offset
+        # So many at least are still behind the cursor. One that went back is of another life.
+        settled = max(0, position.settled - passed) if passed >= 0 else 0
+        return _Known(
+            cursor, read_position, settled, None if end is None else max(end, read_position)
+        )
 
     def _forget_group(self, group: str) -> None:
         self.oldest.forget(self._positions.pop(group, ()))
@@ -323,25 +354,21 @@ class Lags:
         if rest is not None:
             self._seen_at[group] = rest
 
-    def _oldest_ms(
-        self, key: WindowKey, position: Position, source: Source
-    ) -> tuple[bool, int | None]:
+    def _oldest_ms(self, key: WindowKey, known: _Known, source: Source) -> tuple[bool, int | None]:
         """Whether nothing waits, and the time of the oldest record that does; None: not known."""
-        place, unsettled = self._oldest_place(key, position, source)
+        place, unsettled = self._oldest_place(key, known, source)
         if not unsettled:
             return unsettled is False, None
         return False, self.oldest.timestamp_ms(key, place)
 
     def _oldest_place(
-        self, key: WindowKey, position: Position, source: Source
+        self, key: WindowKey, known: _Known, source: Source
     ) -> tuple[Place, bool | None]:
         """The cursor, and whether there are records at it or behind it; None: not known."""
-        window = self.offsets.windows.find(key)
-        core = None if window is None else window.dispatcher
-        place = Place(source, position.offset if core is None else core.cursor)
-        if core is not None and core.read_position > place.cursor:
+        place = Place(source, known.cursor)
+        if known.read_position > known.cursor:
             return place, True  # a hole at the cursor is passed when it is read
-        end = self._ends.get(source)
+        end = known.end
         return place, None if end is None else end > self.oldest.empty_until(key, place)
 
     async def _unsettled(self, placed: _Placed, portions: Portions) -> dict[WindowKey, Place]:
@@ -350,7 +377,8 @@ class Lags:
         for at, (key, source) in enumerate(placed.places, 1):
             position = self._positions.get(key.group, {}).get(key)
             if position is not None:  # not deleted meanwhile
-                place, unsettled = self._oldest_place(key, position, source)
+                known = self._known(key, position, source)
+                place, unsettled = self._oldest_place(key, known, source)
                 if unsettled:
                     self.oldest.remember(key, place)
                     found[key] = place

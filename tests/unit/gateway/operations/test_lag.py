@@ -12,7 +12,7 @@ from dispatcher.core.model import Acknowledge, Acquire
 from dispatcher.store.base import StoreError, WindowKey
 from gateway.config import GroupSection
 from gateway.core.wire.errors import ErrorCode
-from gateway.operations.lag import Lag, Lags
+from gateway.operations.lag import GroupLag, Lag, Lags
 from gateway.operations.limits import (
     LAG_ANSWER_S_MAX,
     LAG_MS,
@@ -281,6 +281,27 @@ def test_a_window_that_moves_on_has_the_age_of_its_next_record_at_once() -> None
         assert seconds(lags)[0] == 3.0, "without a look: offset 7 is in the window"
         assert admin.times.looked == []
         node.beat("m1", epoch)
+
+    story(tell)
+
+
+def test_a_lag_of_0_stands_beside_no_age() -> None:
+    """The window reads and settles records between two looks."""
+
+    async def tell(admin: Admin, lags: Lags) -> None:
+        admin.times.made_ms = now_ms() - 10_000
+        admin.times.cached = {0, 1}
+        await lags.refresh(stored=True)
+        assert (figures(lags)[1], seconds(lags)[1]) == ((0, 0, 0), 0.0)
+        node = admin.node
+        node.log.produce(b"k", b"l", partition=1)
+        node.beat()
+        await settle()
+        assert (figures(lags)[1], seconds(lags)[1]) == ((0, 2, 2), 10.0)
+        assert (await lags.by_group())[GROUP] == GroupLag(3, 10.0)
+        assert node.window(1).acquire(Acquire(M1, S1, 100, now_ms())) is not None
+        await node.window(1).ask(Acknowledge(M1, S1, [(0, 1, b"\1")], now_ms()))
+        assert (figures(lags)[1], seconds(lags)[1]) == ((2, 2, 0), 0.0)
 
     story(tell)
 

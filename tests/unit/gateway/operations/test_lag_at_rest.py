@@ -73,6 +73,8 @@ async def check_sums(lags: Lags) -> None:
     expected = GroupLag()
     for lag in rows(lags):
         expected.add(lag)
+        if None not in (lag.records, lag.seconds):
+            assert (lag.records == 0) is (lag.seconds == 0), "a lag of 0 beside an age"
     found = (await lags.by_group()).get(GROUP, GroupLag())
     assert found == expected
 
