@@ -48,7 +48,7 @@ PARTS = ("latency", "dashboard", "memory", "metrics", "cost core", "cost clients
 SECONDS_MAX = {
     "throughput": 300,
     "latency": 120,
-    "dashboard": 200,
+    "dashboard": 300,
     "memory": 75,
     "metrics": 120,
     "cost core": 60,

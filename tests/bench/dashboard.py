@@ -66,7 +66,7 @@ def dashboard(bench: Bench, rounds: Iterable[int]) -> list[Row]:
     }
     spent: dict[str, list[float]] = {f"{side}: gateway CPU": [] for side in (CLOSED, OPEN)}
     # The records before the first slot and behind the last one are not judged.
-    load = Load(PER_SECOND, judged_s=len(SLOTS) * (SLOT_S + SLOT_ENDS_S_MAX))
+    load = Load(PER_SECOND, SLOT_S, judged_s=len(SLOTS) * (SLOT_S + SLOT_ENDS_S_MAX))
     front = bench.gateway.bootstrap
     with crowded(bench):
         run_once(bench, Load(PER_SECOND), "share", front, front)
