@@ -255,8 +255,9 @@ class Lags:
                 if source is not None:
                     yield self._lag(key, position, source, now_ms)
 
-    async def by_group(self) -> dict[str, GroupLag]:
+    async def by_group(self, portions: Portions | None = None) -> dict[str, GroupLag]:
         """As `all`, in sum. Other work goes on meanwhile."""
+        portions = portions or Portions(self.clock)
         now_ms = self.now_ms()
         sums: dict[str, GroupLag] = {}
         for name in list(self._positions):
@@ -264,7 +265,7 @@ class Lags:
                 known = self._sums.get(name)
                 if known is None or known.of is None or known.of != self._as_of(name):
                     known = self._sums[name] = self._sum(name)
-                    await asyncio.sleep(0)
+                    await portions.give_way()
                 if known.partitions:
                     sums[name] = GroupLag(known.records, known.seconds(now_ms))
         return sums

@@ -26,6 +26,7 @@ from gateway.admin.tokens import ANYBODY, Caller
 from gateway.core.share.membership import ShareGroup
 from gateway.members.groups import Groups
 from gateway.operations.lag import GroupLag, Lags
+from gateway.operations.portions import Portions
 from gateway.windows.window import Window
 from gateway.windows.windows import Windows
 
@@ -68,26 +69,26 @@ class Overviews:
         async with self._making:
             began_s = self.clock()
             if self._latest is None or began_s >= self._due_s:
-                self._latest = await self._make()
-                made_s = self.clock()
-                pause_s = OVERVIEW_PAUSE_FACTOR * (made_s - began_s)
-                self._due_s = made_s + min(OVERVIEW_S_MAX, max(OVERVIEW_S, pause_s))
+                portions = Portions(self.clock)
+                self._latest = await self._make(portions)
+                pause_s = OVERVIEW_PAUSE_FACTOR * portions.worked_s
+                self._due_s = self.clock() + min(OVERVIEW_S_MAX, max(OVERVIEW_S, pause_s))
             return self._latest
 
-    async def _make(self) -> Snapshot:
+    async def _make(self, portions: Portions) -> Snapshot:
         self.lags.watched()
-        lags = await self.lags.by_group()
+        lags = await self.lags.by_group(portions)
         names = self.groups.names()
         self._sums = {name: self._sums[name] for name in names if name in self._sums}
         rows: dict[str, bytes] = {}
         for name in names[:OVERVIEW_GROUPS_MAX]:
             group = self.groups.get(name)
             if group is not None:  # not deleted meanwhile
-                rows[name] = (
-                    (await self._line(group, lags.get(name, GroupLag()))).model_dump_json().encode()
-                )
-                await asyncio.sleep(0)
+                line = await self._line(group, lags.get(name, GroupLag()), portions)
+                rows[name] = line.model_dump_json().encode()
+                await portions.give_way()
         health = await self.health()
+        await portions.give_way()
         head = OverviewHead(
             at_ms=self.windows.dependencies.now_ms(),
             health=HealthRow(**health.shown()),
@@ -97,8 +98,8 @@ class Overviews:
         for_some = {"health": HealthRow(**health.outlined()), "groups_hidden": 0}
         return Snapshot(_opened(head), _opened(head.model_copy(update=for_some)), rows)
 
-    async def _line(self, group: ShareGroup, lag: GroupLag) -> GroupLine:
-        sums = await self._sum(group.name)
+    async def _line(self, group: ShareGroup, lag: GroupLag, portions: Portions) -> GroupLine:
+        sums = await self._sum(group.name, portions)
         return GroupLine(
             group=group.name,
             state=group.state,
@@ -117,7 +118,7 @@ class Overviews:
             outcomes=dict(self.outcomes(group.name)),
         )
 
-    async def _sum(self, group: str) -> _Sums:
+    async def _sum(self, group: str, portions: Portions) -> _Sums:
         """Over the windows of a group; those of a group at rest are not asked again."""
         rest = self.windows.rest_of(group)
         known = self._sums.get(group)
@@ -127,7 +128,7 @@ class Overviews:
         for at, window in enumerate(self.windows.of_group(group), 1):
             sums.add(window)
             if at % OVERVIEW_WINDOWS_AT_ONCE == 0:
-                await asyncio.sleep(0)
+                await portions.give_way()
         if rest is not None:
             self._sums[group] = (rest, sums)
         return sums
