@@ -87,6 +87,11 @@ def show(look: Callable[[], View], output: str, watch_s: float | None = None) ->
             time.sleep(watch_s)
 
 
+def plain(text: str) -> str:
+    """Control characters as escapes: clients choose names, which may hold any."""
+    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
+
+
 def _show_once(view: View, output: str) -> None:
     if output == "table":
         view.tables()

@@ -25,6 +25,7 @@ from rich.table import Table
 from clusters.asking import LOOK_S_MAX
 from clusters.config import ClustersConfig, ConfigError, load
 from clusters.progress import Progress
+from clusters.usage import OneLineUsage
 from clusters.watching import Output, View, Watching, WatchOption, show
 from offsets import checkpoints, commands
 from offsets.committer import Options
@@ -34,6 +35,7 @@ from offsets.service import Service
 
 app = typer.Typer(
     name="offsets",
+    cls=OneLineUsage,
     help="Groups that move to another cluster miss nothing and repeat little.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

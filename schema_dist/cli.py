@@ -22,6 +22,7 @@ from rich.table import Table
 from clusters.asking import LOOK_S_MAX
 from clusters.config import ConfigError, load
 from clusters.core.names import PatternError
+from clusters.usage import OneLineUsage
 from clusters.watching import Output, View, Watching, WatchOption, show
 from schema_dist import commands
 from schema_dist.errors import AwayError, LeaseError, LogError, RefusedError
@@ -29,6 +30,7 @@ from schema_dist.limits import TOLD_EVERY_S
 
 app = typer.Typer(
     name="schemas",
+    cls=OneLineUsage,
     help="The same schema, the same id, each cluster's own subject names.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

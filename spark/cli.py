@@ -12,9 +12,11 @@ from typing import Annotated
 import typer
 
 from clusters.asking import LOOK_S_MAX
+from clusters.usage import OneLineUsage
 from clusters.watching import Output, View, Watching, WatchOption, show
 
 app = typer.Typer(
+    cls=OneLineUsage,
     help="Records copied between clusters, along their tree.",
     no_args_is_help=True,
     add_completion=False,

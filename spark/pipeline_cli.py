@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from clusters.usage import OneLineUsage
 from clusters.watching import Output, View, show
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from spark.pipelines.run import Counts
 
 app = typer.Typer(
+    cls=OneLineUsage,
     help="Transform the records of a topic: mask, rename, drop, timestamp, filter, route.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

@@ -8,10 +8,11 @@ from __future__ import annotations
 from importlib import import_module
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand
 
 from clusters.watching import Click
 
+from clusters.usage import OneLineUsage
 # name: the module whose `app` it is, the line of `keyway --help`
 GROUPS = {
     "distribute": ("spark.cli", "Records copied between clusters, along their tree."),
@@ -24,7 +25,7 @@ GROUPS = {
 }
 
 
-class CommandGroups(TyperGroup):
+class CommandGroups(OneLineUsage):
     """The gateway's own commands and GROUPS."""
 
     _listing = False

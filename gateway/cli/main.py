@@ -87,7 +87,7 @@ def _root(
 
 
 def main() -> None:
-    app()
+    app(prog_name="keyway")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from clusters.watching import View as View
+from clusters.watching import plain as plain
 from clusters.watching import print_data as print_data
 from clusters.watching import show as show
 
@@ -42,11 +43,6 @@ def end(line: str) -> NoReturn:
 
 def print_line(text: str) -> None:
     _console().print(Text(plain(text)), soft_wrap=True)
-
-
-def plain(text: str) -> str:
-    """Control characters as escapes: clients choose names, which may hold any."""
-    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
 
 
 def age(seconds: float | None) -> str | None:

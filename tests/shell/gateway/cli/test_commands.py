@@ -45,5 +45,12 @@ def test_a_missing_package_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_own_commands_are_still_there() -> None:
+@pytest.mark.parametrize("name", ["group", "context", "serve", "doctor", *commands.GROUPS])
+def test_wrong_options_are_one_line_everywhere(name: str) -> None:
+    ended = CliRunner().invoke(app, [name, "--nonsense"])
+    assert (ended.exit_code, ended.stdout) == (2, "")
+    assert ended.stderr == f"keyway: no such option: --nonsense (try keyway {name} --help)\n"
+
+
     root = typer.main.get_command(app)
     assert {"serve", "demo", "group", "filter"} <= set(root.list_commands(None))  # type: ignore[attr-defined]
