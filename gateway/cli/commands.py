@@ -5,14 +5,16 @@ packages that a plain gateway does without.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 
 import typer
 from typer.core import TyperCommand
 
+from clusters.usage import OneLineUsage
 from clusters.watching import Click
 
-from clusters.usage import OneLineUsage
 # name: the module whose `app` it is, the line of `keyway --help`
 GROUPS = {
     "distribute": ("spark.cli", "Records copied between clusters, along their tree."),
@@ -38,11 +40,14 @@ class CommandGroups(OneLineUsage):
         if cmd_name not in GROUPS:
             return super().get_command(ctx, cmd_name)
         module, text = GROUPS[cmd_name]
+        listed = TyperCommand(cmd_name, help=text)
         if self._listing:
-            return TyperCommand(cmd_name, help=text)
+            return listed
         try:
             group = typer.main.get_command(import_module(module).app)
         except ModuleNotFoundError as error:
+            if ctx.resilient_parsing:  # a shell that completes: nothing follows this word
+                return listed
             line = f"keyway: no module {error.name}: pip install 'keyway[distribution]'"
             typer.echo(line, err=True)
             raise typer.Exit(2) from error
@@ -50,8 +55,18 @@ class CommandGroups(OneLineUsage):
         return group
 
     def format_help(self, ctx: Click, formatter: Click) -> None:
+        with self._only_listed():
+            super().format_help(ctx, formatter)
+
+    def shell_complete(self, ctx: Click, incomplete: str) -> list[Click]:
+        with self._only_listed():
+            found: list[Click] = super().shell_complete(ctx, incomplete)
+        return found
+
+    @contextmanager
+    def _only_listed(self) -> Iterator[None]:
         self._listing = True
         try:
-            super().format_help(ctx, formatter)
+            yield
         finally:
             self._listing = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -44,7 +45,6 @@ def test_a_missing_package_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ended.output.strip().endswith("pip install 'keyway[distribution]'")
 
 
-def test_own_commands_are_still_there() -> None:
 @pytest.mark.parametrize("name", ["group", "context", "serve", "doctor", *commands.GROUPS])
 def test_wrong_options_are_one_line_everywhere(name: str) -> None:
     ended = CliRunner().invoke(app, [name, "--nonsense"])
@@ -52,5 +52,47 @@ def test_wrong_options_are_one_line_everywhere(name: str) -> None:
     assert ended.stderr == f"keyway: no such option: --nonsense (try keyway {name} --help)\n"
 
 
+def test_own_commands_are_still_there() -> None:
     root = typer.main.get_command(app)
     assert {"serve", "demo", "group", "filter"} <= set(root.list_commands(None))  # type: ignore[attr-defined]
+
+
+def completed(words: str) -> list[str]:
+    """The offers of a shell for the word behind these."""
+    asked = {
+        "_KEYWAY_COMPLETE": "complete_bash",
+        "COMP_WORDS": f"keyway {words}",
+        "COMP_CWORD": str(len(words.split()) + 1),
+    }
+    return CliRunner().invoke(app, [], env=asked).output.split()
+
+
+def test_shells_complete_commands_and_load_none() -> None:
+    assert {"list", "describe", "seek"} <= set(completed("group"))
+    code = "import sys\nfrom gateway.cli.main import main\ntry: main()\nexcept SystemExit: pass\n"
+    shown = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            f"{code}print('loaded', sorted(set({EXTRAS!r}) & set(sys.modules)))",
+        ],
+        env={
+            **os.environ,
+            "_KEYWAY_COMPLETE": "complete_bash",
+            "COMP_WORDS": "keyway ",
+            "COMP_CWORD": "1",
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert {"group", "top", *commands.GROUPS} <= set(shown.stdout.split("\n"))
+    assert "loaded []" in shown.stdout
+
+
+def test_a_shell_that_completes_hears_of_no_missing_package(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(commands.GROUPS, "lacking", ("tests.no_such_module", "text"))
+    assert "lacking" in completed("")
+    assert completed("lacking") == []
