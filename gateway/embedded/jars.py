@@ -21,6 +21,7 @@ from gateway.embedded.process import SetupError
 
 KAFKA_VERSION = "4.3.1"
 JAVA_MIN = 17  # the need of Kafka 4 brokers
+JAVA_MEND = f"install a Java runtime >= {JAVA_MIN} (Debian: apt install openjdk-17-jre-headless)"
 DOWNLOAD_S_MAX = 300.0
 _DONE = ".complete"
 
@@ -62,16 +63,15 @@ def java() -> str:
     home = os.environ.get("JAVA_HOME", "")
     in_home = Path(home, "bin", "java")
     command = str(in_home) if home and in_home.exists() else shutil.which("java")
-    fix = f"install a Java runtime >= {JAVA_MIN} (Debian: apt install openjdk-17-jre-headless)"
     if command is None:
-        raise SetupError(f"no java on PATH and no JAVA_HOME: {fix}")
+        raise SetupError(f"no java on PATH and no JAVA_HOME: {JAVA_MEND}")
     try:
-        said = subprocess.run([command, "-version"], capture_output=True, text=True, timeout=60)
+        said = subprocess.run([command, "-version"], capture_output=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise SetupError(f"{command} does not run ({error}): {fix}") from error
-    version = java_major(said.stderr + said.stdout)
+        raise SetupError(f"{command} does not run ({error}): {JAVA_MEND}") from error
+    version = java_major((said.stderr + said.stdout).decode("utf-8", "replace"))
     if version is None or version < JAVA_MIN:
-        raise SetupError(f"{command} is Java {version or 'of an unknown version'}: {fix}")
+        raise SetupError(f"{command} is Java {version or 'of an unknown version'}: {JAVA_MEND}")
     return command
 
 

@@ -17,6 +17,7 @@ CLOCK_OFF_S_MAX = 5.0  # by_duration starts and lags in seconds are wrong by as 
 ROUND_TRIP_S_WANTED = 0.005  # every record waits for two
 FREE_BYTES_WANTED = 1024**3  # the embedded Redis rewrites its file beside the old one
 NAMES_SHOWN_MAX = 3
+_OF_BROKERS = ("version", "metadata limit")  # told by each of itself
 NOT_TOLD = -2_147_483_648  # a broker without the answer
 
 # The first release with this version of an API, the latest first (Kafka's message definitions).
@@ -36,6 +37,7 @@ class Status(Enum):
     OK = "ok"
     WARNING = "warning"  # a node runs all the same
     FAULT = "fault"
+    SKIPPED = "skipped"  # not looked at: nobody could be asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,11 @@ def fault(check: str, found: str, mend: str) -> Finding:
     return Finding(check, Status.FAULT, found, mend)
 
 
+def skipped(check: str, away: str) -> Finding:
+    """`away` would have told about it."""
+    return Finding(check, Status.SKIPPED, f"not looked at: {away} could not be asked")
+
+
 def of_modules(described: str, compiler: str | None) -> Finding:
     """`described`: as `keyway --version` says it; `compiler`: its path."""
     if described == "compiled":
@@ -109,6 +116,17 @@ def of_modules(described: str, compiler: str | None) -> Finding:
 
 
 # -------------------------------------------------------------------------------------- upstream
+
+
+def of_silent_upstream(bootstrap_servers: str, reason: str) -> Iterator[Finding]:
+    """No broker told anything. The reason often names the server already."""
+    yield fault(
+        "upstream",
+        reason if bootstrap_servers in reason else f"{bootstrap_servers}: {reason}",
+        "check upstream.bootstrap_servers, sasl and tls, and that the brokers run",
+    )
+    for check in (*_OF_BROKERS, "permissions"):
+        yield skipped(check, "upstream")
 
 
 def of_cluster(cluster: Cluster) -> Iterator[Finding]:
@@ -122,9 +140,11 @@ def of_cluster(cluster: Cluster) -> Iterator[Finding]:
         )
     answering = [it for it in cluster.brokers if not it.silence]
     if not answering:
+        yield from (skipped(check, "upstream") for check in _OF_BROKERS)
         return
     if not silent:
-        yield ok("upstream", f"cluster {cluster.cluster_id}, {len(answering)} brokers answer")
+        answer = "1 broker answers" if len(answering) == 1 else f"{len(answering)} brokers answer"
+        yield ok("upstream", f"cluster {cluster.cluster_id}, {answer}")
     yield _release(answering)
     yield _metadata_limit(answering)
 
@@ -207,20 +227,27 @@ def of_permissions(cluster: Cluster, dead_letter_topics: Sequence[str]) -> Itera
             yield fault(
                 "permissions", f"no WRITE on the dead-letter topic {topic}", "grant it the gateway"
             )
+    topics = "1 topic" if len(told) == 1 else f"{len(told)} topics"
     if unreadable:
         shown = ", ".join(unreadable[:NAMES_SHOWN_MAX])
         more = len(unreadable) - NAMES_SHOWN_MAX
         yield warning(
             "permissions",
-            f"no READ on {len(unreadable)} of {len(told)} topics: {shown}"
+            f"no READ on {len(unreadable)} of {topics}: {shown}"
             + (f" and {more} more" if more > 0 else ""),
             "grant the gateway READ on the topics of Key-Shared groups",
         )
     elif cluster.group_error != ErrorCode.GROUP_AUTHORIZATION_FAILED:
-        yield ok("permissions", f"READ on groups and on {len(told)} topics")
+        yield ok("permissions", f"READ on groups and on {topics}")
 
 
 # ----------------------------------------------------------------------------------------- Redis
+
+
+def of_silent_redis(reason: str) -> Iterator[Finding]:
+    yield fault("Redis", f"it does not answer: {reason}", "start Redis, and check state.redis_url")
+    for check in ("Redis persistence", "clock"):
+        yield skipped(check, "Redis")
 
 
 def of_redis(redis: Redis) -> Iterator[Finding]:
@@ -287,9 +314,17 @@ def of_embedded(directory: str, *, writable: bool, free_bytes: int) -> Finding:
 
 
 def of_ports(
-    ports: Mapping[str, int], refused: Mapping[str, str], *, node_listens: bool
+    ports: Mapping[str, int],
+    refused: Mapping[str, str],
+    *,
+    node_listens: bool,
+    brokers_known: bool = True,
 ) -> Iterator[Finding]:
-    """`ports` and `refused`, the reason why a port cannot be had, by option."""
+    """`ports` and `refused`, the reason why a port cannot be had, by option. `brokers_known`: those
+    of virtual brokers are among them.
+    """
+    if not brokers_known:
+        yield skipped("ports of brokers", "upstream")
     options: dict[int, str] = {}
     for option, port in ports.items():
         if port in options:

@@ -24,7 +24,7 @@ from gateway.core.cluster.acl import HEARTBEAT_VERSION, heartbeat_of_nobody
 from gateway.core.cluster.discovery import metadata_request
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import EncodeError
-from gateway.embedded.jars import java
+from gateway.embedded.jars import JAVA_MEND, java
 from gateway.embedded.process import SetupError
 from gateway.listen.listeners import CannotListen, listening_socket
 from gateway.node.diagnosis import (
@@ -32,13 +32,14 @@ from gateway.node.diagnosis import (
     Cluster,
     Finding,
     Redis,
-    fault,
     of_cluster,
     of_embedded,
     of_modules,
     of_permissions,
     of_ports,
     of_redis,
+    of_silent_redis,
+    of_silent_upstream,
     ok,
     warning,
 )
@@ -61,13 +62,12 @@ async def look(config: Config) -> list[Finding]:
     try:
         cluster = await _cluster(settings)
     except UpstreamError as error:
-        mend = "check upstream.bootstrap_servers, sasl and tls, and that the brokers run"
-        found.append(fault("upstream", f"{settings.bootstrap_servers}: {error}", mend))
+        found += of_silent_upstream(settings.bootstrap_servers, str(error))
     if cluster is not None:
         found += of_cluster(cluster)
         found += of_permissions(cluster, dead_letter_topics(config))
     found += await _redis(config.state)
-    brokers = [] if cluster is None else [it.broker_id for it in cluster.brokers]
+    brokers = None if cluster is None else [it.broker_id for it in cluster.brokers]
     found += await _ports(config, brokers)
     return found
 
@@ -86,8 +86,8 @@ def _java() -> Finding:
     try:
         return ok("Java", java())
     except SetupError as error:
-        reason, _, mend = str(error).partition(": ")
-        return warning("Java", f"{reason} (a node alone does without)", mend)
+        reason = str(error).removesuffix(f": {JAVA_MEND}")
+        return warning("Java", f"{reason} (a node alone does without)", JAVA_MEND)
 
 
 # -------------------------------------------------------------------------------------- upstream
@@ -177,9 +177,7 @@ async def _redis(state: StateSection) -> list[Finding]:
     try:
         return list(of_redis(await _facts(client)))
     except (RedisError, OSError, TimeoutError) as error:
-        reason = str(error) or "in time"
-        mend = "start Redis, and check state.redis_url"
-        return [fault("Redis", f"it does not answer: {reason}", mend)]
+        return list(of_silent_redis(str(error) or "in time"))
     finally:
         await client.aclose()
 
@@ -225,13 +223,15 @@ def _embedded(directory: Path) -> Finding:
 # ----------------------------------------------------------------------------------------- ports
 
 
-async def _ports(config: Config, brokers: list[int]) -> list[Finding]:
+async def _ports(config: Config, brokers: list[int] | None) -> list[Finding]:
+    """`brokers`: their ids; None: not known."""
     listen, admin = config.listen, config.admin
     ports = {"listen.bootstrap_port": listen.bootstrap_port, "admin.port": admin.port}
-    ports |= {f"listen.port_base + {it}": listen.port_base + it for it in brokers}
+    ports |= {f"listen.port_base + {it}": listen.port_base + it for it in brokers or ()}
     refused = dict(_refused(config, ports))
     node_listens = bool(refused) and await _node_listens(admin)
-    return list(of_ports(ports, refused, node_listens=node_listens))
+    known = brokers is not None
+    return list(of_ports(ports, refused, node_listens=node_listens, brokers_known=known))
 
 
 def _refused(config: Config, ports: Mapping[str, int]) -> Iterator[tuple[str, str]]:

@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import io
+import os
 import secrets
+import socket
+import ssl
 import struct
 from collections import deque
 from typing import cast
@@ -274,7 +277,7 @@ class BrokerConnection:
             raise TimedOut(f"{self.address}: no connection in {timeout_ms} ms") from None
         except OSError as error:  # ssl.SSLError and gaierror are OSErrors
             frames.abort(Unreachable("connection closed"))
-            raise Unreachable(f"{self.address}: {error}") from error
+            raise Unreachable(f"{self.address}: {_why(error)}") from error
         except BaseException:
             frames.abort(Unreachable("connection closed"))
             raise
@@ -354,6 +357,13 @@ class BrokerConnection:
         self._closed = True
         if self._frames is not None:
             self._frames.abort(Unreachable(f"{self.address}: the gateway is stopping"))
+
+
+def _why(error: OSError) -> str:
+    """The system's reason; the event loop's own words repeat the address."""
+    if isinstance(error, ssl.SSLError | socket.gaierror) or error.errno is None:
+        return str(error)  # their numbers are not the system's
+    return os.strerror(error.errno)
 
 
 def _loop_time() -> float:

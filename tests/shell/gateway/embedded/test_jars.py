@@ -46,6 +46,15 @@ def test_old_java_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     assert "\n" not in str(raised.value)
 
 
+def test_a_java_that_says_no_text_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    fake_java(tmp_path, "x").write_bytes(b"#!/bin/sh\nprintf '\\377' >&2\n")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(SetupError, match="is Java of an unknown version: install"):
+        jars.java()
+
+
 def test_missing_java_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -111,8 +111,8 @@ def test_all_is_there(tmp_path: Path) -> None:
     assert [row["status"] for name, row in found.items() if name not in ("Java", "compiler")] == [
         "ok"
     ] * (len(found) - 2)
-    assert found["upstream"]["found"] == "cluster fake, 1 brokers answer"
-    assert found["permissions"]["found"] == "READ on groups and on 1 topics"
+    assert found["upstream"]["found"] == "cluster fake, 1 broker answers"
+    assert found["permissions"]["found"] == "READ on groups and on 1 topic"
     assert not (tmp_path / "data").exists(), "it only looks"
 
 
@@ -131,10 +131,13 @@ def test_no_broker_answers(tmp_path: Path) -> None:
     port = free_ports(1)
     result = doctor(tmp_path, port, "-o", "json")
     assert result.exit_code == 1
-    upstream = findings(result)["upstream"]
+    found = findings(result)
+    upstream = found["upstream"]
     assert upstream["status"] == "fault"
-    assert f"127.0.0.1:{port}" in upstream["found"]
+    assert upstream["found"] == f"127.0.0.1:{port}: Connection refused"
     assert "bootstrap_servers" in upstream["mend"]
+    skipped = [name for name, row in found.items() if row["status"] == "skipped"]
+    assert skipped == ["version", "metadata limit", "permissions", "ports of brokers"]
 
 
 def test_permissions_that_are_missing(tmp_path: Path) -> None:
@@ -170,6 +173,18 @@ def test_a_redis_of_ones_own(tmp_path: Path) -> None:
     assert found["clock"]["status"] == "ok"
     assert away.exit_code == 1
     assert findings(away)["Redis"]["mend"] == "start Redis, and check state.redis_url"
+
+
+def test_a_java_that_does_not_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    command = tmp_path / "bin" / "java"
+    command.parent.mkdir()
+    command.write_text("no program")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with serving(broker_with()) as broker:
+        java = findings(doctor(tmp_path, broker.port, "-o", "json"))["Java"]
+    assert java["status"] == "warning", "a node alone does without"
+    assert f"'{command}') (a node alone" in java["found"]
+    assert java["mend"].startswith("install a Java runtime")
 
 
 def test_a_file_that_is_none(tmp_path: Path) -> None:

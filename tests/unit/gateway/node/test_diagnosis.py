@@ -22,6 +22,8 @@ from gateway.node.diagnosis import (
     of_permissions,
     of_ports,
     of_redis,
+    of_silent_redis,
+    of_silent_upstream,
     release_of,
 )
 
@@ -44,14 +46,14 @@ REDIS = Redis(
 def marks(findings: Iterable[Finding]) -> list[tuple[str, str]]:
     """Their checks and states; each one that is amiss says how to mend it."""
     found = list(findings)
-    assert all(bool(it.mend) == (it.status is not Status.OK) for it in found)
+    assert all(bool(it.mend) == (it.status in (Status.WARNING, Status.FAULT)) for it in found)
     return [(it.check, it.status.value) for it in found]
 
 
 def test_a_cluster_that_is_well() -> None:
     findings = list(of_cluster(CLUSTER))
     assert [it.found for it in findings] == [
-        "cluster c, 1 brokers answer",
+        "cluster c, 1 broker answers",
         "Kafka 4.2 or later",
         "offset.metadata.max.bytes is 4096",
     ]
@@ -64,7 +66,20 @@ def test_a_broker_that_does_not_answer_is_named() -> None:
     assert first.status is Status.FAULT
     assert first.found == "broker 2 at kafka-2:9092 does not answer: Connection refused"
     assert marks(rest) == [("version", "ok"), ("metadata limit", "ok")], "of those that answer"
-    assert marks(of_cluster(replace(CLUSTER, brokers=[silent]))) == [("upstream", "fault")]
+    assert marks(of_cluster(replace(CLUSTER, brokers=[silent]))) == [
+        ("upstream", "fault"),
+        ("version", "skipped"),
+        ("metadata limit", "skipped"),
+    ]
+
+
+@pytest.mark.parametrize("reason", ["k:9092: Connection refused", "Connection refused"])
+def test_an_upstream_that_is_away_is_named_once(reason: str) -> None:
+    first, *rest = of_silent_upstream("k:9092", reason)
+    assert (first.status, first.found) == (Status.FAULT, "k:9092: Connection refused")
+    assert "bootstrap_servers" in first.mend
+    assert [it.check for it in rest] == ["version", "metadata limit", "permissions"]
+    assert {it.found for it in rest} == {"not looked at: upstream could not be asked"}
 
 
 @pytest.mark.parametrize(
@@ -166,6 +181,14 @@ def test_redis_that_is_amiss(redis: Redis, check: str, status: Status, words: st
     assert words in amiss[0].found
 
 
+def test_a_redis_that_is_away() -> None:
+    assert marks(of_silent_redis("Connection refused")) == [
+        ("Redis", "fault"),
+        ("Redis persistence", "skipped"),
+        ("clock", "skipped"),
+    ]
+
+
 def test_a_limit_without_eviction_is_no_fault() -> None:
     assert "fault" not in dict(marks(of_redis(replace(REDIS, max_bytes=9)))).values()
 
@@ -185,6 +208,8 @@ def test_ports() -> None:
     (finding,) = of_ports(ports, taken, node_listens=False)
     assert (finding.status, finding.found) == (Status.FAULT, taken["admin.port"])
     assert marks(of_ports(ports, taken, node_listens=True)) == [("ports", "ok")]
+    unknown = of_ports(ports, {}, node_listens=False, brokers_known=False)
+    assert marks(unknown) == [("ports of brokers", "skipped"), ("ports", "ok")]
 
 
 def test_two_options_with_the_same_port() -> None:
