@@ -8,6 +8,7 @@ never in it.
 from __future__ import annotations
 
 import os
+import re
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Annotated
@@ -21,6 +22,10 @@ from gateway.cli.options import NODE, Output
 from gateway.cli.tables import end, print_data, print_table
 
 CONTEXT_VARIABLE = "KEYWAY_CONTEXT"
+_HOST = r"(?:[\w.-]+|\[[\da-f:.]+\])"
+_URL = re.compile(rf"https?://{_HOST}(?::([0-9]{{1,5}}))?(?:/[^\s?#@]*)?", re.IGNORECASE)
+_HOST_AND_PORT = re.compile(rf"{_HOST}:([0-9]{{1,5}})", re.IGNORECASE)
+_PORT_MAX = 65_535
 
 _chosen: ContextVar[str | None] = ContextVar("context", default=None)
 
@@ -97,6 +102,14 @@ def _save(contexts: Contexts) -> None:
         end(f"{path}: {error.strerror}")
 
 
+def _address(text: str) -> str:
+    """Raises BadParameter. A user and password in it would be shown: tokens have a file."""
+    found = _URL.fullmatch(text) or _HOST_AND_PORT.fullmatch(text)
+    if found is None or not 0 < int(found[1] or _PORT_MAX) <= _PORT_MAX:
+        raise typer.BadParameter("no http(s) URL and no host:port")
+    return text
+
+
 app = typer.Typer(help="Names for nodes: their addresses and tokens.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(help="The name of the context.")]
 
@@ -120,7 +133,9 @@ def context_list(output: Output = "table") -> None:
 @app.command("set")
 def context_set(
     name: Name,
-    admin: Annotated[str, typer.Option("--admin", help="Address of the node's REST.")] = NODE,
+    admin: Annotated[
+        str, typer.Option("--admin", callback=_address, help="Address of the node's REST.")
+    ] = NODE,
     token_file: Annotated[Path | None, typer.Option(help="File with the token for it.")] = None,
 ) -> None:
     """Add a context, or replace it. The first one becomes the current one."""

@@ -288,6 +288,29 @@ def test_a_wrong_file_of_contexts_is_one_line(home: Path, text: str, says: str) 
     code, _, err = keyway("group", "list")
     assert code == 1
     assert says in err
+@pytest.mark.parametrize(
+    "admin",
+    [
+        *("", "gateway", "ftp://gateway:9180", "http://", "http://a b", "http://h:port", "h:0"),
+        *("h:70000", "http://h:99999", "http://ann:secret@h:9180", "h:9180/v1", "http://h?x=1"),
+    ],
+)
+def test_an_address_that_is_none_makes_no_context(home: Path, admin: str) -> None:
+    code, out, err = keyway("context", "set", "here", "--admin", admin)
+    assert (code, out) == (2, "")
+    assert err.startswith("keyway: invalid value for '--admin': no http(s) URL and no host:port")
+    assert "secret" not in err
+    assert not home.exists()
+
+
+@pytest.mark.parametrize(
+    "admin", ["gateway-1.eu:9180", "[::1]:9180", "HTTPS://gateway", "http://[::1]:9180/keyway/"]
+)
+def test_an_address_makes_a_context(home: Path, admin: str) -> None:
+    assert keyway("context", "set", "here", "--admin", admin)[0] == 0
+    assert admin in home.read_text()
+
+
     assert err.count("\n") == 1
 
 
