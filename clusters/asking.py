@@ -15,6 +15,7 @@ Answer = TypeVar("Answer")
 # Of one look among many: the address of a cluster that is away takes some seconds, and others are
 # waited for no longer. A single look waits for all; clients of Kafka have limits of their own.
 LOOK_S_MAX = 10.0
+FIRST_LOOK_S_MAX = 3.0  # somebody waits for it before an empty page
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +34,15 @@ class Asking(Generic[Answer]):
         """`questions`: by cluster; each runs in a thread of its own, one at a time."""
         self._questions = questions
         self._open: dict[str, Future[Answer]] = {}
+        self._looked = False
 
     def look(self, *, within_s: float | None = None) -> dict[str, Answer | Away]:
-        """By cluster, in the order of the questions. None: waits for every one. Raises as the
-        questions do.
+        """By cluster, in the order of the questions. `within_s` None: waits for every one; the
+        first of several looks takes FIRST_LOOK_S_MAX at most. Raises as the questions do.
         """
+        if within_s is not None and not self._looked:
+            within_s = min(within_s, FIRST_LOOK_S_MAX)
+        self._looked = True
         for name, question in self._questions.items():
             if name not in self._open:
                 self._open[name] = _asked(question)
@@ -46,7 +51,7 @@ class Asking(Generic[Answer]):
 
     def _answer(self, name: str, within_s: float | None) -> Answer | Away:
         if not self._open[name].done():
-            return Away(f"no answer in {within_s:g} s")
+            return Away(f"no answer yet, after {within_s:g} s")
         return self._open.pop(name).result()
 
 

@@ -103,7 +103,7 @@ def test_a_file_without_a_primary(tmp_path: Path, command: str) -> None:
 def test_the_status_of_one_target(tmp_path: Path) -> None:
     path = config(tmp_path, NOBODY, NOBODY)
     found = Targets(load(Path(path)), "b").look(within_s=0.1)
-    assert found.away == ("b: no answer in 0.1 s",)
+    assert found.away == ("b: no answer yet, after 0.1 s",)
     for wrong, says in (("a", "a is the primary, and no target"), ("z", "no cluster z: there are")):
         answer = ended("status", path, "--target", wrong)
         assert (answer.exit_code, answer.stdout) == (2, "")

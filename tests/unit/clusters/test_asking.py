@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from clusters import asking as asking_module
 from clusters.asking import Asking, Away
 from gateway.embedded.process import wait_until
 
@@ -27,10 +28,23 @@ def test_one_that_hangs_is_named_and_asked_once() -> None:
 
     asking = Asking[str]({"nyc": hang, "ams": lambda: "here"})
     for _ in range(2):
-        assert asking.look(within_s=0.1) == {"nyc": Away("no answer in 0.1 s"), "ams": "here"}
+        assert asking.look(within_s=0.1) == {
+            "nyc": Away("no answer yet, after 0.1 s"),
+            "ams": "here",
+        }
     over.set()
     wait_until(lambda: asking.look(within_s=0)["nyc"] == "late", what="its answer", deadline_s=30)
     assert len(asked) == 1, "an open question is not asked again"
+
+
+def test_the_first_look_does_not_wait_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking_module, "FIRST_LOOK_S_MAX", 0.1)
+    over = threading.Event()
+    asking = Asking({"nyc": lambda: over.wait(30), "ams": lambda: True})
+    found = asking.look(within_s=30.0)
+    assert found == {"nyc": Away("no answer yet, after 0.1 s"), "ams": True}
+    over.set()
+    assert asking.look(within_s=30.0) == {"nyc": True, "ams": True}, "a later one waits as told"
 
 
 def test_an_error_is_that_of_the_question() -> None:

@@ -37,6 +37,6 @@ def test_only_the_cluster_that_is_named_is_asked(tmp_path: Path) -> None:
     config = load(path)
     for cluster, asked in ((None, ["a", "b"]), ("b", ["b"])):
         found = Decisions(config, cluster).look(within_s=0.1)
-        assert found.away == tuple(f"{it}: no answer in 0.1 s" for it in asked)
+        assert found.away == tuple(f"{it}: no answer yet, after 0.1 s" for it in asked)
     with pytest.raises(ConfigError, match="no cluster z: there are a, b"):
         Decisions(config, "z")

@@ -175,11 +175,17 @@ def test_a_cluster_that_hangs_is_named_and_holds_up_nobody(tmp_path: Path) -> No
             ("ams-level-1", "unknown"),
             ("ams-level-2", "unknown"),
         ]
-        assert links[0]["error"] == "no answer in 0.1 s"
+        assert links[0]["error"] == "no answer yet, after 0.1 s"
         groups = Decisions(config).look(within_s=0.1)
         assert groups.rows == ()
-        assert groups.away[0] == "ams: no answer in 0.1 s"
+        assert groups.away[0] == "ams: no answer yet, after 0.1 s"
         schemas = Targets(config).look(within_s=0.1)
         assert schemas.code == 3
-        assert schemas.away == ("fra: no answer in 0.1 s", "nyc: no answer in 0.1 s")
-        assert schemas.fields["targets"][0] == {"target": "fra", "problem": "no answer in 0.1 s"}
+        assert schemas.away == (
+            "fra: no answer yet, after 0.1 s",
+            "nyc: no answer yet, after 0.1 s",
+        )
+        assert schemas.fields["targets"][0] == {
+            "target": "fra",
+            "problem": "no answer yet, after 0.1 s",
+        }
