@@ -43,13 +43,13 @@ Work = Callable[[commands.Told], Coroutine[Any, Any, commands.Answer]]
 
 def _done(work: Work, output: Output, watch: float | None = None) -> None:
     """Runs a command, prints its answer, and exits with its code. Meanwhile stderr has its present
-    step.
+    step; whoever watches sees the answers change.
     """
     answer = commands.Answer(ok=True)
 
     def look() -> View:
         nonlocal answer
-        answer = _run(_telling(work))
+        answer = _run(_telling(work) if watch is None else work(_untold))
         for reason in answer.away:
             typer.echo(f"keyway: {reason}", err=True)
         return View(answer.raw, lambda: _print_tables(answer))
@@ -83,6 +83,10 @@ async def _telling(work: Work) -> commands.Answer:
         return await work(steps.append)
     finally:
         timer.cancel()
+
+
+def _untold(_step: str) -> None:
+    """Tells nobody."""
 
 
 def _cell(value: object) -> str:

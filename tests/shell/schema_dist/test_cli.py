@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from clusters.config import load
-from schema_dist import cli
+from schema_dist import cli, commands
 from schema_dist.commands import Targets
 from tests.rig.schema_registry.site import HTTP, served_registry
 
@@ -108,6 +109,25 @@ def test_the_status_of_one_target(tmp_path: Path) -> None:
         answer = ended("status", path, "--target", wrong)
         assert (answer.exit_code, answer.stdout) == (2, "")
         assert answer.stderr.startswith(f"keyway: {says}")
+
+
+def test_a_watch_tells_no_steps(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They would stand among the troubles that the node shows."""
+    monkeypatch.setattr(cli, "TOLD_EVERY_S", 0.001)
+    looks = iter([commands.Answer(ok=True, fields={"targets": []})])
+
+    async def look(told: commands.Told) -> commands.Answer:
+        told("asking the clusters")
+        await asyncio.sleep(0.05)
+        answer = next(looks, None)
+        if answer is None:
+            raise KeyboardInterrupt
+        return answer
+
+    cli._done(look, "json", watch=0.001)
+    assert capsys.readouterr() == ('{"ok": true, "targets": []}\n', "")
 
 
 def test_a_pair_that_makes_one_subject_of_two_is_refused_with_the_two(tmp_path: Path) -> None:
