@@ -3,6 +3,7 @@
 import { drawGroup } from "./views/group.js";
 import { drawGroups } from "./views/groups.js";
 import { drawLinks } from "./views/links.js";
+import { drawLost } from "./views/lost.js";
 import { drawOverview } from "./views/overview.js";
 import { drawTopics } from "./views/topics.js";
 
@@ -23,16 +24,18 @@ export const GROUP_TABS = [
   { tab: "filters", title: "Key filters" },
 ];
 
-/** The view of an address, with `parameters`; an address that no view has leads to the overview. */
+const LOST = { path: null, title: "No such view", draw: drawLost };
+
+/** The view of an address, with `parameters`; `path` of a view is null where no way leads to it. */
 export function viewOf(hash) {
-  const path = hash.replace(/^#/, "") || "/";
-  const [, place, name, tab] = path.split("/");
-  if (place === "groups" && name) {
+  const path = hash.replace(/^#/, "").replace(/\/+$/, "") || "/";
+  const [, place, name, tab = "", ...more] = path.split("/");
+  if (place === "groups" && name && more.length === 0 && GROUP_TABS.some((it) => it.tab === tab)) {
     const group = named(name);
-    return { ...VIEWS[1], title: group, draw: drawGroup, parameters: { group, tab: tab ?? "" } };
+    return { ...VIEWS[1], title: group, draw: drawGroup, parameters: { group, tab } };
   }
-  const found = VIEWS.find((view) => view.path === path) ?? VIEWS[0];
-  return { ...found, parameters: {} };
+  const found = VIEWS.find((view) => view.path === path);
+  return found ? { ...found, parameters: {} } : { ...LOST, parameters: { path: named(path) } };
 }
 
 function named(quoted) {
