@@ -24,7 +24,7 @@ def table_view(raw: object, columns: Sequence[str], rows: Iterable[Sequence[obje
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """None is shown as `-`, a list by its entries."""
+    """None and an empty list are shown as `-`, a list by its entries."""
     _console().print(table_of(columns, rows))
 
 
@@ -54,7 +54,7 @@ def _shown(value: object) -> str:
     if value is None:
         return "-"
     if isinstance(value, list):
-        return plain(",".join(map(str, value)))
+        return plain(",".join(map(str, value))) or "-"
     return plain(str(value))
 
 

@@ -143,6 +143,12 @@ def test_groups_as_a_table_and_as_json(node: Node) -> None:
     assert (code, json.loads(out)) == (0, GROUPS)
 
 
+def test_a_group_without_topics_has_no_empty_cell(node: Node) -> None:
+    empty = {**GROUPS["groups"][0], "group": "g", "state": "Empty", "members": 0, "topics": []}
+    _, out, _ = keyway("group", "list", "--admin", node({"/v1/groups": {"groups": [empty]}}))
+    assert out.splitlines()[1].split() == ["g", "Empty", "0", "-", "3", "1234", "61.5"]
+
+
 def test_groups_of_several_pages_are_one_list(node: Node) -> None:
     more = [{**GROUPS["groups"][0], "group": name} for name in ("b&c", "d")]
     pages = {
