@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -72,7 +72,7 @@ def show(look: Callable[[], View], output: str, watch_s: float | None = None) ->
     if watch_s is None:
         _show_once(look(), output)
         return
-    with suppress(KeyboardInterrupt):
+    try:
         while True:
             view = look()
             if output == "json":
@@ -85,6 +85,9 @@ def show(look: Callable[[], View], output: str, watch_s: float | None = None) ->
                 view.tables()
                 typer.echo("")
             time.sleep(watch_s)
+    except KeyboardInterrupt:
+        if sys.stdout.isatty():
+            typer.echo("")  # behind the ^C that a terminal shows
 
 
 def plain(text: str) -> str:

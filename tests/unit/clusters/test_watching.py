@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from enum import StrEnum
 
@@ -39,6 +40,14 @@ def test_each_look_is_shown_until_ctrl_c(
 ) -> None:
     show(three_looks(), output, watch_s=0.0)
     assert read(capsys.readouterr().out) == [{"lag": 0}, {"lag": 1}]
+
+
+def test_on_a_terminal_the_line_of_ctrl_c_is_ended(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    show(three_looks(), "json", watch_s=0.0)
+    assert capsys.readouterr().out == '{"lag": 0}\n{"lag": 1}\n\n'
 
 
 def test_once_is_enough_without_watching(capsys: pytest.CaptureFixture[str]) -> None:
