@@ -16,7 +16,7 @@ from gateway.cli.options import (
     Watching,
     WatchOption,
 )
-from gateway.cli.tables import View, print_data, print_table, show
+from gateway.cli.tables import View, counted, print_data, print_table, show
 from gateway.core.share.declared_filters import MARK, InvalidKeyFilters, client_name, inline_filters
 
 app = typer.Typer(
@@ -142,8 +142,8 @@ def _print_change(
     keys = effect.row.keys
     if keys.known:
         typer.echo(
-            f"of {keys.known} keys with unsettled records {keys.moved} would change hands,"
-            f" {keys.dropped} would have no owner: their records count as settled"
+            f"of {counted(keys.known, 'key')} with unsettled records {keys.moved} would change"
+            f" hands, {keys.dropped} would have no owner: their records count as settled"
         )
-    count = "the rules of keyway.yaml" if rules is None else f"{len(rules)} rules"
-    typer.echo(f"would be replaced by {count}; nothing is done without --execute")
+    instead = "the rules of keyway.yaml" if rules is None else counted(len(rules), "rule")
+    typer.echo(f"would be replaced by {instead}; nothing is done without --execute")

@@ -22,7 +22,7 @@ from gateway.cli.options import (
     WatchOption,
     partition_text,
 )
-from gateway.cli.tables import View, end, print_data, print_table, show
+from gateway.cli.tables import View, counted, end, print_data, print_table, show
 
 _COLUMNS = (
     *("TOPIC", "PARTITION", "OFFSET", "KEY", "KEY-HASH"),
@@ -97,10 +97,6 @@ def _value(header: HeaderRow) -> str:
     return text if there == size else f"{text}... ({size} bytes)"
 
 
-def _records(count: int) -> str:
-    return "1 record" if count == 1 else f"{count} records"
-
-
 def group_release(
     group: str,
     topic: Annotated[str, typer.Option(help="Topic of the parked records.")],
@@ -134,8 +130,8 @@ def group_release(
         if output != "table":
             print_data(answer.raw, output)
         else:
-            count = len(answer.row.offsets)
-            typer.echo(f"{action.value}: {_records(count)} of {topic}-{partition}")
+            released = counted(len(answer.row.offsets), "record")
+            typer.echo(f"{action.value}: {released} of {topic}-{partition}")
         return
     shown = ask_all(admin, "/v1/parked", ParkedList, "parked", group=group, topic=topic)
     chosen = [
@@ -152,4 +148,6 @@ def group_release(
         print_data({"dry_run": True, "action": action.value, "parked": rows}, output)
         return
     _print_parked(chosen)
-    typer.echo(f"{action.value}: {_records(len(chosen))}; nothing is done without --execute")
+    typer.echo(
+        f"{action.value}: {counted(len(chosen), 'record')}; nothing is done without --execute"
+    )

@@ -50,6 +50,11 @@ def age(seconds: float | None) -> str | None:
     return None if seconds is None else f"{round(seconds, 1):g}"
 
 
+def counted(number: int, noun: str) -> str:
+    """As "1 record" and "2 records" have it."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def _shown(value: object) -> str:
     if value is None:
         return "-"

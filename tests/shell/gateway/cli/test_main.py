@@ -281,6 +281,20 @@ def test_a_filter_rule_that_is_none_asks_no_node(rule: str) -> None:
     assert "no node answers" not in err
 
 
+def test_one_rule_is_no_rules(node: Node) -> None:
+    one = {"group": "g", "members": [], "keys": {"known": 1, "moved": 1, "dropped": 0}}
+    answers = {
+        "/v1/filters?group=g": {"group": "g", "source": "config", "rules": []},
+        "/v1/filters/preview?group=g": one,
+    }
+    for rules, says in ((1, "1 rule;"), (2, "2 rules;")):
+        given = ("--rule", "a;keys=x") * rules
+        code, out, _ = keyway("filter", "set", "g", *given, "--admin", node(answers))
+        assert code == 0
+        assert "of 1 key with unsettled records 1 would change hands" in out
+        assert f"would be replaced by {says} nothing is done" in out
+
+
 @pytest.mark.parametrize("options", [["--log-level", "loud"], ["--log-format", "xml"], ["--no"]])
 def test_wrong_options(options: list[str]) -> None:
     assert keyway("serve", *options)[0] == 2
