@@ -5,30 +5,34 @@ Rates are those between two looks. Without a terminal it prints one table and en
 
 from __future__ import annotations
 
+import io
 import os
 import select
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, suppress
 from dataclasses import dataclass
 from typing import Annotated
 
 import typer
+from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.table import Table
 from rich.text import Text
 
 from clusters.watching import WATCH_S, WATCH_S_MIN
 from gateway.admin.dashboard.rows import GroupLine, Overview
 from gateway.cli.node_client import ask
 from gateway.cli.options import DEFAULT_ADMIN, AdminOption
-from gateway.cli.tables import age, plain, table_of
+from gateway.cli.tables import age, counted, plain, table_of
 
 _COLUMNS = (
     *("GROUP", "STATE", "MEMBERS", "WINDOWS", "LAG", "LAG-SECONDS", "ACCEPTED/S", "REDELIVERED/S"),
     *("IN-FLIGHT", "BACKING-OFF", "PARKED", "DRAINING-KEYS", "STUCK"),
 )
+_NAME_CHARS_MIN = 20
 _BYTE_UNITS = ("B", "KiB", "MiB", "GiB")
 
 
@@ -82,13 +86,25 @@ def frame(now: Overview, speed: Rates | None, sort: str, rows_max: int | None) -
     table = table_of(_COLUMNS, [_row(line, speed) for line in shown])
     more = len(lines) - len(shown) + now.groups_hidden
     foot = [Text(f"{more} more groups")] if more else []
-    return Group(*_head(now, speed), table, *foot)
+    return Group(*_head(now, speed, sort), _cut_at_the_right(table), *foot)
 
 
-def _head(now: Overview, speed: Rates | None) -> Iterator[Text]:
+def _cut_at_the_right(table: Table) -> Table:
+    """On a narrow screen the last columns are missing, and the first ones can be read. Only long
+    names give way before that.
+    """
+    for column in table.columns:
+        widest = max(map(cell_len, map(str, (column.header, *column.cells))))
+        column.min_width = min(widest, _NAME_CHARS_MIN) if column.header == "GROUP" else widest
+        column.overflow = "ellipsis"
+    return table
+
+
+def _head(now: Overview, speed: Rates | None, sort: str) -> Iterator[Text]:
     at = time.strftime("%H:%M:%S", time.localtime(now.at_ms / 1_000))
     reasons = "; ".join(now.health.reasons)
-    yield Text(plain(f"{at}  {now.health.status}{'  ' + reasons if reasons else ''}"))
+    status = f"{now.health.status}{'  ' + reasons if reasons else ''}"
+    yield Text(plain(f"{at}  by {sort.replace('_', ' ')}  {status}"))
     traffic = now.traffic
     moving = "rates come with the next look"
     if speed is not None:
@@ -96,7 +112,7 @@ def _head(now: Overview, speed: Rates | None) -> Iterator[Text]:
             f"{speed.requests:,.0f} requests/s  in {_bytes(speed.bytes_in)}/s"
             f"  out {_bytes(speed.bytes_out)}/s"
         )
-    yield Text(f"{traffic.connections} connections  {traffic.refused} refused  {moving}")
+    yield Text(f"{counted(traffic.connections, 'connection')}  {traffic.refused} refused  {moving}")
 
 
 def _row(line: GroupLine, speed: Rates | None) -> tuple[object, ...]:
@@ -131,8 +147,17 @@ def top(
     if not (sys.stdin.isatty() and console.is_terminal):
         Console(width=None if console.is_terminal else 200).print(frame(now, None, "lag", None))
         return
-    with _single_keys(), Live(console=console, screen=True, auto_refresh=False) as live:
-        _watch(live, admin, every, now)
+    said = io.StringIO()  # a line on the live screen would go with it
+    try:
+        with (
+            suppress(KeyboardInterrupt),
+            redirect_stderr(said),
+            _single_keys(),
+            Live(console=console, screen=True, auto_refresh=False, redirect_stderr=False) as live,
+        ):
+            _watch(live, admin, every, now)
+    finally:
+        sys.stderr.write(said.getvalue())
 
 
 def _watch(live: Live, admin: str, every_s: float, now: Overview) -> None:
@@ -142,7 +167,7 @@ def _watch(live: Live, admin: str, every_s: float, now: Overview) -> None:
         rows_max = max(1, live.console.size.height - 5)
         live.update(frame(now, speed, sorts[0], rows_max), refresh=True)
         pressed = _pressed_within(every_s)
-        if pressed in ("q", "\x03", "\x04"):
+        if pressed in ("q", "\x04"):
             return
         if pressed == "s":
             sorts.append(sorts.pop(0))
@@ -172,10 +197,7 @@ def _single_keys() -> Iterator[None]:
 
 def _pressed_within(seconds: float) -> str | None:
     """None: no key."""
-    try:
-        ready, _, _ = select.select([sys.stdin], [], [], seconds)
-    except KeyboardInterrupt:
-        return "q"
+    ready, _, _ = select.select([sys.stdin], [], [], seconds)
     if not ready:
         return None
     # Not by sys.stdin, which would keep the keys behind the first one to itself.

@@ -1,15 +1,12 @@
-"""Commands that show a node: their columns and forms, several pages, contexts, --watch, top."""
+"""Commands that show a node: their columns and forms, several pages, contexts, --watch."""
 
 from __future__ import annotations
 
 import json
 import os
-import pty
-import select
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +14,7 @@ import pytest
 import yaml
 
 from tests.rig.gateway_process import REPOSITORY
-from tests.rig.patience import patient_s
+from tests.rig.keyway_process import started, until
 from tests.rig.rest_stand_in import StandIn, keyway, rows, stand_in
 
 MEMBER = {
@@ -288,6 +285,9 @@ def test_a_wrong_file_of_contexts_is_one_line(home: Path, text: str, says: str) 
     code, _, err = keyway("group", "list")
     assert code == 1
     assert says in err
+    assert err.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     "admin",
     [
@@ -311,9 +311,6 @@ def test_an_address_makes_a_context(home: Path, admin: str) -> None:
     assert admin in home.read_text()
 
 
-    assert err.count("\n") == 1
-
-
 def test_a_context_that_is_not_there(home: Path) -> None:  # noqa: ARG001 - an empty one
     assert keyway("--context", "none", "group", "list")[0] == 1
     assert keyway("context", "use", "none")[0] == 1
@@ -321,28 +318,6 @@ def test_a_context_that_is_not_there(home: Path) -> None:  # noqa: ARG001 - an e
 
 
 # ---------------------------------------------------------------------------------- again and again
-
-
-def until(read: int, wanted: str, within_s: float = 30.0) -> str:
-    """The output of a command up to and with `wanted`."""
-    seen = ""
-    deadline = time.monotonic() + patient_s(within_s)
-    while wanted not in seen:
-        left = deadline - time.monotonic()
-        assert left > 0, f"no {wanted!r} in {seen!r}"
-        if select.select([read], [], [], left)[0]:
-            seen += os.read(read, 65_536).decode()
-    return seen
-
-
-def started(*arguments: str, **streams: Any) -> subprocess.Popen[bytes]:
-    """Takes SIGINT, also where the tests run in the background of a shell, which ignores it."""
-    command = [sys.executable, "-m", "gateway.cli", *arguments]
-    return subprocess.Popen(command, cwd=REPOSITORY, preexec_fn=_interruptible, **streams)
-
-
-def _interruptible() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def groups_with(lag: int) -> dict[str, Any]:
@@ -377,71 +352,6 @@ def test_watched_json_is_a_line_for_each_look() -> None:
 def test_a_watch_that_is_no_time() -> None:
     for seconds in ("0", "-1"):
         assert keyway("group", "list", "--watch", seconds, "--admin", "127.0.0.1:1")[0] == 2
-
-
-# ---------------------------------------------------------------------------------------------- top
-
-
-def overview(at_ms: int, accepted: int, *, lag: int = 5) -> dict[str, Any]:
-    line = {
-        "group": "busy",
-        "state": "Stable",
-        "members": 2,
-        "topics": ["a"],
-        "windows": 4,
-        "waiting": 0,
-        "lag": lag,
-        "lag_seconds": 1.5,
-        "in_flight": 1,
-        "backing_off": 0,
-        "dead_lettering": 0,
-        "parked": 1,
-        "draining_keys": 0,
-        "stuck": 0,
-        "outcomes": {"accepted": accepted},
-    }
-    return {
-        "at_ms": at_ms,
-        "health": {"status": "up", "reasons": []},
-        "traffic": {"connections": 3, "requests": {"share_fetch": accepted}},
-        "groups": [line, line | {"group": "late", "lag": 99, "outcomes": {}}],
-        "groups_hidden": 2,
-    }
-
-
-def test_top_without_a_terminal_is_one_table() -> None:
-    with stand_in({"/v1/overview": overview(1_000, 0)}) as rest:
-        done = started(
-            "top", "--admin", rest.address, stdout=subprocess.PIPE, stdin=subprocess.PIPE
-        )
-        out, _ = done.communicate(timeout=300)
-    assert done.returncode == 0
-    shown = rows(out.decode())
-    assert shown[3][:7] == ["late", "Stable", "2", "4", "99", "1.5", "-"], "the largest lag first"
-    assert shown[4][:7] == ["busy", "Stable", "2", "4", "5", "1.5", "-"]
-    assert shown[5] == ["2", "more", "groups"]
-
-
-def test_top_shows_rates_sorts_and_ends_with_q() -> None:
-    looks = [overview(1_000, 0), overview(3_000, 500), overview(3_000, 500)]
-    with stand_in({"/v1/overview": looks}) as rest:
-        screen, terminal = pty.openpty()
-        command = started(
-            *("top", "--every", "0.1", "--admin", rest.address),
-            stdin=terminal,
-            stdout=terminal,
-            env=os.environ | {"TERM": "xterm", "COLUMNS": "160", "LINES": "40"},
-        )
-        try:
-            until(screen, "250.0")  # 500 records in 2 s
-            os.write(screen, b"s")
-            os.write(screen, b"q")
-            until(screen, "\x1b[?1049l")  # the terminal is as before
-            assert command.wait(120) == 0
-        finally:
-            command.kill()
-            os.close(screen)
-            os.close(terminal)
 
 
 # --------------------------------------------------------------------------------------- completion

@@ -1,0 +1,126 @@
+"""`keyway top`: a table in a pipe, a live screen on a terminal."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.screen import Screen
+
+from gateway.admin.dashboard.rows import Overview
+from gateway.cli.top import frame
+from tests.rig.keyway_process import started, until
+from tests.rig.rest_stand_in import rows, stand_in
+
+
+def overview(at_ms: int, accepted: int, *, lag: int = 5, name: str = "busy") -> dict[str, Any]:
+    line = {
+        "group": name,
+        "state": "Stable",
+        "members": 2,
+        "topics": ["a"],
+        "windows": 4,
+        "waiting": 0,
+        "lag": lag,
+        "lag_seconds": 1.5,
+        "in_flight": 1,
+        "backing_off": 0,
+        "dead_lettering": 0,
+        "parked": 1,
+        "draining_keys": 0,
+        "stuck": 0,
+        "outcomes": {"accepted": accepted},
+    }
+    return {
+        "at_ms": at_ms,
+        "health": {"status": "up", "reasons": []},
+        "traffic": {"connections": 3, "requests": {"share_fetch": accepted}},
+        "groups": [line, line | {"group": "late", "lag": 99, "outcomes": {}}],
+        "groups_hidden": 2,
+    }
+
+
+def test_top_without_a_terminal_is_one_table() -> None:
+    with stand_in({"/v1/overview": overview(1_000, 0)}) as rest:
+        done = started(
+            "top", "--admin", rest.address, stdout=subprocess.PIPE, stdin=subprocess.PIPE
+        )
+        out, _ = done.communicate(timeout=300)
+    assert done.returncode == 0
+    shown = rows(out.decode())
+    assert shown[3][:7] == ["late", "Stable", "2", "4", "99", "1.5", "-"], "the largest lag first"
+    assert shown[4][:7] == ["busy", "Stable", "2", "4", "5", "1.5", "-"]
+    assert shown[5] == ["2", "more", "groups"]
+
+
+def test_top_shows_rates_sorts_and_ends_with_q() -> None:
+    looks = [overview(1_000, 0), overview(3_000, 500), overview(3_000, 500)]
+    with (
+        stand_in({"/v1/overview": looks}) as rest,
+        top_on_a_screen(rest.address) as (command, screen),
+    ):
+        until(screen, "250.0")  # 500 records in 2 s
+        os.write(screen, b"s")
+        os.write(screen, b"q")
+        until(screen, "\x1b[?1049l")  # the terminal is as before
+        assert command.wait(120) == 0
+
+
+@contextmanager
+def top_on_a_screen(address: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """The command and its screen; its errors go there, too."""
+    screen, terminal = pty.openpty()
+    streams = dict.fromkeys(("stdin", "stdout", "stderr"), terminal)
+    env = os.environ | {"TERM": "xterm", "COLUMNS": "160", "LINES": "40"}
+    command = started("top", "--every", "0.1", "--admin", address, **streams, env=env)
+    try:
+        yield command, screen
+    finally:
+        command.kill()
+        command.wait()
+        os.close(screen)
+        os.close(terminal)
+
+
+def test_a_narrow_screen_has_the_first_columns_whole() -> None:
+    now = Overview.model_validate(overview(1_000, 0, name="a-name-" * 9))
+    console = Console(width=60, file=io.StringIO())
+    with console.capture() as shown:
+        console.print(Screen(frame(now, None, "lag_seconds", None)), height=8)
+    first, _, head, long, late, *_ = shown.get().splitlines()
+    assert "by lag seconds" in first
+    assert head.split()[:5] == ["GROUP", "STATE", "MEMBERS", "WINDOWS", "LAG"]
+    name, *figures = long.split()
+    assert figures[:4] == ["Stable", "2", "4", "5"]
+    assert len(name) >= 20
+    assert name.endswith("…")
+    assert late.split()[:5] == ["late", "Stable", "2", "4", "99"]
+
+
+def test_top_that_loses_its_node_says_so_behind_the_live_screen() -> None:
+    looks = [overview(1_000, 0), (500, {"title": "the node stops"})]
+    with (
+        stand_in({"/v1/overview": looks}) as rest,
+        top_on_a_screen(rest.address) as (command, screen),
+    ):
+        seen = until(screen, "keyway: the node stops")
+        assert "\x1b[?1049l" in seen, "the terminal is as before"
+        assert command.wait(120) == 1
+
+
+def test_ctrl_c_is_a_good_end_of_top() -> None:
+    with (
+        stand_in({"/v1/overview": overview(1_000, 0)}) as rest,
+        top_on_a_screen(rest.address) as (command, screen),
+    ):
+        until(screen, "busy")
+        command.send_signal(signal.SIGINT)
+        until(screen, "\x1b[?1049l")
+        assert command.wait(120) == 0
