@@ -75,3 +75,8 @@ GROUP_LINES_MAX = 1_000
 # more are watched: a busier one among them takes the place of the least busy.
 TOPICS_SHOWN_MAX = 50
 TOPICS_WATCHED_MAX = 10_000
+# Topics that the bytes of plain clients are told apart by; some 8 MB.
+TOPICS_NAMED_MAX = 20_000
+# Numbers of a Produce request that are read to count its bytes by topic, a thousand and more
+# partitions: some milliseconds. A request with more passes, and the rest of it is not counted.
+WALK_NUMBERS_MAX = 50_000

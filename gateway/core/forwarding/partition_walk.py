@@ -19,6 +19,7 @@ from librt.strings import read_i32_be
 from mypy_extensions import i64
 
 from gateway.core.forwarding.topic_bytes import TopicBytes, TopicTraffic
+from gateway.core.limits import WALK_NUMBERS_MAX
 
 NOT_YET: Final = -1
 LOST: Final = -2
@@ -147,6 +148,7 @@ class PartitionWalk:
         self._skip: i64 = 0
         self._value: i64 = 0  # of a number that is cut by the end of a chunk,
         self._taken: i64 = 0  # ... and its bytes so far
+        self._numbers: i64 = 0  # so far
         self._topics: i64 = 0  # still to come, as all below
         self._partitions: i64 = 0
         self._items: i64 = 0
@@ -161,7 +163,7 @@ class PartitionWalk:
         self._layout = layout
         self._flexible = layout.flexible
         self._skip = skip
-        self._value = self._taken = self._records = 0
+        self._value = self._taken = self._records = self._numbers = 0
         self._key = b""
         if layout.header_tags:
             self._tagged_then(_TO_TOPICS)
@@ -189,6 +191,10 @@ class PartitionWalk:
                 at = self._take_key(data, at, end)
             else:
                 at = self._take_number(data, at, end)
+                self._numbers += 1
+                # Upstream's answers are walked to their end, for their endpoints.
+                if self._numbers > WALK_NUMBERS_MAX and self._layout.produced:
+                    self._expect = _ASTRAY
 
     def _take_number(self, data: bytes, at: i64, end: i64) -> i64:
         """Where the number ends, or the byte that is here."""

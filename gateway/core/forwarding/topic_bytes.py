@@ -12,10 +12,7 @@ from __future__ import annotations
 from typing import Final, final
 
 from gateway.core.cluster.busiest_topics import OTHER
-
-# Some 8 MB. Beyond it all are forgotten: clients ask for Metadata again within minutes
-# (metadata.max.age.ms, topic.metadata.refresh.interval.ms), and the topics in use come back.
-TOPICS_NAMED_MAX: Final = 20_000
+from gateway.core.limits import TOPICS_NAMED_MAX
 
 _NO_ID: Final = bytes(16)  # of a Metadata answer without topic ids
 
@@ -26,6 +23,7 @@ class TopicTraffic:
 
     def __init__(self, name: str) -> None:
         self.name: Final = name
+        self.topic_id = _NO_ID  # its latest
         self.produced = 0
         self.fetched = 0
 
@@ -46,12 +44,16 @@ class TopicBytes:
         known = self.by_name.get(key) if topic_id == _NO_ID else self.by_id.get(topic_id)
         if known is not None and known.name == topic:
             return
-        if max(len(self.by_name), len(self.by_id)) >= self._named_max:
-            self._forget()
         traffic = self.by_name.get(key)
         if traffic is None:
+            if len(self.by_name) >= self._named_max:
+                self._forget_idle()
+            if len(self.by_name) >= self._named_max:
+                return
             traffic = self.by_name[key] = TopicTraffic(topic)
         if topic_id != _NO_ID:
+            self.by_id.pop(traffic.topic_id, None)
+            traffic.topic_id = topic_id
             self.by_id[topic_id] = traffic
 
     def take(self) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
@@ -67,10 +69,11 @@ class TopicBytes:
                 traffic.fetched = 0
         return produced, fetched
 
-    def _forget(self) -> None:
-        """Bytes that nobody has taken count as those of topics that are not known."""
-        for traffic in self.by_name.values():
-            self.unnamed.produced += traffic.produced
-            self.unnamed.fetched += traffic.fetched
-        self.by_id.clear()
-        self.by_name.clear()
+    def _forget_idle(self) -> None:
+        """Those without bytes since they were last taken. A client asks for the metadata of a topic
+        again within minutes (metadata.max.age.ms, topic.metadata.refresh.interval.ms).
+        """
+        idle = [it for it in self.by_name.values() if not it.produced and not it.fetched]
+        for traffic in idle:
+            del self.by_name[traffic.name.encode()]
+            self.by_id.pop(traffic.topic_id, None)

@@ -18,6 +18,7 @@ from gateway.core.forwarding.partition_walk import (
     PartitionWalk,
 )
 from gateway.core.forwarding.topic_bytes import TopicBytes
+from gateway.core.limits import WALK_NUMBERS_MAX
 from gateway.core.wire.apis import APIS, ApiKey
 from gateway.core.wire.codec import encode_request, encode_response
 from gateway.core.wire.frames import response_frame
@@ -185,6 +186,21 @@ def test_responses_older_than_the_tables(version: int) -> None:
     walk, topics = begun(FETCH_RESPONSES[version])
     assert walk.feed(payload, 0, len(payload)) == len(payload)
     assert topics.take() == ([], [("topic", 14)])
+
+
+@pytest.mark.parametrize("chunk", [1, 100_000])
+def test_a_request_of_nothing_but_numbers_is_left_alone_at_some_point(chunk: int) -> None:
+    """Without an end every two bytes of a hostile request would cost a step."""
+    walk, topics = begun(PRODUCE_REQUESTS[9], ACKS_END)
+    # 2**31 topics, each "a", without partitions and tags.
+    payload = bytes(ACKS_END) + b"\xff\xff\xff\xff\x07" + b"\x02a\x01\x00" * WALK_NUMBERS_MAX
+    results = [
+        walk.feed(payload, at, min(at + chunk, len(payload)))
+        for at in range(0, len(payload), chunk)
+    ]
+    assert results[0] in (NOT_YET, LOST)
+    assert results[-1] == LOST
+    assert topics.take() == ([], [])
 
 
 def test_an_endless_varint_is_refused() -> None:

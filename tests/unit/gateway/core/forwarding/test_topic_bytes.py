@@ -35,22 +35,29 @@ def test_an_upstream_without_ids_names_topics() -> None:
     assert not topics.by_id
 
 
-def test_too_many_topics_are_forgotten_and_their_bytes_are_not() -> None:
+def test_of_too_many_topics_those_at_rest_are_forgotten() -> None:
     topics = TopicBytes(named_max=3)
     for number in range(3):
         topics.name(f"t{number}", bytes([number + 1]) * 16)
-        topics.by_name[f"t{number}".encode()].produced += 10
+    topics.by_name[b"t0"].produced += 10
+    topics.by_name[b"t2"].fetched += 20
     topics.name("t1", bytes([2]) * 16)  # is known
     assert len(topics.by_name) == 3
     topics.name("t3", bytes([4]) * 16)
-    assert list(topics.by_name) == [b"t3"]
-    assert list(topics.by_id) == [bytes([4]) * 16]
-    assert topics.take() == ([(OTHER, 30)], [])
+    assert list(topics.by_name) == [b"t0", b"t2", b"t3"]
+    assert list(topics.by_id) == [bytes([it]) * 16 for it in (1, 3, 4)]
+    topics.by_name[b"t3"].produced += 30
+    topics.name("t4", bytes([5]) * 16)
+    assert list(topics.by_name) == [b"t0", b"t2", b"t3"], "all have bytes: there is no room"
+    assert topics.take() == ([("t0", 10), ("t3", 30)], [("t2", 20)])
+    topics.name("t4", bytes([5]) * 16)
+    assert list(topics.by_name) == [b"t4"]
 
 
 def test_a_topic_that_is_made_again_and_again_is_bounded() -> None:
     topics = TopicBytes(named_max=3)
     for number in range(1, 100):
         topics.name("orders", bytes([number]) * 16)
-        assert len(topics.by_id) <= 3
+        topics.by_name[b"orders"].produced += 1
+        assert list(topics.by_id) == [bytes([number]) * 16]
         assert topics.by_id[bytes([number]) * 16] is topics.by_name[b"orders"]
