@@ -73,7 +73,7 @@ def group_routes(groups: Groups, windows: Windows, lags: Lags) -> list[Route]:
             return group is not None and state in (None, group.state) and caller.sees(name)
 
         names, after = await names_page(request, groups.names(), kept)
-        known = await lags.by_group()
+        known = await lags.by_group(names=names)
         rows = []
         for at, name in enumerate(names, 1):
             group = groups.get(name)

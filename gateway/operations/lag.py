@@ -195,12 +195,19 @@ class Lags:
         for name in dict.fromkeys([*self._positions, *self._seen_at, *self._placed, *self._looks]):
             if groups.get(name) is None:
                 self._forget_group(name)
+        failure: StateUnavailable | None = None
         for group in groups.all() if stored else ():
-            await self._positions_in_store(group.name)
+            try:
+                await self._positions_in_store(group.name)
+            except StateUnavailable as error:  # Logs grow meanwhile.
+                failure = error
+                break
+            portions.begin()
             await portions.give_way()
         for name in dict.fromkeys([*self._positions, *self.offsets.windows.names()]):
             await self._positions_in_memory(name, portions)
         await self._resolve_topics()
+        portions.begin()
         ends: set[Source] = set()
         for name in list(self._positions):
             placed, _ = await self._places(name, portions)
@@ -209,6 +216,8 @@ class Lags:
         await self._fetch_log_ends(ends)
         portions.begin()
         await self._look_for_oldest(portions, again=stored)
+        if failure is not None:
+            raise failure
 
     async def refresh_group(self, group: str) -> None:
         """At one group, for a waiting caller; figures that come too late stay as they were."""
@@ -219,8 +228,12 @@ class Lags:
             log.info("lag_not_known", group=group, reason=str(error) or "timeout")
 
     async def _refresh_group(self, group: str) -> None:
-        portions = Portions(self.clock)
-        await self._positions_in_store(group)
+        portions = Portions(self.clock, factor=0)
+        failure: StateUnavailable | None = None
+        try:
+            await self._positions_in_store(group)
+        except StateUnavailable as error:
+            failure = error
         await self._positions_in_memory(group, portions)
         await self._resolve_topics()
         placed, _ = await self._places(group, portions)
@@ -228,6 +241,8 @@ class Lags:
         if await self.oldest.look(await self._unsettled(placed, portions), again=True):
             self._unknown.add(group)
         self._looks[group] += 1
+        if failure is not None:
+            raise failure
 
     def all(self) -> Iterator[Lag]:
         """As of the last look, by group, topic id and partition. The seconds are as of now, and so
@@ -255,13 +270,15 @@ class Lags:
                 if source is not None:
                     yield self._lag(key, position, source, now_ms)
 
-    async def by_group(self, portions: Portions | None = None) -> dict[str, GroupLag]:
-        """As `all`, in sum. Other work goes on meanwhile."""
+    async def by_group(
+        self, portions: Portions | None = None, *, names: Iterable[str] | None = None
+    ) -> dict[str, GroupLag]:
+        """As `all`, in sum. Other work goes on meanwhile. `names`: of these groups only."""
         portions = portions or Portions(self.clock)
         now_ms = self.now_ms()
         sums: dict[str, GroupLag] = {}
-        for name in list(self._positions):
-            if self.offsets.groups.get(name) is not None:
+        for name in list(self._positions if names is None else names):
+            if name in self._positions and self.offsets.groups.get(name) is not None:
                 known = self._sums.get(name)
                 if known is None or known.of is None or known.of != self._as_of(name):
                     known = self._sums[name] = self._sum(name)

@@ -8,6 +8,7 @@ LAG_PAUSE_FACTOR = 20  # times the look itself: the pause behind it, up to LAG_M
 LAG_STORED_MS = 60_000  # between two questions to the store for windows that are not in memory
 LAGS_AT_ONCE = 200  # partitions summed up before other work goes on: a few ms at most
 PORTION_PAUSE_FACTOR = 3  # times a portion of a look at all groups: then the next one begins
+PORTION_PAUSE_S_MIN = 0.001  # uvloop's timers count milliseconds: a shorter one is none
 PORTION_PAUSE_S_MAX = 0.02
 LAG_ENDS_AT_ONCE = 500  # partitions of one request: decoded in some ms
 LAG_ANSWER_S_MAX = 5.0  # a broker that hangs does not keep the lag of the others

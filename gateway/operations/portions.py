@@ -9,15 +9,23 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import perf_counter
 
-from gateway.operations.limits import PORTION_PAUSE_FACTOR, PORTION_PAUSE_S_MAX
+from gateway.operations.limits import (
+    PORTION_PAUSE_FACTOR,
+    PORTION_PAUSE_S_MAX,
+    PORTION_PAUSE_S_MIN,
+)
 
 
 @dataclass(slots=True)
 class Portions:
-    """`worked_s`: of all portions so far."""
+    """`factor`: pause by work; 0 for work that somebody waits for, then others have a turn behind
+    each portion. `worked_s`: of all portions so far.
+    """
 
     clock: Callable[[], float] = perf_counter  # seconds
+    factor: float = PORTION_PAUSE_FACTOR
     worked_s: float = 0.0
+    _owed_s: float = 0.0  # to others, for portions that were too short for a pause
     _began_s: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -31,5 +39,9 @@ class Portions:
         """A portion is done."""
         took_s = self.clock() - self._began_s
         self.worked_s += took_s
-        await asyncio.sleep(min(PORTION_PAUSE_S_MAX, PORTION_PAUSE_FACTOR * took_s))
+        self._owed_s += self.factor * took_s
+        pause_s = 0.0
+        if self._owed_s >= PORTION_PAUSE_S_MIN:
+            pause_s, self._owed_s = min(PORTION_PAUSE_S_MAX, self._owed_s), 0.0
+        await asyncio.sleep(pause_s)
         self.begin()

@@ -16,6 +16,8 @@ def test_others_have_the_loop_for_a_multiple_of_each_portion() -> None:
         portions = Portions(lambda: loop.time() + worked_s)
         for took_s, pause_s in (
             (0.0, 0.0),
+            (0.0002, 0.0),  # too short for a timer: owed
+            (0.0004, PORTION_PAUSE_FACTOR * 0.0006),
             (0.001, PORTION_PAUSE_FACTOR * 0.001),
             (10.0, PORTION_PAUSE_S_MAX),
         ):
@@ -26,6 +28,6 @@ def test_others_have_the_loop_for_a_multiple_of_each_portion() -> None:
         worked_s += 5.0  # of somebody else, who was waited for
         portions.begin()
         await portions.give_way()
-        assert round(portions.worked_s, 6) == 10.001
+        assert round(portions.worked_s, 6) == 10.0016
 
     run(work())
