@@ -38,6 +38,7 @@ class LagCollector(Collector):
             sums.add(one)
             if at % LAGS_AT_ONCE == 0:
                 yield found
+        partitions.end()
         sums.end()
         for group in self.groups():
             members.add(Labels(group.name), len(group.members))
@@ -63,7 +64,7 @@ class _Partitions:
         self.latest = Rows(
             "kafka_partition_latest_offset", "End of the log that members may read", names[1:]
         )
-        self._ends: set[TopicPartition] = set()  # that have their row: several groups read them
+        self._ends: dict[TopicPartition, int] = {}  # several groups read them
 
     def rows(self) -> tuple[Rows, ...]:
         return (self.current, self.records, self.offset, self.lag, self.seconds, self.latest)
@@ -78,9 +79,13 @@ class _Partitions:
             self.lag.add(by_group, one.records)
         if one.seconds is not None:
             self.seconds.add(by_group, one.seconds)
-        if one.log_end is not None and one.tp not in self._ends:
-            self._ends.add(one.tp)
-            self.latest.add(Labels(*values[1:]), one.log_end)
+        if one.log_end is not None:
+            end = one.end_seen(one.cursor) or one.log_end
+            self._ends[one.tp] = max(end, self._ends.get(one.tp, 0))
+
+    def end(self) -> None:
+        for tp, end in self._ends.items():
+            self.latest.add(Labels(str(tp.partition), tp.topic), end)
 
 
 class _Sums:
