@@ -42,7 +42,7 @@ _JAVA = f"{_STACK} {_COMPILER}"
 # answer of this JVM while it collects. A JVM that is given two collectors does not start.
 _COLLECTOR = "-XX:+UseParallelGC"
 _COLLECTOR_CHOSEN = re.compile(r"-XX:\+Use\w+GC\b")
-_JAVA_VARIABLES = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
+_JAVA_VARIABLES = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 
 JARS = "connector.txt"  # the connector's version, and a jar a line
 

@@ -89,19 +89,19 @@ class Distribution:
         if watched is None:
             raise _not_configured()
         try:
-            look = await watched.latest()
+            if part_of is None:
+                look = await watched.latest()
+                said = (look.at_ms, look.text, json.dumps(look.problems).encode())
+                return b'{"at_ms":%d,"status":%b,"problems":%b}' % said
+            async with self._reading:  # Whoever waits for it holds no look.
+                look = await watched.latest()
+                part = await asyncio.to_thread(part_of, look.text)
         except CommandFailed as error:
             raise HTTPException(503, str(error)) from None
-        problems = json.dumps(look.problems).encode()
-        if part_of is None:
-            return b'{"at_ms":%d,"status":%b,"problems":%b}' % (look.at_ms, look.text, problems)
-        try:
-            async with self._reading:
-                part = await asyncio.to_thread(part_of, look.text)
         except ValueError as error:
             raise HTTPException(503, f"{watched.name}: its answer is not read: {error}") from error
         return b'{"at_ms":%d,"status":%b,"problems":%b,"next":%b}' % (
-            *(look.at_ms, part.status.encode(), problems),
+            *(look.at_ms, part.status.encode(), json.dumps(look.problems).encode()),
             json.dumps(part.following).encode(),
         )
 

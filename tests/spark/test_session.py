@@ -52,7 +52,9 @@ def test_fetched_jars_are_used_if_they_are_of_this_version_and_there(
     assert "fetching" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("variable", ["SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"])
+@pytest.mark.parametrize(
+    "variable", ["SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"]
+)
 def test_a_chosen_collector_is_left_alone(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A JVM that was given two did not start."""
     for name in ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"):
