@@ -87,44 +87,45 @@ def some_offsets(
     text: bytes, *, wanted: Mapping[str, str], after: Place | None, limit: int
 ) -> Part:
     """At most `limit` rows behind `after`, those with the `wanted` fields."""
-    reader = _reader(text)
-    fields: dict[str, str] = {}
-    rows: list[str] = []
-    last: Place | None = None
+    page: list[Place] = []
     more = False
-    for name in reader.names():
-        if name != "rows":
-            fields[name] = reader.value()[1]
-            continue
-        for _ in reader.items():
-            row, shown = reader.value()
-            if more or any(_text(row, it) != value for it, value in wanted.items()):
-                continue
-            place = _place(row)
-            if after is None or place > after:
-                more = len(rows) == limit
-                if not more:
-                    rows.append(shown)
-                    last = place
-        fields[name] = _list(rows)
-    return Part(_object(fields), _after_text(last) if more and last is not None else None)
+
+    def kept(row: object) -> bool:
+        nonlocal more
+        if more or any(_text(row, name) != value for name, value in wanted.items()):
+            return False
+        place = _place(row)
+        if after is not None and place <= after:
+            return False
+        more = len(page) == limit
+        if not more:
+            page.append(place)
+        return not more
+
+    status = _narrowed(text, "rows", kept)
+    return Part(status, _after_text(page[-1]) if more else None)
 
 
 def some_targets(text: bytes, *, target: str | None) -> Part:
     """One target or all; `ok` is that of all."""
+    return Part(_narrowed(text, "targets", lambda row: target in (None, _text(row, "target"))))
+
+
+def _narrowed(text: bytes, rows: str, kept: Callable[[object], bool]) -> str:
+    """The object, with those of the list `rows` that are kept."""
     reader = _reader(text)
     fields: dict[str, str] = {}
-    rows: list[str] = []
     for name in reader.names():
-        if name != "targets":
-            fields[name] = reader.value()[1]
+        if name != rows:
+            _, fields[name] = reader.value()
             continue
+        shown: list[str] = []
         for _ in reader.items():
-            row, shown = reader.value()
-            if target in (None, _text(row, "target")):
-                rows.append(shown)
-        fields[name] = _list(rows)
-    return Part(_object(fields))
+            row, written = reader.value()
+            if kept(row):
+                shown.append(written)
+        fields[name] = _list(shown)
+    return _object(fields)
 
 
 def _reader(text: bytes) -> JsonReader:
