@@ -79,8 +79,8 @@ class _Partitions:
             self.lag.add(by_group, one.records)
         if one.seconds is not None:
             self.seconds.add(by_group, one.seconds)
-        if one.log_end is not None:
-            end = one.end_seen(one.cursor) or one.log_end
+        end = one.end_seen(one.cursor)
+        if end is not None:
             self._ends[one.tp] = max(end, self._ends.get(one.tp, 0))
 
     def end(self) -> None:
