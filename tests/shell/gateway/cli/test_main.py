@@ -323,16 +323,19 @@ def test_version_says_how_it_runs() -> None:
     assert "compiled" in out or "interpreted" in out
 
 
+PARKED = {
+    "topic": "a",
+    "partition": 0,
+    "offset": 17,
+    "key_hash": "0a",
+    "deliveries": 5,
+    "reason": "exhausted",
+    "member_id": "m1",
+}
+
+
 def test_headers_of_parked_records_are_one_column(node: Node) -> None:
-    row = {
-        "topic": "a",
-        "partition": 0,
-        "offset": 17,
-        "key_hash": "0a",
-        "deliveries": 5,
-        "reason": "exhausted",
-        "member_id": "m1",
-    }
+    row = PARKED
     headers = [
         {"name": "trace", "value": "abc", "value_bytes": 3},
         {"name": "evil\x1b", "value": "line\nline", "value_bytes": 9},
@@ -367,15 +370,7 @@ def test_headers_of_parked_records_are_one_column(node: Node) -> None:
 
 
 def test_parked_records_have_their_keys_for_those_who_may_see_them(node: Node) -> None:
-    row = {
-        "topic": "a",
-        "partition": 3,
-        "offset": 17,
-        "key_hash": "0a",
-        "deliveries": 5,
-        "reason": "exhausted",
-        "member_id": "m1",
-    }
+    row = PARKED | {"partition": 3}
     parked = [row | {"key": "account-7"}, row | {"key_base64": "/w=="}, row]
     address = node({"/v1/parked?group=g&topic=a&partition=3": {"group": "g", "parked": parked}})
     place = ("--topic", "a", "--partition", "3")
