@@ -260,6 +260,8 @@ class KafkaCluster:
             "num.partitions": "1",
             "group.initial.rebalance.delay.ms": "0",
             "broker.heartbeat.interval.ms": "500",
+            # Of an idle cluster; with the default of 500 a third of an idle broker's work.
+            "metadata.max.idle.interval.ms": "5000",
             "broker.session.timeout.ms": "3000",
             "controlled.shutdown.enable": "true",
             # Fewer partitions than the default 50: each costs time at every start.

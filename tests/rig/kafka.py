@@ -38,6 +38,9 @@ QUICK_TURNS = {
     "group.share.heartbeat.interval.ms": "500",
     "group.share.min.record.lock.duration.ms": "1000",
     "group.min.session.timeout.ms": "500",
+    # Each worker has some: idle threads add up.
+    "num.io.threads": "3",
+    "num.network.threads": "2",
 }
 
 Sent = tuple[bytes | None, bytes | None]  # key, value
