@@ -41,7 +41,7 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         stop_child(child)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")  # not longer: idle ones take their share of the cores
 def spark() -> Iterator[SparkSession]:
     with warnings.catch_warnings():
         # pyspark leaves sockets to the collector and calls functions that newer Pythons deprecate.

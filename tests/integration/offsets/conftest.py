@@ -14,7 +14,7 @@ from tests.rig.offset_clusters import PlainLink, produce_at, values
 Addresses = dict[str, str]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")  # not longer: idle ones take their share of the cores
 def two_kafkas() -> Iterator[Addresses]:
     """The addresses of A and B."""
     with ExitStack() as stack:
@@ -22,7 +22,7 @@ def two_kafkas() -> Iterator[Addresses]:
         yield {name: it.bootstrap_servers for name, it in zip("AB", kafkas, strict=True)}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def pair(two_kafkas: Addresses) -> Addresses:
     return two_kafkas
 
