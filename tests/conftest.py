@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, Phase, settings
 
 from gateway.embedded import process
@@ -67,6 +68,11 @@ def ports_of_worker(worker: int, workers: int) -> tuple[int, int]:
 
 def pytest_configure(config: pytest.Config) -> None:
     start_quickly(os.environ)
+    # Structlog's own default draws a box of every local variable: half a second of CPU for a bug.
+    plain = structlog.dev.ConsoleRenderer(
+        colors=False, exception_formatter=structlog.dev.plain_traceback
+    )
+    structlog.configure([structlog.processors.add_log_level, plain])
     if worker := getattr(config, "workerinput", None):
         number, workers = int(worker["workerid"].removeprefix("gw")), int(worker["workercount"])
         process.FREE_PORT_MIN, process.FREE_PORT_MAX = ports_of_worker(number, workers)
