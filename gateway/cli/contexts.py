@@ -74,20 +74,38 @@ def context() -> Context:
     return known.contexts[name]
 
 
-def _load() -> Contexts:
-    path = file()
+def names(incomplete: str) -> list[str]:
+    """Those that a shell completes. None if the file cannot be read: a command says so."""
     try:
-        text = path.read_text("utf-8")
+        known = _read(file())
+    except _UnreadableError:
+        return []
+    return [name for name in sorted(known.contexts) if name.startswith(incomplete)]
+
+
+class _UnreadableError(Exception):
+    """One line."""
+
+
+def _load() -> Contexts:
+    try:
+        return _read(file())
+    except _UnreadableError as error:
+        end(str(error))
+
+
+def _read(path: Path) -> Contexts:
+    """Raises _UnreadableError."""
+    try:
+        return Contexts.model_validate(yaml.safe_load(path.read_text("utf-8")) or {})
     except FileNotFoundError:
         return Contexts()
     except (OSError, UnicodeDecodeError) as error:
-        end(f"{path}: {error}")
-    try:
-        return Contexts.model_validate(yaml.safe_load(text) or {})
+        raise _UnreadableError(f"{path}: {error}") from error
     except ValidationError as error:
-        end(f"{path}: {first_fault(error)}")
+        raise _UnreadableError(f"{path}: {first_fault(error)}") from error
     except yaml.YAMLError as error:
-        end(f"{path}: no YAML: {' '.join(str(error).split())}")
+        raise _UnreadableError(f"{path}: no YAML: {' '.join(str(error).split())}") from error
 
 
 def _save(contexts: Contexts) -> None:
@@ -112,6 +130,7 @@ def _address(text: str) -> str:
 
 app = typer.Typer(help="Names for nodes: their addresses and tokens.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(help="The name of the context.")]
+KnownName = Annotated[str, typer.Argument(help="The name of the context.", autocompletion=names)]
 
 
 @app.command("list")
@@ -147,7 +166,7 @@ def context_set(
 
 
 @app.command("use")
-def context_use(name: Name) -> None:
+def context_use(name: KnownName) -> None:
     """Make a context the one that commands use without --context."""
     known = _load()
     if name not in known.contexts:
@@ -156,7 +175,7 @@ def context_use(name: Name) -> None:
 
 
 @app.command("remove")
-def context_remove(name: Name) -> None:
+def context_remove(name: KnownName) -> None:
     """Forget a context. The file with its token stays."""
     known = _load()
     if name not in known.contexts:

@@ -70,6 +70,7 @@ def _root(
         str | None,
         typer.Option(
             envvar=CONTEXT_VARIABLE,
+            autocompletion=contexts.names,
             help="The node of this name, see `keyway context`. Without it: the current one.",
         ),
     ] = None,

@@ -373,6 +373,16 @@ def test_completion(shell: str) -> None:
     assert "serve" not in completed
 
 
+@pytest.mark.parametrize("line", ["--context we", "context use we"])
+def test_names_of_contexts_are_completed(home: Path, line: str) -> None:
+    for name in ("east", "west", "wether"):
+        assert keyway("context", "set", name)[0] == 0
+    words = {"COMP_WORDS": f"keyway {line}", "COMP_CWORD": str(len(line.split()))}
+    assert completion("complete_bash", words).split() == ["west", "wether"]
+    home.write_text("contexts: [")
+    assert completion("complete_bash", words).split() == [], "the command itself says what is wrong"
+
+
 def completion(instruction: str, words: dict[str, str]) -> str:
     code = "import sys; sys.argv[0] = 'keyway'; from gateway.cli.main import main; main()"
     done = subprocess.run(
