@@ -6,7 +6,6 @@ import os
 import re
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -14,7 +13,6 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.browser.conftest import (
-    ALICE,
     AUDITOR,
     BILLING,
     HOSTILE,
@@ -23,14 +21,12 @@ from tests.browser.conftest import (
     OPERATOR,
     ORDERS,
     PAYMENTS,
-    SHIPPING,
     STOPPED,
     VIEWER,
     Stage,
     park,
-    slow_group,
 )
-from tests.rig.browser import DESKTOP, PHONE, Scheme, Tab, tab
+from tests.rig.browser import DESKTOP, PHONE, Tab, tab
 from tests.rig.clients.share_members import ShareHost, consume_all
 from tests.rig.inflating import with_a_bomb
 from tests.rig.kafka import create_topic, produce, read_partition
@@ -301,8 +297,13 @@ def test_a_parked_record_goes_to_the_dead_letters(page: Tab, stage: Stage) -> No
     dialog.get_by_role("button", name="Dead-letter").click()
     expect(dialog).to_have_count(0)
     wait_until(lambda: parked_offsets(stage) == others, what="it is gone", deadline_s=20)
-    written = read_partition(stage.kafka.bootstrap_servers, LETTERS, 0)[len(letters) :]
-    assert [value for _, _, value in written] == [b"100"]
+
+    def written() -> list[bytes | None]:
+        now = read_partition(stage.kafka.bootstrap_servers, LETTERS, 0)
+        return [value for _, _, value in now[len(letters) :]]
+
+    wait_until(lambda: bool(written()), what="the dead letter", deadline_s=20)  # it is on its way
+    assert written() == [b"100"]
 
 
 def test_positions_are_moved_after_a_look(page: Tab, stage: Stage) -> None:
@@ -396,6 +397,27 @@ def test_a_page_without_events_polls(browser: Browser, stage: Stage) -> None:
         opened.live()  # it tries again
 
 
+def test_a_page_whose_graphics_hang_is_drawn(browser: Browser, stage: Stage) -> None:
+    """A browser that has no time for its graphics sends no frames, for minutes at times."""
+    with tab(browser, stage.url, token=OPERATOR) as opened:
+        opened.page.add_init_script("window.requestAnimationFrame = () => 0")
+        opened.open("topics")
+        expect(opened.page.get_by_role("row").filter(has_text=ORDERS)).to_be_visible()
+        expect(opened.page.locator(".loading")).to_have_count(0)
+
+
+def test_a_view_with_a_fault_says_so(browser: Browser, stage: Stage) -> None:
+    with tab(browser, stage.url, token=OPERATOR) as opened:
+        opened.page.route("**/v1/topics?*", lambda route: route.fulfill(json={}))
+        opened.open("topics")
+        main = opened.page.locator("main")
+        expect(main.get_by_role("alert")).to_contain_text("This view cannot be shown: ")
+        assert any("TypeError" in said for said in opened.said), "the console has the place"
+        opened.page.unroute("**/v1/topics?*")
+        expect(main.get_by_role("row").filter(has_text=ORDERS)).to_be_visible()
+        expect(main.get_by_role("alert")).to_have_count(0)
+
+
 def test_links_of_a_node_that_knows_no_clusters(page: Tab) -> None:
     page.open("links")
     expect(page.page.locator("main")).to_contain_text("Set admin.clusters_file in keyway.yaml")
@@ -450,30 +472,6 @@ def test_every_view_is_accessible_and_fits_a_phone(browser: Browser, stage: Stag
                 found[view] = faults
         assert not opened.violations
     assert not found
-
-
-def test_pictures_for_the_documents(
-    browser: Browser, stage: Stage, screenshots: Path | None
-) -> None:
-    """KEYWAY_TESTS_SCREENSHOTS=1 makes those of docs/images anew."""
-    if screenshots is None:
-        pytest.skip("KEYWAY_TESTS_SCREENSHOTS=1 makes the pictures")
-    screenshots.mkdir(exist_ok=True)
-    views: tuple[tuple[str, str, Scheme, tuple[int, int]], ...] = (
-        ("dashboard", "", "light", (1180, 560)),
-        ("dashboard-group", f"groups/{SHIPPING}", "dark", (1180, 640)),
-        ("dashboard-members", f"groups/{SHIPPING}/members", "light", (1180, 560)),
-        ("dashboard-phone", f"groups/{SHIPPING}", "light", PHONE),
-    )
-    with slow_group(stage):
-        for name, view, scheme, size in views:
-            with tab(browser, stage.url, token=ALICE, scheme=scheme, size=size) as opened:
-                opened.open()
-                opened.page.wait_for_timeout(20_000)  # so that the lines have some length
-                opened.page.goto(f"{stage.url}/#/{view}")
-                opened.page.wait_for_timeout(4_000)
-                opened.page.screenshot(path=screenshots / f"{name}.png")
-            assert (screenshots / f"{name}.png").stat().st_size <= 150 * 1024
 
 
 def test_a_node_that_hangs_is_killed_and_comes_back(page: Tab, stage: Stage) -> None:

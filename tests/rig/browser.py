@@ -68,6 +68,11 @@ class Tab:
         """Lines of the console about the content policy, and errors of the page's own code."""
         return [it for it in self.said if re.search(r"Content.Security.Policy|Error:", it)]
 
+    def last_words(self) -> str:
+        """The address, the text and the console of the page, for a test that failed."""
+        text = self.page.evaluate("document.body.innerText")
+        return "\n".join((self.page.url, str(text), *self.said[-20:]))
+
     def sideways_px(self) -> int:
         """The part of the page that is wider than the screen."""
         wider = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
@@ -108,5 +113,8 @@ def tab(
     opened.page.on("pageerror", lambda error: opened.said.append(f"Error: {error}"))
     try:
         yield opened
+    except AssertionError as error:
+        error.add_note(opened.last_words())
+        raise
     finally:
         context.close()

@@ -7,6 +7,8 @@ import { Live } from "./live.js";
 import { ask, Answers } from "./rest.js";
 import { viewOf } from "./routes.js";
 
+const FRAME_MS_MAX = 1_000;
+
 const app = {
   overview: null,
   who: null,
@@ -51,24 +53,34 @@ async function learnWho() {
   drawSoon();
 }
 
-let drawing = false;
+let drawing = null; // {frame, late}: what will draw
 
+/** With the next frame. A browser whose graphics hang sends none: then after FRAME_MS_MAX. */
 function drawSoon() {
-  if (drawing) return;
-  drawing = true;
-  requestAnimationFrame(() => {
-    drawing = false;
-    draw();
-  });
+  if (drawing || document.visibilityState !== "visible") return;
+  drawing = { frame: requestAnimationFrame(draw), late: setTimeout(draw, FRAME_MS_MAX) };
 }
 
 function draw() {
+  cancelAnimationFrame(drawing?.frame);
+  clearTimeout(drawing?.late);
+  drawing = null;
   const view = viewOf(location.hash);
   app.answers.begin();
-  const content = app.live.phase === "denied" ? null : view.draw(app, view.parameters);
+  const content = app.live.phase === "denied" ? null : drawn(view);
   update(document.getElementById("app"), h("div", null, frame(app, view, content)));
   app.answers.end();
   document.title = `${view.title} · Keyway`;
+}
+
+/** A view with a fault says so: old figures under a header that says "live" would deceive. */
+function drawn(view) {
+  try {
+    return view.draw(app, view.parameters);
+  } catch (error) {
+    console.error(error);
+    return h("p", { class: "problem", role: "alert" }, `This view cannot be shown: ${error.message}.`);
+  }
 }
 
 addEventListener("hashchange", () => {
