@@ -86,7 +86,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[KafkaCluster]:
-    with KafkaCluster(1, properties=QUICK_TURNS) as cluster:
+    # Nobody kills it, so that a machine that stands still for seconds must not fence it.
+    patient = {"broker.session.timeout.ms": "60000"}
+    with KafkaCluster(1, properties=QUICK_TURNS | patient) as cluster:
         yield cluster
 
 

@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,12 +57,12 @@ def site(kafka: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
         for name, text, groups in (("viewer", VIEWER, ["*"]), ("some", SOME_GROUPS, ["bill*"]))
     ]
     file = folder / "clusters.yaml"
-    node = GatewayProcess(
-        folder / "node",
-        kafka.bootstrap_servers,
-        admin={"tokens": tokens, "clusters_file": str(file)},
-    )
     with KafkaCluster(1, share_groups=False) as other:
+        node = GatewayProcess(  # its ports are free with the other Kafka on its own
+            folder / "node",
+            kafka.bootstrap_servers,
+            admin={"tokens": tokens, "clusters_file": str(file)},
+        )
         node.spawn()
         try:
             pair = {"level": 1, "children": ["ams", "fra"]}
@@ -118,13 +120,31 @@ class Links:
         now_ms = time.time_ns() // 1_000_000
         self.runs.copied({**at, **counts, "last_timestamp_ms": now_ms - 4_000})
 
-    def report(self, behind: int = 120) -> None:
+    def report(self, behind: int) -> None:
         """All that run say so; who says nothing for half a minute counts as silent."""
+        self.behind = behind
         self.runs.planned({ORDERS: Topic(ORDERS, "id", 2, {})}, {}, {})
         self._copied(0, dict.fromkeys(COPIED, 0))
         self.runs.publish({(ORDERS, 0): 1_000 + behind, (ORDERS, 1): 1_000})
         self.waits.trouble("ams: Broker transport failure")
         self.stopped.planned({}, {ORDERS: "nyc has 3 partitions, not 2"}, {})
+
+    @contextmanager
+    def going_on(self) -> Iterator[None]:
+        """They say so again and again, as long as a page looks at them."""
+        over = threading.Event()
+
+        def report() -> None:
+            while not over.wait(5):
+                self.report(self.behind)
+
+        reporting = threading.Thread(target=report)
+        reporting.start()
+        try:
+            yield
+        finally:
+            over.set()
+            reporting.join()
 
 
 def groups_that_follow(config: ClustersConfig, ams: str, fra: str) -> None:
@@ -158,8 +178,8 @@ def schemas_that_are_refused(config: ClustersConfig) -> None:
 @pytest.fixture  # the site first: with an open browser nothing else can run asyncio
 def page(site: Site, browser: Browser) -> Iterator[Tab]:
     """A tab of a viewer of everything. Its content policy holds throughout."""
-    site.links.report()
-    with tab(browser, site.url, token=VIEWER) as opened:
+    site.links.report(behind=120)
+    with site.links.going_on(), tab(browser, site.url, token=VIEWER) as opened:
         yield opened
         assert not opened.violations
 

@@ -23,7 +23,6 @@ from pathlib import Path
 
 from gateway.embedded.jars import build_dir
 from gateway.embedded.kafka import KafkaCluster, kafka_libs
-from gateway.embedded.process import wait_until
 from tests.chaos.plan import QUICK
 from tests.chaos.site import Site, pause_ms
 from tests.rig.clients.java_programs import compile_programs
@@ -32,6 +31,7 @@ from tests.rig.clients.share_members import ShareHost, ShareMember, accepted_pla
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.kafka import Sent, create_topic, produce
 from tests.rig.operating import keys_of, members_of
+from tests.rig.patience import wait_until
 
 RECORDS = 1_000  # of each half
 OWN_KEYS = 50  # that the first half is spread over

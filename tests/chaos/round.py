@@ -10,13 +10,13 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
-from gateway.embedded.process import wait_until
 from tests.chaos.crew import Crew, Service
 from tests.chaos.judge import Flush, Topic, Verdict, judge
 from tests.chaos.plan import MEMBERS, Plan, Strike, Victim
 from tests.chaos.site import Site, pause_ms
 from tests.rig.clients.share_lines import TopicPartitionOffset, delivery_line
 from tests.rig.kafka import create_topic, read_partition
+from tests.rig.patience import wait_until
 
 UNDER_LOAD_S_MAX = 45.0
 CALM_S_MAX = 75.0
@@ -24,6 +24,7 @@ BURST_SHARE = 0.4  # of the records are there before anybody is struck; the othe
 # The gateway lives on: an outcome stored just before is told with the answer to the fetch that
 # brought it, and that may wait 500 ms for records.
 LATE_ANSWER_NS = 1_500_000_000
+LATE_STAMP_NS = 500_000_000  # a client stamps an answer when it gets to it
 ASK_EVERY_MS = 150
 
 
@@ -142,7 +143,8 @@ class Round:
             if victim in (Victim.FLUSH, Victim.OLD_REDIS):
                 calm = self._calm_until(killed_ns)
                 interval_ms = self.plan.pace.commit_interval_ms
-                told_ns = back_ns + (LATE_ANSWER_NS if victim is Victim.OLD_REDIS else 0)
+                late_ns = LATE_ANSWER_NS if victim is Victim.OLD_REDIS else LATE_STAMP_NS
+                told_ns = back_ns + late_ns
                 self.flushes.append(Flush(killed_ns, told_ns, committed, calm, interval_ms))
         if not strike.members_only:
             self.site.wait_ready()

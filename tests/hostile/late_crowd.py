@@ -13,10 +13,12 @@ import time
 
 from confluent_kafka import ShareConsumer
 
-FIRST_RECORD_S_MAX = 30.0
+from tests.rig.patience import patient_s
+
+FIRST_RECORD_S_MAX = patient_s(30.0)
 JOINS_S = 2.0  # all of them
 STAY_S_MAX = 3.0
-CLOSE_S_MAX = 15.0
+CLOSE_S_MAX = patient_s(15.0)
 POLL_S = 0.02
 
 

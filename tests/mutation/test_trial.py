@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.rig.patience import patient_s
+
 ROOT = Path(__file__).resolve().parents[2]
 
 TOY = """
@@ -50,7 +52,7 @@ def results(folder: Path, quick: str, deep: str) -> tuple[dict[str, str], str]:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=patient_s(60),
     )
     lines = [line[7:].split(" | ") for line in done.stdout.splitlines() if line[:6] == "RESULT"]
     return {name: killer.rpartition("::")[2] for name, killer in lines}, done.stdout

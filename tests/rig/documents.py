@@ -22,7 +22,7 @@ from gateway.embedded.jars import kafka_classpath, kafka_libs, shared_classes
 from gateway.embedded.process import kill_child, start_child
 from tests.rig.clients.java_programs import JVM_OPTIONS
 from tests.rig.gateway_process import REPOSITORY, GatewayProcess
-from tests.rig.patience import wait_until
+from tests.rig.patience import patient_s, wait_until
 from tests.rig.transcripts import Command, File, same_lines, steps
 
 COMMAND_S_MAX = 120.0
@@ -31,7 +31,9 @@ CONFIGURATION = "keyway.yaml"
 TOOLS = {
     "kafka-configs.sh": "kafka.admin.ConfigCommand",
     "kafka-console-consumer.sh": "org.apache.kafka.tools.consumer.ConsoleConsumer",
-    "kafka-console-producer.sh": "org.apache.kafka.tools.ConsoleProducer",
+    "kafka-console-producer.sh": (  # after 1.5 s, its own timeout, it gives up
+        "org.apache.kafka.tools.ConsoleProducer --request-timeout-ms 60000"
+    ),
     "kafka-console-share-consumer.sh": "org.apache.kafka.tools.consumer.ConsoleShareConsumer",
     "kafka-share-groups.sh": "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
     "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
@@ -75,6 +77,7 @@ def settings_of(page: list[File | Command]) -> dict[str, Any]:
 def only_looks(line: str) -> bool:
     """True for commands that may be repeated until the node shows an earlier change."""
     looking = (
+        "keyway health",
         "keyway group list",
         "keyway group describe",
         "keyway group parked",
@@ -121,7 +124,7 @@ class Page:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
-                timeout=COMMAND_S_MAX,
+                timeout=patient_s(COMMAND_S_MAX),
                 check=False,
             )
             printed = self._theirs(finished.stdout)

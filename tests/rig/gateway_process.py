@@ -14,7 +14,7 @@ from typing import Any, Self
 import yaml
 
 from gateway.embedded.process import free_ports, kill_child, start_child, stop_child
-from tests.rig.patience import wait_until
+from tests.rig.patience import patient_s, wait_until
 
 REPOSITORY = Path(__file__).parents[2]
 READY_S_MAX = 60.0
@@ -123,7 +123,7 @@ class GatewayProcess:
 
     def stop(self) -> int:
         """SIGTERM; returns the exit status."""
-        return 0 if self.child is None else stop_child(self.child, grace_s=20)
+        return 0 if self.child is None else stop_child(self.child, grace_s=patient_s(20))
 
     def kill(self) -> None:
         """SIGKILL, as a crash."""

@@ -52,8 +52,13 @@ GROUPS: list[Settings] = [
         "lock_duration_ms": 600_000,
         "session_timeout_ms": 600_000,
     },
-    {"match": "nack-*", "auto_offset_reset": "earliest", "backoff_base_ms": 2_000},
-    {"match": "cap-*", **QUICK_RETRY, "in_flight_per_member_max": 10},
+    {"match": "nack-*", "auto_offset_reset": "earliest", "backoff_base_ms": 4_000},
+    {
+        "match": "cap-*",
+        **QUICK_RETRY,
+        "in_flight_per_member_max": 10,
+        "lock_duration_ms": 600_000,
+    },
     {"match": "span-*", **QUICK_RETRY, "span_max": 4_096},
     {"match": "prefetch-*", **QUICK_RETRY, "prefetch_per_key": 3},
     {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import warnings
 from collections.abc import Iterator
 
@@ -11,10 +10,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from gateway.embedded.kafka import KafkaCluster
-from gateway.embedded.process import free_ports, port_is_free, start_child, stop_child
 from spark.session import kafka_session
-from tests.rig.gateway_process import REPOSITORY, GatewayProcess
-from tests.rig.patience import wait_until
+from tests.rig.gateway_process import GatewayProcess
+from tests.rig.schema_registry.site import served_registry
 
 
 @pytest.fixture(scope="session")
@@ -30,15 +28,8 @@ def front(kafka: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
 @pytest.fixture(scope="session")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a schema registry with Confluent's REST interface."""
-    port = free_ports(1)
-    command = [sys.executable, "-m", "tests.rig.schema_registry", str(port)]
-    log = tmp_path_factory.mktemp("registry") / "registry.log"
-    child = start_child(command, log=log, cwd=REPOSITORY)
-    try:
-        wait_until(lambda: not port_is_free(port), what="the registry listens", deadline_s=30)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        stop_child(child)
+    with served_registry(tmp_path_factory.mktemp("registry") / "registry.log") as url:
+        yield url
 
 
 @pytest.fixture(scope="package")  # not longer: idle ones take their share of the cores

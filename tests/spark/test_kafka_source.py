@@ -115,7 +115,7 @@ def test_stream_goes_on_where_its_checkpoint_ended(
             .start()
         )
         try:
-            assert stream.awaitTermination(120), "the stream did not reach the end"
+            assert stream.awaitTermination(600), "the stream did not reach the end"
         finally:
             stream.stop()
 

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gateway.embedded.kafka import java, kafka_classpath
+from tests.rig.patience import patient_s
 
 _SOURCE = Path(__file__).with_name("Oracle.java")
-_SECONDS_MAX = 120.0
+_SECONDS_MAX = patient_s(120)
 
 
 def ask(commands: Sequence[str]) -> list[str]:

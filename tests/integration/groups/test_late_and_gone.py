@@ -13,11 +13,13 @@ from gateway.config import GroupSection
 from gateway.embedded.kafka import KafkaCluster
 from tests.rig.gateway_process import REPOSITORY, GatewayProcess, Settings
 from tests.rig.kafka import produce
+from tests.rig.patience import patient_s
 
 pytestmark = pytest.mark.integration
 
 MEMBERS = 100
-CROWD_S_MAX = 120.0
+CROWD_S_MAX = patient_s(120.0)
+CROWDS_MAX = 5
 
 
 def test_a_crowd_that_joins_late_and_leaves_at_once(
@@ -34,14 +36,17 @@ def test_a_crowd_that_joins_late_and_leaves_at_once(
     produce(kafka.bootstrap_servers, name, [(b"k%d" % at, b"v") for at in range(100)])
     with GatewayProcess(tmp_path, kafka.bootstrap_servers, groups=[settings]) as gateway:
         command = [sys.executable, "-m", "tests.hostile.late_crowd", gateway.bootstrap]
-        said = subprocess.run(
-            [*command, "crowd", name, str(MEMBERS)],
-            cwd=REPOSITORY,
-            capture_output=True,
-            text=True,
-            timeout=CROWD_S_MAX,
-            check=True,
-        )
-        log = gateway.log_text()
-    assert log.count("member_joined") > MEMBERS // 10, "hardly anybody joined"
-    assert said.stdout.strip() == "0", "members that did not close"
+        for crowd in range(CROWDS_MAX):  # on a slow machine most go before they have joined
+            said = subprocess.run(
+                [*command, f"crowd-{crowd}", name, str(MEMBERS)],
+                cwd=REPOSITORY,
+                capture_output=True,
+                text=True,
+                timeout=CROWD_S_MAX,
+                check=True,
+            )
+            assert said.stdout.strip() == "0", "members that did not close"
+            joined = gateway.log_text().count("member_joined")
+            if joined > MEMBERS // 10:
+                break
+    assert joined > MEMBERS // 10, "hardly anybody joined"

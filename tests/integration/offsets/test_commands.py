@@ -22,6 +22,7 @@ from gateway.embedded.process import free_ports, start_child, stop_child
 from tests.integration.offsets.conftest import Addresses
 from tests.rig.gateway_process import REPOSITORY
 from tests.rig.offset_clusters import PlainLink, commit, committed, produce_at, write_config
+from tests.rig.patience import patient_s
 
 pytestmark = pytest.mark.integration
 BASE = 1_700_000_000_000
@@ -32,7 +33,7 @@ def keyway(*words: str) -> tuple[int, str, str]:
         [sys.executable, "-m", "gateway.cli", "offsets", *words],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=patient_s(120),
         cwd=REPOSITORY,
         check=False,
     )
@@ -46,7 +47,7 @@ def watched(*words: str) -> Iterator[str]:
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY, preexec_fn=interruptible
     )
-    late = threading.Timer(120, process.kill)
+    late = threading.Timer(patient_s(120), process.kill)
     late.start()
     try:
         assert process.stdout is not None

@@ -43,7 +43,9 @@ def watched(gateway: GatewayProcess) -> Iterator[Callable[[], list[str]]]:
     assert gateway.running
     assert bystander.call(ApiKey.API_VERSIONS, 0, {})["ErrorCode"] == 0, "other clients go on"
     bystander.close()
-    assert answers_api_versions(gateway.bootstrap)
+    wait_until(
+        lambda: answers_api_versions(gateway.bootstrap), what="it still serves", deadline_s=20
+    )
     assert "Traceback" not in gateway.log_text()[start:], gateway.log_tail()
 
 

@@ -14,6 +14,8 @@ from tests.rig.clients.kafka_tools import SHARE_GROUPS, KafkaTools, table
 from tests.rig.clients.share_members import ShareHost
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.kafka import read_partition
+from tests.rig.operating import members_of
+from tests.rig.patience import wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -67,6 +69,7 @@ def test_console_tools(front: str, java_programs: JavaPrograms, topic: Topic) ->
     java_programs.run(
         "org.apache.kafka.tools.ConsoleProducer",
         *("--bootstrap-server", front, "--topic", name, "--compression-codec", "zstd"),
+        *("--request-timeout-ms", "60000"),  # of 1.5 s it sends again on a slow machine
         *("--reader-property", "parse.key=true", "--reader-property", "key.separator=:"),
         seconds_max=60,
         stdin=lines,
@@ -74,7 +77,7 @@ def test_console_tools(front: str, java_programs: JavaPrograms, topic: Topic) ->
     output = java_programs.run(
         "org.apache.kafka.tools.consumer.ConsoleConsumer",
         *("--bootstrap-server", front, "--topic", name, "--from-beginning"),
-        *("--max-messages", "200", "--timeout-ms", "20000"),
+        *("--max-messages", "200", "--timeout-ms", "100000"),
         *("--formatter-property", "print.key=true"),
         *("--formatter-property", "key.separator=:"),
         seconds_max=60,
@@ -95,7 +98,7 @@ def test_perf_tools(front: str, java_programs: JavaPrograms, topic: Topic) -> No
     output = java_programs.run(
         "org.apache.kafka.tools.ConsumerPerformance",
         *("--bootstrap-server", front, "--topic", name, "--num-records", "100000"),
-        *("--timeout", "20000", "--hide-header"),
+        *("--timeout", "100000", "--hide-header"),
         seconds_max=90,
     )
     assert int(float(output.split(",")[4])) >= 100_000, output
@@ -109,6 +112,7 @@ def test_console_share_consumer(
     java_programs.run(
         "org.apache.kafka.tools.ConsoleProducer",
         *("--bootstrap-server", front, "--topic", name),
+        *("--request-timeout-ms", "60000"),  # of 1.5 s it sends again on a slow machine
         seconds_max=60,
         stdin="".join(f"line {at}\n" for at in range(50)),
     )
@@ -116,7 +120,7 @@ def test_console_share_consumer(
     output = java_programs.run(
         "org.apache.kafka.tools.consumer.ConsoleShareConsumer",
         *("--bootstrap-server", front, "--topic", name, "--group", share_group()),
-        *("--max-messages", "50", "--timeout-ms", "20000"),
+        *("--max-messages", "50", "--timeout-ms", "100000"),
         seconds_max=60,
     )
     assert sorted(output.splitlines()) == sorted(f"line {at}" for at in range(50))
@@ -134,6 +138,7 @@ def test_share_group_tool_describes_the_group(
     member = librdkafka_host.member(gateway.bootstrap, group, [name])
     member.poll()
     member.begin_consume()
+    wait_until(lambda: member.name in members_of(gateway, group), what="it joins", deadline_s=30)
     said = kafka_tools.run(
         SHARE_GROUPS, gateway.bootstrap, "--describe", "--group", group, "--members"
     )

@@ -84,6 +84,7 @@ class Java:
         self._programs.run(
             "org.apache.kafka.tools.ConsoleProducer",
             *("--bootstrap-server", self._front, "--topic", topic),
+            *("--request-timeout-ms", "60000"),  # of 1.5 s it sends again, which counts twice
             seconds_max=WAIT_S,
             stdin="".join(f"{value.decode()}\n" for value in values),
         )
@@ -92,7 +93,7 @@ class Java:
         self._programs.run(
             "org.apache.kafka.tools.consumer.ConsoleConsumer",
             *("--bootstrap-server", self._front, "--topic", topic, "--from-beginning"),
-            *("--max-messages", str(count), "--timeout-ms", "30000"),
+            *("--max-messages", str(count), "--timeout-ms", "100000"),
             seconds_max=WAIT_S,
         )
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gateway.embedded.jars import shared_classes
+from tests.rig.patience import patient_s
 
 SOURCES = Path(__file__).parent / "java"
 COMPILE_SECONDS_MAX = 120
@@ -47,7 +48,7 @@ class JavaPrograms:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=seconds_max,
+            timeout=patient_s(seconds_max),
             check=False,
         )
         assert finished.returncode == 0, (

@@ -8,12 +8,13 @@ import threading
 from typing import Self
 
 from tests.rig.clients.java_programs import JavaPrograms
+from tests.rig.patience import patient_s
 
 SHARE_GROUPS = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
 CONSUMER_GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 GROUPS = "org.apache.kafka.tools.GroupsCommand"
 CONFIGS = "kafka.admin.ConfigCommand"
-TOOL_S_MAX = 60.0
+TOOL_S_MAX = patient_s(60.0)
 
 
 def table(said: str) -> list[dict[str, str]]:

@@ -218,7 +218,7 @@ class ShareMember:
 
     def begin_consume(self, total_s: float = 120.0) -> None:
         """Starts polling and accepting in the background, until `end_consume`."""
-        self.begin("consume", int(total_s * 1000))
+        self.begin("consume", int(patient_s(total_s) * 1000))
 
     def end_consume(self) -> None:
         self.begin("stop")

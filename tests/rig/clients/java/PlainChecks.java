@@ -27,7 +27,7 @@ import org.apache.kafka.common.serialization.StringSerializer;
  */
 public final class PlainChecks {
     private static final Duration POLL = Duration.ofMillis(200);
-    private static final long WAIT_MS = 30_000;
+    private static final long WAIT_MS = 150_000;
 
     private final String bootstrap;
     private final String prefix;
@@ -75,7 +75,7 @@ public final class PlainChecks {
     private KafkaProducer<String, String> producer(String... items) {
         Properties config = new Properties();
         config.put("bootstrap.servers", bootstrap);
-        config.put("delivery.timeout.ms", "30000");
+        config.put("delivery.timeout.ms", "120000");
         config.put("request.timeout.ms", "15000");
         for (int i = 0; i < items.length; i += 2) config.put(items[i], items[i + 1]);
         return new KafkaProducer<>(config, new StringSerializer(), new StringSerializer());
@@ -104,7 +104,7 @@ public final class PlainChecks {
 
     private static void await(String what, BooleanSupplier holds) {
         long deadline = System.currentTimeMillis() + WAIT_MS;
-        while (!holds.getAsBoolean()) require(System.currentTimeMillis() < deadline, "not within 30 s: " + what);
+        while (!holds.getAsBoolean()) require(System.currentTimeMillis() < deadline, "not within 150 s: " + what);
     }
 
     private List<String> readAll(String topic, int partitions, int count, String isolation) {
