@@ -78,7 +78,9 @@ def test_figures_change_by_themselves(page: Tab, stage: Stage) -> None:
     lag = row.locator("td.number").nth(2)
 
     def shown() -> int:
-        return int(re.sub(r"\D", "", lag.inner_text()) or -1)
+        text = lag.inner_text()  # 12.3 k from 10,000 on
+        value = float(re.sub(r"[^\d.]", "", text) or -1)
+        return round(value * 1_000) if "k" in text else int(value)
 
     wait_until(lambda: shown() > 0, what="a lag", deadline_s=20)
     before = shown()

@@ -44,7 +44,8 @@ ASKED = frozenset(
 
 @pytest.fixture
 def gateway(kafka: KafkaCluster, tmp_path: Path) -> Iterator[GatewayProcess]:
-    groups = [{"match": "*", "auto_offset_reset": "earliest"}]
+    # The member sends no heartbeat after its join.
+    groups = [{"match": "*", "auto_offset_reset": "earliest", "session_timeout_ms": 600_000}]
     with GatewayProcess(tmp_path, kafka.bootstrap_servers, groups=groups) as process:
         yield process
 

@@ -225,9 +225,16 @@ def test_exactly_once_through_kills(pair: Clusters, views: Views, tmp_path: Path
             return position(config) >= sent
 
         wait_until(caught_up, what="the link has caught up", deadline_s=900, every_s=LOOK_EVERY_S)
-        metrics = HTTP.get(f"http://127.0.0.1:{views.metrics_port}/metrics").text
-        assert 'keyway_distribution_link_running{link="c1-level-1"} 1.0' in metrics
-        assert 'keyway_distribution_lag_records{link="c1-level-1",topic="load"}' in metrics
+        shown = (
+            'keyway_distribution_link_running{link="c1-level-1"} 1.0',
+            'keyway_distribution_lag_records{link="c1-level-1",topic="load"}',
+        )
+
+        def told() -> bool:  # a link that waits for a moment does not run
+            metrics = HTTP.get(f"http://127.0.0.1:{views.metrics_port}/metrics").text
+            return all(it in metrics for it in shown)
+
+        wait_until(told, what="the figures of the link", deadline_s=120)
     finally:
         over.set()
         run.stop()

@@ -19,7 +19,6 @@ import pytest
 from redis import Redis
 
 from gateway.core.wire.apis import ApiKey
-from gateway.embedded import process
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.redis import EmbeddedRedis
 from settled.core.metadata import decode as decode_commit
@@ -374,11 +373,11 @@ def test_a_connection_that_ends_with_an_acknowledgement_under_way(
     os.kill(site.redis.pid, signal.SIGSTOP)
     try:
         member.acknowledge("ACCEPT", batch)
-        member.begin("commit", 10_000)
-        process.wait_until(
+        member.begin("commit", 300_000)
+        wait_until(
             lambda: sum(row["in_flight"] for row in windows_of(site.gateway, group)) == 0,
             what="the acknowledgement handled, and not answered",
-            deadline_s=4,  # less than the store is waited for
+            deadline_s=30,  # to be handled; from then on the store is waited for
         )
         site.gateway.kill()
         member.finish()

@@ -156,9 +156,12 @@ def test_compacted_topic_with_holes(
     assert left
     group = share_group()
     member = librdkafka_host.member(front, group, [name])
-    consume_all([member], places_upstream(kafka, name))
-    assert_never_backwards(member.deliveries)
+    member.begin_consume()
     wait_for_committed(kafka, group, name, 0, end)
+    member.end_consume()
+    # Compaction may have gone on meanwhile, but only ever takes away.
+    assert places_upstream(kafka, name) <= {it.place for it in member.deliveries}
+    assert_never_backwards(member.deliveries)
     member.close()
 
 

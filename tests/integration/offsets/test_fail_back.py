@@ -22,7 +22,14 @@ from tests.rig.offset_clusters import PlainLink, Services, produce_at, write_con
 pytestmark = pytest.mark.integration
 BASE = 1_700_000_000_000
 RECORDS = 40
-GROUPS = [{"match": "*", "auto_offset_reset": "earliest", "heartbeat_interval_ms": 1_000}]
+GROUPS = [
+    {
+        "match": "*",
+        "auto_offset_reset": "earliest",
+        "heartbeat_interval_ms": 1_000,
+        "lock_duration_ms": 600_000,  # records are held until offsets have followed
+    }
+]
 # Kafka dies within one interval: there is something the gateway could not commit.
 COMMIT_INTERVAL_MS = 6_000
 

@@ -91,17 +91,18 @@ def fires(prometheus: Prometheus, alert: str, **labels: str) -> None:
     wait_until(fired, what=f"{alert} fires", deadline_s=FIRES_S_MAX)
 
 
-def is_silent(prometheus: Prometheus, *alerts: str) -> None:
-    assert not prometheus.firing().keys() & set(alerts)
-    assert prometheus.faults() == []
-
-
 def ends(prometheus: Prometheus, *alerts: str) -> None:
     wait_until(
         lambda: not prometheus.firing().keys() & set(alerts),
         what=f"{alerts} end",
         deadline_s=FIRES_S_MAX,
     )
+
+
+def is_silent(prometheus: Prometheus, *alerts: str) -> None:
+    """In the end: on a machine that stands still for a while some fire."""
+    ends(prometheus, *alerts)
+    assert prometheus.faults() == []
 
 
 def test_a_record_is_parked(
@@ -125,7 +126,7 @@ def test_a_group_falls_behind_and_stands(
     prometheus: Prometheus,
     librdkafka_host: ShareHost,
 ) -> None:
-    is_silent(prometheus, "KeywayGroupLate", "KeywayGroupStands")
+    is_silent(prometheus, "KeywayGroupLate")  # the group of the test before may stand by now
     member = librdkafka_host.member(node.bootstrap, "late", [TOPIC], explicit=True)
     seen = poll_until_up(node, "late", member) or member.poll_some()
     member.settle("ACCEPT", seen)

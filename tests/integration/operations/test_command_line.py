@@ -37,7 +37,7 @@ def test_a_group_at_work_and_after(
     share_group: Callable[[str], str],
     librdkafka_host: ShareHost,
 ) -> None:
-    name, group = topic(partitions=1), share_group("command")
+    name, group = topic(partitions=1), share_group("patient")  # longer than the commands take
     keys = [b"a", b"a", b"a", b"b"]
     produce(kafka.bootstrap_servers, name, [(key, b"v") for key in keys], partition=0)
     member = librdkafka_host.member(gateway.bootstrap, group, [name], explicit=True)

@@ -72,7 +72,11 @@ def test_the_lag_of_a_group_that_stopped(
     member.close()
     gateway.restart()
     produce(kafka.bootstrap_servers, name, [(b"k", b"later")] * 3, partition=0)
-    assert lags() == [("idle", 7, 10, 3), ("idle", 0, 0, 0)], "nobody has come, nothing is loaded"
+    wait_until(
+        lambda: lags() == [("idle", 7, 10, 3), ("idle", 0, 0, 0)],
+        what="nobody has come, nothing is loaded",
+        deadline_s=SEEN_S_MAX,
+    )
     code, out, _ = keyway(gateway, "group", "describe", group)
     rows = [line.split() for line in out.splitlines()]
     assert code == 0
@@ -110,7 +114,11 @@ def test_the_lag_in_seconds_is_that_of_the_oldest_record(
         what="the marker of the transaction",
         deadline_s=SEEN_S_MAX,
     )
-    assert ages(gateway, group) == {0: 0.0, 1: 0.0}, "an aborted transaction is no lag"
+    wait_until(
+        lambda: ages(gateway, group) == {0: 0.0, 1: 0.0},
+        what="an aborted transaction is no lag",
+        deadline_s=SEEN_S_MAX,
+    )
     made_s = {0: now_s() - 7_200, 1: now_s() - 60}
     for partition, at in made_s.items():
         produced_at(kafka.bootstrap_servers, name, partition, [at, at + 30])
@@ -120,17 +128,29 @@ def test_the_lag_in_seconds_is_that_of_the_oldest_record(
         return pytest.approx(found, abs=5.0)
 
     for _ in range(2):
-        assert ages(gateway, group) == expected()
+        wait_until(
+            lambda: bool(ages(gateway, group) == expected()),
+            what="the ages of the oldest",
+            deadline_s=SEEN_S_MAX,
+        )
     labels = f'{{group="{group}",partition="0",topic="{name}"}}'
     wait_until(
         lambda: metrics(gateway).get("kafka_consumergroup_group_lag_seconds" + labels, 0) > 7_200,
         what="the scrape has it",
         deadline_s=SEEN_S_MAX,
     )
-    worst = metrics(gateway)[f'kafka_consumergroup_group_max_lag_seconds{{group="{group}"}}']
-    assert worst == pytest.approx(now_s() - made_s[0], abs=5.0)
+    worst = f'kafka_consumergroup_group_max_lag_seconds{{group="{group}"}}'
+    wait_until(
+        lambda: bool(metrics(gateway)[worst] == pytest.approx(now_s() - made_s[0], abs=5.0)),
+        what="the worst of the group",
+        deadline_s=SEEN_S_MAX,
+    )
     delete_records(kafka.bootstrap_servers, name, 0, before=6)  # 3, 4: aborted and its marker
-    assert ages(gateway, group)[0] == pytest.approx(now_s() - made_s[0] - 30, abs=5.0)
+    wait_until(
+        lambda: bool(ages(gateway, group)[0] == pytest.approx(now_s() - made_s[0] - 30, abs=5.0)),
+        what="the age of the next record",
+        deadline_s=SEEN_S_MAX,
+    )
 
 
 def bytes_of(gateway: GatewayProcess, metric: str, topic: str) -> float:
@@ -211,7 +231,11 @@ THROTTLED = 'keyway_server_throttled_seconds_total{api="produce"}'
 def test_a_redis_that_is_away(
     gateway: GatewayProcess, redis: EmbeddedRedis, fresh_name: Names
 ) -> None:
-    assert health(gateway)[0] == health(gateway, "/health/ready")[0] == 200
+    wait_until(
+        lambda: health(gateway)[0] == health(gateway, "/health/ready")[0] == 200,
+        what="all is well",
+        deadline_s=SEEN_S_MAX,
+    )
     redis.kill()
     try:
         status, said = health(gateway)

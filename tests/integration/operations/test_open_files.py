@@ -35,12 +35,16 @@ def test_clients_beyond_the_open_files_are_refused_and_rest_answers(
                 stack.enter_context(socket.create_connection((host, int(port)), timeout=120))
             refused = 'keyway_server_refused_total{reason="too_many_clients"}'
             wait_until(lambda: metric(gateway, refused) > 0, what="refusals", deadline_s=30)
-            said = health(gateway)[1]
-            assert said["status"] == "degraded", "it can serve: those that are connected go on"
-            assert "limit of open files" in said["reasons"][0]
+
+            def degraded() -> bool:
+                """It can serve: those that are connected go on."""
+                said = health(gateway)[1]
+                return said["status"] == "degraded" and "limit of open files" in said["reasons"][0]
+
+            wait_until(degraded, what="degraded", deadline_s=30)
             assert not answers_api_versions(gateway.bootstrap)
         wait_until(lambda: health(gateway)[1]["status"] == "up", what="up again", deadline_s=30)
-        assert answers_api_versions(gateway.bootstrap)
+        wait_until(lambda: answers_api_versions(gateway.bootstrap), what="served", deadline_s=20)
         log = gateway.log_text()
     assert log.count("clients_refused") == 1, "one line for an episode"
     assert log.count("clients_admitted_again") == 1

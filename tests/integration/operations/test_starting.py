@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import socket
-import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ import yaml
 
 from gateway.embedded.kafka import KafkaCluster
 from tests.rig.gateway_process import GatewayProcess
+from tests.rig.operating import health
 from tests.rig.patience import wait_until
 
 pytestmark = pytest.mark.integration
@@ -60,8 +59,8 @@ def test_rest_on_ipv6(tmp_path: Path, kafka: KafkaCluster) -> None:
     node = GatewayProcess(tmp_path, kafka.bootstrap_servers)
     changed(node, "admin", host="::1")
     node.admin = node.admin.replace("127.0.0.1", "[::1]")
-    with node, urllib.request.urlopen(f"http://{node.admin}/health", timeout=60) as answer:
-        assert json.load(answer)["status"] == "up"
+    with node:
+        wait_until(lambda: health(node)[1]["status"] == "up", what="up", deadline_s=END_S_MAX)
 
 
 def test_waiting_for_kafka_names_the_option_and_can_be_ended(tmp_path: Path) -> None:

@@ -368,16 +368,16 @@ class TestFailures:
     async def test_a_frozen_redis_is_given_up_and_no_answer_is_taken_for_another(
         self, own: EmbeddedRedis
     ) -> None:
-        store = RedisStore(own.url, timeout_s=1.0)
+        store = RedisStore(own.url, timeout_s=4.0)
         fence = await opened(store)
         assert own.pid is not None
         os.kill(own.pid, signal.SIGSTOP)
         try:
             begin = time.monotonic()
             (error,) = await store.apply([Write(KEY, fence, STEP)])
-            assert time.monotonic() - begin > 0.9
+            assert time.monotonic() - begin > 3.9
             assert type(error) is StoreError
-            assert "no answer within 1 s" in str(error)
+            assert "no answer within 4 s" in str(error)
             with pytest.raises(TimeoutError):  # The caller gives up before the store does.
                 async with asyncio.timeout(0.1):
                     await store.apply([Write(KEY, fence, STEP)])

@@ -29,7 +29,7 @@ from tests.rig.schema_registry.site import version
 from tests.rig.schema_registry.sockets import listening, until
 
 NAMES = pair_subjects(compile_pattern("{topic}"), compile_pattern("{topic}.b"))
-ANSWER_S = 0.5
+ANSWER_S = 2.0
 
 
 class Ledger(MemoryLedger):

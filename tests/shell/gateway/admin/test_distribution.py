@@ -16,11 +16,13 @@ import pytest
 from starlette.exceptions import HTTPException
 
 from clusters.config import load
+from gateway.admin import watched_command
 from gateway.admin.distribution import COMMANDS, Distribution
 from gateway.admin.rest import rest_app
 from offsets.commands import Decisions
 from schema_dist.commands import Targets
 from spark.show import Links
+from tests.rig.patience import patient_s
 from tests.rig.rest_parts import rest_parts
 
 FILE = """
@@ -155,7 +157,10 @@ def test_all_of_a_status_and_parts_of_it(tmp_path: Path) -> None:
     asyncio.run(work())
 
 
-def test_a_file_with_a_fault_is_named_by_every_command(tmp_path: Path) -> None:
+def test_a_file_with_a_fault_is_named_by_every_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watched_command, "STATUS_S_MAX", patient_s(60))
     file = tmp_path / "clusters.yaml"
     file.write_text("clusters: 7\n")
     for path, refused in zip(COMMANDS, asked(file, *COMMANDS), strict=True):

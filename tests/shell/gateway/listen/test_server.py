@@ -41,8 +41,11 @@ def test_no_upstream_is_a_clean_close() -> None:
     run(main())
 
 
-def test_a_client_waits_a_moment_for_an_upstream_that_comes_back() -> None:
+def test_a_client_waits_a_moment_for_an_upstream_that_comes_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Closed at once, it would be back at once, and with it all the others."""
+    monkeypatch.setattr("gateway.listen.server.UPSTREAM_PATIENCE_S", 60.0)
 
     async def main() -> None:
         async with rig() as it:
