@@ -56,6 +56,10 @@ def main() -> int:
             check=False,
         ).returncode
     modules = list(every_module(ROOT))
+    known = sorted({it.rpartition(".")[2] for it in modules})
+    for name in arguments.modules:
+        if name not in known:
+            parser.error(f"no module {name}: there are {', '.join(known)}")
     wanted = [it for it in modules if it.rpartition(".")[2] in arguments.modules]
     tests = QUICK if arguments.quick else (*QUICK, *DEEP)
     return _run(modules, wanted or modules, tests, arguments.jobs)
