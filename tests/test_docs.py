@@ -91,7 +91,8 @@ def test_every_folder_is_in_the_file_map() -> None:
     folders = {
         path.parent.relative_to(ROOT).as_posix()
         for package in PACKAGES
-        for path in (ROOT / package).rglob("*.py")
+        for kind in ("*.py", "*.js")
+        for path in (ROOT / package).rglob(kind)
         if path.name != "__init__.py"
     }
     assert sorted(folders - set(listed)) == [], "not in the file map"
