@@ -26,7 +26,7 @@ from gateway.admin.api import Operation
 from gateway.admin.audit import Audit, Subject
 from gateway.admin.failed_logins import FailedLogins
 from gateway.admin.problems import only_parameters, query
-from gateway.admin.tokens import ANYBODY, Caller, Sessions, Tokens, sha256_of
+from gateway.admin.tokens import ANYBODY, Caller, LoginSessions, Tokens, sha256_of
 from gateway.operations.errors import OperationError
 
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -73,7 +73,7 @@ def require_group(request: Request, group: str) -> None:
 @dataclass(frozen=True, slots=True)
 class Access:
     tokens: Tokens
-    sessions: Sessions
+    sessions: LoginSessions
     failed: FailedLogins
     audit: Audit
     cookie: str = "keyway_9180"  # by port: browsers do not tell the ports of a host apart

@@ -17,7 +17,7 @@ from gateway.admin.distribution import Distribution
 from gateway.admin.failed_logins import FailedLogins
 from gateway.admin.health import look
 from gateway.admin.rest import RestParts, rest_app
-from gateway.admin.tokens import Sessions, Tokens
+from gateway.admin.tokens import LoginSessions, Tokens
 from gateway.config import AdminSection, Config, ConfigSource, is_loopback
 from gateway.core.forwarding.api_counts import BOUNDS_MS
 from gateway.core.wire.apis import ApiKey
@@ -111,7 +111,7 @@ def _access(section: AdminSection, now_ms: Callable[[], int]) -> Access:
     tokens = Tokens(section.tokens)
     return Access(
         tokens,
-        Sessions(tokens, now_ms),
+        LoginSessions(tokens, now_ms),
         FailedLogins(now_ms),
         Audit(now_ms),
         cookie=f"keyway_{section.port}",

@@ -22,7 +22,7 @@ FAILED_LOGINS_PER_ADDRESS_MAX = 10  # a person who mistypes; a guess at 256 rand
 FAILED_LOGINS_MAX = 200  # of all addresses together
 FAILED_ADDRESSES_MAX = 1_000  # remembered, some 100 bytes each; beyond them the oldest goes
 
-SESSIONS_MAX = 1_000  # browsers that are logged in; beyond them the oldest session ends
+LOGIN_SESSIONS_MAX = 1_000  # browsers that are logged in; beyond them the oldest session ends
 SESSION_MS = 12 * 3_600_000  # a working day; then the browser asks for the token again
 
 STATUS_S_MAX = 30  # of a look at the status of all clusters; the first has the command's start

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from gateway.admin.limits import SESSION_MS, SESSIONS_MAX
+from gateway.admin.limits import LOGIN_SESSIONS_MAX, SESSION_MS
 from gateway.config import Role, TokenSection
 
 TOKEN_BYTES = 32
@@ -94,24 +94,24 @@ def _caller(section: TokenSection) -> Caller:
     return Caller(section.name, section.role, section.groups, keys)
 
 
-class _Session(NamedTuple):
+class _LoginSession(NamedTuple):
     token_sha256: bytes
     ends_ms: int
 
 
 @dataclass(slots=True)
-class Sessions:
+class LoginSessions:
     """Of browsers, by the hash of their cookie: the cookie itself is nowhere."""
 
     tokens: Tokens
     now_ms: Callable[[], int]
-    _sessions: dict[bytes, _Session] = field(default_factory=dict)  # the oldest first
+    _sessions: dict[bytes, _LoginSession] = field(default_factory=dict)  # the oldest first
 
     def open(self, token_sha256: bytes) -> str:
         """The cookie of a new session."""
         cookie = secrets.token_urlsafe(TOKEN_BYTES)
-        self._sessions[_key(cookie)] = _Session(token_sha256, self.now_ms() + SESSION_MS)
-        while len(self._sessions) > SESSIONS_MAX:
+        self._sessions[_key(cookie)] = _LoginSession(token_sha256, self.now_ms() + SESSION_MS)
+        while len(self._sessions) > LOGIN_SESSIONS_MAX:
             del self._sessions[next(iter(self._sessions))]
         return cookie
 

@@ -24,8 +24,8 @@ from gateway.windows.window import Window
 class TickSchedule:
     stirred: dict[Window, None] = field(default_factory=dict)  # the next tick concerns them
     _stirred_of: Counter[str] = field(default_factory=Counter)  # by group
-    _moves: int = 0  # times that something began to happen in a window, or a group was forgotten
-    _moved_at: dict[str, int] = field(default_factory=dict)  # the last of them, by group
+    _changes: int = 0  # times that something began to happen in a window, or a group was forgotten
+    _changed_at: dict[str, int] = field(default_factory=dict)  # the last of them, by group
     _forgotten_at: int = 0
     _slot_of: dict[Window, int] = field(default_factory=dict)
     _slots: dict[int, dict[Window, None]] = field(default_factory=dict)
@@ -35,8 +35,8 @@ class TickSchedule:
         """Something has happened in it."""
         if window not in self.stirred:
             self.stirred[window] = None
-            self._moves += 1
-            self._moved_at[window.key.group] = self._moves
+            self._changes += 1
+            self._changed_at[window.key.group] = self._changes
             self._stirred_of[window.key.group] += 1
 
     def take(self, now_ms: int) -> list[Window]:
@@ -72,15 +72,15 @@ class TickSchedule:
             del self.stirred[window]
             self._stirred_of[window.key.group] -= 1
         self._leave(window)
-        self._moves += 1
-        self._moved_at[window.key.group] = self._moves
+        self._changes += 1
+        self._changed_at[window.key.group] = self._changes
 
     def forget_group(self, group: str) -> None:
         """Its last window is closed."""
-        self._moved_at.pop(group, None)
+        self._changed_at.pop(group, None)
         self._stirred_of.pop(group, None)
-        self._moves += 1
-        self._forgotten_at = self._moves
+        self._changes += 1
+        self._forgotten_at = self._changes
 
     def rest_of(self, group: str) -> int | None:
         """The same number as before: nothing has happened in the group's windows since. None:
@@ -88,7 +88,7 @@ class TickSchedule:
         """
         if self._stirred_of.get(group):
             return None
-        return self._moved_at.get(group, self._forgotten_at)
+        return self._changed_at.get(group, self._forgotten_at)
 
     def _leave(self, window: Window) -> None:
         slot = self._slot_of.pop(window, None)

@@ -18,7 +18,7 @@ from gateway.admin.distribution import Distribution
 from gateway.admin.failed_logins import FailedLogins
 from gateway.admin.health import Health
 from gateway.admin.rest import RestParts, rest_app
-from gateway.admin.tokens import Sessions, Tokens, sha256_of
+from gateway.admin.tokens import LoginSessions, Tokens, sha256_of
 from gateway.config import Config, ConfigSource, Role, TokenSection
 from gateway.core.cluster.topology import Topology
 from gateway.listen.server import Server, ServerSettings
@@ -54,7 +54,7 @@ async def healthy() -> Health:
 def access(*tokens: TokenSection, clock: Callable[[], int] = now_ms) -> Access:
     """Without tokens everybody may do everything."""
     known = Tokens(tokens)
-    return Access(known, Sessions(known, clock), FailedLogins(clock), Audit(clock))
+    return Access(known, LoginSessions(known, clock), FailedLogins(clock), Audit(clock))
 
 
 def token(

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.admin import failed_logins, limits, tokens
 from gateway.admin.failed_logins import FailedLogins
-from gateway.admin.tokens import Caller, Sessions, Tokens, new_token, sha256_of
+from gateway.admin.tokens import Caller, LoginSessions, Tokens, new_token, sha256_of
 from gateway.config import Role
 from tests.rig.rest_parts import token
 
@@ -53,7 +53,7 @@ def test_keys_go_to_those_who_may_see_them() -> None:
 def test_a_session_ends_with_its_time_its_token_and_at_logout() -> None:
     clock = Clock()
     known = Tokens([token("ann", Role.VIEWER), token("bob", Role.VIEWER)])
-    sessions = Sessions(known, clock)
+    sessions = LoginSessions(known, clock)
     sha256 = bytes.fromhex(sha256_of("ann"))
     first, second, third = (sessions.open(sha256) for _ in range(3))
     assert len({first, second, third}) == 3
@@ -73,7 +73,7 @@ def test_a_session_ends_with_its_time_its_token_and_at_logout() -> None:
 
 def test_the_oldest_of_too_many_sessions_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tokens, "SESSIONS_MAX", 3)
-    sessions = Sessions(Tokens([token("ann", Role.VIEWER)]), Clock())
+    sessions = LoginSessions(Tokens([token("ann", Role.VIEWER)]), Clock())
     cookies = [sessions.open(bytes.fromhex(sha256_of("ann"))) for _ in range(5)]
     assert [sessions.caller(it) is not None for it in cookies] == [False, False, True, True, True]
 
