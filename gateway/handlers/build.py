@@ -66,5 +66,4 @@ def build(
         ApiKey.DELETE_SHARE_GROUP_OFFSETS: partial(delete_share_group_offsets, offsets, authoriser),
     }
     handlers = {int(key): handler for key, handler in answered.items()}
-    listen.server.answer(handlers)
     return Part(name="handlers", room=None, handlers=handlers)

@@ -53,6 +53,7 @@ def wire(config: Config, source: ConfigSource, process: Process) -> list[Part[An
     apis = handlers.build(
         cluster.room, server.room, reader.room, groups.room, window.room, acts.room, now_ms
     )
+    server.room.server.answer(apis.handlers)
     view = registry_view.build(config.registry_view)
     loop = event_loop.build()
     parts = [redis, cluster, reader, groups, window, acts, apis, process.part, loop, *view]
