@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 
 import structlog
@@ -228,7 +229,7 @@ class Windows:
         window = Window(
             key,
             TopicPartition(topic.name, topic.topic_id, partition),
-            lambda: self.groups.members(group, topic.name),
+            partial(self.groups.members, group, topic.name),
             self.dependencies,
             persist_soon=self.persist_soon,
             stirred=self._ticks.stir,
