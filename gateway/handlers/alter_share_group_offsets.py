@@ -8,11 +8,10 @@ member that starts outside of it starts as the group's auto.offset.reset says).
 
 from __future__ import annotations
 
-from typing import Any
-
 from gateway.core.cluster.topology import Topic, TopicPartition
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
+from gateway.core.wire.schema import Message
 from gateway.listen.authoriser import Authoriser
 from gateway.listen.server import ClientConnection, Request
 from gateway.operations.errors import OperationError
@@ -37,8 +36,8 @@ async def _alter(
     offsets: GroupOffsets,
     authoriser: Authoriser,
     connection: ClientConnection,
-    body: dict[str, Any],
-) -> dict[str, Any]:
+    body: Message,
+) -> Message:
     group = body["GroupId"]
     if not group:
         return {"ErrorCode": int(ErrorCode.INVALID_GROUP_ID)}
@@ -70,7 +69,7 @@ async def _alter(
     return {"ErrorCode": 0, "Responses": rows}
 
 
-def _fault(topic: Topic | None, entry: dict[str, Any]) -> ErrorCode:
+def _fault(topic: Topic | None, entry: Message) -> ErrorCode:
     """The error of one partition of the request."""
     if topic is None or entry["PartitionIndex"] not in topic.partitions:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

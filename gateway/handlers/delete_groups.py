@@ -9,11 +9,10 @@ COORDINATOR_NOT_AVAILABLE and deletes again.
 
 from __future__ import annotations
 
-from typing import Any
-
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
+from gateway.core.wire.schema import Message
 from gateway.listen.authoriser import Authoriser
 from gateway.listen.server import ClientConnection, Request
 from gateway.operations.errors import OperationError
@@ -63,7 +62,7 @@ async def _delete_upstream(
     connection: ClientConnection, version: int, names: list[str]
 ) -> dict[str, int]:
     from_upstream: dict[str, int] = dict.fromkeys(names, int(ErrorCode.COORDINATOR_NOT_AVAILABLE))
-    body: dict[str, Any] = {"GroupsNames": names}
+    body: Message = {"GroupsNames": names}
     try:
         answer = await connection.ask_upstream(ApiKey.DELETE_GROUPS, version, body)
     except UpstreamError:

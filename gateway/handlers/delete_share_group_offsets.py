@@ -9,12 +9,11 @@ be left; they go with the group.
 
 from __future__ import annotations
 
-from typing import Any
-
 from gateway.core.cluster.topology import Topic
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
+from gateway.core.wire.schema import Message
 from gateway.listen.authoriser import Authoriser
 from gateway.listen.server import ClientConnection, Request
 from gateway.operations.errors import (
@@ -46,9 +45,7 @@ async def delete_share_group_offsets(
     return encode_response(header.api_key, header.api_version, answer)
 
 
-async def _delete(
-    offsets: GroupOffsets, connection: ClientConnection, body: dict[str, Any]
-) -> dict[str, Any]:
+async def _delete(offsets: GroupOffsets, connection: ClientConnection, body: Message) -> Message:
     group = body["GroupId"]
     if await offsets.find(group) is None:
         raise GroupUnknown(f"Group {group} not found.")

@@ -9,12 +9,11 @@ offset (the partition's current one is told).
 
 from __future__ import annotations
 
-from typing import Any
-
 from gateway.core.cluster.acl import DESCRIBE
 from gateway.core.cluster.topology import Topic
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
+from gateway.core.wire.schema import Message
 from gateway.listen.authoriser import Authoriser
 from gateway.listen.server import ClientConnection, Request
 from gateway.operations.errors import OperationError
@@ -49,8 +48,8 @@ async def _describe(
     offsets: GroupOffsets,
     authoriser: Authoriser,
     connection: ClientConnection,
-    asked: dict[str, Any],
-) -> dict[str, Any]:
+    asked: Message,
+) -> Message:
     name = asked["GroupId"]
     if not await authoriser.may_describe_group(connection, name):
         return {"GroupId": name, "ErrorCode": int(ErrorCode.GROUP_AUTHORIZATION_FAILED)}
@@ -91,7 +90,7 @@ async def _topic_row(
     topic: Topic,
     partitions: list[int],
     positions: dict[Place, Position],
-) -> dict[str, Any]:
+) -> Message:
     placed = [p for p in partitions if (topic.name, p) in positions and p in topic.partitions]
     ends = await offsets.log_ends(group, topic.name, placed) if placed else {}
     rows = []
@@ -111,12 +110,12 @@ async def _topic_row(
     return {"TopicName": topic.name, "TopicId": topic.topic_id, "Partitions": rows}
 
 
-def _refused_row(topic: str, partitions: list[int], error: ErrorCode) -> dict[str, Any]:
+def _refused_row(topic: str, partitions: list[int], error: ErrorCode) -> Message:
     rows = [_partition_row(partition, error) for partition in partitions]
     return {"TopicName": topic, "TopicId": _NO_ID, "Partitions": rows}
 
 
-def _partition_row(partition: int, error: ErrorCode) -> dict[str, Any]:
+def _partition_row(partition: int, error: ErrorCode) -> Message:
     return {
         "PartitionIndex": partition,
         "StartOffset": _NO_OFFSET,

@@ -8,10 +8,9 @@ the API is implemented.
 
 from __future__ import annotations
 
-from typing import Any
-
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
+from gateway.core.wire.schema import Message
 from gateway.listen.server import Request
 from gateway.members.group_settings import GroupSettings
 from gateway.upstream.cluster import RESOURCE_GROUP
@@ -44,13 +43,13 @@ async def incremental_alter_configs(settings: GroupSettings, request: Request) -
     return encode_response(key, version, answer)
 
 
-def _value(config: dict[str, Any]) -> str | None:
+def _value(config: Message) -> str | None:
     """None: deleted. No group config is a list, so there is nothing to append to."""
     value: str | None = config["Value"]
     return value if config["ConfigOperation"] == OPERATION_SET else None
 
 
-def _unanswered(body: dict[str, Any], reason: str) -> list[dict[str, Any]]:
+def _unanswered(body: Message, reason: str) -> list[Message]:
     """Nobody knows whether it was done; admin clients may ask again."""
     return [
         {

@@ -9,11 +9,10 @@ groups that have not committed an offset yet to a client that may not describe t
 
 from __future__ import annotations
 
-from typing import Any
-
 from gateway.core.share.listing import may_be_ours, merged, share_row
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
+from gateway.core.wire.schema import Message
 from gateway.listen.authoriser import Authoriser
 from gateway.listen.server import ClientConnection, Request
 from gateway.operations.group_offsets import GroupOffsets
@@ -36,8 +35,8 @@ async def _merge(
     offsets: GroupOffsets,
     authoriser: Authoriser,
     connection: ClientConnection,
-    body: dict[str, Any],
-    answer: dict[str, Any],
+    body: Message,
+    answer: Message,
 ) -> None:
     shown = {row["GroupId"] for row in answer["Groups"]}
     ours = {}

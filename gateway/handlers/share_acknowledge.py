@@ -8,13 +8,13 @@ IsRenewAck and the group permits it. All of the API is implemented.
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
-from gateway.core.share.answers import Row, acknowledge_row, by_topic, node_endpoints
+from gateway.core.share.answers import acknowledge_row, by_topic, node_endpoints
 from gateway.core.share.membership import GroupError
 from gateway.core.share.sessions import CLOSE_EPOCH, OPEN_EPOCH, InvalidSessionEpoch, session_key
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
+from gateway.core.wire.schema import Message
 from gateway.handlers.limits import TURN_PARTITIONS
 from gateway.handlers.share_requests import (
     Acknowledgements,
@@ -38,9 +38,7 @@ async def share_acknowledge(services: ShareServices, request: Request) -> bytes:
     return encode_response(header.api_key, header.api_version, answer)
 
 
-async def _acknowledge(
-    services: ShareServices, request: Request, body: dict[str, Any]
-) -> dict[str, Any]:
+async def _acknowledge(services: ShareServices, request: Request, body: Message) -> Message:
     connection = request.connection
     group, member_id = await authorise_group(services, connection, body)
     batches = ack_batches(body["Topics"])
@@ -55,7 +53,7 @@ async def _acknowledge(
     sessions = services.groups.sessions
     session = sessions.close(key) if closing else sessions.resume(key, epoch)
     services.groups.connected(group, member_id, connection.id)
-    rows: list[tuple[bytes, Row]] = []
+    rows: list[tuple[bytes, Message]] = []
     misled = False
     allowed = {}
     names = services.topology().names

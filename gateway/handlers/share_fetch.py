@@ -15,13 +15,11 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import Any
 
 from dispatcher.core.model import Acknowledge, AckType, Acquire, NotSent
 from gateway.core.cluster.topology import PartitionInfo
 from gateway.core.limits import LONG_STEP_BYTES
 from gateway.core.share.answers import (
-    Row,
     acquired_ranges,
     by_topic,
     fair_shares,
@@ -40,6 +38,7 @@ from gateway.core.share.sessions import (
 from gateway.core.wire.codec import decode_request, encode_long_response
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.long_bytes import LongBytes
+from gateway.core.wire.schema import Message
 from gateway.handlers.limits import (
     NO_ROOM_S,
     SESSION_PARTITIONS_MAX,
@@ -90,7 +89,7 @@ async def share_fetch(services: ShareServices, request: Request) -> bytes | Long
     return encode_long_response(header.api_key, header.api_version, answer)
 
 
-def _check_renewal(body: dict[str, Any]) -> None:
+def _check_renewal(body: Message) -> None:
     """Raises InvalidRequest for a renewal that asks for records, too."""
     if body["IsRenewAck"]:
         asking = [name for name in ASKS_FOR_RECORDS if body[name] != 0]
@@ -98,7 +97,7 @@ def _check_renewal(body: dict[str, Any]) -> None:
             raise InvalidRequest(f"{', '.join(asking)} must be 0 with IsRenewAck.")
 
 
-def _named(services: ShareServices, key: SessionKey, body: dict[str, Any]) -> list[PartitionKey]:
+def _named(services: ShareServices, key: SessionKey, body: Message) -> list[PartitionKey]:
     """Every partition the answer may speak of."""
     asked = [
         (topic["TopicId"], row["PartitionIndex"])
@@ -109,7 +108,7 @@ def _named(services: ShareServices, key: SessionKey, body: dict[str, Any]) -> li
 
 
 def _session(
-    services: ShareServices, request: Request, body: dict[str, Any], key: SessionKey
+    services: ShareServices, request: Request, body: Message, key: SessionKey
 ) -> ShareSession:
     """Opens, continues or closes the session and updates the partitions it covers. Raises
     GroupError.
@@ -138,7 +137,7 @@ def _session(
     return session
 
 
-def _check_size(session: ShareSession, body: dict[str, Any]) -> None:
+def _check_size(session: ShareSession, body: Message) -> None:
     """A client may name topics that do not exist, others with each request. Raises GroupError."""
     added = sum(
         (topic["TopicId"], row["PartitionIndex"]) not in session.partitions
@@ -159,7 +158,7 @@ class _Part:
     records: bytes | LongBytes = b""
     acquired: list[tuple[int, int, int]] = field(default_factory=list)
 
-    def row(self, partition: int) -> Row:
+    def row(self, partition: int) -> Message:
         return fetch_row(
             partition,
             error=self.error,
@@ -177,7 +176,7 @@ class _ShareFetch:
 
     services: ShareServices
     request: Request
-    body: dict[str, Any]
+    body: Message
     session: ShareSession
     denied: set[str]  # topics
     signal: asyncio.Event  # there may be records
@@ -187,7 +186,7 @@ class _ShareFetch:
     no_room: bool = False  # for a record as large as those that wait
     large_bytes: int = 0  # of one that has been cut out and found no room
 
-    async def answer(self) -> dict[str, Any]:
+    async def answer(self) -> Message:
         batches = ack_batches(self.body["Topics"])
         renewing = self.body["IsRenewAck"]
         acks = Acknowledgements(self.services, self.request.connection, self.session, renewing)
@@ -208,7 +207,7 @@ class _ShareFetch:
             await self._wait_for_records(keys)
         misled = any(part.leader is not None for part in self.parts.values())
         services = self.services
-        rows: list[tuple[bytes, Row]] = []
+        rows: list[tuple[bytes, Message]] = []
         for at, (key, part) in enumerate(self.parts.items(), 1):
             rows.append((key[0], part.row(key[1])))
             if at % TURN_PARTITIONS == 0:

@@ -10,13 +10,13 @@ Not implemented: a target assignment that differs from the current one; there is
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 from gateway.core.cluster.acl import DESCRIBE
 from gateway.core.cluster.topology import Topology
 from gateway.core.share.membership import Assignment, ShareGroup
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
+from gateway.core.wire.schema import Message
 from gateway.handlers.share_requests import ShareServices
 from gateway.listen.server import ClientConnection, Request
 from gateway.operations.errors import OperationError
@@ -46,7 +46,7 @@ async def _describe(
     name: str,
     *,
     operations: bool,
-) -> dict[str, Any]:
+) -> Message:
     allowed = await services.authoriser.may_describe_group(connection, name)
     if not allowed:
         return {"GroupId": name, "ErrorCode": int(ErrorCode.GROUP_AUTHORIZATION_FAILED)}
@@ -81,7 +81,7 @@ async def _describe(
     }
 
 
-def _members(group: ShareGroup, topology: Topology) -> list[dict[str, Any]]:
+def _members(group: ShareGroup, topology: Topology) -> list[Message]:
     return [
         {
             "MemberId": member.member_id,
@@ -96,7 +96,7 @@ def _members(group: ShareGroup, topology: Topology) -> list[dict[str, Any]]:
     ]
 
 
-def _assignment(assignment: Assignment, topology: Topology) -> list[dict[str, Any]]:
+def _assignment(assignment: Assignment, topology: Topology) -> list[Message]:
     return [
         {
             "TopicId": topic_id,

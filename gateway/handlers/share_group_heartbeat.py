@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any
 
 import structlog
 
@@ -23,6 +22,7 @@ from gateway.core.share.membership import (
 )
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
+from gateway.core.wire.schema import Message
 from gateway.handlers.limits import CLIENT_ID_CHARS_MAX, RACK_ID_CHARS_MAX, SUBSCRIBED_TOPICS_MAX
 from gateway.handlers.share_requests import ShareServices, authorise_group
 from gateway.listen.server import Request
@@ -62,9 +62,7 @@ async def share_group_heartbeat(services: ShareServices, request: Request) -> by
     return encode_response(header.api_key, header.api_version, answer)
 
 
-async def _heartbeat(
-    services: ShareServices, request: Request, body: dict[str, Any]
-) -> dict[str, Any]:
+async def _heartbeat(services: ShareServices, request: Request, body: Message) -> Message:
     group, member_id = await authorise_group(services, request.connection, body)
     topics = body["SubscribedTopicNames"]
     if topics is not None and not all(map(is_topic_name, topics)):
@@ -145,7 +143,7 @@ async def _look_for(services: ShareServices, topics: list[str]) -> None:
         await services.refresh(topics)
 
 
-def assignment_row(assignment: Assignment) -> dict[str, Any]:
+def assignment_row(assignment: Assignment) -> Message:
     return {
         "TopicPartitions": [
             {"TopicId": topic_id, "Partitions": list(partitions)}

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 from dispatcher.core.model import AckError, Acknowledge, AckResult, AckType, Effect
 from gateway.core.cluster.topology import PartitionInfo, Topology
 from gateway.core.share.membership import GroupError, InvalidRequest
 from gateway.core.share.sessions import PartitionKey, ShareSession
 from gateway.core.wire.errors import ErrorCode
+from gateway.core.wire.schema import Message
 from gateway.handlers.limits import (
     ACKNOWLEDGE_WAIT_S_MAX,
     GROUP_ID_CHARS_MAX,
@@ -64,7 +64,7 @@ class Located:
 
 
 async def authorise_group(
-    services: ShareServices, connection: ClientConnection, body: dict[str, Any]
+    services: ShareServices, connection: ClientConnection, body: Message
 ) -> tuple[str, str]:
     """The group and member of a share request, once the client may read the group. Raises
     GroupError.
@@ -212,7 +212,7 @@ def _ack_answer(effects: list[Effect]) -> AckAnswer:
     return ErrorCode.NONE, None
 
 
-def ack_batches(topics: list[dict[str, Any]]) -> dict[PartitionKey, AckBatches]:
+def ack_batches(topics: list[Message]) -> dict[PartitionKey, AckBatches]:
     """The acknowledgements in the Topics of a ShareFetch or ShareAcknowledge request."""
     found: dict[PartitionKey, AckBatches] = {}
     for topic in topics:

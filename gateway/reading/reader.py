@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import structlog
 
@@ -37,6 +36,7 @@ from gateway.core.reading.fetching import (
 from gateway.core.wire.errors import ErrorCode, error_name
 from gateway.core.wire.long_bytes import LongBytes
 from gateway.core.wire.records import Batch, CorruptBatch, TooLargeBatch
+from gateway.core.wire.schema import Message
 from gateway.reading.limits import (
     CACHE_BYTES_MAX,
     FETCH_LANES,
@@ -342,7 +342,7 @@ class Reader:
 
     # -------------------------------------------------------------------------------------- answers
 
-    async def _fetched(self, place: Place, answer: dict[str, Any]) -> None:
+    async def _fetched(self, place: Place, answer: Message) -> None:
         code = answer["ErrorCode"]
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             await self._out_of_range(place)
@@ -358,7 +358,7 @@ class Reader:
             else:
                 self._moved_on(place, end)
 
-    async def _keep(self, place: Place, answer: dict[str, Any]) -> int:
+    async def _keep(self, place: Place, answer: Message) -> int:
         """Into the cache; returns the position behind the records. Of many records in turns, and
         without the answer's own bytes, which may be 90 MB, unless they are one long batch. Raises
         CorruptBatch.

@@ -8,7 +8,6 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
 
 from gateway.core.cluster.topology import TopicPartition
 from gateway.core.limits import LONG_STEP_BYTES, RETRY_BASE_MS, RETRY_MAX_MS
@@ -18,6 +17,7 @@ from gateway.core.reading.fetching import Fetch, Place, leader_of
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.records import Batch, CorruptBatch, drop_aborted
+from gateway.core.wire.schema import Message
 from gateway.reading.limits import FETCH_LANES
 from gateway.upstream.cluster import EARLIEST, READ_COMMITTED, Upstream
 from gateway.upstream.errors import Refused, UpstreamError
@@ -46,7 +46,7 @@ class Refetches:
         upstream: Upstream,
         cache: BatchCache,
         counts: ReaderCounts,
-        keep: Callable[[Place, dict[str, Any]], Awaitable[int]],
+        keep: Callable[[Place, Message], Awaitable[int]],
     ) -> None:
         self._upstream = upstream
         self._cache = cache
@@ -119,7 +119,7 @@ class Refetches:
 
 async def fetched(
     upstream: Upstream, broker: int, lane: int, fetch: Fetch
-) -> dict[TopicPartition, dict[str, Any]]:
+) -> dict[TopicPartition, Message]:
     """One answer for each partition of the fetch. Raises UpstreamError."""
     timeout_ms = upstream.settings.request_timeout_ms + fetch.max_wait_ms
     response = await upstream.call(
@@ -133,7 +133,7 @@ async def fetched(
     return answers
 
 
-def committed_of(batches: list[Batch], answer: dict[str, Any], isolation: int) -> list[Batch]:
+def committed_of(batches: list[Batch], answer: Message, isolation: int) -> list[Batch]:
     """`batches` of one partition's answer, without those that its reader may not see."""
     aborted = [
         (entry["ProducerId"], entry["FirstOffset"])

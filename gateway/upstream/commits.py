@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 from weakref import WeakValueDictionary
 
 import structlog
@@ -130,7 +129,7 @@ class Commits:
         return {(topic, partition): it for (topic, _, partition), it in found.items()}
 
     async def _fetch(
-        self, group: str, topics: list[dict[str, Any]] | None
+        self, group: str, topics: list[Message] | None
     ) -> dict[tuple[str, bytes, int], Committed]:
         """By name, id (one of them empty, as the version has it) and partition."""
         body = {
@@ -195,7 +194,7 @@ class Commits:
     async def _commit_once(
         self, broker: int, group: str, commits: Sequence[Commit], chosen: list[int]
     ) -> dict[int, int]:
-        by_topic: dict[tuple[str, bytes], list[dict[str, Any]]] = {}
+        by_topic: dict[tuple[str, bytes], list[Message]] = {}
         places: dict[tuple[str | bytes, int], int] = {}
         for at in chosen:
             commit = commits[at]
@@ -269,7 +268,7 @@ def _fetch_error(response: Message) -> int:
     return next((int(code) for code in codes if code != 0), 0)
 
 
-def _committed(response: dict[str, Any]) -> dict[tuple[str, bytes, int], Committed]:
+def _committed(response: Message) -> dict[tuple[str, bytes, int], Committed]:
     """Raises Refused."""
     answer = response["Groups"][0] if response["Groups"] else response
     if answer["ErrorCode"] != 0:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from gateway.core.cluster.topology import Broker, PartitionInfo, Topic, Topology
+from gateway.core.wire.schema import Message
 
 NO_TOPIC_ID = bytes(16)
 
 
-def metadata_request(watched: Iterable[str]) -> dict[str, Any]:
+def metadata_request(watched: Iterable[str]) -> Message:
     """Asks for these topics only. None of them is created by being asked for."""
     return {
         "Topics": [{"TopicId": NO_TOPIC_ID, "Name": name} for name in watched],
@@ -18,7 +18,7 @@ def metadata_request(watched: Iterable[str]) -> dict[str, Any]:
     }
 
 
-def topology_from(known: Topology, response: dict[str, Any]) -> Topology:
+def topology_from(known: Topology, response: Message) -> Topology:
     """The new view. Of `known` the leaders of a later epoch are kept: the answering broker lags
     behind.
     """
@@ -35,12 +35,12 @@ def topology_from(known: Topology, response: dict[str, Any]) -> Topology:
     )
 
 
-def _node_id(entry: dict[str, Any]) -> int:
+def _node_id(entry: Message) -> int:
     node_id: int = entry["NodeId"]
     return node_id
 
 
-def _topic(entry: dict[str, Any], known: Topology) -> Topic:
+def _topic(entry: Message, known: Topology) -> Topic:
     # Another topic of the same name starts its epochs anew.
     same = known.topics.get(entry["Name"])
     # Members may watch thousands of names that no topic has: nothing is made anew for them.

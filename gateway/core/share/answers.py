@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from gateway.core.cluster.topology import Broker, PartitionInfo
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.long_bytes import LongBytes
+from gateway.core.wire.schema import Message
 
-Row = dict[str, Any]
 # An int16 on the wire; given back cleanly, a record may come oftener.
 DELIVERY_COUNT_MAX: Final = 2**15 - 1
 
@@ -68,7 +68,7 @@ def fetch_row(
     leader: PartitionInfo | None = None,
     records: bytes | LongBytes = b"",
     acquired: list[tuple[int, int, int]] | None = None,
-) -> Row:
+) -> Message:
     """One partition of a ShareFetch response. Records are empty bytes when there are none, never
     null.
     """
@@ -89,7 +89,7 @@ def acknowledge_row(
     error: ErrorCode = ErrorCode.NONE,
     message: str | None = None,
     leader: PartitionInfo | None = None,
-) -> Row:
+) -> Message:
     """One partition of a ShareAcknowledge response."""
     return {
         "PartitionIndex": partition,
@@ -99,21 +99,23 @@ def acknowledge_row(
     }
 
 
-def _leader(leader: PartitionInfo | None) -> Row:
+def _leader(leader: PartitionInfo | None) -> Message:
     if leader is None:
         return {"LeaderId": 0, "LeaderEpoch": 0}
     return {"LeaderId": leader.leader, "LeaderEpoch": leader.leader_epoch}
 
 
-def by_topic(rows: list[tuple[bytes, Row]]) -> list[Row]:
+def by_topic(rows: list[tuple[bytes, Message]]) -> list[Message]:
     """Groups (topic id, partition row) by topic, in the order the topics came."""
-    topics: dict[bytes, list[Row]] = {}
+    topics: dict[bytes, list[Message]] = {}
     for topic_id, row in rows:
         topics.setdefault(topic_id, []).append(row)
     return [{"TopicId": topic_id, "Partitions": parts} for topic_id, parts in topics.items()]
 
 
-def node_endpoints(brokers: dict[int, Broker], advertised: dict[int, tuple[str, int]]) -> list[Row]:
+def node_endpoints(
+    brokers: dict[int, Broker], advertised: dict[int, tuple[str, int]]
+) -> list[Message]:
     """Where the virtual brokers are; a broker without a listener is left out rather than shown as
     it is upstream.
     """

@@ -8,25 +8,25 @@ through the gateway and are left out.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
-Row = dict[str, Any]
+from gateway.core.wire.schema import Message
 
 SHARE: Final = "share"
 
 
-def share_row(name: str, state: str) -> Row:
+def share_row(name: str, state: str) -> Message:
     return {"GroupId": name, "ProtocolType": SHARE, "GroupState": state, "GroupType": SHARE}
 
 
 def merged(
-    upstream: Iterable[Row],
-    ours: dict[str, Row],
+    upstream: Iterable[Message],
+    ours: dict[str, Message],
     hidden: frozenset[str],
     *,
     states: Iterable[str] = (),
     types: Iterable[str] = (),
-) -> list[Row]:
+) -> list[Message]:
     """`ours`: the ones to list, by name; `hidden`: Key-Shared groups this client may not see or
     that another broker lists. Filters as in the request; none = all. Case does not matter, as in
     Kafka.
@@ -49,7 +49,7 @@ def merged(
     ]
 
 
-def may_be_ours(row: Row) -> bool:
+def may_be_ours(row: Message) -> bool:
     """Whether upstream's row looks like a group whose offsets somebody commits without being a
     member, as the gateway does.
     """

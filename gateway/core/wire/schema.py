@@ -29,7 +29,7 @@ from mypy_extensions import i64
 
 from gateway.core.wire.errors import UnsupportedVersion
 
-Message = dict[str, Any]  # a decoded request or response, by Kafka's field names
+Message = dict[str, Any]  # a decoded request or response, or a part, by Kafka's field names
 Value = Any  # of one field; only its Op knows the type
 
 VERSION_MAX: Final = 32_767
@@ -255,10 +255,10 @@ def parse_tables(text: str) -> dict[str, list[Field]]:
     return tables
 
 
-def _parse_field(text: str, around: Versions) -> Field:
+def _parse_field(text: str, enclosing: Versions) -> Field:
     match = _LINE.fullmatch(text)
     assert match is not None, f"cannot read the field {text!r}"
-    versions = parse_versions(match["versions"]) if match["versions"] else around
+    versions = parse_versions(match["versions"]) if match["versions"] else enclosing
     nullable = Versions(0, -1)
     if match["null"] is not None:
         nullable = parse_versions(match["null"][1:]) if match["null"] != "?" else versions
