@@ -13,7 +13,7 @@ HOT := $(if $(PYTHON),$(shell $(PYTHON) gateway/compiled.py))
 # processes half of the time.
 # ARGS="-n 0" is one process.
 PYTEST := $(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder
-# Python writes the byte code of what is imported; of all that is installed it takes ten seconds.
+# Python writes the byte code of imported modules; of all installed ones it takes ten seconds.
 # Where the environment forbids it, every start of a node compiles all it imports again: twice the
 # time.
 export PYTHONDONTWRITEBYTECODE :=
@@ -35,7 +35,7 @@ help: ## this list
 setup: $(STAMPS)/venv $(STAMPS)/jars $(STAMPS)/connector $(STAMPS)/browser $(STAMPS)/prometheus ## virtual environment, packages, jars of Kafka and Spark (instant when done)
 	@:
 
-# What compiling needs, and what the compiled modules import (their types are compiled in).
+# The packages that compile, and those that the compiled modules import (their types are compiled in).
 $(STAMPS)/base: pyproject.toml setup.py
 	@test -n "$(PYTHON)" || { echo "keyway: no Python >= 3.11 found: install one, or make PYTHON=/path/to/python3"; exit 1; }
 	@echo "keyway: installing packages into $(VENV)"
@@ -105,7 +105,7 @@ interpreted: ## removes the compiled modules
 	@find gateway dispatcher settled -name '*.so' -delete; rm -f $(STAMPS)/compiled
 
 .PHONY: fmt
-fmt: $(STAMPS)/venv ## format and fix what ruff can
+fmt: $(STAMPS)/venv ## format the code, fix the faults that ruff can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
@@ -121,7 +121,7 @@ test: ready ## all tests: unit, property, simulation, integration, Spark (ARGS=p
 	$(PYTEST) $(ARGS)
 
 .PHONY: durations
-durations: ready ## all tests, and what each file took into tests/durations.json: the longest begin first
+durations: ready ## all tests, and the seconds of each file into tests/durations.json: the longest begin first
 	$(PYTEST) --record-durations $(ARGS)
 
 .PHONY: sim
@@ -193,7 +193,7 @@ schemas-peers: $(STAMPS)/jars ## schema distribution against registries that run
 	@$(BIN)/python -m tests.peers $(ARGS)
 
 .PHONY: spark-package
-spark-package: ## what spark-submit needs to copy records: build/keyway-spark.zip
+spark-package: ## the code that spark-submit needs to copy records: build/keyway-spark.zip
 	@mkdir -p build && rm -f build/keyway-spark.zip
 	@$(PYTHON) -m zipfile -c build/keyway-spark.zip clusters spark && echo build/keyway-spark.zip
 

@@ -173,7 +173,7 @@ class AdminSection(_Section):
     port: Port = 9180
     """The port that `keyway group` asks by default."""
     tokens: Annotated[tuple[TokenSection, ...], Field(max_length=TOKENS_MAX)] = ()
-    """Who may use REST."""
+    """The tokens that REST accepts."""
     clusters_file: Path | None = None
     """The clusters' file, for the dashboard's links, `/v1/clusters`, `/v1/links`, `/v1/offsets` and
     `/v1/schemas`. Without it: 404.

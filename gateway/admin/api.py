@@ -306,7 +306,7 @@ OPERATIONS = (
     Operation(
         "POST",
         "/v1/config/reload",
-        "Take over from the file whatever needs no restart: tokens, settings of groups.",
+        "Take over the parts of the file that need no restart: tokens, settings of groups.",
         ReloadRow,
         role=Role.ADMIN,
         action="config.reload",

@@ -53,7 +53,7 @@ async function learnWho() {
   drawSoon();
 }
 
-let drawing = null; // {frame, late}: what will draw
+let drawing = null; // {frame, late}: the two that may draw
 
 /** With the next frame. A browser whose graphics hang sends none: then after FRAME_MS_MAX. */
 function drawSoon() {

@@ -93,7 +93,7 @@ export class Answers {
     this.changed();
   }
 
-  /** After a change: what is shown may be old. */
+  /** After a change: the values on the page may be old. */
   refreshAll() {
     for (const path of this.used) this.refresh(path);
   }
