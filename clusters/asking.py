@@ -61,7 +61,7 @@ def _asked(question: Callable[[], Answer]) -> Future[Answer]:
     def ask() -> None:
         try:
             answer.set_result(question())
-        except BaseException as error:  # noqa: BLE001 - told to whoever looks
+        except BaseException as error:  # noqa: BLE001 - told to the callers that look
             answer.set_exception(error)
 
     Thread(target=ask, daemon=True).start()

@@ -86,7 +86,7 @@ class RowCollector(Protocol):
 
 
 def bytes_by_topic(topics: BusiestTopics, direction: str, documentation: str) -> Metric:
-    """Of the busiest topics; the scrape that asks for this decides which they are."""
+    """Of the busiest topics; each scrape ranks them anew."""
     name = f"keyway_topic_{direction}_bytes"
     counter = CounterMetricFamily(name, documentation, labels=["topic"])
     topics.rank()

@@ -108,7 +108,7 @@ def status(
     watch: WatchOption = None,
     output: Output = "table",
 ) -> None:
-    """Where each group would go on, on every cluster, and why not."""
+    """The next position of each group on every cluster, or the reason against one."""
     with _errors():
         decisions = commands.Decisions(load(config), cluster)
         found = commands.Status((), ())

@@ -148,7 +148,7 @@ class Service:
             self.distributor.source = self.committer.source = source
 
     def _refresh(self, entries: Iterable[Entry]) -> None:
-        """Topics, and which partitions are followed."""
+        """Topics, and the partitions that are followed."""
         places = self.distributor.wanted() | {(it.topic, it.partition) for it in entries}
         topics = {topic for topic, _ in places}
         now = time.monotonic() * 1_000

@@ -43,7 +43,7 @@ Work = Callable[[commands.Told], Coroutine[Any, Any, commands.Answer]]
 
 def _done(work: Work, output: Output, watch: float | None = None) -> None:
     """Runs a command, prints its answer, and exits with its code. Meanwhile stderr has its present
-    step; whoever watches sees the answers change.
+    step; on a terminal the answers change in place.
     """
     answer = commands.Answer(ok=True)
 
@@ -165,7 +165,7 @@ def status(
     watch: WatchOption = None,
     output: Output = "table",
 ) -> None:
-    """How each target stands, as the running process last said."""
+    """The status of each target, as the running process last said."""
     targets: commands.Targets | None = None
 
     async def look(told: commands.Told) -> commands.Answer:

@@ -1,4 +1,4 @@
-"""How a target stands, as the state topic keeps it and the commands show it."""
+"""The status of a target, as the state topic keeps it and the commands show it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The guard in front of every route: who asks, may they, and the audit of it.
+"""The guard in front of every route: the caller, its permissions, and the audit.
 
 A route names the role it takes, in the table of api.py; a route without one is open to all. The
 caller is the owner of the token in `Authorization: Bearer`, or of the token that the session in the

@@ -93,7 +93,7 @@ class Distribution:
                 look = await watched.latest()
                 said = (look.at_ms, look.text, json.dumps(look.problems).encode())
                 return b'{"at_ms":%d,"status":%b,"problems":%b}' % said
-            async with self._reading:  # Whoever waits for it holds no look.
+            async with self._reading:  # A caller that waits for it holds no look.
                 look = await watched.latest()
                 part = await asyncio.to_thread(part_of, look.text)
         except CommandFailed as error:

@@ -1,4 +1,4 @@
-"""The tokens of REST: who they belong to, and the sessions of browsers that logged in with one.
+"""The tokens of REST: their owners, and the sessions of browsers that logged in with one.
 
 A token is 256 random bits, made by `keyway token`. The configuration has its SHA-256 only. A slow,
 salted hash would add nothing: those protect passwords, which can be guessed from a list, while 256
@@ -45,8 +45,8 @@ class Caller:
         return self.sees_all or any(fnmatch.fnmatchcase(group, glob) for glob in self.groups)
 
 
-# Without tokens REST is on loopback, and all who reach it may do everything; but nobody was named
-# who may see keys, which may be personal data.
+# Without tokens REST is on loopback, and all who reach it may do everything. But keys may be
+# personal data, and no token was named that may see them.
 ANYBODY = Caller(None, Role.ADMIN, (EVERY_GROUP,), keys=False)
 
 

@@ -73,7 +73,7 @@ class WatchedCommand:
         return self._outcome
 
     async def run(self) -> None:
-        """Until it is cancelled: the node stops, and whoever waits is told."""
+        """Until it is cancelled: the node stops, and the waiting callers are told."""
         try:
             while True:
                 await self._wanted.wait()
@@ -137,7 +137,7 @@ class WatchedCommand:
                 break
             self._tell(Look(self.now_ms(), text, tuple(said)))
             said.clear()
-        self._tell(None)  # before anything is awaited: whoever asks now gets a new look
+        self._tell(None)  # before anything is awaited: a caller who asks now gets a new look
 
     def _asked_for(self) -> bool:
         self._wanted.clear()

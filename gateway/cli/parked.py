@@ -40,7 +40,7 @@ def group_parked(
     group: str,
     headers: Annotated[
         bool,
-        typer.Option("--headers", help="Show their headers, too; for who may see keys."),
+        typer.Option("--headers", help="Show their headers, too; for tokens that may see keys."),
     ] = False,
     topic: TopicOption = None,
     partition: PartitionOption = None,

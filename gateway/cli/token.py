@@ -16,7 +16,7 @@ from gateway.config import Role, TokenSection
 
 
 def token(
-    name: Annotated[str, typer.Argument(help="Whose token it is; the audit names it.")],
+    name: Annotated[str, typer.Argument(help="The token's owner; the audit names it.")],
     role: Annotated[Role, typer.Option(help="viewer reads, operator changes groups, admin all.")],
     group: Annotated[
         list[str] | None,

@@ -1,4 +1,4 @@
-"""AlterShareGroupOffsets (91) v0: sets where an empty Key-Shared group goes on.
+"""AlterShareGroupOffsets (91) v0: sets the positions of an empty Key-Shared group.
 
 As in Kafka: READ on the group and its topics, refused while the group has members, a group that
 does not exist is created. Everything delivered before and not settled is forgotten with its

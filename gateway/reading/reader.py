@@ -436,7 +436,7 @@ class Reader:
             sink(ReadResult(position, position, [], [], bounds.log_start, bounds.end, code))
 
     def _failed(self, place: Place, code: int, reason: str, end: int = -1) -> None:
-        """`end`: behind a batch that is too large; whoever reads there may give it up."""
+        """`end`: behind a batch that is too large; its readers may give it up."""
         now_ms = monotonic_ms()
         self._upstream.request_refresh()
         failing_ms = self._schedule.failing_ms(place, now_ms)

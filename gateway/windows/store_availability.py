@@ -28,7 +28,7 @@ log = structlog.get_logger("keyway.store")
 
 
 def away(error: StoreError | None) -> bool:
-    """The store itself is in trouble, not the caller's right to a window."""
+    """The store failed. It does not mean that the caller was fenced or that the window is gone."""
     return error is not None and not isinstance(error, FencedError | WindowGone)
 
 

@@ -130,8 +130,8 @@ def mode_of(entry: Entry, wanted: Mode) -> Mode:
 
 
 def is_due(entry: Entry, target: Target) -> bool:
-    """The entry is news for the target: nobody but the committer has moved the group there since,
-    or whoever did was earlier than the commit on the source.
+    """The entry is news for the target: only the committer has moved the group there since, or
+    another move was earlier than the commit on the source.
     """
     now, ours = target.committed, target.applied
     if now is None:

@@ -1,4 +1,4 @@
-"""Kafka's permissions: the codes of operations, and how READ on a group is asked for."""
+"""Kafka's permissions: the codes of operations, and the request about READ on a group."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Only heads are read: size, API key, version, correlation id; of Produce also `acks`, since a
 request without a response must not be waited for. A walk goes along with a Produce request and
-counts its bytes by topic; whatever it finds, the request passes. DescribeConfigs is read whole
+counts its bytes by topic; the request passes in any case. DescribeConfigs is read whole
 before it goes on: only an answer about a broker shows addresses, and answers about 20,000 topics
 are long.
 """
