@@ -477,8 +477,8 @@ def test_every_view_is_accessible_and_fits_a_phone(browser: Browser, stage: Stag
 
 
 def test_a_node_that_hangs_is_killed_and_comes_back(page: Tab, stage: Stage) -> None:
-    """Live, stale, unreachable, live: the page says which, and keeps its last figures. The last of
-    the tests: at its end the node is stopped.
+    """Live, stale, unreachable, live: the page names it, and keeps its last figures. The last
+    of the tests: at its end the node is stopped.
     """
     gateway = stage.gateway
     page.open("groups")

@@ -121,7 +121,7 @@ class Links:
         self.runs.copied({**at, **counts, "last_timestamp_ms": now_ms - 4_000})
 
     def report(self, behind: int) -> None:
-        """All that run say so; who says nothing for half a minute counts as silent."""
+        """All that run say so; one without a word for half a minute counts as silent."""
         self.behind = behind
         self.runs.planned({ORDERS: Topic(ORDERS, "id", 2, {})}, {}, {})
         self._copied(0, dict.fromkeys(COPIED, 0))

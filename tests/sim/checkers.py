@@ -319,7 +319,7 @@ class Checkers:
             return None
         if self.policy.join_policy is JoinPolicy.LAST_SENT and member in self.joined:
             return None
-        # With bounded loads the ring alone does not say whose a key is.
+        # With bounded loads the ring alone does not name the owner of a key.
         known = self.log.of_key if self.policy.bounded_load is None else ()
         for key in known:
             at = self._unsettled_of(key)

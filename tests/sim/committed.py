@@ -53,7 +53,7 @@ class CommittedOffset:
         self.metadata = encode(offset, settled, origin=origin)
 
     def set_elsewhere(self, log: Log, rng: Random, policy: Policy, origin: int) -> None:
-        """`origin`: the latest before. The clock of whoever sets it may be ahead."""
+        """`origin`: the latest before. The clock of its setter may be ahead."""
         position = rng.randint(log.start, log.end)
         end = min(log.end, position + min(policy.span_max, policy.window_records or log.end))
         settled = united([(o, o) for o in range(position + 1, end) if rng.random() < 0.3])

@@ -121,7 +121,7 @@ def acquire(consumer: ShareConsumer) -> list[Message[bytes, bytes]]:
 def test_kafkas_own_share_group_fails_the_audit(
     kafka: KafkaCluster, fresh_name: Callable[[str], str]
 ) -> None:
-    # No Keyway: Kafka hands the records of a key to whoever asks, here to two members at once, and
+    # No Keyway: Kafka hands the records of a key to any member that asks, here to two at once, and
     # the later half is processed first. An audit that passed this would prove nothing in the demo.
     name, group = fresh_name("flights"), fresh_name("trackers")
     servers = kafka.bootstrap_servers

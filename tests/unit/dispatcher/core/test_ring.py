@@ -126,7 +126,7 @@ def test_names_that_end_in_digits_have_their_own_points() -> None:
 
 
 def test_points_on_the_same_spot_go_by_member_id() -> None:
-    """The labels below have the same hash. Whoever joined first, the lower id owns the spot."""
+    """The labels below have the same hash. In either order of joins, the lower id owns the spot."""
     first, second = colliding_members()
     low, high = sorted([first, second])
     (spot,) = set(Ring([low]).hashes) & set(Ring([high]).hashes)

@@ -105,7 +105,7 @@ def test_whose_commits_are_not_ours_is_no_group_of_ours() -> None:
 
 
 def test_many_unknown_groups_are_asked_about_at_once() -> None:
-    """A cluster may have thousands; whoever lists them waits for all."""
+    """A cluster may have thousands; a list of them waits for all."""
 
     async def work() -> None:
         admin = Admin()
