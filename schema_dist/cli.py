@@ -43,7 +43,7 @@ Work = Callable[[commands.Told], Coroutine[Any, Any, commands.Answer]]
 
 def _done(work: Work, output: Output, watch: float | None = None) -> None:
     """Runs a command, prints its answer, and exits with its code. Meanwhile stderr has its present
-    step; on a terminal the answers change in place.
+    step, unless `watch`: then the answers change.
     """
     answer = commands.Answer(ok=True)
 

@@ -34,7 +34,7 @@ _AS_SENT = ("User-Agent", "Content-Type")  # aiohttp adds none of these
 
 
 class HttpError(Exception):
-    """No answer: nobody listens, it is no HTTP, too late or too large. The text names the one."""
+    """No answer: nobody listens, it is no HTTP, too late or too large. The text has the cause."""
 
 
 @dataclass(frozen=True, slots=True)
