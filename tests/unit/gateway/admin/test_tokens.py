@@ -72,7 +72,7 @@ def test_a_session_ends_with_its_time_its_token_and_at_logout() -> None:
 
 
 def test_the_oldest_of_too_many_sessions_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tokens, "SESSIONS_MAX", 3)
+    monkeypatch.setattr(tokens, "LOGIN_SESSIONS_MAX", 3)
     sessions = LoginSessions(Tokens([token("ann", Role.VIEWER)]), Clock())
     cookies = [sessions.open(bytes.fromhex(sha256_of("ann"))) for _ in range(5)]
     assert [sessions.caller(it) is not None for it in cookies] == [False, False, True, True, True]
