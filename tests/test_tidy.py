@@ -26,6 +26,7 @@ PACKAGES = (
 FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
 EMPTY_NAMES = {"utils", "util", "helpers", "helper", "manager", "managers", "misc", "common"}
+TEST_AREAS = ("unit", "shell", "integration", "property", "spark", "browser", "conformance")
 CHANGE_KINDS = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
 
 
@@ -173,6 +174,29 @@ def test_rigs_are_not_among_the_tests() -> None:
         if path.name not in ("__init__.py", "conftest.py") and not path.name.startswith("test_")
     ]
     assert not rigs, "their place is tests/rig"
+
+
+def imported_areas(text: str) -> set[str]:
+    """The areas of tests that a file imports from."""
+    found = re.findall(r"^\s*(?:from|import) tests(?:\.| import )(\w+)", text, re.MULTILINE)
+    return set(found) & set(TEST_AREAS)
+
+
+def test_areas_of_tests_share_rigs_alone() -> None:
+    across = {
+        relative(path): sorted(others)
+        for area in (*TEST_AREAS, "rig")
+        for path in sources(f"tests/{area}")
+        if (others := imported_areas(path.read_text(encoding="utf-8")) - {area})
+    }
+    assert not across, "the place of what several areas use is tests/rig"
+
+
+def test_an_import_across_areas_is_found() -> None:
+    text = (
+        "import tests.unit.a\nif True:\n    from tests import shell\nfrom tests.rig import kafka\n"
+    )
+    assert imported_areas(text) == {"unit", "shell"}
 
 
 def test_test_folders_are_packages() -> None:

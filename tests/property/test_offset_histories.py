@@ -14,7 +14,7 @@ from offsets.core.translate import (
     locate,
     source_facts,
 )
-from tests.property.offset_histories import History, Log, Place, answered
+from tests.rig.offset_histories import History, Log, Place, answered
 
 HISTORIES = 1_000
 WINDOW_MS = 10**12

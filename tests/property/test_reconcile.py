@@ -13,7 +13,7 @@ from dispatcher.core.model import Change, Policy, Snapshot, Ticked
 from dispatcher.core.reconcile import merged
 from dispatcher.core.snapshot import WindowState, state_of
 from settled.core.bitmap import ranges_of
-from tests.property.changes import OFFSETS, histories
+from tests.rig.window_changes import OFFSETS, histories
 
 commits = st.builds(
     lambda cursor, bits: Snapshot(cursor, [(a, b) for a, b in ranges_of(bits, cursor) if a > 0]),

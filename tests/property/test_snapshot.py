@@ -2,7 +2,7 @@ from hypothesis import given
 
 from dispatcher.core.model import Change, RetryState, Snapshot
 from dispatcher.core.snapshot import WindowState, apply_changes, state_of
-from tests.property.changes import histories
+from tests.rig.window_changes import histories
 
 
 @given(histories)

@@ -18,7 +18,7 @@ from gateway.core.wire.frames import (
     response_frame,
 )
 from gateway.core.wire.schema import Message, Schema
-from tests.conformance.wire.values import Values
+from tests.rig.wire_values import Values
 
 SCHEMAS = [schema for api in APIS.values() for schema in (api.request, api.response)]
 

@@ -30,7 +30,7 @@ from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.frames import SIZE_BYTES, parse_request_header, request_frame
 from gateway.core.wire.schema import Schema
 from tests.conformance.wire.oracle import ask
-from tests.conformance.wire.values import Values, kafka_json, skeleton
+from tests.rig.wire_values import Values, kafka_json, skeleton
 
 READS_PER_VERSION = 12
 MAKES_PER_VERSION = 6

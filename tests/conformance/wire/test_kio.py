@@ -18,7 +18,7 @@ from gateway.core.wire.apis import APIS
 from gateway.core.wire.decode import decode
 from gateway.core.wire.encode import encode
 from gateway.core.wire.schema import Schema
-from tests.conformance.wire.values import Values
+from tests.rig.wire_values import Values
 
 MESSAGES_PER_VERSION = 6
 

@@ -34,7 +34,6 @@ from dispatcher.store.base import Fence, StoreError, WindowGone, WindowKey, Writ
 from dispatcher.store.redis import RedisStore
 from gateway.embedded.process import free_ports
 from gateway.embedded.redis import EmbeddedRedis
-from tests.property.changes import histories
 from tests.rig.patience import patient_s
 from tests.rig.store_contract import (
     FULL,
@@ -45,6 +44,7 @@ from tests.rig.store_contract import (
     in_loop,
     opened,
 )
+from tests.rig.window_changes import histories
 
 pytestmark = pytest.mark.integration
 KILLED_AFTER = 100  # of 20,000 confirmed steps

@@ -17,7 +17,7 @@ from offsets.core.translate import (
     locate,
     source_facts,
 )
-from tests.property.offset_histories import answered
+from tests.rig.offset_histories import answered
 
 A, B = Stream("A", "topic", 0), Stream("B", "topic", 0)
 Line = tuple[int, Stream, int, int]  # offset, stream, origin, seconds
