@@ -8,7 +8,7 @@ import pytest
 
 from clusters import asking as asking_module
 from clusters.asking import Asking, Away
-from gateway.embedded.process import wait_until
+from tests.rig.patience import wait_until
 
 
 def test_all_are_asked_at_the_same_time() -> None:
@@ -23,15 +23,15 @@ def test_one_that_hangs_is_named_and_asked_once() -> None:
 
     def hang() -> str:
         asked.append("nyc")
-        over.wait(30)
+        over.wait()
         return "late"
 
     asking = Asking[str]({"nyc": hang, "ams": lambda: "here"})
-    for _ in range(2):
-        assert asking.look(within_s=0.1) == {
-            "nyc": Away("no answer yet, after 0.1 s"),
-            "ams": "here",
-        }
+    found = {"nyc": Away("no answer yet, after 0.1 s"), "ams": "here"}
+    for _ in range(2):  # a busy machine may be late for a look, not for every one
+        wait_until(
+            lambda: asking.look(within_s=0.1) == found, what="the answer of one", deadline_s=30
+        )
     over.set()
     wait_until(lambda: asking.look(within_s=0)["nyc"] == "late", what="its answer", deadline_s=30)
     assert len(asked) == 1, "an open question is not asked again"
@@ -40,11 +40,10 @@ def test_one_that_hangs_is_named_and_asked_once() -> None:
 def test_the_first_look_does_not_wait_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asking_module, "FIRST_LOOK_S_MAX", 0.1)
     over = threading.Event()
-    asking = Asking({"nyc": lambda: over.wait(30), "ams": lambda: True})
-    found = asking.look(within_s=30.0)
-    assert found == {"nyc": Away("no answer yet, after 0.1 s"), "ams": True}
+    asking = Asking({"nyc": over.wait})
+    assert asking.look(within_s=300.0) == {"nyc": Away("no answer yet, after 0.1 s")}
     over.set()
-    assert asking.look(within_s=30.0) == {"nyc": True, "ams": True}, "a later one waits as told"
+    assert asking.look(within_s=300.0) == {"nyc": True}, "a later one waits as told"
 
 
 def test_an_error_is_that_of_the_question() -> None:

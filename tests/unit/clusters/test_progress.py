@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import io
 import threading
-import time
 from collections.abc import Callable
 
 import pytest
@@ -59,8 +58,6 @@ def test_a_detail_that_fails_costs_the_line_only_its_detail() -> None:
 def test_an_error_of_the_command_ends_it() -> None:
     console, _ = shown()
     before = threading.active_count()
-    began = time.monotonic()
     with pytest.raises(ValueError, match="no such topic"), Progress(console, after_s=60.0):
         raise ValueError("no such topic")
     assert threading.active_count() == before
-    assert time.monotonic() - began < 60.0
