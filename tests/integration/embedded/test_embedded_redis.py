@@ -132,14 +132,17 @@ def test_no_answered_write_is_lost_by_a_kill_while_the_disk_is_busy(server: Embe
         assert int(str(client.get("count"))) >= answered > 0
 
 
-def test_one_that_dies_while_it_rewrites_its_file_is_back_at_once(server: EmbeddedRedis) -> None:
+def test_one_that_dies_while_it_rewrites_its_file_is_back_at_once(
+    server: EmbeddedRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its child goes on, with the lock of the folder and the connections of the dead one."""
+    monkeypatch.setattr(embedded, "LEFTOVER_S_MAX", 600.0)  # far from a slow start
     server.start()
     put(server, "one")
     with socket.socket(socket.AF_UNIX) as line:
         line.settimeout(20)
         line.connect(str(server.socket_path))
-        line.sendall(b"CONFIG SET rdb-key-save-delay 30000000\r\nBGREWRITEAOF\r\n")  # µs a key
+        line.sendall(b"CONFIG SET rdb-key-save-delay 1800000000\r\nBGREWRITEAOF\r\n")  # µs a key
         assert line.recv(100).startswith(b"+OK")
         dying = psutil.Process(server.pid)
         wait_until(lambda: bool(dying.children()), what="a rewriting child", deadline_s=20)
