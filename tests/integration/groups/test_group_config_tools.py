@@ -12,7 +12,6 @@ import pytest
 from confluent_kafka import Producer
 
 from gateway.embedded.kafka import KafkaCluster
-from gateway.embedded.process import wait_until
 from tests.rig.clients.kafka_tools import CONFIGS, KafkaTools
 from tests.rig.clients.order import assert_never_backwards
 from tests.rig.clients.share_members import ShareHost, deliveries_of
@@ -20,12 +19,12 @@ from tests.rig.committed import wait_for_committed
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.kafka import produce, set_group_config
 from tests.rig.operating import poll_until_up, windows_of
+from tests.rig.patience import wait_until
 
 pytestmark = pytest.mark.integration
 
 Topic = Callable[..., str]
 Names = Callable[[str], str]
-FELT_S_MAX = 15.0  # far below the half minute between two regular looks
 
 
 def changes_felt(gateway: GatewayProcess, group: str) -> int:
@@ -35,14 +34,10 @@ def changes_felt(gateway: GatewayProcess, group: str) -> int:
 
 
 def set_and_felt(gateway: GatewayProcess, group: str, config: Mapping[str, str]) -> None:
-    """Sets configs through the gateway, and waits until it has them itself."""
+    """Sets configs through the gateway, which has them itself when it answers."""
     before = changes_felt(gateway, group)
     set_group_config(gateway.bootstrap, group, config)
-    wait_until(
-        lambda: changes_felt(gateway, group) > before,
-        what=f"{config} felt",
-        deadline_s=FELT_S_MAX,
-    )
+    assert changes_felt(gateway, group) > before, f"{config} waits for the next regular look"
 
 
 def test_kafka_configs_sets_and_shows(
@@ -66,11 +61,7 @@ def test_kafka_configs_sets_and_shows(
     shown = tool("--describe")
     assert "share.delivery.count.limit=2" in shown
     assert "share.session.timeout.ms=50000" in shown
-    wait_until(
-        lambda: changes_felt(gateway, group) == 1,
-        what="the change felt, long before the next regular look",
-        deadline_s=FELT_S_MAX,
-    )
+    assert changes_felt(gateway, group) == 1, "it waits for the next regular look"
     member.settle("RELEASE", held)
     again = member.poll_some()
     assert [(it.value, it.delivery_count) for it in again] == [(b"poison", 2)]
@@ -110,9 +101,7 @@ def test_where_a_group_starts_is_set_by_admins(
         assert poll_until_up(gateway, group, member) == []
         produce(gateway.bootstrap, name, [(b"k", b"later")])
         wanted = [b"later"]
-    while len(member.deliveries) < len(wanted):
-        assert member.poll_some(), f"stuck after {[it.value for it in member.deliveries]}"
-    assert [it.value for it in member.deliveries] == wanted
+    assert [it.value for it in member.poll_count(len(wanted))] == wanted
     member.close()
 
 
@@ -158,13 +147,14 @@ def test_renewing_keeps_locks_that_would_have_run_out(
     keys = [b"key-%d" % at for at in range(20)]
     produce(gateway.bootstrap, name, [(key, b"%d" % at) for at in range(3) for key in keys])
     worker = java_host.member(gateway.bootstrap, group, [name], explicit=True)
-    held = worker.poll_some()
-    assert len(held) == len(keys)
+    held = worker.poll_count(len(keys))
     other = librdkafka_host.member(gateway.bootstrap, group, [name], explicit=True)
     began = time.monotonic()
     while time.monotonic() - began < 8:
         worker.acknowledge("RENEW", held)
-        again = worker.poll_some()  # the client gives its application the renewed records back
+        again = worker.poll_count(
+            len(held)
+        )  # the client gives its application the renewed records back
         assert {(it.place, it.delivery_count) for it in again} == {(it.place, 1) for it in held}
         assert other.poll(0.1) == []
     worker.settle("ACCEPT", held)

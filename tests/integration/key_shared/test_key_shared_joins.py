@@ -80,7 +80,7 @@ def drain(gateway: GatewayProcess, topic: Topic, share_group: Group) -> Drain:
         keys = [b"old-%d" % at for at in range(KEYS)]
         produce(gateway.bootstrap, name, [(key, b"%d" % at) for at in range(EACH) for key in keys])
         first = host.member(gateway.bootstrap, group, [name], explicit=True)
-        held = first.poll_some()
+        held = first.poll_count(KEYS)
         assert [it.value for it in held] == [b"0"] * KEYS
         second = open_member(gateway, other, group, name, others=1)
         members = members_of(gateway, group)
@@ -192,8 +192,7 @@ def test_who_was_full_gets_the_older_record_first(
     name, group = topic(partitions=1), share_group("cap")
     produce(gateway.bootstrap, name, [(b"held-%d" % at, b"x") for at in range(10)])
     member = share_host.member(gateway.bootstrap, group, [name], explicit=True)
-    held = member.poll_some()
-    assert len(held) == 10
+    held = member.poll_count(10)
     produce(gateway.bootstrap, name, [(b"k", b"k1")])
     wait_until(
         lambda: windows_of(gateway, group)[0]["unsettled"] == 11, what="k1 read", deadline_s=10
@@ -219,7 +218,7 @@ def test_a_run_of_a_key_that_is_given_back_comes_again_in_order(
     name, group = topic(partitions=1), share_group("prefetch")
     produce(gateway.bootstrap, name, [(b"a", b"%d" % at) for at in range(5)] + [(b"b", b"b")])
     member = share_host.member(gateway.bootstrap, group, [name], explicit=True)
-    first = member.poll_some()
+    first = member.poll_count(4)
     assert [it.value for it in first] == [b"0", b"1", b"2", b"b"]
     member.acknowledge("RELEASE", first[:3])
     member.settle("ACCEPT", first[3:])

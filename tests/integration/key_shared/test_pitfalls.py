@@ -237,7 +237,7 @@ def test_pitfall_10_members_are_not_sent_what_others_get(opened: Opened) -> None
         (b"k%d" % at, b"secret-%03d-" % at + b"x" * 1_000) for at in range(100)
     ]
     session = opened(records)
-    got = session.fetch_some(max_records=3)
+    got = session.fetch_some(max_records=3)  # of one batch, which is read whole
     assert len(got.acquired) == 3
     data = got.raw_records or b""
     assert data.count(b"secret-") == 3

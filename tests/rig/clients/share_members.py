@@ -71,7 +71,7 @@ class ShareHost:
         properties: dict[str, str] | None = None,
     ) -> ShareMember:
         """Opens a share consumer; `name` and a number become its client.id."""
-        member = ShareMember(self, f"{name}-{next(_numbers)}")
+        member = ShareMember(self, f"{name}-{next(_numbers)}", explicit=explicit)
         self._members[member.name] = member
         config = {
             "bootstrap.servers": bootstrap,
@@ -129,9 +129,10 @@ class ShareHost:
 class ShareMember:
     """One share consumer. Everything it ever reported is in `deliveries`, `acked` and `notes`."""
 
-    def __init__(self, host: ShareHost, name: str) -> None:
+    def __init__(self, host: ShareHost, name: str, *, explicit: bool) -> None:
         self.host = host
         self.name = name
+        self.explicit = explicit
         self.deliveries: list[Delivery] = []
         self.acked: list[Acked] = []
         self.notes: list[str] = []
@@ -185,6 +186,23 @@ class ShareMember:
             if records:
                 return records
         return []
+
+    def poll_count(self, count: int, within_s: float = 20.0) -> list[Delivery]:
+        """Polls until `count` records have come in all, and returns them; fails with what came.
+
+        In explicit mode the clients refuse to poll while one of their records is unacknowledged:
+        there all must come with one poll. They do where they stand in one batch of their producer
+        (as `produce` of tests.rig.kafka sends them), for a window reads batches whole.
+        """
+        deadline = time.monotonic() + patient_s(within_s)
+        records: list[Delivery] = []
+        while len(records) < count and time.monotonic() < deadline:
+            records += self.poll()
+            if records and self.explicit:
+                break
+        came = [(it.offset, it.key, it.value) for it in records]
+        assert len(came) == count, f"{len(came)} of {count} within {within_s} s: {came}"
+        return records
 
     def poll_empty(self, for_s: float) -> list[Delivery]:
         """Polls for a while during which no record should come; returns those that did."""
