@@ -188,7 +188,7 @@ class ShareMember:
         return []
 
     def poll_count(self, count: int, within_s: float = 20.0) -> list[Delivery]:
-        """Polls until `count` records have come in all, and returns them; fails with what came.
+        """Polls until `count` records have come in all, and returns them. The failure lists them.
 
         In explicit mode the clients refuse to poll while one of their records is unacknowledged:
         there all must come with one poll. They do where they stand in one batch of their producer
