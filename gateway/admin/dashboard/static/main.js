@@ -7,8 +7,6 @@ import { Live } from "./live.js";
 import { ask, Answers } from "./rest.js";
 import { viewOf } from "./routes.js";
 
-const FRAME_MS_MAX = 1_000;
-
 const app = {
   overview: null,
   who: null,
@@ -53,18 +51,18 @@ async function learnWho() {
   drawSoon();
 }
 
-let drawing = null; // {frame, late}: the two that may draw
+let drawing = false;
 
-/** With the next frame. A browser whose graphics hang sends none: then after FRAME_MS_MAX. */
 function drawSoon() {
-  if (drawing || document.visibilityState !== "visible") return;
-  drawing = { frame: requestAnimationFrame(draw), late: setTimeout(draw, FRAME_MS_MAX) };
+  if (drawing) return;
+  drawing = true;
+  requestAnimationFrame(() => {
+    drawing = false;
+    draw();
+  });
 }
 
 function draw() {
-  cancelAnimationFrame(drawing?.frame);
-  clearTimeout(drawing?.late);
-  drawing = null;
   const view = viewOf(location.hash);
   app.answers.begin();
   const content = app.live.phase === "denied" ? null : drawn(view);
@@ -88,7 +86,10 @@ addEventListener("hashchange", () => {
   scrollTo(0, 0);
   document.getElementById("main").focus({ preventScroll: true });
 });
-setInterval(drawSoon, 1_000); // ages go on while no data comes
+setInterval(() => {
+  // Ages go on while no data comes. Not with a frame: a browser whose graphics hang sends none.
+  if (document.visibilityState === "visible") draw();
+}, 1_000);
 app.live.start();
 learnWho();
 draw();
