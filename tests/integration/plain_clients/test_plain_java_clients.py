@@ -66,13 +66,10 @@ def test_admin_client_learns_no_other_address(
 def test_console_tools(front: str, java_programs: JavaPrograms, topic: Topic) -> None:
     name = topic(partitions=2)
     lines = "".join(f"key-{at}:line {at}\n" for at in range(200))
-    java_programs.run(
-        "org.apache.kafka.tools.ConsoleProducer",
-        *("--bootstrap-server", front, "--topic", name, "--compression-codec", "zstd"),
-        *("--request-timeout-ms", "60000"),  # of 1.5 s it sends again on a slow machine
+    java_programs.console_producer(
+        *(front, name, lines, "--compression-codec", "zstd"),
         *("--reader-property", "parse.key=true", "--reader-property", "key.separator=:"),
         seconds_max=60,
-        stdin=lines,
     )
     output = java_programs.run(
         "org.apache.kafka.tools.consumer.ConsoleConsumer",
@@ -109,13 +106,8 @@ def test_console_share_consumer(
 ) -> None:
     """Kafka's own command line share consumer."""
     name = topic(partitions=1)
-    java_programs.run(
-        "org.apache.kafka.tools.ConsoleProducer",
-        *("--bootstrap-server", front, "--topic", name),
-        *("--request-timeout-ms", "60000"),  # of 1.5 s it sends again on a slow machine
-        seconds_max=60,
-        stdin="".join(f"line {at}\n" for at in range(50)),
-    )
+    lines = "".join(f"line {at}\n" for at in range(50))
+    java_programs.console_producer(front, name, lines, seconds_max=60)
     assert len(read_partition(front, name, 0)) == 50
     output = java_programs.run(
         "org.apache.kafka.tools.consumer.ConsoleShareConsumer",

@@ -81,13 +81,8 @@ class Java:
         self._programs = programs
 
     def send(self, topic: str, values: Sequence[bytes]) -> None:
-        self._programs.run(
-            "org.apache.kafka.tools.ConsoleProducer",
-            *("--bootstrap-server", self._front, "--topic", topic),
-            *("--request-timeout-ms", "60000"),  # of 1.5 s it sends again, which counts twice
-            seconds_max=WAIT_S,
-            stdin="".join(f"{value.decode()}\n" for value in values),
-        )
+        lines = "".join(f"{value.decode()}\n" for value in values)
+        self._programs.console_producer(self._front, topic, lines, seconds_max=WAIT_S)
 
     def read(self, topic: str, count: int) -> None:
         self._programs.run(

@@ -56,6 +56,19 @@ class JavaPrograms:
         )
         return finished.stdout
 
+    def console_producer(
+        self, front: str, topic: str, lines: str, *options: str, seconds_max: float
+    ) -> None:
+        """Kafka's own, a record for each line."""
+        self.run(
+            "org.apache.kafka.tools.ConsoleProducer",
+            *("--bootstrap-server", front, "--topic", topic),
+            *("--request-timeout-ms", "60000"),  # of 1.5 s it sends again on a slow machine
+            *options,
+            seconds_max=seconds_max,
+            stdin=lines,
+        )
+
 
 def compile_programs(libs: Path, classes: Path, folder: Path = SOURCES) -> JavaPrograms:
     """Compiles every program in `folder` against `libs`. Raises AssertionError with javac's own
