@@ -268,7 +268,7 @@ def consume_all(
     deadline.
     """
     for member in members:
-        member.begin_consume(patient_s(within_s) + ANSWER_SECONDS_MAX)
+        member.begin_consume(within_s + ANSWER_SECONDS_MAX)
     deadline = time.monotonic() + patient_s(within_s)
     while not wanted <= accepted_places(members) and time.monotonic() < deadline:
         time.sleep(0.02)
