@@ -7,10 +7,11 @@ there are several): take topic and group names from `fresh_name`, and leave no b
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,19 @@ def pytest_configure(config: pytest.Config) -> None:
             f"compiled modules are older than their sources ({', '.join(stale)}):"
             " run `make compile` (or `make interpreted` to remove them)"
         )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """The modules and tests stay until the end: to look through them for garbage, again and again,
+    takes a tenth of the unit tests' CPU.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(scope="session")
