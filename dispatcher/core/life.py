@@ -459,6 +459,10 @@ class WindowLife:
     def _commit_state(self, core: Core) -> CommitState:
         return CommitState(core.cursor, core.settled_ranges(), self.origin, self.settled_ms)
 
+    def may_leave(self) -> bool:
+        """Whether an idle window can be closed: the store and Kafka have all of it. O(span)."""
+        return not self.busy and not self.is_uncommitted()
+
     # --------------------------------------------------------------------------------------- checks
 
     def check_invariants(self) -> None:

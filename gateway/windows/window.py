@@ -338,8 +338,8 @@ class Window:
         self._perform(self._life.look_again())
 
     @property
-    def uncommitted(self) -> bool:
-        return self._life.is_uncommitted()
+    def may_leave(self) -> bool:
+        return self._life.may_leave()
 
     @property
     def dead_letter_trouble(self) -> str | None:

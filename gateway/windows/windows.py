@@ -15,10 +15,14 @@ from itertools import islice
 
 import structlog
 
+from dispatcher.core.idle_windows import IdleWindows
 from dispatcher.core.life import Batch
+from dispatcher.core.missed_sessions import missed_ends, open_sessions
 from dispatcher.core.model import (
     Event,
+    MemberId,
     SessionClosed,
+    SessionId,
     SessionLost,
     SessionOpened,
     Snapshot,
@@ -32,12 +36,12 @@ from gateway.members.groups import Groups, TopicMembersChanged
 from gateway.members.limits import TICK_MS
 from gateway.windows.committing import GroupCommits, States
 from gateway.windows.dependencies import Dependencies
-from gateway.windows.idle_windows import IdleWindows
 from gateway.windows.limits import (
     ASKED_AT_REST,
     STORE_RETRY_MS,
     TICKED_AT_ONCE,
     TOPIC_UNUSED_MS,
+    WINDOW_IDLE_MS_MAX,
 )
 from gateway.windows.member_changes import MemberChanges
 from gateway.windows.store_availability import away
@@ -79,7 +83,7 @@ class Windows:
     _partitions_before: dict[bytes, frozenset[int]] = field(default_factory=dict)  # by topic id
     _unused: set[str] = field(default_factory=set)  # topics nobody had a use for at the last sweep
     _ticks: TickSchedule = field(default_factory=TickSchedule)
-    _idle: IdleWindows = field(init=False)
+    _idle: IdleWindows[Window] = field(init=False)
     _uncommitted: dict[Window, None] = field(default_factory=dict)  # ticked since the last commit
     _store_lost: bool = False  # windows: all ask it with the next commit
     _member_changes: MemberChanges = field(init=False)
@@ -97,7 +101,7 @@ class Windows:
     def __post_init__(self) -> None:
         self._member_changes = MemberChanges(self.dependencies.spawn)
         self._group_commits = GroupCommits(self.dependencies.commits)
-        self._idle = IdleWindows(self._has_members)
+        self._idle = IdleWindows(self._has_members, WINDOW_IDLE_MS_MAX)
 
     # ------------------------------------------------------------------------ opening and closing
 
@@ -294,24 +298,23 @@ class Windows:
                 window.post(opened)
 
     def catch_up(self, window: Window, snapshot: Snapshot) -> None:
-        """Tells the window the ends of sessions that it missed. Sessions of before a restart of
-        the node are left alone: their members may still be on their way back.
-        """
+        """Tells the window the sessions that ended or opened while it was not up."""
         self._ticks.stir(window)
         self._member_changes.knows(window)
-        sessions = self.groups.sessions
-        now_ms = self.dependencies.now_ms()
-        for lease in snapshot.leases:
-            if sessions.ended(lease.session_id):
-                window.post(SessionLost(lease.member_id, lease.session_id, now_ms))
+        ended, now_ms = self.groups.sessions.ended, self.dependencies.now_ms()
+        for event in missed_ends(snapshot.leases, ended, now_ms):
+            window.post(event)
         self._tell_sessions(window)
 
     def _tell_sessions(self, window: Window) -> None:
         """Tells the window the open sessions on its leader, and the others."""
-        now_ms = self.dependencies.now_ms()
+        with_leader: list[tuple[MemberId, SessionId]] = []
+        with_others: list[tuple[MemberId, SessionId]] = []
         for session in self.groups.sessions.of_group(window.key.group):
-            kind = SessionOpened if session.key[0] == window.leader else SessionLost
-            window.post(kind(session.member_id, session.session_id, now_ms))
+            place = with_leader if session.key[0] == window.leader else with_others
+            place.append((session.member_id, session.session_id))
+        for event in open_sessions(with_leader, with_others, self.dependencies.now_ms()):
+            window.post(event)
 
     def session_closed(self, session: ShareSession) -> None:
         now_ms = self.dependencies.now_ms()
@@ -405,7 +408,7 @@ class Windows:
 
     async def _close_idle(self, now_ms: int) -> None:
         for at, window in enumerate(self._idle.tick(now_ms), 1):
-            if self._windows.get(window.key) is window and not (window.busy or window.uncommitted):
+            if self._windows.get(window.key) is window and window.may_leave:
                 log.info("window_closed_idle", window=repr(window))
                 self._close(window)
             if at % TICKED_AT_ONCE == 0:

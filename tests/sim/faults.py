@@ -100,6 +100,7 @@ class Options:
     calm_after_ms: int
     persist_ms_max: int
     commit_every_ms: int
+    idle_ms_max: int  # without members; then a window leaves memory
     recount_every: int  # events of a window from one recount of its core to the next
 
 
@@ -135,6 +136,7 @@ def draw(rng: Random) -> Options:
         persist_ms_max=rng.choice((0, 1, 20)),
         commit_every_ms=rng.choice((300, 2_000, 5_000)),
         recount_every=rng.choice((1, 10, 50)),
+        idle_ms_max=rng.choice((500, 2_000, 60_000)),
     )
 
 

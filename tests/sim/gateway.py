@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dispatcher.core.idle_windows import IdleWindows
+from dispatcher.core.missed_sessions import missed_ends, open_sessions
 from dispatcher.core.model import (
     Event,
     Member,
@@ -39,8 +41,11 @@ class Gateway:
         self.sessions: dict[SessionId, MemberId] = {}  # open ones
         self.ended: set[SessionId] = set()  # of those that this node opened
         self.topics = 0
-        self.idle = False  # the group had no members at the last tick
+        self.idle = self._idle_windows()
         self.kafka_away = False
+
+    def _idle_windows(self) -> IdleWindows[Window]:
+        return IdleWindows(lambda _: bool(self.members), self.world.options.idle_ms_max)
 
     # -------------------------------------------------------------------------------------- windows
 
@@ -48,6 +53,7 @@ class Gateway:
         """A new topic id, so new windows: nothing of the one before is of use."""
         for window in self.windows:
             window.close()
+            self.idle.forget(window)
             self.store.windows.pop(window.key, None)
             self.store.fences.pop(window.key, None)
         self.windows = []
@@ -60,6 +66,7 @@ class Gateway:
         claimed = self.store.claim_now(window.key, "node")
         self.store.create_now(window.key, claimed.fence, Snapshot(cursor=0))
         self.windows.append(window)
+        self.idle.look_at([window])
         window.start()
         return window
 
@@ -69,11 +76,15 @@ class Gateway:
             window.handle(event)
 
     def set_members(self, members: dict[MemberId, Member], reason: Reason) -> None:
-        if members and self.idle:
-            self.idle = False
-            for window in self.windows:
-                window.look_again("members are back")
         self.members = members
+        if not members:
+            self.idle.look_at(self.windows)
+        for window in self.windows if members else ():
+            if window.left:
+                window.come_back()
+                self.idle.look_at([window])
+            elif self.idle.woken(window):
+                window.look_again("members are back")
         self.post(MembersChanged(tuple(members.values()), self.world.now_ms, reason))
 
     def write_file(self) -> None:
@@ -103,6 +114,12 @@ class Gateway:
         self._end(session_id)
         self.post(SessionClosed(member_id, session_id, self.world.now_ms))
 
+    def missed(self, snapshot: Snapshot) -> list[Event]:
+        """The events of sessions for a window that is loaded. All sessions are with its leader."""
+        now_ms = self.world.now_ms
+        events = missed_ends(snapshot.leases, self.ended.__contains__, now_ms)
+        return events + open_sessions([(it, of) for of, it in self.sessions.items()], [], now_ms)
+
     def _end(self, session_id: SessionId) -> None:
         del self.sessions[session_id]
         self.ended.add(session_id)
@@ -112,7 +129,11 @@ class Gateway:
     def tick(self) -> None:
         for window in self.windows:
             window.tick()
-        self.idle = not self.members
+        for window in self.idle.tick(self.world.now_ms):
+            if window.may_leave:
+                window.leave()
+                self.idle.forget(window)
+                self.world.note("LeftMemory")
 
     def commit_now(self) -> None:
         for window in self.windows:
@@ -130,6 +151,8 @@ class Gateway:
         """The process is gone, and every connection with it."""
         self.sessions.clear()
         self.ended.clear()
+        self.idle = self._idle_windows()
+        self.idle.look_at(self.windows)
         for window in self.windows:
             window.crash(when)
         self.world.disconnect_all()

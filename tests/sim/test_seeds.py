@@ -50,14 +50,14 @@ def test_the_same_seed_gives_the_same_trace() -> None:
 def test_every_event_change_effect_and_notice_occurs() -> None:
     """A simulation that never comes to a thing says nothing about it."""
     seen: dict[str, int] = {}
-    for seed in range(30):
+    for seed in range(50):
         world: World = run(seed)
         for kind, count in world.seen.items():
             seen[kind] = seen.get(kind, 0) + count
     kinds = {kind.__name__ for union in (Event, Change, Effect) for kind in get_args(union)}
     expected = (kinds - {Noticed.__name__}) | {notice.name for notice in Notice}
     expected |= {"Recreated", "Grown", "Retuned", "Refiltered", "SetBack", "Merged"}
-    expected |= {"KafkaAway", "SetElsewhere", "Overtaken"}
+    expected |= {"KafkaAway", "SetElsewhere", "Overtaken", "LeftMemory"}
     assert expected - set(seen) == set()
 
 

@@ -4,8 +4,7 @@ its commands, late, against a store, a log and a DLQ that fail, and judges every
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
 from dispatcher.core.commands import (
@@ -27,30 +26,17 @@ from dispatcher.core.commands import (
 )
 from dispatcher.core.dispatcher import Core
 from dispatcher.core.life import Batch, WindowLife
-from dispatcher.core.life_states import LifeState
 from dispatcher.core.model import (
-    Acknowledge,
-    AckResult,
-    Acquire,
     DeadLettered,
-    Delivered,
     Effect,
     Event,
-    LogTruncated,
-    MembersChanged,
     MembersReady,
     Noticed,
-    NotSent,
     OperatorAct,
     OperatorVerb,
-    Policy,
     ReadOn,
     RecordsRead,
-    SessionClosed,
-    SessionLost,
-    SessionOpened,
     Snapshot,
-    Step,
     Ticked,
     WriteDeadLetters,
 )
@@ -59,25 +45,13 @@ from tests.sim.bounds import recount
 from tests.sim.checkers import Checkers, CheckFailure
 from tests.sim.committed import CommittedOffset
 from tests.sim.filed import settled_of
+from tests.sim.judging import Pending, Told, judge
 from tests.sim.rest import Rest
 from tests.sim.unreliable import UnreliableChecker
 from tests.sim.upstream import Log
-from tests.sim.verdicts import check_verdicts
 
 if TYPE_CHECKING:
     from tests.sim.world import World
-
-Told = Callable[[list[Effect]], None] | None
-
-
-@dataclass(frozen=True, slots=True)
-class Pending:
-    """One event that is not answered yet, and the policy it was handled under."""
-
-    event: Event
-    step: Step
-    answer: Told
-    policy: Policy
 
 
 class Window:
@@ -90,6 +64,8 @@ class Window:
         self.life = WindowLife()
         self.fence = Fence(0)  # of the last claim, also of a process that is gone
         self.set_back = False  # the store was, and the core does not know it
+        self.gone = False  # with its topic
+        self.left = False  # it was idle, and is not in memory
         self.incarnation = 0  # of the core: work started for an earlier one is dropped
         self.tickets = 0
         self.pending: dict[Ticket, Pending] = {}  # in the order of their events
@@ -173,7 +149,7 @@ class Window:
                     world.after(delay_ms, lambda: self._write(incarnation))
             case Answer(ticket=ticket, effects=effects):
                 entry = self.pending.pop(ticket)
-                self._judge(entry, told=True)
+                judge(self, entry, told=True)
                 answers.append((entry.answer, effects))
             case Refuse(ticket=ticket):
                 answers.append((self.pending.pop(ticket).answer, []))  # a retriable error
@@ -234,7 +210,7 @@ class Window:
         crash = rng.random() < faults.crash_after_persist
         if crash or lost_answer:
             for entry in self._entries(batch):
-                self._judge(entry, told=False)
+                judge(self, entry, told=False)
         if crash:
             self.world.gateway.crash("after persist")
         elif lost_answer:
@@ -256,73 +232,14 @@ class Window:
         self._not_persisted(batch, "store error, on its way")
 
         def arrives() -> None:
-            if self.life.state is LifeState.CLOSED or self._apply(batch) is not None:
+            if self.gone or self._apply(batch) is not None:
                 return
             if self.fence != batch.fence:
                 raise CheckFailure("Fencing", "a write of before the claim was taken")
             for entry in late:
-                self._judge(entry, told=False)
+                judge(self, entry, told=False)
 
         self.world.after(self.world.rng.randint(1, 400), arrives)
-
-    def _judge(self, entry: Pending, *, told: bool) -> None:  # noqa: C901 - one case per event
-        """Tells the checkers about a persisted step, in the order of the steps."""
-        checkers, event, step = self.checkers, entry.event, entry.step
-        if not entry.policy.reliable:
-            self.unreliable.judge(event, step, told=told)
-            return
-        checkers.policy = entry.policy
-        now_ms = event.now_ms
-        match event:
-            case Acknowledge():
-                (result,) = [e for e in step.effects if isinstance(e, AckResult)]
-                checkers.acknowledging(
-                    event.member_id, event.session_id, event.batches, result.errors, now_ms
-                )
-            case NotSent():
-                checkers.not_sent(event, step.changes)
-            case SessionClosed():
-                checkers.closed(event.member_id, event.session_id)
-            case SessionLost():
-                checkers.lost(event.member_id, event.session_id, now_ms)
-            case SessionOpened():
-                checkers.opened(event.member_id, event.session_id, now_ms)
-            case MembersChanged():
-                checkers.members_changed(event.members, event.reason, now_ms)
-            case DeadLettered():
-                for offset in event.offsets if event.durable else ():
-                    checkers.cause(offset, "dead-lettered")
-            case OperatorAct():
-                for offset in event.offsets:
-                    if event.verb is OperatorVerb.SKIP:
-                        checkers.cause(offset, "skipped by the operator")
-                    elif event.verb is OperatorVerb.RETRY:
-                        checkers.operator_retries(offset)
-            case Ticked():
-                checkers.expired(now_ms)
-            case RecordsRead():
-                checkers.read(event)
-            case Acquire() | LogTruncated():
-                pass
-            case _:
-                assert_never(event)
-        checkers.persisted(step.changes, acquired=isinstance(event, Acquire))
-        check_verdicts(entry.policy, event, step, checkers.deliveries, checkers.settled)
-        if isinstance(event, Acquire):
-            (delivered,) = [e for e in step.effects if isinstance(e, Delivered)]
-            self._judge_delivered(event, delivered, told=told)
-
-    def _judge_delivered(self, event: Acquire, effect: Delivered, *, told: bool) -> None:
-        checkers = self.checkers
-        if not told:
-            checkers.never_arrived(effect)
-            return
-        checkers.delivered(effect, event.records_max, self.world.now_ms)
-        few = len(effect.offsets) < event.records_max and checkers.may_hold_more(event.member_id)
-        if few and self.handled % self.world.options.recount_every == 0:
-            offset = checkers.withheld(event.member_id, event.now_ms)
-            if offset is not None:
-                raise CheckFailure("NothingWithheld", f"{offset} from {event.member_id}")
 
     # -------------------------------------------------------------------------- the log and the DLQ
 
@@ -392,13 +309,28 @@ class Window:
         self.gathers = False
         self.pending.clear()
         self.wish = None
-        if self.life.state is not LifeState.CLOSED:
+        if not (self.gone or self.left):
             self.life = WindowLife()
             self.start()
 
     def close(self) -> None:
         """The topic is gone: its records are owed to nobody."""
+        self.gone = True
         self._broken("topic gone", self.life.close())
+
+    @property
+    def may_leave(self) -> bool:
+        return not self.left and self.life.may_leave()
+
+    def leave(self) -> None:
+        """It has been idle for long: out of memory, until members come back."""
+        self.left = True
+        self._broken("left memory", self.life.close())
+
+    def come_back(self) -> None:
+        self.left = False
+        self.life = WindowLife()
+        self.start()
 
     def _pause_over(self, incarnation: int) -> None:
         if incarnation == self.incarnation:
@@ -435,12 +367,8 @@ class Window:
         self.checkers.rebuilt(self.core.read_position)
         world.trace("loaded", self.core)
         self.perform(commands)
-        # The events it missed while it was away, as gateway/windows/windows.py tells them.
-        for lease in snapshot.leases:
-            if lease.session_id in gateway.ended:
-                self.handle(SessionLost(lease.member_id, lease.session_id, now_ms))
-        for session_id, member_id in gateway.sessions.items():
-            self.handle(SessionOpened(member_id, session_id, now_ms))
+        for event in gateway.missed(snapshot):
+            self.handle(event)
 
     def _judge_loaded(self, claimed: Claimed, snapshot: Snapshot, committed: Snapshot) -> None:
         was_set_back, self.set_back = self.set_back, False

@@ -287,3 +287,21 @@ def test_records_of_an_unreliable_group_are_settled_when_they_are_sent() -> None
     play.ask(acquire(2), T2)
     play.ask(Acquire(M1, S1, 2, NOW_MS + 900), T3)
     assert play.life.settled_ms == NOW_MS, "nothing was left to send"
+
+
+def test_an_idle_window_may_leave_once_store_and_kafka_have_all_of_it() -> None:
+    assert LifePlay().life.may_leave(), "nothing of it is in memory"
+    play = LifePlay().up()
+    play.ask(acquire(3), T1)
+    assert not play.life.may_leave(), "a step is not persisted"
+    play.write()
+    play.ask(acknowledge(0), T2)
+    play.write()
+    assert not play.life.may_leave(), "Kafka has not its cursor"
+    play.life.want_commit()
+    play.write()
+    state = play.life.take_committable()
+    assert state is not None
+    assert not play.life.may_leave(), "the commit is on its way"
+    play.life.commit_taken(state)
+    assert play.life.may_leave()

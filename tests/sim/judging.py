@@ -1,0 +1,107 @@
+"""Tells the checkers of the steps of a window, once they are persisted, in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, assert_never
+
+from dispatcher.core.model import (
+    Acknowledge,
+    AckResult,
+    Acquire,
+    DeadLettered,
+    Delivered,
+    Effect,
+    Event,
+    LogTruncated,
+    MembersChanged,
+    NotSent,
+    OperatorAct,
+    OperatorVerb,
+    Policy,
+    RecordsRead,
+    SessionClosed,
+    SessionLost,
+    SessionOpened,
+    Step,
+    Ticked,
+)
+from tests.sim.checkers import CheckFailure
+from tests.sim.verdicts import check_verdicts
+
+if TYPE_CHECKING:
+    from tests.sim.window import Window
+
+Told = Callable[[list[Effect]], None] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """One event that is not answered yet, and the policy it was handled under."""
+
+    event: Event
+    step: Step
+    answer: Told
+    policy: Policy
+
+
+def judge(window: Window, entry: Pending, *, told: bool) -> None:  # noqa: C901 - one case per event
+    """Tells the checkers about a persisted step, in the order of the steps."""
+    checkers, event, step = window.checkers, entry.event, entry.step
+    if not entry.policy.reliable:
+        window.unreliable.judge(event, step, told=told)
+        return
+    checkers.policy = entry.policy
+    now_ms = event.now_ms
+    match event:
+        case Acknowledge():
+            (result,) = [e for e in step.effects if isinstance(e, AckResult)]
+            checkers.acknowledging(
+                event.member_id, event.session_id, event.batches, result.errors, now_ms
+            )
+        case NotSent():
+            checkers.not_sent(event, step.changes)
+        case SessionClosed():
+            checkers.closed(event.member_id, event.session_id)
+        case SessionLost():
+            checkers.lost(event.member_id, event.session_id, now_ms)
+        case SessionOpened():
+            checkers.opened(event.member_id, event.session_id, now_ms)
+        case MembersChanged():
+            checkers.members_changed(event.members, event.reason, now_ms)
+        case DeadLettered():
+            for offset in event.offsets if event.durable else ():
+                checkers.cause(offset, "dead-lettered")
+        case OperatorAct():
+            for offset in event.offsets:
+                if event.verb is OperatorVerb.SKIP:
+                    checkers.cause(offset, "skipped by the operator")
+                elif event.verb is OperatorVerb.RETRY:
+                    checkers.operator_retries(offset)
+        case Ticked():
+            checkers.expired(now_ms)
+        case RecordsRead():
+            checkers.read(event)
+        case Acquire() | LogTruncated():
+            pass
+        case _:
+            assert_never(event)
+    checkers.persisted(step.changes, acquired=isinstance(event, Acquire))
+    check_verdicts(entry.policy, event, step, checkers.deliveries, checkers.settled)
+    if isinstance(event, Acquire):
+        (delivered,) = [e for e in step.effects if isinstance(e, Delivered)]
+        _judge_delivered(window, event, delivered, told=told)
+
+
+def _judge_delivered(window: Window, event: Acquire, effect: Delivered, *, told: bool) -> None:
+    checkers = window.checkers
+    if not told:
+        checkers.never_arrived(effect)
+        return
+    checkers.delivered(effect, event.records_max, window.world.now_ms)
+    few = len(effect.offsets) < event.records_max and checkers.may_hold_more(event.member_id)
+    if few and window.handled % window.world.options.recount_every == 0:
+        offset = checkers.withheld(event.member_id, event.now_ms)
+        if offset is not None:
+            raise CheckFailure("NothingWithheld", f"{offset} from {event.member_id}")
