@@ -15,13 +15,13 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-import structlog
 from hypothesis import HealthCheck, Phase, settings
 
 from gateway.embedded import process
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import FREE_PORT_MAX, FREE_PORT_MIN, free_ports
 from tests.rig.kafka import QUICK_TURNS, create_topic
+from tests.rig.logs import log_as_tests_do
 from tests.rig.spark_jvm import start_quickly
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -69,11 +69,7 @@ def ports_of_worker(worker: int, workers: int) -> tuple[int, int]:
 
 def pytest_configure(config: pytest.Config) -> None:
     start_quickly(os.environ)
-    # Structlog's own default draws a box of every local variable: half a second of CPU for a bug.
-    plain = structlog.dev.ConsoleRenderer(
-        colors=False, exception_formatter=structlog.dev.plain_traceback
-    )
-    structlog.configure([structlog.processors.add_log_level, plain])
+    log_as_tests_do()
     if worker := getattr(config, "workerinput", None):
         number, workers = int(worker["workerid"].removeprefix("gw")), int(worker["workercount"])
         process.FREE_PORT_MIN, process.FREE_PORT_MAX = ports_of_worker(number, workers)

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 
 from gateway.embedded.redis import EmbeddedRedis
+from tests.rig.logs import log_as_tests_do
 from tests.rig.rest_stand_in import keyway, stand_in
 
 Node = Callable[[dict[str, Any]], str]
@@ -120,7 +120,7 @@ GROUP = {
 def own_logging() -> Iterator[None]:
     """`serve` points the logs of the process at the runner's stderr, which does not last."""
     yield
-    structlog.reset_defaults()
+    log_as_tests_do()
 
 
 @pytest.fixture

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-import structlog
+
+from tests.rig.logs import log_as_tests_do
 
 
 @pytest.fixture(autouse=True)
 def _logs_can_be_captured() -> None:
-    structlog.reset_defaults()
+    log_as_tests_do()

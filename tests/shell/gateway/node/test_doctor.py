@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 import yaml
 from typer.testing import CliRunner, Result
 
@@ -22,6 +21,7 @@ from gateway.core.wire.errors import ErrorCode
 from gateway.embedded.process import free_ports
 from gateway.embedded.redis import EmbeddedRedis
 from tests.rig.fake_broker import Answer, FakeBroker, ReceivedRequest, speaking
+from tests.rig.logs import log_as_tests_do
 
 ALL = (1 << 16) - 8
 
@@ -29,7 +29,7 @@ ALL = (1 << 16) - 8
 @pytest.fixture(autouse=True)
 def _logs() -> Iterator[None]:
     yield
-    structlog.reset_defaults()
+    log_as_tests_do()
 
 
 def broker_with(
