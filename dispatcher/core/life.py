@@ -460,7 +460,7 @@ class WindowLife:
         return CommitState(core.cursor, core.settled_ranges(), self.origin, self.settled_ms)
 
     def may_leave(self) -> bool:
-        """Whether an idle window can be closed: the store and Kafka have all of it. O(span)."""
+        """An idle window can be closed if it is not up, or store and Kafka have it all. O(span)."""
         return not self.busy and not self.is_uncommitted()
 
     # --------------------------------------------------------------------------------------- checks

@@ -20,9 +20,7 @@ from dispatcher.core.life import Batch
 from dispatcher.core.missed_sessions import missed_ends, open_sessions
 from dispatcher.core.model import (
     Event,
-    MemberId,
     SessionClosed,
-    SessionId,
     SessionLost,
     SessionOpened,
     Snapshot,
@@ -298,7 +296,7 @@ class Windows:
                 window.post(opened)
 
     def catch_up(self, window: Window, snapshot: Snapshot) -> None:
-        """Tells the window the sessions that ended or opened while it was not up."""
+        """Tells a window that was just loaded of sessions that ended meanwhile and of open ones."""
         self._ticks.stir(window)
         self._member_changes.knows(window)
         ended, now_ms = self.groups.sessions.ended, self.dependencies.now_ms()
@@ -308,12 +306,11 @@ class Windows:
 
     def _tell_sessions(self, window: Window) -> None:
         """Tells the window the open sessions on its leader, and the others."""
-        with_leader: list[tuple[MemberId, SessionId]] = []
-        with_others: list[tuple[MemberId, SessionId]] = []
-        for session in self.groups.sessions.of_group(window.key.group):
-            place = with_leader if session.key[0] == window.leader else with_others
-            place.append((session.member_id, session.session_id))
-        for event in open_sessions(with_leader, with_others, self.dependencies.now_ms()):
+        sessions = [
+            (it.member_id, it.session_id, it.key[0])
+            for it in self.groups.sessions.of_group(window.key.group)
+        ]
+        for event in open_sessions(sessions, window.leader, self.dependencies.now_ms()):
             window.post(event)
 
     def session_closed(self, session: ShareSession) -> None:
@@ -408,7 +405,7 @@ class Windows:
 
     async def _close_idle(self, now_ms: int) -> None:
         for at, window in enumerate(self._idle.tick(now_ms), 1):
-            if self._windows.get(window.key) is window and window.may_leave:
+            if self._idle.still_idle(window) and window.may_leave:
                 log.info("window_closed_idle", window=repr(window))
                 self._close(window)
             if at % TICKED_AT_ONCE == 0:

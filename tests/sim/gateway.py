@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tests.sim.world import World
 
 TICK_MS = 500
+BROKER = 1
 
 
 class Gateway:
@@ -77,15 +78,19 @@ class Gateway:
 
     def set_members(self, members: dict[MemberId, Member], reason: Reason) -> None:
         self.members = members
-        if not members:
+        if members:
+            self._wake()
+        else:
             self.idle.look_at(self.windows)
-        for window in self.windows if members else ():
+        self.post(MembersChanged(tuple(members.values()), self.world.now_ms, reason))
+
+    def _wake(self) -> None:
+        for window in self.windows:
             if window.left:
                 window.come_back()
                 self.idle.look_at([window])
             elif self.idle.woken(window):
                 window.look_again("members are back")
-        self.post(MembersChanged(tuple(members.values()), self.world.now_ms, reason))
 
     def write_file(self) -> None:
         self.file = self.store.dump()
@@ -115,10 +120,11 @@ class Gateway:
         self.post(SessionClosed(member_id, session_id, self.world.now_ms))
 
     def missed(self, snapshot: Snapshot) -> list[Event]:
-        """The events of sessions for a window that is loaded. All sessions are with its leader."""
+        """For a window that was just loaded. There is one broker, which leads all partitions."""
         now_ms = self.world.now_ms
-        events = missed_ends(snapshot.leases, self.ended.__contains__, now_ms)
-        return events + open_sessions([(it, of) for of, it in self.sessions.items()], [], now_ms)
+        sessions = [(member, session, BROKER) for session, member in self.sessions.items()]
+        ended = missed_ends(snapshot.leases, self.ended.__contains__, now_ms)
+        return ended + open_sessions(sessions, BROKER, now_ms)
 
     def _end(self, session_id: SessionId) -> None:
         del self.sessions[session_id]
@@ -130,7 +136,7 @@ class Gateway:
         for window in self.windows:
             window.tick()
         for window in self.idle.tick(self.world.now_ms):
-            if window.may_leave:
+            if self.idle.still_idle(window) and window.may_leave:
                 window.leave()
                 self.idle.forget(window)
                 self.world.note("LeftMemory")
@@ -152,7 +158,7 @@ class Gateway:
         self.sessions.clear()
         self.ended.clear()
         self.idle = self._idle_windows()
-        self.idle.look_at(self.windows)
         for window in self.windows:
-            window.crash(when)
+            window.crash(when, opens=bool(self.members))
+        self.idle.look_at(it for it in self.windows if not it.left)
         self.world.disconnect_all()

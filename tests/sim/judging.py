@@ -47,7 +47,6 @@ class Pending:
 
 
 def judge(window: Window, entry: Pending, *, told: bool) -> None:  # noqa: C901 - one case per event
-    """Tells the checkers about a persisted step, in the order of the steps."""
     checkers, event, step = window.checkers, entry.event, entry.step
     if not entry.policy.reliable:
         window.unreliable.judge(event, step, told=told)

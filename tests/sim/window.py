@@ -4,6 +4,7 @@ its commands, late, against a store, a log and a DLQ that fail, and judges every
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
@@ -26,6 +27,7 @@ from dispatcher.core.commands import (
 )
 from dispatcher.core.dispatcher import Core
 from dispatcher.core.life import Batch, WindowLife
+from dispatcher.core.life_states import LifeState
 from dispatcher.core.model import (
     DeadLettered,
     Effect,
@@ -302,15 +304,18 @@ class Window:
         self.gathers = False
         self.perform(commands)
 
-    def crash(self, why: str) -> None:
-        """The process is gone: nobody is answered, and the next process knows nothing of it."""
+    def crash(self, why: str, *, opens: bool) -> None:
+        """The process is gone: nobody is answered, and the next process knows nothing of it. It
+        opens the windows of groups with members alone.
+        """
         self.world.trace("crash", f"{self!r} {why}")
         self.incarnation += 1
         self.gathers = False
         self.pending.clear()
         self.wish = None
-        if not (self.gone or self.left):
-            self.life = WindowLife()
+        self.left = not opens
+        self.life = WindowLife()
+        if opens:
             self.start()
 
     def close(self) -> None:
@@ -325,7 +330,15 @@ class Window:
     def leave(self) -> None:
         """It has been idle for long: out of memory, until members come back."""
         self.left = True
+        if self.life.state is LifeState.LOADING:
+            self.world.after(self.world.rng.choice((0, 50)), self._claims_late)
         self._broken("left memory", self.life.close())
+
+    def _claims_late(self) -> None:
+        """The load of a window that was closed goes on until the store has answered."""
+        if not self.gone:
+            with suppress(StoreError):
+                self.world.gateway.store.claim_now(self.key, "node")
 
     def come_back(self) -> None:
         self.left = False

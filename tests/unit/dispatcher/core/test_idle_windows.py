@@ -54,3 +54,16 @@ def test_the_rest_waits_for_its_own_time() -> None:
     idle.tick(2_000)
     assert idle.tick(1_000 + IDLE_MS_MAX) == [A]
     assert idle.tick(2_000 + IDLE_MS_MAX) == [A, B]
+
+
+def test_members_that_come_while_others_are_closed_keep_their_window() -> None:
+    there: set[str] = set()
+    idle = IdleWindows(there.__contains__, IDLE_MS_MAX)
+    idle.look_at([A, B])
+    idle.tick(1_000)
+    assert idle.tick(1_000 + IDLE_MS_MAX) == [A, B]
+    assert idle.still_idle(A)
+    there.add(A)
+    assert not idle.still_idle(A), "nobody was told yet"
+    idle.woken(B)
+    assert not idle.still_idle(B)

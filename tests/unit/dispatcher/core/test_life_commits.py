@@ -290,7 +290,7 @@ def test_records_of_an_unreliable_group_are_settled_when_they_are_sent() -> None
 
 
 def test_an_idle_window_may_leave_once_store_and_kafka_have_all_of_it() -> None:
-    assert LifePlay().life.may_leave(), "nothing of it is in memory"
+    assert LifePlay().life.may_leave(), "it is not up"
     play = LifePlay().up()
     play.ask(acquire(3), T1)
     assert not play.life.may_leave(), "a step is not persisted"

@@ -26,5 +26,8 @@ def test_of_the_leases_only_those_of_sessions_known_to_have_ended_are_lost() -> 
 
 
 def test_open_sessions_are_alive_with_the_leader_alone() -> None:
-    events = open_sessions([(M1, OPEN)], [(M2, UNKNOWN)], NOW_MS)
-    assert events == [SessionOpened(M1, OPEN, NOW_MS), SessionLost(M2, UNKNOWN, NOW_MS)]
+    sessions = [(M2, UNKNOWN, 2), (M1, OPEN, 1)]
+    assert open_sessions(sessions, 1, NOW_MS) == [
+        SessionLost(M2, UNKNOWN, NOW_MS),
+        SessionOpened(M1, OPEN, NOW_MS),
+    ]

@@ -13,7 +13,7 @@ from gateway.config import GroupSection
 from gateway.core.share.sessions import ShareSession
 from gateway.core.wire.errors import ErrorCode
 from gateway.windows.failures import WindowUnavailable
-from gateway.windows.limits import TOPIC_UNUSED_MS, WINDOW_IDLE_MS_MAX
+from gateway.windows.limits import TOPIC_UNUSED_MS
 from gateway.windows.window import Acquired, Window
 from settled.core.metadata import decode as decode_commit
 from tests.rig.node_parts import GROUP, TOPIC, Node, ScriptedStore, topology
@@ -427,27 +427,7 @@ def test_a_session_of_before_a_restart_keeps_its_records() -> None:
     run(work())
 
 
-# ------------------------------------------------------------------------------ idle
-
-
-def test_a_window_without_members_leaves_memory_once_everything_is_committed() -> None:
-    async def work() -> None:
-        async with Node() as node:
-            await filled(node)
-            acquire(node.window())
-            await accept(node.window(), 0)
-            node.beat("m1", -1)
-            await asyncio.sleep(WINDOW_IDLE_MS_MAX / 1000 + 1)
-            assert len(node.windows.all()) == 1, "Kafka does not know yet"
-            await node.windows.commit()
-            await asyncio.sleep(1)
-            assert node.windows.all() == []
-            node.beat("m2")
-            await settle()
-            assert node.stored[node.window().key] == 1
-            assert node.groups.members(GROUP, TOPIC)[0].member_id == "m2"
-
-    run(work())
+# ------------------------------------------------------------------------------ topics without use
 
 
 def test_topics_that_nobody_uses_leave_the_view_in_time() -> None:

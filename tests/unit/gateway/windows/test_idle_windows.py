@@ -1,0 +1,67 @@
+"""Windows without members: they leave memory, and come back with members."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from dispatcher.core.model import Acknowledge, Acquire, MemberId, SessionId
+from gateway.windows.limits import WINDOW_IDLE_MS_MAX
+from gateway.windows.window import Window
+from tests.rig.node_parts import GROUP, TOPIC, Node, topology
+from tests.rig.virtual_time import now_ms, run, settle
+
+M1, S1 = MemberId("m1"), SessionId("s1")
+
+
+def test_a_window_without_members_leaves_memory_once_everything_is_committed() -> None:
+    async def work() -> None:
+        async with Node() as node:
+            node.log.produce(b"a", b"b")
+            node.beat()
+            await settle()
+            node.window().acquire(Acquire(M1, S1, 100, now_ms()))
+            await node.window().ask(Acknowledge(M1, S1, [(0, 0, b"\1")], now_ms()))
+            node.beat("m1", -1)
+            await asyncio.sleep(WINDOW_IDLE_MS_MAX / 1000 + 1)
+            assert len(node.windows.all()) == 1, "Kafka does not know yet"
+            await node.windows.commit()
+            await asyncio.sleep(1)
+            assert node.windows.all() == []
+            node.beat("m2")
+            await settle()
+            assert node.stored[node.window().key] == 1
+            assert node.groups.members(GROUP, TOPIC)[0].member_id == "m2"
+
+    run(work())
+
+
+def test_members_that_come_while_idle_windows_are_closed_keep_theirs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("gateway.windows.windows.TICKED_AT_ONCE", 1)  # other work after each
+
+    async def work() -> None:
+        async with Node(topology=topology(3)) as node:
+            node.beat()
+            await settle()
+            node.beat("m1", -1)
+            closed = asyncio.Event()
+            close = Window.close
+
+            def close_and_tell(window: Window) -> None:
+                close(window)
+                closed.set()
+
+            monkeypatch.setattr(Window, "close", close_and_tell)
+            await node.windows.commit()
+            async with asyncio.timeout(2 * WINDOW_IDLE_MS_MAX / 1000):
+                await closed.wait()
+            assert len(node.windows.all()) == 2
+            node.beat("m2")
+            await settle()
+            await asyncio.sleep(1)
+            assert [it.key.partition for it in node.windows.all()] == [0, 1, 2]
+
+    run(work())
