@@ -146,17 +146,15 @@ class Windows:
             self.watch([moved.topic])
         else:
             self._idle.look_at(self._by_group.get(moved.group, {}).values())
-        topic = self.topology().topics.get(moved.topic)
-        if topic is None:
-            return  # not known upstream yet: `topology_changed` opens them
-        keys = [self._key(moved.group, topic, it) for it in topic.partitions]
-        known = [self._windows[key] for key in keys if key in self._windows]
+        # All windows there are, also of partitions that upstream does not show at the moment.
+        known = [it for it in self.of_group(moved.group) if it.partition.topic == moved.topic]
         if moved.members:
             for window in known:
                 if self._idle.woken(window):
                     window.look_again()
         self._member_changes.tell(moved, known)
-        if moved.members:
+        topic = self.topology().topics.get(moved.topic)
+        if moved.members and topic is not None:  # else `topology_changed` opens them
             self._open(moved.group, topic)
 
     def topology_changed(self, topology: Topology) -> None:

@@ -10,6 +10,7 @@ import structlog
 from dispatcher.core.model import Acknowledge, Acquire, MemberId, SessionId
 from dispatcher.store.base import FencedError, StoreError
 from gateway.config import GroupSection
+from gateway.core.cluster.topology import Topology
 from gateway.core.share.sessions import ShareSession
 from gateway.core.wire.errors import ErrorCode
 from gateway.windows.failures import WindowUnavailable
@@ -423,6 +424,28 @@ def test_a_session_of_before_a_restart_keeps_its_records() -> None:
             event = Acknowledge(M1, session.session_id, [(0, 2, b"\1")], now_ms())
             await node.window().ask(event)
             assert node.stored[node.window().key] == 3
+
+    run(work())
+
+
+@pytest.mark.parametrize("shown", [topology(1), topology(2, error=29)], ids=["fewer", "refused"])
+def test_members_that_come_while_upstream_shows_less_are_told_to_all_windows(
+    shown: Topology,
+) -> None:
+    async def work() -> None:
+        async with Node(topology=topology(2)) as node:
+            node.beat()
+            await settle()
+            node.beat("m1", -1)
+            await settle()
+            node.change_topology(shown)
+            node.beat("m2")
+            node.change_topology(topology(2))
+            await settle()
+            for partition in (0, 1):
+                core = node.window(partition).dispatcher
+                assert core is not None
+                assert [it.member_id for it in core.members] == ["m2"]
 
     run(work())
 
