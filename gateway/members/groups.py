@@ -224,7 +224,10 @@ class Groups:
             for name in nsmallest(
                 surplus, self._empty_since_ms, key=self._empty_since_ms.__getitem__
             ):
-                self._forget_empty(name)
+                if self._groups[name].members:  # since the last turn
+                    del self._empty_since_ms[name]
+                else:
+                    self._forget_empty(name)
 
     def _forget_empty(self, name: str) -> None:
         log.info("group_forgotten", group=name)
@@ -317,6 +320,9 @@ class Groups:
 
     def names(self) -> list[str]:
         return sorted(self._groups)
+
+    def exists(self, name: str) -> bool:
+        return name in self._groups
 
     def get(self, name: str) -> ShareGroup | None:
         return self._groups.get(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from functools import partial
 
 import pytest
 
@@ -175,6 +176,31 @@ def test_of_too_many_empty_groups_the_one_that_is_empty_for_longest_goes(
                 node.groups.ensure(name)
                 await node.groups.tick(start + at)
             assert [group.name for group in node.groups.all()] == ["a", "d"]
+
+    run(work())
+
+
+def test_an_empty_group_that_is_joined_while_others_are_evicted_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    joined = Heartbeat("m2", 0, None, (TOPIC,), "client", "127.0.0.1", connection=1)
+
+    async def work() -> None:
+        async with Node(QUICK) as node:
+            old = node.groups.ensure("old")
+            node.beat("m1")
+            join = partial(node.groups.heartbeat, "old", joined, node.topology.topics.get)
+
+            def too_many_now(_: object) -> None:
+                if not (old.members or node.groups.has_members(GROUP, TOPIC)):
+                    monkeypatch.setattr(groups, "EMPTY_GROUPS_MAX", 0)
+                    asyncio.get_running_loop().call_soon(join, now_ms())
+
+            node.groups.on_change(too_many_now)
+            await asyncio.sleep(QUICK.session_timeout_ms / 1000 + 1)
+            assert names(node) == []
+            assert list(old.members) == ["m2"]
+            assert node.groups.get("old") is old
 
     run(work())
 
