@@ -64,7 +64,8 @@ class KeyFilters:
         self._config = config
         self._table = RedisTable(redis, _KEY, rule_rows, parse_rules)
         self._set: dict[str, _Set] = {}
-        self._putting = asyncio.Lock()
+        # One change at a time is stored and then in memory; each counts those before it.
+        self._changing = asyncio.Lock()
         self._loaded = False
         self._on_loaded: list[Callable[[], None]] = []
 
@@ -114,8 +115,11 @@ class KeyFilters:
 
     async def load(self) -> None:
         """Reads the rules that were set before. Raises TableUnavailable."""
-        stored = await self._table.load()
-        self._set.update((group, _Set(rules, held_bytes(rules))) for group, rules in stored.items())
+        async with self._changing:
+            stored = await self._table.load()
+            self._set.update(
+                (group, _Set(rules, held_bytes(rules))) for group, rules in stored.items()
+            )
         self._loaded = True
         for callback in self._on_loaded:
             callback()
@@ -134,7 +138,7 @@ class KeyFilters:
         (`Groups.filters_changed`).
         """
         new = _Set(rules, held_bytes(rules))
-        async with self._putting:  # each counts those before it
+        async with self._changing:
             wanted = sum(it.bytes for name, it in self._set.items() if name != group) + new.bytes
             if wanted > FILTER_SETS_BYTES_MAX:
                 raise TooManyRules(
@@ -146,8 +150,9 @@ class KeyFilters:
 
     async def remove(self, group: str) -> None:
         """Back to the rules of keyway.yaml. Raises TableUnavailable."""
-        await self._table.write({}, [group])
-        self._set.pop(group, None)
+        async with self._changing:
+            await self._table.write({}, [group])
+            self._set.pop(group, None)
 
 
 def held_bytes(rules: Iterable[FilterRule]) -> int:

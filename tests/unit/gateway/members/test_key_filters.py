@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, cast
 
 import pytest
 from pydantic import ValidationError
@@ -17,6 +19,8 @@ from gateway.core.limits import (
     FILTER_SET_BYTES_MAX,
 )
 from gateway.members.key_filters import InvalidRules, KeyFilters, parse_rules, rule_rows
+from gateway.members.redis_table import RedisTable
+from tests.rig.virtual_time import run, settle
 
 CONFIG = Config(
     groups=(
@@ -29,6 +33,9 @@ CONFIG = Config(
         ),
     )
 )
+
+OLD = (FilterRule(client_id="*", keys=("old",)),)
+NEW = (FilterRule(client_id="*", keys=("new",)),)
 
 
 def filters() -> KeyFilters:
@@ -96,3 +103,40 @@ def test_rules_that_are_refused(rows: Any, says: str) -> None:
     if isinstance(rows, list) and says != "rules.0.keys":  # YAML has no half characters
         with pytest.raises(ValidationError):
             GroupSection.model_validate({"filters": rows})
+
+
+class SlowTable:
+    """Its answers to what was read or removed come late."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, tuple[FilterRule, ...]] = {"g": OLD}
+        self.answers = asyncio.Event()
+
+    async def load(self) -> dict[str, tuple[FilterRule, ...]]:
+        rows = dict(self.rows)
+        await self.answers.wait()
+        return rows
+
+    async def write(
+        self, rows: dict[str, tuple[FilterRule, ...]], gone: Sequence[str] = ()
+    ) -> None:
+        self.rows |= rows
+        for group in gone:
+            self.rows.pop(group, None)
+            await self.answers.wait()
+
+
+@pytest.mark.parametrize("first", ["load", "remove"])
+def test_rules_that_are_set_meanwhile_are_the_same_here_and_in_redis(first: str) -> None:
+    async def work() -> None:
+        it, table = filters(), SlowTable()
+        it._table = cast("RedisTable[Any]", table)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(it.load() if first == "load" else it.remove("g"))
+            await settle()
+            tasks.create_task(it.put("g", NEW))
+            await settle()
+            table.answers.set()
+        assert it.rules("g").rules == table.rows["g"] == NEW
+
+    run(work())
