@@ -80,7 +80,7 @@ def build(
         background=(
             saved_members.write_forever,
             key_filters.load_until_loaded,
-            lambda: settings.refresh_forever(groups.names),
+            lambda: settings.refresh_forever(groups.names, groups.exists),
         ),
         stop=stop,
     )

@@ -109,14 +109,20 @@ class GroupSettings:
                 callback(group, section)
         return section
 
-    async def refresh_forever(self, groups: Callable[[], Iterable[str]]) -> None:
+    async def refresh_forever(
+        self, groups: Callable[[], Iterable[str]], exists: Callable[[str], bool]
+    ) -> None:
+        """A group that is forgotten while it is asked for is forgotten again."""
         while True:
             await asyncio.sleep(GROUP_CONFIG_MS / 1000)
             for group in list(groups()):
                 try:
-                    await self.learn(group)
+                    if exists(group):
+                        await self.learn(group)
                 except UpstreamError:
                     break  # logged where it was met; known settings stay good
+                if not exists(group):
+                    self.forget(group)
 
     def altered(self, changes: Mapping[str, Values]) -> None:
         """Kafka has just accepted these configs for these groups. A group that is not known yet

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 import structlog
@@ -20,9 +21,11 @@ class Kafka:
         self.configs: dict[str, dict[str, str]] = {}
         self.failure: UpstreamError | None = None
         self.asked: list[str] = []
+        self.when_asked: Callable[[str], None] = lambda _: None
 
     async def group_config(self, group: str) -> dict[str, str]:
         self.asked.append(group)
+        self.when_asked(group)
         if self.failure is not None:
             raise self.failure
         return self.configs.get(group, {})
@@ -133,7 +136,8 @@ def test_every_group_is_looked_at_now_and_then() -> None:
     async def work() -> None:
         kafka = Kafka()
         chosen, changed = settings(kafka)
-        task = asyncio.ensure_future(chosen.refresh_forever(lambda: ["a", "b"]))
+        there = {"a", "b"}
+        task = asyncio.ensure_future(chosen.refresh_forever(lambda: ["a", "b"], there.__contains__))
         await asyncio.sleep(GROUP_CONFIG_MS / 1000 + 1)
         assert kafka.asked == ["a", "b"]
         kafka.failure = Unreachable("no broker")
@@ -143,6 +147,11 @@ def test_every_group_is_looked_at_now_and_then() -> None:
         kafka.configs["b"] = {"share.session.timeout.ms": "60000"}
         await asyncio.sleep(GROUP_CONFIG_MS / 1000)
         assert changed == ["b"]
+        kafka.when_asked = there.discard
+        await asyncio.sleep(GROUP_CONFIG_MS / 1000)
+        asked = len(kafka.asked)
+        await chosen.known("a")
+        assert len(kafka.asked) == asked + 1, "it was forgotten while it was asked for"
         task.cancel()
 
     run(work())
