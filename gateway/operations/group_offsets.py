@@ -323,9 +323,9 @@ class GroupOffsets:
         StateUnavailable.
         """
         await self.forget_windows(name, lambda _: True)
-        group = self.groups.get(name)
         try:
             await self.filters.remove(name)
+            group = self.groups.get(name)
             # One that somebody has joined meanwhile is a new group of that name.
             if group is not None and not group.members:
                 self.groups.forget(name)

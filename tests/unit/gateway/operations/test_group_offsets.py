@@ -338,6 +338,16 @@ def test_a_group_is_forgotten_unless_somebody_joins_meanwhile(*, joins: bool) ->
     story(tell)
 
 
+def test_two_deletions_of_a_group_at_once_are_one() -> None:
+    async def tell(admin: Admin) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(2):
+                tasks.create_task(admin.offsets.forget_group(GROUP))
+        assert admin.node.groups.get(GROUP) is None
+
+    story(tell)
+
+
 def test_what_is_away_is_said() -> None:
     async def tell(admin: Admin) -> None:
         admin.forgotten.failure = TableUnavailable("down")
