@@ -83,6 +83,7 @@ class Windows:
     _ticks: TickSchedule = field(default_factory=TickSchedule)
     _idle: IdleWindows[Window] = field(init=False)
     _uncommitted: dict[Window, None] = field(default_factory=dict)  # ticked since the last commit
+    _running: dict[Window, asyncio.Task[None]] = field(default_factory=dict)
     _store_lost: bool = False  # windows: all ask it with the next commit
     _member_changes: MemberChanges = field(init=False)
     asked_for: set[str] = field(
@@ -243,7 +244,7 @@ class Windows:
         self._idle.look_at([window])
         self._by_group.setdefault(group, {})[key] = window
         self._ticks.stir(window)
-        self.tasks.create_task(window.run(), name=repr(window))
+        self._running[window] = self.tasks.create_task(window.run(), name=repr(window))
 
     @contextmanager
     def frozen(self, group: str) -> Iterator[None]:
@@ -267,6 +268,7 @@ class Windows:
 
     def _close(self, window: Window) -> None:
         window.close()
+        self._running.pop(window).cancel()  # it may wait for the store, or upstream
         self._member_changes.knows(window)
         self._unpersisted.pop(window, None)
         self._ticks.forget(window)
