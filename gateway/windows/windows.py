@@ -268,7 +268,8 @@ class Windows:
 
     def _close(self, window: Window) -> None:
         window.close()
-        self._running.pop(window).cancel()  # it may wait for the store, or upstream
+        if (running := self._running.pop(window, None)) is not None:
+            running.cancel()  # it may wait for the store, or upstream
         self._member_changes.knows(window)
         self._unpersisted.pop(window, None)
         self._ticks.forget(window)

@@ -106,7 +106,7 @@ def test_rules_that_are_refused(rows: Any, says: str) -> None:
 
 
 class SlowTable:
-    """Its answers to what was read or removed come late."""
+    """Reads and removes at once, and answers late."""
 
     def __init__(self) -> None:
         self.rows: dict[str, tuple[FilterRule, ...]] = {"g": OLD}

@@ -33,7 +33,8 @@ def test_a_window_that_waits_for_kafka_does_not_hold_up_the_stop() -> None:
 
 def test_a_window_that_is_dropped_while_it_loads_does_not_come_into_the_store() -> None:
     async def work() -> None:
-        async with SlowNode() as node:
+        node = SlowNode()
+        async with node:
             (topic,) = node.topology.topics.values()
             node.windows.open(GROUP, topic, 0)
             key = node.window().key
