@@ -13,7 +13,7 @@ read and scanned again for every fetch.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -63,13 +63,12 @@ class Columns:
 
 @dataclass(slots=True, eq=False)
 class Piece:
-    """Covers [start, end). Dropped pieces stay in the queue of the cache until their turn comes."""
+    """Covers [start, end)."""
 
     source: Source
     start: int
     end: int
     batch: Batch | None
-    dropped: bool = False
 
     @property
     def size(self) -> int:
@@ -77,7 +76,7 @@ class Piece:
 
 
 PORTIONS_OF_A_CACHE = 32  # of 3 MiB: each is copied, in a turn of its own
-PIECE_BYTES = 200  # a piece, its place in three lists and a batch object
+PIECE_BYTES = 300  # a piece, its places in two lists and the queue, and a batch object
 
 
 @dataclass(slots=True)
@@ -100,7 +99,8 @@ class BatchCache:
         self.bytes_max = bytes_max
         self.bytes = 0
         self._shelves: dict[Source, _Shelf] = {}
-        self._queue: deque[Piece] = deque()  # oldest first
+        # Oldest first. A plain dict would look for its first key over all that were deleted.
+        self._queue: OrderedDict[Piece, None] = OrderedDict()
 
     def add(self, source: Source, start: int, batches: list[Batch], end: int) -> None:
         """`batches` are all that consumers may see of [start, end); the first may begin before
@@ -157,11 +157,11 @@ class BatchCache:
             self._forget(old)
         shelf.pieces[at:behind] = [piece]
         shelf.starts[at:behind] = [piece.start]
-        self._queue.append(piece)
+        self._queue[piece] = None
         self.bytes += piece.size
 
     def _forget(self, piece: Piece) -> None:
-        piece.dropped = True
+        del self._queue[piece]
         self.bytes -= piece.size
         piece.batch = None
 
@@ -267,10 +267,8 @@ class BatchCache:
     def shrink(self) -> int:
         """Drops the oldest pieces until the bound holds; returns how many were dropped for that."""
         count = 0
-        while self._queue and (self.bytes > self.bytes_max or self._queue[0].dropped):
-            piece = self._queue.popleft()
-            if piece.dropped:
-                continue
+        while self._queue and self.bytes > self.bytes_max:
+            piece = next(iter(self._queue))
             shelf = self._shelves[piece.source]
             at = bisect_left(shelf.starts, piece.start)
             self._remove(piece.source, shelf, at, at + 1)
@@ -281,7 +279,7 @@ class BatchCache:
         """Recounts the figures that are kept for speed. For tests."""
         held = [piece for shelf in self._shelves.values() for piece in shelf.pieces]
         assert self.bytes == sum(piece.size for piece in held)
-        assert {id(piece) for piece in held} == {id(p) for p in self._queue if not p.dropped}
+        assert set(held) == self._queue.keys()
         for shelf in self._shelves.values():
             assert shelf.pieces
             assert shelf.starts == [piece.start for piece in shelf.pieces]

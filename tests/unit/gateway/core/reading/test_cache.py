@@ -179,6 +179,19 @@ def test_a_cursor_inside_a_batch_keeps_it() -> None:
     cache.check_invariants()
 
 
+def test_a_piece_that_stays_holds_up_no_others() -> None:
+    """While a blocked record kept one piece, a trace of every later piece stayed in memory."""
+    cache = BatchCache(1_000_000)
+    cache.add(SOURCE, 0, [full(0, 1)], 1)
+    for at in range(10_000):
+        cache.add(OTHER, at, [], at + 1)
+        cache.forget_below(OTHER, at + 1)
+        assert cache.shrink() == 0
+    cache.check_invariants()
+    assert cache.piece(SOURCE, 0) is not None
+    assert len(cache._queue) == 1
+
+
 def test_slices_need_every_piece() -> None:
     cache = BatchCache(1_000_000)
     cache.add(SOURCE, 0, [full(0, 5)], 5)
