@@ -197,6 +197,7 @@ class BrokerConnection:
         self, key: int, body: Message, *, version: int | None = None, timeout_ms: int
     ) -> Message:
         """Asks with the highest version both know (at most `version`). Raises UpstreamError."""
+        frames: Frames | None = None  # others may have opened a newer one by the time this fails
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 frames = await self._ready()
@@ -204,8 +205,8 @@ class BrokerConnection:
         except TimeoutError:
             # Answers come in order: a stuck one holds up all behind it.
             what = f"{self.address} did not answer {ApiKey(key).name} in {timeout_ms} ms"
-            if self._frames is not None:
-                self._frames.abort(Unreachable(what))
+            if frames is not None:
+                frames.abort(Unreachable(what))
             raise TimedOut(what) from None
 
     async def _ask(self, frames: Frames, key: int, version: int, body: Message) -> Message:

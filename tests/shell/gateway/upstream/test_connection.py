@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from gateway.core.wire.schema import Message
 from gateway.upstream.cluster import Upstream
 from gateway.upstream.connection import BrokerConnection
 from gateway.upstream.errors import Refused, TimedOut, Unreachable, UpstreamError
-from gateway.upstream.settings import Address, UpstreamSettings
+from gateway.upstream.settings import Address, SaslSettings, UpstreamSettings
 from tests.rig.fake_broker import FakeBroker, ReceivedRequest, all_versions, speaking
 from tests.rig.patience import patient_s
 
@@ -183,6 +184,62 @@ def test_silence_is_a_time_out_and_the_connection_is_not_used_again() -> None:
             broker.on_api(FIND, echo)
             await line.call(FIND, asking("g"), timeout_ms=20_000)
             assert len(broker.connections) == 2
+            line.close()
+
+    asyncio.run(work())
+
+
+def with_sessions(lifetime_ms: int) -> FakeBroker:
+    """It takes any password, and wants it again after this time on each connection."""
+
+    async def handshake(request: ReceivedRequest) -> bytes:
+        return request.response({"Mechanisms": ["PLAIN"]})
+
+    async def authenticate(request: ReceivedRequest) -> bytes:
+        return request.response({"SessionLifetimeMs": lifetime_ms})
+
+    return speaking(
+        {FIND: echo, ApiKey.SASL_HANDSHAKE: handshake, ApiKey.SASL_AUTHENTICATE: authenticate}
+    )
+
+
+def test_silence_on_an_expired_connection_ends_that_one_and_not_its_successor() -> None:
+    """Callers wait on both for a while. Those of the second failed, and the stuck one stayed."""
+
+    async def work() -> None:
+        asked: dict[str, ReceivedRequest] = {}
+        stuck_asked, timed_out = asyncio.Event(), asyncio.Event()
+
+        async def answer(request: ReceivedRequest) -> bytes | None:
+            (group,) = request.body["CoordinatorKeys"]
+            asked[group] = request
+            if group == "stuck":
+                stuck_asked.set()
+                return None
+            await timed_out.wait()
+            return await echo(request)
+
+        async def time_out(line: BrokerConnection) -> None:
+            with pytest.raises(TimedOut):
+                await line.call(FIND, asking("stuck"), timeout_ms=1_000)
+            timed_out.set()
+
+        sasl, lifetime_ms = SaslSettings("PLAIN", "ada", "s3cr3t"), 100
+        async with with_sessions(lifetime_ms).running() as broker, asyncio.TaskGroup() as t:
+            address = Address("127.0.0.1", broker.port)
+            line = BrokerConnection(address, settings(broker.port, sasl=sasl))
+            await line.call(FIND, asking("first"), timeout_ms=20_000)
+            broker.on_api(FIND, answer)
+            t.create_task(time_out(line))
+            await stuck_asked.wait()
+            await asyncio.sleep(lifetime_ms / 1000)
+            answered = await line.call(FIND, asking("next"), timeout_ms=20_000)
+            assert answered["Coordinators"][0]["Host"] == "next"
+            assert asked["next"].connection is not asked["stuck"].connection
+            deadline = time.monotonic() + patient_s(10)
+            while not asked["stuck"].connection.ended_by_peer:
+                assert time.monotonic() < deadline, "the stuck connection is still open"
+                await asyncio.sleep(0.01)
             line.close()
 
     asyncio.run(work())
