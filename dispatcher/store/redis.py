@@ -11,6 +11,10 @@ therefore carries the number of the last step that was confirmed; if Redis has n
 the window is gone. The same goes for a window that was deleted and comes back that way, as long as
 the process lives that deleted it.
 
+A step that was given up may still be on its way: the network can bring it after later ones. Every
+send of a step therefore has a number, also that of a second try, and a step that comes behind a
+later one of the same owner is refused.
+
 Beside the windows is an index: for each group the set of its windows. A window is in it before it
 is created and until it is deleted; an entry without a window has no meaning. The first question
 builds the index of all groups (a Redis from before the index is scanned once).
@@ -97,6 +101,7 @@ class RedisStore:
         self._sha = b""  # known once the script is loaded
         self._claims: dict[WindowKey, _Claim] = {}
         self._deleted: dict[WindowKey, Fence] = {}  # until when; the latest last
+        self._sends = 0  # of steps, to all windows
         self.healthy = False
 
     def __repr__(self) -> str:
@@ -226,9 +231,9 @@ class RedisStore:
             seen = claim.seq if claim is not None and claim.fence == write.fence else 0
             nth = earlier.get((write.key, write.fence), 0)
             earlier[write.key, write.fence] = nth + 1
-            command: list[Argument] = [self._name(write.key), b"apply", write.fence, seen + nth]
-            command += operations(write.changes)
-            commands.append(command)
+            self._sends += 1
+            head = (self._name(write.key), b"apply", write.fence, seen + nth, self._sends)
+            commands.append([*head, *operations(write.changes)])
         return commands
 
     async def _evaluate(self, key: WindowKey, *arguments: Argument) -> object:

@@ -1,8 +1,9 @@
 -- One window in Redis: every verb of the store, atomic because a script is.
 --
--- KEYS[1]  the window: a hash of format, fence, owner, origin (of its incarnation), seq, cursor, chunk (the
---          cursor's), high (the highest chunk written, perhaps below that). Its other keys are named after it and share its
---          hash tag, hence its slot: <window>:leases, <window>:retries (hashes), <window>:bits:<chunk> (strings).
+-- KEYS[1]  the window: a hash of format, fence, owner, origin (of its incarnation), seq, sent (the number of the
+--          last send that was applied under the fence), cursor, chunk (the cursor's), high (the highest chunk
+--          written, perhaps below that). Its other keys are named after it and share its hash tag, hence its
+--          slot: <window>:leases, <window>:retries (hashes), <window>:bits:<chunk> (strings).
 -- ARGV     verb and its arguments; apply and create then take operations:
 --            C cursor chunk        the cursor and its chunk; chunks below it are deleted
 --            B chunk at bytes      bytes of the settled bitmap
@@ -13,7 +14,8 @@
 --            F n offset*           retries forgotten
 -- Answers  apply, create: the window's seq (>= 1), or GONE, or FENCED. seq counts applied steps. A Redis
 --          that restarted from an older file, or a replica that took over and lags, shows a lower one
---          than the writer has seen: to the writer that is GONE too.
+--          than the writer has seen: to the writer that is GONE too. FENCED is also the answer to a send that
+--          comes after a later one, as the network may bring one that its writer has given up.
 
 local GONE, FENCED = -1, -2
 local window, verb = KEYS[1], ARGV[1]
@@ -76,28 +78,30 @@ local function perform(at, cursor, chunk, high)
   return cursor, chunk, high
 end
 
-local function keep(seq, cursor, chunk, high)
-  redis.call('HSET', window, 'seq', seq, 'cursor', cursor, 'chunk', chunk, 'high', high)
+local function keep(seq, sent, cursor, chunk, high)
+  redis.call('HSET', window, 'seq', seq, 'sent', sent, 'cursor', cursor, 'chunk', chunk, 'high', high)
   return seq
 end
 
--- apply fence seq operations...
+-- apply fence seq send operations...
 if verb == 'apply' then
-  local fence, seq, cursor, chunk, high =
-    unpack(redis.call('HMGET', window, 'fence', 'seq', 'cursor', 'chunk', 'high'))
+  local fence, seq, sent, cursor, chunk, high =
+    unpack(redis.call('HMGET', window, 'fence', 'seq', 'sent', 'cursor', 'chunk', 'high'))
   if not fence then
     return GONE
   elseif fence ~= ARGV[2] then
     return FENCED
   elseif not cursor or tonumber(seq) < tonumber(ARGV[3]) then
     return GONE
+  elseif tonumber(ARGV[4]) < tonumber(sent or 0) then
+    return FENCED
   end
-  return keep(tonumber(seq) + 1, perform(4, cursor, tonumber(chunk), tonumber(high)))
+  return keep(tonumber(seq) + 1, ARGV[4], perform(5, cursor, tonumber(chunk), tonumber(high)))
 end
 
 -- create fence format origin operations...
 if verb == 'create' then
-  local fence, seq = unpack(redis.call('HMGET', window, 'fence', 'seq'))
+  local fence, seq, sent = unpack(redis.call('HMGET', window, 'fence', 'seq', 'sent'))
   if not fence then
     return GONE
   elseif fence ~= ARGV[2] then
@@ -105,7 +109,7 @@ if verb == 'create' then
   end
   drop_all()
   redis.call('HSET', window, 'format', ARGV[3], 'origin', ARGV[4])
-  return keep(tonumber(seq or 0) + 1, perform(5, '0', 0, -1))
+  return keep(tonumber(seq or 0) + 1, sent or 0, perform(5, '0', 0, -1))
 end
 
 -- A fence that is newer than the window's. It is at least the clock in microseconds, so that one
@@ -117,10 +121,10 @@ local function next_fence()
   return string.format('%.0f', fence)
 end
 
--- claim owner: the fence, and everything else as it is.
+-- claim owner: the fence, and everything else as it is. Each owner counts its own sends.
 if verb == 'claim' then
   local fence = next_fence()
-  redis.call('HSET', window, 'fence', fence, 'owner', ARGV[2])
+  redis.call('HSET', window, 'fence', fence, 'owner', ARGV[2], 'sent', 0)
   local format, seq, cursor, chunk, high, origin =
     unpack(redis.call('HMGET', window, 'format', 'seq', 'cursor', 'chunk', 'high', 'origin'))
   local chunks = {}

@@ -245,6 +245,26 @@ class TestRedisStore(StoreContract):
         assert (await store.claim(KEY, "one")).snapshot == FULL
 
     @in_loop
+    async def test_a_late_copy_of_an_old_step_changes_nothing(self, stores: Stores) -> None:
+        """Nobody waits for its answer any more; the network brings it all the same."""
+        one, two = stores(), stores()
+        fence = await opened(one)
+        assert isinstance(one, RedisStore)
+        late = one._commands([Write(KEY, fence, STEP)])
+        newer: list[Change] = [
+            BitsSet(0, 8_125, b"\xff"),
+            LeaseEnded(LeaseId(5)),
+            CursorMoved(65_006),
+        ]
+        for step in (STEP, newer):
+            assert await one.apply([Write(KEY, fence, step)]) == [None]
+        await one._evaluate_all(late)
+        assert await one.apply([Write(KEY, fence, [])]) == [None], "still the owner"
+        claimed = await two.claim(KEY, "two")
+        assert claimed.snapshot == apply_changes(FULL, [*STEP, *newer])
+        assert await two.apply([Write(KEY, claimed.fence, [])]) == [None], "a claim counts anew"
+
+    @in_loop
     async def test_a_full_redis_refuses_a_step_as_a_whole(
         self, stores: Stores, admin: redis.Redis
     ) -> None:
