@@ -7,6 +7,7 @@ write none.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from typing import Any
 
 import structlog
@@ -17,9 +18,11 @@ from gateway.core.wire.records import Header, Record
 from gateway.reading.limits import (
     DEAD_LETTER_BYTES_MAX,
     DEAD_LETTER_WRITE_MS_MAX,
+    PRODUCER_GIVE_UP_S_MAX,
+    PRODUCER_START_S_MAX,
     PRODUCER_STOP_S_MAX,
 )
-from gateway.upstream.errors import Unreachable
+from gateway.upstream.errors import TimedOut, Unreachable
 from gateway.upstream.settings import UpstreamSettings
 
 log = structlog.get_logger("keyway.dead_letters")
@@ -36,10 +39,14 @@ class LetterProducer:
         """Raises UpstreamError."""
         it = cls(AIOKafkaProducer(**producer_options(settings)))
         try:
-            await it._producer.start()
+            async with asyncio.timeout(PRODUCER_START_S_MAX):
+                await it._producer.start()
         except KafkaError as error:
             await it.stop()
             raise Unreachable(str(error)) from error
+        except TimeoutError as late:
+            await it.stop()
+            raise TimedOut(f"no producer started within {PRODUCER_START_S_MAX:g} s") from late
         except BaseException:
             await it.stop()
             raise
@@ -51,24 +58,46 @@ class LetterProducer:
         """
         value = b"" if record.key is None and record.value is None else record.value
         try:
-            sent = await self._producer.send(
-                topic,
-                key=record.key,
-                value=value,
-                timestamp_ms=record.timestamp if record.timestamp >= 0 else None,
-                headers=headers,
-            )
-            await sent
+            # An idempotent aiokafka tries for ever while the partition has a leader.
+            async with asyncio.timeout(DEAD_LETTER_WRITE_MS_MAX / 1000):
+                sent = await self._producer.send(
+                    topic,
+                    key=record.key,
+                    value=value,
+                    timestamp_ms=record.timestamp if record.timestamp >= 0 else None,
+                    headers=headers,
+                )
+                await sent
         except KafkaError as error:
             return str(error)
+        except TimeoutError:
+            return f"not on all in-sync replicas within {DEAD_LETTER_WRITE_MS_MAX / 1000:g} s"
         return None
 
     async def stop(self) -> None:
+        """Waits for the letters that are under way; those that take too long are given up."""
+        producer = self._producer
         try:
-            async with asyncio.timeout(PRODUCER_STOP_S_MAX):
-                await self._producer.stop()
-        except (TimeoutError, KafkaError) as error:
-            log.warning("dead_letter_producer_stop", reason=str(error) or type(error).__name__)
+            if await ends(producer.flush(), PRODUCER_STOP_S_MAX) and await ends(
+                producer.stop(), PRODUCER_STOP_S_MAX
+            ):
+                return
+            # aiokafka's stop waits for every letter, and left alone it keeps on sending them.
+            await ends(producer._sender.close(), PRODUCER_GIVE_UP_S_MAX)
+            await ends(producer.client.close(), PRODUCER_GIVE_UP_S_MAX)
+        finally:
+            producer._closed = True  # else it complains when it is collected
+
+
+async def ends(work: Coroutine[Any, Any, None], s_max: float) -> bool:
+    """Within this time and without an error."""
+    try:
+        async with asyncio.timeout(s_max):
+            await work
+    except (TimeoutError, KafkaError) as error:
+        log.warning("dead_letter_producer_stop", reason=str(error) or type(error).__name__)
+        return False
+    return True
 
 
 def producer_options(settings: UpstreamSettings) -> dict[str, Any]:

@@ -1,0 +1,67 @@
+"""Dead letters while Kafka does not take them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from dispatcher.core.model import MemberId, Reason, WriteDeadLetters
+from gateway.core.wire.errors import ErrorCode
+from gateway.group_log import GroupLog
+from gateway.reading import letter_producer
+from gateway.reading.dead_letters import DeadLetters
+from gateway.reading.limits import DEAD_LETTER_PARTS_MAX
+from gateway.reading.reader import Reader
+from gateway.upstream.cluster import Upstream
+from tests.rig.letters_broker import ORDERS, LettersBroker
+from tests.rig.loopback import run, until
+from tests.rig.patience import patient_s
+
+SHORT, WHOLE = "short-of-replicas", "whole"
+
+
+@pytest.fixture
+def kafka(monkeypatch: pytest.MonkeyPatch) -> LettersBroker:
+    """One topic has too few replicas in sync."""
+    monkeypatch.setattr(letter_producer, "DEAD_LETTER_WRITE_MS_MAX", 500)
+    monkeypatch.setattr(letter_producer, "PRODUCER_STOP_S_MAX", 0.2)
+    return LettersBroker(errors={SHORT: ErrorCode.NOT_ENOUGH_REPLICAS})
+
+
+@asynccontextmanager
+async def upstream_of(kafka: LettersBroker) -> AsyncIterator[Upstream]:
+    async with kafka.broker().running(), Upstream(kafka.settings()) as upstream:
+        await upstream.refresh([ORDERS.topic])
+        yield upstream
+
+
+def letters_of(upstream: Upstream) -> DeadLetters:
+    return DeadLetters(upstream, Reader(upstream), GroupLog(lambda: 0))
+
+
+async def write(letters: DeadLetters, topic: str, offset: int) -> list[bool]:
+    effect = WriteDeadLetters([offset], [1], [Reason.REJECTED], [MemberId("m")])
+    return await letters.write_offsets("g", ORDERS, topic, effect)
+
+
+def test_letters_that_kafka_does_not_take_hold_no_others_up(kafka: LettersBroker) -> None:
+    async def work() -> None:
+        async with upstream_of(kafka) as upstream, asyncio.TaskGroup() as tasks:
+            letters = letters_of(upstream)
+            held = [
+                tasks.create_task(write(letters, SHORT, offset))
+                for offset in range(DEAD_LETTER_PARTS_MAX)
+            ]
+            await until(lambda: kafka.writes[SHORT] > 0)
+            async with asyncio.timeout(patient_s(5)):
+                assert await write(letters, WHOLE, 9) == [True]
+                assert await asyncio.gather(*held) == [[False]] * DEAD_LETTER_PARTS_MAX
+            assert letters.trouble(ORDERS.topic, SHORT) is not None
+            assert letters.trouble(ORDERS.topic, WHOLE) is None
+            await letters.close()
+            assert (kafka.letters[SHORT], kafka.letters[WHOLE]) == (0, 1)
+
+    run(work())
