@@ -27,7 +27,7 @@ from gateway.reading.limits import (
 )
 from gateway.reading.reader import NO_BYTES_MAX, Reader, RecordsGone, RecordsLarge
 from gateway.upstream.cluster import READ_COMMITTED, Upstream
-from gateway.upstream.errors import UpstreamError
+from gateway.upstream.errors import Unreachable, UpstreamError
 
 if TYPE_CHECKING:
     from gateway.reading.letter_producer import LetterProducer
@@ -73,6 +73,7 @@ class DeadLetters:
         self._producer: LetterProducer | None = None
         self._changing = asyncio.Lock()
         self._parts = asyncio.Semaphore(DEAD_LETTER_PARTS_MAX)
+        self._closed = False
         self._troubles: dict[str, str] = {}  # by topic that did not take its last letters
 
     def trouble(self, origin: str, topic: str) -> str | None:
@@ -113,6 +114,8 @@ class DeadLetters:
         self, group: str, source: Source, topic: str, part: WriteDeadLetters
     ) -> list[bool]:
         """The answers to the first of them, as many as it took at once."""
+        if self._closed:
+            return [False] * len(part.offsets)
         try:
             records, count = await self._records(group, source, part.offsets)
         except UpstreamError as error:
@@ -194,6 +197,8 @@ class DeadLetters:
     async def _started(self) -> LetterProducer:
         """Raises UpstreamError."""
         async with self._changing:
+            if self._closed:
+                raise Unreachable("the node stops")
             if self._producer is None:
                 # In a thread: it takes 200 ms, and others are served meanwhile.
                 await asyncio.to_thread(import_module, "gateway.reading.letter_producer")
@@ -205,9 +210,15 @@ class DeadLetters:
     async def _drop(self, producer: LetterProducer) -> None:
         async with self._changing:
             if self._producer is producer:
-                self._producer = None
-                await producer.stop()
+                await self._stop_producer()
 
     async def close(self) -> None:
-        if self._producer is not None:
-            await self._drop(self._producer)
+        """From now on none is begun: each would make the node's stop longer."""
+        self._closed = True
+        async with self._changing:
+            await self._stop_producer()
+
+    async def _stop_producer(self) -> None:
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            await producer.stop()

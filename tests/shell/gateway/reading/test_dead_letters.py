@@ -1,4 +1,4 @@
-"""Dead letters while Kafka does not take them."""
+"""Dead letters while Kafka does not take them, and while the node stops."""
 
 from __future__ import annotations
 
@@ -63,5 +63,29 @@ def test_letters_that_kafka_does_not_take_hold_no_others_up(kafka: LettersBroker
             assert letters.trouble(ORDERS.topic, WHOLE) is None
             await letters.close()
             assert (kafka.letters[SHORT], kafka.letters[WHOLE]) == (0, 1)
+
+    run(work())
+
+
+def test_letters_that_wait_while_the_node_stops_are_not_begun(kafka: LettersBroker) -> None:
+    """They stay held; each would make the stop longer, and the first would start a producer."""
+
+    async def work() -> None:
+        async with upstream_of(kafka) as upstream, asyncio.TaskGroup() as tasks:
+            letters = letters_of(upstream)
+            under_way = [
+                tasks.create_task(write(letters, SHORT, offset))
+                for offset in range(DEAD_LETTER_PARTS_MAX)
+            ]
+            await until(lambda: kafka.writes[SHORT] > 0)
+            waiting = [tasks.create_task(write(letters, WHOLE, offset)) for offset in range(4, 9)]
+            await asyncio.sleep(0)  # each has begun to wait
+            await letters.close()
+            async with asyncio.timeout(patient_s(5)):
+                answers = await asyncio.gather(*under_way, *waiting)
+            assert answers == [[False]] * len(answers)
+            assert await write(letters, WHOLE, 9) == [False]
+            assert kafka.writes[WHOLE] == 0
+            assert kafka.producers() == 1
 
     run(work())
