@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from dispatcher.core.model import WriteDeadLetters
 from gateway.core.cluster.topology import TopicPartition
 from gateway.core.reading.cache import Source
-from gateway.core.wire.errors import error_name
+from gateway.core.wire.errors import ErrorCode, error_name
 from gateway.core.wire.records import Header, Record, read_records
 from gateway.group_log import GroupLog
 from gateway.reading.limits import (
@@ -164,9 +164,11 @@ class DeadLetters:
             return []
         group = letters[0].group
         try:
-            known = (await self._upstream.refresh([topic])).topics[topic]
-            if known.error:
-                reason = f"the topic: {error_name(known.error)}"
+            known = (await self._upstream.refresh([topic])).topics.get(topic)
+            # None: a window that had watched it too has closed meanwhile.
+            error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if known is None else known.error
+            if error_code:
+                reason = f"the topic: {error_name(error_code)}"
                 self._not_written(group, topic, len(letters), reason)
                 return [False] * len(letters)
             producer = await self._started()

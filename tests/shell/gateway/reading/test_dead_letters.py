@@ -1,4 +1,4 @@
-"""Dead letters while Kafka does not take them, and while the node stops."""
+"""Dead letters while Kafka does not take them, while the node stops, and while a topic goes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import pytest
 
 from dispatcher.core.model import MemberId, Reason, WriteDeadLetters
 from gateway.core.wire.errors import ErrorCode
+from gateway.core.wire.records import Record
 from gateway.group_log import GroupLog
 from gateway.reading import letter_producer
-from gateway.reading.dead_letters import DeadLetters
+from gateway.reading.dead_letters import DeadLetter, DeadLetters
 from gateway.reading.limits import DEAD_LETTER_PARTS_MAX
 from gateway.reading.reader import Reader
 from gateway.upstream.cluster import Upstream
@@ -87,5 +88,27 @@ def test_letters_that_wait_while_the_node_stops_are_not_begun(kafka: LettersBrok
             assert await write(letters, WHOLE, 9) == [False]
             assert kafka.writes[WHOLE] == 0
             assert kafka.producers() == 1
+
+    run(work())
+
+
+def test_a_topic_that_is_unwatched_while_it_is_looked_up_is_not_there(
+    kafka: LettersBroker,
+) -> None:
+    async def work() -> None:
+        async with upstream_of(kafka) as upstream, asyncio.TaskGroup() as tasks:
+            letters = letters_of(upstream)
+            kafka.metadata_gate = asyncio.Event()
+            asked = kafka.metadata_asked
+            refresh = tasks.create_task(upstream.refresh())
+            await until(lambda: kafka.metadata_asked > asked)
+            letter = DeadLetter(Record(0, 0, b"k", b"v"), ORDERS, "g", 1, "rejected", "m")
+            written = tasks.create_task(letters.write(WHOLE, [letter]))
+            await until(lambda: WHOLE in upstream.watched)
+            upstream.unwatch([WHOLE])
+            kafka.metadata_gate.set()
+            await refresh
+            assert await written == [False]
+            assert letters.trouble(ORDERS.topic, WHOLE) == "the topic: UNKNOWN_TOPIC_OR_PARTITION"
 
     run(work())
