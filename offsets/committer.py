@@ -2,7 +2,8 @@
 
 The newest entry of a group and partition counts. A group at work here is left alone and looked at
 again when it is empty. An offset is written down as applied before it is committed, so that the
-distributor of this cluster never takes it for news, also after a crash between the two.
+distributor of this cluster never takes it for news, also after a crash between the two. The
+position of before is written down with it: a commit that failed is made in a later round.
 """
 
 from __future__ import annotations
@@ -234,12 +235,7 @@ class Committer:
         chosen = [it for it in rows if it.changes and not self._is_there(it)]
         if chosen:
             self.board.write_applied(
-                {
-                    place_of(it): Applied(
-                        it.new or 0, it.metadata, it.source, it.source_ms, flags[place_of(it)]
-                    )
-                    for it in chosen
-                }
+                {place_of(it): _applied(it, flags[place_of(it)]) for it in chosen}
             )
         refused: dict[Place, Row] = {}
         for group in dict.fromkeys(it.group for it in chosen):
@@ -291,6 +287,18 @@ class Committer:
 
 def place_of(row: Row) -> Place:
     return row.group, row.topic, row.partition
+
+
+def _applied(row: Row, flags: int) -> Applied:
+    return Applied(
+        row.new or 0,
+        row.metadata,
+        row.source,
+        row.source_ms,
+        flags,
+        before=row.old,
+        before_ms=None if row.stood is None else row.stood.committed_ms,
+    )
 
 
 def _encoded(entry: Entry, offset: int, ranges: list[Range], origin: int) -> str:

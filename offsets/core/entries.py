@@ -75,7 +75,8 @@ class Entry:
 @dataclass(frozen=True, slots=True)
 class Applied:
     """The last commit the committer made here for a group. `source`, `committed_ms`: of the entry
-    it came from.
+    it came from. `before`, `before_ms`: the position that the commit was to replace, and its time;
+    None: there was none, or it is not known.
     """
 
     offset: int
@@ -83,6 +84,18 @@ class Applied:
     source: str
     committed_ms: int
     flags: int = 0
+    before: int | None = None
+    before_ms: int | None = None
+
+    def outstanding(self, offset: int, committed_ms: int | None) -> bool:
+        """The position here is still that of before: the commit failed, or was never tried. A later
+        commit of the same offset is a reset. `committed_ms` None: the offset alone can tell.
+        """
+        if self.before != offset:
+            return False
+        if committed_ms is None:
+            return True
+        return self.before_ms is not None and committed_ms <= self.before_ms
 
 
 # ------------------------------------------------------------------------------------------ keys
@@ -198,7 +211,7 @@ def _ranges(gaps: Sequence[int]) -> list[Range]:
 
 
 def encode_applied(applied: Applied) -> bytes:
-    names = ("offset", "metadata", "source", "committed_ms", "flags")
+    names = ("offset", "metadata", "source", "committed_ms", "flags", "before", "before_ms")
     body: dict[str, Any] = {"version": VERSION} | {name: getattr(applied, name) for name in names}
     return json.dumps(body, separators=(",", ":")).encode()
 
@@ -213,9 +226,17 @@ def decode_applied(value: bytes) -> Applied:
             str(body["source"]),
             int(body["committed_ms"]),
             int(body["flags"]),
+            _number(body, "before"),
+            _number(body, "before_ms"),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise MalformedEntry(f"applied: {error!r}") from error
+
+
+def _number(body: dict[str, Any], name: str) -> int | None:
+    """Records of earlier versions lack it."""
+    number = body.get(name)
+    return None if number is None else int(number)
 
 
 def _body(value: bytes) -> dict[str, Any]:

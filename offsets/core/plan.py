@@ -8,7 +8,7 @@ overrides a refusal for safety, `--rewind` lets a position go back; nothing over
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
 
@@ -86,7 +86,7 @@ class Target:
 @dataclass(frozen=True, slots=True)
 class Row:
     """`new` None: not known. `replay`: records that come again, at most; `replay_ms`: how far back
-    in time. `error`: Kafka's own words for KAFKA_ERROR.
+    in time. `error`: Kafka's own words for KAFKA_ERROR. `stood`: what `new` is to replace.
     """
 
     group: str
@@ -103,6 +103,7 @@ class Row:
     replay_ms: int | None
     refusals: tuple[Refusal, ...] = ()
     error: str = ""
+    stood: Committed | None = field(default=None, compare=False)
 
     @property
     def delta(self) -> int | None:
@@ -130,13 +131,15 @@ def mode_of(entry: Entry, wanted: Mode) -> Mode:
 
 
 def is_due(entry: Entry, target: Target) -> bool:
-    """The entry is news for the target: only the committer has moved the group there since, or
-    another move was earlier than the commit on the source.
+    """The entry is news for the target: only the committer has moved the group there since, or was
+    about to, or another move was earlier than the commit on the source.
     """
     now, ours = target.committed, target.applied
     if now is None:
         return True
-    if ours is not None and ours.offset == now.offset:
+    if ours is not None and (
+        ours.offset == now.offset or ours.outstanding(now.offset, now.committed_ms)
+    ):
         return entry.committed_ms >= ours.committed_ms
     if ours is not None and entry.committed_ms <= ours.committed_ms:
         return False
@@ -190,6 +193,7 @@ def decide(
         replay=replay,
         replay_ms=replay_ms,
         refusals=tuple(it for it in dict.fromkeys(refusals) if it not in passed),
+        stood=target.committed,
     )
 
 

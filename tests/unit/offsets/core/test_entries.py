@@ -114,6 +114,17 @@ def test_the_board_keeps_the_latest() -> None:
     assert board == Board(entries={(PLACE, "C"): other})
 
 
+@pytest.mark.parametrize("before", [(None, None), (0, None), (6, 5_000)])
+def test_an_applied_commit_comes_back(before: tuple[int | None, int | None]) -> None:
+    applied = Applied(7, "metadata", "A", 5, 3, *before)
+    assert decode_applied(encode_applied(applied)) == applied
+
+
+def test_an_applied_commit_of_an_earlier_version_is_read() -> None:
+    value = b'{"version":1,"offset":7,"metadata":"m","source":"A","committed_ms":5,"flags":3}'
+    assert decode_applied(value) == Applied(7, "m", "A", 5, 3)
+
+
 def test_a_deleted_entry_is_not_followed() -> None:
     board = Board()
     board.read(key_of(ENTRY, PLACE, "A"), encode_entry(Entry(*PLACE, "A", 5, deleted=True)))

@@ -143,6 +143,9 @@ def test_force_does_not_touch_a_group_at_work() -> None:
     assert decided(target, force=True, rewind=True).refusals == (Refusal.GROUP_ACTIVE,)
 
 
+FAILED = Applied(9, "", "A", 1_000_000, before=2, before_ms=1_000_005)
+
+
 @pytest.mark.parametrize(
     ("committed", "applied", "due"),
     [
@@ -155,6 +158,12 @@ def test_force_does_not_touch_a_group_at_work() -> None:
         (Committed(9, committed_ms=5), Applied(9, "", "C", 1_000_001), False),  # C was later
         (Committed(2, committed_ms=1_500_000), Applied(9, "", "A", 1_000_000), False),  # reset here
         (Committed(2, committed_ms=900_000), Applied(9, "", "A", 800_000), True),  # and moved since
+        (Committed(2, committed_ms=1_000_005), FAILED, True),  # our commit was not made
+        (Committed(2), FAILED, True),
+        (Committed(2, committed_ms=1_000_006), FAILED, False),  # made, and reset to the same
+        (Committed(3, committed_ms=1_000_005), FAILED, False),
+        (Committed(2, committed_ms=1_000_005), replace(FAILED, before_ms=None), False),
+        (Committed(2, committed_ms=5), replace(FAILED, committed_ms=1_000_001), False),
     ],
 )
 def test_who_moved_the_group_last_counts(

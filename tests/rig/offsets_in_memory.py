@@ -1,0 +1,113 @@
+"""The offsets of one cluster without Kafka: a client whose commits can fail, logs of one length.
+
+Only what goes over the wire is replaced: board, index, searches and plans are the real ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from clusters.config import Cluster
+from offsets.client import ClusterClient, Partition, Refused, TopicFacts
+from offsets.commits import Change, GroupPlace
+from offsets.core.consumer_offsets import OffsetCommitted
+from offsets.core.index import PartitionIndex
+from offsets.core.model import Answer, Rows, Search, Stream
+from offsets.core.plan import Committed
+from offsets.group_requests import Wanted
+from offsets.partitions import Partitions
+from tests.rig.offset_histories import answered
+
+RECORDS = 100
+FACTS = TopicFacts(partitions=1, create_time=True)
+STREAM = Stream("A", "topic", 0)
+
+
+class MemoryClient(ClusterClient):
+    """`fail`: raised, or answered, by the next commit."""
+
+    def __init__(self, name: str, now_ms: int) -> None:
+        super().__init__(Cluster(name=name, bootstrap_servers="127.0.0.1:1"))
+        self.now_ms = now_ms
+        self.positions: dict[GroupPlace, Committed] = {}
+        self.fail: Exception | Refused | None = None
+
+    def active_groups(self) -> set[str]:
+        return set()
+
+    def committed(self, groups: Iterable[str]) -> dict[str, dict[tuple[str, int], Committed]]:
+        return {
+            wanted: {place[1:]: it for place, it in self.positions.items() if place[0] == wanted}
+            for wanted in groups
+        }
+
+    def commit(self, group: str, wanted: Wanted) -> dict[tuple[str, int], Refused | None]:
+        failure, self.fail = self.fail, None
+        if isinstance(failure, Exception):
+            raise failure
+        if failure is None:
+            self.positions |= {
+                (group, *it): Committed(offset, metadata, self.now_ms)
+                for it, (offset, metadata) in wanted.items()
+            }
+        return dict.fromkeys(wanted, failure)
+
+    def starts(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        return dict.fromkeys(partitions, 0)
+
+    def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        return dict.fromkeys(partitions, RECORDS)
+
+    def firsts(self, asked: Mapping[Partition, int]) -> dict[Partition, int | None]:
+        return dict.fromkeys(asked)
+
+    def ensure_compacted(self, topic: str) -> None:
+        """It is there."""
+
+    def write(self, topic: str, records: Sequence[tuple[bytes, bytes | None]]) -> None:
+        """The board reads what it writes by itself."""
+
+
+class MemorySource:
+    """The commits of a client, as `__consumer_offsets` would tell them."""
+
+    caught_up = True
+    working: Collection[str] = ()
+
+    def __init__(self, client: MemoryClient) -> None:
+        self._client = client
+        self._seen: dict[GroupPlace, Committed] = {}
+
+    def latest(self, place: GroupPlace) -> Committed | None:
+        return self._client.positions.get(place)
+
+    def poll(self) -> Collection[Change]:
+        fresh = dict(self._client.positions.items() - self._seen.items())
+        self._seen |= fresh
+        return [
+            OffsetCommitted(*place, it.offset, -1, it.metadata, it.committed_ms or 0)
+            for place, it in fresh.items()
+        ]
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+class MemoryPartitions(Partitions):
+    """Every partition has the same records, all of them from A."""
+
+    def __init__(self, client: ClusterClient) -> None:
+        super().__init__(client, secret="")
+        self._index = PartitionIndex(Stream(client.name, "topic", 0), 0)
+        self._index.extend(_rows(0, RECORDS), RECORDS)
+
+    def index(self, partition: Partition) -> PartitionIndex | None:  # noqa: ARG002
+        return self._index
+
+    def answered(self, partition: Partition, search: Search[Answer]) -> Answer:  # noqa: ARG002
+        return answered(search, _rows)
+
+
+def _rows(first: int, last: int) -> Rows:
+    offsets = range(max(0, first), min(last + 1, RECORDS))
+    return Rows(offsets, [0] * len(offsets), [STREAM] * len(offsets), offsets)

@@ -1,0 +1,80 @@
+"""A commit that fails is made later: it does not count as made because it was written down."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+
+from offsets.board import BoardTopic
+from offsets.client import Refused
+from offsets.committer import Committer, Options
+from offsets.core.entries import Entry
+from offsets.core.model import Progress
+from offsets.core.plan import Committed, Mode, Refusal
+from offsets.errors import ClusterAway
+from tests.rig.offsets_in_memory import FACTS, STREAM, MemoryClient, MemoryPartitions, MemorySource
+
+AWAY = ClusterAway("B: commit: no answer")
+FAILED = Refused(Refusal.KAFKA_ERROR, "UNKNOWN_SERVER_ERROR")
+GROUPS = ("billing", "shipping")
+
+
+def committer_on(client: MemoryClient) -> Committer:
+    return Committer(
+        client,
+        MemoryPartitions(client),
+        BoardTopic(client),
+        Options(Mode.EXACT),
+        now_ms=lambda: client.now_ms,
+        source=MemorySource(client),
+        facts={"topic": FACTS},
+    )
+
+
+def entry(group: str, offset: int, committed_ms: int) -> Entry:
+    return Entry(
+        group,
+        "topic",
+        0,
+        "A",
+        committed_ms,
+        offset=offset,
+        partitions=1,
+        exact=True,
+        progress=Progress({STREAM: offset}, {STREAM: offset}),
+    )
+
+
+def try_once(committer: Committer, entries: list[Entry]) -> None:
+    with suppress(ClusterAway):
+        committer.apply(entries)
+
+
+def positions(client: MemoryClient) -> list[int]:
+    return [client.positions[group, "topic", 0].offset for group in GROUPS]
+
+
+@pytest.mark.parametrize("failure", [AWAY, FAILED], ids=["away", "refused"])
+def test_a_commit_that_failed_once_is_made_later(failure: ClusterAway | Refused) -> None:
+    """And those of the groups behind it. The entries are no later than the commits made here."""
+    client = MemoryClient("B", now_ms=5_000)
+    committer = committer_on(client)
+    committer.apply([entry(group, 6, 1_000) for group in GROUPS])
+    assert positions(client) == [6, 6]
+    client.now_ms, client.fail = 9_000, failure
+    later = [entry(group, 12, 4_000) for group in GROUPS]
+    try_once(committer, later)
+    assert positions(client)[0] == 6
+    assert [it.refusals for it in committer.apply(later)] == [(), ()]
+    assert positions(client) == [12, 12]
+
+
+def test_a_reset_to_where_the_group_was_before_is_the_operators() -> None:
+    client = MemoryClient("B", now_ms=5_000)
+    committer = committer_on(client)
+    for at, ms in ((6, 1_000), (12, 4_000)):
+        committer.apply([entry("billing", at, ms)])
+    client.positions["billing", "topic", 0] = Committed(6, "", 10_000)
+    (row,) = committer.apply([entry("billing", 12, 4_000)])
+    assert row.refusals == (Refusal.OVERTAKEN,)
