@@ -248,9 +248,10 @@ class Committer:
     def _is_there(self, row: Row) -> bool:
         applied = self.board.state.applied.get(place_of(row))
         return (
-            row.old == row.new
+            row.stood is not None
             and applied is not None
             and (applied.offset, applied.metadata) == (row.new, row.metadata)
+            and applied.made(row.stood.offset, row.stood.metadata)
         )
 
     def _commit(self, group: str, rows: Sequence[Row]) -> list[Row]:

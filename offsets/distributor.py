@@ -3,7 +3,8 @@
 An entry is written to the cluster's own `keyway-offsets` and goes from there along the tree like a
 record: to the target of each level above the cluster, with copy flags. Entries that came from
 elsewhere go on by the same rule. A commit that the committer made here is no news: it is
-recognised by its offset and its applied record, so nothing goes round.
+recognised by its applied record: the same offset, and of a Key-Shared group the same settled
+records. So nothing goes round.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ class Distributor:
 
     def _is_copy(self, place: Place, commit: OffsetCommitted) -> bool:
         applied: Applied | None = self.board.state.applied.get(place)
-        return applied is not None and applied.offset == commit.offset
+        return applied is not None and applied.made(commit.offset, commit.metadata)
 
     def _entry(self, place: Place, commit: OffsetCommitted) -> Entry | None:
         _, topic, partition = place

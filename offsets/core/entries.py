@@ -87,6 +87,16 @@ class Applied:
     before: int | None = None
     before_ms: int | None = None
 
+    def made(self, offset: int, metadata: str) -> bool:
+        """Whether a commit is this one. A gateway may write its metadata anew, but the settled
+        records are the same; others are work of the group here, behind a cursor that stays.
+        """
+        if self.offset != offset:
+            return False
+        return self.metadata == metadata or _settled(offset, self.metadata) == _settled(
+            offset, metadata
+        )
+
     def outstanding(self, offset: int, committed_ms: int | None) -> bool:
         """The position here is still that of before: the commit failed, or was never tried. A later
         commit of the same offset is a reset. `committed_ms` None: the offset alone can tell.
@@ -274,6 +284,11 @@ def work_told_ms(offset: int, metadata: str) -> int | None:
     commits late if Kafka was away, so the time of the commit in Kafka says nothing.
     """
     return settled_metadata.read_times(offset, without_flags(metadata)).settled_ms or None
+
+
+def _settled(offset: int, metadata: str) -> list[Range]:
+    """Behind the cursor of a Key-Shared group; none of any other group."""
+    return settled_metadata.decode(offset, without_flags(metadata)) or []
 
 
 @dataclass(slots=True)

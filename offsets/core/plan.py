@@ -138,7 +138,7 @@ def is_due(entry: Entry, target: Target) -> bool:
     if now is None:
         return True
     if ours is not None and (
-        ours.offset == now.offset or ours.outstanding(now.offset, now.committed_ms)
+        ours.made(now.offset, now.metadata) or ours.outstanding(now.offset, now.committed_ms)
     ):
         return entry.committed_ms >= ours.committed_ms
     if ours is not None and entry.committed_ms <= ours.committed_ms:

@@ -13,6 +13,7 @@ from offsets.core.entries import Entry
 from offsets.core.model import Progress
 from offsets.core.plan import Committed, Mode, Refusal
 from offsets.errors import ClusterAway
+from settled.core import metadata as settled_metadata
 from tests.rig.offsets_in_memory import FACTS, STREAM, MemoryClient, MemoryPartitions, MemorySource
 
 AWAY = ClusterAway("B: commit: no answer")
@@ -32,7 +33,9 @@ def committer_on(client: MemoryClient) -> Committer:
     )
 
 
-def entry(group: str, offset: int, committed_ms: int) -> Entry:
+def entry(group: str, offset: int, committed_ms: int, *, settled: int = 0) -> Entry:
+    """`settled`: how many records behind the cursor's are, of a Key-Shared group."""
+    ranges = {STREAM: [(offset + 1, offset + settled)]} if settled else {}
     return Entry(
         group,
         "topic",
@@ -42,7 +45,8 @@ def entry(group: str, offset: int, committed_ms: int) -> Entry:
         offset=offset,
         partitions=1,
         exact=True,
-        progress=Progress({STREAM: offset}, {STREAM: offset}),
+        progress=Progress({STREAM: offset}, {STREAM: offset}, ranges),
+        key_shared=bool(settled),
     )
 
 
@@ -68,6 +72,20 @@ def test_a_commit_that_failed_once_is_made_later(failure: ClusterAway | Refused)
     assert positions(client)[0] == 6
     assert [it.refusals for it in committer.apply(later)] == [(), ()]
     assert positions(client) == [12, 12]
+
+
+def test_the_settled_records_of_a_commit_that_failed_are_committed_later() -> None:
+    """The cursor stays."""
+    client = MemoryClient("B", now_ms=5_000)
+    committer = committer_on(client)
+    committer.apply([entry("billing", 6, 1_000, settled=2)])
+    client.now_ms, client.fail = 9_000, AWAY
+    later = entry("billing", 6, 4_000, settled=20)
+    try_once(committer, [later])
+    (row,) = committer.apply([later])
+    assert row.refusals == ()
+    there = client.positions["billing", "topic", 0]
+    assert settled_metadata.decode(there.offset, there.metadata) == [(7, 26)]
 
 
 def test_a_reset_to_where_the_group_was_before_is_the_operators() -> None:

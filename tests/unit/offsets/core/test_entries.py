@@ -125,6 +125,33 @@ def test_an_applied_commit_of_an_earlier_version_is_read() -> None:
     assert decode_applied(value) == Applied(7, "m", "A", 5, 3)
 
 
+def told(*settled: Range, origin: int = 7_000_000) -> str:
+    return settled_metadata.encode(7, list(settled), origin=origin, settled_ms=5)
+
+
+@pytest.mark.parametrize(
+    ("offset", "metadata", "made"),
+    [
+        (7, told((9, 12)), True),
+        (7, told((9, 12), origin=8_000_000), True),  # a gateway took it over
+        (7, told((9, 13)), False),
+        (7, told(), False),
+        (7, "", False),  # a reset to the cursor: all behind it comes again
+        (6, told((9, 12)), False),
+    ],
+)
+def test_settled_records_tell_a_commit_from_later_work(
+    offset: int, metadata: str, *, made: bool
+) -> None:
+    assert Applied(7, told((9, 12)), "A", 5).made(offset, metadata) is made
+
+
+@pytest.mark.parametrize("metadata", ["", "streams", "other"])
+def test_a_plain_commit_is_told_by_its_offset(metadata: str) -> None:
+    assert Applied(7, "streams", "A", 5).made(7, metadata)
+    assert not Applied(7, "streams", "A", 5).made(8, metadata)
+
+
 def test_a_deleted_entry_is_not_followed() -> None:
     board = Board()
     board.read(key_of(ENTRY, PLACE, "A"), encode_entry(Entry(*PLACE, "A", 5, deleted=True)))

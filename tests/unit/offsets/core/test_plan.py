@@ -10,6 +10,7 @@ from offsets.core.entries import Applied, Entry
 from offsets.core.model import Progress, Stream
 from offsets.core.plan import Committed, Mode, Refusal, Row, Target, decide, is_due, mode_of
 from offsets.core.translate import Located, Unsafe
+from settled.core import metadata as settled_metadata
 
 A = Stream("A", "topic", 0)
 ENTRY = Entry(
@@ -170,6 +171,26 @@ def test_who_moved_the_group_last_counts(
     *, committed: Committed | None, applied: Applied | None, due: bool
 ) -> None:
     assert is_due(ENTRY, replace(TARGET, committed=committed, applied=applied)) is due
+
+
+ONE_SETTLED, THREE_SETTLED = (
+    settled_metadata.encode(9, [(10, last)], origin=7_000, settled_ms=ms)
+    for last, ms in ((10, 900_000), (12, 1_500_000))
+)
+
+
+@pytest.mark.parametrize(
+    ("there", "due"), [(ONE_SETTLED, True), (THREE_SETTLED, False)], ids=["ours", "worked here"]
+)
+def test_a_key_shared_group_works_behind_a_cursor_that_stays(*, there: str, due: bool) -> None:
+    """One record hangs in retries, others are settled: an entry of before is no news."""
+    told = settled_metadata.read_times(9, there).settled_ms
+    target = replace(
+        TARGET,
+        committed=Committed(9, there, committed_ms=told),
+        applied=Applied(9, ONE_SETTLED, "A", 900_000),
+    )
+    assert is_due(ENTRY, target) is due
 
 
 def test_what_a_key_shared_group_is_told_does_not_come_again() -> None:
