@@ -86,7 +86,7 @@ class Target:
 @dataclass(frozen=True, slots=True)
 class Row:
     """`new` None: not known. `replay`: records that come again, at most; `replay_ms`: how far back
-    in time. `error`: Kafka's own words for KAFKA_ERROR. `stood`: what `new` is to replace.
+    in time. `error`: Kafka's own words for KAFKA_ERROR. `stood`: the commit that `new` replaces.
     """
 
     group: str

@@ -1,6 +1,6 @@
 """The offsets of one cluster without Kafka: a client whose commits can fail, logs of one length.
 
-Only what goes over the wire is replaced: board, index, searches and plans are the real ones.
+Only the requests to Kafka are replaced: board, index, searches and plans are the real ones.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class MemoryClient(ClusterClient):
         """It is there."""
 
     def write(self, topic: str, records: Sequence[tuple[bytes, bytes | None]]) -> None:
-        """The board reads what it writes by itself."""
+        """The board reads its own writes by itself."""
 
 
 class MemorySource:
