@@ -70,6 +70,8 @@ class _Followed:
         self.caught_up = False
 
     def take(self, fresh: _Columns, end: int) -> None:
+        # Records wait in the consumer's queue while the log's start, and so the index, passes them.
+        fresh.drop(bisect_left(fresh.offsets, self.index.end))
         self.index.extend(fresh.rows(), end)
         recent = self.recent
         recent.offsets.extend(fresh.offsets)
