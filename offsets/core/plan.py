@@ -222,6 +222,10 @@ def _position(entry: Entry, target: Target, mode: Mode) -> tuple[int, int, int |
         assert target.located is not None
         at = target.located.offset
         replay, there_ms = target.located.replay, target.located.timestamp_ms
+    elif entry.timestamp_ms is None and target.first is None:
+        # Any record here may be later than the entry. If the source never had one, none is a repeat
+        at, there_ms = target.log_start, None
+        replay = target.log_end - at if entry.log_end else 0
     else:
         at = target.log_end if target.first is None else target.first
         replay, there_ms = target.log_end - at, entry.timestamp_ms

@@ -7,7 +7,9 @@ goes on at the first record with a timestamp >= T. Proof: let r be a record that
 still get on the source. ts(r) >= T, so if r is on the target, the first record with a timestamp
 >= T is r or stands before it. Nothing is asked of the order of timestamps or records, so that
 reversed, equal and future ones, compaction and deleted records change nothing. If no record of the
-target is that late, none that is left on the source has arrived there: the target's log end.
+target is that late, none that is left on the source has arrived there: the target's log end. If
+the source has no record at all, there is no T, and those of the target may be later than the look
+at the source: the target's log start.
 
 This speaks of records that are on the source. A record of a third cluster may be on the target and
 not on the source yet. So with records of several origins the rule holds only if the links are never
@@ -64,7 +66,7 @@ class SourceFacts:
 
 @dataclass(frozen=True, slots=True)
 class ByTimestamp:
-    """`timestamp_ms` None: the source has no record at all, so the target's log end."""
+    """`timestamp_ms` None: the source has no record at all, so the target's log start."""
 
     timestamp_ms: int | None
     margin_ms: int

@@ -113,12 +113,12 @@ def test_a_timestamp_skips_nothing_of_one_origin(first: int) -> None:
         go_on(history)
         history.follow("B")
         target = history.logs["B"]
-        found = None
+        offset = target.start
         if by.timestamp_ms is not None:
             search = first_at_or_after(history.indexes["B"], by.timestamp_ms)
             found = answered(search, target.rows)
             assert found == target.first_at_or_after(by.timestamp_ms), "as ListOffsets answers"
-        offset = target.end if found is None else found
+            offset = target.end if found is None else found
         skipped = before(target, offset)
         assert not skipped & owed, f"seed {seed}: a record is skipped"
         if not history.losses:

@@ -67,6 +67,19 @@ def test_no_record_that_late_is_the_log_end_of_the_target() -> None:
     assert (row.new, row.replay, row.refusals) == (100, 0, ())
 
 
+@pytest.mark.parametrize(("source_end", "replay"), [(0, 0), (60, 80)])
+def test_an_entry_without_a_timestamp_is_the_log_start_of_the_target(
+    source_end: int, replay: int
+) -> None:
+    """The source had no record, so any that is there now may have come since. Going on at the log
+    end of each look would pass them all.
+    """
+    entry = replace(ENTRY, timestamp_ms=None, offset=source_end, log_end=source_end)
+    target = replace(TARGET, log_start=20, first=None)
+    row = decided(target, entry, mode=Mode.TIMESTAMP)
+    assert (row.new, row.replay, row.replay_ms) == (20, replay, None if replay else 0)
+
+
 @pytest.mark.parametrize(("found", "new"), [(3, 10), (10, 10), (100, 100), (999, 100)])
 def test_the_position_is_inside_the_log(found: int, new: int) -> None:
     assert decided(replace(TARGET, log_start=10, located=Located(found, 0))).new == new
