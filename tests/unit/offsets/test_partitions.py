@@ -1,4 +1,4 @@
-"""What a followed partition keeps of the records that were read."""
+"""The rows of a followed partition."""
 
 from __future__ import annotations
 
