@@ -79,7 +79,9 @@ class Plan:
             {name: (it.topic_id, it.partitions) for name, it in plan.topics.items()}
             for plan in (self, other)
         )
-        return mine == others and self.stopped.keys() == other.stopped.keys()
+        # A target's id that is learnt only now: the positions that are told need it.
+        learnt = other.target_ids.keys() - self.target_ids.keys()
+        return mine == others and self.stopped.keys() == other.stopped.keys() and not learnt
 
 
 @dataclass(slots=True)
@@ -133,7 +135,7 @@ class LinkRun:
         self._target = KafkaSide(self.config.cluster(self._link.target))
         plan = self._survey()
         starts, plan = self._starts(plan)
-        self.report.planned(plan.topics, plan.stopped, plan.target_ids)
+        self.report.planned(plan.topics, plan.stopped, plan.target_ids, self._reached)
         if not starts:
             self.stop.wait(SURVEY_EVERY_S)
             return
@@ -267,7 +269,9 @@ class LinkRun:
         logical, targets, stopped = self._names()
         here = self._source.topics(list(targets), messages.copied_configs)
         there = self._target.topics([targets[name] for name in here])
+        ids = {name: it.topic_id for name in here if (it := there.get(targets[name]))}
         topics: dict[str, Topic] = {}
+        created: list[str] = []
         for name, topic in here.items():
             verdict = self._standing_refusal(name) or compare(
                 topic,
@@ -281,6 +285,7 @@ class LinkRun:
                 case Missing():
                     self._target.create_like(topic, targets[name], messages)
                     log.info("topic created", link=self._link.name, topic=targets[name])
+                    created.append(name)
                     topics[name] = topic
                 case Grown():
                     self._target.grow(targets[name], topic.partitions)
@@ -291,7 +296,8 @@ class LinkRun:
         if self.pipeline is not None and topics:
             partitions = max(it.partitions for it in topics.values())
             self._create_written(self.pipeline, partitions)
-        ids = {name: it.topic_id for name in here if (it := there.get(targets[name]))}
+        found = self._target.identities([targets[name] for name in created])
+        ids |= {name: found[targets[name]][0] for name in created if targets[name] in found}
         return Plan(topics, targets, logical, stopped, ids)
 
     def _create_written(self, pipeline: Pipeline, partitions: int) -> None:

@@ -71,14 +71,14 @@ class LinkReport:
         self, target: ClusterName | None = None, target_ids: Mapping[str, str] | None = None
     ) -> dict[Place, tuple[int, str]]:
         """(position, topic id) as last reported; with `target` and its topic ids only those that
-        were reached by writing to these very topics.
+        were reached by writing to these very topics. A report without an id fits none of them.
         """
         if target is not None and target != self.target:
             return {}
         return {
             (name, partition): (row.position, topic.topic_id)
             for name, topic in (self._topics or {}).items()
-            if target_ids is None or topic.target_id == target_ids.get(name, "")
+            if target_ids is None or (topic.target_id and topic.target_id == target_ids.get(name))
             for partition, row in topic.partitions.items()
             if row.position >= 0
         }
@@ -110,15 +110,23 @@ class LinkReport:
         topics: Mapping[str, Topic],
         stopped: Mapping[str, str],
         target_ids: Mapping[str, str],
+        reached: Mapping[Place, int],
     ) -> None:
         """The topics that the link follows now, and those it cannot copy, with the reason. Any
-        other topic that it knows has been left: its rows are no longer shown.
+        other topic that it knows has been left: its rows are no longer shown. A place that is not
+        in `reached` begins without a position: one told of the target's topic before would leave
+        a hole in the new one.
         """
         with self._lock:
             for name, topic in topics.items():
                 known = self._topic(name)
                 known.state, known.reason, known.topic_id = "running", "", topic.topic_id
                 known.target_id = target_ids.get(name, "")
+                for row in known.partitions.values():
+                    row.position = -1
+            for (name, partition), position in reached.items():
+                if name in topics:
+                    self._row(name, partition).position = position
             for name, reason in stopped.items():
                 known = self._topic(name)
                 known.state, known.reason = "stopped", reason

@@ -123,11 +123,12 @@ class Links:
     def report(self, behind: int) -> None:
         """All that run say so; one without a word for half a minute counts as silent."""
         self.behind = behind
-        self.runs.planned({ORDERS: Topic(ORDERS, "id", 2, {})}, {}, {})
+        reached = {(ORDERS, 0): 1_000, (ORDERS, 1): 1_000}
+        self.runs.planned({ORDERS: Topic(ORDERS, "id", 2, {})}, {}, {}, reached)
         self._copied(0, dict.fromkeys(COPIED, 0))
         self.runs.publish({(ORDERS, 0): 1_000 + behind, (ORDERS, 1): 1_000})
         self.waits.trouble("ams: Broker transport failure")
-        self.stopped.planned({}, {ORDERS: "nyc has 3 partitions, not 2"}, {})
+        self.stopped.planned({}, {ORDERS: "nyc has 3 partitions, not 2"}, {}, {})
 
     @contextmanager
     def going_on(self) -> Iterator[None]:

@@ -12,25 +12,10 @@ from spark.core.survey import Topic
 from spark.metrics import LinkCollector
 from spark.reports import LinkReport
 from spark.status import Json, StatusTopic
+from tests.rig.link_status import Kept
 
 C1, C2 = ClusterName("c1"), ClusterName("c2")
 LABELS = '{link="c1-level-1",topic="flights"}'
-
-
-class Kept:
-    """A status topic that an earlier run has written."""
-
-    def __init__(self, records: dict[str, Json]) -> None:
-        self.records = records
-
-    def ensure(self) -> None:
-        pass
-
-    def read(self) -> dict[str, Json]:
-        return self.records
-
-    def publish(self, records: Mapping[str, Json]) -> None:
-        self.records.update(records)
 
 
 def report_with(partitions: Mapping[str, Json]) -> LinkReport:
@@ -65,7 +50,7 @@ def test_counts_are_summed_over_partitions_and_go_on_from_the_last_run() -> None
 def test_a_link_that_waits_and_a_topic_that_stops() -> None:
     report = report_with({})
     topic = Topic("flights", "id", 1, {})
-    report.planned({"flights": topic}, {"odd": "another partition count"}, {})
+    report.planned({"flights": topic}, {"odd": "another partition count"}, {}, {})
     lines = exported(report)
     assert 'keyway_distribution_link_running{link="c1-level-1"} 1.0' in lines
     assert 'keyway_distribution_topics_stopped{link="c1-level-1"} 1.0' in lines
@@ -76,9 +61,9 @@ def test_a_link_that_waits_and_a_topic_that_stops() -> None:
 def test_a_topic_that_the_link_does_not_follow_any_more() -> None:
     """It has no lag that could alarm anybody, and goes on where it was if it is followed again."""
     report = report_with({"0": {"position": 5, "copied": 5, "lag_records": 7}})
-    report.planned({"other": Topic("other", "id", 1, {})}, {}, {})
+    report.planned({"other": Topic("other", "id", 1, {})}, {}, {}, {})
     lines = exported(report)
     assert not [line for line in lines if "flights" in line]
     assert report.positions()["flights", 0][0] == 5
-    report.planned({"flights": Topic("flights", "id", 1, {})}, {}, {})
+    report.planned({"flights": Topic("flights", "id", 1, {})}, {}, {}, {("flights", 0): 5})
     assert f"keyway_distribution_lag_records{LABELS} 7.0" in exported(report)
