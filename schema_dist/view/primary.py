@@ -79,7 +79,7 @@ class Primary:
 
     async def authorise(self, headers: Mapping[str, str]) -> Passed | None:
         """None if the primary accepts the client's credentials for reading, else its answer. A yes
-        is kept for AUTHORISED_S.
+        is kept for AUTHORISED_S. Raises ViewError 50003 if the primary says neither yes nor no.
         """
         credentials = headers.get("authorization", "")
         digest = hashlib.sha256(credentials.encode("utf-8", "surrogatepass")).digest()
@@ -90,6 +90,8 @@ class Primary:
         passed = await self.ask("GET", "/subjects", query=_ONE, headers=headers)
         if passed.status in (401, 403):
             return passed
+        if not 200 <= passed.status < 300:
+            raise ViewError(503, 50003, f"the primary's registry answers HTTP {passed.status}")
         if len(self._authorised) >= AUTHORISED_KEPT_MAX:
             self._authorised.clear()
         self._authorised[digest] = now + AUTHORISED_S

@@ -48,6 +48,20 @@ class Away(httpx.AsyncBaseTransport):
         raise httpx.ConnectError("no route", request=request)
 
 
+class Unwell(httpx.AsyncBaseTransport):
+    """A registry whose answers are neither a yes nor a no, until `status` is None."""
+
+    def __init__(self, app: App, status: int, body: bytes) -> None:
+        self._well = InProcess(app)
+        self.status: int | None = status
+        self._body = body
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        if self.status is None:
+            return await self._well.handle_async_request(request)
+        return httpx.Response(self.status, content=self._body)
+
+
 class Rig:
     """A view; `ask` sends it one request."""
 
@@ -143,6 +157,27 @@ def test_the_primary_decides_who_may_read() -> None:
     assert rig.ask("GET", "/subjects", authorization="Basic Z29vZA==")[0] == 200
     assert locked.asked == asked  # a yes is kept
     assert Rig(Away(), authenticate=True).ask("GET", "/subjects")[0] == 503
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (500, b'{"error_code": 50001}'),
+        (429, b'{"error_code": 429}'),
+        (404, b'{"error_code": 404}'),
+        (302, b""),
+        (503, b"<html>"),
+    ],
+)
+def test_only_a_success_of_the_primary_is_a_yes(status: int, body: bytes) -> None:
+    unwell = Unwell(App(), status, body)
+    rig = Rig(unwell, authenticate=True)
+    found, answer, _ = rig.ask("GET", "/subjects")
+    assert (found, answer["error_code"]) == (503, 50003)
+    unwell.status = None
+    assert rig.ask("GET", "/subjects")[0] == 200
+    unwell.status = status
+    assert rig.ask("GET", "/subjects")[0] == 200, "a yes is kept"
 
 
 INT, STRING = {"schema": '"int"'}, {"schema": '"string"'}
