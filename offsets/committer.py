@@ -81,6 +81,7 @@ class Committer:
         now = self._committed(entries)
         firsts = self._firsts(entries)
         bounds = self._bounds(entries)
+        self._compare(entries, bounds)
         return [self._row(entry, active, now, firsts, bounds) for entry in entries]
 
     def _mode(self, entry: Entry) -> Mode:
@@ -140,6 +141,21 @@ class Committer:
         places = {it for it in places if it[1] < self.facts[it[0]].partitions}
         starts, ends = self.client.starts(places), self.client.ends(places)
         return {it: (starts[it], ends[it]) for it in places if it in starts and it in ends}
+
+    def _compare(
+        self, entries: Sequence[Entry], bounds: Mapping[Partition, tuple[int, int]]
+    ) -> None:
+        """Looks for progress from an earlier life of a topic, in all entries before the first row:
+        one entry tells for all groups.
+        """
+        for entry in entries:
+            partition = (entry.topic, entry.partition)
+            index = self.partitions.index(partition)
+            if index is None or entry.progress is None or partition not in bounds:
+                continue
+            processed = entry.progress.vector.get(index.own, 0)
+            if index.compare(processed, bounds[partition][1]):
+                log.warning("topic_created_anew", partitions=[f"{entry.topic}-{entry.partition}"])
 
     def _row(
         self,

@@ -85,6 +85,7 @@ class PartitionIndex:
         self.passed: dict[Stream, int] = {}  # highest origin of segments that retention took
         self.passed_last_ms: int | None = None
         self.copies = 0  # records from elsewhere seen so far
+        self.former_end = 0  # of the log in an earlier life of the topic, as far as is known
         self._latest_ms: int | None = None
         self._segment_records = segment_records
         self._segments_max = segments_max
@@ -150,6 +151,15 @@ class PartitionIndex:
             for stream, span in segment.spans.items():
                 self.passed[stream] = max(span.high, self.passed.get(stream, -1))
         del self.segments[:gone]
+
+    def compare(self, processed: int, log_end: int) -> bool:
+        """Takes in that a group has processed the own records before `processed`, and that the log
+        ends at `log_end` now. True: so the topic has had an earlier life here, which is news.
+        """
+        if processed <= max(log_end, self.former_end):
+            return False
+        self.former_end = processed
+        return True
 
     def at(self, offset: int) -> int:
         """The number of the first segment that ends at or after `offset`."""

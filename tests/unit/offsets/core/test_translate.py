@@ -221,6 +221,24 @@ def test_nothing_unprocessed_is_the_log_end_of_the_target() -> None:
     assert plain(B, []).locate(Progress({A: 2}, {A: 2})) == Located(0, 0)
 
 
+def test_progress_beyond_the_log_end_is_of_an_earlier_life_of_the_topic() -> None:
+    """The topic was deleted and created again on A: its offsets begin at 0 once more."""
+    target = Log(A, [(0, B, 7, 0), (1, A, 1, 1), (2, A, 2, 2), (3, A, 3, 3)])
+
+    def find(processed: int) -> int:
+        settled = {A: [(1, 1)]}
+        return target.locate(Progress({A: processed, B: 8}, {}, settled)).offset
+
+    assert not target.index.compare(4, log_end=4)
+    assert [find(it) for it in (3, 4)] == [3, 4]
+    assert not target.index.compare(20, log_end=20), "the index is behind"
+    assert target.index.compare(20, log_end=4)
+    assert not target.index.compare(20, log_end=4), "it is known"
+    assert [find(it) for it in (3, 4, 20)] == [1, 1, 1]
+    assert not target.index.compare(21, log_end=30), "as long as the earlier one by now"
+    assert [find(it) for it in (20, 21)] == [1, 4]
+
+
 def test_memory_is_bounded_and_answers_stay_the_same() -> None:
     lines = [(at, A, at, at) for at in range(500)]
     small = PartitionIndex(B, 0, segment_records=2, segments_max=8)

@@ -1,0 +1,62 @@
+"""A topic deleted and created again on the cluster that a group comes back to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from tests.integration.offsets.conftest import Addresses
+from tests.rig.kafka import create_topic
+from tests.rig.offset_clusters import (
+    Services,
+    commit,
+    committed,
+    produce_at,
+    values,
+    write_config,
+)
+from tests.rig.patience import wait_until
+
+pytestmark = pytest.mark.integration
+Copied = Callable[[int], str]
+Names = Callable[[str], str]
+
+
+def create_anew(bootstrap: str, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    admin.delete_topics([topic])[topic].result(30)
+    wait_until(
+        lambda: topic not in admin.list_topics(timeout=30).topics, what="deleted", deadline_s=30
+    )
+    create_topic(bootstrap, topic)
+
+
+def test_records_of_the_new_life_are_not_taken_for_those_of_the_old_one(
+    pair: Addresses, copied: Copied, fresh_name: Names, tmp_path: Path
+) -> None:
+    """The service starts after it, so the group's progress alone tells."""
+    topic, fast, slow = copied(20), fresh_name("fast"), fresh_name("slow")
+    commit(pair["B"], slow, topic, 3)
+    commit(pair["B"], fast, topic, 20)
+    path = write_config(tmp_path, pair)
+    with Services.of(path) as services:
+        services.until_applied("A", slow, topic)
+        services.until_applied("A", fast, topic)
+    create_anew(pair["A"], topic)
+    produce_at(pair["A"], topic, values(0, 5, name="new"))
+    with Services.of(path) as services:
+        for group in (slow, fast):
+            services.until(lambda it=group: services.decided("A", it, topic), what="decided")
+            assert services.row("A", group, topic).new == 0
+        produce_at(pair["A"], topic, values(5, 30, name="new"))
+        places = [(topic, 0)]
+        services.until(
+            lambda: services.by_name["A"].partitions.index(places[0]).end == 35, what="read"
+        )
+        services.rounds(20)
+        for group in (slow, fast):
+            assert services.row("A", group, topic).new == 0
+            assert committed(services.config, "A", group)[topic, 0].offset == 0
