@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -49,13 +50,15 @@ def test_records_of_the_new_life_are_not_taken_for_those_of_the_old_one(
     produce_at(pair["A"], topic, values(0, 5, name="new"))
     with Services.of(path) as services:
         for group in (slow, fast):
-            services.until(lambda it=group: services.decided("A", it, topic), what="decided")
+            services.until(partial(services.decided, "A", group, topic), what="decided")
             assert services.row("A", group, topic).new == 0
         produce_at(pair["A"], topic, values(5, 30, name="new"))
-        places = [(topic, 0)]
-        services.until(
-            lambda: services.by_name["A"].partitions.index(places[0]).end == 35, what="read"
-        )
+
+        def all_read() -> bool:
+            index = services.by_name["A"].partitions.index((topic, 0))
+            return index is not None and index.end == 35
+
+        services.until(all_read, what="read")
         services.rounds(20)
         for group in (slow, fast):
             assert services.row("A", group, topic).new == 0
