@@ -74,6 +74,7 @@ class Windows:
     watched: Callable[[], Iterable[str]]
     _windows: dict[WindowKey, Window] = field(default_factory=dict)
     _by_group: dict[str, dict[WindowKey, Window]] = field(default_factory=dict)
+    _by_topic: dict[tuple[str, str], dict[Window, None]] = field(default_factory=dict)  # of a group
     _ordered: list[Window] | None = None  # all; None: others than when they were sorted
     _unpersisted: dict[Window, None] = field(default_factory=dict)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
@@ -143,16 +144,15 @@ class Windows:
 
     def membership_moved(self, moved: TopicMembersChanged) -> None:
         """Opens the windows of a topic that has its first members, and tells the others."""
+        # All windows there are, also of partitions that upstream does not show at the moment.
+        known = list(self._by_topic.get((moved.group, moved.topic), ()))
         if moved.members:
             self.watch([moved.topic])
-        else:
-            self._idle.look_at(self._by_group.get(moved.group, {}).values())
-        # All windows there are, also of partitions that upstream does not show at the moment.
-        known = [it for it in self.of_group(moved.group) if it.partition.topic == moved.topic]
-        if moved.members:
             for window in known:
                 if self._idle.woken(window):
                     window.look_again()
+        else:
+            self._idle.look_at(known)
         self._member_changes.tell(moved, known)
         topic = self.topology().topics.get(moved.topic)
         if moved.members and topic is not None:  # else `topology_changed` opens them
@@ -243,6 +243,7 @@ class Windows:
         self._ordered = None
         self._idle.look_at([window])
         self._by_group.setdefault(group, {})[key] = window
+        self._by_topic.setdefault((group, topic.name), {})[window] = None
         self._ticks.stir(window)
         self._running[window] = self.tasks.create_task(window.run(), name=repr(window))
 
@@ -282,6 +283,10 @@ class Windows:
             if not windows:
                 del self._by_group[window.key.group]
                 self._ticks.forget_group(window.key.group)
+            place = (window.key.group, window.partition.topic)
+            del self._by_topic[place][window]
+            if not self._by_topic[place]:
+                del self._by_topic[place]
 
     # ------------------------------------------------------------------------------- share sessions
 
