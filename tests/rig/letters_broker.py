@@ -17,6 +17,7 @@ from tests.rig.fake_broker import FakeBroker, ReceivedRequest, speaking
 
 ORDERS = TopicPartition("orders", bytes(range(16)), 0)  # the topic that is read
 ORDERS_COUNT = 10
+SHORT, WHOLE = "short-of-replicas", "whole"  # topics of dead letters
 
 
 @dataclass

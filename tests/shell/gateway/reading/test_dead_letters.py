@@ -6,30 +6,16 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import pytest
-
 from dispatcher.core.model import MemberId, Reason, WriteDeadLetters
-from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.records import Record
 from gateway.group_log import GroupLog
-from gateway.reading import letter_producer
 from gateway.reading.dead_letters import DeadLetter, DeadLetters
 from gateway.reading.limits import DEAD_LETTER_PARTS_MAX
 from gateway.reading.reader import Reader
 from gateway.upstream.cluster import Upstream
-from tests.rig.letters_broker import ORDERS, LettersBroker
+from tests.rig.letters_broker import ORDERS, SHORT, WHOLE, LettersBroker
 from tests.rig.loopback import run, until
 from tests.rig.patience import patient_s
-
-SHORT, WHOLE = "short-of-replicas", "whole"
-
-
-@pytest.fixture
-def kafka(monkeypatch: pytest.MonkeyPatch) -> LettersBroker:
-    """One topic has too few replicas in sync."""
-    monkeypatch.setattr(letter_producer, "DEAD_LETTER_WRITE_MS_MAX", 500)
-    monkeypatch.setattr(letter_producer, "PRODUCER_STOP_S_MAX", 0.2)
-    return LettersBroker(errors={SHORT: ErrorCode.NOT_ENOUGH_REPLICAS})
 
 
 @asynccontextmanager
@@ -48,15 +34,22 @@ async def write(letters: DeadLetters, topic: str, offset: int) -> list[bool]:
     return await letters.write_offsets("g", ORDERS, topic, effect)
 
 
+async def all_held(
+    kafka: LettersBroker, letters: DeadLetters, tasks: asyncio.TaskGroup
+) -> list[asyncio.Task[list[bool]]]:
+    """As many writes as there may be at once, none of which Kafka takes."""
+    held = [
+        tasks.create_task(write(letters, SHORT, offset)) for offset in range(DEAD_LETTER_PARTS_MAX)
+    ]
+    await until(lambda: kafka.writes[SHORT] > 0)
+    return held
+
+
 def test_letters_that_kafka_does_not_take_hold_no_others_up(kafka: LettersBroker) -> None:
     async def work() -> None:
         async with upstream_of(kafka) as upstream, asyncio.TaskGroup() as tasks:
             letters = letters_of(upstream)
-            held = [
-                tasks.create_task(write(letters, SHORT, offset))
-                for offset in range(DEAD_LETTER_PARTS_MAX)
-            ]
-            await until(lambda: kafka.writes[SHORT] > 0)
+            held = await all_held(kafka, letters, tasks)
             async with asyncio.timeout(patient_s(5)):
                 assert await write(letters, WHOLE, 9) == [True]
                 assert await asyncio.gather(*held) == [[False]] * DEAD_LETTER_PARTS_MAX
@@ -74,11 +67,7 @@ def test_letters_that_wait_while_the_node_stops_are_not_begun(kafka: LettersBrok
     async def work() -> None:
         async with upstream_of(kafka) as upstream, asyncio.TaskGroup() as tasks:
             letters = letters_of(upstream)
-            under_way = [
-                tasks.create_task(write(letters, SHORT, offset))
-                for offset in range(DEAD_LETTER_PARTS_MAX)
-            ]
-            await until(lambda: kafka.writes[SHORT] > 0)
+            under_way = await all_held(kafka, letters, tasks)
             waiting = [tasks.create_task(write(letters, WHOLE, offset)) for offset in range(4, 9)]
             await asyncio.sleep(0)  # each has begun to wait
             await letters.close()

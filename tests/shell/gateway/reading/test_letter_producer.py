@@ -11,21 +11,11 @@ from gateway.core.wire.records import Record
 from gateway.reading import letter_producer
 from gateway.reading.letter_producer import LetterProducer
 from gateway.upstream.errors import TimedOut
-from tests.rig.letters_broker import LettersBroker
+from tests.rig.letters_broker import SHORT, WHOLE, LettersBroker
 from tests.rig.loopback import run, until
 from tests.rig.patience import patient_s
 
-SHORT, WHOLE = "short-of-replicas", "whole"
 RECORD = Record(0, 0, b"k", b"v")
-
-
-@pytest.fixture
-def kafka(monkeypatch: pytest.MonkeyPatch) -> LettersBroker:
-    """One topic has too few replicas in sync."""
-    monkeypatch.setattr(letter_producer, "DEAD_LETTER_WRITE_MS_MAX", 500)
-    monkeypatch.setattr(letter_producer, "PRODUCER_START_S_MAX", 0.5)
-    monkeypatch.setattr(letter_producer, "PRODUCER_STOP_S_MAX", 0.2)
-    return LettersBroker(errors={SHORT: ErrorCode.NOT_ENOUGH_REPLICAS})
 
 
 def test_a_write_ends_though_kafka_asks_for_another_try(kafka: LettersBroker) -> None:
@@ -66,7 +56,10 @@ def test_nothing_is_left_of_a_producer_whose_letters_nobody_takes(
     run(work())
 
 
-def test_a_producer_that_gets_no_id_is_given_up(kafka: LettersBroker) -> None:
+def test_a_producer_that_gets_no_id_is_given_up(
+    kafka: LettersBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(letter_producer, "PRODUCER_START_S_MAX", 0.5)
     kafka.no_producer_id = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
     async def work() -> None:
