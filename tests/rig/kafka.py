@@ -81,6 +81,17 @@ def create_topic(
         )
 
 
+def delete_topic(bootstrap_servers: str, name: str) -> None:
+    """Deletes `name` and returns when it is no longer listed."""
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 4})
+    admin.delete_topics([name])[name].result(ANSWER_S_MAX)
+    wait_until(
+        lambda: name not in admin.list_topics(timeout=ANSWER_S_MAX).topics,
+        what=f"{name} gone",
+        deadline_s=30,
+    )
+
+
 def _led(admin: AdminClient, name: str, partitions: int) -> bool:
     latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
     wanted = {TopicPartition(name, number): latest for number in range(partitions)}

@@ -19,7 +19,7 @@ from clusters.config import ClustersConfig
 from clusters.core.copies import COPY_HEADER
 from spark.kafka import KafkaSide
 from spark.show import links_of
-from tests.rig.kafka import create_topic
+from tests.rig.kafka import create_topic, delete_topic
 from tests.rig.patience import wait_until
 from tests.rig.several_clusters import Clusters, clusters, read, running, send, wait_for
 
@@ -216,16 +216,6 @@ def delete_records(front: str, topic: str, before: int) -> None:
     admin = AdminClient({"bootstrap.servers": front})
     for answer in admin.delete_records([TopicPartition(topic, 0, before)]).values():
         answer.result(30)
-
-
-def delete_topic(front: str, topic: str) -> None:
-    admin = AdminClient({"bootstrap.servers": front})
-    admin.delete_topics([topic])[topic].result(30)
-    wait_until(
-        lambda: topic not in admin.list_topics(timeout=120).topics,
-        what=f"{topic} gone",
-        deadline_s=30,
-    )
 
 
 def test_at_least_once_counts_what_it_repeats(spark: SparkSession, pair: Clusters) -> None:

@@ -7,10 +7,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient
 
 from tests.integration.offsets.conftest import Addresses
-from tests.rig.kafka import create_topic
+from tests.rig.kafka import create_topic, delete_topic
 from tests.rig.offset_clusters import (
     Services,
     commit,
@@ -19,20 +18,10 @@ from tests.rig.offset_clusters import (
     values,
     write_config,
 )
-from tests.rig.patience import wait_until
 
 pytestmark = pytest.mark.integration
 Copied = Callable[[int], str]
 Names = Callable[[str], str]
-
-
-def create_anew(bootstrap: str, topic: str) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    admin.delete_topics([topic])[topic].result(30)
-    wait_until(
-        lambda: topic not in admin.list_topics(timeout=30).topics, what="deleted", deadline_s=30
-    )
-    create_topic(bootstrap, topic)
 
 
 def test_records_of_the_new_life_are_not_taken_for_those_of_the_old_one(
@@ -46,7 +35,8 @@ def test_records_of_the_new_life_are_not_taken_for_those_of_the_old_one(
     with Services.of(path) as services:
         services.until_applied("A", slow, topic)
         services.until_applied("A", fast, topic)
-    create_anew(pair["A"], topic)
+    delete_topic(pair["A"], topic)
+    create_topic(pair["A"], topic)
     produce_at(pair["A"], topic, values(0, 5, name="new"))
     with Services.of(path) as services:
         for group in (slow, fast):
