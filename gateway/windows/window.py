@@ -303,11 +303,6 @@ class Window:
             future.set_exception(WindowUnavailable(why))
 
     @property
-    def busy(self) -> bool:
-        """There are steps that are not persisted yet."""
-        return self._life.busy
-
-    @property
     def commit_due(self) -> bool:
         """Something has happened that Kafka may not know of."""
         return self._life.commit_due

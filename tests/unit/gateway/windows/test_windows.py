@@ -163,7 +163,7 @@ def test_a_cancelled_round_trip_leaves_no_window_waiting_for_it() -> None:
             task.cancel()
             with pytest.raises(WindowUnavailable):
                 await acquired.persisted
-            assert not window.busy
+            assert not window._life.busy
 
     run(work())
 
