@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from dispatcher.core.model import Reason
 from gateway.admin.dashboard.rows import Overview
 from gateway.admin.limits import (
     ID_MAX,
@@ -96,6 +97,13 @@ AFTER_OFFSET = _text("after", "The `next` of the page before.", pattern="^[A-Za-
 NAME = _text("name", "Only names that hold this text.")
 TOPIC = _text("topic", "Only this topic.")
 PARTITION = _whole("partition", "Only this partition.", 0, 2**31 - 1)
+REASON = _text("reason", "Only those parked for this.", enum=[it.value for it in Reason])
+KEY_GLOB = _text(
+    "key",
+    "Only keys that match this glob (`*`, `?`), for those who may see keys.",
+    minLength=1,
+    maxLength=KEY_BYTES_MAX,
+)
 HEADERS = Parameter(
     "headers",
     f"With the records' headers, for those who may see keys; {PAGE_HEADERS_MAX} rows at most.",
@@ -248,7 +256,7 @@ OPERATIONS = (
         "Records that wait for an operator.",
         ParkedList,
         query=(GROUP,),
-        optional=(TOPIC, PARTITION, HEADERS, AFTER_RECORD, _limit(PAGE_ROWS_MAX)),
+        optional=(TOPIC, PARTITION, REASON, KEY_GLOB, HEADERS, AFTER_RECORD, _limit(PAGE_ROWS_MAX)),
     ),
     Operation(
         "POST",

@@ -11,16 +11,30 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from dispatcher.core.model import Reason
 from gateway.admin.access import caller_of, concerns, require_group, require_keys
 from gateway.admin.audit import shown_first
 from gateway.admin.headers import shown_headers
 from gateway.admin.keys import shown_key
 from gateway.admin.limits import PAGE_HEADERS_MAX
-from gateway.admin.pages import flag, limit_of, number, place_text, record_after
-from gateway.admin.problems import answered, json_body, query, validated
-from gateway.admin.rows import ALL, ParkedList, ParkedRecordRow, ReleaseBody, Released
+from gateway.admin.pages import flag, limit_of, number, one_of, place_text, record_after
+from gateway.admin.problems import answered, json_object, query, validated
+from gateway.admin.rows import (
+    ALL,
+    ParkedList,
+    ParkedRecordRow,
+    ReleaseBody,
+    Released,
+    ReleasedPartition,
+)
 from gateway.core.wire.records import HeaderStarts
-from gateway.operations.parked_records import ParkedRecords, ParkedRow, place_of
+from gateway.operations.parked_records import (
+    Choice,
+    Decided,
+    ParkedRecords,
+    ParkedRow,
+    place_of,
+)
 
 ANY = -1  # no partition has this number
 
@@ -34,13 +48,17 @@ def parked_routes(parked: ParkedRecords) -> list[Route]:
         if with_headers:
             require_keys(request, "headers")
             limit = min(limit, PAGE_HEADERS_MAX)
-        rows = await parked.rows(
-            group,
+        key = request.query_params.get("key")
+        if key is not None:
+            require_keys(request, "keys")
+        reason = one_of(request, "reason", [it.value for it in Reason])
+        choice = Choice(
             topic=request.query_params.get("topic"),
             partition=None if partition == ANY else partition,
-            after=after,
-            rows_max=limit + 1,
+            reason=None if reason is None else Reason(reason),
+            key=None if key is None else key.encode(),
         )
+        rows = await parked.rows(group, choice, after=after, rows_max=limit + 1)
         keys = caller_of(request).keys
         headers = await parked.headers(group, rows[:limit]) if with_headers else {}
         page = [_row(row, headers.get(place_of(row)), keys=keys) for row in rows[:limit]]
@@ -49,31 +67,45 @@ def parked_routes(parked: ParkedRecords) -> list[Route]:
         return answered(ParkedList(group=group, parked=page, next=following))
 
     async def release(request: Request) -> Response:
-        body = validated(ReleaseBody, await json_body(request, set(ReleaseBody.model_fields)))
+        body = validated(ReleaseBody, await json_object(request))
         require_group(request, body.group)
-        chosen = None if body.offsets == ALL else list(body.offsets)
-        concerns(
-            request,
-            topic=body.topic,
-            partition=body.partition,
-            offsets=f"{body.action.value} {ALL if chosen is None else shown_first(chosen)}",
-        )
-        offsets = await parked.release(body.group, body.topic, body.partition, chosen, body.action)
-        concerns(request, offsets=f"{body.action.value} {shown_first(offsets)}")
+        if body.key is not None:
+            require_keys(request, "keys")
+        verb = body.action.value
+        wanted = ALL if isinstance(body.offsets, str) else shown_first(body.offsets)
+        concerns(request, topic=body.topic, partition=body.partition, offsets=f"{verb} {wanted}")
+        decided = await parked.release(body.group, _choice(body), body.action)
+        records = sum(len(it.offsets) for it in decided)
+        if body.partition is None:
+            concerns(request, offsets=f"{verb} {records} of {len(decided)} partitions")
+        else:
+            concerns(request, offsets=f"{verb} {shown_first(decided[0].offsets)}")
+        partitions = [_decided(it) for it in decided]
         return answered(
-            Released(
-                group=body.group,
-                topic=body.topic,
-                partition=body.partition,
-                action=body.action,
-                offsets=offsets,
-            )
+            Released(group=body.group, action=body.action, records=records, partitions=partitions)
         )
 
     return [
         Route("/v1/parked", list_parked, methods=["GET"]),
         Route("/v1/parked/release", release, methods=["POST"]),
     ]
+
+
+def _choice(body: ReleaseBody) -> Choice:
+    return Choice(
+        topic=body.topic,
+        partition=body.partition,
+        offsets=None if isinstance(body.offsets, str) else tuple(body.offsets),
+        reason=body.reason,
+        key=None if body.key is None else body.key.encode(),
+    )
+
+
+def _decided(decided: Decided) -> ReleasedPartition:
+    row = ReleasedPartition(
+        topic=decided.topic, partition=decided.partition, offsets=decided.offsets
+    )
+    return row if decided.failed is None else row.model_copy(update={"failed": decided.failed})
 
 
 def _row(row: ParkedRow, headers: HeaderStarts | None, *, keys: bool) -> ParkedRecordRow:

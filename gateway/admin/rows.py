@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictInt
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, model_validator
 
-from dispatcher.core.model import OperatorVerb, PoisonPolicy
+from dispatcher.core.model import OperatorVerb, PoisonPolicy, Reason
+from gateway.admin.limits import KEY_BYTES_MAX
 from gateway.config import FilterRule
 from gateway.handlers.limits import GROUP_ID_CHARS_MAX
 
@@ -197,19 +198,47 @@ class ParkedList(Row):
 
 
 class ReleaseBody(Body):
+    """A decision about parked records of a group: all of them, or those that the other fields name.
+    `offsets` as a list needs `topic` and `partition`; `key` is a glob (`*`, `?`), for those who may
+    see keys.
+    """
+
     group: Name
-    topic: Name
-    partition: Offset
+    topic: Name | None = None
+    partition: Offset | None = None
     offsets: Annotated[list[Offset], Field(min_length=1)] | Literal["all"]
+    reason: Reason | None = None
+    key: Annotated[str, Field(min_length=1, max_length=KEY_BYTES_MAX)] | None = None
     action: OperatorVerb
+
+    @model_validator(mode="after")
+    def _offsets_are_of_a_partition(self) -> ReleaseBody:
+        if self.partition is not None and self.topic is None:
+            raise ValueError("partition needs a topic")
+        if self.offsets != ALL:
+            if self.partition is None:
+                raise ValueError("offsets need a topic and a partition")
+            if self.reason is not None or self.key is not None:
+                raise ValueError('reason and key choose among all: offsets must be "all"')
+        return self
+
+
+class ReleasedPartition(Row):
+    """`failed`: why nothing was decided about this partition; the others are done."""
+
+    topic: str
+    partition: int
+    offsets: list[int]
+    failed: str | None = None
 
 
 class Released(Row):
+    """`records`: how many were decided about."""
+
     group: str
-    topic: str
-    partition: int
     action: OperatorVerb
-    offsets: list[int]
+    records: int
+    partitions: list[ReleasedPartition]
 
 
 class UnreadableRow(Row):

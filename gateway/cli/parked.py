@@ -36,6 +36,15 @@ class ReleaseAction(StrEnum):
     DEAD_LETTER = "dead_letter"
 
 
+ReasonOption = Annotated[
+    str | None, typer.Option("--reason", help="Only those parked for this: rejected, lock_timeout…")
+]
+KeyOption = Annotated[
+    str | None,
+    typer.Option("--key", help="Only keys that match this glob; for tokens that may see keys."),
+]
+
+
 def group_parked(
     group: str,
     headers: Annotated[
@@ -44,6 +53,8 @@ def group_parked(
     ] = False,
     topic: TopicOption = None,
     partition: PartitionOption = None,
+    reason: ReasonOption = None,
+    key: KeyOption = None,
     watch: WatchOption = None,
     admin: AdminOption = DEFAULT_ADMIN,
     output: Output = "table",
@@ -53,6 +64,8 @@ def group_parked(
         "group": group,
         "topic": topic,
         "partition": partition_text(partition),
+        "reason": reason,
+        "key": key,
         "headers": "true" if headers else None,
     }
 
@@ -99,14 +112,16 @@ def _value(header: HeaderRow) -> str:
 
 def group_release(
     group: str,
-    topic: Annotated[str, typer.Option(help="Topic of the parked records.")],
-    partition: Annotated[int, typer.Option(min=0, help="Its partition.")],
     action: Annotated[ReleaseAction, typer.Option(help="The end of the records.")],
+    topic: TopicOption = None,
+    partition: PartitionOption = None,
     offset: Annotated[
         list[int] | None, typer.Option(min=0, help="Offset of a parked record; may be repeated.")
     ] = None,
+    reason: ReasonOption = None,
+    key: KeyOption = None,
     every: Annotated[
-        bool, typer.Option("--all", help="All parked records of the partition.")
+        bool, typer.Option("--all", help="All parked records that the other options leave.")
     ] = False,
     execute: ExecuteOption = False,
     admin: AdminOption = DEFAULT_ADMIN,
@@ -114,35 +129,42 @@ def group_release(
 ) -> None:
     """Release parked records: deliver them once more, skip them, or write them to the dead letters.
 
-    Without --execute it only shows the records.
+    Those of a whole group, or of a topic, a partition, a reason or keys. Without --execute it only
+    shows the records.
     """
     if every == bool(offset):
         raise typer.BadParameter("either --offset or --all")
+    if offset and (topic is None or partition is None):
+        raise typer.BadParameter("--offset needs --topic and --partition")
+    if partition is not None and topic is None:
+        raise typer.BadParameter("--partition needs --topic")
+    filters = {"topic": topic, "reason": reason, "key": key}
     if execute:
         body = {
             "group": group,
-            "topic": topic,
             "partition": partition,
             "offsets": ALL if every else offset,
             "action": action.value,
         }
+        body |= {name: value for name, value in filters.items() if value is not None}
         answer = ask(admin, "/v1/parked/release", Released, method="POST", body=body)
-        if output != "table":
-            print_data(answer.raw, output)
-        else:
-            released = counted(len(answer.row.offsets), "record")
-            typer.echo(f"{action.value}: {released} of {topic}-{partition}")
+        _print_released(answer.raw, answer.row, output)
         return
-    shown = ask_all(admin, "/v1/parked", ParkedList, "parked", group=group, topic=topic)
-    chosen = [
-        row
-        for row in shown.rows
-        if row.partition == partition and (every or row.offset in (offset or ()))
-    ]
+    shown = ask_all(
+        admin,
+        "/v1/parked",
+        ParkedList,
+        "parked",
+        group=group,
+        partition=partition_text(partition),
+        **filters,
+    )
+    chosen = [row for row in shown.rows if every or row.offset in (offset or ())]
     missing = sorted(set(offset or ()) - {row.offset for row in chosen})
     if missing or not chosen:
         what = f"offset {missing[0]} is not parked" if missing else "nothing is parked"
-        end(f"{topic}-{partition}: {what}")
+        place = topic if partition is None else f"{topic}-{partition}"
+        end(f"{place or group}: {what}")
     if output != "table":
         rows = [row.model_dump(mode="json") for row in chosen]
         print_data({"dry_run": True, "action": action.value, "parked": rows}, output)
@@ -151,3 +173,18 @@ def group_release(
     typer.echo(
         f"{action.value}: {counted(len(chosen), 'record')}; nothing is done without --execute"
     )
+
+
+def _print_released(raw: object, released: Released, output: str) -> None:
+    """Ends with status 1 if some partitions failed."""
+    failed = [it for it in released.partitions if it.failed is not None]
+    if output != "table":
+        print_data(raw, output)
+    else:
+        done = [f"{it.topic}-{it.partition}" for it in released.partitions if it.failed is None]
+        places = done[0] if len(done) == 1 else counted(len(done), "partition")
+        typer.echo(f"{released.action.value}: {counted(released.records, 'record')} of {places}")
+    if failed:
+        first = failed[0]
+        more = f" (and {counted(len(failed) - 1, 'more partition')})" if failed[1:] else ""
+        end(f"{first.topic}-{first.partition} was left as it is: {first.failed}{more}")

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
 import structlog
 
-from dispatcher.core.model import Key, OperatorAct, OperatorVerb
+from dispatcher.core.glob import matches
+from dispatcher.core.model import Key, OperatorAct, OperatorVerb, Reason
 from dispatcher.core.stats import ParkedRecord
 from gateway.core.reading.cache import Source
 from gateway.core.wire.errors import WireError
@@ -50,6 +51,36 @@ class ParkedRow:
     member_id: str  # of the last delivery
 
 
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The parked records that an operator decides about; None: whatever it is. `offsets` are of one
+    partition, and all of them must be parked. `key` is a glob over the bytes of the key.
+    """
+
+    topic: str | None = None
+    partition: int | None = None
+    offsets: tuple[int, ...] | None = None
+    reason: Reason | None = None
+    key: bytes | None = None
+
+    def in_window(self, window: Window) -> bool:
+        topic, partition = _place(window)
+        return self.topic in (None, topic) and self.partition in (None, partition)
+
+
+EVERYTHING = Choice()
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What became of one partition's records. `failed`: why nothing was decided about them."""
+
+    topic: str
+    partition: int
+    offsets: list[int]
+    failed: str | None = None
+
+
 def place_of(row: ParkedRow) -> ParkedPlace:
     return row.topic, row.partition, row.offset
 
@@ -69,37 +100,37 @@ class ParkedRecords:
     async def rows(
         self,
         group: str,
+        choice: Choice = EVERYTHING,
         *,
-        topic: str | None = None,
-        partition: int | None = None,
         after: ParkedPlace = ("", -1, -1),
         rows_max: int = sys.maxsize,
     ) -> list[ParkedRow]:
-        """The first `rows_max` records parked in the group behind `after`, by topic, partition and
+        """The first `rows_max` of the chosen records behind `after`, by topic, partition and
         offset. Raises GroupUnknown, StateUnavailable.
         """
         rows: list[ParkedRow] = []
         for window in sorted(await self._windows(group), key=_place):
-            place = window.partition
-            if topic not in (None, place.topic) or partition not in (None, place.partition):
+            place = _place(window)
+            if not choice.in_window(window) or place < after[:2] or len(rows) >= rows_max:
                 continue
-            if _place(window) < after[:2] or len(rows) >= rows_max:
-                continue
-            floor = after[2] if _place(window) == after[:2] else -1
+            floor = after[2] if place == after[:2] else -1
             parked = [it for it in await _parked(window) if it.offset > floor]
-            parked = parked[: rows_max - len(rows)]
+            if choice.key is None:
+                parked = [it for it in parked if _is_chosen(it, choice, {})]
+                parked = parked[: rows_max - len(rows)]
             keys = await _keys(window, parked)
+            chosen = [it for it in parked if _is_chosen(it, choice, keys)]
             rows += [
                 ParkedRow(
-                    topic=place.topic,
-                    partition=place.partition,
+                    topic=place[0],
+                    partition=place[1],
                     offset=record.offset,
                     key=keys.get(record.offset),
                     reason=record.reason.value,
                     deliveries=record.deliveries,
                     member_id=str(record.member_id),
                 )
-                for record in parked
+                for record in chosen[: rows_max - len(rows)]
             ]
         return rows
 
@@ -124,47 +155,64 @@ class ParkedRecords:
                 found[place_of(row)] = headers
         return found
 
-    async def release(
-        self,
-        group: str,
-        topic: str,
-        partition: int,
-        offsets: Sequence[int] | None,
-        verb: OperatorVerb,
-    ) -> list[int]:
-        """Decides over parked records (None: all of the partition); all of them or none. Returns
-        their offsets once the decision is stored.
+    async def release(self, group: str, choice: Choice, verb: OperatorVerb) -> list[Decided]:
+        """Decides over the chosen records, partition by partition: all of a partition's or none.
+        Returns once the decisions are stored. A partition that fails does not hold up the others.
 
-        Raises GroupUnknown, PartitionUnknown, NotParked, InvalidOperation, StateUnavailable.
+        Raises GroupUnknown, PartitionUnknown, NotParked, InvalidOperation; StateUnavailable if no
+        partition could be decided about.
         """
-        window = await self._window(group, topic, partition)
-        if verb is OperatorVerb.DEAD_LETTER and not window.section.dead_letter_topic:
-            raise InvalidOperation(f"group {group!r} has no dead_letter_topic")
-        if verb is OperatorVerb.DEAD_LETTER and window.section.dead_letter_topic == topic:
-            raise InvalidOperation(
-                f"{topic} is the dead_letter_topic itself: not written there again"
-            )
+        windows = [it for it in await self._windows(group) if choice.in_window(it)]
+        if not windows and choice.partition is not None:
+            raise PartitionUnknown(f"group {group!r} has nothing of {_named(choice)}")
+        decided: list[Decided] = []
+        for window in sorted(windows, key=_place):
+            topic, partition = _place(window)
+            try:
+                if offsets := await self._release(window, choice, verb):
+                    decided.append(Decided(topic, partition, offsets))
+            except StateUnavailable as away:
+                decided.append(Decided(topic, partition, [], str(away)))
+        if not decided:
+            raise NotParked(f"{_named(choice)}: {_nothing(choice)}")
+        if all(it.failed for it in decided):
+            raise StateUnavailable(str(decided[0].failed))
+        return decided
+
+    async def _release(self, window: Window, choice: Choice, verb: OperatorVerb) -> list[int]:
+        """The offsets of one partition that were decided about. Raises NotParked,
+        InvalidOperation, StateUnavailable.
+        """
+        await _loaded(window)
+        keys: dict[int, Key] = {}
+        if choice.key is not None:
+            keys = await _keys(window, await _parked(window), sys.maxsize)
         # From here to `ask` nothing is awaited: the decision is about the records parked now.
         core = window.dispatcher
+        place = _text(window)
         if core is None:
-            raise StateUnavailable(f"{topic}-{partition} is being loaded")
-        parked = [record.offset for record in core.stats().parked]
-        chosen = parked if offsets is None else sorted(set(offsets))
-        missing = sorted(set(chosen) - set(parked))
-        if missing:
-            more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
-            raise NotParked(f"{topic}-{partition}: offset {missing[0]} is not parked{more}")
+            raise StateUnavailable(f"{place} is being loaded")
+        parked = [it for it in core.stats().parked if _is_chosen(it, choice, keys)]
+        chosen = [it.offset for it in parked]
+        if choice.offsets is not None:
+            missing = sorted(set(choice.offsets) - set(chosen))
+            if missing:
+                more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
+                raise NotParked(f"{place}: offset {missing[0]} is not parked{more}")
+            chosen = sorted(set(choice.offsets))
         if not chosen:
-            raise NotParked(f"{topic}-{partition}: nothing is parked")
+            return []
+        if verb is OperatorVerb.DEAD_LETTER:
+            _require_dead_letters(window)
         try:
             await window.ask(OperatorAct(verb, chosen, self.now_ms()))
         except WindowUnavailable as unavailable:
-            raise StateUnavailable(f"{topic}-{partition}: {unavailable}") from unavailable
+            raise StateUnavailable(f"{place}: {unavailable}") from unavailable
         log.info(
             "parked_released",
-            group=group,
-            topic=topic,
-            partition=partition,
+            group=window.key.group,
+            topic=window.partition.topic,
+            partition=window.partition.partition,
             action=verb.value,
             records=len(chosen),
             first=chosen[0],
@@ -184,16 +232,42 @@ class ParkedRecords:
                 windows.open(group, topic, key.partition)
         return windows.of_group(group)
 
-    async def _window(self, group: str, topic: str, partition: int) -> Window:
-        for window in await self._windows(group):
-            if (window.partition.topic, window.partition.partition) == (topic, partition):
-                await _loaded(window)
-                return window
-        raise PartitionUnknown(f"group {group!r} has nothing of {topic}-{partition}")
-
 
 def _place(window: Window) -> tuple[str, int]:
     return window.partition.topic, window.partition.partition
+
+
+def _text(window: Window) -> str:
+    return f"{window.partition.topic}-{window.partition.partition}"
+
+
+def _named(choice: Choice) -> str:
+    """The part of the group that is asked for, as errors name it."""
+    topic = "the group" if choice.topic is None else choice.topic
+    return topic if choice.partition is None else f"{topic}-{choice.partition}"
+
+
+def _nothing(choice: Choice) -> str:
+    filtered = choice.reason is not None or choice.key is not None
+    return "no parked record matches" if filtered else "nothing is parked"
+
+
+def _is_chosen(record: ParkedRecord, choice: Choice, keys: dict[int, Key]) -> bool:
+    if choice.reason is not None and record.reason is not choice.reason:
+        return False
+    if choice.key is None:
+        return True
+    key = keys.get(record.offset)
+    return key is not None and matches(choice.key, key)
+
+
+def _require_dead_letters(window: Window) -> None:
+    """Raises InvalidOperation."""
+    topic = window.section.dead_letter_topic
+    if not topic:
+        raise InvalidOperation(f"group {window.key.group!r} has no dead_letter_topic")
+    if topic == window.partition.topic:
+        raise InvalidOperation(f"{topic} is the dead_letter_topic itself: not written there again")
 
 
 async def _loaded(window: Window) -> None:
@@ -202,8 +276,9 @@ async def _loaded(window: Window) -> None:
         async with asyncio.timeout(WINDOW_LOAD_S_MAX):
             await window.loaded()
     except TimeoutError:
-        place = f"{window.partition.topic}-{window.partition.partition}"
-        raise StateUnavailable(f"{place} is not loaded: is Redis away, or upstream?") from None
+        raise StateUnavailable(
+            f"{_text(window)} is not loaded: is Redis away, or upstream?"
+        ) from None
 
 
 async def _parked(window: Window) -> list[ParkedRecord]:
@@ -212,14 +287,19 @@ async def _parked(window: Window) -> list[ParkedRecord]:
     return [] if core is None else core.stats().parked
 
 
-async def _keys(window: Window, parked: list[ParkedRecord]) -> dict[int, Key]:
-    """Keys by offset. A window without members has not read its records: Kafka is asked."""
+async def _keys(
+    window: Window, parked: list[ParkedRecord], most: int = PARKED_KEYS_READ_MAX
+) -> dict[int, Key]:
+    """Keys by offset. A window without members has not read its records: Kafka is asked, for
+    `most` of them.
+    """
     keys = {record.offset: record.key for record in parked}
-    unknown = [record.offset for record in parked if record.key is None]
+    unknown = [record.offset for record in parked if record.key is None][:most]
     try:
-        wanted = unknown[:PARKED_KEYS_READ_MAX]
-        data = await window.bytes_for(wanted, len(wanted), NO_BYTES_MAX) if wanted else b""
-        keys.update({record.offset: record.key for record in read_records(data)})
+        for at in range(0, len(unknown), PARKED_KEYS_READ_MAX):
+            wanted = unknown[at : at + PARKED_KEYS_READ_MAX]
+            data = await window.bytes_for(wanted, len(wanted), NO_BYTES_MAX)
+            keys.update({record.offset: record.key for record in read_records(data)})
     except (RecordsGone, UpstreamError, WireError) as error:
         log.info("parked_keys_not_read", window=repr(window), reason=str(error))
     return keys

@@ -125,7 +125,12 @@ def test_listed_retried_skipped(
 
     assert release(gateway, group, name, [0], "retry") == (
         200,
-        {"group": group, "topic": name, "partition": 0, "action": "retry", "offsets": [0]},
+        {
+            "group": group,
+            "action": "retry",
+            "records": 1,
+            "partitions": [{"topic": name, "partition": 0, "offsets": [0]}],
+        },
     )
     (again,) = accept_some(member)
     assert (again.offset, again.delivery_count) == (0, 2)
@@ -251,7 +256,7 @@ def test_command_line(
     status, said, _ = cli(
         gateway, *where, "--offset", "0", "--action", "skip", "--execute", "-o", "json"
     )
-    assert (status, json.loads(said)["offsets"]) == (0, [0])
+    assert (status, json.loads(said)["partitions"][0]["offsets"]) == (0, [0])
     status, _, said = cli(gateway, *where, "--offset", "0", "--action", "skip", "--execute")
     assert (status, said) == (1, f"keyway: {name}-0: offset 0 is not parked\n")
     status, _, said = cli(gateway, *where, "--offset", "0", "--action", "skip")

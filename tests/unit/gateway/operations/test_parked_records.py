@@ -13,6 +13,7 @@ from dispatcher.core.model import (
     MemberId,
     OperatorVerb,
     PoisonPolicy,
+    Reason,
     SessionId,
 )
 from dispatcher.store.base import StoreError
@@ -24,7 +25,7 @@ from gateway.operations.errors import (
     PartitionUnknown,
     StateUnavailable,
 )
-from gateway.operations.parked_records import ParkedRecords
+from gateway.operations.parked_records import EVERYTHING, Choice, ParkedRecords
 from tests.rig.admin_parts import Admin, ScriptedHeaders
 from tests.rig.node_parts import GROUP, TOPIC, TOPIC_ID
 from tests.rig.virtual_time import now_ms, run, settle
@@ -52,6 +53,13 @@ async def offsets_of(records: ParkedRecords) -> list[int]:
     return [row.offset for row in await records.rows(GROUP)]
 
 
+async def released(records: ParkedRecords, choice: Choice, verb: OperatorVerb) -> list[int]:
+    """The offsets, of one partition."""
+    (decided,) = await records.release(GROUP, choice, verb)
+    assert decided.failed is None
+    return decided.offsets
+
+
 def test_all_or_none() -> None:
     async def work() -> None:
         admin = Admin(section=BLOCKING)
@@ -59,17 +67,17 @@ def test_all_or_none() -> None:
             records = await parked(admin)
             assert await offsets_of(records) == [0, 1, 2]
             with pytest.raises(NotParked, match=r"offset 3 is not parked \(and 1 more\)"):
-                await records.release(GROUP, TOPIC, 0, [1, 3, 4], OperatorVerb.SKIP)
+                await released(records, Choice(TOPIC, 0, (1, 3, 4)), OperatorVerb.SKIP)
             assert await offsets_of(records) == [0, 1, 2]
             with structlog.testing.capture_logs() as logs:
-                released = await records.release(GROUP, TOPIC, 0, [2, 1, 2], OperatorVerb.SKIP)
-            assert released == [1, 2]
+                chosen = await released(records, Choice(TOPIC, 0, (2, 1, 2)), OperatorVerb.SKIP)
+            assert chosen == [1, 2]
             (line,) = [entry for entry in logs if entry["event"] == "parked_released"]
             assert (line["records"], line["first"], line["last"]) == (2, 1, 2)
             assert await offsets_of(records) == [0]
-            assert await records.release(GROUP, TOPIC, 0, None, OperatorVerb.RETRY) == [0]
+            assert await released(records, Choice(TOPIC, 0), OperatorVerb.RETRY) == [0]
             with pytest.raises(NotParked, match="nothing is parked"):
-                await records.release(GROUP, TOPIC, 0, None, OperatorVerb.RETRY)
+                await released(records, Choice(TOPIC, 0), OperatorVerb.RETRY)
 
     run(work())
 
@@ -81,7 +89,7 @@ def test_not_to_the_topic_they_come_from() -> None:
         async with admin.node:
             records = await parked(admin)
             with pytest.raises(InvalidOperation, match="itself"):
-                await records.release(GROUP, TOPIC, 0, [0], OperatorVerb.DEAD_LETTER)
+                await released(records, Choice(TOPIC, 0, (0,)), OperatorVerb.DEAD_LETTER)
             assert await offsets_of(records) == [0, 1, 2]
 
     run(work())
@@ -93,7 +101,7 @@ def test_two_operators_decide_once() -> None:
         async with admin.node:
             records = await parked(admin)
             results = await asyncio.gather(
-                *(records.release(GROUP, TOPIC, 0, [0], OperatorVerb.SKIP) for _ in range(3)),
+                *(released(records, Choice(TOPIC, 0, (0,)), OperatorVerb.SKIP) for _ in range(3)),
                 return_exceptions=True,
             )
             assert sorted(type(result).__name__ for result in results) == [
@@ -113,11 +121,11 @@ def test_what_is_not_there() -> None:
             with pytest.raises(GroupUnknown):
                 await records.rows("another")
             with pytest.raises(PartitionUnknown):
-                await records.release(GROUP, TOPIC, 7, None, OperatorVerb.SKIP)
+                await released(records, Choice(TOPIC, 7), OperatorVerb.SKIP)
             with pytest.raises(PartitionUnknown):
-                await records.release(GROUP, "another", 0, None, OperatorVerb.SKIP)
+                await released(records, Choice("another", 0), OperatorVerb.SKIP)
             with pytest.raises(InvalidOperation):
-                await records.release(GROUP, TOPIC, 0, [0], OperatorVerb.DEAD_LETTER)
+                await released(records, Choice(TOPIC, 0, (0,)), OperatorVerb.DEAD_LETTER)
             assert await offsets_of(records) == [0, 1, 2]
 
     run(work())
@@ -132,7 +140,7 @@ def test_a_window_that_is_not_in_memory_is_opened() -> None:
             await settle()
             for partition in (0, 1):
                 admin.node.windows.drop(admin.key(partition))
-            assert await records.release(GROUP, TOPIC, 0, [0], OperatorVerb.SKIP) == [0]
+            assert await released(records, Choice(TOPIC, 0, (0,)), OperatorVerb.SKIP) == [0]
             admin.node.windows.drop(admin.key(0))
             assert await offsets_of(records) == [1, 2], "the decision is stored"
             assert admin.node.windows.get(GROUP, TOPIC_ID, 0) is not None
@@ -147,7 +155,7 @@ def test_a_store_that_is_away_is_said() -> None:
             records = await parked(admin)
             admin.store.failures = [StoreError("away")] * 2  # the write, and the same once more
             with pytest.raises(StateUnavailable):
-                await records.release(GROUP, TOPIC, 0, [0], OperatorVerb.SKIP)
+                await released(records, Choice(TOPIC, 0, (0,)), OperatorVerb.SKIP)
             assert await offsets_of(records) == [0, 1, 2], "nothing of it happened"
 
     run(work())
@@ -173,9 +181,48 @@ def test_dead_letters_are_written_for_a_group_that_has_a_topic_for_them() -> Non
         admin = Admin(section=section)
         async with admin.node:
             records = await parked(admin)
-            assert await records.release(GROUP, TOPIC, 0, [1], OperatorVerb.DEAD_LETTER) == [1]
+            assert await released(records, Choice(TOPIC, 0, (1,)), OperatorVerb.DEAD_LETTER) == [1]
             await settle()
             assert admin.node.dead_letters.written == [[1]]
             assert await offsets_of(records) == [0, 2]
+
+    run(work())
+
+
+def test_all_of_a_group_or_those_of_a_filter() -> None:
+    async def work() -> None:
+        admin = Admin(section=BLOCKING)
+        async with admin.node:
+            records = await parked(admin)
+            chosen = Choice(key=b"key-[01]")
+            with pytest.raises(NotParked, match="the group: no parked record matches"):
+                await records.release(GROUP, chosen, OperatorVerb.SKIP)
+            with pytest.raises(NotParked, match="no parked record matches"):
+                await records.release(GROUP, Choice(reason=Reason.RELEASED), OperatorVerb.SKIP)
+            assert await released(records, Choice(key=b"*-1"), OperatorVerb.SKIP) == [1]
+            rows = await records.rows(GROUP, Choice(key=b"key-?", reason=Reason.REJECTED))
+            assert [row.offset for row in rows] == [0, 2]
+            assert await released(records, EVERYTHING, OperatorVerb.RETRY) == [0, 2]
+
+    run(work())
+
+
+def test_a_partition_that_is_away_does_not_hold_up_the_others() -> None:
+    async def work() -> None:
+        admin = Admin(section=BLOCKING)
+        async with admin.node:
+            records = await parked(admin)
+            admin.node.log.produce(b"x", partition=1)
+            await settle()
+            other = admin.node.window(1)
+            assert other.acquire(Acquire(M1, S1, 9, now_ms())) is not None
+            await other.ask(Acknowledge(M1, S1, [(0, 0, REJECT)], now_ms()))
+            admin.node.windows.drop(admin.key(0))
+            admin.store.create_failures = [StoreError("away")] * 1_000
+            gone, done = await records.release(GROUP, EVERYTHING, OperatorVerb.SKIP)
+            assert (gone.partition, gone.offsets) == (0, [])
+            assert "is not loaded" in str(gone.failed)
+            assert (done.partition, done.offsets, done.failed) == (1, [0], None)
+            admin.store.create_failures.clear()
 
     run(work())

@@ -176,7 +176,7 @@ function decide(app, group, action, chosen, choice) {
     act: async () => {
       let number = 0;
       for (const place of places) {
-        number += (await ask("POST", "/v1/parked/release", { group, ...place, action })).offsets.length;
+        number += (await ask("POST", "/v1/parked/release", { group, ...place, action })).records;
       }
       choice.chosen.clear();
       return done(number);
