@@ -16,8 +16,9 @@ import json
 import shutil
 import threading
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from time import monotonic
 from typing import TypeVar
 
@@ -49,7 +50,8 @@ from spark.metrics import serve_metrics
 from spark.naming import following
 from spark.on_the_way import through_pipeline
 from spark.pipelines.config import Pipeline, load_pipeline
-from spark.produce import RESULT_DDL, Place, Writing, copying
+from spark.produce import RESULT_DDL, Place, Result, Writing, copying, passed, places_of
+from spark.ranges import batch_ends, rowless
 from spark.reports import LinkReport
 from spark.status import StatusTopic
 from spark.switch import choose_target
@@ -142,7 +144,7 @@ class LinkRun:
         self._replan.clear()
         checkpoints = self.config.messages.state_directory / self._link.name
         shutil.rmtree(checkpoints, ignore_errors=True)  # of a run that was killed
-        query = self._query(plan, starts, str((checkpoints / uuid.uuid4().hex).resolve()))
+        query = self._query(plan, starts, (checkpoints / uuid.uuid4().hex).resolve())
         log.info(
             "link runs", link=self._link.name, target=self._link.target, partitions=len(starts)
         )
@@ -169,7 +171,7 @@ class LinkRun:
             if self.report.switch_wanted() or not plan.same_work(self._survey()):
                 self._replan.set()
 
-    def _query(self, plan: Plan, starts: Mapping[Place, int], checkpoint: str) -> StreamingQuery:
+    def _query(self, plan: Plan, starts: Mapping[Place, int], checkpoint: Path) -> StreamingQuery:
         messages = self.config.messages
         rows_max = min(messages.records_per_batch_max, messages.rate_records_per_s or 2**62)
         offsets: dict[str, dict[str, int]] = {}
@@ -187,17 +189,28 @@ class LinkRun:
             .option("kafka.allow.auto.create.topics", "false")
             .load()
         )
+
+        def batch(rows: DataFrame, number: int) -> None:
+            self._batch(plan, starts, batch_ends(checkpoint, number), rows)
+
         return (
             records.writeStream.queryName(f"{self._link.name}-{uuid.uuid4().hex[:8]}")
-            .option("checkpointLocation", checkpoint)
+            .option("checkpointLocation", checkpoint.as_uri())
             .trigger(processingTime=f"{messages.trigger_interval_ms} milliseconds")
-            .foreachBatch(lambda batch, _number: self._batch(plan, batch))
+            .foreachBatch(batch)
             .start()
         )
 
-    def _batch(self, plan: Plan, records: DataFrame) -> None:
-        """Copies one micro-batch. Once a new query is wanted, the rest of this one does nothing:
-        the next starts from the positions.
+    def _batch(
+        self,
+        plan: Plan,
+        starts: Mapping[Place, int],
+        ends: Mapping[Place, int],
+        records: DataFrame,
+    ) -> None:
+        """Copies one micro-batch, which began at `starts` or where the last one ended, and reads up
+        to `ends`. Once a new query is wanted, the rest of this one does nothing: the next starts
+        from the positions.
         """
         if self._replan.is_set() or self.stop.is_set():
             return
@@ -212,9 +225,19 @@ class LinkRun:
         rows = sealed(rows, self.distributor, secret=secret)
         if self.pipeline is None:  # Only routed rows are written by their logical name.
             rows = rows.drop("logical_topic")
-        copied = rows.mapInArrow(copying(self._writing(plan)), RESULT_DDL)
+        copied = rows.mapInArrow(copying(self._writing(plan, ends)), RESULT_DDL)
+        results = [result.asDict() for result in copied.collect()]
+        total = self._account(results)
+        without = rowless(ends, {**starts, **self._reached}, places_of(results))
+        self._account(passed(self._writing(plan, ends), without))
+        self._keep_to_the_rate(total, began_s)
+        if monotonic() - self._published_s >= STATUS_EVERY_S:
+            self._publish()
+
+    def _account(self, results: Iterable[Result]) -> int:
+        """Takes note of the work of tasks; returns the number of records."""
         total = 0
-        for result in copied.collect():
+        for result in results:
             place = (result["topic"], result["partition"])
             if result["refused"] is not None:
                 self._refused[place[0]] = (result["refused"], monotonic() + RETRY_REFUSED_S)
@@ -227,11 +250,9 @@ class LinkRun:
             self._reached[place] = max(self._reached.get(place, 0), result["position"])
             total += result["copied"] + result["skipped"]
             self.report.copied(result)
-        self._keep_to_the_rate(total, began_s)
-        if monotonic() - self._published_s >= STATUS_EVERY_S:
-            self._publish()
+        return total
 
-    def _writing(self, plan: Plan) -> Writing:
+    def _writing(self, plan: Plan, ends: Mapping[Place, int]) -> Writing:
         messages = self.config.messages
         return Writing(
             group=self._link.group,
@@ -239,6 +260,7 @@ class LinkRun:
             targets=dict(plan.targets),
             topic_ids={name: it.topic_id for name, it in plan.topics.items()},
             expected=dict(self._reached),
+            ends=ends,
             taken_up=frozenset(self._taken_up),
             exactly_once=messages.delivery == "exactly_once",
             transaction_timeout_ms=messages.transaction_timeout_ms,

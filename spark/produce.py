@@ -1,6 +1,9 @@
 """The work of one Spark task: it writes the records of one partition, and the position behind
 them, to the target.
 
+The position is the end of the range that Spark has read, not the offset behind the last record:
+markers and aborted records may stand between the two.
+
 Exactly once: records and position are one Kafka transaction. The transactional id belongs to the
 link and partition, so opening it fences the writer before and ends its open transaction;
 then the position is read, and records before it, which an earlier attempt has committed, are not
@@ -55,6 +58,7 @@ RESULT_FIELDS = (
     ("last_timestamp_ms", pyarrow.int64()),  # of the last record; -1: none
     ("refused", pyarrow.string()),  # null, or why the target refuses a record of this topic
 )
+Result = dict[str, Any]  # a row of RESULT_FIELDS
 RESULT_SCHEMA = pyarrow.schema(RESULT_FIELDS)
 RESULT_DDL = (
     "topic string, partition int, position bigint, copied bigint, skipped bigint, already bigint,"
@@ -95,6 +99,7 @@ class Writing:
     targets: Mapping[str, str]  # topic on the source: topic on the target
     topic_ids: Mapping[str, str]  # on the source; stored with the position
     expected: Mapping[Place, int]
+    ends: Mapping[Place, int]  # of the ranges that Spark reads: the positions of finished tasks
     exactly_once: bool
     transaction_timeout_ms: int
     # Places of which this run has written nothing yet: a crash may have left unaccounted records.
@@ -129,24 +134,38 @@ def copying(
                 first.column("topic")[0].as_py(),
                 first.column("partition")[0].as_py(),
             )
-            tally, refused = _Task(writing, topic, partition).run(chain([first], rest))
-            row = (
-                topic,
-                partition,
-                tally.position,
-                tally.copied,
-                tally.skipped,
-                tally.already,
-                tally.repeats,
-                tally.doubts,
-                tally.last_timestamp_ms,
-                refused,
-            )
-            yield pyarrow.RecordBatch.from_pylist(
-                [dict(zip(RESULT_SCHEMA.names, row, strict=True))], schema=RESULT_SCHEMA
-            )
+            row = _result(_Task(writing, topic, partition), chain([first], rest))
+            yield pyarrow.RecordBatch.from_pylist([row], schema=RESULT_SCHEMA)
 
     return copy
+
+
+def passed(writing: Writing, places: Iterable[Place]) -> list[Result]:
+    """Moves the positions of places whose ranges held no record, as a task of each would do it. A
+    task without rows does not know its partition, so the driver does this.
+    """
+    return [_result(_Task(writing, *place), iter(())) for place in places]
+
+
+def places_of(results: Iterable[Result]) -> set[Place]:
+    return {(it["topic"], it["partition"]) for it in results}
+
+
+def _result(task: _Task, batches: Iterator[pyarrow.RecordBatch]) -> Result:
+    tally, refused = task.run(batches)
+    row = (
+        task.topic,
+        task.partition,
+        tally.position,
+        tally.copied,
+        tally.skipped,
+        tally.already,
+        tally.repeats,
+        tally.doubts,
+        tally.last_timestamp_ms,
+        refused,
+    )
+    return dict(zip(RESULT_SCHEMA.names, row, strict=True))
 
 
 @dataclass(slots=True)
@@ -176,6 +195,10 @@ class _Task:
     def _target(self) -> str:
         return self.writing.targets[self.topic]
 
+    @property
+    def _end(self) -> int:
+        return self.writing.ends.get((self.topic, self.partition), 0)
+
     def _exactly_once(self, batches: Iterator[pyarrow.RecordBatch], tally: _Tally) -> None:
         writing = self.writing
         producer = self._producer(
@@ -190,6 +213,7 @@ class _Task:
             producer.begin_transaction()
             try:
                 self._produce(producer, batches, tally, since)
+                tally.position = max(tally.position, self._end)
                 if tally.position <= since:
                     producer.abort_transaction(ANSWER_S)
                     tally.position = since
@@ -223,6 +247,7 @@ class _Task:
             unsent = producer.flush(writing.transaction_timeout_ms / 1_000)
             if self.failed is not None or unsent:
                 raise KafkaException(self.failed or KafkaError(KafkaError._MSG_TIMED_OUT))
+            tally.position = max(tally.position, self._end)
             if tally.position > since:
                 where = self._place(tally.position)
                 consumer.commit(offsets=[where], asynchronous=False)

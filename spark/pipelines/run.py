@@ -16,8 +16,9 @@ from __future__ import annotations
 import json
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from time import monotonic
 
 from confluent_kafka import KafkaException
@@ -31,7 +32,8 @@ from spark.distribute import first_line
 from spark.kafka import KafkaSide, source_settings
 from spark.limits import BACKOFF_S
 from spark.pipelines.config import Pipeline
-from spark.produce import RESULT_DDL, Place, Writing, copying
+from spark.produce import RESULT_DDL, Place, Result, Writing, copying, passed, places_of
+from spark.ranges import batch_ends, rowless
 from spark.transforms.frames import marked
 
 GROUP_PREFIX = "keyway-pipeline-"
@@ -121,7 +123,7 @@ class PipelineRun:
         with tempfile.TemporaryDirectory(
             prefix="keyway-pipeline-", ignore_cleanup_errors=True
         ) as checkpoint:
-            query = self._query(work, checkpoint, once=once)
+            query = self._query(work, Path(checkpoint), once=once)
             try:
                 return self._watch(query, work)
             finally:
@@ -189,7 +191,7 @@ class PipelineRun:
 
     # ------------------------------------------------------------------------------- while it runs
 
-    def _query(self, work: _Work, checkpoint: str, *, once: bool) -> StreamingQuery:
+    def _query(self, work: _Work, checkpoint: Path, *, once: bool) -> StreamingQuery:
         starts = {work.topic.name: {str(it): at for it, at in work.starts.items()}}
         records = (
             self._session.readStream.format("kafka")
@@ -203,9 +205,12 @@ class PipelineRun:
             .option("kafka.allow.auto.create.topics", "false")
             .load()
         )
-        writer = records.writeStream.option("checkpointLocation", checkpoint).foreachBatch(
-            lambda batch, _number: self._batch(work, batch)
-        )
+
+        def batch(rows: DataFrame, number: int) -> None:
+            self._batch(work, batch_ends(checkpoint, number), rows)
+
+        stream = records.writeStream.option("checkpointLocation", checkpoint.as_uri())
+        writer = stream.foreachBatch(batch)
         if once:
             return writer.trigger(availableNow=True).start()
         return writer.trigger(processingTime=f"{TRIGGER_MS} milliseconds").start()
@@ -228,7 +233,7 @@ class PipelineRun:
                 return False
         return True
 
-    def _batch(self, work: _Work, records: DataFrame) -> None:
+    def _batch(self, work: _Work, ends: Mapping[Place, int], records: DataFrame) -> None:
         if self._stop.is_set():
             return
         quarantine = self._pipeline.plan.quarantine
@@ -236,16 +241,29 @@ class PipelineRun:
         rows = outgoing(records, self._pipeline, self._target_section.topic).observe(
             sick, F.count_if(F.col("to") == quarantine).alias("records")
         )
-        writing = Writing(
+        copied = rows.mapInArrow(copying(self._writing(work, ends)), RESULT_DDL)
+        results = [result.asDict() for result in copied.collect()]
+        self._account(results)
+        starts = {(work.topic.name, it): at for it, at in work.starts.items()}
+        without = rowless(ends, starts | self._reached, places_of(results))
+        self._account(passed(self._writing(work, ends), without))
+        if results:
+            self.counts.quarantined += sick.get["records"]
+            self._changed(self.counts)
+
+    def _writing(self, work: _Work, ends: Mapping[Place, int]) -> Writing:
+        return Writing(
             group=self._group,
             client=self._target.settings,
             targets={work.topic.name: work.positions_topic},
             topic_ids={work.topic.name: work.topic.topic_id},
             expected=dict(self._reached),
+            ends=ends,
             exactly_once=True,
             transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
         )
-        results = rows.mapInArrow(copying(writing), RESULT_DDL).collect()
+
+    def _account(self, results: Iterable[Result]) -> None:
         for result in results:
             if result["refused"] is not None:
                 self._refused = RunError(result["refused"])
@@ -255,9 +273,6 @@ class PipelineRun:
             self.counts.written += result["copied"]
             self.counts.filtered += result["skipped"]
             self.counts.again += result["already"]
-        if results:
-            self.counts.quarantined += sick.get["records"]
-            self._changed(self.counts)
 
 
 def outgoing(records: DataFrame, pipeline: Pipeline, topic: str) -> DataFrame:

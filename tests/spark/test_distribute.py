@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from confluent_kafka import TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
@@ -169,6 +169,60 @@ def test_records_deleted_ahead_of_a_link(spark: SparkSession, pair: Clusters) ->
     assert topics_of(on, "c1-level-1")["gap"]["partitions"]["0"]["gap"] == 15
 
 
+def transactions(front: str, topic: str, *groups: tuple[str, bool], partition: int = 0) -> None:
+    """A transaction of a record for each character of a group; committed, or aborted."""
+    producer = Producer({"bootstrap.servers": front, "transactional.id": f"t-{topic}-{partition}"})
+    producer.init_transactions(60)
+    for values, commits in groups:
+        producer.begin_transaction()
+        for value in values:
+            producer.produce(topic, value.encode(), partition=partition)
+        producer.flush(60)
+        producer.commit_transaction(60) if commits else producer.abort_transaction(60)
+
+
+def rows_of(config: ClustersConfig, topic: str) -> dict[str, Any]:
+    found = topics_of(config, "c1-level-1").get(topic, {})
+    return dict(found.get("partitions", {})) if found.get("state") == "running" else {}
+
+
+def test_markers_and_aborted_records_are_no_lag_and_no_loss(
+    spark: SparkSession, pair: Clusters
+) -> None:
+    """The log of each partition ends in what is no record; then retention deletes all of it."""
+    config = pair.write(PAIR, topics={"include": ["marked"]})
+    here, there = pair.front("c1"), pair.front("c2")
+    create_topic(here, "marked", partitions=3)
+    transactions(here, "marked", ("ab", True), ("cd", True), ("xyz", False))
+    transactions(here, "marked", ("xy", False), partition=1)  # without a record at all
+
+    def idle(*ends: int) -> bool:
+        rows = rows_of(config, "marked")
+        return [rows.get(str(it), {}).get("position") for it in range(len(ends))] == [*ends] and (
+            all(row["lag_records"] == row["lag_s"] == 0 for row in rows.values())
+        )
+
+    def waits(*ends: int) -> None:
+        wait_until(lambda: idle(*ends), what=f"no lag at {ends}", deadline_s=240)
+
+    with running(spark, config, "c1"):
+        wait_for(there, "marked", 4, 3)
+        waits(10, 3)
+        transactions(here, "marked", ("z", False), partition=1)  # now nothing but a marker is new
+        waits(10, 5)
+    side = KafkaSide(config.cluster("c2"))
+    positions = side.positions("keyway-link-c1-level-1", [("marked", it) for it in range(3)])
+    assert {place[1]: it.offset for place, it in positions.items()} == {0: 10, 1: 5}
+    delete_records(here, "marked", 10)
+    delete_records(here, "marked", 5, partition=1)
+    with running(spark, config, "c1"):
+        send(here, "marked", [{"value": b"e", "partition": 0}, {"value": b"f", "partition": 1}])
+        found = wait_for(there, "marked", 6, 3)
+        waits(11, 6)
+    assert [it.value for it in found] == [b"a", b"b", b"c", b"d", b"e", b"f"]
+    assert [row["gap"] for row in rows_of(config, "marked").values()] == [0, 0]
+
+
 def test_records_deleted_under_a_link_at_work(spark: SparkSession, pair: Clusters) -> None:
     """Retention passes a query that is in the midst of the topic. Records are long: a fetch of
     1 MiB has a few of them.
@@ -212,9 +266,9 @@ def test_a_topic_that_is_created_again(spark: SparkSession, pair: Clusters) -> N
     assert [it.value for it in found] == [b"old"] * 5 + [b"new"] * 7
 
 
-def delete_records(front: str, topic: str, before: int) -> None:
+def delete_records(front: str, topic: str, before: int, partition: int = 0) -> None:
     admin = AdminClient({"bootstrap.servers": front})
-    for answer in admin.delete_records([TopicPartition(topic, 0, before)]).values():
+    for answer in admin.delete_records([TopicPartition(topic, partition, before)]).values():
         answer.result(30)
 
 

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 from gateway.embedded.kafka import KafkaCluster
+from spark.kafka import KafkaSide
 from spark.pipelines.config import Pipeline, load_pipeline
 from spark.pipelines.run import GROUP_PREFIX, Counts, PipelineRun, RunError
 from spark.transforms.frames import ORIGIN_HEADER, REASON_HEADER
@@ -150,6 +152,31 @@ def test_the_group_shows_the_pipeline_s_lag(
     assert where.offset == log_end(kafka.bootstrap_servers, name, 0) == 6
 
 
+def test_a_log_that_ends_in_aborted_records_leaves_no_lag_and_no_loss(
+    spark: SparkSession, kafka: KafkaCluster, made: Callable[..., Pipeline], name: str
+) -> None:
+    send(kafka, name, range(3), partition=0)
+    settings = {"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": name}
+    producer = Producer(settings)
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    for partition in range(PARTITIONS):
+        producer.produce(name, b"aborted", partition=partition)
+    producer.flush(60)
+    producer.abort_transaction(60)
+    assert run(spark, made()).counts.written == 3
+    ends = [log_end(kafka.bootstrap_servers, name, it) for it in range(PARTITIONS)]
+    with KafkaSide(made().config.target_cluster()).consumer(GROUP_PREFIX + name) as group:
+        found = group.committed([TopicPartition(name, it) for it in range(PARTITIONS)], 30)
+    assert [it.offset for it in found] == ends == [5, 2]
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    deleted = [TopicPartition(name, it, end) for it, end in enumerate(ends)]
+    for answer in admin.delete_records(deleted).values():
+        answer.result(30)
+    send(kafka, name, range(6, 8), partition=1)
+    assert run(spark, made()).counts.written == 2
+
+
 def test_latest_leaves_out_what_was_there_and_nothing_after(
     spark: SparkSession, kafka: KafkaCluster, made: Callable[..., Pipeline], name: str
 ) -> None:
@@ -199,8 +226,6 @@ def test_a_topic_with_fewer_partitions_is_refused_before_anything_is_read(
 def test_records_deleted_before_they_were_read_stop_it(
     spark: SparkSession, kafka: KafkaCluster, made: Callable[..., Pipeline], name: str
 ) -> None:
-    from confluent_kafka.admin import AdminClient
-
     send(kafka, name, range(2), partition=0)
     run(spark, made())
     send(kafka, name, range(6, 9), partition=0)
