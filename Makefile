@@ -44,7 +44,9 @@ $(STAMPS)/base: pyproject.toml setup.py
 	@$(PIP) -r build/base.txt
 	@touch $@
 
+# A checkout of before October 2026 installed itself as `keyway`, with the same command.
 $(STAMPS)/venv: $(STAMPS)/base
+	@! compgen -G '$(VENV)/lib/*/site-packages/keyway-*.dist-info' > /dev/null || $(BIN)/python -m pip uninstall --quiet --yes keyway
 	@KEYWAY_COMPILE=0 $(PIP) -e '.[dev]'
 	@touch $@
 

@@ -27,7 +27,6 @@ from pydantic import (
 )
 
 from clusters.addresses import BootstrapServers
-from clusters.core.copies import NO_SECRET
 from clusters.core.limits import CLUSTERS_MAX, NAME_CHARS_MAX
 from clusters.core.names import NAME_CHARS_MAX as GROUP_CHARS_MAX
 from clusters.core.names import Translation, compile_pattern, pair
@@ -440,7 +439,7 @@ class ClustersConfig(Section):
 
     def seal_secret(self) -> str:
         """Raises ConfigError if the environment variable is not set."""
-        return NO_SECRET if self.seal_secret_env is None else from_environment(self.seal_secret_env)
+        return "" if self.seal_secret_env is None else from_environment(self.seal_secret_env)
 
 
 def from_environment(name: str) -> str:

@@ -69,7 +69,7 @@ def describe() -> str:
 def version_line() -> str:
     """The output of `keyway --version`."""
     try:
-        version = importlib.metadata.version("keyway")
+        version = importlib.metadata.version("keyway-gateway")
     except importlib.metadata.PackageNotFoundError:
         version = "(not installed)"
     return f"keyway {version}, {describe()}, Python {platform.python_version()}"

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from clusters.asking import LOOK_S_MAX
+from clusters.extras import what_to_install
 from clusters.usage import OneLineUsage
 from clusters.watching import Output, View, Watching, WatchOption, show
 
@@ -52,7 +53,7 @@ def told() -> Iterator[None]:
 
 
 def _lacking(error: ModuleNotFoundError) -> typer.Exit:
-    typer.echo(f"keyway: no module {error.name}: pip install 'keyway[distribution]'", err=True)
+    typer.echo(f"keyway: {what_to_install(error)}", err=True)
     return typer.Exit(2)
 
 

@@ -12,6 +12,7 @@ import pytest
 import typer.main
 import yaml
 
+from clusters.extras import DISTRIBUTION_NAME
 from gateway.cli.main import app
 from gateway.config import Config, load
 
@@ -35,22 +36,60 @@ def dockerfile() -> str:
     return (ROOT / "Dockerfile").read_text()
 
 
+def stages_of(dockerfile: str) -> dict[str, tuple[str, str]]:
+    """By name: what a stage begins from, and its lines."""
+    _, *parts = re.split(r"^FROM (\S+) AS (\S+)$", dockerfile, flags=re.MULTILINE)
+    return {
+        name: (base, text)
+        for base, name, text in zip(parts[::3], parts[1::3], parts[2::3], strict=True)
+    }
+
+
+def built_for(target: str, stages: dict[str, tuple[str, str]]) -> str:
+    """The lines of all stages that `target` needs."""
+    if target not in stages:
+        return ""
+    base, text = stages[target]
+    needed = [base, *re.findall(r"--from=(\S+)", text)]
+    return text + "".join(built_for(it, stages) for it in needed)
+
+
 def test_the_services_of_the_issue_are_there(compose: dict[str, Any]) -> None:
     assert {"kafka", "redis", "gateway", "spark"} <= compose["services"].keys()
 
 
 def test_images_are_pinned(compose: dict[str, Any], dockerfile: str) -> None:
     images = [one["image"] for one in compose["services"].values() if "image" in one]
-    images += re.findall(r"^FROM (\S+) AS", dockerfile, re.MULTILINE)
+    stages = stages_of(dockerfile)
+    images += [base for base, _ in stages.values() if base not in stages]
     assert len(images) == 5
     assert [image for image in images if not PINNED.fullmatch(image)] == []
 
 
 def test_builds_are_stages_of_the_dockerfile(compose: dict[str, Any], dockerfile: str) -> None:
-    stages = set(re.findall(r"^FROM \S+ AS (\S+)$", dockerfile, re.MULTILINE))
+    stages = stages_of(dockerfile)
     built = [one["build"] for one in compose["services"].values() if "build" in one]
     assert len(built) == 3
     assert all(build["target"] in stages and build["context"] == "." for build in built)
+
+
+def test_the_gateways_image_is_built_without_an_extra(dockerfile: str) -> None:
+    stages = stages_of(dockerfile)
+    assert f"--find-links /wheels {DISTRIBUTION_NAME} " in stages["gateway"][1]
+    assert "[" not in re.sub(r"CMD \[.*|ENTRYPOINT \[.*", "", built_for("gateway", stages))
+    assert f"'{DISTRIBUTION_NAME}[demo]'" in stages["spark"][1]
+
+
+def test_keyways_own_wheel_is_built_once(dockerfile: str) -> None:
+    assert len(re.findall(r"pip wheel .* \.$", dockerfile, re.MULTILINE)) == 1
+
+
+def test_what_the_image_keeps_is_the_nodes(dockerfile: str) -> None:
+    home = re.search(r"--home-dir (\S+)", dockerfile)
+    assert home is not None
+    _, text = stages_of(dockerfile)["gateway"]
+    assert f"WORKDIR {home.group(1)}\n" in text, "a relative state.directory is below it"
+    assert f"VOLUME {home.group(1)}\n" in text
 
 
 def test_python_of_the_images_is_one_we_support(dockerfile: str) -> None:

@@ -12,6 +12,7 @@ from importlib import import_module
 import typer
 from typer.core import TyperCommand
 
+from clusters.extras import what_to_install
 from clusters.usage import OneLineUsage
 from clusters.watching import Click
 
@@ -48,8 +49,7 @@ class CommandGroups(OneLineUsage):
         except ModuleNotFoundError as error:
             if ctx.resilient_parsing:  # a shell that completes: nothing follows this word
                 return listed
-            line = f"keyway: no module {error.name}: pip install 'keyway[distribution]'"
-            typer.echo(line, err=True)
+            typer.echo(f"keyway: {what_to_install(error)}", err=True)
             raise typer.Exit(2) from error
         group.name = cmd_name
         return group

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from clusters.extras import what_to_install
+
 
 def demo(
     keep: Annotated[
@@ -16,7 +18,7 @@ def demo(
     try:
         from gateway.demo.run import run_demo  # needs packages that a plain gateway does without
     except ModuleNotFoundError as error:
-        typer.echo(f"keyway: no module {error.name}: pip install 'keyway[demo]'", err=True)
+        typer.echo(f"keyway: {what_to_install(error, 'demo')}", err=True)
         raise typer.Exit(2) from error
 
     raise typer.Exit(run_demo(keep=keep))

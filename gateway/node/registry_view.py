@@ -27,6 +27,7 @@ def build(section: RegistryViewSection) -> list[Part[None]]:
     if section.clusters_file is None or section.cluster is None:
         return []
     from clusters.config import load
+    from clusters.extras import what_to_install
 
     try:
         config = load(section.clusters_file)
@@ -35,9 +36,7 @@ def build(section: RegistryViewSection) -> list[Part[None]]:
     except ConfigError as error:
         raise ConfigError(f"registry_view: {error}") from error
     except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"registry_view: no module {error.name}: pip install 'keyway[distribution]'"
-        ) from error
+        raise ConfigError(f"registry_view: {what_to_install(error)}") from error
     try:
         checked(cluster)
     except ConfigError as error:

@@ -17,6 +17,7 @@ from gateway.embedded.process import free_ports, kill_child, start_child, stop_c
 from tests.rig.patience import patient_s, wait_until
 
 REPOSITORY = Path(__file__).parents[2]
+OF_THE_CHECKOUT = (sys.executable, "-m", "gateway.cli")
 READY_S_MAX = 60.0
 BROKER_IDS_MAX = 4  # ports kept free for virtual brokers 1..4
 
@@ -41,8 +42,11 @@ class GatewayProcess:
         admin: Mapping[str, Any] | None = None,
         open_files_max: int | None = None,
         stderr: str | None = None,
+        command: Sequence[str] = OF_THE_CHECKOUT,
     ) -> None:
-        """`stderr`: where bash leads it, such as ">/dev/full"; None: to the log."""
+        """`stderr`: where bash leads it, such as ">/dev/full"; None: to the log. `command`: of
+        another Keyway than the checkout's, which then is not the working directory either.
+        """
         directory.mkdir(parents=True, exist_ok=True)
         first = free_ports(BROKER_IDS_MAX + 3)
         self.bootstrap = f"127.0.0.1:{first}"
@@ -72,6 +76,8 @@ class GatewayProcess:
         self.config.write_text(yaml.safe_dump(settings, sort_keys=False))
         self.open_files_max = open_files_max
         self.stderr = stderr
+        self.command = command
+        self.directory = REPOSITORY if command is OF_THE_CHECKOUT else directory
         self.child: subprocess.Popen[bytes] | None = None
 
     @property
@@ -98,13 +104,13 @@ class GatewayProcess:
     def spawn(self) -> None:
         """Starts it and returns at once."""
         assert not self.running, "runs already"
-        command = [sys.executable, "-m", "gateway.cli", "serve", "--config", str(self.config)]
+        command = [*self.command, "serve", "--config", str(self.config)]
         if self.open_files_max is not None:
             limited = f'ulimit -n {self.open_files_max}; exec "$@"'
             command = ["sh", "-c", limited, "sh", *command]
         if self.stderr is not None:
             command = ["bash", "-c", f'exec "$@" 2{self.stderr}', "bash", *command]
-        self.child = start_child(command, log=self.log, cwd=REPOSITORY, env=dict(os.environ))
+        self.child = start_child(command, log=self.log, cwd=self.directory, env=dict(os.environ))
 
     def wait_ready(self) -> None:
         """Until the bootstrap port answers ApiVersions; REST listens by then. Raises AssertionError

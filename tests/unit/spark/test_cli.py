@@ -50,7 +50,7 @@ def test_a_missing_package_is_one_line(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
     ended = CliRunner().invoke(app, ["distribute", "status", written(tmp_path, TWO)])
     assert ended.exit_code == 2
-    assert "pip install 'keyway[distribution]'" in ended.output
+    assert "pip install 'keyway-gateway[distribution]'" in ended.output
 
 
 def test_the_status_of_clusters_that_are_away(tmp_path: Path) -> None:

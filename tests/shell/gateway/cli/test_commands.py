@@ -42,7 +42,7 @@ def test_a_missing_package_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(commands.GROUPS, "lacking", ("tests.no_such_module", "text"))
     ended = CliRunner().invoke(app, ["lacking", "--help"])
     assert ended.exit_code == 2
-    assert ended.output.strip().endswith("pip install 'keyway[distribution]'")
+    assert ended.output.strip().endswith("pip install 'keyway-gateway[distribution]'")
 
 
 @pytest.mark.parametrize("name", ["group", "context", "serve", "doctor", *commands.GROUPS])

@@ -313,7 +313,10 @@ def test_a_demo_without_its_packages_says_what_to_install(monkeypatch: pytest.Mo
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
     code, _, err = keyway("demo")
-    assert (code, err) == (2, "keyway: no module confluent_kafka: pip install 'keyway[demo]'\n")
+    assert (code, err) == (
+        2,
+        "keyway: no module confluent_kafka: pip install 'keyway-gateway[demo]'\n",
+    )
 
 
 def test_version_says_how_it_runs() -> None:
