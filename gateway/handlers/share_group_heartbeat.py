@@ -11,7 +11,6 @@ from contextlib import suppress
 
 import structlog
 
-from gateway.core.cluster.topic_names import is_topic_name
 from gateway.core.share.declared_filters import inline_filters
 from gateway.core.share.membership import (
     LEAVE_EPOCH,
@@ -19,6 +18,7 @@ from gateway.core.share.membership import (
     GroupError,
     Heartbeat,
     InvalidRequest,
+    possible,
 )
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
@@ -65,17 +65,16 @@ async def share_group_heartbeat(services: ShareServices, request: Request) -> by
 async def _heartbeat(services: ShareServices, request: Request, body: Message) -> Message:
     group, member_id = await authorise_group(services, request.connection, body)
     topics = body["SubscribedTopicNames"]
-    if topics is not None and not all(map(is_topic_name, topics)):
-        raise InvalidRequest("SubscribedTopicNames holds a name that no topic can have.")
     if topics is not None and len(topics) > SUBSCRIBED_TOPICS_MAX:
         raise InvalidRequest(
             f"SubscribedTopicNames holds {len(topics)} names: at most {SUBSCRIBED_TOPICS_MAX}."
         )
     if body["MemberEpoch"] >= 0:
-        subscribed = _subscribed(services, group, member_id) if topics is None else topics
+        new = () if topics is None else possible(topics)
+        subscribed = _subscribed(services, group, member_id) if topics is None else new
         await _authorise_topics(services, request, subscribed)
         known = services.topology().topics
-        missing = [name for name in topics or () if name not in known or not known[name].partitions]
+        missing = [name for name in new if name not in known or not known[name].partitions]
         if missing:
             await _look_for(services, missing)
     client_id, rack_id = request.header.client_id or "", body["RackId"]

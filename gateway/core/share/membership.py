@@ -21,6 +21,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from gateway.core.cluster.topic_names import is_topic_name
 from gateway.core.cluster.topology import Topic
 from gateway.core.wire.errors import ErrorCode
 
@@ -128,7 +129,7 @@ class ShareGroup:
         known = self.members.get(beat.member_id)
         if known is None and len(self.members) >= self.members_max:
             raise GroupFull(f"The group has reached its maximum of {self.members_max} members.")
-        topics = tuple(sorted(set(beat.topics)))
+        topics = possible(beat.topics)
         changed = known is None or known.topics != topics
         if changed:
             self.epoch += 1
@@ -177,7 +178,7 @@ class ShareGroup:
         self._seen(member, beat.connection, now_ms)
         changed = member.assigned_later
         member.assigned_later = False
-        if beat.topics is not None and (topics := tuple(sorted(set(beat.topics)))) != member.topics:
+        if beat.topics is not None and (topics := possible(beat.topics)) != member.topics:
             member.topics = topics
             self.epoch += 1
             changed = True
@@ -262,6 +263,13 @@ class ShareGroup:
     @property
     def state(self) -> str:
         return "Stable" if self.members else "Empty"
+
+
+def possible(topics: Iterable[str]) -> tuple[str, ...]:
+    """Ascending. A name that no topic can have, such as a pattern of a client that knows none
+    (`^orders`), is left out without an error, as Kafka finds no topic for it.
+    """
+    return tuple(sorted(filter(is_topic_name, set(topics))))
 
 
 def assign(topics: Iterable[str], topic_by_name: TopicByName) -> Assignment:

@@ -199,6 +199,21 @@ def test_large_records(front: str, topic: Topic, share_group: Group, share_host:
     member.close()
 
 
+def test_names_that_no_topic_can_have_are_passed_over(
+    front: str, topic: Topic, share_group: Group, librdkafka_host: ShareHost
+) -> None:
+    """librdkafka sends a pattern as it is, and takes any error of a heartbeat for fatal."""
+    name, group = topic(partitions=1), share_group()
+    produce(front, name, [(b"a", b"0")])
+    alone = librdkafka_host.member(front, group, [f"^{name}"])
+    assert alone.poll() == []
+    member = librdkafka_host.member(front, group, [f"^{name}", "no/topic", name])
+    consume_all([member], {(name, 0, 0)})
+    assert alone.poll() == []  # also raises what is fatal
+    alone.close()
+    member.close()
+
+
 def test_a_partition_added_while_running(
     front: str, kafka: KafkaCluster, topic: Topic, share_group: Group, librdkafka_host: ShareHost
 ) -> None:

@@ -71,6 +71,17 @@ def test_a_topic_that_does_not_exist_yet_is_assigned_when_it_does() -> None:
     assert g.heartbeat(beat(epoch=1), TOPICS.get, 1).assignment == {b"o" * 16: (0, 1)}
 
 
+def test_names_that_no_topic_can_have_are_passed_over() -> None:
+    g = group()
+    joined = g.heartbeat(beat(topics=("^orders", "orders", ".", "", "o" * 250)), TOPICS.get, 0)
+    assert joined.assignment == {b"o" * 16: (0, 1)}
+    assert g.topics() == ["orders"]
+    alone = g.heartbeat(beat("m2", topics=("^orders",)), TOPICS.get, 0)
+    assert alone.assignment == {}
+    continued = g.heartbeat(beat("m2", alone.member_epoch, ("^x", "orders")), TOPICS.get, 1)
+    assert continued.assignment == {b"o" * 16: (0, 1)}
+
+
 def test_another_member_does_not_move_the_epoch_of_the_first() -> None:
     g = group()
     g.heartbeat(beat("m1"), TOPICS.get, 0)
