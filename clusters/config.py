@@ -16,6 +16,7 @@ from typing import Annotated, Literal
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Discriminator,
     Field,
@@ -27,11 +28,12 @@ from pydantic import (
 )
 
 from clusters.addresses import BootstrapServers
-from clusters.core.limits import CLUSTERS_MAX, NAME_CHARS_MAX
+from clusters.core.limits import CLUSTERS_MAX, NAME_CHARS_MAX, SECRETS_MAX
 from clusters.core.names import NAME_CHARS_MAX as GROUP_CHARS_MAX
 from clusters.core.names import Translation, compile_pattern, pair
 from clusters.core.subjects import RecordNames, SubjectTranslation, pair_subjects
 from clusters.core.tree import ClusterName, Inner, Leaf, Level, Node, Tree, TreeError, build_tree
+from clusters.core.trust import Seals
 from clusters.yaml_file import ConfigError as ConfigError
 from clusters.yaml_file import first_fault, read_mapping
 
@@ -383,9 +385,18 @@ class ClustersConfig(Section):
     """Groups whose offsets follow, by their logical names."""
     subjects: Selection = Selection()
     """Subjects that follow, by their logical names."""
-    seal_secret_env: str | None = None
+    seal_secret_env: Annotated[
+        tuple[Annotated[str, Field(min_length=1)], ...],
+        Field(max_length=SECRETS_MAX),
+        BeforeValidator(lambda it: (it,) if isinstance(it, str) else it),
+    ] = ()
     """The environment variable with a secret for the seals of copied records: the same on every
-    cluster, and known to no client. Without it a client can forge a seal.
+    cluster, and known to no client. Without it a seal is a checksum, which any client can make.
+    A list `[NEW, OLD]`: the first seals, all are believed.
+    """
+    believe_checksums: bool = False
+    """With a secret: copies that were sealed without one are believed, too. For the time in which a
+    first secret is introduced.
     """
     messages: MessagesSection = MessagesSection()
     """How records are copied."""
@@ -437,9 +448,10 @@ class ClustersConfig(Section):
         listed = ", ".join(it.name for it in self.clusters)
         raise ConfigError(f"no cluster {name}: there are {listed}")
 
-    def seal_secret(self) -> str:
-        """Raises ConfigError if the environment variable is not set."""
-        return "" if self.seal_secret_env is None else from_environment(self.seal_secret_env)
+    def seals(self) -> Seals:
+        """Raises ConfigError if an environment variable is not set."""
+        secrets = tuple(from_environment(it) for it in self.seal_secret_env)
+        return Seals(secrets, checksums=self.believe_checksums)
 
 
 def from_environment(name: str) -> str:

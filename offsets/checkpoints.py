@@ -61,8 +61,8 @@ def translated(
 ) -> Checkpoint:
     """The same place on another cluster. Raises CheckpointError, ClusterAway."""
     here, there = ClusterClient(config.cluster(source)), ClusterClient(config.cluster(target))
-    secret = config.seal_secret()
-    read, found = Partitions(here, secret=secret), Partitions(there, secret=secret)
+    seals = config.seals()
+    read, found = Partitions(here, seals=seals), Partitions(there, seals=seals)
     try:
         places = {
             (_logical(here, topic), partition): offset

@@ -85,7 +85,7 @@ def _committer(
     """With everything read that the group's plan on `target` needs. Raises OffsetsError."""
     client = ClusterClient(config.cluster(target))
     board = BoardTopic(client)
-    partitions = Partitions(client, secret=config.seal_secret())
+    partitions = Partitions(client, seals=config.seals())
     source = TailedCommits(client, lambda name: client.group_of(name) == group)
     committer = Committer(
         client=client, partitions=partitions, board=board, options=options, now_ms=wall_ms

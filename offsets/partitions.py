@@ -16,6 +16,7 @@ import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from clusters.core.copies import COPY_HEADER, Stood, judge
+from clusters.core.trust import Seals
 from offsets.client import ClusterClient, Partition, consumed
 from offsets.core.index import PartitionIndex
 from offsets.core.model import Rows, Search, Stream
@@ -94,9 +95,9 @@ class _Followed:
 class Partitions:
     """Of one cluster. `close` it."""
 
-    def __init__(self, client: ClusterClient, *, secret: str) -> None:
+    def __init__(self, client: ClusterClient, *, seals: Seals) -> None:
         self._client = client
-        self._secret = secret
+        self._seals = seals
         self._consumer = client.consumer()
         self._again: Consumer | None = None
         self._followed: dict[Partition, _Followed] = {}
@@ -197,7 +198,7 @@ class Partitions:
         headers = _copy_headers(message)
         if headers:
             stood = Stood(topic, timestamp, message.key(), message.value())
-            judged = judge(headers, stood, secret=self._secret)
+            judged = judge(headers, stood, seals=self._seals)
             self.doubted += len(judged.doubts)
             if judged.copy is not None:
                 origin = judged.copy.origin

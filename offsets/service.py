@@ -60,7 +60,7 @@ class Service:
         self.client = ClusterClient(cluster)
         self.metrics = Metrics()
         self.board = BoardTopic(self.client)
-        self.partitions = Partitions(self.client, secret=config.seal_secret())
+        self.partitions = Partitions(self.client, seals=config.seals())
         self.wanted_group = followed_group(config, self.client)
         source = self._source(listed=self.settings.commits == "list")
         self.distributor = Distributor(

@@ -10,10 +10,11 @@ from dataclasses import asdict, dataclass
 from confluent_kafka import KafkaException, Producer, TopicCollection
 from confluent_kafka.admin import AclOperation, AdminClient
 
-from clusters.config import ClustersConfig
+from clusters.config import ClustersConfig, ConfigError
 from clusters.core.names import Unfit
 from clusters.core.tree import ClusterName, Leaf, Node, OneClusterTwice, Tree
 from clusters.core.tree import require_different_clusters as require_different
+from clusters.core.trust import CHECKSUM
 from clusters.progress import Step, no_step
 from spark.core.survey import Missing, Policy, Stopped, compare
 from spark.kafka import KafkaSide, answered
@@ -68,7 +69,7 @@ def _drawn(node: Node, first: str, rest: str) -> Iterator[str]:
 
 def check_clusters(config: ClustersConfig, step: Step = no_step) -> list[Finding]:
     """Asks every cluster; one that does not answer is a finding, not an error."""
-    found: list[Finding] = []
+    found = [_seals_finding(config)]
     sides: dict[ClusterName, KafkaSide] = {}
     ids: dict[ClusterName, str] = {}
     for cluster in config.clusters:
@@ -94,6 +95,19 @@ def check_clusters(config: ClustersConfig, step: Step = no_step) -> list[Finding
                 step(f"looking at {link.name} to {target}")
                 found += _link_findings(config, link, source, to)
     return found
+
+
+def _seals_finding(config: ClustersConfig) -> Finding:
+    try:
+        seals = config.seals()
+    except ConfigError as error:
+        return Finding("seals", str(error), fault=True)
+    if not seals.secrets:
+        return Finding("seals", f"{CHECKSUM}, which any client can make; see seal_secret_env")
+    more = f", by the first of {len(seals.secrets)} secrets" if len(seals.secrets) > 1 else ""
+    if seals.checksums:
+        more += "; checksums are believed, too, which any client can make"
+    return Finding("seals", f"{seals}{more}")
 
 
 def _link_findings(

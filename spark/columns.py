@@ -10,30 +10,39 @@ Nothing here leaves the JVM. A record's row goes through three states:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from clusters.core.copies import COPY_HEADER, PATTERN, VERSION
+from clusters.core.copies import (
+    COPY_HEADER,
+    FLAGS_AT,
+    NO_TOPIC_ID,
+    ORIGIN_AT,
+    PATTERN,
+    SEAL_AT,
+    VERSION,
+)
 from clusters.core.limits import COPY_HEADER_BYTES_MAX, COPY_HEADERS_MAX
+from clusters.core.seals import SEAL_DIGITS
 from clusters.core.tree import Distributor
+from clusters.core.trust import Seals
+from spark.lookup import Lookup
 
 # Java's `$` would also match before a line break at the end.
 _PATTERN = PATTERN.removesuffix("$") + r"\z"
 _HEADERS = "array<struct<key:string,value:binary>>"
-# Where the fields of a header are, counted from 1 as SQL does.
-_FLAGS_AT, _SEAL_AT, _ORIGIN_AT = 3, 12, 28
 
 
-def judged(records: DataFrame, *, logical: Mapping[str, str], secret: str) -> DataFrame:
-    """`records` as Spark's Kafka source gives them, with headers. `logical`: the logical name of
-    every topic among them.
+def judged(records: DataFrame, lookup: Lookup) -> DataFrame:
+    """`records` as Spark's Kafka source gives them, with headers.
 
-    `topic` stays the source's; `logical_topic` is added. `origin` is the header's end, from the
-    separator behind the seal on.
+    `topic` stays the source's; `logical_topic` is added. `origin` is the end of a header of this
+    version, from the separator behind the seal on.
     """
-    logical_topic = _mapped(F.col("topic"), logical)
+    logical_topic = F.col("named")
+    records = records.withColumn("named", lookup.logical(F.col("topic")))
+    if lookup.seals.secrets:
+        records = records.withColumn("keys", lookup.keys())
     headers = records["headers"]  # By name it could also be the one below.
     rows = records.select(
         "topic",
@@ -45,7 +54,7 @@ def judged(records: DataFrame, *, logical: Mapping[str, str], secret: str) -> Da
         "key",
         "value",
         F.coalesce(headers, F.array().cast(_HEADERS)).alias("headers"),
-        _found(headers, logical_topic, secret).alias("found"),
+        _found(headers, logical_topic, lookup.seals).alias("found"),
     )
     believed = F.col("found")["believed"]
     has_copies = F.col("found").isNotNull()
@@ -59,17 +68,22 @@ def judged(records: DataFrame, *, logical: Mapping[str, str], secret: str) -> Da
         "value",
         F.when(has_copies, F.col("found")["others"]).otherwise(F.col("headers")).alias("headers"),
         F.coalesce(
-            F.conv(F.substring(believed, _FLAGS_AT, 8), 16, 10).cast("bigint"),
+            F.conv(_cut(believed, FLAGS_AT, 8), 16, 10).cast("bigint"),
             F.lit(0).cast("bigint"),
         ).alias("flags"),
-        F.substring(believed, _ORIGIN_AT, COPY_HEADER_BYTES_MAX).alias("origin"),
+        F.when(
+            F.substring(believed, 1, 1) == "1",
+            F.concat(F.lit(f"-{NO_TOPIC_ID}"), _cut(believed, ORIGIN_AT - 1)),
+        )
+        .otherwise(_cut(believed, ORIGIN_AT - 1))
+        .alias("origin"),
         F.when(has_copies, F.col("found")["copies"] - believed.isNotNull().cast("int"))
         .otherwise(F.lit(0))
         .alias("doubts"),
     )
 
 
-def _found(headers: Column, logical_topic: Column, secret: str) -> Column:
+def _found(headers: Column, logical_topic: Column, seals: Seals) -> Column:
     """Of a record with copy headers: their number, the text of the believed one, and the other
     headers. Null for the records without, nearly all.
 
@@ -80,7 +94,7 @@ def _found(headers: Column, logical_topic: Column, secret: str) -> Column:
     def judge(copies: Column) -> Column:
         sealed_here = F.filter(
             F.slice(copies, 1, COPY_HEADERS_MAX),
-            lambda it: _fits(it["value"], logical_topic, secret),
+            lambda it: _fits(it["value"], logical_topic, seals),
         )
         return F.struct(
             F.size(copies).alias("copies"),
@@ -93,10 +107,10 @@ def _found(headers: Column, logical_topic: Column, secret: str) -> Column:
     return F.when(has_copies, F.transform(F.array(copies), judge)[0])
 
 
-def sealed(rows: DataFrame, distributor: Distributor, *, secret: str) -> DataFrame:
+def sealed(rows: DataFrame, distributor: Distributor, lookup: Lookup) -> DataFrame:
     """`rows` as `judged` gives them, perhaps transformed since: a transform may change key, value,
-    headers and `logical_topic`, null for a row that it has filtered out. A row that is not copied
-    keeps nothing but its place and its doubts.
+    headers and `logical_topic`, null for a row that it has filtered out. The origin is what the
+    record was before. A row that is not copied keeps nothing but its place and its doubts.
     """
     copied = (F.col("flags").bitwiseAND(F.lit(int(distributor.mask))) == 0) & F.col(
         "logical_topic"
@@ -107,17 +121,23 @@ def sealed(rows: DataFrame, distributor: Distributor, *, secret: str) -> DataFra
     )
     fresh = F.concat(
         F.lit("-"),
+        lookup.topic_id(F.col("topic")),
+        F.lit("-"),
         F.col("partition").cast("string"),
         F.lit("-"),
         F.col("offset").cast("string"),
         F.lit(f"-{distributor.source}/"),
-        F.col("logical_topic"),
+        lookup.logical(F.col("topic")),
     )
     rows = rows.withColumn("flags", F.when(copied, flags)).withColumn(
         "origin", F.coalesce("origin", fresh)
     )
     claimed = F.concat("flags", "origin")
-    seal = _seal(claimed, secret, F.col("logical_topic"), F.col("timestamp_ms"))
+    if lookup.seals.secrets:
+        rows = rows.withColumn("keys", lookup.keys())
+        seal = _keyed(0, claimed, F.col("logical_topic"), F.col("timestamp_ms"))
+    else:
+        seal = _checksum(F.lit(""), claimed, F.col("logical_topic"), F.col("timestamp_ms"))
     copy = F.concat(F.lit(f"{VERSION}-"), "flags", F.lit("-"), seal, "origin")
     kept = F.col("flags").isNotNull()
     return rows.select(
@@ -135,25 +155,48 @@ def sealed(rows: DataFrame, distributor: Distributor, *, secret: str) -> DataFra
     )
 
 
-def _fits(value: Column, logical_topic: Column, secret: str) -> Column:
+def _fits(value: Column, logical_topic: Column, seals: Seals) -> Column:
     """Whether a header is well-formed and sealed for the row it stands on."""
     text = value.cast("string")
-    claimed = F.concat(
-        F.substring(text, _FLAGS_AT, 8), F.substring(text, _ORIGIN_AT, COPY_HEADER_BYTES_MAX)
-    )
-    seal = _seal(claimed, secret, logical_topic, F.unix_millis("timestamp"))
+    place = logical_topic, F.unix_millis("timestamp")
+    claimed = F.concat(_cut(text, FLAGS_AT, 8), _cut(text, ORIGIN_AT - 1))
+    keys = range(len(seals.secrets))
+    plain = [_checksum(F.lit(""), claimed, *place)] if seals.checksums_believed else []
+    first = [_checksum(F.get(F.col("keys")["text"], F.lit(it)), claimed, *place) for it in keys]
+    second = [_keyed(it, claimed, *place) for it in keys]
+    seal = _cut(text, SEAL_AT, SEAL_DIGITS)
     return (
         (F.length(value) <= COPY_HEADER_BYTES_MAX)
         & text.rlike(_PATTERN)
-        & (F.substring(text, _SEAL_AT, 16) == seal)
+        & F.when(F.substring(text, 1, 1) == "1", seal.isin(*plain, *first)).otherwise(
+            seal.isin(*plain, *second)
+        )
     )
 
 
-def _seal(claimed: Column, secret: str, logical_topic: Column, timestamp_ms: Column) -> Column:
-    """16 hex digits. The fields, and how null is marked, as in clusters/core/copies.py."""
+def _keyed(at: int, claimed: Column, logical_topic: Column, timestamp_ms: Column) -> Column:
+    """HMAC-SHA-256 with the secret at `at` of the column `keys`, of the text that
+    clusters/core/seals.py says. 16 hex digits.
+    """
+    lengths = (F.coalesce(F.length(it), F.lit(-1)).cast("string") for it in ("key", "value"))
+    words = (claimed, logical_topic, timestamp_ms.cast("string"), *lengths, F.lit(""))
+    inner = F.concat(
+        F.get(F.col("keys")["inner"], F.lit(at)),
+        F.concat_ws(" ", *words).cast("binary"),
+        F.coalesce("key", F.lit(b"")),
+        F.coalesce("value", F.lit(b"")),
+    )
+    outer = F.concat(F.get(F.col("keys")["outer"], F.lit(at)), F.unhex(F.sha2(inner, 256)))
+    return F.substring(F.sha2(outer, 256), 1, SEAL_DIGITS)
+
+
+def _checksum(
+    secret: Column, claimed: Column, logical_topic: Column, timestamp_ms: Column
+) -> Column:
+    """16 hex digits. The fields, and how null is marked, as in clusters/core/seals.py."""
     return _hex(
         F.xxhash64(
-            F.lit(secret),
+            secret,
             claimed,
             logical_topic,
             timestamp_ms,
@@ -162,18 +205,14 @@ def _seal(claimed: Column, secret: str, logical_topic: Column, timestamp_ms: Col
             F.coalesce(F.length("value"), F.lit(-1)),
             "value",
         ),
-        16,
+        SEAL_DIGITS,
     )
+
+
+def _cut(text: Column, at: int, chars: int = COPY_HEADER_BYTES_MAX) -> Column:
+    """`at` is counted from 0, unlike SQL's."""
+    return F.substring(text, at + 1, chars)
 
 
 def _hex(number: Column, digits: int) -> Column:
     return F.lpad(F.lower(F.hex(number)), digits, "0")
-
-
-def _mapped(topic: Column, names: Mapping[str, str]) -> Column:
-    """The value of `names` for a topic; the topic itself where it is called the same."""
-    renamed = {name: other for name, other in names.items() if name != other}
-    if not renamed:
-        return topic
-    pairs = [F.lit(part) for item in renamed.items() for part in item]
-    return F.coalesce(F.element_at(F.create_map(*pairs), topic), topic)

@@ -46,6 +46,7 @@ from spark.core.survey import (
 from spark.kafka import KafkaSide, source_settings
 from spark.limits import BACKOFF_S, RETRY_REFUSED_S, STATUS_EVERY_S, SURVEY_EVERY_S
 from spark.links import Link
+from spark.lookup import Lookup, Named, lookup
 from spark.metrics import serve_metrics
 from spark.naming import following
 from spark.on_the_way import through_pipeline
@@ -103,12 +104,13 @@ class LinkRun:
     _source: KafkaSide = field(init=False)
     _target: KafkaSide = field(init=False)
     _link: Link = field(init=False)
+    _lookup: Lookup = field(init=False)
     _published_s: float = field(default=0.0, init=False)
 
     def __post_init__(self) -> None:
         self._source = KafkaSide(self.config.cluster(self.distributor.source))
         status = StatusTopic(self._source, self.config.messages.status_topic)
-        self.report = LinkReport(self.distributor, status)
+        self.report = LinkReport(self.distributor, status, seals=self.config.seals())
 
     def run(self) -> None:
         """Raises bugs; a cluster that is away is waited for."""
@@ -142,6 +144,8 @@ class LinkRun:
             self.stop.wait(SURVEY_EVERY_S)
             return
         self._replan.clear()
+        names = {it.name: Named(plan.logical[it.name], it.topic_id) for it in plan.topics.values()}
+        self._lookup = lookup(self.session, names, self.config.seals())
         checkpoints = self.config.messages.state_directory / self._link.name
         shutil.rmtree(checkpoints, ignore_errors=True)  # of a run that was killed
         query = self._query(plan, starts, (checkpoints / uuid.uuid4().hex).resolve())
@@ -218,11 +222,10 @@ class LinkRun:
         if self._source_changed(plan):
             self._replan.set()
             return
-        secret = self.config.seal_secret()
-        rows = judged(records, logical=plan.logical, secret=secret)
+        rows = judged(records, self._lookup)
         if self.pipeline is not None:
             rows = through_pipeline(rows, self.pipeline)
-        rows = sealed(rows, self.distributor, secret=secret)
+        rows = sealed(rows, self.distributor, self._lookup)
         if self.pipeline is None:  # Only routed rows are written by their logical name.
             rows = rows.drop("logical_topic")
         copied = rows.mapInArrow(copying(self._writing(plan, ends)), RESULT_DDL)

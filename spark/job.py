@@ -31,7 +31,7 @@ def run_job(config: Path, cluster: str, level: int | None, *, master: str | None
     """
     settings = load(config)
     settings.cluster(cluster)
-    settings.seal_secret()
+    settings.seals()
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

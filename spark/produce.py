@@ -33,7 +33,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from clusters.core.copies import COPY_HEADER, parse
+from clusters.core.copies import COPY_HEADER, ORIGIN_AT, Claim, parse
 from clusters.core.names import Translation, Unfit
 from spark.limits import (
     ANSWER_S,
@@ -399,8 +399,8 @@ def listed(column: pyarrow.Array) -> list[Any]:
 
 
 def origin_of(header: bytes) -> bytes:
-    """The end of a well-formed copy header: partition, offset, cluster and topic of the origin."""
-    return header.split(b"-", 3)[3]
+    """The end of a well-formed copy header: topic id, partition, offset, cluster, topic."""
+    return header[ORIGIN_AT:]
 
 
 @contextmanager
@@ -433,7 +433,7 @@ def read_back(
                     return
                 raise KafkaException(error)
             for name, value in headers_of(message):
-                if name == COPY_HEADER and value is not None and isinstance(parse(value), tuple):
+                if name == COPY_HEADER and value is not None and isinstance(parse(value), Claim):
                     yield value
 
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from clusters.core.tree import ClusterName, Distributor
+from clusters.core.trust import CHECKSUM, Seals
 from spark.core.survey import Position, Topic
 from spark.links import link_name
 from spark.produce import Place
@@ -20,9 +21,12 @@ class LinkReport:
     from its own, so a lock guards every method.
     """
 
-    def __init__(self, distributor: Distributor, status: StatusTopic) -> None:
+    def __init__(
+        self, distributor: Distributor, status: StatusTopic, *, seals: Seals = CHECKSUM
+    ) -> None:
         self.link = link_name(distributor.source, distributor.level)
         self.copied_total = 0
+        self._seals = str(seals)
         self._status = status
         self._lock = threading.Lock()
         self._topics: dict[str, TopicStatus] | None = None
@@ -193,7 +197,8 @@ class LinkReport:
 
     def _with(self, state: str, error: str) -> Json:
         self.running = state == "running"
-        return {**self._state, "state": state, "error": error, "updated_ms": now_ms()}
+        told = {"state": state, "error": error, "seals": self._seals, "updated_ms": now_ms()}
+        return {**self._state, **told}
 
     def _rows(self, topics: Iterable[str]) -> dict[str, Json]:
         return {f"{TOPIC}/{self.link}/{it}": self._topic(it).as_json() for it in topics}

@@ -10,6 +10,7 @@ from confluent_kafka import KafkaException
 from clusters.asking import Asking, Away
 from clusters.config import ClustersConfig, ConfigError
 from clusters.core.tree import Distributor
+from clusters.core.trust import CHECKSUM
 from spark.kafka import KafkaSide
 from spark.links import link_name
 from spark.reports import now_ms
@@ -121,10 +122,14 @@ def links_table(links: list[Json]) -> str:
                     (*head, name, *_cells(partition, row), topic["reason"] or link["error"])
                 )
     widths = [max(len(row[at]) for row in rows) for at in range(len(COLUMNS))]
-    return "\n".join(
+    lines = [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
-    )
+    ]
+    unkeyed = [it["link"] for it in links if it.get("seals") == str(CHECKSUM)]
+    if unkeyed:
+        lines.append(f"the seals of {', '.join(unkeyed)}: {CHECKSUM}, which any client can make")
+    return "\n".join(lines)
 
 
 def _cells(partition: str, row: dict[str, Any]) -> tuple[str, ...]:

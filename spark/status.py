@@ -3,7 +3,7 @@ has switched them to. Anybody with access to the cluster can show it.
 
 Keys are text, values are JSON objects:
 
-    link/<link>              target, generation, state, error, updated_ms
+    link/<link>              target, generation, state, error, seals, updated_ms
     topic/<link>/<topic>     state, reason, and a row per partition
     switch/<link>            target, generation, rewind: the operator's wish
 """

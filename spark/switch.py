@@ -18,6 +18,7 @@ from clusters.config import ClustersConfig
 from clusters.core.copies import Copy, Origin, Stood, judge
 from clusters.core.names import Unfit
 from clusters.core.tree import FRESH, ClusterName, Distributor
+from clusters.core.trust import Seals
 from spark.core.survey import Position
 from spark.kafka import KafkaSide
 from spark.limits import ANSWER_S, UNFORWARDED_SCANNED_MAX
@@ -27,6 +28,9 @@ from spark.produce import Place, headers_of
 from spark.reports import LinkReport
 
 log = structlog.get_logger()
+
+# An origin without its topic id, which headers of version 1 lack.
+Spot = tuple[ClusterName, str, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +152,7 @@ def unforwarded(
     """By partition, the records the link has copied that a cluster of the subtree lacks: the new
     target, and every other but the old target that answers.
     """
-    secret = config.seal_secret()
+    seals = config.seals()
     others = [it for it in link.distributor.allowed if it != old]
     sides = {it: KafkaSide(config.cluster(it)) for it in others}
     reachable = [it for it in others if it == link.target or sides[it].answers()]
@@ -159,7 +163,7 @@ def unforwarded(
             continue
         low = max(0, position.offset - UNFORWARDED_SCANNED_MAX)
         sent = copied_records(
-            source, link, (topic, partition), logical, (low, position.offset), secret
+            source, link, (topic, partition), logical, (low, position.offset), seals
         )
         if not sent:
             continue
@@ -169,7 +173,7 @@ def unforwarded(
             there = sides[name].cluster.topic_names().back(logical)
             if isinstance(there, Unfit):
                 continue
-            has = origins_since(sides[name], name, (there, partition), logical, since_ms, secret)
+            has = origins_since(sides[name], name, (there, partition), logical, since_ms, seals)
             lacking |= {offset for offset, origin, _ in sent if origin not in has}
         if lacking:
             cut = low > 0 and min(lacking) == sent[0][0]
@@ -183,21 +187,21 @@ def copied_records(
     place: Place,
     logical: str,
     offsets: tuple[int, int],
-    secret: str,
-) -> list[tuple[int, Origin, int]]:
+    seals: Seals,
+) -> list[tuple[int, Spot, int]]:
     """(offset, origin, timestamp) of those in [first, last) that the link copies."""
     found = []
     with source.consumer(f"{link.group}-compare", enable_partition_eof=True) as consumer:
         for message in messages(consumer, place, *offsets):
-            copy = copy_of(message, link.source, logical, secret)
+            copy = copy_of(message, link.source, logical, seals)
             if link.distributor.flags_of_copy(copy.flags) is not None:
-                found.append((offset_of(message), copy.origin, message.timestamp()[1]))
+                found.append((offset_of(message), copy.origin.place, message.timestamp()[1]))
     return found
 
 
 def origins_since(
-    side: KafkaSide, name: ClusterName, place: Place, logical: str, since_ms: int, secret: str
-) -> set[Origin]:
+    side: KafkaSide, name: ClusterName, place: Place, logical: str, since_ms: int, seals: Seals
+) -> set[Spot]:
     """The origins of all records of a partition from a timestamp on."""
     group = "keyway-compare"
     with side.consumer(group, enable_partition_eof=True) as consumer:
@@ -209,14 +213,15 @@ def origins_since(
         if at.offset < 0:
             return set()
         return {
-            copy_of(it, name, logical, secret).origin for it in messages(consumer, place, at.offset)
+            copy_of(it, name, logical, seals).origin.place
+            for it in messages(consumer, place, at.offset)
         }
 
 
-def copy_of(message: Message, cluster: ClusterName, logical: str, secret: str) -> Copy:
+def copy_of(message: Message, cluster: ClusterName, logical: str, seals: Seals) -> Copy:
     """The contents of a record's header whose seal fits; a fresh record is its own origin."""
     stood = Stood(logical, message.timestamp()[1], message.key(), message.value())
-    copy = judge(headers_of(message), stood, secret=secret).copy
+    copy = judge(headers_of(message), stood, seals=seals).copy
     partition = message.partition()
     assert partition is not None
     return copy or Copy(FRESH, Origin(cluster, logical, partition, offset_of(message)))

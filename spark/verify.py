@@ -21,10 +21,12 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from clusters.config import Cluster, ClustersConfig, ConfigError
+from clusters.core.copies import NO_TOPIC_ID
 from clusters.core.names import Unfit
 from clusters.progress import Progress, Step, no_step
 from spark.columns import judged
 from spark.kafka import source_settings
+from spark.lookup import Named, lookup
 from spark.session import kafka_session, tasks_told
 
 Json = dict[str, Any]
@@ -131,9 +133,11 @@ def records_of(
         .option("kafka.isolation.level", "read_committed")
         .load()
     )
-    rows = judged(records, logical={name: topic}, secret=config.seal_secret())
+    rows = judged(records, lookup(session, {name: Named(topic, "")}, config.seals()))
     own = F.concat(F.lit("-"), "partition", F.lit("-"), "offset", F.lit(f"-{cluster.name}/{topic}"))
-    rows = rows.withColumn("origin", F.coalesce("origin", own))
+    # Without the topic id, which copies of version 1 do not tell.
+    copied = F.substring("origin", len(NO_TOPIC_ID) + 2, 400)
+    rows = rows.withColumn("origin", F.coalesce(copied, own))
     return rows.select(
         F.substring("origin", 2, 400).alias("origin"),
         F.regexp_extract("origin", r"^-\d+-\d+-(.+)/", 1).alias("cluster"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from clusters.config import Cluster
+from clusters.core.trust import CHECKSUM
 from offsets.client import ClusterClient, Partition, Refused, TopicFacts
 from offsets.commits import Change, GroupPlace
 from offsets.core.consumer_offsets import OffsetCommitted
@@ -97,7 +98,7 @@ class MemoryPartitions(Partitions):
     """Every partition has the same records, all of them from A."""
 
     def __init__(self, client: ClusterClient) -> None:
-        super().__init__(client, secret="")
+        super().__init__(client, seals=CHECKSUM)
         self._index = PartitionIndex(Stream(client.name, "topic", 0), 0)
         self._index.extend(_rows(0, RECORDS), RECORDS)
 

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from clusters.config import ClustersConfig, load
 from clusters.core.copies import COPY_HEADER, Copy, Origin, Stood, judge
 from clusters.core.tree import FRESH, ClusterName
+from clusters.core.trust import CHECKSUM, Seals
 from gateway.embedded.kafka import KafkaCluster
 from spark.distribute import run_links
 from spark.produce import headers_of
@@ -171,7 +172,7 @@ def send_by(producer: Producer, topic: str, records: Sequence[Mapping[str, Any]]
     assert not failed, failed[:3]
 
 
-def read(front: str, topic: str, partitions: int = 1, *, secret: str = "") -> list[Found]:
+def read(front: str, topic: str, partitions: int = 1, *, seals: Seals = CHECKSUM) -> list[Found]:
     """All committed records of a topic, by partition and offset; none if it does not exist."""
     consumer = Consumer(
         {
@@ -209,7 +210,7 @@ def read(front: str, topic: str, partitions: int = 1, *, secret: str = "") -> li
                     stood.key,
                     stood.value,
                     tuple(it for it in headers if it[0] != COPY_HEADER),
-                    judge(headers, stood, secret=secret).copy,
+                    judge(headers, stood, seals=seals).copy,
                 )
             )
     finally:

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from clusters.config import ClustersConfig
 from clusters.core.copies import COPY_HEADER
+from clusters.core.trust import Seals
 from spark.kafka import KafkaSide
 from spark.show import links_of
 from tests.rig.kafka import create_topic, delete_topic
@@ -72,6 +73,9 @@ def test_a_record_keeps_everything(spark: SparkSession, pair: Clusters) -> None:
     origins = [str(it.copy and it.copy.origin) for it in found]
     assert origins == ["0-0-c1/kept", "2-0-c1/kept", "2-1-c1/kept", "2-2-c1/kept"]
     assert {it.flags for it in found} == {1}
+    (topic_id, _) = KafkaSide(config.cluster("c1")).identities(["kept"])["kept"]
+    known = topic_id.replace("+", "-").replace("/", "_")
+    assert {it.copy and it.copy.origin.topic_id for it in found} == {known}
     # Nothing goes back: each cluster has each record once.
     assert len(read(pair.front("c1"), "kept", 3)) == 5
     assert len(read(pair.front("c2"), "kept", 3)) == 5
@@ -336,6 +340,8 @@ def test_a_pipeline_on_the_way(spark: SparkSession, pair: Clusters, tmp_path: Pa
     assert [it.value for it in found] == [b'{"tail":"****45"}', b'{"tail":"*99"}']
     assert sick.value == b"no json"
     assert {it.flags for it in (*found, sick)} == {1}
+    assert sick.copy is not None
+    assert sick.copy.origin.topic == "masked", "where it was produced, not where it was routed"
 
 
 def test_a_rate_and_a_secret(
@@ -355,6 +361,18 @@ def test_a_rate_and_a_secret(
     with running(spark, config, "c1"):
         wait_for(there, "slow", 60)
     assert monotonic() - began_s >= 2, "three batches of 20, a second from one to the next"
-    sealed = read(there, "slow", secret="known to no client")
+    sealed = read(there, "slow", seals=Seals(("known to no client",)))
     assert {it.flags for it in sealed} == {1}
     assert {it.copy for it in read(there, "slow")} == {None}
+    monkeypatch.setenv("KEYWAY_TEST_NEW", "another one")
+    both = pair.write(
+        PAIR,
+        topics={"include": ["slow"]},
+        seal_secret_env=["KEYWAY_TEST_NEW", "KEYWAY_TEST_SEAL"],
+    )
+    send(there, "slow", [{"value": b"back"}])
+    with running(spark, both, "c1", "c2"):
+        back = wait_for(here, "slow", 61)
+    assert len(back) == 61, "no copy of before counts as fresh"
+    assert len(read(there, "slow")) == 61
+    assert read(here, "slow", seals=Seals(("another one",)))[-1].flags == 1

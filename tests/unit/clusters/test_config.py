@@ -7,8 +7,9 @@ from textwrap import dedent
 
 import pytest
 
-from clusters.config import ClustersConfig, ConfigError, Selection, load
+from clusters.config import ConfigError, Selection, load
 from clusters.core.names import Unfit
+from clusters.core.trust import CHECKSUM
 
 FILE = """
     clusters:
@@ -76,10 +77,26 @@ def test_a_variable_that_is_not_set(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     config = load(written(tmp_path, FILE))
     with pytest.raises(ConfigError, match="KEYWAY_TEST_PASSWORD is not set"):
         config.cluster("c3").client_settings()
-    assert config.seal_secret() == ""
-    sealed = config.model_copy(update={"seal_secret_env": "KEYWAY_TEST_PASSWORD"})
+    assert config.seals() == CHECKSUM
+    sealed = load(written(tmp_path, FILE + "    seal_secret_env: KEYWAY_TEST_PASSWORD\n"))
     with pytest.raises(ConfigError, match="KEYWAY_TEST_PASSWORD is not set"):
-        sealed.seal_secret()
+        sealed.seals()
+
+
+def test_the_secrets_of_seals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NEW", "sesame")
+    monkeypatch.setenv("OLD", "hunter2")
+    alone = load(written(tmp_path, FILE + "    seal_secret_env: NEW\n")).seals()
+    both = load(written(tmp_path, FILE + "    seal_secret_env: [NEW, OLD]\n")).seals()
+    assert (alone.secrets, both.secrets) == (("sesame",), ("sesame", "hunter2"))
+    assert not alone.checksums_believed
+    assert "sesame" not in repr(both)
+    first = load(
+        written(tmp_path, FILE + "    seal_secret_env: NEW\n    believe_checksums: true\n")
+    )
+    assert first.seals().checksums_believed
+    with pytest.raises(ConfigError, match="seal_secret_env"):
+        load(written(tmp_path, FILE + "    seal_secret_env: [A, B, C, D, E]\n"))
 
 
 def test_names_by_globs() -> None:
@@ -162,4 +179,3 @@ def test_secrets_are_not_shown(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as error:
         load(written(tmp_path, wrong))
     assert "hunter2" not in str(error.value)
-    assert ClustersConfig.model_fields["seal_secret_env"].default is None

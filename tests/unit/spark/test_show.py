@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from clusters.asking import Away
 from clusters.core.tree import ClusterName, Distributor, Level
+from clusters.core.trust import CHECKSUM, Seals
 from spark.reports import now_ms
-from spark.show import link_row
+from spark.show import link_row, links_table
 from spark.status import TopicStatus
 
 AMS = Distributor(ClusterName("ams"), Level(1), (ClusterName("fra"),), (ClusterName("fra"),))
@@ -31,6 +32,17 @@ def test_a_link_with_its_topics_or_one_of_them() -> None:
     }
     assert link_row(AMS, records, "payments") == {**all_topics, "topics": {"payments": topic}}
     assert link_row(AMS, records, "gone") == {**all_topics, "topics": {}}
+
+
+def test_the_words_for_seals_without_a_secret() -> None:
+    running = {"state": "running", "target": "fra", "error": "", "updated_ms": now_ms()}
+    rows = [
+        link_row(AMS, {"link/ams-level-1": {**running, "seals": str(seals)}})
+        for seals in (CHECKSUM, Seals(("one",)))
+    ]
+    unkeyed, keyed = (links_table([it]) for it in rows)
+    assert unkeyed.endswith("the seals of ams-level-1: a checksum, which any client can make")
+    assert "seals" not in keyed
 
 
 def test_a_link_whose_source_is_away() -> None:
