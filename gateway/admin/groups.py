@@ -36,7 +36,8 @@ from gateway.config import GroupSection
 from gateway.core.cluster.topology import TopicPartition
 from gateway.core.share.membership import ShareGroup
 from gateway.members.groups import Groups
-from gateway.operations.lag import GroupLag, Lag, Lags
+from gateway.operations.lag import Lag, Lags
+from gateway.operations.lag_sums import GroupLag
 from gateway.windows.window import Window
 from gateway.windows.windows import Windows
 

@@ -32,13 +32,11 @@ import structlog
 from dispatcher.store.base import WindowKey
 from gateway.core.cluster.topology import Topic, TopicPartition
 from gateway.core.reading.cache import Source
-from gateway.core.reading.fetching import leader_of
 from gateway.core.wire.errors import EncodeError
 from gateway.operations.errors import StateUnavailable
 from gateway.operations.group_offsets import GroupOffsets, Position
+from gateway.operations.lag_sums import GroupLag, LagSum
 from gateway.operations.limits import (
-    LAG_ANSWER_S_MAX,
-    LAG_ENDS_AT_ONCE,
     LAG_MS,
     LAG_PAUSE_FACTOR,
     LAG_REFRESH_S_MAX,
@@ -47,11 +45,10 @@ from gateway.operations.limits import (
     LAGS_AT_ONCE,
     OLDEST_LOOK_S_MAX,
 )
+from gateway.operations.log_ends import LogEnds
 from gateway.operations.oldest_records import OldestRecords, Place
 from gateway.operations.portions import Portions
-from gateway.upstream.cluster import LATEST
 from gateway.upstream.errors import UpstreamError
-from gateway.upstream.requests import offsets_at_leader
 from gateway.windows.start_position import isolation_of
 
 log = structlog.get_logger("keyway.lag")
@@ -72,43 +69,6 @@ class Lag:
     def end_seen(self, read_position: int | None) -> int | None:
         """The end of the log; a window may have read beyond it since the last look."""
         return None if self.log_end is None else max(self.log_end, read_position or 0)
-
-
-@dataclass(slots=True)
-class GroupLag:
-    """Records behind, and the age of the oldest of them. None: not known of any partition."""
-
-    records: int | None = None
-    seconds: float | None = None
-
-    def add(self, lag: Lag) -> None:
-        if lag.records is not None:
-            self.records = lag.records + (self.records or 0)
-        if lag.seconds is not None:
-            self.seconds = max(lag.seconds, self.seconds or 0.0)
-
-
-@dataclass(slots=True)
-class _Sum:
-    """Of a group's partitions. `oldest_ms`: the time of its oldest unsettled record, if known."""
-
-    of: tuple[int, int] | None  # `Lags._as_of`; None: another one may be another
-    partitions: int = 0
-    records: int | None = None
-    caught_up: bool = False  # some partition, as far as is known
-    oldest_ms: int | None = None
-
-    def add(self, records: int | None, caught_up: bool, oldest_ms: int | None) -> None:
-        if records is not None:
-            self.records = records + (self.records or 0)
-        self.caught_up = self.caught_up or caught_up
-        if oldest_ms is not None:
-            self.oldest_ms = oldest_ms if self.oldest_ms is None else min(self.oldest_ms, oldest_ms)
-
-    def seconds(self, now_ms: int) -> float | None:
-        if self.oldest_ms is not None:
-            return max(0, now_ms - self.oldest_ms) / 1000
-        return 0.0 if self.caught_up else None
 
 
 class _Known(NamedTuple):
@@ -143,14 +103,16 @@ class Lags:
     _seen_at: dict[str, int] = field(default_factory=dict)  # the group's rest, at that look
     _placed: dict[str, _Placed] = field(default_factory=dict)
     _unknown: set[str] = field(default_factory=set)  # groups with records whose time is not known
-    _sums: dict[str, _Sum] = field(default_factory=dict)
+    _sums: dict[str, LagSum] = field(default_factory=dict)
     _looks: Counter[str] = field(default_factory=Counter)  # that found other figures, by group
     _topics: dict[str, Topic] = field(default_factory=dict)  # by the text of their ids
-    _ends: dict[Source, int] = field(default_factory=dict)
-    _moved: set[Source] = field(default_factory=set)  # ends, since the last look at all groups
     _failed: str = ""
     _watched: asyncio.Event = field(default_factory=asyncio.Event)
     clock: Callable[[], float] = perf_counter  # seconds
+    _ends: LogEnds = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._ends = LogEnds(self.offsets.upstream)
 
     async def refresh_forever(self) -> None:
         stored_ms = 0  # Unix time
@@ -212,8 +174,7 @@ class Lags:
         for name in list(self._positions):
             placed, _ = await self._places(name, portions)
             ends |= placed.sources
-        self._ends = {of: end for of, end in self._ends.items() if of in ends}
-        await self._fetch_log_ends(ends)
+        await self._ends.look(ends, all_there_are=True)
         portions.begin()
         await self._look_for_oldest(portions, again=stored)
         if failure is not None:
@@ -237,7 +198,7 @@ class Lags:
         await self._positions_in_memory(group, portions)
         await self._resolve_topics()
         placed, _ = await self._places(group, portions)
-        await self._fetch_log_ends(placed.sources)
+        await self._ends.look(placed.sources)
         if await self.oldest.look(await self._unsettled(placed, portions), again=True):
             self._unknown.add(group)
         self._looks[group] += 1
@@ -294,8 +255,8 @@ class Lags:
         rest = self.offsets.windows.rest_of(group)
         return None if rest is None else (rest, self._looks[group])
 
-    def _sum(self, group: str) -> _Sum:
-        total = _Sum(self._as_of(group))
+    def _sum(self, group: str) -> LagSum:
+        total = LagSum(self._as_of(group))
         isolation = self._isolation(group)
         for key, position in self._positions.get(group, {}).items():
             source = self._source(key, isolation)
@@ -317,7 +278,7 @@ class Lags:
         """All figures are of one moment, so that they agree."""
         window = self.offsets.windows.find(key)
         core = None if window is None else window.dispatcher
-        end = self._ends.get(source)
+        end = self._ends.of(source)
         if core is None:
             return _Known(position.offset, position.offset, position.settled, end)
         cursor, read_position = core.cursor, core.read_position
@@ -406,7 +367,7 @@ class Lags:
 
     async def _look_for_oldest(self, portions: Portions, *, again: bool) -> None:
         """Of groups at rest, on logs that did not grow, they are known; `again`: look at all."""
-        moved, self._moved = self._moved, set()
+        moved = self._ends.take_moved()
         places: dict[WindowKey, Place] = {}
         looked_at: list[str] = []
         for name in list(self._positions):
@@ -456,38 +417,6 @@ class Lags:
         if topic is None:
             return None
         return Source(TopicPartition(topic.name, topic.topic_id, key.partition), isolation)
-
-    async def _fetch_log_ends(self, logs: Iterable[Source]) -> None:
-        by_leader: dict[tuple[int, int], list[TopicPartition]] = {}
-        topology = self.offsets.upstream.topology
-        for tp, isolation in sorted(logs):
-            leader = leader_of(topology, tp)
-            if leader is not None:
-                by_leader.setdefault((leader, isolation), []).append(tp)
-        for (leader, isolation), led in by_leader.items():
-            for at in range(0, len(led), LAG_ENDS_AT_ONCE):
-                await self._fetch_log_ends_of_leader(
-                    leader, isolation, led[at : at + LAG_ENDS_AT_ONCE]
-                )
-
-    async def _fetch_log_ends_of_leader(
-        self, leader: int, isolation: int, led: list[TopicPartition]
-    ) -> None:
-        asked = {(tp.topic, tp.partition): tp for tp in led}
-        # A time limit of the call itself would end the connection, which others wait on, too.
-        try:
-            async with asyncio.timeout(LAG_ANSWER_S_MAX):
-                answers = await offsets_at_leader(
-                    self.offsets.upstream, leader, asked, LATEST, isolation
-                )
-        except (UpstreamError, TimeoutError):
-            return  # gateway/upstream/cluster.py has logged it; the other brokers' count
-        for place, (code, end) in answers.items():
-            if code == 0:
-                source = Source(asked[place], isolation)
-                if self._ends.get(source) != end:
-                    self._ends[source] = end
-                    self._moved.add(source)
 
 
 def _place_of(lag: Lag) -> tuple[bytes, int]:

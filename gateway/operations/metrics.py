@@ -12,7 +12,8 @@ from prometheus_client.registry import Collector
 from gateway.core.cluster.topology import TopicPartition
 from gateway.core.share.membership import ShareGroup
 from gateway.metric_rows import Labels, Rows, families
-from gateway.operations.lag import GroupLag, Lag
+from gateway.operations.lag import Lag
+from gateway.operations.lag_sums import GroupLag
 from gateway.operations.limits import LAGS_AT_ONCE
 
 

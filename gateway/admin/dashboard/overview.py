@@ -25,7 +25,8 @@ from gateway.admin.rows import HealthRow
 from gateway.admin.tokens import ANYBODY, Caller
 from gateway.core.share.membership import ShareGroup
 from gateway.members.groups import Groups
-from gateway.operations.lag import GroupLag, Lags
+from gateway.operations.lag import Lags
+from gateway.operations.lag_sums import GroupLag
 from gateway.operations.portions import Portions
 from gateway.windows.window import Window
 from gateway.windows.windows import Windows

@@ -13,7 +13,8 @@ from dispatcher.store.base import StoreError, WindowKey
 from gateway.config import GroupSection
 from gateway.core.wire.errors import ErrorCode
 from gateway.operations.errors import StateUnavailable
-from gateway.operations.lag import GroupLag, Lag, Lags
+from gateway.operations.lag import Lag, Lags
+from gateway.operations.lag_sums import GroupLag
 from gateway.operations.limits import (
     LAG_ANSWER_S_MAX,
     LAG_MS,

@@ -13,7 +13,8 @@ import pytest
 from dispatcher.core.model import Acknowledge, Acquire
 from gateway.core.reading.cache import Source
 from gateway.core.share.membership import Heartbeat
-from gateway.operations.lag import GroupLag, Lag, Lags
+from gateway.operations.lag import Lag, Lags
+from gateway.operations.lag_sums import GroupLag
 from gateway.reading.record_times import Seen
 from gateway.windows.window import Window
 from tests.rig.admin_parts import M1, S1, Admin, worked

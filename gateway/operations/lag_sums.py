@@ -1,0 +1,52 @@
+"""The lag of a whole group: sums over its partitions (lag.py)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class PartitionLag(Protocol):
+    """gateway.operations.lag.Lag"""
+
+    @property
+    def records(self) -> int | None: ...
+    @property
+    def seconds(self) -> float | None: ...
+
+
+@dataclass(slots=True)
+class GroupLag:
+    """Records behind, and the age of the oldest of them. None: not known of any partition."""
+
+    records: int | None = None
+    seconds: float | None = None
+
+    def add(self, lag: PartitionLag) -> None:
+        if lag.records is not None:
+            self.records = lag.records + (self.records or 0)
+        if lag.seconds is not None:
+            self.seconds = max(lag.seconds, self.seconds or 0.0)
+
+
+@dataclass(slots=True)
+class LagSum:
+    """Of a group's partitions. `oldest_ms`: the time of its oldest unsettled record, if known."""
+
+    of: tuple[int, int] | None  # `Lags._as_of`; None: the next look may find others
+    partitions: int = 0
+    records: int | None = None
+    caught_up: bool = False  # some partition, as far as is known
+    oldest_ms: int | None = None
+
+    def add(self, records: int | None, caught_up: bool, oldest_ms: int | None) -> None:
+        if records is not None:
+            self.records = records + (self.records or 0)
+        self.caught_up = self.caught_up or caught_up
+        if oldest_ms is not None:
+            self.oldest_ms = oldest_ms if self.oldest_ms is None else min(self.oldest_ms, oldest_ms)
+
+    def seconds(self, now_ms: int) -> float | None:
+        if self.oldest_ms is not None:
+            return max(0, now_ms - self.oldest_ms) / 1000
+        return 0.0 if self.caught_up else None
