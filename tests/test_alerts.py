@@ -309,11 +309,12 @@ def beating(watch: Watch, node: Node) -> None:
         epoch = node.beat("m1", epoch)
 
     watch.before = before
-    watch.register(WindowCollector(node.windows.all))
+    watch.register(WindowCollector(node.windows))
 
 
 @STORIES.of("KeywayParkedRecords")
 async def a_record_is_parked(watch: Watch) -> None:
+    """The alert stays when the group stops and its window leaves memory."""
     async with Node(section(rejected=PoisonPolicy.BLOCK)) as node:
         node.log.produce(b"a")
         beating(watch, node)
@@ -321,6 +322,7 @@ async def a_record_is_parked(watch: Watch) -> None:
         assert node.window().acquire(Acquire(M1, S1, 9, now_ms())) is not None
         reject = bytes([AckType.REJECT.value])
         await node.window().ask(Acknowledge(M1, S1, [(0, 0, reject)], now_ms()))
+        node.windows.drop(node.window().key)
         await watch.amiss(1)
 
 

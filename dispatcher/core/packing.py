@@ -45,6 +45,9 @@ _REASON_CODES = {
     Reason.OPERATOR: 8,
     Reason.NOT_SENT: 9,
 }
+# For a store that counts the parked retries by itself: the byte of the state, and its value then.
+RETRY_STATE_AT = 12
+PARKED_CODE = _STATE_CODES[RetryState.PARKED]
 _STATES = {code: state for state, code in _STATE_CODES.items()}
 _REASONS = {code: reason for reason, code in _REASON_CODES.items()}
 

@@ -100,4 +100,10 @@ class WindowStore(Protocol):
         """
         ...
 
+    async def parked(self, keys: Sequence[WindowKey]) -> list[int]:
+        """How many records of each window wait for an operator; takes none over. Raises
+        StoreError.
+        """
+        ...
+
     async def close(self) -> None: ...

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dispatcher.core.model import Snapshot
+from dispatcher.core.model import RetryState, Snapshot
 from dispatcher.core.snapshot import WindowState, state_of
 from dispatcher.store.base import (
     Claimed,
@@ -60,6 +60,11 @@ class MemoryStore:
             for key, window in sorted(self.windows.items())
             if group is None or key.group == group
         }
+
+    async def parked(self, keys: Sequence[WindowKey]) -> list[int]:
+        self._reach()
+        retries = [self.windows[key].retries if key in self.windows else {} for key in keys]
+        return [sum(it.state is RetryState.PARKED for it in of_one.values()) for of_one in retries]
 
     async def close(self) -> None:
         self.down = True

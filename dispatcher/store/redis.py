@@ -39,7 +39,13 @@ from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from dispatcher.core.model import LeaseId, Snapshot
-from dispatcher.core.packing import Unreadable, unpack_lease, unpack_retry
+from dispatcher.core.packing import (
+    PARKED_CODE,
+    RETRY_STATE_AT,
+    Unreadable,
+    unpack_lease,
+    unpack_retry,
+)
 from dispatcher.core.snapshot import WindowState, changes_of
 from dispatcher.store.base import (
     Claimed,
@@ -161,6 +167,15 @@ class RedisStore:
 
     async def positions(self, group: str | None) -> dict[WindowKey, int]:
         return await self._ask(lambda: self._positions(group))
+
+    async def parked(self, keys: Sequence[WindowKey]) -> list[int]:
+        count = (b"count", RETRY_STATE_AT, PARKED_CODE)
+        commands: list[list[Argument]] = [[self._name(key), *count] for key in keys]
+        answers = await self._ask(lambda: self._evaluate_all(commands))
+        for answer in answers:
+            if isinstance(answer, RedisError):
+                raise self._failure(answer)
+        return [int(answer) for answer in answers]
 
     async def _positions(self, group: str | None) -> dict[WindowKey, int]:
         keys = await (self._scanned() if group is None else self._indexed(group))

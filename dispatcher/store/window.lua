@@ -150,6 +150,17 @@ if verb == 'release' then
   return redis.call('DEL', window)
 end
 
+-- count at code: the retries whose byte at this place is `code`.
+if verb == 'count' then
+  local at, code, found = tonumber(ARGV[2]) + 1, tonumber(ARGV[3]), 0
+  for _, retry in ipairs(redis.call('HVALS', retries)) do
+    if string.byte(retry, at) == code then
+      found = found + 1
+    end
+  end
+  return found
+end
+
 -- delete: the fence from which on there may be another window of that name.
 local fence = next_fence()
 drop_all()

@@ -39,6 +39,7 @@ from gateway.members.groups import Groups
 from gateway.operations.lag import Lag, Lags
 from gateway.operations.lag_sums import GroupLag
 from gateway.windows.window import Window
+from gateway.windows.window_keys import window_key
 from gateway.windows.windows import Windows
 
 
@@ -118,6 +119,7 @@ def _summary(group: ShareGroup, windows: Windows, lag: GroupLag) -> GroupSummary
         windows=windows.count_of(group.name),
         lag=lag.records,
         lag_seconds=lag.seconds,
+        parked=windows.parked.of_group(group.name, windows.of_group(group.name)),
     )
 
 
@@ -129,6 +131,7 @@ async def _description(group: ShareGroup, windows: Windows, lags: list[Lag]) -> 
     partitions: dict[TopicPartition, bytes] = {}
     for window in windows.of_group(group.name):
         row = _window(window, group)
+        row = row.model_copy(update={"parked_records": windows.parked.of(window.key, window)})
         lag = lag_of.pop(window.partition, None)
         if lag is not None:
             figures = {
@@ -149,6 +152,7 @@ async def _description(group: ShareGroup, windows: Windows, lags: list[Lag]) -> 
             log_end=lag.log_end,
             lag=lag.records,
             lag_seconds=lag.seconds,
+            parked_records=windows.parked.of(window_key(group.name, tp), None),
         )
         partitions[tp] = _json(idle)
     rows = b",".join([partitions[tp] for tp in sorted(partitions)])

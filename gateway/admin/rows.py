@@ -48,6 +48,7 @@ class GroupSummary(Row):
     windows: int  # in memory
     lag: int | None  # records; null: not known
     lag_seconds: float | None = None  # age of the oldest unsettled record; null: not known
+    parked: int | None = None  # records that wait for an operator; null: not known
 
 
 class GroupList(Row):
@@ -138,7 +139,8 @@ class PartitionRow(Row):
     backing_off: int | None = None
     dead_lettering: int | None = None
     dropped: int | None = None
-    parked: list[ParkedOffset] = []
+    parked: list[ParkedOffset] = []  # of a window that is up
+    parked_records: int | None = None  # of any window, as it was known last; null: not known
     members: list[MemberFigures] = []
     draining: list[DrainingKeyRow] = []
     draining_cleared: int | None = None

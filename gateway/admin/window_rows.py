@@ -47,7 +47,7 @@ class WindowRow(Row):
     in_flight: int | None = None
     backing_off: int | None = None
     dead_lettering: int | None = None
-    parked: int | None = None
+    parked: int | None = None  # also of a window that is not up, as it was known last
     trouble: str | None = None
     read_trouble: str | None = None
 

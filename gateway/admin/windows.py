@@ -22,7 +22,9 @@ from gateway.admin.problems import answered, query
 from gateway.admin.window_rows import RunRow, StateName, WindowList, WindowRow
 from gateway.operations.group_offsets import GroupOffsets
 from gateway.operations.lag import Lag, Lags
+from gateway.windows.parked_counts import ParkedCounts
 from gateway.windows.window import Window
+from gateway.windows.window_keys import window_key
 
 Place = tuple[str, int]  # topic, partition
 PlaceState = Literal["idle", "loading", "up"]
@@ -84,7 +86,7 @@ def window_routes(offsets: GroupOffsets, lags: Lags) -> list[Route]:
         page, more = await page_of(known, bisect_right(known, after), limit, kept)
         rows = []
         for place in page:
-            rows.append(_row(place, places, runs_max))
+            rows.append(_row(place, places, offsets.windows.parked, runs_max))
             await asyncio.sleep(0)
         following = place_text(*page[-1]) if more else None
         return answered(WindowList(group=group, windows=rows, next=following))
@@ -92,13 +94,14 @@ def window_routes(offsets: GroupOffsets, lags: Lags) -> list[Route]:
     return [Route("/v1/windows", list_windows, methods=["GET"])]
 
 
-def _row(place: Place, places: Places, runs_max: int) -> WindowRow:
+def _row(place: Place, places: Places, parked: ParkedCounts, runs_max: int) -> WindowRow:
     window, lag = places.windows.get(place), places.lags.get(place)
     core = None if window is None else window.dispatcher
     row = WindowRow(topic=place[0], partition=place[1], state="idle")
     if lag is not None:
         row = row.model_copy(
             update={
+                "parked": parked.of(window_key(lag.group, lag.tp), window),
                 "cursor": lag.cursor,
                 "log_end": lag.end_seen(None if core is None else core.read_position),
                 "lag": lag.records,

@@ -30,7 +30,7 @@ app.command("release")(group_release)
 app.command("unreadable", cls=Watching)(group_unreadable)
 app.command("skip")(group_skip)
 
-_SUMMARY = ("GROUP", "STATE", "MEMBERS", "TOPICS", "WINDOWS", "TOTAL-LAG", "LAG-SECONDS")
+_SUMMARY = ("GROUP", "STATE", "MEMBERS", "TOPICS", "WINDOWS", "TOTAL-LAG", "LAG-SECONDS", "PARKED")
 _MEMBERSHIP = ("CONSUMER-ID", "HOST", "CLIENT-ID", "EPOCH", "TOPICS")
 # The first six as those of kafka-consumer-groups.sh, then ours.
 _PARTITION = (
@@ -61,7 +61,10 @@ def group_list(
     def look() -> View:
         found = ask_all(admin, "/v1/groups", GroupList, "groups", name=name, state=state)
         rows = [
-            (it.group, it.state, it.members, it.topics, it.windows, it.lag, age(it.lag_seconds))
+            (
+                *(it.group, it.state, it.members, it.topics, it.windows, it.lag),
+                *(age(it.lag_seconds), it.parked),
+            )
             for it in found.rows
         ]
         return table_view(found.raw, _SUMMARY, rows)
@@ -109,7 +112,7 @@ def _partition(group: str, row: PartitionRow) -> Sequence[object]:
     return (
         *(group, row.topic, row.partition, row.cursor, row.log_end, row.lag, age(row.lag_seconds)),
         *(row.state, row.read_position, row.unsettled, row.in_flight, row.backing_off),
-        *(row.dead_lettering, len(row.parked)),
+        *(row.dead_lettering, row.parked_records),
     )
 
 

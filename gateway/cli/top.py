@@ -75,7 +75,7 @@ SORTS: dict[str, Callable[[GroupLine, Rates | None], float]] = {
     "lag": lambda line, _: line.lag or 0,
     "lag_seconds": lambda line, _: line.lag_seconds or 0,
     "accepted": _accepted,
-    "parked": lambda line, _: line.parked + line.stuck,
+    "parked": lambda line, _: (line.parked or 0) + line.stuck,
 }
 
 

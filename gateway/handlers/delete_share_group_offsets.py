@@ -24,7 +24,7 @@ from gateway.operations.errors import (
 )
 from gateway.operations.group_offsets import GroupOffsets
 from gateway.upstream.errors import UpstreamError
-from gateway.windows.windows import topic_id_text
+from gateway.windows.window_keys import topic_id_text
 
 _NO_ID = bytes(16)
 _OFFSET_DELETE_VERSION = 0

@@ -17,7 +17,7 @@ from gateway.core.wire.errors import EncodeError
 from gateway.operations.group_offsets import GroupOffsets
 from gateway.upstream.errors import UpstreamError
 from gateway.upstream.requests import names_by_id
-from gateway.windows.windows import topic_id_bytes, topic_id_text
+from gateway.windows.window_keys import topic_id_bytes, topic_id_text
 
 log = structlog.get_logger("keyway.windows")
 

@@ -14,7 +14,15 @@ leaves the caller with an error.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -42,7 +50,8 @@ from gateway.upstream.errors import UpstreamError
 from gateway.upstream.requests import names_by_id
 from gateway.windows.loading import unstored_fence
 from gateway.windows.start_position import isolation_of
-from gateway.windows.windows import Windows, topic_id_bytes, topic_id_text
+from gateway.windows.window_keys import topic_id_bytes, topic_id_text
+from gateway.windows.windows import Windows
 from settled.core.metadata import decode as decode_commit
 from settled.core.metadata import encode as encode_commit
 
@@ -285,6 +294,7 @@ class GroupOffsets:
                     fence = (await self.store.claim(key, self.owner)).fence
                 snapshot = Snapshot(cursor=offset)
                 await self.store.create(key, fence, snapshot, origin=claim.next_origin)
+                self.windows.parked.position_set(key)
             except FencedError:
                 continue
             except StoreError as error:
@@ -348,6 +358,20 @@ class GroupOffsets:
             return await self.store.positions(name)
         except StoreError as error:
             raise StateUnavailable(str(error)) from error
+
+    async def parked(
+        self, keys: Iterable[WindowKey], up: Collection[WindowKey]
+    ) -> dict[WindowKey, int | None]:
+        """Records in the store that wait for an operator; None: of those that are `up`. Raises
+        StateUnavailable.
+        """
+        counts: dict[WindowKey, int | None] = dict.fromkeys(keys)
+        down = [key for key in counts if key not in up]
+        try:
+            counts.update(zip(down, await self.store.parked(down), strict=True))
+        except StoreError as error:
+            raise StateUnavailable(str(error)) from error
+        return counts
 
     async def _committed(self, name: str, *, ours_only: bool) -> dict[Place, Position]:
         with _upstream_answers():

@@ -300,8 +300,10 @@ class Lags:
     async def _positions_in_store(self, group: str) -> None:
         """Positions from the store, which has none of an unreliable group: its last ones stay."""
         if not self.offsets.windows.dependencies.settings.of(group).reliable:
+            self.offsets.windows.parked.stored(group, {})  # nothing of it is ever parked
             return
         stored = await self.offsets.stored(group)
+        await self._parked_in_store(group, stored)
         known = self._positions.get(group, {})
         gone = [key for key in known if key not in stored]
         self.oldest.forget(gone)
@@ -314,6 +316,11 @@ class Lags:
             self._positions[group] = known
         self._seen_at.pop(group, None)
         self._placed.pop(group, None)
+
+    async def _parked_in_store(self, group: str, stored: Iterable[WindowKey]) -> None:
+        windows = self.offsets.windows
+        up = {window.key for window in windows.of_group(group) if window.dispatcher is not None}
+        windows.parked.stored(group, await self.offsets.parked(stored, up))
 
     async def _positions_in_memory(self, group: str, portions: Portions) -> None:
         """Of a group at rest they are as they were."""
@@ -328,6 +335,7 @@ class Lags:
                 settled = sum(last - first + 1 for first, last in core.settled_ranges())
                 position = Position(core.cursor, settled)
                 self._positions.setdefault(group, {})[window.key] = position
+                windows.parked.note(window)
                 await portions.give_way()  # O(span) each
         self._placed.pop(group, None)
         if rest is not None:

@@ -89,6 +89,7 @@ def build(
     groups.on_topic_members(windows.membership_moved)
     groups.on_session_lost(windows.session_lost)
     groups.on_forgotten(outcomes.forget)
+    groups.on_forgotten(windows.parked.forget)
     waiting = WaitingWindows(windows)
 
     async def troubles() -> Sequence[Trouble]:
@@ -153,6 +154,6 @@ def _collectors(
 ) -> tuple[Collector, ...]:
     return (
         outcomes.counter,
-        WindowCollector(windows.all),
+        WindowCollector(windows),
         RoundTripCollector(store.round_trips),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -16,7 +16,8 @@ from gateway.core.times import Times
 from gateway.group_log import GroupLog
 from gateway.metric_rows import Labels, Rows, families, histogram_of
 from gateway.windows.limits import WINDOWS_READ_AT_ONCE
-from gateway.windows.window import Window
+from gateway.windows.window_keys import topic_id_bytes
+from gateway.windows.windows import Windows
 
 # Logged for the operator, beside the counter: one line per group in 10 s.
 _LOGGED = {
@@ -86,9 +87,11 @@ class RecordOutcomes:
 
 @dataclass(slots=True, eq=False)
 class WindowCollector(Collector):
-    """Read at scrape time; a window that is being loaded has no figures."""
+    """Read at scrape time. A window that is not up has its parked records only: an alert about them
+    must not end because the group stopped.
+    """
 
-    windows: Callable[[], Iterable[Window]]
+    windows: Windows
 
     def collect(self) -> Iterator[Metric]:
         return families(self)
@@ -115,7 +118,7 @@ class WindowCollector(Collector):
         loading = Rows(
             "keyway_windows_waiting", "Windows that are being loaded, or wait for Redis or Kafka"
         )
-        windows = list(self.windows())
+        windows = self.windows.all()
         loading.add(Labels(), sum(window.dispatcher is None for window in windows))
         found = (cursor, span, fill, records, draining, drained, loading)
         for at, window in enumerate(windows, 1):
@@ -141,7 +144,16 @@ class WindowCollector(Collector):
                 drained.add(labels, ended)
             if at % WINDOWS_READ_AT_ONCE == 0:
                 yield found
+        self._parked_elsewhere(records)
         yield found
+
+    def _parked_elsewhere(self, records: Rows) -> None:
+        names = self.windows.topology().names
+        for group in self.windows.parked.groups():
+            for key, count in self.windows.parked.last(group).items():
+                window, topic = self.windows.find(key), names.get(topic_id_bytes(key.topic_id))
+                if topic is not None and (window is None or window.dispatcher is None):
+                    records.add(Labels(group, str(key.partition), "parked", topic), count)
 
 
 @dataclass(slots=True, eq=False)

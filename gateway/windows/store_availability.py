@@ -81,6 +81,9 @@ class MonitoredStore:
     async def positions(self, group: str | None) -> dict[WindowKey, int]:
         return await self.store.positions(group)
 
+    async def parked(self, keys: Sequence[WindowKey]) -> list[int]:
+        return await self.store.parked(keys)
+
     async def close(self) -> None:
         await self.store.close()
 

@@ -5,7 +5,6 @@ the commits to Kafka.
 from __future__ import annotations
 
 import asyncio
-import base64
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -42,23 +41,15 @@ from gateway.windows.limits import (
     WINDOW_IDLE_MS_MAX,
 )
 from gateway.windows.member_changes import MemberChanges
+from gateway.windows.parked_counts import ParkedCounts
 from gateway.windows.store_availability import away
 from gateway.windows.tick_schedule import TickSchedule
 from gateway.windows.window import Window
+from gateway.windows.window_keys import topic_id_text
 
 log = structlog.get_logger("keyway.windows")
 
 TOPIC_GONE_ERRORS = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
-
-
-def topic_id_text(topic_id: bytes) -> str:
-    """Kafka's own text form of a topic id: URL-safe base64 without padding, 22 characters."""
-    return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
-
-
-def topic_id_bytes(text: str) -> bytes:
-    """The 16 bytes of a topic id from Kafka's text form."""
-    return base64.urlsafe_b64decode(text + "==")
 
 
 @dataclass(slots=True)
@@ -87,9 +78,8 @@ class Windows:
     _running: dict[Window, asyncio.Task[None]] = field(default_factory=dict)
     _store_lost: bool = False  # windows: all ask it with the next commit
     _member_changes: MemberChanges = field(init=False)
-    asked_for: set[str] = field(
-        default_factory=set
-    )  # topics whose lag is shown (gateway/operations/lag.py)
+    asked_for: set[str] = field(default_factory=set)  # topics whose lag is shown (operations)
+    parked: ParkedCounts = field(default_factory=ParkedCounts)
     _stopping: bool = False
     _frozen: Counter[str] = field(
         default_factory=Counter
@@ -208,9 +198,6 @@ class Windows:
         window.leader = info.leader
         self._tell_sessions(window)
 
-    def _key(self, group: str, topic: Topic, partition: int) -> WindowKey:
-        return WindowKey(group, topic_id_text(topic.topic_id), partition)
-
     def _open(self, group: str, topic: Topic) -> None:
         before = self._partitions_before.get(topic.topic_id, topic.partitions)
         known, topic_id = self._by_group.get(group, {}), topic_id_text(topic.topic_id)
@@ -222,7 +209,7 @@ class Windows:
         self, group: str, topic: Topic, partition: int, *, added_while_reading: bool = False
     ) -> None:
         """Also without members: the window leaves memory again when it has been idle."""
-        key = self._key(group, topic, partition)
+        key = WindowKey(group, topic_id_text(topic.topic_id), partition)
         if key in self._windows or self._stopping or group in self._frozen:
             return
         if not self.key_filters_loaded():
@@ -268,6 +255,7 @@ class Windows:
             self._close(window)
 
     def _close(self, window: Window) -> None:
+        self.parked.note(window)
         window.close()
         if (running := self._running.pop(window, None)) is not None:
             running.cancel()  # it may wait for the store, or upstream

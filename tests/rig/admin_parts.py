@@ -25,7 +25,7 @@ from gateway.reading.record_times import Seen
 from gateway.upstream.cluster import EARLIEST, LATEST
 from gateway.upstream.commits import Commit, Committed
 from gateway.upstream.errors import Unreachable, UpstreamError
-from gateway.windows.windows import topic_id_text
+from gateway.windows.window_keys import topic_id_text
 from tests.rig.node_parts import (
     GROUP,
     TOPIC,

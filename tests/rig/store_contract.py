@@ -302,6 +302,24 @@ class StoreContract:
         assert (await two.claim(KEY, "two")).snapshot == FULL
 
     @in_loop
+    async def test_parked_records_are_counted_without_a_claim(self, stores: Stores) -> None:
+        """FULL has one; one that waits, or is settled, is none."""
+        store, other = stores(), WindowKey("group", KEY.topic_id, 7)
+        fence = await opened(store)
+        second = WindowKey("group", KEY.topic_id, 1)
+        await opened(store, second)
+        assert await stores().parked([KEY, other, second]) == [1, 0, 1]
+        more: list[Change] = [
+            RetryNoted(65_020 + at, at, at, state, Reason.REJECTED, M1)
+            for at, state in enumerate([*RetryState, RetryState.PARKED, RetryState.PARKED])
+        ]
+        assert await store.apply([Write(KEY, fence, more)]) == [None]
+        assert await stores().parked([KEY]) == [4]
+        assert await store.apply([Write(KEY, fence, [RetriesForgotten([65_003])])]) == [None]
+        assert await stores().parked([KEY]) == [3]
+        assert await store.parked([]) == []
+
+    @in_loop
     async def test_positions_are_those_of_one_group_and_take_nothing_over(
         self, stores: Stores
     ) -> None:

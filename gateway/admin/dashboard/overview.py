@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from time import monotonic
 
+from dispatcher.store.base import WindowKey
 from gateway.admin.dashboard.rows import GroupLine, OverviewHead, TrafficRow
 from gateway.admin.health import Health
 from gateway.admin.limits import (
@@ -113,11 +114,15 @@ class Overviews:
             in_flight=sums.in_flight,
             backing_off=sums.backing_off,
             dead_lettering=sums.dead_lettering,
-            parked=sums.parked,
+            parked=self._parked(group.name, sums),
             draining_keys=sums.draining_keys,
             stuck=sums.stuck,
             outcomes=dict(self.outcomes(group.name)),
         )
+
+    def _parked(self, group: str, sums: _Sums) -> int | None:
+        all_up = bool(sums.up) and not sums.waiting
+        return self.windows.parked.with_others(group, sums.parked, sums.up, all_up=all_up)
 
     async def _sum(self, group: str, portions: Portions) -> _Sums:
         """Over the windows of a group; those of a group at rest are not asked again."""
@@ -149,6 +154,7 @@ class _Sums:
     """Over the windows of a group."""
 
     waiting: int = 0
+    up: set[WindowKey] = field(default_factory=set)
     in_flight: int = 0
     backing_off: int = 0
     dead_lettering: int = 0
@@ -161,6 +167,7 @@ class _Sums:
         if core is None:
             self.waiting += 1
             return
+        self.up.add(window.key)
         held = core.held()
         self.in_flight += held.in_flight
         self.backing_off += held.backing_off

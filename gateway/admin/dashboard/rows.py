@@ -23,7 +23,9 @@ class TrafficRow(Row):
 
 
 class GroupLine(Row):
-    """One group. Records of windows that are not in memory are not counted, but in `lag`."""
+    """One group. Records of windows that are not in memory are counted in `lag` and `parked`
+    only.
+    """
 
     group: str
     state: str
@@ -36,7 +38,7 @@ class GroupLine(Row):
     in_flight: int
     backing_off: int
     dead_lettering: int
-    parked: int
+    parked: int | None  # as it was known last; null: not known
     draining_keys: int
     stuck: int  # windows that cannot read on, or cannot write dead letters
     outcomes: dict[str, int]  # records by outcome since the start of the node

@@ -11,7 +11,7 @@ const GAUGES = {
   connections: (it) => it.traffic.connections,
   lag: (it) => sum(it.groups.map((group) => group.lag ?? 0)),
   inFlight: (it) => sum(it.groups.map((group) => group.in_flight)),
-  parked: (it) => sum(it.groups.map((group) => group.parked)),
+  parked: (it) => sum(it.groups.map((group) => group.parked ?? 0)),
   members: (it) => sum(it.groups.map((group) => group.members)),
 };
 

@@ -28,6 +28,7 @@ GROUPS = {
             "windows": 3,
             "lag": 1_234,
             "lag_seconds": 61.46,
+            "parked": 5,
         }
     ]
 }
@@ -57,6 +58,7 @@ GROUP = {
             "cursor": 17,
             "log_end": 99,
             "lag": 80,
+            "parked_records": 1,
             "parked": [
                 {
                     "offset": 17,
@@ -136,17 +138,33 @@ def test_groups_as_a_table_and_as_json(node: Node) -> None:
         code, out, _ = keyway("group", "list", "--admin", admin)
         assert code == 0
         assert out.split() == [
-            *("GROUP", "STATE", "MEMBERS", "TOPICS", "WINDOWS", "TOTAL-LAG", "LAG-SECONDS"),
-            *("[red]g[/x]", "Stable", "2", "a", "3", "1234", "61.5"),
+            *(
+                "GROUP",
+                "STATE",
+                "MEMBERS",
+                "TOPICS",
+                "WINDOWS",
+                "TOTAL-LAG",
+                "LAG-SECONDS",
+                "PARKED",
+            ),
+            *("[red]g[/x]", "Stable", "2", "a", "3", "1234", "61.5", "5"),
         ]
     code, out, _ = keyway("group", "list", "--admin", address, "-o", "json")
     assert (code, json.loads(out)) == (0, GROUPS)
 
 
 def test_a_group_without_topics_has_no_empty_cell(node: Node) -> None:
-    empty = {**GROUPS["groups"][0], "group": "g", "state": "Empty", "members": 0, "topics": []}
+    empty = {
+        **GROUPS["groups"][0],
+        "parked": None,
+        "group": "g",
+        "state": "Empty",
+        "members": 0,
+        "topics": [],
+    }
     _, out, _ = keyway("group", "list", "--admin", node({"/v1/groups": {"groups": [empty]}}))
-    assert out.splitlines()[1].split() == ["g", "Empty", "0", "-", "3", "1234", "61.5"]
+    assert out.splitlines()[1].split() == ["g", "Empty", "0", "-", "3", "1234", "61.5", "-"]
 
 
 def test_groups_of_several_pages_are_one_list(node: Node) -> None:
@@ -173,7 +191,7 @@ def test_a_group_whose_names_are_hostile(node: Node) -> None:
     assert rows[3][:6] == ["GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG"]
     name = "g/1\\x1b[31m"
     assert [name, "a", "0", "17", "99", "80", "-", "up", *("-" * 5), "1"] in rows
-    assert [name, "b", "1", *("-" * 4), "loading", *("-" * 5), "0"] in rows
+    assert [name, "b", "1", *("-" * 4), "loading", *("-" * 6)] in rows
     assert ["a", "0", "m1", "3", "2", "1", "1", "4", "31", "32", "-", "0"] in rows
     assert "idle" not in out
     assert out.splitlines()[-5:] == [

@@ -137,12 +137,12 @@ def test_groups() -> None:
         answer = await rest.ask("/v1/groups")
         assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
         group = {"group": GROUP, "state": "Stable", "members": 1, "topics": [TOPIC], "windows": 2}
-        assert answer.json["groups"] == [{**group, "lag": None, "lag_seconds": None}], (
-            "nobody has looked yet"
-        )
+        assert answer.json["groups"] == [
+            {**group, "lag": None, "lag_seconds": None, "parked": 0}
+        ], "nobody has looked yet"
         assert answer.json["next"] is None
         await rest.lags.refresh(stored=True)
-        known = {"lag": 3, "lag_seconds": now_ms() / 1000}
+        known = {"lag": 3, "lag_seconds": now_ms() / 1000, "parked": 0}
         assert (await rest.ask("/v1/groups")).json["groups"] == [{**group, **known}]
 
     story(tell)
@@ -175,6 +175,7 @@ def test_a_group_and_its_windows() -> None:
             "log_end": 0,
             "lag": 0,
             "lag_seconds": 0.0,
+            "parked_records": 0,
         }
         assert (up["log_end"], up["lag"], answer.json["lag"]) == (3, 3, 3)
         assert up["trouble"] is None
@@ -213,6 +214,7 @@ def test_a_group_whose_windows_have_left_memory() -> None:
             "log_end": 4,
             "lag": 4,
             "lag_seconds": now_ms() / 1000,
+            "parked_records": 0,
         }
         assert (up["partition"], up["state"], up["lag"]) == (1, "up", 0)
 
@@ -329,7 +331,7 @@ def test_a_page_from_elsewhere_is_not_served() -> None:
 
 def test_metrics_and_health() -> None:
     async def tell(rest: Rest) -> None:
-        rest.registry.register(WindowCollector(rest.node.windows.all))
+        rest.registry.register(WindowCollector(rest.node.windows))
         rest.registry.register(rest.refusals)
         rest.registry.register(rest.health_seen)
         await rest.ask("/v1/nothing")

@@ -12,7 +12,7 @@ from gateway.core.limits import DELETED_TOPICS_MS
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
 from gateway.operations.deleted_topics import DeletedTopics
-from gateway.windows.windows import topic_id_text
+from gateway.windows.window_keys import topic_id_text
 from tests.rig.admin_parts import Admin, View, worked
 from tests.rig.node_parts import TOPIC_ID
 from tests.rig.virtual_time import run, until

@@ -226,3 +226,44 @@ def test_a_partition_that_is_away_does_not_hold_up_the_others() -> None:
             admin.store.create_failures.clear()
 
     run(work())
+
+
+def test_a_group_that_stopped_still_has_its_parked_records() -> None:
+    """Its windows leave memory; also after a restart, when only the store has them. A store that
+    is away at the start tells nothing: that is not 0.
+    """
+
+    async def work() -> None:
+        admin = Admin(section=BLOCKING)
+        async with admin.node:
+            records = await parked(admin)
+            lags, counts = admin.lags(), admin.node.windows.parked
+
+            def shown() -> int | None:
+                return counts.of_group(GROUP, admin.node.windows.of_group(GROUP))
+
+            assert shown() is not None
+            for window in admin.node.windows.all():
+                admin.node.windows.drop(window.key)
+            assert shown() == 3
+            await lags.refresh(stored=True)
+            assert shown() == 3
+            counts.forget(GROUP)  # another process
+            assert shown() is None
+            admin.store.down = True
+            with pytest.raises(StateUnavailable):
+                await admin.lags().refresh(stored=True)
+            assert shown() is None
+            admin.store.down = False
+            await admin.lags().refresh(stored=True)
+            assert shown() == 3
+            assert await released(records, Choice(key=b"*-1"), OperatorVerb.SKIP) == [1]
+            for window in admin.node.windows.all():
+                admin.node.windows.drop(window.key)
+            assert shown() == 2
+            (tp,) = {lag.tp for lag in lags.of_group(GROUP) if lag.tp.partition == 0}
+            admin.node.beat("m1", -1)
+            await admin.offsets.set_positions(GROUP, {tp: 0})
+            assert shown() == 0, "they are to be delivered again"
+
+    run(work())

@@ -56,7 +56,6 @@ function said(policy) {
 
 function tiles(app, line, described) {
   const of = (name) => sum(described.partitions.map((it) => it[name] ?? 0));
-  const parked = sum(described.partitions.map((it) => (it.parked ?? []).length));
   const outcomes = line?.outcomes ?? {};
   const dead = (outcomes.rejected ?? 0) + (outcomes.exhausted ?? 0);
   return h(
@@ -68,13 +67,13 @@ function tiles(app, line, described) {
     tile({ name: "In flight", value: short(of("in_flight")), note: of("backing_off") > 0 ? `${short(of("backing_off"))} backing off` : null }),
     tile({ name: "Redelivered", value: short(outcomes.redelivered ?? 0), note: "since the node started" }),
     tile({ name: "Poison", value: short(dead), note: "rejected or exhausted" }),
-    tile({ name: "Parked", value: short(parked), tone: parked > 0 ? "warn" : "" }),
+    tile({ name: "Parked", value: short(described.parked), unit: "records", tone: described.parked > 0 ? "warn" : "" }),
   );
 }
 
-function tabs(group, tab, { partitions }) {
+function tabs(group, tab, { partitions, parked }) {
   const counts = {
-    parked: [sum(partitions.map((it) => (it.parked ?? []).length)), "record"],
+    parked: [parked, "record"],
     unreadable: [partitions.filter((it) => it.read_trouble).length, "partition"],
   };
   return h(

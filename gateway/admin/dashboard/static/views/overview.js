@@ -117,7 +117,7 @@ export function groupName(group) {
 }
 
 export function parkedCell(group) {
-  if (group.parked === 0) return "0";
+  if (!group.parked) return whole(group.parked);
   return h("a", { href: groupAddress(group.group, "parked"), class: "warn" }, short(group.parked));
 }
 

@@ -64,7 +64,7 @@ function columns(app, windows, pointed) {
     { name: "Keys", number: true, wide: true, of: (it) => it.keys ?? null, cell: (it) => short(it.keys) },
     { name: "In flight", number: true, wide: true, of: (it) => it.in_flight ?? null, cell: (it) => short(it.in_flight) },
     { name: "Backing off", number: true, wide: true, of: (it) => it.backing_off ?? null, cell: (it) => short(it.backing_off) },
-    { name: "Parked", number: true, of: (it) => (it.parked ?? []).length, cell: (it) => whole((it.parked ?? []).length) },
+    { name: "Parked", number: true, of: (it) => it.parked_records ?? null, cell: (it) => whole(it.parked_records) },
   ];
 }
 
