@@ -43,8 +43,9 @@ from spark.core.survey import (
     compare,
     start,
 )
+from spark.faults import cause
 from spark.kafka import KafkaSide, source_settings
-from spark.limits import BACKOFF_S, RETRY_REFUSED_S, STATUS_EVERY_S, SURVEY_EVERY_S
+from spark.limits import BACKOFF_S, LOOK_AT_STOPPED_S, STATUS_EVERY_S, SURVEY_EVERY_S
 from spark.links import Link
 from spark.lookup import Lookup, Named, lookup
 from spark.metrics import serve_metrics
@@ -53,6 +54,7 @@ from spark.on_the_way import through_pipeline
 from spark.pipelines.config import Pipeline, load_pipeline
 from spark.produce import RESULT_DDL, Place, Result, Writing, copying, passed, places_of
 from spark.ranges import batch_ends, rowless
+from spark.refusals import Refusals
 from spark.reports import LinkReport
 from spark.status import StatusTopic
 from spark.switch import choose_target
@@ -77,6 +79,9 @@ class Plan:
     stopped: Mapping[str, str]
     target_ids: Mapping[str, str]  # ids of the target's topics, by name on the source
 
+    def places(self) -> list[Place]:
+        return [(name, p) for name, it in self.topics.items() for p in range(it.partitions)]
+
     def same_work(self, other: Plan) -> bool:
         mine, others = (
             {name: (it.topic_id, it.partitions) for name, it in plan.topics.items()}
@@ -97,7 +102,7 @@ class LinkRun:
     stop: threading.Event
     pipeline: Pipeline | None = None
     _replan: threading.Event = field(default_factory=threading.Event, init=False)
-    _refused: dict[str, tuple[str, float]] = field(default_factory=dict, init=False)
+    _refusals: Refusals = field(default_factory=Refusals, init=False)
     _reached: dict[Place, int] = field(default_factory=dict, init=False)
     _taken_up: set[Place] = field(default_factory=set, init=False)
     report: LinkReport = field(init=False)
@@ -106,6 +111,9 @@ class LinkRun:
     _link: Link = field(init=False)
     _lookup: Lookup = field(init=False)
     _published_s: float = field(default=0.0, init=False)
+    _starts_at: dict[Place, int] = field(default_factory=dict, init=False)
+    # What a batch failed with: Spark tells of it only that a callback has failed.
+    _failure: Exception | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self._source = KafkaSide(self.config.cluster(self.distributor.source))
@@ -118,6 +126,7 @@ class LinkRun:
         while not self.stop.is_set():
             try:
                 copied = self.report.copied_total
+                self._failure = None
                 self._round()
                 failures = 0
             except FAILURES as error:
@@ -125,7 +134,7 @@ class LinkRun:
                     failures = 0
                 wait_s = BACKOFF_S[min(failures, len(BACKOFF_S) - 1)]
                 failures += 1
-                fault = first_line(error)
+                fault = cause(self._failure or error)
                 log.warning("link waits", link=self.report.link, fault=fault, wait_s=wait_s)
                 self.report.trouble(fault)
                 self.stop.wait(wait_s)
@@ -137,9 +146,11 @@ class LinkRun:
         self.report.load()
         self._link = choose_target(self.config, self.distributor, self._source, self.report)
         self._target = KafkaSide(self.config.cluster(self._link.target))
-        plan = self._survey()
-        starts, plan = self._starts(plan)
-        self.report.planned(plan.topics, plan.stopped, plan.target_ids, self._reached)
+        surveyed = self._survey()
+        starts, plan = self._starts(surveyed)
+        self._starts_at = starts
+        reasons = {name: why for name in plan.topics if (why := self._refusals.reason(name))}
+        self.report.planned(plan.topics, plan.stopped, plan.target_ids, self._reached, reasons)
         if not starts:
             self.stop.wait(SURVEY_EVERY_S)
             return
@@ -153,7 +164,7 @@ class LinkRun:
             "link runs", link=self._link.name, target=self._link.target, partitions=len(starts)
         )
         try:
-            self._watch(query, plan)
+            self._watch(query, surveyed, plan)
         finally:
             query.stop()
             shutil.rmtree(checkpoints, ignore_errors=True)
@@ -161,9 +172,11 @@ class LinkRun:
         if failure is not None and not self._replan.is_set():
             raise failure
 
-    def _watch(self, query: StreamingQuery, plan: Plan) -> None:
-        """Until the query ended, or there is a reason for another one."""
-        looked_s = monotonic()
+    def _watch(self, query: StreamingQuery, surveyed: Plan, plan: Plan) -> None:
+        """Until the query ended, or there is a reason for another one. `surveyed`: the topics that
+        could be copied; of these `plan` has those that are.
+        """
+        looked_s = looked_at_stopped_s = monotonic()
         while query.isActive and not self.stop.is_set() and not self._replan.is_set():
             self._replan.wait(0.1)
             if monotonic() - looked_s < SURVEY_EVERY_S:
@@ -171,9 +184,15 @@ class LinkRun:
             looked_s = monotonic()
             if query.exception() is not None:  # its thread died, which Spark may call active
                 return
+            if query.lastProgress is not None:  # it has read what is new, or found nothing
+                self.report.well()
             self._publish()
-            if self.report.switch_wanted() or not plan.same_work(self._survey()):
+            if self.report.switch_wanted() or not surveyed.same_work(self._survey()):
                 self._replan.set()
+            if monotonic() - looked_at_stopped_s >= LOOK_AT_STOPPED_S:
+                looked_at_stopped_s = monotonic()
+                if self._goes_on(surveyed, plan):
+                    self._replan.set()
 
     def _query(self, plan: Plan, starts: Mapping[Place, int], checkpoint: Path) -> StreamingQuery:
         messages = self.config.messages
@@ -195,7 +214,11 @@ class LinkRun:
         )
 
         def batch(rows: DataFrame, number: int) -> None:
-            self._batch(plan, starts, batch_ends(checkpoint, number), rows)
+            try:
+                self._batch(plan, starts, batch_ends(checkpoint, number), rows)
+            except Exception as error:
+                self._failure = error
+                raise
 
         return (
             records.writeStream.queryName(f"{self._link.name}-{uuid.uuid4().hex[:8]}")
@@ -243,16 +266,18 @@ class LinkRun:
         for result in results:
             place = (result["topic"], result["partition"])
             if result["refused"] is not None:
-                self._refused[place[0]] = (result["refused"], monotonic() + RETRY_REFUSED_S)
-                log.warning(
-                    "topic stops", link=self._link.name, topic=place[0], why=result["refused"]
-                )
+                why = result["refused"]
+                if self._refusals.refused(place, why, monotonic()):
+                    log.warning("topic stops", link=self._link.name, topic=place[0], why=why)
                 self._replan.set()
                 continue
+            self._refusals.written(place)
             self._taken_up.discard(place)
             self._reached[place] = max(self._reached.get(place, 0), result["position"])
             total += result["copied"] + result["skipped"]
             self.report.copied(result)
+            if not self._refusals.reason(place[0]):
+                self.report.runs(place[0])
         return total
 
     def _writing(self, plan: Plan, ends: Mapping[Place, int]) -> Writing:
@@ -277,7 +302,7 @@ class LinkRun:
 
     def _publish(self) -> None:
         self._published_s = monotonic()
-        self.report.publish(self._source.log_ends(self._reached))
+        self.report.publish(self._source.log_ends(self._starts_at), self._starts_at)
 
     # ------------------------------------------------------------------------- the topics to copy
 
@@ -350,17 +375,13 @@ class LinkRun:
         return logical, targets, stopped
 
     def _standing_refusal(self, topic: str) -> Stopped | None:
-        reason, until_s = self._refused.get(topic, ("", 0.0))
-        if monotonic() >= until_s:
-            self._refused.pop(topic, None)
-            return None
-        return Stopped(reason)
+        if self._refusals.waits(topic, monotonic()):
+            return Stopped(self._refusals.reason(topic))
+        return None
 
-    def _starts(self, plan: Plan) -> tuple[dict[Place, int], Plan]:
-        """The places of the next query and where each begins; topics with a gap or another topic id
-        move to the stopped ones, unless the policy goes on.
-        """
-        places = [(name, p) for name, it in plan.topics.items() for p in range(it.partitions)]
+    def _positions(self, plan: Plan) -> tuple[dict[Place, Position], dict[Place, Position]]:
+        """Of the plan's topics: those committed on the target, and all that are known."""
+        places = plan.places()
         back = {plan.targets[name]: name for name in plan.topics}
         found = self._target.positions(
             self._link.group, [(plan.targets[name], p) for name, p in places]
@@ -368,20 +389,45 @@ class LinkRun:
         committed = {(back[name], p): it for (name, p), it in found.items()}
         # Kafka forgets positions that nobody has committed for a week; the status topic does not.
         reported = self.report.positions(self._link.target, plan.target_ids)
-        positions = {it: Position(*reported[it]) for it in places if it in reported} | committed
-        log_starts = self._source.log_starts(places)
+        return committed, {it: Position(*reported[it]) for it in places if it in reported} | (
+            committed
+        )
+
+    def _verdicts(
+        self, plan: Plan, positions: Mapping[Place, Position]
+    ) -> dict[str, Copied | Stopped]:
+        """By topic of the plan. The ends are asked for behind the positions: none is beyond."""
+        log_starts = self._source.log_starts(plan.places())
+        log_ends = self._source.log_ends(plan.places())
+        return {
+            name: start(
+                topic, of(positions, name), of(log_starts, name), of(log_ends, name), self._policy
+            )
+            for name, topic in plan.topics.items()
+        }
+
+    def _goes_on(self, surveyed: Plan, plan: Plan) -> bool:
+        """Whether a topic that stopped at its positions can be copied now."""
+        held = {name: it for name, it in surveyed.topics.items() if name not in plan.topics}
+        asked = replace(surveyed, topics=held)
+        verdicts = self._verdicts(asked, self._positions(asked)[1]) if held else {}
+        return any(isinstance(it, Copied) for it in verdicts.values())
+
+    def _starts(self, plan: Plan) -> tuple[dict[Place, int], Plan]:
+        """The places of the next query and where each begins; topics with a gap or another topic id
+        move to the stopped ones, unless the policy goes on.
+        """
+        committed, positions = self._positions(plan)
         starts: dict[Place, int] = {}
         stopped = dict(plan.stopped)
         renewed: dict[Place, Position] = {}
-        for name, topic in plan.topics.items():
-            before = of(positions, name)
-            verdict = start(topic, before, of(log_starts, name), self._policy)
+        for name, verdict in self._verdicts(plan, positions).items():
+            topic = plan.topics[name]
+            self.report.lost(name, verdict.gaps, of(positions, name))
             match verdict:
                 case Stopped():
                     stopped[name] = verdict.reason
-                    self.report.lost(name, verdict.gaps, before)
                 case Copied():
-                    self.report.lost(name, verdict.gaps, before)
                     for partition, offset in verdict.starts.items():
                         starts[name, partition] = offset
                         place, goes_on = (name, partition), Position(offset, topic.topic_id)
@@ -407,13 +453,6 @@ class LinkRun:
 def of(by_place: Mapping[Place, _T], topic: str) -> dict[int, _T]:
     """The part of one topic, by partition."""
     return {partition: it for (name, partition), it in by_place.items() if name == topic}
-
-
-def first_line(error: BaseException) -> str:
-    """Spark's errors bring their stack as text."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    telling = [line for line in lines if "KafkaError" in line or "PositionMoved" in line]
-    return (telling or lines or [type(error).__name__])[0][:500]
 
 
 def run_links(

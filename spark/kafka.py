@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -195,7 +194,7 @@ def source_settings(cluster: Cluster) -> dict[str, str]:
     if cluster.sasl is not None:
         scram = cluster.sasl.mechanism.startswith("SCRAM")
         module = "scram.ScramLoginModule" if scram else "plain.PlainLoginModule"
-        user, password = json.dumps(cluster.sasl.username), json.dumps(cluster.sasl.secret())
+        user, password = jaas_text(cluster.sasl.username), jaas_text(cluster.sasl.secret())
         settings["kafka.sasl.mechanism"] = cluster.sasl.mechanism
         settings["kafka.sasl.jaas.config"] = (
             f"org.apache.kafka.common.security.{module} required"
@@ -204,6 +203,17 @@ def source_settings(cluster: Cluster) -> dict[str, str]:
     if cluster.tls is not None:
         settings |= _tls_settings(cluster.tls)
     return settings
+
+
+def jaas_text(text: str) -> str:
+    """A text in quotes, as Kafka's parser of JAAS entries (Java's StreamTokenizer) reads it: it
+    knows octal numbers up to 377 behind a backslash, and takes any other character for itself.
+    """
+    escaped = (
+        f"\\{ord(it):03o}" if ord(it) < ord(" ") else f"\\{it}" if it in '"\\' else it
+        for it in text
+    )
+    return f'"{"".join(escaped)}"'
 
 
 def _tls_settings(tls: Tls) -> dict[str, str]:

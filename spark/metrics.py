@@ -40,13 +40,24 @@ class LinkCollector(Collector):
             "Topics that the link does not copy; `keyway distribute status` has the reason",
             labels=["link"],
         )
+        faults = GaugeMetricFamily(
+            "keyway_distribution_fault",
+            "1 while something is amiss, with its cause; topic is empty where it is the whole link",
+            labels=["link", "topic", "cause"],
+        )
+        for report in self._reports:
+            if report.fault:
+                faults.add_metric([report.link, "", report.fault], 1)
         for link, is_running, topics in links:
+            for name, topic in topics.items():
+                if topic.state == "stopped":
+                    faults.add_metric([link, name, topic.reason], 1)
             running.add_metric([link], is_running)
             stopped.add_metric([link], sum(it.state == "stopped" for it in topics.values()))
         rows = [
             ([link, name], topic) for link, _, topics in links for name, topic in topics.items()
         ]
-        return [running, stopped, *_lags(rows), *_counts(rows)]
+        return [running, stopped, faults, *_lags(rows), *_counts(rows)]
 
 
 def _followed(report: LinkReport) -> dict[str, TopicStatus]:

@@ -92,7 +92,7 @@ def run(
     """Run FILE, from its source to its target, until SIGTERM or SIGINT; exactly once."""
     from pyspark.errors import PySparkException
 
-    from spark.distribute import first_line
+    from spark.faults import cause
     from spark.job import SETTINGS
     from spark.pipelines.config import load_pipeline
     from spark.pipelines.probe import FAILURES, dry_schemas, probed, require_paths
@@ -118,7 +118,7 @@ def run(
         typer.echo(f"keyway: {error}", err=True)
         raise typer.Exit(2) from error
     except (PySparkException, KafkaException) as error:
-        typer.echo(f"keyway: {first_line(error)}", err=True)
+        typer.echo(f"keyway: {cause(error)}", err=True)
         raise typer.Exit(2) from error
     show(lambda: View(asdict(it.counts), lambda: typer.echo(_told(it.counts))), output)
 

@@ -32,6 +32,7 @@ class LinkReport:
         self._topics: dict[str, TopicStatus] | None = None
         self._state: Json = {"target": None, "generation": 0}
         self.running = False
+        self.fault = ""  # why the link waited last, until a query of it is well
 
     def load(self) -> None:
         """Counts go on from where the last run published them. Raises KafkaException."""
@@ -115,16 +116,20 @@ class LinkReport:
         stopped: Mapping[str, str],
         target_ids: Mapping[str, str],
         reached: Mapping[Place, int],
+        refusals: Mapping[str, str] | None = None,
     ) -> None:
         """The topics that the link follows now, and those it cannot copy, with the reason. Any
         other topic that it knows has been left: its rows are no longer shown. A place that is not
         in `reached` begins without a position: one told of the target's topic before would leave
-        a hole in the new one.
+        a hole in the new one. `refusals`: of topics that stopped and are tried again; they are told
+        to run when they do.
         """
         with self._lock:
             for name, topic in topics.items():
                 known = self._topic(name)
-                known.state, known.reason, known.topic_id = "running", "", topic.topic_id
+                why = (refusals or {}).get(name, "")
+                known.state, known.reason = ("stopped", why) if why else ("running", "")
+                known.topic_id = topic.topic_id
                 known.target_id = target_ids.get(name, "")
                 for row in known.partitions.values():
                     row.position = -1
@@ -137,8 +142,7 @@ class LinkReport:
             left = self._others(topics.keys() | stopped.keys())
             for name in left:
                 self._topic(name).state = LEFT
-            state = {f"{LINK}/{self.link}": self._with("running", "")}
-            self._status.publish(state | self._rows([*topics, *stopped, *left]))
+            self._status.publish(self._now() | self._rows([*topics, *stopped, *left]))
 
     def _others(self, followed: Set[str]) -> list[str]:
         """Topics that are left now, and were not before."""
@@ -166,21 +170,39 @@ class LinkReport:
                 row.last_timestamp_ms = result["last_timestamp_ms"]
             self.copied_total += result["copied"]
 
-    def publish(self, log_ends: Mapping[Place, int]) -> None:
-        """Raises KafkaException."""
+    def runs(self, topic: str) -> None:
+        """A record of it was written, or there was none to write."""
+        with self._lock:
+            known = self._topic(topic)
+            known.state, known.reason = "running", ""
+
+    def publish(
+        self, log_ends: Mapping[Place, int], starts: Mapping[Place, int] | None = None
+    ) -> None:
+        """`starts`: where the places without a position began. Raises KafkaException."""
         with self._lock:
             for (topic, partition), end in log_ends.items():
                 row = self._row(topic, partition)
+                began = (starts or {}).get((topic, partition), 0)
                 row.log_end = end
-                row.lag_records = max(0, end - max(row.position, 0))
+                row.lag_records = max(0, end - max(row.position, began))
                 behind = row.lag_records > 0 and row.last_timestamp_ms >= 0
                 row.lag_s = max(0.0, now_ms() - row.last_timestamp_ms) / 1_000 if behind else 0.0
-            state = {f"{LINK}/{self.link}": self._with("running", "")}
-            self._status.publish(state | self._rows({topic for topic, _ in log_ends}))
+            self._status.publish(self._now() | self._rows({topic for topic, _ in log_ends}))
 
     def trouble(self, fault: str) -> None:
         """The link waits. Said where it can be; a source that is away cannot be told."""
+        self.fault = fault
         self._say("waiting", fault)
+
+    def well(self) -> None:
+        """The fault is over. A new query alone does not say so."""
+        with self._lock:
+            self.fault = ""
+
+    def _now(self) -> dict[str, Json]:
+        state = "waiting" if self.fault else "running"
+        return {f"{LINK}/{self.link}": self._with(state, self.fault)}
 
     def ended(self) -> None:
         self._say("ended", "")

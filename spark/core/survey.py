@@ -99,10 +99,11 @@ def start(
     source: Topic,
     positions: Mapping[int, Position],
     log_starts: Mapping[int, int],
+    log_ends: Mapping[int, int],
     policy: Policy,
 ) -> Copied | Stopped:
     """Where a topic is taken up. `positions`: of partitions that were copied before; a new one
-    begins at its log start.
+    begins at its log start. `log_ends` must be younger than the positions.
     """
     recreated = [
         partition
@@ -114,6 +115,18 @@ def start(
         return Stopped(
             f"it was deleted and created again (topic id {old.topic_id}, now {source.topic_id}):"
             " records of the old one that were not copied are lost"
+        )
+    beyond = [
+        f"{position.offset} of partition {partition} (the log ends at {log_ends[partition]})"
+        for partition, position in positions.items()
+        if partition not in recreated
+        and partition in log_ends
+        and position.offset > log_ends[partition]
+    ]
+    if beyond:  # No policy: nobody knows which of the records there now were copied.
+        return Stopped(
+            f"its position is beyond the end of the log: {', '.join(beyond)}; the log was cut, or"
+            " somebody has set the position"
         )
     starts: dict[int, int] = {}
     gaps: dict[int, int] = {}

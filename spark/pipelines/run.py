@@ -28,7 +28,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark.core.survey import Copied, Missing, Policy, Position, Stopped, Topic, compare, start
-from spark.distribute import first_line
+from spark.faults import cause
 from spark.kafka import KafkaSide, source_settings
 from spark.limits import BACKOFF_S
 from spark.pipelines.config import Pipeline
@@ -112,7 +112,7 @@ class PipelineRun:
                 failures = 0 if self.counts != done else failures
                 if failures == len(BACKOFF_S):
                     raise
-                self._waits(first_line(error))
+                self._waits(cause(error))
                 self._stop.wait(BACKOFF_S[failures])
                 failures += 1
 
@@ -178,7 +178,8 @@ class PipelineRun:
                 self._group, {(positions_topic, it): at for it, at in positions.items()}
             )
         log_starts = {it: at for (_, it), at in self._source.log_starts(places).items()}
-        match start(topic, positions, log_starts, POLICY):
+        log_ends = {it: at for (_, it), at in self._source.log_ends(places).items()}
+        match start(topic, positions, log_starts, log_ends, POLICY):
             case Stopped(reason=reason):
                 raise self._fault(
                     "source",

@@ -252,6 +252,29 @@ def test_records_deleted_under_a_link_at_work(spark: SparkSession, pair: Cluster
     assert (row["gap"], row["position"]) == (190 - len(copied), 200)
 
 
+def test_a_position_beyond_the_log_stops_its_topic_until_it_is_mended(
+    spark: SparkSession, pair: Clusters
+) -> None:
+    config = pair.write(PAIR, topics={"include": ["beyond-*"]})
+    here, there = pair.front("c1"), pair.front("c2")
+    for name in ("beyond-it", "beyond-not"):
+        create_topic(here, name)
+        send(here, name, [{"value": b"1"}])
+    with running(spark, config, "c1"):
+        wait_for(there, "beyond-it", 1)
+    side, group = KafkaSide(config.cluster("c2")), "keyway-link-c1-level-1"
+    ((place, position),) = side.positions(group, [("beyond-it", 0)]).items()
+    side.set_positions(group, {place: replace(position, offset=500)})
+    for name in ("beyond-it", "beyond-not"):
+        send(here, name, [{"value": b"2"}])
+    with running(spark, config, "c1"):
+        wait_for_reason(config, "c1-level-1", "beyond-it", "500 of partition 0 (the log ends at 2)")
+        wait_for(there, "beyond-not", 2)
+        side.set_positions(group, {place: position})
+        found = wait_for(there, "beyond-it", 2)
+    assert [it.value for it in found] == [b"1", b"2"]
+
+
 def test_a_topic_that_is_created_again(spark: SparkSession, pair: Clusters) -> None:
     config = pair.write(PAIR, topics={"include": ["again"]})
     here, there = pair.front("c1"), pair.front("c2")

@@ -6,11 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 
+from clusters.config import Cluster, Sasl
 from gateway.embedded.kafka import KafkaCluster
 from spark.flights import flights_per_carrier, read_topic
+from spark.kafka import source_settings
 from tests.rig.kafka import produce, read_partition
 
 # pyspark's sockets are closed by the collector, at any time and in any test.
@@ -58,6 +61,21 @@ def in_spark(records: DataFrame) -> list[Place]:
         )
         for row in rows
     )
+
+
+@pytest.mark.parametrize("password", ["plain", "pässwörd€😀", 'quo"te\\', "line\nfeed;"])
+def test_kafka_s_own_parser_reads_the_password_that_was_given(
+    spark: SparkSession, password: str
+) -> None:
+    sasl = Sasl(username="kärl", password=SecretStr(password))
+    cluster = Cluster(name="c1", bootstrap_servers="127.0.0.1:1", sasl=sasl)
+    given = source_settings(cluster)["kafka.sasl.jaas.config"]
+    kafka = spark._jvm.org.apache.kafka.common  # type: ignore[union-attr]
+    settings = spark._jvm.java.util.HashMap()  # type: ignore[union-attr]
+    settings.put("sasl.jaas.config", kafka.config.types.Password(given))
+    entries = kafka.security.JaasContext.loadClientContext(settings).configurationEntries()
+    read = entries.get(0).getOptions()
+    assert (read.get("username"), read.get("password")) == ("kärl", password)
 
 
 def test_batch_has_every_record_as_it_is_in_kafka(

@@ -70,6 +70,9 @@ class Side:
     def log_starts(self, places: Iterable[Place]) -> dict[Place, int]:
         return dict.fromkeys(places, 0)
 
+    def log_ends(self, places: Iterable[Place]) -> dict[Place, int]:
+        return dict.fromkeys(places, COPIED)
+
     def positions(self, _group: str, places: Iterable[Place]) -> dict[Place, Position]:
         return {it: self.committed[it] for it in places if it in self.committed}
 

@@ -8,7 +8,21 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from spark import kafka
-from spark.kafka import answered
+from spark.kafka import answered, jaas_text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("plain", '"plain"'),
+        ("pässwörd€😀", '"pässwörd€😀"'),
+        ('a"b\\c', '"a\\"b\\\\c"'),
+        ("a\nb", '"a\\012b"'),
+    ],
+)
+def test_a_password_as_java_s_parser_reads_it(text: str, expected: str) -> None:
+    """It knows no `\\u`, so a password that JSON had escaped was another one."""
+    assert jaas_text(text) == expected
 
 
 def test_no_answer_is_an_error_of_kafka(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,6 +31,11 @@ def exported(report: LinkReport) -> list[str]:
     return generate_latest(registry).decode().splitlines()
 
 
+def link_of(report: LinkReport) -> tuple[str, str]:
+    told = report._status.read()["link/c1-level-1"]
+    return told["state"], told["error"]
+
+
 def test_counts_are_summed_over_partitions_and_go_on_from_the_last_run() -> None:
     zero = {"copied": 5, "skipped": 2, "repeats": 1, "doubts": 3, "gap": 4, "lag_records": 7}
     report = report_with({"0": {**zero, "lag_s": 1.5}, "1": {**zero, "lag_s": 9.5}})
@@ -56,6 +61,46 @@ def test_a_link_that_waits_and_a_topic_that_stops() -> None:
     assert 'keyway_distribution_topics_stopped{link="c1-level-1"} 1.0' in lines
     report.trouble("no answer")
     assert 'keyway_distribution_link_running{link="c1-level-1"} 0.0' in exported(report)
+
+
+def test_the_cause_of_a_fault_stays_until_a_query_is_well() -> None:
+    """Each try told "running" without an error, so that nobody saw a link that never copied."""
+    report = report_with({})
+    report.planned({}, {}, {}, {})
+    report.trouble("long overflow")
+    for _ in range(2):
+        report.planned({}, {}, {}, {})
+        report.publish({})
+        assert link_of(report) == ("waiting", "long overflow")
+        fault = 'keyway_distribution_fault{cause="long overflow",link="c1-level-1",topic=""} 1.0'
+        assert fault in exported(report)
+        assert 'keyway_distribution_link_running{link="c1-level-1"} 0.0' in exported(report)
+    report.well()
+    report.publish({})
+    assert link_of(report) == ("running", "")
+    assert not [line for line in exported(report) if line.startswith("keyway_distribution_fault{")]
+
+
+def test_the_reason_of_a_refusal_stays_while_the_topic_is_tried_again() -> None:
+    report = report_with({})
+    flights = {"flights": Topic("flights", "id", 1, {})}
+    report.planned({}, {"flights": "too large"}, {}, {})
+    report.planned(flights, {}, {}, {}, {"flights": "too large"})
+    assert (report.topics()["flights"].state, report.topics()["flights"].reason) == (
+        "stopped",
+        "too large",
+    )
+    fault = 'keyway_distribution_fault{cause="too large",link="c1-level-1",topic="flights"} 1.0'
+    assert fault in exported(report)
+    report.runs("flights")
+    assert (report.topics()["flights"].state, report.topics()["flights"].reason) == ("running", "")
+
+
+def test_a_place_without_a_position_lags_behind_its_beginning() -> None:
+    report = report_with({})
+    report.planned({"flights": Topic("flights", "id", 1, {})}, {}, {}, {})
+    report.publish({("flights", 0): 50}, {("flights", 0): 20})
+    assert f"keyway_distribution_lag_records{LABELS} 30.0" in exported(report)
 
 
 def test_a_topic_that_the_link_does_not_follow_any_more() -> None:

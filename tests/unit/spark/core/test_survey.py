@@ -19,6 +19,8 @@ from spark.core.survey import (
 STRICT = Policy(create_topics=False, stop_on_gap=True, stop_on_recreated=True)
 EASY = Policy(create_topics=True, stop_on_gap=False, stop_on_recreated=False)
 
+ENDS = {0: 100, 1: 100}
+
 
 def topic(partitions: int = 2, topic_id: str = "one", **configs: str) -> Topic:
     return Topic("t", topic_id, partitions, {k.replace("_", "."): v for k, v in configs.items()})
@@ -58,30 +60,44 @@ def test_partitions_that_came_while_it_was_copied() -> None:
 
 
 def test_a_new_topic_begins_at_its_log_start() -> None:
-    assert start(topic(), {}, {0: 7, 1: 0}, STRICT) == Copied({0: 7, 1: 0}, {})
+    assert start(topic(), {}, {0: 7, 1: 0}, ENDS, STRICT) == Copied({0: 7, 1: 0}, {})
 
 
 def test_a_known_topic_goes_on_and_a_new_partition_begins() -> None:
     positions = {0: Position(50, "one")}
-    assert start(topic(), positions, {0: 50, 1: 3}, STRICT) == Copied({0: 50, 1: 3}, {})
+    assert start(topic(), positions, {0: 50, 1: 3}, ENDS, STRICT) == Copied({0: 50, 1: 3}, {})
 
 
 def test_records_that_were_deleted_before_they_were_copied() -> None:
     positions = {0: Position(50, "one"), 1: Position(9, "one")}
-    verdict = start(topic(), positions, {0: 60, 1: 0}, STRICT)
+    verdict = start(topic(), positions, {0: 60, 1: 0}, ENDS, STRICT)
     assert isinstance(verdict, Stopped)
     assert verdict.gaps == {0: 10}
     assert "10 of partition 0" in verdict.reason
-    assert start(topic(), positions, {0: 60, 1: 0}, EASY) == Copied({0: 60, 1: 9}, {0: 10})
+    assert start(topic(), positions, {0: 60, 1: 0}, ENDS, EASY) == Copied({0: 60, 1: 9}, {0: 10})
 
 
 def test_a_topic_that_was_created_again() -> None:
     positions = {0: Position(50, "old"), 1: Position(9, "one")}
-    verdict = start(topic(), positions, {0: 0, 1: 0}, STRICT)
+    verdict = start(topic(), positions, {0: 0, 1: 0}, ENDS, STRICT)
     assert isinstance(verdict, Stopped)
     assert "topic id old, now one" in verdict.reason
-    assert start(topic(), positions, {0: 0, 1: 0}, EASY) == Copied({0: 0, 1: 9}, {})
+    assert start(topic(), positions, {0: 0, 1: 0}, ENDS, EASY) == Copied({0: 0, 1: 9}, {})
 
 
 def test_a_position_of_unknown_topic_id_is_taken_as_it_is() -> None:
-    assert start(topic(1), {0: Position(5, "")}, {0: 0}, STRICT) == Copied({0: 5}, {})
+    assert start(topic(1), {0: Position(5, "")}, {0: 0}, ENDS, STRICT) == Copied({0: 5}, {})
+
+
+@pytest.mark.parametrize("policy", [STRICT, EASY])
+def test_a_position_beyond_the_end_of_the_log(policy: Policy) -> None:
+    """Spark's source would fail with it, and with it the other topics of the link."""
+    positions = {0: Position(100, "one"), 1: Position(101, "one")}
+    verdict = start(topic(), positions, {0: 0, 1: 0}, ENDS, policy)
+    assert isinstance(verdict, Stopped)
+    assert "101 of partition 1 (the log ends at 100)" in verdict.reason
+    assert "partition 0" not in verdict.reason
+
+
+def test_a_position_of_an_older_topic_is_not_measured_at_the_new_one() -> None:
+    assert start(topic(1), {0: Position(500, "old")}, {0: 0}, ENDS, EASY) == Copied({0: 0}, {})
