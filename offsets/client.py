@@ -165,13 +165,6 @@ class ClusterClient:
         asked = self.admin.list_offsets({place: LATEST}, request_timeout=ANSWER_S_MAX)
         return int(self._result(f"the end of {topic}", asked[place]).offset)
 
-    def firsts(self, asked: Mapping[Partition, int]) -> dict[Partition, int | None]:
-        """The first offset with a timestamp >= the one asked for; None for Kafka's -1. Raises
-        ClusterAway.
-        """
-        specs = {it: OffsetSpec.for_timestamp(ms) for it, ms in asked.items()}
-        return {it: at if at >= 0 else None for it, at in self._offsets(specs).items()}
-
     def _offsets(self, specs: Mapping[Partition, Any]) -> dict[Partition, int]:
         """Partitions that are not there any more are left out."""
         places = {}

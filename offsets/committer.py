@@ -21,7 +21,7 @@ from offsets.core.entries import Applied, Entry, Place, with_flags, without_flag
 from offsets.core.limits import METADATA_CHARS_MAX, SETTLED_SPAN_OFFSETS
 from offsets.core.model import Range
 from offsets.core.plan import Committed, Mode, Refusal, Row, Target, decide, mode_of
-from offsets.core.translate import Located, locate
+from offsets.core.translate import Located, first_at_or_after, locate
 from offsets.limits import LOGGED_PLACES_MAX
 from offsets.partitions import Partitions
 from settled.core import metadata as settled_metadata
@@ -79,10 +79,8 @@ class Committer:
             return []
         active = self.client.active_groups()
         now = self._committed(entries)
-        firsts = self._firsts(entries)
-        bounds = self._bounds(entries)
-        self._compare(entries, bounds)
-        return [self._row(entry, active, now, firsts, bounds) for entry in entries]
+        self._compare(entries)
+        return [self._row(entry, active, now) for entry in entries]
 
     def _mode(self, entry: Entry) -> Mode:
         index = self.partitions.index((entry.topic, entry.partition))
@@ -117,71 +115,44 @@ class Committer:
             return replace(committed, committed_ms=seen.committed_ms)
         return replace(committed, committed_ms=self.now_ms())
 
-    def _firsts(self, entries: Sequence[Entry]) -> dict[Place, int | None]:
-        """Answers for timestamps. Kafka is asked once per partition at a time."""
-        found: dict[Place, int | None] = {}
-        waiting = {
-            it.place: (it.topic, it.partition, it.timestamp_ms)
-            for it in entries
-            if self._mode(it) is Mode.TIMESTAMP and it.timestamp_ms is not None
-        }
-        while waiting:
-            asked: dict[Partition, tuple[Place, int]] = {}
-            for place, (topic, partition, timestamp) in waiting.items():
-                if timestamp is not None:
-                    asked.setdefault((topic, partition), (place, timestamp))
-            answers = self.client.firsts({it: ms for it, (_, ms) in asked.items()})
-            for partition_, (place, _) in asked.items():
-                found[place] = answers.get(partition_)
-                del waiting[place]
-        return found
-
-    def _bounds(self, entries: Sequence[Entry]) -> dict[Partition, tuple[int, int]]:
-        places = {(it.topic, it.partition) for it in entries if it.topic in self.facts}
-        places = {it for it in places if it[1] < self.facts[it[0]].partitions}
-        starts, ends = self.client.starts(places), self.client.ends(places)
-        return {it: (starts[it], ends[it]) for it in places if it in starts and it in ends}
-
-    def _compare(
-        self, entries: Sequence[Entry], bounds: Mapping[Partition, tuple[int, int]]
-    ) -> None:
+    def _compare(self, entries: Sequence[Entry]) -> None:
         """Looks for progress from an earlier life of a topic, in all entries before the first row:
-        one entry tells for all groups.
+        one entry tells for all groups. Raises ClusterAway.
         """
+        beyond: dict[Partition, int] = {}
         for entry in entries:
             partition = (entry.topic, entry.partition)
             index = self.partitions.index(partition)
-            if index is None or entry.progress is None or partition not in bounds:
-                continue
-            processed = entry.progress.vector.get(index.own, 0)
-            if index.compare(processed, bounds[partition][1]):
-                log.warning("topic_created_anew", partitions=[f"{entry.topic}-{entry.partition}"])
+            if index is not None and entry.progress is not None:
+                processed = entry.progress.vector.get(index.own, 0)
+                if processed > max(index.end, beyond.get(partition, 0)):
+                    beyond[partition] = processed
+        # The index may only be behind.
+        for partition, end in (self.client.ends(beyond) if beyond else {}).items():
+            index = self.partitions.index(partition)
+            if index is not None and index.compare(beyond[partition], end):
+                log.warning("topic_created_anew", partitions=[f"{partition[0]}-{partition[1]}"])
 
-    def _row(
-        self,
-        entry: Entry,
-        active: set[str],
-        now: Mapping[Place, Committed],
-        firsts: Mapping[Place, int | None],
-        bounds: Mapping[Partition, tuple[int, int]],
-    ) -> Row:
+    def _row(self, entry: Entry, active: set[str], now: Mapping[Place, Committed]) -> Row:
+        """All that is said about the log is of one state of its index: with an end that is asked
+        for after the search, records that come in between would be passed.
+        """
         partition, mode = (entry.topic, entry.partition), self._mode(entry)
         facts = self.facts.get(entry.topic)
-        there = facts is not None and partition in bounds
-        log_start, log_end = bounds.get(partition, (0, 0))
+        there = facts is not None and entry.partition < facts.partitions
         index = self.partitions.index(partition)
         located = self._located(entry) if mode is Mode.EXACT else None
         here = self.client.group_here(entry.group)
         target = Target(
             partitions=facts.partitions if facts is not None and there else None,
-            log_start=log_start,
-            log_end=log_end,
+            log_start=0 if index is None else index.start,
+            log_end=0 if index is None else index.end,
             create_time=facts is None or facts.create_time,
             active=here in active,
             committed=now.get(entry.place),
             applied=self.board.state.applied.get(entry.place),
             located=located,
-            first=firsts.get(entry.place),
+            first=self._first(entry) if mode is Mode.TIMESTAMP else None,
             indexed=index is not None,
             origins=1 if index is None else len(_native(entry, index.streams)),
         )
@@ -210,6 +181,13 @@ class Committer:
             return None
         behind = SETTLED_SPAN_OFFSETS if entry.key_shared else 0
         return self.partitions.answered(partition, locate(index, entry.progress, behind=behind))
+
+    def _first(self, entry: Entry) -> int | None:
+        partition = (entry.topic, entry.partition)
+        index = self.partitions.index(partition)
+        if index is None or entry.timestamp_ms is None:
+            return None
+        return self.partitions.answered(partition, first_at_or_after(index, entry.timestamp_ms))
 
     def _plain_metadata(self, entry: Entry) -> str:
         return (

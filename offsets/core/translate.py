@@ -33,10 +33,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from offsets.core.index import PartitionIndex, Segment
 from offsets.core.limits import COUNTED_READS_MAX, SETTLED_RANGES_MAX, SETTLED_SPAN_OFFSETS
 from offsets.core.model import Progress, Range, ReadRange, Rows, Search, Stream, joined
+
+ANY_TIME: Final = -(1 << 63)
 
 
 class Unsafe(StrEnum):
@@ -70,7 +73,9 @@ class SourceFacts:
 
 @dataclass(frozen=True, slots=True)
 class ByTimestamp:
-    """`timestamp_ms` None: the source has no record at all, so the target's log start."""
+    """`timestamp_ms` None: the source has no record at all, so the target's log start. Never below
+    0: the margin may be longer than a small timestamp, and a record may have none (-1).
+    """
 
     timestamp_ms: int | None
     margin_ms: int
@@ -216,7 +221,9 @@ def by_timestamp(
         unsafe.append(Unsafe.LAG if facts.late_ms > margin_ms else Unsafe.ORIGINS)
     if facts.offset < facts.log_start:
         unsafe.append(Unsafe.BEFORE_START)
-    return ByTimestamp(None if base is None else base - margin, margin, tuple(unsafe))
+    # Negative times mean the latest record, or the end, to Kafka's ListOffsets.
+    at = None if base is None else max(0, base - margin)
+    return ByTimestamp(at, margin, tuple(unsafe))
 
 
 # ------------------------------------------------------------------------------------- the target
@@ -224,8 +231,10 @@ def by_timestamp(
 
 def first_at_or_after(index: PartitionIndex, timestamp_ms: int) -> Search[int | None]:
     """The offset of the first record with a timestamp >= `timestamp_ms`, as ListOffsets answers;
-    None if there is none (Kafka's -1).
+    None if there is none (Kafka's -1). 0 finds the first record, also one without a timestamp (-1).
     """
+    if timestamp_ms <= 0:
+        timestamp_ms = ANY_TIME
     for segment in list(index.segments):
         if segment.latest_ms < timestamp_ms:
             continue

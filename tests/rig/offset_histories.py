@@ -49,8 +49,10 @@ class Log:
         )
 
     def first_at_or_after(self, timestamp: int) -> int | None:
-        """As ListOffsets."""
-        found = (at for at, it in self.records.items() if it.timestamp >= timestamp)
+        """As ListOffsets; 0 finds every record."""
+        found = (
+            at for at, it in self.records.items() if not timestamp or it.timestamp >= timestamp
+        )
         return next(found, None)
 
 

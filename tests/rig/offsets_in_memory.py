@@ -5,7 +5,7 @@ Only the requests to Kafka are replaced: board, index, searches and plans are th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from clusters.config import Cluster
 from clusters.core.trust import CHECKSUM
@@ -59,9 +59,6 @@ class MemoryClient(ClusterClient):
     def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         return dict.fromkeys(partitions, RECORDS)
 
-    def firsts(self, asked: Mapping[Partition, int]) -> dict[Partition, int | None]:
-        return dict.fromkeys(asked)
-
     def ensure_compacted(self, topic: str) -> None:
         """It is there."""
 
@@ -95,15 +92,20 @@ class MemorySource:
 
 
 class MemoryPartitions(Partitions):
-    """Every partition has the same records, all of them from A."""
+    """Every partition has the same records, all of them from A. `read`: how many of them the index
+    knows.
+    """
 
-    def __init__(self, client: ClusterClient) -> None:
+    def __init__(self, client: ClusterClient, *, read: int = RECORDS) -> None:
         super().__init__(client, seals=CHECKSUM)
-        self._index = PartitionIndex(Stream(client.name, "topic", 0), 0)
-        self._index.extend(_rows(0, RECORDS), RECORDS)
+        self._index: PartitionIndex | None = PartitionIndex(Stream(client.name, "topic", 0), 0)
+        self._index.extend(_rows(0, read - 1), read)
 
     def index(self, partition: Partition) -> PartitionIndex | None:  # noqa: ARG002
         return self._index
+
+    def leave(self, partitions: Iterable[Partition]) -> None:  # noqa: ARG002
+        self._index = None
 
     def answered(self, partition: Partition, search: Search[Answer]) -> Answer:  # noqa: ARG002
         return answered(search, _rows)

@@ -13,8 +13,6 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from clusters.config import load
-from offsets.client import ClusterClient
 from offsets.core.plan import Mode, Refusal, Row
 from tests.integration.offsets.conftest import Addresses
 from tests.rig.kafka import create_topic, end_transaction, log_end
@@ -307,19 +305,3 @@ def test_refused_by_name(by_time: Rows, name: str, refusals: tuple[Refusal, ...]
 @pytest.mark.parametrize("name", ["more-partitions", "missing", "append-time"])
 def test_origins_do_not_mend_a_topic_that_differs(exact: Rows, name: str) -> None:
     assert len(exact[name].refusals) == 1
-
-
-def test_the_client_answers_timestamps_as_the_table_says(
-    cases: dict[str, Case], tmp_path: Path
-) -> None:
-    config = load(write_config(tmp_path, cases["equal"].pair))
-    client = ClusterClient(config.cluster("A"))
-    topics = {name: cases[name].topic for name in ("reversed", "equal", "empty")}
-
-    def first(name: str, ms: int) -> int | None:
-        return client.firsts({(topics[name], 0): BASE + ms})[topics[name], 0]
-
-    assert [first("equal", it) for it in (0, 1, 1_000, 1_001)] == [0, 3, 3, None]
-    assert [first("reversed", it) for it in (1, 3_000, 5_001)] == [1, 1, 4]
-    assert [first("empty", it) for it in (-99, 0)] == [None, None]
-    client.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
@@ -14,19 +15,28 @@ from offsets.core.model import Progress
 from offsets.core.plan import Committed, Mode, Refusal
 from offsets.errors import ClusterAway
 from settled.core import metadata as settled_metadata
-from tests.rig.offsets_in_memory import FACTS, STREAM, MemoryClient, MemoryPartitions, MemorySource
+from tests.rig.offsets_in_memory import (
+    FACTS,
+    RECORDS,
+    STREAM,
+    MemoryClient,
+    MemoryPartitions,
+    MemorySource,
+)
 
 AWAY = ClusterAway("B: commit: no answer")
 FAILED = Refused(Refusal.KAFKA_ERROR, "UNKNOWN_SERVER_ERROR")
 GROUPS = ("billing", "shipping")
 
 
-def committer_on(client: MemoryClient) -> Committer:
+def committer_on(
+    client: MemoryClient, *, mode: Mode = Mode.EXACT, read: int = RECORDS
+) -> Committer:
     return Committer(
         client,
-        MemoryPartitions(client),
+        MemoryPartitions(client, read=read),
         BoardTopic(client),
-        Options(Mode.EXACT),
+        Options(mode),
         now_ms=lambda: client.now_ms,
         source=MemorySource(client),
         facts={"topic": FACTS},
@@ -96,3 +106,22 @@ def test_a_reset_to_where_the_group_was_before_is_the_operators() -> None:
     client.positions["billing", "topic", 0] = Committed(6, "", 10_000)
     (row,) = committer.apply([entry("billing", 12, 4_000)])
     assert row.refusals == (Refusal.OVERTAKEN,)
+
+
+def test_by_timestamp_no_record_is_passed_that_came_while_kafka_was_asked() -> None:
+    """The log ends at 100 now; the search for the timestamp found nothing in the records before."""
+    client = MemoryClient("B", now_ms=5_000)
+    committer = committer_on(client, mode=Mode.TIMESTAMP, read=40)
+    late = replace(entry("billing", 7, 1_000), timestamp_ms=1_000, progress=None, exact=False)
+    (row,) = committer.apply([late])
+    assert (row.new, row.refusals) == (40, ())
+
+
+def test_by_timestamp_a_partition_that_is_not_read_yet_waits() -> None:
+    client = MemoryClient("B", now_ms=5_000)
+    committer = committer_on(client, mode=Mode.TIMESTAMP)
+    committer.partitions.leave([("topic", 0)])
+    late = replace(entry("billing", 7, 1_000), timestamp_ms=1_000)
+    (row,) = committer.apply([late])
+    assert (row.new, row.refusals) == (None, (Refusal.NOT_INDEXED,))
+    assert client.positions == {}

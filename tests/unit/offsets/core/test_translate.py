@@ -134,6 +134,13 @@ def test_the_record_at_the_commit_may_be_missing() -> None:
     assert facts.offset == 5
 
 
+def test_a_margin_longer_than_the_timestamps_is_the_log_start() -> None:
+    """Kafka takes -1 and -3 for the latest record and the end, and records may have no time, -1."""
+    assert facts_and_timestamp(plain(A, [1, 2]), 2, margin_s=3)[1] == 0
+    target = Log(B, [(0, A, 0, -1), (1, A, 1, 0), (2, A, 2, 5)])
+    assert [target.first(it) for it in (-3, -1, 0, 1)] == [0, 0, 0, 2]
+
+
 def test_an_empty_partition_has_no_timestamp() -> None:
     facts = plain(A, []).facts(0)
     by = by_timestamp(facts, margin_ms=60_000, margin_ms_max=0, several_origins=False)
