@@ -13,10 +13,11 @@ records that would come again.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 
 from clusters.config import ClustersConfig
-from offsets.client import ClusterClient, Partition
+from offsets.client import ClusterClient, Partition, TopicFacts
 from offsets.core.checkpoint import (
     Checkpoint,
     MalformedCheckpoint,
@@ -68,9 +69,14 @@ def translated(
             (_logical(here, topic), partition): offset
             for (topic, partition), offset in checkpoint.offsets.items()
         }
-        _same_partitions(here, there, places)
-        for partitions in (read, found):
-            partitions.follow(places)
+        topics = {topic for topic, _ in places}
+        facts = here.facts(topics), there.facts(topics)
+        for client, known in zip((here, there), facts, strict=True):
+            for topic in sorted(topics - known.keys()):
+                raise CheckpointError(f"{client.name} has no topic {topic}")
+        _same_partitions(here.name, there.name, *facts)
+        for partitions, known in ((read, facts[0]), (found, facts[1])):
+            partitions.follow(places, known)
             if not partitions.read_to_ends(for_s=READ_S_MAX):
                 raise ClusterAway("a topic could not be read to its end")
         moved: dict[tuple[str, int], int] = {}
@@ -94,19 +100,13 @@ def _logical(client: ClusterClient, topic: str) -> str:
 
 
 def _same_partitions(
-    here: ClusterClient, there: ClusterClient, places: dict[Partition, int]
+    here: str, there: str, on_source: Mapping[str, TopicFacts], on_target: Mapping[str, TopicFacts]
 ) -> None:
-    topics = {topic for topic, _ in places}
-    on_source, on_target = here.facts(topics), there.facts(topics)
-    for topic in sorted(topics):
-        for client, facts in ((here, on_source), (there, on_target)):
-            if topic not in facts:
-                raise CheckpointError(f"{client.name} has no topic {topic}")
+    for topic in sorted(on_source):
         counts = on_source[topic].partitions, on_target[topic].partitions
         if counts[0] != counts[1]:
             raise CheckpointError(
-                f"topic {topic} has {counts[0]} partitions on {here.name}"
-                f" and {counts[1]} on {there.name}"
+                f"topic {topic} has {counts[0]} partitions on {here} and {counts[1]} on {there}"
             )
 
 

@@ -19,6 +19,7 @@ from confluent_kafka import (
     KafkaException,
     Message,
     Producer,
+    TopicCollection,
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec
@@ -57,10 +58,13 @@ _REFUSED = {
 
 @dataclass(frozen=True, slots=True)
 class TopicFacts:
-    """`create_time`: records keep the timestamps of their producers."""
+    """`create_time`: records keep the timestamps of their producers. `topic_id`: another one is
+    another topic of the same name.
+    """
 
     partitions: int
     create_time: bool
+    topic_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,11 +136,9 @@ class ClusterClient:
 
     def facts(self, topics: Iterable[str]) -> dict[str, TopicFacts]:
         """Of logical topics; those that are missing here are left out. Raises ClusterAway."""
-        counts = self.topics()
-        here = {it: self.topic_here(it) for it in topics}
-        names = {it: name for it, name in here.items() if name is not None and name in counts}
+        known = self.identities(topics)
         resources = {
-            ConfigResource(ConfigResource.Type.TOPIC, name): it for it, name in names.items()
+            ConfigResource(ConfigResource.Type.TOPIC, str(self.topic_here(it))): it for it in known
         }
         if not resources:
             return {}
@@ -144,9 +146,32 @@ class ClusterClient:
         asked = self.admin.describe_configs(list(resources), request_timeout=ANSWER_S_MAX)
         for resource, future in asked.items():
             config = self._result("topic configs", future)
-            logical = resources[resource]
+            topic_id, partitions = known[resources[resource]]
             kind = config["message.timestamp.type"].value
-            found[logical] = TopicFacts(counts[names[logical]], kind != "LogAppendTime")
+            found[resources[resource]] = TopicFacts(partitions, kind != "LogAppendTime", topic_id)
+        return found
+
+    def identities(self, topics: Iterable[str]) -> dict[str, tuple[str, int]]:
+        """Id and number of partitions of logical topics; those that are missing here, or that
+        nobody may describe, are left out. Raises ClusterAway.
+        """
+        names = {name: it for it in topics if (name := self.topic_here(it)) is not None}
+        if not names:
+            return {}
+        asked = self.admin.describe_topics(
+            TopicCollection(list(names)), request_timeout=ANSWER_S_MAX
+        )
+        found = {}
+        for name, future in asked.items():
+            try:
+                described = future.result(ANSWER_S_MAX)
+            except KafkaException as error:
+                if error.args[0].code() not in (KafkaError.UNKNOWN_TOPIC_OR_PART, *_DENIED):
+                    raise self._away(f"topic {name}", error) from error
+            except TimeoutError as error:
+                raise self._away(f"topic {name}", error) from error
+            else:
+                found[names[name]] = (str(described.topic_id), len(described.partitions))
         return found
 
     def starts(self, partitions: Iterable[Partition]) -> dict[Partition, int]:

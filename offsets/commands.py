@@ -102,7 +102,7 @@ def _committer(
         committer.facts = client.facts({it.topic for it in entries})
         facts = committer.facts
         there = {(it.topic, it.partition) for it in entries if it.topic in facts}
-        partitions.follow(it for it in sorted(there) if it[1] < facts[it[0]].partitions)
+        partitions.follow((it for it in sorted(there) if it[1] < facts[it[0]].partitions), facts)
         if not partitions.read_to_ends(for_s=READ_S_MAX):
             raise ClusterAway(f"{target}: the group's topics could not be read to their ends")
         if _read_to_the_end(source):

@@ -19,7 +19,7 @@ from offsets.client import ClusterClient, Partition, TopicFacts
 from offsets.commits import CommitSource
 from offsets.core.entries import Applied, Entry, Place, with_flags, without_flags, work_told_ms
 from offsets.core.limits import METADATA_CHARS_MAX, SETTLED_SPAN_OFFSETS
-from offsets.core.model import Range
+from offsets.core.model import Range, Stream
 from offsets.core.plan import Committed, Mode, Refusal, Row, Target, decide, mode_of
 from offsets.core.translate import Located, first_at_or_after, locate
 from offsets.limits import LOGGED_PLACES_MAX
@@ -124,7 +124,8 @@ class Committer:
             partition = (entry.topic, entry.partition)
             index = self.partitions.index(partition)
             if index is not None and entry.progress is not None:
-                processed = entry.progress.vector.get(index.own, 0)
+                untold = index.own._replace(life="")
+                processed = entry.progress.vector.get(untold, 0)
                 if processed > max(index.end, beyond.get(partition, 0)):
                     beyond[partition] = processed
         # The index may only be behind.
@@ -225,8 +226,8 @@ class Committer:
     def apply(self, entries: Sequence[Entry]) -> list[Row]:
         """Plans, and commits the offsets that are not refused. Raises ClusterAway."""
         flags = {it.place: it.flags for it in entries}
-        rows = self.plan(entries)
-        chosen = [it for it in rows if it.changes and not self._is_there(it)]
+        rows = self._looked_at(entries, self.plan(entries))
+        chosen = [it for it in rows if self._is_due(it)]
         if chosen:
             self.board.write_applied(
                 {place_of(it): _applied(it, flags[place_of(it)]) for it in chosen}
@@ -238,6 +239,20 @@ class Committer:
         rows = [refused.get(place_of(it), it) for it in rows]
         self._report(rows, len(chosen) - len(refused))
         return rows
+
+    def _looked_at(self, entries: Sequence[Entry], rows: list[Row]) -> list[Row]:
+        """The same, after a look at the logs where something is to be committed: an index may speak
+        of a topic that was deleted and created again since, or of records that are gone.
+        """
+        again = [at for at, row in enumerate(rows) if self._is_due(row)]
+        if again:
+            self.partitions.look({(rows[at].topic, rows[at].partition) for at in again})
+            for at, row in zip(again, self.plan([entries[at] for at in again]), strict=True):
+                rows[at] = row
+        return rows
+
+    def _is_due(self, row: Row) -> bool:
+        return row.changes and not self._is_there(row)
 
     def _is_there(self, row: Row) -> bool:
         applied = self.board.state.applied.get(place_of(row))
@@ -319,9 +334,9 @@ def _told(entry: Entry, located: Located | None) -> int:
     )
 
 
-def _native(entry: Entry, streams: Iterable[tuple[str, str, int]]) -> set[str]:
+def _native(entry: Entry, streams: Iterable[Stream]) -> set[str]:
     """The clusters that records here come from; the source of the entry is one of them. Where no
     record has an origin, all count as the source's.
     """
-    found = {cluster for cluster, _, _ in streams}
+    found = {it.cluster for it in streams}
     return found | {entry.source} if len(found) > 1 else {entry.source}

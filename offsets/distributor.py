@@ -110,12 +110,22 @@ class Distributor:
             entry = self._entry(place, commit)
             if entry is None:
                 continue  # its partition is still being read
-            del self.waiting[place]
-            self._at_end[place] = (entry.log_end, self.now_ms())
             if _is_news(entry, self.board.state.entries.get((place, self.client.name))):
                 fresh.append(entry)
+            else:
+                self._done(entry)
+        if fresh:
+            # A topic may have been deleted and created again since its index was read.
+            self.partitions.look({it.place[1:] for it in fresh})
+            fresh = [it for it in fresh if self.partitions.index(it.place[1:]) is not None]
         self.board.write_entries(fresh)
+        for entry in fresh:
+            self._done(entry)
         return len(fresh)
+
+    def _done(self, entry: Entry) -> None:
+        self.waiting.pop(entry.place, None)
+        self._at_end[entry.place] = (entry.log_end, self.now_ms())
 
     def _is_copy(self, place: Place, commit: OffsetCommitted) -> bool:
         applied: Applied | None = self.board.state.applied.get(place)

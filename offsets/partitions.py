@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from array import array
 from bisect import bisect_left
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, TypeVar
 
 import structlog
@@ -17,11 +17,11 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from clusters.core.copies import COPY_HEADER, Stood, judge
 from clusters.core.trust import Seals
-from offsets.client import ClusterClient, Partition, consumed
+from offsets.client import ClusterClient, Partition, TopicFacts, consumed
 from offsets.core.index import PartitionIndex
 from offsets.core.model import Rows, Search, Stream
 from offsets.errors import ClusterAway
-from offsets.limits import READ_S_MAX, RECENT_ROWS_MAX, REREAD_S_MAX
+from offsets.limits import LOGGED_PLACES_MAX, READ_S_MAX, RECENT_ROWS_MAX, REREAD_S_MAX
 
 log = structlog.get_logger("keyway.offsets")
 Answer = TypeVar("Answer")
@@ -102,13 +102,15 @@ class Partitions:
         self._again: Consumer | None = None
         self._followed: dict[Partition, _Followed] = {}
         self._places: dict[tuple[str, int], Partition] = {}  # by the topic's name here
-        self._streams: dict[tuple[str, str, int], Stream] = {}
+        self._streams: dict[Stream, Stream] = {}  # each once
+        self._former: dict[Partition, int] = {}  # ends of logs that were left as created anew
         self.doubted = 0  # headers that were not believed
+        self.outdated = False  # the facts with which partitions were followed, since some were left
 
     # -------------------------------------------------------------------------------- following
 
-    def follow(self, partitions: Iterable[Partition]) -> None:
-        """From their logs' starts. Raises ClusterAway."""
+    def follow(self, partitions: Iterable[Partition], facts: Mapping[str, TopicFacts]) -> None:
+        """From their logs' starts. `facts`: of all their topics. Raises ClusterAway."""
         new = [it for it in partitions if it not in self._followed]
         if not new:
             return
@@ -116,7 +118,10 @@ class Partitions:
         for (topic, partition), start in self._client.starts(new).items():
             name = self._client.topic_here(topic)
             assert name is not None, "its start is known"
-            self._followed[topic, partition] = _Followed(self._own(topic, partition), start)
+            own = Stream(self._client.name, topic, partition, facts[topic].topic_id)
+            followed = _Followed(self._streams.setdefault(own, own), start)
+            followed.index.former_end = self._former.pop((topic, partition), 0)
+            self._followed[topic, partition] = followed
             self._places[name, partition] = (topic, partition)
             assigned.append(TopicPartition(name, partition, start))
         try:
@@ -194,7 +199,7 @@ class Partitions:
     def _add(self, columns: _Columns, message: Message, place: Partition) -> None:
         offset, (_, timestamp) = message.offset(), message.timestamp()
         assert offset is not None
-        topic, partition = place
+        topic, _ = place
         headers = _copy_headers(message)
         if headers:
             stood = Stood(topic, timestamp, message.key(), message.value())
@@ -202,32 +207,39 @@ class Partitions:
             self.doubted += len(judged.doubts)
             if judged.copy is not None:
                 origin = judged.copy.origin
-                key = (str(origin.cluster), origin.topic, origin.partition)
-                stream = self._streams.setdefault(key, Stream(*key))
+                key = Stream(str(origin.cluster), origin.topic, origin.partition)
+                stream = self._streams.setdefault(key, key)
                 columns.add(offset, timestamp, stream, origin.offset)
                 return
-        columns.add(offset, timestamp, self._own(topic, partition), offset)
+        columns.add(offset, timestamp, self._followed[place].index.own, offset)
 
-    def _own(self, topic: str, partition: int) -> Stream:
-        key = (self._client.name, topic, partition)
-        return self._streams.setdefault(key, Stream(*key))
-
-    def follow_starts(self) -> None:
-        """Takes in the starts that retention moved; begins anew where a topic was created again.
-        Raises ClusterAway.
+    def look(self, partitions: Iterable[Partition] | None = None) -> None:
+        """At some or all logs: takes in the starts that retention moved, and leaves partitions that
+        are gone, of a topic that was created again, or with less records than were read; `follow`
+        begins anew with them. Raises ClusterAway.
         """
-        starts = self._client.starts(list(self._followed))
-        ends = self._client.ends(list(self._followed))
+        wanted = list(self._followed) if partitions is None else partitions
+        asked = [it for it in wanted if it in self._followed]
+        if not asked:
+            return
+        starts, ends = self._client.starts(asked), self._client.ends(asked)
+        # Asked last: if the topic is still the same, so it was for the questions before.
+        ids = self._client.identities({topic for topic, _ in asked})
         anew = []
-        for partition, followed in self._followed.items():
-            end = ends.get(partition, -1)
-            if partition not in starts or end < followed.index.end:
-                anew.append(partition)
-            else:
-                followed.index.forget(starts[partition])
+        for partition in asked:
+            index = self._followed[partition].index
+            topic_id, _ = ids.get(partition[0], ("", 0))
+            if topic_id == index.own.life and index.end <= ends.get(partition, -1):
+                index.forget(starts.get(partition, 0))
+                continue
+            anew.append(partition)
+            if topic_id:
+                self._former[partition] = max(index.former_end, index.end)
         if anew:
-            log.warning("topic_created_anew", partitions=[f"{t}-{p}" for t, p in anew])
+            shown = [f"{topic}-{partition}" for topic, partition in anew[:LOGGED_PLACES_MAX]]
+            log.warning("topic_created_anew", partitions=len(anew), first=shown)
             self.leave(anew)
+            self.outdated = True
 
     # -------------------------------------------------------------------------------- searching
 

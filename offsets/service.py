@@ -153,22 +153,25 @@ class Service:
         topics = {topic for topic, _ in places}
         now = time.monotonic() * 1_000
         due = self._refreshed is None or now - self._refreshed >= self.settings.refresh_ms
+        due = due or self.partitions.outdated
         if due or topics - self.distributor.facts.keys():
             known = topics | self.distributor.facts.keys()
             facts = self.client.facts(known)
             self.distributor.facts = self.committer.facts = facts
             self._links_seen = self.config.messages.status_topic in self.client.topics()
-        if due:
-            self._refreshed = now
-            self.partitions.follow_starts()
         facts = self.distributor.facts
         there = [it for it in sorted(places) if it[0] in facts and it[1] < facts[it[0]].partitions]
         self._follow(there)
+        if due:
+            self._refreshed, self.partitions.outdated = now, False
+            # Partitions that are left are followed in the next round, behind the next look at
+            # commits: those of a topic that was deleted are gone by then.
+            self.partitions.look()
 
     def _follow(self, partitions: list[Partition]) -> None:
         if len(partitions) > PARTITIONS_MAX:
             log.warning("too_many_partitions", followed=PARTITIONS_MAX, wanted=len(partitions))
-        self.partitions.follow(partitions[:PARTITIONS_MAX])
+        self.partitions.follow(partitions[:PARTITIONS_MAX], self.distributor.facts)
 
     def _forward(self) -> None:
         entries = list(self.board.state.entries.values())

@@ -22,7 +22,7 @@ from offsets.core.translate import Unsafe
 from settled.core import metadata as settled_metadata
 
 TOPIC: Final = "keyway-offsets"
-VERSION: Final = 1
+VERSION: Final = 2
 ENTRY, APPLIED, ROW = "entry", "applied", "row"
 
 Place = tuple[str, str, int]  # group, topic, partition
@@ -171,7 +171,7 @@ def decode_entry(place: Place, source: str, value: bytes) -> Entry:
     try:
         progress = None
         if "vector" in body:
-            settled = {_stream(it[:3]): _ranges(it[3]) for it in body["settled"]}
+            settled = {_stream(it[:4]): _ranges(it[4]) for it in body["settled"]}
             progress = Progress(_read(body["vector"]), _read(body["new"]), settled)
         return Entry(
             *place,
@@ -190,12 +190,12 @@ def _written(vector: Mapping[Stream, int]) -> list[list[str | int]]:
 
 
 def _read(rows: Iterable[Sequence[Any]]) -> dict[Stream, int]:
-    return {_stream(row[:3]): int(row[3]) for row in rows}
+    return {_stream(row[:4]): int(row[4]) for row in rows}
 
 
 def _stream(parts: Sequence[Any]) -> Stream:
-    cluster, topic, partition = parts
-    return Stream(str(cluster), str(topic), int(partition))
+    cluster, topic, partition, life = parts
+    return Stream(str(cluster), str(topic), int(partition), str(life))
 
 
 def _gaps(ranges: Sequence[Range]) -> list[int]:
@@ -236,17 +236,11 @@ def decode_applied(value: bytes) -> Applied:
             str(body["source"]),
             int(body["committed_ms"]),
             int(body["flags"]),
-            _number(body, "before"),
-            _number(body, "before_ms"),
+            before=body["before"],
+            before_ms=body["before_ms"],
         )
     except (KeyError, TypeError, ValueError) as error:
         raise MalformedEntry(f"applied: {error!r}") from error
-
-
-def _number(body: dict[str, Any], name: str) -> int | None:
-    """Records of earlier versions lack it."""
-    number = body.get(name)
-    return None if number is None else int(number)
 
 
 def _body(value: bytes) -> dict[str, Any]:

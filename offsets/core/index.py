@@ -153,8 +153,9 @@ class PartitionIndex:
         del self.segments[:gone]
 
     def compare(self, processed: int, log_end: int) -> bool:
-        """Takes in that a group has processed the own records before `processed`, and that the log
-        ends at `log_end` now. True: so the topic has had an earlier life here, which is news.
+        """Takes in that a group has processed the own records before `processed`, of a life that is
+        not told, and that the log ends at `log_end` now. True: so the topic has had an earlier life
+        here, which is news.
         """
         if processed <= max(log_end, self.former_end):
             return False

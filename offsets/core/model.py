@@ -8,7 +8,7 @@ within one stream "processed up to here" is one number: a group's progress is a 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
@@ -17,11 +17,19 @@ Answer = TypeVar("Answer")
 
 
 class Stream(NamedTuple):
-    """Where records are produced. `topic` is the name on that cluster."""
+    """Where records are produced. `topic` is the name on that cluster, `life` its topic id: a topic
+    that is deleted and created again gives its offsets a second time, to other records. "" stands
+    in headers of version 1, which do not tell.
+    """
 
     cluster: str
     topic: str
     partition: int
+    life: str = ""
+
+    def may_be(self, other: Stream) -> bool:
+        """The same, or one of the two does not tell its life."""
+        return self[:3] == other[:3] and (self.life == other.life or not (self.life and other.life))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +73,22 @@ class Progress:
     vector: Mapping[Stream, int]
     new: Mapping[Stream, int]
     settled: Mapping[Stream, Sequence[Range]] = field(default_factory=dict)
+
+    def told_of(self, streams: Iterable[Stream]) -> Progress:
+        """The same progress by the names of `streams`. Where a life is not told, the least progress
+        of those that it may be counts as processed.
+        """
+        vector, new, settled = dict(self.vector), dict(self.new), dict(self.settled)
+        for stream in streams:
+            if stream in self.vector:
+                continue
+            known = [it for it in self.vector if it.may_be(stream)]
+            if known:
+                vector[stream] = min(self.vector[it] for it in known)
+                new[stream] = max(self.new.get(it, 0) for it in known)
+                if len(known) == 1:
+                    settled[stream] = self.settled.get(known[0], ())
+        return Progress(vector, new, settled)
 
     def has(self, stream: Stream, origin: int) -> bool:
         if origin < self.vector.get(stream, 0):

@@ -20,9 +20,10 @@ the next origin it has not processed. Records of a stream are copied in order, s
 has been processed. On the target the group goes on at the first record that the vector does not
 cover. No timestamp is involved, and no lag of any link matters.
 
-A topic that is deleted and created again on a cluster gives origins a second time. Progress beyond
-the log's end tells of it. From then on, progress in the records produced there counts as none, as
-long as it is not beyond all that was heard of the earlier life.
+A topic that is deleted and created again on a cluster gives origins a second time, so the topic id
+is a part of the stream. Headers of version 1 do not tell it. There, another topic id or progress
+beyond the log's end tells of an earlier life. From then on, progress in the records produced there
+counts as none, as long as it is not beyond all that was heard of that life.
 
 With records out of order on the source (a link was rewound), the vector goes back to the lowest
 origin that is still to come: some records come again, none is lost.
@@ -249,7 +250,7 @@ def locate(index: PartitionIndex, progress: Progress, *, behind: int = 0) -> Sea
     """The first record that `progress` does not cover, or the log's end. `behind`: how many offsets
     from there on are searched for processed ones (0: the caller has no use for them).
     """
-    progress = _of_this_life(index, progress)
+    progress = _of_this_life(index, progress).told_of({*index.streams, index.own})
     found: Located | None = None
     start = len(index.segments)
     for number, segment in enumerate(list(index.segments)):
@@ -273,8 +274,10 @@ def locate(index: PartitionIndex, progress: Progress, *, behind: int = 0) -> Sea
 
 
 def _of_this_life(index: PartitionIndex, progress: Progress) -> Progress:
-    """Without the records produced here, as long as it may speak of those of an earlier life."""
-    own = index.own
+    """Without the records produced here in a life that is not told, as long as it may be an earlier
+    one.
+    """
+    own = index.own._replace(life="")
     if not index.former_end or progress.vector.get(own, 0) > index.former_end:
         return progress
     vector = {stream: origin for stream, origin in progress.vector.items() if stream != own}

@@ -68,27 +68,35 @@ def answered(search: Search[Answer], read: Callable[[int, int], Rows]) -> Answer
 
 class History:
     def __init__(
-        self, seed: int, *, producers: tuple[str, ...], losses: bool = True, live: bool = False
+        self,
+        seed: int,
+        *,
+        producers: tuple[str, ...],
+        losses: bool = True,
+        live: bool = False,
+        lives: bool = False,
     ) -> None:
         self.random = Random(seed)
         self.producers = producers
         self.losses = losses  # the target may lose records, too
         self.live = live  # A's index has read every record before it is lost
+        self.lives = lives  # topics are deleted and created again
         self.times = self.random.choice(TIMES)
         self.disorder = self.random.choice((1, 20, 200))
-        self.logs = {name: Log(Stream(name, "topic", 0)) for name in CLUSTERS}
-        size = self.random.choice((1, 2, 5, 50))
-        self.indexes = {
-            name: PartitionIndex(log.own, 0, segment_records=size, segments_max=8)
-            for name, log in self.logs.items()
-        }
+        self.logs = {it: Log(Stream(it, "topic", 0, "life 0")) for it in CLUSTERS}
+        self.size = self.random.choice((1, 2, 5, 50))
+        self.indexes = {name: self._index(log) for name, log in self.logs.items()}
         self.down: set[tuple[str, str]] = set()
         self.copied = {(a, b): 0 for a in CLUSTERS for b in CLUSTERS if a != b}
-        self.clock = 0
+        self.clock = self.born = 0
         self.committed = 0
         self.settled: set[int] = set()  # offsets on A behind the commit
+        self.missed_before: set[Place] = set()  # of earlier lives
         self.arrived: dict[Place, int] = {}  # where each record stood on A, also if it is gone
         self.group_at_work = True
+
+    def _index(self, log: Log) -> PartitionIndex:
+        return PartitionIndex(log.own, 0, segment_records=self.size, segments_max=8)
 
     # ----------------------------------------------------------------------------- the events
 
@@ -107,6 +115,8 @@ class History:
             self.down ^= {self.random.choice(list(self.copied))}
         elif dice < 0.88:
             self._lose(self.logs[self.random.choice(CLUSTERS)])
+        elif dice < 0.90 and self.lives:
+            self._create_again(self.random.choice("AC"))
         elif dice < 0.94:
             if self.group_at_work:
                 self._work()
@@ -169,6 +179,16 @@ class History:
         for at in gone:
             del log.records[at]
 
+    def _create_again(self, name: str) -> None:
+        """Its topic is deleted and created again; the offsets of groups there are deleted, too."""
+        self.born += 1
+        self.missed_before |= self.missed()
+        log = self.logs[name] = Log(Stream(name, "topic", 0, f"life {self.born}"))
+        self.indexes[name] = self._index(log)
+        self.copied |= {(name, other): 0 for other in CLUSTERS if other != name}
+        if name == "A":
+            self.committed, self.settled, self.arrived = 0, set(), {}
+
     def _work(self) -> None:
         """The group goes on by some offsets, and may settle a few behind its commit."""
         log = self.logs["A"]
@@ -193,7 +213,7 @@ class History:
 
     def missed(self) -> set[Place]:
         """Records that A never gets: they were gone before their link to A came by."""
-        return {
+        return self.missed_before | {
             (log.own, origin)
             for name, log in self.logs.items()
             if name != "A"

@@ -20,7 +20,7 @@ from offsets.partitions import Partitions
 from tests.rig.offset_histories import answered
 
 RECORDS = 100
-FACTS = TopicFacts(partitions=1, create_time=True)
+FACTS = TopicFacts(partitions=1, create_time=True, topic_id="first-life")
 STREAM = Stream("A", "topic", 0)
 
 
@@ -32,6 +32,7 @@ class MemoryClient(ClusterClient):
         self.now_ms = now_ms
         self.positions: dict[GroupPlace, Committed] = {}
         self.fail: Exception | Refused | None = None
+        self.topic_id = FACTS.topic_id
 
     def active_groups(self) -> set[str]:
         return set()
@@ -58,6 +59,9 @@ class MemoryClient(ClusterClient):
 
     def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         return dict.fromkeys(partitions, RECORDS)
+
+    def identities(self, topics: Iterable[str]) -> dict[str, tuple[str, int]]:
+        return dict.fromkeys(topics, (self.topic_id, 1))
 
     def ensure_compacted(self, topic: str) -> None:
         """It is there."""

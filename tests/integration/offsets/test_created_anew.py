@@ -53,3 +53,31 @@ def test_records_of_the_new_life_are_not_taken_for_those_of_the_old_one(
         for group in (slow, fast):
             assert services.row("A", group, topic).new == 0
             assert committed(services.config, "A", group)[topic, 0].offset == 0
+
+
+def test_a_topic_created_anew_and_refilled_between_two_looks(
+    pair: Addresses, copied: Copied, fresh_name: Names, tmp_path: Path
+) -> None:
+    """Its log is longer than the former one when the service looks again: only the id differs. The
+    service here does not look at logs by itself during the test.
+    """
+    topic, group, other = copied(20), fresh_name("group"), fresh_name("other")
+    commit(pair["B"], group, topic, 20)
+    with Services.of(write_config(tmp_path, pair, refresh_ms=600_000)) as services:
+        services.until_applied("A", group, topic)
+        delete_topic(pair["A"], topic)
+        create_topic(pair["A"], topic)
+        produce_at(pair["A"], topic, values(0, 50, name="new"))
+        commit(pair["B"], group, topic, 19)
+        commit(pair["B"], other, topic, 20)
+
+        def moved() -> bool:
+            rows = [services.row("A", it, topic) for it in (group, other)]
+            return all(it is not None and it.source_offset in (19, 20) for it in rows)
+
+        services.until(moved, what="looked at")
+        services.until(lambda: services.decided("A", other, topic), what="decided")
+        services.rounds(5)
+        assert services.row("A", other, topic).new == 0
+        for it in (group, other):
+            assert committed(services.config, "A", it)[topic, 0].offset == 0

@@ -104,7 +104,7 @@ def test_the_board_keeps_the_latest() -> None:
     assert board.read(key_of(ENTRY, PLACE, "A"), encode_entry(second)) == second
     assert board.read(key_of(ENTRY, PLACE, "C"), encode_entry(other)) == other
     board.read(key_of(APPLIED, PLACE), encode_applied(applied))
-    board.read(key_of(ROW, PLACE, "A"), json.dumps({"version": 1, "new": 4}).encode())
+    board.read(key_of(ROW, PLACE, "A"), json.dumps({"version": 2, "new": 4}).encode())
     assert board.newest(PLACE, besides="B") == other
     assert board.newest(PLACE, besides="C") == second
     assert board.applied[PLACE] == applied
@@ -118,11 +118,6 @@ def test_the_board_keeps_the_latest() -> None:
 def test_an_applied_commit_comes_back(before: tuple[int | None, int | None]) -> None:
     applied = Applied(7, "metadata", "A", 5, 3, *before)
     assert decode_applied(encode_applied(applied)) == applied
-
-
-def test_an_applied_commit_of_an_earlier_version_is_read() -> None:
-    value = b'{"version":1,"offset":7,"metadata":"m","source":"A","committed_ms":5,"flags":3}'
-    assert decode_applied(value) == Applied(7, "m", "A", 5, 3)
 
 
 def told(*settled: Range, origin: int = 7_000_000) -> str:

@@ -246,6 +246,30 @@ def test_progress_beyond_the_log_end_is_of_an_earlier_life_of_the_topic() -> Non
     assert [find(it) for it in (20, 21)] == [1, 4]
 
 
+def test_another_life_of_a_topic_is_another_stream() -> None:
+    """C's topic was deleted and created again; the group on A has seen one record of each life."""
+    old, new = Stream("C", "topic", 0, "old"), Stream("C", "topic", 0, "new")
+    progress = Log(A, [(0, old, 7, 0), (1, new, 0, 1)]).facts(2).progress
+    target = Log(B, [(0, old, 7, 0), (1, new, 0, 1), (2, new, 1, 2), (3, new, 2, 3)])
+    assert target.locate(progress).offset == 2
+
+
+@pytest.mark.parametrize(
+    ("told", "offset"),
+    [({"": 2}, 2), ({"first": 2}, 2), ({"former": 2}, 0), ({"former": 3, "": 1}, 1)],
+)
+def test_a_header_without_a_life_counts_for_the_least_progress(
+    told: dict[str, int], offset: int
+) -> None:
+    lives = {A._replace(life=life): at for life, at in told.items()}
+    target = Log(
+        A._replace(life="first"), [(at, A._replace(life="first"), at, 0) for at in (0, 1, 2)]
+    )
+    assert target.locate(Progress(lives, lives)).offset == offset
+    untold = Log(B, [(at, A, at, 0) for at in (0, 1, 2)])
+    assert untold.locate(Progress(lives, lives)).offset == min(told.values())
+
+
 def test_memory_is_bounded_and_answers_stay_the_same() -> None:
     lines = [(at, A, at, at) for at in range(500)]
     small = PartitionIndex(B, 0, segment_records=2, segments_max=8)
