@@ -28,6 +28,7 @@ from pydantic import (
 )
 
 from clusters.addresses import BootstrapServers
+from clusters.core.internal import DISTRIBUTION_TOPIC, SCHEMAS_TOPIC, TOPICS_EXCLUDED
 from clusters.core.limits import CLUSTERS_MAX, NAME_CHARS_MAX, SECRETS_MAX
 from clusters.core.names import NAME_CHARS_MAX as GROUP_CHARS_MAX
 from clusters.core.names import Translation, compile_pattern, pair
@@ -40,6 +41,8 @@ from clusters.yaml_file import first_fault, read_mapping
 Millis = Annotated[int, Field(ge=1)]
 Port = Annotated[int, Field(ge=1, le=65_535)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+$", max_length=NAME_CHARS_MAX)]
+# With `_` in front, so that no state is ever copied to another cluster.
+StateTopic = Annotated[str, Field(pattern=r"^_[A-Za-z0-9._-]+$", max_length=NAME_CHARS_MAX)]
 Globs = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(max_length=1_000)]
 
 # The two kinds of children in the tree; pydantic puts the kind into the place of an error.
@@ -280,6 +283,26 @@ class Selection(Section):
         )
 
 
+class TopicSelection(Selection):
+    """Topics that match one of `include` and none of `exclude`. Names that begin with `_` never
+    follow.
+    """
+
+    exclude: Globs = TOPICS_EXCLUDED
+    """Globs of topics that are not taken all the same. Without it: those that Kafka Streams,
+    Connect and MirrorMaker 2 make for themselves on each cluster.
+    """
+
+
+class GroupSelection(Selection):
+    """Groups that match one of `include` and none of `exclude`. Keyway's own and Spark's never
+    follow.
+    """
+
+    include: Globs
+    """Globs (`*`, `?`, `[seq]`) of groups that are taken."""
+
+
 class MessagesSection(Section):
     """How records are copied (spark/). Each link, one source cluster and level, is one query."""
 
@@ -312,7 +335,7 @@ class MessagesSection(Section):
     """Kafka ends a transaction of a killed link after so long."""
     pipeline: Path | None = None
     """A pipeline file. Every fresh record goes through its steps on the way out of its cluster."""
-    status_topic: Name = "_keyway-distribution"
+    status_topic: StateTopic = DISTRIBUTION_TOPIC
     """The state of the links: a compacted topic on every cluster."""
     state_directory: Path = Path("keyway-distribution")
     """Checkpoints of Spark."""
@@ -362,7 +385,7 @@ class SchemasSection(Section):
     """For subjects without a topic in their name."""
     poll_interval_ms: Millis = 1_000
     """The interval of questions to the primary."""
-    state_topic: Name = "_keyway-schemas"
+    state_topic: StateTopic = SCHEMAS_TOPIC
     """Ledger and status: a compacted topic on every cluster."""
     lease_session_ms: Millis = 10_000
     """A killed process gives way to the next one after so long."""
@@ -379,10 +402,10 @@ class ClustersConfig(Section):
     """The tree. Its leaves are the clusters; its root is a node."""
     targets: tuple[LinkTargets, ...] = ()
     """Another order of targets for single links."""
-    topics: Selection = Selection()
+    topics: TopicSelection = TopicSelection()
     """Topics that follow, by their logical names."""
-    groups: Selection = Selection()
-    """Groups whose offsets follow, by their logical names."""
+    groups: GroupSelection | None = None
+    """Groups whose offsets follow, by their logical names. `keyway offsets run` needs it."""
     subjects: Selection = Selection()
     """Subjects that follow, by their logical names."""
     seal_secret_env: Annotated[

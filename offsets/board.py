@@ -1,4 +1,4 @@
-"""The topic `keyway-offsets` of one cluster: its latest state, and our writes to it."""
+"""The topic `_keyway-offsets` of one cluster: its latest state, and our writes to it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
+from clusters.core.internal import OFFSETS_TOPIC as TOPIC
 from offsets.client import ClusterClient, consumed
 from offsets.core.entries import (
     APPLIED,
     ENTRY,
     ROW,
-    TOPIC,
     VERSION,
     Applied,
     Board,

@@ -1,6 +1,6 @@
 """The distributor of one cluster: its groups' commits become entries, and entries travel on.
 
-An entry is written to the cluster's own `keyway-offsets` and goes from there along the tree like a
+An entry is written to the cluster's own `_keyway-offsets` and goes from there along the tree like a
 record: to the target of each level above the cluster, with copy flags. Entries that came from
 elsewhere go on by the same rule. A commit that the committer made here is no news: it is
 recognised by its applied record: the same offset, and of a Key-Shared group the same settled

@@ -14,7 +14,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import structlog
 
-from clusters.config import Cluster, ClustersConfig
+from clusters.config import Cluster, ClustersConfig, ConfigError
+from clusters.core.internal import OWN_GROUPS
 from clusters.core.tree import ClusterName
 from offsets.board import BoardTopic
 from offsets.client import ClusterClient, Partition
@@ -30,8 +31,6 @@ from offsets.partitions import Partitions
 
 log = structlog.get_logger("keyway.offsets")
 
-# Groups of Keyway and of Spark's source: their positions mean nothing on another cluster.
-OWN_GROUPS = ("keyway-", "spark-kafka-source-", "__")
 BOARD_READ_S = 5.0
 
 
@@ -40,12 +39,18 @@ def wall_ms() -> int:
 
 
 def followed_group(config: ClustersConfig, client: ClusterClient) -> Callable[[str], bool]:
-    """Of a group's name on the cluster."""
+    """Of a group's name on the cluster. Raises ConfigError without a word on groups."""
+    groups = config.groups
+    if groups is None:
+        raise ConfigError(
+            "groups: is missing: which groups follow? Their offsets are committed on the other"
+            ' clusters, so name them, as in groups: {include: ["billing*"]}'
+        )
 
     def wanted(name: str) -> bool:
         logical = client.group_of(name)
         own = name.startswith(OWN_GROUPS) or (logical or "").startswith(OWN_GROUPS)
-        return logical is not None and not own and config.groups.takes(logical)
+        return logical is not None and not own and groups.takes(logical)
 
     return wanted
 

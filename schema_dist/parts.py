@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from clusters.config import Cluster, ClustersConfig, ConfigError, Registry
-from clusters.core.names import compile_pattern, is_internal
+from clusters.core.internal import is_internal
+from clusters.core.names import compile_pattern
 from clusters.core.subjects import (
     RecordNames,
     SubjectTranslation,

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from clusters.config import Cluster, ClustersConfig
+from clusters.core.internal import is_internal
 from clusters.core.names import Unfit
 
 
@@ -27,8 +28,11 @@ def following(
     here, there = source.topic_names(), target.topic_names()
     for name in names:
         logical = here.there(name)
-        own = name.startswith("_") or name == config.messages.status_topic
-        if not own and not isinstance(logical, Unfit) and config.topics.takes(logical):
+        if (
+            not is_internal(name)
+            and not isinstance(logical, Unfit)
+            and config.topics.takes(logical)
+        ):
             yield Following(name, logical, there.back(logical))
 
 

@@ -27,6 +27,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from clusters.core.internal import is_internal
+
 TOPIC_CHARS_MAX = 249  # Kafka's own limit of a topic name
 NAME_CHARS_MAX = 1_000  # parsing takes the square of it at worst; Kafka's names are far shorter
 PATTERN_FIELDS_MAX = 16  # a name is short; more fields are a mistake in the configuration
@@ -75,11 +77,6 @@ class Unfit:
     def __str__(self) -> str:
         more = f" ({self.detail})" if self.detail else ""
         return f"{self.name!r} {self.why.value}{more}"
-
-
-def is_internal(name: str) -> bool:
-    """Names that begin with `_` belong to Kafka and its tools and are the same everywhere."""
-    return name.startswith("_")
 
 
 @dataclass(frozen=True, slots=True)

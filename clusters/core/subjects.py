@@ -15,7 +15,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from clusters.core.names import Misfit, Pattern, Translation, Unfit, is_internal, pair
+from clusters.core.internal import is_internal
+from clusters.core.names import Misfit, Pattern, Translation, Unfit, pair
 
 _SUFFIXES = ("-key", "-value")
 CONTEXT_CHARS_MAX = 255  # a context is a short word; longer ones are hostile

@@ -176,7 +176,6 @@ def _write_config(where: Path, sides: dict[str, Side]) -> Path:
             for it in sides.values()
         ],
         "tree": {"level": 1, "children": list(sides)},
-        "topics": {"include": [TOPIC]},
         "groups": {"include": [STOCK, SHARED]},
         "messages": {"state_directory": str(where / "state"), "trigger_interval_ms": 200},
         "offsets": {"interval_ms": 200, "refresh_ms": 1_000},

@@ -1,4 +1,4 @@
-"""The records of the topic `keyway-offsets`, compacted, one partition, on every cluster.
+"""The records of the topic `_keyway-offsets`, compacted, one partition, on every cluster.
 
     key                                             value
     ["entry", group, topic, partition, source]      where a group stands on `source`: an Entry
@@ -21,7 +21,6 @@ from offsets.core.model import Progress, Range, Stream
 from offsets.core.translate import Unsafe
 from settled.core import metadata as settled_metadata
 
-TOPIC: Final = "keyway-offsets"
 VERSION: Final = 2
 ENTRY, APPLIED, ROW = "entry", "applied", "row"
 

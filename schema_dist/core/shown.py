@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from clusters.core.names import Unfit, is_internal
+from clusters.core.internal import is_internal
+from clusters.core.names import Unfit
 from clusters.core.subjects import SubjectTranslation, split_subject
 from schema_dist.core.compare import SchemaTextError, fingerprint
 from schema_dist.core.contents import Contents

@@ -43,6 +43,7 @@ def write_config(
             for name, address in bootstraps.items()
         ],
         "tree": TREES[len(bootstraps)],
+        "groups": {"include": ["*"]},
         "offsets": {"interval_ms": 100, "refresh_ms": 300, **offsets},
     }
     path = directory / "clusters.yaml"

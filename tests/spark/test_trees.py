@@ -132,7 +132,7 @@ def test_every_permutation_of_targets(spark: SparkSession, five: Clusters) -> No
             FOUR,
             topics={"include": [topic]},
             targets=targets,
-            messages={"status_topic": f"status-{at}"},
+            messages={"status_topic": f"_status-{at}"},
         )
         fill(five, config, topic)
         with running(spark, config, *config.checked_tree().clusters):
@@ -241,7 +241,7 @@ def test_a_switch_with_records_that_were_not_forwarded(
     and C3 repeats them when it is back. There is no third outcome.
     """
     topic = f"switched-{rewind}".lower()
-    status = f"status-{topic}"
+    status = f"_status-{topic}"
     config = five.write(FOUR, topics={"include": [topic]}, messages={"status_topic": status})
     create_topic(five.front("C1"), topic)
     records = [{"value": b"%d" % at} for at in range(40)]

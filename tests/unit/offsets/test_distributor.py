@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from clusters.config import OffsetsSection
+from clusters.core.internal import OFFSETS_TOPIC
 from offsets.board import BoardTopic
 from offsets.core.entries import Applied
 from offsets.core.plan import Committed
@@ -57,3 +58,15 @@ def test_a_plain_commit_at_the_applied_offset_is_no_news() -> None:
     distributor = distributor_on(MemoryClient("B", now_ms=9_000))
     distributor.board.write_applied({PLACE: Applied(6, "streams", "A", 1_000)})
     assert distributed(distributor, "another word", 5_000) == 0
+
+
+def test_a_group_that_reads_the_board_makes_no_entry() -> None:
+    """Each entry would move its position, for another entry."""
+    distributor = distributor_on(MemoryClient("B", now_ms=9_000))
+    client = distributor.client
+    assert isinstance(client, MemoryClient)
+    client.positions["reader", OFFSETS_TOPIC, 0] = Committed(6, "", 5_000)
+    client.positions["reader", "topic", 0] = Committed(6, "", 5_000)
+    distributor.poll()
+    assert distributor.distribute() == 1
+    assert list(distributor.board.state.entries) == [(("reader", "topic", 0), "B")]

@@ -1,0 +1,33 @@
+"""Names that belong to Kafka and its tools, Keyway among them, and to no application: they never
+follow to another cluster, or not unless the configuration says so.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+# Topics in which Keyway keeps state, one of each on every cluster. A copy on another cluster would
+# stand there as that cluster's own state.
+OFFSETS_TOPIC: Final = "_keyway-offsets"
+DISTRIBUTION_TOPIC: Final = "_keyway-distribution"
+SCHEMAS_TOPIC: Final = "_keyway-schemas"
+
+# Groups of Keyway and of Spark's source: their positions mean nothing on another cluster.
+OWN_GROUPS: Final = ("keyway-", "spark-kafka-source-", "__")
+
+# Topics that Kafka Streams, Connect and MirrorMaker 2 make for themselves on each cluster. The last
+# two stand in MirrorMaker 2's own `topics.exclude`, too.
+TOPICS_EXCLUDED: Final = (
+    "*-changelog",
+    "*-repartition",
+    "*connect*-configs",
+    "*connect*-offsets",
+    "*connect*-status",
+    "*[-.]internal",
+    "*.replica",
+)
+
+
+def is_internal(name: str) -> bool:
+    """Names that begin with `_` belong to Kafka and its tools and are the same everywhere."""
+    return name.startswith("_")
