@@ -362,6 +362,10 @@ class OffsetsSection(Section):
     """For a group that retention has overtaken."""
     apply: bool = True
     """False: entries are distributed, and `keyway offsets apply` commits them."""
+    empty_ms: Annotated[int, Field(ge=0)] = 30_000
+    """A group is moved away from a position that it has committed itself after so long without
+    members: it may only be restarted.
+    """
     rewind: bool = False
     """True: a reset to an earlier offset on the source is followed, too."""
     commits: Literal["auto", "tail", "list"] = "auto"

@@ -13,6 +13,7 @@ from clusters.core.internal import OFFSETS_TOPIC as TOPIC
 from offsets.client import ClusterClient, consumed
 from offsets.core.entries import (
     APPLIED,
+    BOTH,
     ENTRY,
     ROW,
     VERSION,
@@ -91,7 +92,12 @@ class BoardTopic:
             ]
         )
 
-    def _write(self, records: Sequence[tuple[bytes, bytes]]) -> None:
+    def write_both(self, groups: Iterable[str], *, both: bool) -> None:
+        """Raises ClusterAway, NotReadable."""
+        value = _shown({}) if both else None
+        self._write([(key_of(BOTH, (group, "", 0)), value) for group in groups])
+
+    def _write(self, records: Sequence[tuple[bytes, bytes | None]]) -> None:
         if not records:
             return
         if not self._ensured:

@@ -190,6 +190,7 @@ class _Asked:
             mode=self.mode or configured.mode,
             force=self.force,
             rewind=self.rewind or configured.rewind,
+            empty_ms=0,  # the operator knows
         )
 
 

@@ -1,9 +1,13 @@
 """The committer of one cluster: entries from elsewhere become commits here, or refusals by name.
 
 The newest entry of a group and partition counts. A group at work here is left alone and looked at
-again when it is empty. An offset is written down as applied before it is committed, so that the
-distributor of this cluster never takes it for news, also after a crash between the two. The
-position of before is written down with it: a commit that failed is made in a later round.
+again when it is empty: after a while without members if its position is work of its own, for it may
+only be restarted. A group that goes on committing elsewhere while it works here does so on purpose,
+and is not moved at all until an operator says so.
+
+An offset is written down as applied before it is committed, so that the distributor of this cluster
+never takes it for news, also after a crash between the two. The position of before is written down
+with it: a commit that failed is made in a later round.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ from offsets.core.limits import METADATA_CHARS_MAX, SETTLED_SPAN_OFFSETS
 from offsets.core.model import Range, Stream
 from offsets.core.plan import Committed, Mode, Refusal, Row, Target, decide, mode_of
 from offsets.core.translate import Located, first_at_or_after, locate
-from offsets.limits import LOGGED_PLACES_MAX
+from offsets.limits import AT_WORK_ON_BOTH_MS, LOGGED_PLACES_MAX
 from offsets.partitions import Partitions
 from settled.core import metadata as settled_metadata
 
@@ -38,6 +42,8 @@ class Options:
     rewind: bool = False
     earliest: bool = False
     flags_in_metadata: bool = False
+    empty_ms: int = 0  # without members, before a group is moved away from work of its own
+    both_ms: int = AT_WORK_ON_BOTH_MS
 
     @staticmethod
     def of(settings: OffsetsSection) -> Options:
@@ -46,6 +52,7 @@ class Options:
             rewind=settings.rewind,
             earliest=settings.before_log_start == "earliest",
             flags_in_metadata=settings.flags_in_metadata,
+            empty_ms=settings.empty_ms,
         )
 
 
@@ -61,6 +68,8 @@ class Committer:
     source: CommitSource | None = None
     facts: dict[str, TopicFacts] = field(default_factory=dict)
     rows: dict[Place, Row] = field(default_factory=dict)
+    _since: dict[str, tuple[bool, int]] = field(default_factory=dict)  # group: active, since when
+    _seen: dict[Place, int] = field(default_factory=dict)  # offsets elsewhere at the last look
 
     def entries(self, groups: Iterable[str] | None = None) -> list[Entry]:
         """The newest of each place that came from elsewhere."""
@@ -78,9 +87,35 @@ class Committer:
         if not entries:
             return []
         active = self.client.active_groups()
+        self._look_at_groups(entries, active)
         now = self._committed(entries)
         self._compare(entries)
         return [self._row(entry, active, now) for entry in entries]
+
+    def _look_at_groups(self, entries: Sequence[Entry], active: set[str]) -> None:
+        """How long each has been at work here, or not, and whether it goes on elsewhere meanwhile.
+        Raises ClusterAway, NotReadable.
+        """
+        now, both = self.now_ms(), set()
+        for group in dict.fromkeys(it.group for it in entries):
+            works = self.client.group_here(group) in active
+            if self._since.get(group, (None, 0))[0] is not works:
+                self._since[group] = (works, now)
+        for entry in entries:
+            works, since = self._since[entry.group]
+            went_on = self._seen.get(entry.place, entry.offset) != entry.offset
+            # Its last commits elsewhere may come when it works here already, but are older.
+            if works and went_on and entry.committed_ms > since + self.options.both_ms:
+                both.add(entry.group)
+            self._seen[entry.place] = entry.offset
+        fresh = both - self.board.state.both
+        if fresh:
+            log.warning("groups_at_work_on_both", groups=sorted(fresh)[:LOGGED_PLACES_MAX])
+            self.board.write_both(sorted(fresh), both=True)
+
+    def _rested(self, group: str) -> bool:
+        works, since = self._since[group]
+        return not works and self.now_ms() - since >= self.options.empty_ms
 
     def _mode(self, entry: Entry) -> Mode:
         index = self.partitions.index((entry.topic, entry.partition))
@@ -96,11 +131,11 @@ class Committer:
             for (topic, partition), committed in offsets.items():
                 logical = self.client.topic_of(topic)
                 if logical is not None:
-                    seen = self._seen(here, topic, partition, committed)
+                    seen = self._timed(here, topic, partition, committed)
                     found[groups[here], logical, partition] = seen
         return found
 
-    def _seen(self, group: str, topic: str, partition: int, committed: Committed) -> Committed:
+    def _timed(self, group: str, topic: str, partition: int, committed: Committed) -> Committed:
         """With its time: that of the gateway for a Key-Shared group, which may commit late; else
         that of the record in `__consumer_offsets`, or now, if it is so new that the record was not
         read yet.
@@ -150,6 +185,8 @@ class Committer:
             log_end=0 if index is None else index.end,
             create_time=facts is None or facts.create_time,
             active=here in active,
+            rested=self._rested(entry.group),
+            both=entry.group in self.board.state.both,
             committed=now.get(entry.place),
             applied=self.board.state.applied.get(entry.place),
             located=located,
@@ -236,6 +273,9 @@ class Committer:
         for group in dict.fromkeys(it.group for it in chosen):
             of_group = [it for it in chosen if it.group == group]
             refused |= {place_of(it): it for it in self._commit(group, of_group) if it.refusals}
+        if self.options.force:  # an operator has decided
+            moved = {it.group for it in chosen} & self.board.state.both
+            self.board.write_both(sorted(moved), both=False)
         rows = [refused.get(place_of(it), it) for it in rows]
         self._report(rows, len(chosen) - len(refused))
         return rows

@@ -20,5 +20,9 @@ REREAD_S_MAX: Final = 30.0
 # Partitions that one service follows. Their indexes are some 2 MiB each at most.
 PARTITIONS_MAX: Final = 10_000
 
+# A group that has members here for so long and commits progress elsewhere works on both clusters: a
+# member that ends elsewhere makes its last commit sooner, and clocks differ by less.
+AT_WORK_ON_BOTH_MS: Final = 30_000
+
 # Rows of commits shown in one log line.
 LOGGED_PLACES_MAX: Final = 5

@@ -4,10 +4,11 @@
     ["entry", group, topic, partition, source]      where a group stands on `source`: an Entry
     ["applied", group, topic, partition]            the offset committed here for it: an Applied
     ["row", group, topic, partition, source]        the decision of the committer here: see status
+    ["both", group, "", 0]                          the group works here and elsewhere at once
 
 Keys and values are JSON, names are logical ones (without the clusters' name patterns). Entries
 travel along the tree like records: with copy flags, from a cluster to the targets of its levels.
-Applied and row records stay where they are.
+The others stay where they are.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from offsets.core.translate import Unsafe
 from settled.core import metadata as settled_metadata
 
 VERSION: Final = 2
-ENTRY, APPLIED, ROW = "entry", "applied", "row"
+ENTRY, APPLIED, ROW, BOTH = "entry", "applied", "row", "both"
 
 Place = tuple[str, str, int]  # group, topic, partition
 
@@ -291,6 +292,7 @@ class Board:
     entries: dict[tuple[Place, str], Entry] = field(default_factory=dict)
     applied: dict[Place, Applied] = field(default_factory=dict)
     rows: dict[tuple[Place, str], dict[str, Any]] = field(default_factory=dict)
+    both: set[str] = field(default_factory=set)
     malformed: int = 0
 
     def read(self, key: bytes | None, value: bytes | None) -> Entry | None:
@@ -305,6 +307,8 @@ class Board:
                 self._applied(place, value)
             elif kind == ROW:
                 self._row(place, source, value)
+            elif kind == BOTH:
+                (self.both.discard if value is None else self.both.add)(place[0])
         except MalformedEntry:
             self.malformed += 1
         return None

@@ -28,6 +28,8 @@ class Refusal(StrEnum):
     UNSAFE_ORIGINS = "unsafe-several-origins"
     BEFORE_LOG_START = "committed-before-log-start"
     GROUP_ACTIVE = "group-active"
+    RECENTLY_ACTIVE = "recently-active"
+    AT_WORK_ON_BOTH = "at-work-on-both"
     OVERTAKEN = "overtaken"
     TARGET_AHEAD = "target-ahead"
     METADATA_TOO_LARGE = "metadata-too-large"
@@ -41,7 +43,7 @@ UNSAFE: Final = {
     Unsafe.ORIGINS: Refusal.UNSAFE_ORIGINS,
     Unsafe.BEFORE_START: Refusal.BEFORE_LOG_START,
 }
-FORCED: Final = frozenset(UNSAFE.values()) | {Refusal.OVERTAKEN}
+FORCED: Final = frozenset(UNSAFE.values()) | {Refusal.OVERTAKEN, Refusal.AT_WORK_ON_BOTH}
 REWOUND: Final = frozenset({Refusal.TARGET_AHEAD})
 
 
@@ -66,8 +68,9 @@ class Target:
 
     `located`: the search by origin; `first`: the answer for the timestamp, its offset None for
     Kafka's -1. One of them is there, as the mode has it, unless there is nothing to search in.
-    `origins`: clusters that records there come from. `indexed` False: its log has not been read to
-    the end yet, so neither that nor the mode is known.
+    `origins`: clusters that records there come from. `rested`: the group has had no members for
+    long enough. `both`: it works here and elsewhere at the same time. `indexed` False: its log has
+    not been read to the end yet, so neither that nor the mode is known.
     """
 
     partitions: int | None  # None: no such topic
@@ -75,6 +78,8 @@ class Target:
     log_end: int = 0
     create_time: bool = True
     active: bool = False
+    rested: bool = True
+    both: bool = False
     committed: Committed | None = None
     applied: Applied | None = None
     located: Located | None = None
@@ -137,13 +142,21 @@ def is_due(entry: Entry, target: Target) -> bool:
     now, ours = target.committed, target.applied
     if now is None:
         return True
-    if ours is not None and (
-        ours.made(now.offset, now.metadata) or ours.outstanding(now.offset, now.committed_ms)
-    ):
+    if ours is not None and not _own_work(target):
         return entry.committed_ms >= ours.committed_ms
     if ours is not None and entry.committed_ms <= ours.committed_ms:
         return False
     return now.committed_ms is None or entry.committed_ms > now.committed_ms
+
+
+def _own_work(target: Target) -> bool:
+    """The group's present position is one that it has committed there itself."""
+    now, ours = target.committed, target.applied
+    if now is None:
+        return False
+    return ours is None or not (
+        ours.made(now.offset, now.metadata) or ours.outstanding(now.offset, now.committed_ms)
+    )
 
 
 def decide(
@@ -171,6 +184,10 @@ def decide(
         replay = max(0, replay - told)
     if target.active:
         refusals.append(Refusal.GROUP_ACTIVE)
+    elif not target.rested and _own_work(target):
+        refusals.append(Refusal.RECENTLY_ACTIVE)  # it may only be restarted
+    if target.both:
+        refusals.append(Refusal.AT_WORK_ON_BOTH)
     if not is_due(entry, target):
         refusals.append(Refusal.OVERTAKEN)
     old = target.committed.offset if target.committed is not None else None

@@ -44,7 +44,7 @@ def write_config(
         ],
         "tree": TREES[len(bootstraps)],
         "groups": {"include": ["*"]},
-        "offsets": {"interval_ms": 100, "refresh_ms": 300, **offsets},
+        "offsets": {"interval_ms": 100, "refresh_ms": 300, "empty_ms": 0, **offsets},
     }
     path = directory / "clusters.yaml"
     path.write_text(yaml.safe_dump(body, sort_keys=False))

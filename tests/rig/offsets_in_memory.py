@@ -33,9 +33,10 @@ class MemoryClient(ClusterClient):
         self.positions: dict[GroupPlace, Committed] = {}
         self.fail: Exception | Refused | None = None
         self.topic_id = FACTS.topic_id
+        self.active: set[str] = set()
 
     def active_groups(self) -> set[str]:
-        return set()
+        return self.active
 
     def committed(self, groups: Iterable[str]) -> dict[str, dict[tuple[str, int], Committed]]:
         return {

@@ -12,7 +12,7 @@ from offsets.client import Refused
 from offsets.committer import Committer, Options
 from offsets.core.entries import Entry
 from offsets.core.model import Progress
-from offsets.core.plan import Committed, Mode, Refusal
+from offsets.core.plan import Committed, Mode, Refusal, Row
 from offsets.errors import ClusterAway
 from settled.core import metadata as settled_metadata
 from tests.rig.offsets_in_memory import (
@@ -66,7 +66,8 @@ def try_once(committer: Committer, entries: list[Entry]) -> None:
 
 
 def positions(client: MemoryClient) -> list[int]:
-    return [client.positions[group, "topic", 0].offset for group in GROUPS]
+    places = [(group, "topic", 0) for group in GROUPS]
+    return [client.positions[it].offset for it in places if it in client.positions]
 
 
 @pytest.mark.parametrize("failure", [AWAY, FAILED], ids=["away", "refused"])
@@ -125,3 +126,76 @@ def test_by_timestamp_a_partition_that_is_not_read_yet_waits() -> None:
     (row,) = committer.apply([late])
     assert (row.new, row.refusals) == (None, (Refusal.NOT_INDEXED,))
     assert client.positions == {}
+
+
+def own_work(client: MemoryClient, offset: int) -> None:
+    client.positions["billing", "topic", 0] = Committed(offset, "", client.now_ms)
+
+
+def restart(client: MemoryClient, committer: Committer, ahead: Entry, *, away_ms: int) -> list[Row]:
+    """The group ends, and has no members for `away_ms`; the rows of that time."""
+    client.active = set()
+    rows = committer.apply([ahead])
+    client.now_ms += away_ms
+    return [*rows, *committer.apply([ahead])]
+
+
+def test_a_restart_does_not_move_a_group_away_from_its_own_work() -> None:
+    client = MemoryClient("B", now_ms=100_000)
+    committer = committer_on(client)
+    committer.options = replace(committer.options, empty_ms=30_000)
+    client.active = {"billing"}
+    own_work(client, 10)
+    ahead = entry("billing", 60, 101_000)
+    assert committer.apply([ahead])[0].refusals == (Refusal.GROUP_ACTIVE,)
+    for row in restart(client, committer, ahead, away_ms=29_000):
+        assert row.refusals == (Refusal.RECENTLY_ACTIVE,)
+    client.active = {"billing"}
+    committer.apply([ahead])
+    assert restart(client, committer, ahead, away_ms=30_000)[1].refusals == ()
+    assert positions(client)[0] == 60
+
+
+def test_a_group_that_stood_by_is_moved_at_once() -> None:
+    client = MemoryClient("B", now_ms=100_000)
+    committer = committer_on(client)
+    committer.options = replace(committer.options, empty_ms=30_000)
+    for offset in (6, 12):
+        (row,) = committer.apply([entry("billing", offset, 101_000 + offset)])
+        assert row.refusals == ()
+    assert client.positions["billing", "topic", 0].offset == 12
+
+
+def test_a_group_at_work_on_both_clusters_is_not_moved_by_itself() -> None:
+    """Both have members and make progress. One of them is away for longer than a restart takes."""
+    client = MemoryClient("B", now_ms=100_000)
+    committer = committer_on(client)
+    committer.options = replace(committer.options, empty_ms=30_000)
+    client.active = {"billing"}
+    for at in range(5):
+        own_work(client, 10 + at)
+        committer.apply([entry("billing", 60 + at, client.now_ms)])
+        client.now_ms += 10_000
+    ahead = entry("billing", 70, client.now_ms)
+    for row in restart(client, committer, ahead, away_ms=3_600_000):
+        assert Refusal.AT_WORK_ON_BOTH in row.refusals
+    assert positions(client)[:1] == [14]
+    again = committer_on(client)
+    again.board.state.both |= committer.board.state.both  # it is in the topic
+    again.options = replace(again.options, force=True)
+    assert again.apply([ahead])[0].refusals == ()
+    assert positions(client)[:1] == [70]
+    assert not again.board.state.both, "the operator has decided"
+
+
+def test_the_last_commits_elsewhere_may_come_late() -> None:
+    """The group has moved here for good; the other cluster was away, or its members took long."""
+    client = MemoryClient("B", now_ms=100_000)
+    committer = committer_on(client)
+    client.active = {"billing"}
+    own_work(client, 10)
+    committer.apply([entry("billing", 60, 80_000)])
+    client.now_ms += 600_000
+    committer.apply([entry("billing", 62, 99_000)])
+    committer.apply([entry("billing", 64, 120_000)])
+    assert not committer.board.state.both
