@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from clusters.config import ClustersConfig, load
 from clusters.core.copies import COPY_HEADER, Copy, Origin, Stood, encode, judge
@@ -148,9 +149,13 @@ class PlainLink:
         )
         self._producer = Producer({"bootstrap.servers": target, "enable.idempotence": True})
         self._positions: dict[tuple[str, int], int] = {}
+        self._admin = AdminClient({"bootstrap.servers": address})
+        self._topic_id = ""  # of the topic that is copied
 
     def copy(self, topic: str, partition: int = 0, *, records_max: int = 10**9) -> int:
         """Copies the records that were not copied yet; returns their number."""
+        described = self._admin.describe_topics(TopicCollection([topic]))[topic]
+        self._topic_id = str(described.result(ANSWER_S_MAX).topic_id)
         at = self._positions.get((topic, partition), 0)
         self._consumer.assign([TopicPartition(topic, partition, at)])
         copied = 0
@@ -175,7 +180,7 @@ class PlainLink:
         found = judge(headers, stood).copy
         if found is not None and found.flags & self.flags:
             return False
-        origin = Origin(ClusterName(self.name), topic, partition, offset)
+        origin = Origin(ClusterName(self.name), topic, partition, offset, self._topic_id)
         flags = self.flags
         if found is not None:
             origin, flags = found.origin, Flags(found.flags | flags)
