@@ -19,6 +19,9 @@ import structlog
 LogFormat = Literal["text", "json"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
+# Of one value of a line. Clients choose many of them: a client id may have 32,767.
+TEXT_CHARS_MAX = 4_096
+
 
 def configure(form: LogFormat = "text", level: LogLevel = "info") -> None:
     renderer: structlog.typing.Processor = (
@@ -33,6 +36,7 @@ def configure(form: LogFormat = "text", level: LogLevel = "info") -> None:
             structlog.processors.add_log_level,
             structlog.stdlib.add_logger_name,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
+            _short,
             structlog.processors.format_exc_info,
             renderer,
         ],
@@ -42,6 +46,15 @@ def configure(form: LogFormat = "text", level: LogLevel = "info") -> None:
     )
     # Libraries: only warnings and errors.
     logging.basicConfig(handlers=[_LibraryLines(logging.WARNING)], level=logging.WARNING)
+
+
+def _short(
+    _logger: object, _level: str, line: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    for name, value in line.items():
+        if isinstance(value, str) and len(value) > TEXT_CHARS_MAX:
+            line[name] = f"{value[:TEXT_CHARS_MAX]}... ({len(value):,} characters)"
+    return line
 
 
 @dataclass(slots=True)

@@ -31,9 +31,13 @@ RESPONSE_TAIL_BYTES_MAX = 128 * 1024
 # separate records each are 4 MB.
 LOCAL_REQUEST_BYTES_MAX = 8 * 1024 * 1024
 
-# The same before a client has authenticated, where upstream asks for it: nothing that is answered
-# here is of use to a client yet.
+# Before a client has authenticated, where upstream asks for it, nothing else is of use to it.
 UNAUTHENTICATED_REQUEST_BYTES_MAX = 64 * 1024
+# ApiVersions and SaslHandshake, at any time: a few hundred bytes and a client id below 32 KiB.
+# Six ApiVersions of 99 MB of tagged fields each took a broker with 1 GB of heap down.
+HANDSHAKE_BYTES_MAX = 36 * 1024
+# A token of OAUTHBEARER or Kerberos: Kafka's sasl.server.max.receive.size.
+SASL_TOKEN_BYTES_MAX = 512 * 1024
 
 # Requests forwarded and not yet answered. Kafka's own clients stop at 5, librdkafka at 1,000,000 by
 # configuration; Kafka itself works on one at a time, so nothing is gained by sending it more.

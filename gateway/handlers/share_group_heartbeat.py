@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 
-import structlog
-
 from gateway.core.share.declared_filters import inline_filters
 from gateway.core.share.membership import (
     LEAVE_EPOCH,
@@ -23,12 +21,16 @@ from gateway.core.share.membership import (
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
-from gateway.handlers.limits import CLIENT_ID_CHARS_MAX, RACK_ID_CHARS_MAX, SUBSCRIBED_TOPICS_MAX
+from gateway.handlers.limits import (
+    CLIENT_ID_CHARS_LOGGED,
+    CLIENT_ID_CHARS_MAX,
+    GROUP_ID_CHARS_MAX,
+    RACK_ID_CHARS_MAX,
+    SUBSCRIBED_TOPICS_MAX,
+)
 from gateway.handlers.share_requests import ShareServices, authorise_group
 from gateway.listen.server import Request
 from gateway.upstream.errors import UpstreamError
-
-log = structlog.get_logger("keyway.groups")
 
 
 class TopicDenied(GroupError):
@@ -48,10 +50,10 @@ async def share_group_heartbeat(services: ShareServices, request: Request) -> by
         request.connection.count_refused(header.api_key, error.code)
         # librdkafka shows its user the code, not the reason.
         if isinstance(error, InvalidRequest | NoShareGroup):
-            log.warning(
+            services.windows.dependencies.log.note(
+                body["GroupId"][:GROUP_ID_CHARS_MAX],
                 "heartbeat_refused",
-                group=body["GroupId"],
-                client_id=header.client_id,
+                client_id=(header.client_id or "")[:CLIENT_ID_CHARS_LOGGED],
                 reason=str(error),
             )
         answer = {

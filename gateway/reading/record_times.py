@@ -81,7 +81,11 @@ class RecordTimes:
 async def _first_record(answer: Message, isolation: int, position: int) -> Seen:
     """Raises CorruptBatch."""
     scan = Scan(answer["Records"] or b"", enough=1)
-    for _ in iter(partial(scan.step, LONG_STEP_RECORDS), False):
+    step = partial(scan.step, LONG_STEP_RECORDS)
+    while True:
+        more = await asyncio.to_thread(step) if scan.long_next else step()
+        if not more:
+            break
         await asyncio.sleep(0)
     for batch in committed_of(scan.batches, answer, isolation):
         found = oldest_of(batch, position)

@@ -70,6 +70,7 @@ FILLERS: dict[str, Any] = {
     "Port": PORT,
     "EndpointType": 1,
     "ResourceType": 4,
+    "ResourceName": "1",
     "Value": f"PLAINTEXT://{SENTINEL}:{PORT}",
 }
 
@@ -136,8 +137,9 @@ def expected(key: int, version: int, before: dict[str, Any]) -> dict[str, Any]:
             after["ApiKeys"] = [{"ApiKey": 0, "MinVersion": 0, "MaxVersion": 0}] * 2
         case ApiKey.DESCRIBE_CONFIGS:
             for config in (each for result in after["Results"] for each in result["Configs"]):
-                config["Value"], config["IsSensitive"] = None, True
-                config["Synonyms"] = [{**each, "Value": None} for each in config["Synonyms"]]
+                shown = {"Value": "PLAINTEXT://gate.example:9201"}
+                config |= shown
+                config["Synonyms"] = [{**each, **shown} for each in config["Synonyms"]]
         case ApiKey.DESCRIBE_QUORUM:
             for node in after["Nodes"]:
                 shown = node["Listeners"] if node["NodeId"] != LEFT_OUT else []

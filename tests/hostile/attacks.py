@@ -18,6 +18,7 @@ from tests.hostile.on_bytes import (
     byte_by_byte,
     configs_of_everything,
     half_requests,
+    long_before_a_login,
     many_elements,
     more_clients_than_files,
     plain_fetches_nobody_reads,
@@ -25,6 +26,7 @@ from tests.hostile.on_bytes import (
 from tests.hostile.on_groups import (
     comes_and_goes,
     late_and_gone,
+    long_client_ids,
     long_member_ids,
     many_groups_are_listed,
     names_of_no_topic,
@@ -82,12 +84,7 @@ ROWS: dict[str, Row] = {
     row.name: row
     for row in (
         Row(many_groups_are_listed),
-        Row(
-            names_of_no_topic,
-            Bars(
-                refusals=(answered(ApiKey.SHARE_GROUP_HEARTBEAT, ErrorCode.INVALID_REQUEST),),
-            ),
-        ),
+        Row(names_of_no_topic),
         Row(
             log_nobody_takes,
             Bars(health=frozenset({"degraded"}), rest_health="degraded"),  # the reader stays away
@@ -112,6 +109,7 @@ ROWS: dict[str, Row] = {
         Row(plain_fetches_nobody_reads),
         Row(at_the_door, Bars(refusals=(refused(Refused.NOT_KAFKA),))),
         Row(half_requests, Bars(refusals=(refused(Refused.REQUESTS_HELD),))),
+        Row(long_before_a_login, Bars(refusals=(refused(Refused.MALFORMED_REQUEST),))),
         Row(
             many_elements,
             Bars(refusals=(answered(ApiKey.SHARE_FETCH, ErrorCode.INVALID_REQUEST),)),
@@ -122,6 +120,13 @@ ROWS: dict[str, Row] = {
             long_member_ids,
             Bars(
                 refusals=(answered(ApiKey.SHARE_GROUP_HEARTBEAT, ErrorCode.INVALID_REQUEST),),
+            ),
+        ),
+        Row(
+            long_client_ids,
+            Bars(
+                refusals=(answered(ApiKey.SHARE_GROUP_HEARTBEAT, ErrorCode.INVALID_REQUEST),),
+                warnings_max=20,
             ),
         ),
         Row(

@@ -103,6 +103,26 @@ def half_requests(target: Target, seconds: float) -> str:
     return f"{sent} of 200 half requests taken"
 
 
+def long_before_a_login(target: Target, seconds: float) -> str:
+    """Six ApiVersions at a time of 99 MB of tagged fields: the broker kept each of them."""
+    tags = b"\xff\xff\x7f" + b"\1\0" * 500_000  # two million; a chunk of them
+    head = (99_000_000).to_bytes(4, "big") + b"\0\x12\0\3\0\0\0\1\0\2me"
+    taken = rounds = 0
+    for _ in until(seconds):
+        lines = [connected(target.broker) for _ in range(6)]
+        for line in lines:
+            with contextlib.suppress(OSError):
+                line.sendall(head + tags)
+                for _ in range(97):
+                    line.sendall(tags[3:])
+                taken += 1
+        for line in lines:
+            line.close()
+        rounds += 1
+    assert not taken, f"{taken} of {6 * rounds} requests of 99 MB were taken"
+    return f"{rounds} x 6 requests, all refused"
+
+
 def more_clients_than_files(target: Target, seconds: float) -> str:
     """Finding 14: 1,000 connections that stay, to a node that may open 512 files."""
     lines: list[socket.socket] = []

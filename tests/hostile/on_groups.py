@@ -5,13 +5,24 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import socket
 import subprocess
 import sys
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 
 from gateway.core.wire.apis import ApiKey
-from tests.hostile.target import Target, asked, heartbeat, partitions, share_fetch, until
+from gateway.core.wire.codec import encode_request
+from gateway.core.wire.frames import request_frame
+from tests.hostile.target import (
+    Target,
+    asked,
+    connected,
+    heartbeat,
+    partitions,
+    share_fetch,
+    until,
+)
 from tests.rig.clients.wire_client import WireClient, fresh_member_id
 from tests.rig.kafka import produce
 
@@ -102,6 +113,21 @@ def long_member_ids(target: Target, seconds: float) -> str:
             taken += code == 0
             refused += code != 0
     return f"{taken:,} joined, {refused:,} refused"
+
+
+def long_client_ids(target: Target, seconds: float) -> str:
+    """Joins that are refused for a client id as long as the wire permits, which the log shows."""
+    refused = 0
+    name = "c" * 32_000
+    request = encode_request(
+        ApiKey.SHARE_GROUP_HEARTBEAT, 1, heartbeat("named", fresh_member_id(), [target.topic])
+    )
+    with connected(target.broker) as line:
+        for at in until(seconds):
+            line.sendall(request_frame(ApiKey.SHARE_GROUP_HEARTBEAT, 1, at, name, request))
+            size = int.from_bytes(line.recv(4, socket.MSG_WAITALL), "big")
+            refused += len(line.recv(size, socket.MSG_WAITALL)) == size
+    return f"{refused:,} refused"
 
 
 def rejects_everything(target: Target, seconds: float) -> str:

@@ -36,10 +36,12 @@ from gateway.core.forwarding.partition_walk import (
     PartitionWalk,
 )
 from gateway.core.limits import (
+    HANDSHAKE_BYTES_MAX,
     HEAD_BYTES_MAX,
     HEADER_TAGS_MAX,
     LOCAL_REQUEST_BYTES_MAX,
     PIPELINED_REQUESTS_MAX,
+    SASL_TOKEN_BYTES_MAX,
     UNAUTHENTICATED_REQUEST_BYTES_MAX,
 )
 from gateway.core.wire.codec import decode_request
@@ -231,6 +233,7 @@ class Requests:
         if have < _HEAD.size:
             return False
         _, api_key, version, correlation_id = _HEAD.unpack_from(data, at)
+        self._check_size(api_key, size)
         if self._is_local(api_key, version):
             reply = self._refusal(api_key, correlation_id)
             self._collect_all(_Collected(api_key, size, reply=reply), chunk)
@@ -253,6 +256,21 @@ class Requests:
         self._first = False
         self._counts.asked(api_key)
         return True
+
+    def _check_size(self, api_key: int, size: int) -> None:
+        """Raises Stop: too long for its API, or for a client that nobody knows yet."""
+        fault = Fault.FRAME_SIZE
+        if api_key in (API_VERSIONS, SASL_HANDSHAKE):
+            limit = HANDSHAKE_BYTES_MAX
+        elif api_key == SASL_AUTHENTICATE:
+            limit = SASL_TOKEN_BYTES_MAX
+        elif not self.authenticated:
+            limit = UNAUTHENTICATED_REQUEST_BYTES_MAX
+            fault = Fault.UNAUTHENTICATED
+        else:
+            return
+        if size > limit:
+            raise _stop(fault, f"size={size} limit={limit} api_key={api_key}")
 
     def _begin_walk(self, version: int, head_bytes: int) -> None:
         """Through a Produce request, of which `head_bytes` end with `acks`."""
@@ -301,10 +319,6 @@ class Requests:
         return Kind.REWRITE
 
     def _collect_all(self, request: _Collected, chunk: Chunk) -> None:
-        if not self.authenticated and request.left > UNAUTHENTICATED_REQUEST_BYTES_MAX:
-            limit = UNAUTHENTICATED_REQUEST_BYTES_MAX
-            detail = f"size={request.left} limit={limit} api_key={request.api_key}"
-            raise _stop(Fault.UNAUTHENTICATED, detail)
         if request.left > LOCAL_REQUEST_BYTES_MAX:
             limit = LOCAL_REQUEST_BYTES_MAX
             detail = f"size={request.left} limit={limit} api_key={request.api_key}"

@@ -4,7 +4,8 @@ Two steps, with the shell between them: `read` names the brokers that a response
 opens a listener for each of them, `write` puts those addresses in. A broker without one is
 left out: no upstream address reaches a client.
 
-DescribeConfigs is here for a broker's own `listeners`, `advertised.listeners` and the like.
+DescribeConfigs is here for a broker's own `listeners`, `advertised.listeners` and the like: those
+two show the virtual broker, and others, such as `controller.quorum.voters`, nothing.
 DescribeTopicPartitions shows broker ids only and passes unread.
 """
 
@@ -48,10 +49,9 @@ class Shown:
 _OFFERS_MAX: Final = 64  # brokers times versions that clients ask in
 _NO_NODE: Final = -1
 _BROKER_RESOURCE: Final = 4
-_ADDRESS_CONFIGS: Final = frozenset(
+_LISTENER_CONFIGS: Final = frozenset({"listeners", "advertised.listeners"})
+_ADDRESS_CONFIGS: Final = _LISTENER_CONFIGS | frozenset(
     {
-        "listeners",
-        "advertised.listeners",
         "host.name",
         "advertised.host.name",
         "controller.quorum.voters",
@@ -88,7 +88,7 @@ def write(shown: Shown, addresses: Addresses, rules: Rules) -> bytes:
         for node in message["Nodes"]:
             _move_listeners(node, addresses)
     elif shown.api_key == ApiKey.DESCRIBE_CONFIGS:
-        _hide_addresses(message)
+        _move_configs(message, addresses, rules)
     else:
         assert shown.api_key in (ApiKey.PRODUCE, ApiKey.FETCH), shown.api_key
         message["NodeEndpoints"] = _moved(message["NodeEndpoints"], "NodeId", addresses)
@@ -175,16 +175,28 @@ def _move_listeners(node: Message, addresses: Addresses) -> None:
         listener["Host"], listener["Port"] = address
 
 
-def _hide_addresses(message: Message) -> None:
-    """As Kafka shows a password: without its value."""
+def _move_configs(message: Message, addresses: Addresses, rules: Rules) -> None:
     for resource in message["Results"]:
-        if resource["ResourceType"] != _BROKER_RESOURCE:
+        if resource["ResourceType"] == _BROKER_RESOURCE:
+            _move_configs_of(resource, addresses, rules)
+
+
+def _move_configs_of(broker: Message, addresses: Addresses, rules: Rules) -> None:
+    """What cannot be moved is hidden as Kafka hides a password: without its value."""
+    name = broker["ResourceName"]
+    address = next((it for number, it in addresses.items() if str(number) == name), None)
+    for config in broker["Configs"]:
+        if not _has_address(config["Name"]):
             continue
-        for config in resource["Configs"]:
-            if _has_address(config["Name"]):
-                config["Value"], config["IsSensitive"] = None, True
-                for synonym in config["Synonyms"]:
-                    synonym["Value"] = None
+        listener = None
+        if address is not None and config["Name"] in _LISTENER_CONFIGS:
+            host = f"[{address.host}]" if ":" in address.host else address.host
+            protocol = "SASL_PLAINTEXT" if rules.sasl else "PLAINTEXT"
+            listener = f"{protocol}://{host}:{address.port}"
+        else:
+            config["IsSensitive"] = True
+        for shown in (config, *config["Synonyms"]):
+            shown["Value"] = None if shown["Value"] is None else listener
 
 
 def _has_address(config: str) -> bool:

@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from gateway.logs import TEXT_CHARS_MAX
+
 PROGRAM = """
 import logging, sys, structlog
 from gateway.logs import configure
@@ -20,6 +22,7 @@ try:
 except ValueError:
     log.exception("failed")
 logging.getLogger("some.library").info("nobody asked")
+log.debug("long", text="x" * 40_000)
 logging.getLogger("some.library").warning("it %s", "happened")
 """
 
@@ -58,6 +61,11 @@ def test_text_begins_alike_and_stays_on_one_line() -> None:
 def test_the_level_is_the_least_that_is_logged() -> None:
     assert json.loads(lines("json", "debug")[0])["event"] == "quiet"
     assert [json.loads(line)["event"] for line in lines("json", "error")] == ["failed"]
+
+
+def test_what_a_client_makes_long_is_cut() -> None:
+    (long,) = [it for it in map(json.loads, lines("json", "debug")) if it["event"] == "long"]
+    assert long["text"] == "x" * TEXT_CHARS_MAX + "... (40,000 characters)"
 
 
 LOST = """

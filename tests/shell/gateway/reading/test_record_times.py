@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import threading
+from typing import ClassVar
+
 import pytest
 
 from gateway.core.limits import LONG_STEP_BYTES
 from gateway.core.reading.cache import Source
+from gateway.core.wire.compress import Compression
 from gateway.core.wire.errors import ErrorCode
-from gateway.core.wire.records import Producer, Record, build, marker
+from gateway.core.wire.records import Batch, Producer, Record, Scan, build, marker
 from gateway.core.wire.schema import Message
+from gateway.reading import record_times
 from gateway.reading.limits import BATCHES_LOOKED_AT
 from gateway.reading.reader import Reader
 from gateway.reading.record_times import Seen
@@ -101,6 +106,41 @@ def test_a_batch_that_cannot_be_read_is_refused() -> None:
 
     refused = whole() | {"Records": b"", "ErrorCode": int(ErrorCode.NOT_LEADER_OR_FOLLOWER)}
     run(work, Log([whole() | {"Records": bytes(data)}, refused]))
+
+
+class Noted:
+    """A scan that tells in which threads its steps ran."""
+
+    threads: ClassVar[list[int]] = []
+
+    def __init__(self, data: bytes, *, enough: int) -> None:
+        self._scan = Scan(data, enough=enough)
+
+    @property
+    def long_next(self) -> bool:
+        return self._scan.long_next
+
+    @property
+    def batches(self) -> list[Batch]:
+        return self._scan.batches
+
+    def step(self, records_max: int) -> bool:
+        self.threads.append(threading.get_ident())
+        return self._scan.step(records_max)
+
+
+def test_a_long_batch_is_decompressed_in_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """256 KB of gzip that are 256 MB: the event loop was held up for 262 ms."""
+    large = [Record(0, 5, b"k", bytes(LONG_STEP_BYTES))]
+    data = build(large, base_offset=0, compression=Compression.GZIP)
+    monkeypatch.setattr(record_times, "Scan", Noted)
+
+    async def work(reader: Reader) -> None:
+        assert await reader.record_times.look(COMMITTED, 0) == Seen(1, 0, 5)
+        here = threading.get_ident()
+        assert [thread == here for thread in Noted.threads] == [True, False]
+
+    run(work, Log([whole() | {"Records": data}]))
 
 
 def test_a_record_without_a_time_says_so() -> None:

@@ -377,44 +377,6 @@ def test_a_request_that_is_read_whole_counts_until_it_is_answered() -> None:
     assert it.from_client(HEARTBEAT) == []
 
 
-LONG = request(
-    ApiKey.SHARE_GROUP_HEARTBEAT,
-    message={"SubscribedTopicNames": ["t" * 30_000] * 3},
-    correlation_id=50,
-)
-
-
-def authenticating() -> ConnectionState:
-    return ConnectionState(rules(LOCAL, sasl=True), ApiCounts())
-
-
-def test_a_long_request_before_authentication_is_refused() -> None:
-    (failed,) = authenticating().from_client(LONG)
-    assert isinstance(failed, Failed)
-    assert failed.fault is Fault.UNAUTHENTICATED
-    assert authenticating().from_client(HEARTBEAT) == [Intercepted(HEARTBEAT[4:])]
-    assert session().from_client(LONG) == [Intercepted(LONG[4:])], "nobody is asked for a password"
-
-
-@pytest.mark.parametrize("version", [0, 1, 2])
-@pytest.mark.parametrize(("error", "taken"), [(0, True), (58, False), (256, False)])
-def test_an_authenticated_client_may_send_long_requests(
-    version: int, error: int, *, taken: bool
-) -> None:
-    """However the bytes of the answer are cut; they pass as they are."""
-    asked = request(ApiKey.SASL_AUTHENTICATE, version, correlation_id=1)
-    answer = response(
-        ApiKey.SASL_AUTHENTICATE, version, {"ErrorCode": error, "AuthBytes": b"x"}, correlation_id=1
-    )
-    for cut in range(len(answer)):
-        it = authenticating()
-        it.from_client(asked)
-        effects = it.from_upstream(answer[:cut]) + it.from_upstream(answer[cut:])
-        assert to_client(effects) == answer
-        (last,) = it.from_client(LONG)
-        assert isinstance(last, Intercepted) is taken, cut
-
-
 # ------------------------------------------------------------------------------------ counts, times
 
 

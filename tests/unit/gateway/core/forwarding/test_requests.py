@@ -1,18 +1,22 @@
-"""Where a request's `acks` are, and when they are not there yet."""
+"""Where the `acks` of a request are, also in parts; and what may be sent before a login."""
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 
 import pytest
 
 from gateway.core.forwarding.api_counts import ApiCounts
-from gateway.core.forwarding.effects import Call, Effect, Fault, Kind, Stop
+from gateway.core.forwarding.connection_state import ConnectionState
+from gateway.core.forwarding.effects import Call, Effect, Failed, Fault, Intercepted, Kind, Stop
 from gateway.core.forwarding.requests import Requests
 from gateway.core.forwarding.served_apis import rules
-from gateway.core.limits import HEADER_TAGS_MAX
+from gateway.core.limits import HANDSHAKE_BYTES_MAX, HEADER_TAGS_MAX, SASL_TOKEN_BYTES_MAX
 from gateway.core.wire.apis import ApiKey
-from tests.rig.wire_frames import request, to_upstream
+from tests.rig.wire_frames import request, response, to_client, to_upstream
+
+LOCAL = (ApiKey.SHARE_GROUP_HEARTBEAT, ApiKey.SHARE_FETCH)
 
 
 def requests() -> tuple[Requests, deque[Call]]:
@@ -91,3 +95,76 @@ def test_what_becomes_of_the_response(key: int, version: int, kind: Kind) -> Non
     it, calls = requests()
     it.feed(request(key, version, {"Acks": 1} if key == ApiKey.PRODUCE else {}), [])
     assert [call.kind for call in calls] == [kind]
+
+
+# --------------------------------------------------------------------------- before a login
+
+HEARTBEAT = request(ApiKey.SHARE_GROUP_HEARTBEAT, correlation_id=50)
+LONG = request(
+    ApiKey.SHARE_GROUP_HEARTBEAT,
+    message={"SubscribedTopicNames": ["t" * 30_000] * 3},
+    correlation_id=50,
+)
+
+
+def session() -> ConnectionState:
+    return ConnectionState(rules(LOCAL), ApiCounts())
+
+
+def authenticating() -> ConnectionState:
+    return ConnectionState(rules(LOCAL, sasl=True), ApiCounts())
+
+
+def test_a_long_request_before_authentication_is_refused() -> None:
+    (failed,) = authenticating().from_client(LONG)
+    assert isinstance(failed, Failed)
+    assert failed.fault is Fault.UNAUTHENTICATED
+    assert authenticating().from_client(HEARTBEAT) == [Intercepted(HEARTBEAT[4:])]
+    assert session().from_client(LONG) == [Intercepted(LONG[4:])], "nobody is asked for a password"
+
+
+@pytest.mark.parametrize("it", [session, authenticating])
+@pytest.mark.parametrize(
+    ("api", "limit"),
+    [
+        (ApiKey.API_VERSIONS, HANDSHAKE_BYTES_MAX),
+        (ApiKey.SASL_HANDSHAKE, HANDSHAKE_BYTES_MAX),
+        (ApiKey.SASL_AUTHENTICATE, SASL_TOKEN_BYTES_MAX),
+    ],
+)
+def test_what_comes_before_a_login_is_short(
+    it: Callable[[], ConnectionState], api: ApiKey, limit: int
+) -> None:
+    """Whatever it holds (a broker reads its tagged fields), it is refused with its head."""
+    head = request(api, 1, correlation_id=1)[4:14]
+    assert len(to_upstream(it().from_client(limit.to_bytes(4, "big") + head))) == 14
+    (failed,) = it().from_client((limit + 1).to_bytes(4, "big") + head)
+    assert isinstance(failed, Failed)
+    assert failed.fault is Fault.FRAME_SIZE
+
+
+def test_a_long_request_that_passes_waits_for_authentication() -> None:
+    long = request(ApiKey.METADATA, 12, {"Topics": [{"Name": "t" * 30_000}] * 3})
+    (failed,) = authenticating().from_client(long)
+    assert isinstance(failed, Failed)
+    assert failed.fault is Fault.UNAUTHENTICATED
+    assert to_upstream(session().from_client(long)) == long
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+@pytest.mark.parametrize(("error", "taken"), [(0, True), (58, False), (256, False)])
+def test_an_authenticated_client_may_send_long_requests(
+    version: int, error: int, *, taken: bool
+) -> None:
+    """However the bytes of the answer are cut; they pass as they are."""
+    asked = request(ApiKey.SASL_AUTHENTICATE, version, correlation_id=1)
+    answer = response(
+        ApiKey.SASL_AUTHENTICATE, version, {"ErrorCode": error, "AuthBytes": b"x"}, correlation_id=1
+    )
+    for cut in range(len(answer)):
+        it = authenticating()
+        it.from_client(asked)
+        effects = it.from_upstream(answer[:cut]) + it.from_upstream(answer[cut:])
+        assert to_client(effects) == answer
+        (last,) = it.from_client(LONG)
+        assert isinstance(last, Intercepted) is taken, cut

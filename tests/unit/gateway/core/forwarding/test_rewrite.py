@@ -169,6 +169,37 @@ def test_configs_of_topics_keep_their_values() -> None:
     assert message["Results"][0]["Configs"][0]["Value"] == "x"
 
 
+def test_listeners_of_a_broker_are_those_of_its_virtual_broker() -> None:
+    synonyms = [{"Name": "listeners", "Value": "PLAINTEXT://up:9"}]
+    configs: list[dict[str, Any]] = [
+        {"Name": "advertised.listeners", "Value": "SSL://up:9", "Synonyms": synonyms},
+        {"Name": "listeners", "Value": "SSL://:9,CONTROLLER://:8"},
+        {"Name": "advertised.listeners", "Value": None},
+        {"Name": "controller.quorum.voters", "Value": "1@up:8"},
+    ]
+
+    def shown(resource: str) -> list[tuple[str | None, bool]]:
+        rows = [{"ResourceType": 4, "ResourceName": resource, "Configs": configs}]
+        (result,) = rewritten(ApiKey.DESCRIBE_CONFIGS, 4, {"Results": rows})["Results"]
+        first = result["Configs"][0]
+        assert [it["Value"] for it in first["Synonyms"]] == [first["Value"]]
+        return [(it["Value"], it["IsSensitive"]) for it in result["Configs"]]
+
+    here = "PLAINTEXT://gate:9201"
+    assert shown("1") == [(here, False), (here, False), (None, False), (None, True)]
+    # Of a broker that has no port here, and of the defaults of all brokers.
+    assert shown("77") == shown("") == [(None, True)] * 4
+
+
+def test_listeners_where_upstream_has_passwords_and_the_gateway_a_number() -> None:
+    configs = [{"Name": "listeners", "Value": "x"}]
+    message = {"Results": [{"ResourceType": 4, "ResourceName": "1", "Configs": configs}]}
+    payload = response(ApiKey.DESCRIBE_CONFIGS, 4, message)[4:]
+    shown = read(Rewrite(ApiKey.DESCRIBE_CONFIGS, 4, payload))
+    frame = write(shown, {1: Address("::1", 9_201)}, rules([], sasl=True))
+    assert b"SASL_PLAINTEXT://[::1]:9201" in frame
+
+
 def test_configs_without_addresses_keep_their_values() -> None:
     names = ["log.retention.ms", "listener.security.protocol.map"]
     configs = [{"Name": name, "Value": "x"} for name in names]
