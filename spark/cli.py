@@ -131,9 +131,14 @@ def switch(
     """Give a link another target. Shows first the records that the old one has not forwarded."""
     with told():
         from clusters.config import load
+        from clusters.progress import Progress
         from spark.switching import ask_for_switch, switch_text
 
-        shown = ask_for_switch(load(config), cluster, level, to, rewind=rewind, execute=execute)
+        settings = load(config)
+        with Progress() as progress:
+            shown = ask_for_switch(
+                settings, cluster, level, to, rewind=rewind, execute=execute, step=progress.step
+            )
         show(lambda: View(shown, lambda: typer.echo(switch_text(shown))), output)
 
 

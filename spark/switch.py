@@ -8,40 +8,39 @@ records that it still forwards when it is back arrive twice.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import structlog
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException
 
 from clusters.config import ClustersConfig
-from clusters.core.copies import Copy, Origin, Stood, judge
 from clusters.core.names import Unfit
-from clusters.core.tree import FRESH, ClusterName, Distributor
-from clusters.core.trust import Seals
+from clusters.core.tree import ClusterName, Distributor
 from spark.core.survey import Position
 from spark.kafka import KafkaSide
-from spark.limits import ANSWER_S, UNFORWARDED_SCANNED_MAX
 from spark.links import Link
-from spark.naming import topic_there
-from spark.produce import Place, headers_of
+from spark.naming import following, topic_there
+from spark.produce import Place
 from spark.reports import LinkReport
+from spark.unforwarded import Windows, compare_into, subtree_now
 
 log = structlog.get_logger()
 
-# An origin without its topic id, which headers of version 1 lack.
-Spot = tuple[ClusterName, str, int, int]
-
 
 @dataclass(frozen=True, slots=True)
-class Unforwarded:
-    """Records of one partition that were copied to the old target and are not on the others.
-    `first` is the offset of the oldest of them on the source.
+class Standing:
+    """Where a link stands. `positions`: of topics that the source has. `followed`: those of them
+    that follow to the target, which are compared and created there. `left_out`: any other topic
+    that the link knows, with the reason.
     """
 
-    first: int
-    records: int
-    cut: bool  # the partition was not compared back to its beginning, and the oldest was missing
+    positions: dict[Place, Position]
+    followed: frozenset[str]
+    left_out: dict[str, str]
+
+    def compared(self) -> dict[Place, Position]:
+        return {place: it for place, it in self.positions.items() if place[0] in self.followed}
 
 
 def choose_target(
@@ -54,10 +53,13 @@ def choose_target(
     if wanted is not None:
         target = distributor.switched(ClusterName(wanted["target"])).targets[0]
         link = Link(distributor, target)
-        positions = positions_for(config, link, source, report, rewind=bool(wanted["rewind"]))
+        stand = standing(config, link, source, report)
+        positions = stand.positions
+        if wanted["rewind"]:
+            positions = rewound(config, link, source, stand, report.target)
         to = KafkaSide(config.cluster(target))
-        create_missing(config, link, source, to, positions)
-        to.set_positions(link.group, on_target(config, link, positions))
+        create_missing(config, link, source, to, stand.followed)
+        to.set_positions(link.group, on_target(config, link, to, positions))
         report.targeted(target, int(wanted["generation"]))
         log.info("link switched", link=link.name, target=target, rewind=bool(wanted["rewind"]))
         return link
@@ -71,40 +73,70 @@ def choose_target(
     raise KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN, "no target answers"))
 
 
-def positions_of_link(
-    config: ClustersConfig, link: Link, report: LinkReport
-) -> dict[Place, Position]:
-    """Where the link stands at its present target, or as last reported if that is away."""
-    positions = {
+def standing(config: ClustersConfig, link: Link, source: KafkaSide, report: LinkReport) -> Standing:
+    """At its present target, or as last reported if that is away. A topic that was deleted on the
+    source since is left out: nobody can copy it, or take its positions.
+    """
+    reported = {
         place: Position(offset, topic_id)
         for place, (offset, topic_id) in report.positions().items()
     }
-    if report.target is not None:
-        old = KafkaSide(config.cluster(report.target))
-        if old.answers():
-            before = Link(link.distributor, report.target)
-            names = {topic: topic_on_target(config, before, topic) for topic, _ in positions}
-            here = {
-                (topic, partition): (name, partition)
-                for topic, partition in positions
-                if (name := names[topic]) is not None
-            }
-            found = old.positions(link.group, here.values())
-            positions |= {place: found[it] for place, it in here.items() if it in found}
-    return positions
+    known = sorted({topic for topic, _ in reported})
+    here = source.identities(known)
+    target = config.cluster(link.target)
+    follows = {it.name: it.there for it in following(config, source.cluster, target, here)}
+    left_out: dict[str, str] = {}
+    for topic in known:
+        there = follows.get(topic)
+        if topic not in here:
+            left_out[topic] = f"{link.source} has no such topic any more"
+        elif there is None:
+            left_out[topic] = "it does not follow any more"
+        elif isinstance(there, Unfit):
+            left_out[topic] = f"it has no name on {link.target}: {there}"
+    ids = {topic: topic_id for topic, (topic_id, _) in here.items()}
+    positions = {place: it for place, it in reported.items() if place[0] in here}
+    positions |= _committed(config, link, report, positions)
+    for (topic, _), position in positions.items():
+        if position.topic_id not in ("", ids[topic]):
+            left_out[topic] = f"it was deleted on {link.source} and created again"
+    return Standing(positions, frozenset(follows.keys() - left_out.keys()), left_out)
 
 
-def positions_for(
-    config: ClustersConfig, link: Link, source: KafkaSide, report: LinkReport, *, rewind: bool
+def _committed(
+    config: ClustersConfig, link: Link, report: LinkReport, places: Iterable[Place]
 ) -> dict[Place, Position]:
-    """Where the link goes on at a new target: where it stands; with `rewind` at the first record
-    that the subtree lacks.
-    """
-    positions = positions_of_link(config, link, report)
-    if rewind:
-        for place, window in unforwarded(config, link, source, positions, report.target).items():
-            positions[place] = Position(window.first, positions[place].topic_id)
-    return positions
+    """The positions at the present target; none if it is away."""
+    if report.target is None:
+        return {}
+    old = KafkaSide(config.cluster(report.target))
+    if not old.answers():
+        return {}
+    before = Link(link.distributor, report.target)
+    here = {
+        (topic, partition): (name, partition)
+        for topic, partition in places
+        if (name := topic_on_target(config, before, topic)) is not None
+    }
+    found = old.positions(link.group, here.values())
+    return {place: found[it] for place, it in here.items() if it in found}
+
+
+def rewound(
+    config: ClustersConfig, link: Link, source: KafkaSide, stand: Standing, old: ClusterName | None
+) -> dict[Place, Position]:
+    """The positions, each moved back to the first record that the subtree lacks."""
+    compared = stand.compared()
+    logical = {str(source.cluster.topic_names().there(topic)) for topic, _ in compared}
+    subtree = subtree_now(config, link, old, logical)
+    windows = Windows()
+    compare_into(windows, link, source, compared, subtree, config.seals())
+    for topic, why in windows.failed.items():
+        log.warning("topic not rewound", link=link.name, topic=topic, why=why)
+    moved = {
+        place: Position(it.first, compared[place].topic_id) for place, it in windows.found.items()
+    }
+    return {**stand.positions, **moved}
 
 
 def create_missing(
@@ -112,12 +144,12 @@ def create_missing(
     link: Link,
     source: KafkaSide,
     target: KafkaSide,
-    positions: Mapping[Place, Position],
+    topics: Iterable[str],
 ) -> None:
     """Kafka takes positions only for topics that exist."""
     if not config.messages.create_topics:
         return
-    names = {topic: topic_on_target(config, link, topic) for topic, _ in positions}
+    names = {topic: topic_on_target(config, link, topic) for topic in topics}
     known = {topic: name for topic, name in names.items() if name is not None}
     there = target.identities(list(known.values()))
     for topic in source.topics(list(known), config.messages.copied_configs).values():
@@ -131,128 +163,13 @@ def topic_on_target(config: ClustersConfig, link: Link, topic: str) -> str | Non
 
 
 def on_target(
-    config: ClustersConfig, link: Link, positions: Mapping[Place, Position]
+    config: ClustersConfig, link: Link, target: KafkaSide, positions: Mapping[Place, Position]
 ) -> dict[Place, Position]:
-    """The same positions by the target's topic names."""
+    """The same positions by the target's topic names, of the partitions that it has."""
     names = {topic: topic_on_target(config, link, topic) for topic, _ in positions}
+    there = target.identities(sorted({it for it in names.values() if it is not None}))
     return {
         (name, partition): position
         for (topic, partition), position in positions.items()
-        if (name := names[topic]) is not None
+        if (name := names[topic]) is not None and name in there and partition < there[name][1]
     }
-
-
-def unforwarded(
-    config: ClustersConfig,
-    link: Link,
-    source: KafkaSide,
-    positions: Mapping[Place, Position],
-    old: ClusterName | None,
-) -> dict[Place, Unforwarded]:
-    """By partition, the records the link has copied that a cluster of the subtree lacks: the new
-    target, and every other but the old target that answers.
-    """
-    seals = config.seals()
-    others = [it for it in link.distributor.allowed if it != old]
-    sides = {it: KafkaSide(config.cluster(it)) for it in others}
-    reachable = [it for it in others if it == link.target or sides[it].answers()]
-    found: dict[Place, Unforwarded] = {}
-    for (topic, partition), position in positions.items():
-        logical = source.cluster.topic_names().there(topic)
-        if isinstance(logical, Unfit):
-            continue
-        low = max(0, position.offset - UNFORWARDED_SCANNED_MAX)
-        sent = copied_records(
-            source, link, (topic, partition), logical, (low, position.offset), seals
-        )
-        if not sent:
-            continue
-        since_ms = min(timestamp for _, _, timestamp in sent)
-        lacking: set[int] = set()
-        for name in reachable:
-            there = sides[name].cluster.topic_names().back(logical)
-            if isinstance(there, Unfit):
-                continue
-            has = origins_since(sides[name], name, (there, partition), logical, since_ms, seals)
-            lacking |= {offset for offset, origin, _ in sent if origin not in has}
-        if lacking:
-            cut = low > 0 and min(lacking) == sent[0][0]
-            found[topic, partition] = Unforwarded(min(lacking), len(lacking), cut)
-    return found
-
-
-def copied_records(
-    source: KafkaSide,
-    link: Link,
-    place: Place,
-    logical: str,
-    offsets: tuple[int, int],
-    seals: Seals,
-) -> list[tuple[int, Spot, int]]:
-    """(offset, origin, timestamp) of those in [first, last) that the link copies."""
-    found = []
-    with source.consumer(f"{link.group}-compare", enable_partition_eof=True) as consumer:
-        for message in messages(consumer, place, *offsets):
-            copy = copy_of(message, link.source, logical, seals)
-            if link.distributor.flags_of_copy(copy.flags) is not None:
-                found.append((offset_of(message), copy.origin.place, message.timestamp()[1]))
-    return found
-
-
-def origins_since(
-    side: KafkaSide, name: ClusterName, place: Place, logical: str, since_ms: int, seals: Seals
-) -> set[Spot]:
-    """The origins of all records of a partition from a timestamp on."""
-    group = "keyway-compare"
-    with side.consumer(group, enable_partition_eof=True) as consumer:
-        (at,) = consumer.offsets_for_times([TopicPartition(*place, since_ms)], ANSWER_S)
-        if at.error is not None and at.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-            return set()
-        if at.error is not None:
-            raise KafkaException(at.error)
-        if at.offset < 0:
-            return set()
-        return {
-            copy_of(it, name, logical, seals).origin.place
-            for it in messages(consumer, place, at.offset)
-        }
-
-
-def copy_of(message: Message, cluster: ClusterName, logical: str, seals: Seals) -> Copy:
-    """The contents of a record's header whose seal fits; a fresh record is its own origin."""
-    stood = Stood(logical, message.timestamp()[1], message.key(), message.value())
-    copy = judge(headers_of(message), stood, seals=seals).copy
-    partition = message.partition()
-    assert partition is not None
-    return copy or Copy(FRESH, Origin(cluster, logical, partition, offset_of(message)))
-
-
-def offset_of(message: Message) -> int:
-    offset = message.offset()
-    assert offset is not None
-    return offset
-
-
-def messages(
-    consumer: Consumer, place: Place, first: int, last: int | None = None
-) -> list[Message]:
-    """Committed records from `first` to before `last`, or to the end."""
-    low, high = consumer.get_watermark_offsets(TopicPartition(*place), ANSWER_S)
-    end = high if last is None else min(high, last)
-    found: list[Message] = []
-    if max(first, low) >= end:
-        return found
-    consumer.assign([TopicPartition(*place, max(first, low))])
-    while True:
-        batch = consumer.consume(1_000, ANSWER_S)
-        if not batch:
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
-        for message in batch:
-            error = message.error()
-            if error is not None:
-                if error.code() == KafkaError._PARTITION_EOF:
-                    return found
-                raise KafkaException(error)
-            if offset_of(message) >= end:
-                return found
-            found.append(message)

@@ -4,19 +4,32 @@ the order in the status topic, where the running link, or the next run, finds it
 
 from __future__ import annotations
 
+from confluent_kafka import KafkaException
+
 from clusters.config import ClustersConfig
 from clusters.core.tree import ClusterName, Level
+from clusters.progress import Step, no_step
 from spark.kafka import KafkaSide
 from spark.links import Link
 from spark.reports import LinkReport
 from spark.status import SWITCH, Json, StatusTopic
-from spark.switch import positions_of_link, unforwarded
+from spark.switch import standing
+from spark.unforwarded import Windows, compare_into, subtree_now
 
 
 def ask_for_switch(
-    config: ClustersConfig, cluster: str, level: int, to: str, *, rewind: bool, execute: bool
+    config: ClustersConfig,
+    cluster: str,
+    level: int,
+    to: str,
+    *,
+    rewind: bool,
+    execute: bool,
+    step: Step = no_step,
 ) -> Json:
-    """Raises ConfigError, TreeError, KafkaException; only with `execute` anything is changed."""
+    """Raises ConfigError, TreeError, KafkaException; only with `execute` anything is changed, and
+    before the records are compared: that reads much, and an outage does not wait.
+    """
     tree = config.checked_tree().switched(ClusterName(cluster), Level(level), ClusterName(to))
     link = Link(tree.distributor(ClusterName(cluster), Level(level)), ClusterName(to))
     source = KafkaSide(config.cluster(cluster))
@@ -25,9 +38,20 @@ def ask_for_switch(
     report = LinkReport(distributor, status)
     report.load()
     old = report.target
-    positions = positions_of_link(config, link, report)
-    windows = unforwarded(config, Link(distributor, link.target), source, positions, old)
-    shown: Json = {
+    stand = standing(config, link, source, report)
+    compared = stand.compared()
+    logical = {str(source.cluster.topic_names().there(topic)) for topic, _ in compared}
+    to_others = Link(distributor, link.target)
+    subtree = subtree_now(config, to_others, old, logical)
+    if execute:
+        wanted = {"target": to, "generation": report.generation + 1, "rewind": rewind}
+        status.publish({f"{SWITCH}/{link.name}": wanted})
+    windows, problem = Windows(), ""
+    try:
+        compare_into(windows, to_others, source, compared, subtree, config.seals(), step)
+    except KafkaException as error:
+        problem = error.args[0].str()
+    return {
         "link": link.name,
         "from": old,
         "to": to,
@@ -41,13 +65,11 @@ def ask_for_switch(
                 "first_offset": it.first,
                 "compared_to_the_beginning": not it.cut,
             }
-            for (topic, partition), it in sorted(windows.items())
+            for (topic, partition), it in sorted(windows.found.items())
         ],
+        "left_out": dict(sorted((stand.left_out | windows.failed).items())),
+        "problem": problem,
     }
-    if execute:
-        wanted = {"target": to, "generation": report.generation + 1, "rewind": rewind}
-        status.publish({f"{SWITCH}/{link.name}": wanted})
-    return shown
 
 
 def switch_text(shown: Json) -> str:
@@ -58,7 +80,10 @@ def switch_text(shown: Json) -> str:
         f" {row['first_offset']} on, are not on the rest of the subtree"
         for row in shown["unforwarded"]
     ]
-    if not shown["unforwarded"]:
+    lines += [f"  {topic}: left out, {why}" for topic, why in shown["left_out"].items()]
+    if shown["problem"]:
+        lines.append(f"  the others were not compared: {shown['problem']}")
+    elif not shown["unforwarded"]:
         lines.append("  everything that was copied is on the rest of the subtree")
     elif shown["rewind"]:
         lines.append(

@@ -1,0 +1,103 @@
+"""Three clusters of one Kafka, which differ by the names of their topics, and a link without Spark:
+its records, positions and reports are written by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from clusters.config import ClustersConfig, load
+from clusters.core.copies import COPY_HEADER, Copy, Origin, Stood, encode
+from clusters.core.tree import ClusterName, Distributor, Flags, Level
+from spark.core.survey import Position
+from spark.kafka import KafkaSide
+from spark.links import Link
+from spark.reports import LinkReport
+from spark.status import StatusTopic
+from tests.rig.kafka import create_topic
+from tests.rig.several_clusters import send
+
+A, B, C = ClusterName("a"), ClusterName("b"), ClusterName("c")
+LEVEL = Level(2)
+TREE = {"level": 2, "children": ["a", {"level": 1, "children": ["b", "c"]}]}
+TIMESTAMP_MS = 1_700_000_000_000
+
+
+class LinkByHand:
+    """The link of `a` at level 2, to `b` or `c`."""
+
+    def __init__(self, front: str, directory: Path, run: str, **sections: Any) -> None:
+        self.front = front
+        places = [
+            {"name": it, "bootstrap_servers": front, "topic_pattern": f"{run}-{it}-{{topic}}"}
+            for it in (A, B, C)
+        ]
+        messages = {"status_topic": f"{run}-status", **sections.pop("messages", {})}
+        path = directory / "clusters.yaml"
+        path.write_text(
+            yaml.safe_dump({"clusters": places, "tree": TREE, "messages": messages, **sections})
+        )
+        self.path = path
+        self.config: ClustersConfig = load(path)
+        self.source = KafkaSide(self.config.cluster(A))
+        if self.config.messages.status_topic not in self.source.topic_names():
+            create_topic(front, self.config.messages.status_topic)
+
+    @property
+    def distributor(self) -> Distributor:
+        return self.config.checked_tree().distributor(A, LEVEL)
+
+    def link(self, target: ClusterName) -> Link:
+        return Link(self.distributor, target)
+
+    def side(self, name: ClusterName) -> KafkaSide:
+        return KafkaSide(self.config.cluster(name))
+
+    def name(self, cluster: ClusterName, topic: str) -> str:
+        return str(self.config.cluster(cluster).topic_names().back(topic))
+
+    def create(self, topic: str, *clusters: ClusterName) -> None:
+        for it in clusters:
+            create_topic(self.front, self.name(it, topic))
+
+    def report(self) -> LinkReport:
+        """As a run reads it anew."""
+        status = StatusTopic(self.source, self.config.messages.status_topic)
+        report = LinkReport(self.distributor, status)
+        report.load()
+        return report
+
+    def send(self, topic: str, values: Sequence[bytes]) -> None:
+        """Fresh records of `a`."""
+        records = [{"value": it, "timestamp": TIMESTAMP_MS} for it in values]
+        send(self.front, self.name(A, topic), records)
+
+    def copy(self, topic: str, values: Sequence[bytes], to: ClusterName, first: int = 0) -> None:
+        """As the link writes them, the first with the offset `first` of `a`."""
+        records = []
+        for at, value in enumerate(values):
+            stood = Stood(topic, TIMESTAMP_MS, None, value)
+            header = encode(Copy(Flags(2), Origin(A, topic, 0, first + at)), stood)
+            headers = [(COPY_HEADER, header)]
+            records.append({"value": value, "timestamp": TIMESTAMP_MS, "headers": headers})
+        send(self.front, self.name(to, topic), records)
+
+    def stands(self, positions: dict[str, int], target: ClusterName) -> None:
+        """The link has copied so far of each topic."""
+        ids = self.source.identities([self.name(A, it) for it in positions])
+        places = {
+            (self.name(target, topic), 0): Position(at, ids[self.name(A, topic)][0])
+            for topic, at in positions.items()
+        }
+        self.side(target).set_positions(self.link(target).group, places)
+        report = self.report()
+        report.targeted(target)
+        topics = self.source.topics(list(ids))
+        there = self.side(target).identities([self.name(target, it) for it in positions])
+        target_ids = {self.name(A, it): there[self.name(target, it)][0] for it in positions}
+        reached = {(self.name(A, it), 0): at for it, at in positions.items()}
+        report.planned(topics, {}, target_ids, reached)
