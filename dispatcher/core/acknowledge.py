@@ -11,6 +11,7 @@ from mypy_extensions import i64, u8
 
 from dispatcher.core.keys import NO_OFFSET, LeaseHolder
 from dispatcher.core.leases import Lease
+from dispatcher.core.membership import heard
 from dispatcher.core.model import (
     AckError,
     Acknowledge,
@@ -32,6 +33,9 @@ _RENEW = int(AckType.RENEW)
 
 
 def acknowledge(state: WindowState, event: Acknowledge) -> None:
+    member = state.by_member.get(event.member_id)
+    if member is not None:
+        heard(state, member, event.now_ms)
     session = state.book.sessions.get((event.member_id, event.session_id))
     errors: list[AckError | None] = []
     refused = 0

@@ -8,6 +8,7 @@ from mypy_extensions import i64
 
 from dispatcher.core.keys import KeyQueue, LeaseHolder, MemberQueue
 from dispatcher.core.leases import Lease
+from dispatcher.core.membership import heard
 from dispatcher.core.model import (
     Acquire,
     Delivered,
@@ -27,6 +28,7 @@ def acquire(state: WindowState, event: Acquire) -> None:
     offsets: list[int] = []
     attempts: list[int] = []
     if member is not None:
+        heard(state, member, event.now_ms)
         state.touch(member)
         room = state.policy.in_flight_per_member_max - member.in_flight
         wanted = min(event.records_max, room)
@@ -69,13 +71,17 @@ def ready_for(state: WindowState, member_id: MemberId, now_ms: int) -> int:
     member = state.by_member.get(member_id)
     if member is None:
         return 0
+    room = state.policy.in_flight_per_member_max - member.in_flight
+    if member.attention.silent:
+        return max(1, room)  # Its keys come back with the Acquire.
+    member.attention.heard(now_ms)
     if state.draining_keys.by_key:
         state.draining_keys.asked_by(member, state.window)
     ready = member.ready_count() if member.limit < 0 else state.may_have_of(member)
     ready *= state.prefetch  # at most: listed records begin runs, and runs are not counted
     if state.retries.is_due(now_ms):
         ready += len(state.retries.timers)
-    return max(0, min(ready, state.policy.in_flight_per_member_max - member.in_flight))
+    return max(0, min(ready, room))
 
 
 def not_sent(state: WindowState, event: NotSent) -> None:

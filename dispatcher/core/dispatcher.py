@@ -101,7 +101,7 @@ class Dispatcher:
             case RecordsRead():
                 records_read(state, event)
             case Ticked():
-                tick(state, event.now_ms)
+                tick(state, event)
             case NotSent():
                 not_sent(state, event)
             case MembersChanged():
@@ -135,7 +135,7 @@ class Dispatcher:
     @property
     def members(self) -> tuple[Member, ...]:
         """In join order."""
-        return self._state.router.members
+        return self._state.owners.router.members
 
     @property
     def cursor(self) -> int:
@@ -154,12 +154,14 @@ class Dispatcher:
         return len(draining.by_key), draining.cleared
 
     def ready_for(self, member_id: MemberId, now_ms: int) -> int:
-        """How many records an Acquire would hand out now; at most, while retries are due."""
+        """How many records an Acquire would hand out now; at most, while retries are due or the
+        member was silent. To ask counts as a fetch.
+        """
         return ready_for(self._state, member_id, now_ms)
 
     def due_ms(self) -> int:
         """The time of the next tick with something to do, if the last event was a tick that had
-        nothing to do (ticking.py). O(leases).
+        nothing to do (ticking.py). O(leases + members).
         """
         return due_ms(self._state)
 

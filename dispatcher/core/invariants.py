@@ -74,10 +74,12 @@ def _check_queues(state: WindowState) -> list[KeyQueue]:
         assert queue.in_flight == in_flight <= state.prefetch, f"{queue!r}: {in_flight} in flight"
         if queue.key is not None:
             assert state.by_key[queue.key] is queue
-        if state.loads is None or queue.key is None:
+        if state.owners.loads is None or queue.key is None:
             assert queue.owner is state.owner_of(queue.key, first), f"{queue!r} has a stale owner"
         elif queue.owner is not None:
-            assert takes(state.router, queue.owner, queue.key), f"{queue!r} has a stale owner"
+            assert takes(state.owners.router, queue.owner, queue.key), (
+                f"{queue!r} has a stale owner"
+            )
     unsettled = sum(
         window.queues[offset & window.mask] is not None
         for offset in range(window.cursor, window.read_position)
@@ -95,6 +97,10 @@ def _check_members(state: WindowState) -> None:
     assert list(state.by_member.values()) == state.members
     assert list(state.by_member) == [member.member_id for member in state.members]
     cap = state.policy.in_flight_per_member_max
+    attentive = [member for member in state.members if not member.attention.silent]
+    assert state.attentive == attentive, f"{state.attentive} take keys, not {attentive}"
+    takers = [member.member_id for member in state.owners.takers.members]
+    assert takers == [member.member_id for member in attentive], f"keys go to {takers}"
     for member in state.members:
         if member.touched:  # by a change of the policy, until the next step
             assert member in state.touched
@@ -187,7 +193,8 @@ def _check_retries(state: WindowState) -> None:
 def _check_limits(state: WindowState) -> None:
     for member in state.provisional:
         assert state.by_member[member.member_id] is member, f"{member!r} is not there"
-        assert len(state.members) > 1, f"{member!r} joined nobody"
+        assert len(state.attentive) > 1, f"{member!r} joined nobody"
+        assert not member.attention.silent, f"{member!r} is silent"
     limited = [member for member in state.members if member.limit >= 0]
     assert state.limited == (len(limited) > 0), f"{limited} have a limit"
     for member in limited:
@@ -196,7 +203,8 @@ def _check_limits(state: WindowState) -> None:
         assert state.window.cursor <= member.limit == member.joined_behind, (
             f"{member!r} still waits"
         )
-        assert len(state.members) > 1, f"{member!r} waits for nobody"
+        assert len(state.attentive) > 1, f"{member!r} waits for nobody"
+        assert not member.attention.silent, f"{member!r} is silent"
 
 
 def _check_draining_keys(state: WindowState, queues: list[KeyQueue]) -> None:

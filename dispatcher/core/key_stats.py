@@ -35,7 +35,7 @@ def key_stats(state: WindowState, key: bytes) -> KeyStats:
     """O(its unsettled records)."""
     queue = state.by_key.get(key)
     if queue is None or queue.head < 0:
-        index = int(state.router.owner_of(key, 0))
+        index = state.owners.ring_owner(key, 0)
         owner = None if index < 0 else state.members[index].member_id
         return KeyStats(key, OffsetState.SETTLED, owner)
     records = 1

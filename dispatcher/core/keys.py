@@ -22,6 +22,7 @@ from typing import Final
 from mypy_extensions import mypyc_attr
 
 from dispatcher.core.model import Key, MemberId, SessionId
+from dispatcher.core.silence import Attention
 
 NO_OFFSET: Final = -1
 INSERTED_MAX: Final = 8  # more are sorted together with the rest
@@ -32,10 +33,11 @@ class MemberQueue:
     holds.
     """
 
-    idle: bool  # had nothing ready at the end of the last step; set by the relist of its join
+    attention: Attention  # to be set when it joins
 
     def __init__(self, member_id: MemberId) -> None:
         self.member_id = member_id
+        self.idle = True  # had nothing ready at the end of the last step
         self.joined = False  # False: known only by the leases it holds
         self.ready: list[int] = []  # offsets, ascending
         self.ready_at = 0  # entries before it are taken

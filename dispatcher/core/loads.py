@@ -44,13 +44,14 @@ class Loads:
         return index
 
     def recount(self, members: list[MemberQueue], counted: list[KeyQueue]) -> None:
-        """From the keys that `members` own now."""
+        """From the keys that `members` own now, of all `counted`."""
         places = {id(member): index for index, member in enumerate(members)}
         self.keys = [0] * len(members)
         self.total = 0
         for queue in counted:
-            if queue.owner is not None:
-                self.keys[places[id(queue.owner)]] += 1
+            place = NOBODY if queue.owner is None else places.get(id(queue.owner), NOBODY)
+            if place != NOBODY:
+                self.keys[place] += 1
                 self.total += 1
 
 

@@ -15,17 +15,20 @@ from dispatcher.core.model import (
     MemberId,
     MembersChanged,
     Notice,
+    Noticed,
     Reason,
     SessionClosed,
     SessionLost,
     SessionOpened,
+    Ticked,
 )
-from dispatcher.core.ring import shared_router
+from dispatcher.core.ring import Router, shared_router
+from dispatcher.core.silence import NOT_SILENT_MS, Attention, fall_silent
 from dispatcher.core.state import WindowState
 
 
 def members_changed(state: WindowState, event: MembersChanged) -> None:
-    members = state.router.members
+    members = state.owners.router.members
     if len(event.members) == len(members) and event.members == members:
         return
     before = {member.member_id: member for member in state.members}
@@ -34,16 +37,14 @@ def members_changed(state: WindowState, event: MembersChanged) -> None:
     state.members = [
         before.pop(member.member_id)
         if member.member_id in before
-        else _newcomer(state, member.member_id, newcomers)
+        else _newcomer(state, member.member_id, newcomers, event.now_ms)
         for member in event.members
     ]
     state.by_member = {member.member_id: member for member in state.members}
     state.provisional = [one for one in state.provisional if one.member_id not in before]
     if others and newcomers:
         joined(state, newcomers)
-    if len(state.members) == 1:
-        state.provisional = []  # Alone: no record is kept from it, read or not.
-    state.router = shared_router(event.members)
+    _choose_takers(state, shared_router(event.members))
     if not state.members:
         state.reading = False
     state.relist()
@@ -52,12 +53,15 @@ def members_changed(state: WindowState, event: MembersChanged) -> None:
         give_back_member(state, member, event.reason, event.now_ms)
 
 
-def _newcomer(state: WindowState, member_id: MemberId, newcomers: list[MemberQueue]) -> MemberQueue:
+def _newcomer(
+    state: WindowState, member_id: MemberId, newcomers: list[MemberQueue], now_ms: int
+) -> MemberQueue:
     """A new member, or one whose leases outlived a restart."""
     member = state.absent.pop(member_id, None)
     if member is None:
         member = MemberQueue(member_id)
     member.joined = True
+    member.attention = Attention(now_ms)
     newcomers.append(member)
     return member
 
@@ -65,6 +69,59 @@ def _newcomer(state: WindowState, member_id: MemberId, newcomers: list[MemberQue
 def give_back_member(state: WindowState, member: MemberQueue, reason: Reason, now_ms: int) -> None:
     for lease in state.book.of_member(member):
         state.give_back(lease, reason, now_ms)
+
+
+def _choose_takers(state: WindowState, router: Router) -> None:
+    """Those of the router's members that keys are given to."""
+    state.owners.choose(router, [member.attention for member in state.members])
+    state.attentive = [member for member in state.members if not member.attention.silent]
+    if len(state.attentive) == 1:
+        state.provisional = []  # Alone: no record is kept from it, read or not.
+
+
+def heard(state: WindowState, member: MemberQueue, now_ms: int) -> None:
+    """It fetches or acknowledges. A silent one comes back, as if it had joined."""
+    attention = member.attention
+    attention.heard(now_ms)
+    if attention.silent:
+        attention.silent = False
+        _tell(state, Notice.HEARD_AGAIN, member)
+        if state.attentive:
+            joined(state, [member])
+        _choose_takers(state, state.owners.router)
+        state.relist()
+
+
+def watch_silence(state: WindowState, event: Ticked) -> None:
+    """Silent members give their keys away, as if they had left."""
+    members = state.members
+    for member in members if event.waiting else ():
+        if member.member_id in event.waiting:
+            heard(state, member, event.now_ms)
+    attentions = [member.attention for member in members]
+    wait = [not member.idle for member in members]
+    fallen = fall_silent(attentions, wait, state.policy.lock_duration_ms, event.now_ms)
+    for at in fallen:
+        members[at].limit = NO_OFFSET
+        _tell(state, Notice.SILENT, members[at])
+    if fallen:
+        state.provisional = [one for one in state.provisional if not one.attention.silent]
+        _choose_takers(state, state.owners.router)
+        state.relist()
+
+
+def silent_ms(state: WindowState) -> int:
+    """When the next member becomes silent, if none is heard. O(members)."""
+    lock_ms = state.policy.lock_duration_ms
+    due_ms = NOT_SILENT_MS
+    for member in state.members:
+        due_ms = min(due_ms, member.attention.silent_ms(lock_ms, records_wait=not member.idle))
+    return due_ms
+
+
+def _tell(state: WindowState, notice: Notice, member: MemberQueue) -> None:
+    detail = f"member {member.member_id}"
+    state.effects.append(Noticed(notice=notice, count=1, detail=detail))
 
 
 def session_closed(state: WindowState, event: SessionClosed) -> None:
@@ -97,6 +154,8 @@ def lock_timeouts(state: WindowState, now_ms: int) -> None:
     for lease in state.book.overdue(now_ms):
         state.count(Notice.TIMED_OUT, lease.live)
         state.example(Notice.TIMED_OUT, _first_live(state, lease))
+        if lease.session.member.joined:
+            lease.session.member.attention.lock_ran_out = True
         state.give_back(lease, Reason.LOCK_TIMEOUT, now_ms)
 
 

@@ -245,9 +245,12 @@ class OperatorAct:
 
 @dataclass(frozen=True, slots=True)
 class Ticked:
-    """The watchdog, every 500 ms: lock timeouts, retries that are due."""
+    """The watchdog, every 500 ms: lock timeouts, retries that are due. `waiting`: the members whose
+    fetches wait for records of this window at that moment.
+    """
 
     now_ms: int
+    waiting: frozenset[MemberId] = frozenset()
 
 
 Event = (
@@ -435,6 +438,8 @@ class Notice(Enum):
     SENT = "sent"  # and thereby settled, as the two below only in unreliable groups
     UNDELIVERED = "undelivered"  # dropped: their member was saturated, or they could not be sent
     SATURATED = "saturated"  # a member began to lose records; detail: its id
+    SILENT = "silent"  # a member asks for nothing and owns no keys now; detail: its id
+    HEARD_AGAIN = "heard_again"  # and is back; detail: its id
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,9 +31,9 @@ def records_read(state: WindowState, event: RecordsRead) -> None:
         window.move_cursor(start)
     end = min(event.end, window.read_position + state.room())
     window.reserve(end)
-    if state.loads is not None:
+    if state.owners.loads is not None:
         state.drop_idle_keys()  # so that each is placed anew
-        state.loads.recount(state.members, list(state.by_key.values()))
+        state.owners.loads.recount(state.attentive, list(state.by_key.values()))
     _append(state, start, end, offsets, event.keys)
     window.read_position = end
     if window.unread:

@@ -15,7 +15,7 @@ from dispatcher.core.hashes import key_hash32
 from dispatcher.core.keys import NO_OFFSET, KeyQueue, MemberQueue
 from dispatcher.core.leases import Lease, LeaseBook
 from dispatcher.core.limits import IDLE_KEYS_MAX, READ_ROOM_DIVISOR
-from dispatcher.core.loads import Loads, takes
+from dispatcher.core.loads import takes
 from dispatcher.core.model import (
     Change,
     CursorMoved,
@@ -36,8 +36,8 @@ from dispatcher.core.model import (
     Step,
     WriteDeadLetters,
 )
+from dispatcher.core.owners import Owners
 from dispatcher.core.retry import AT_ONCE, CLEAN, Retry, RetryBook, backoff_ms, new_retry
-from dispatcher.core.ring import Router
 from dispatcher.core.window import Window
 
 
@@ -60,8 +60,8 @@ class WindowState:
         # all members.
         self.touched: list[MemberQueue] = []
         self.absent: dict[MemberId, MemberQueue] = {}  # hold leases and are not in the group
-        self.router = Router(())
-        self.loads = None if policy.bounded_load is None else Loads(policy.bounded_load)
+        self.attentive: list[MemberQueue] = []  # those that are not silent (silence.py)
+        self.owners = Owners(policy.bounded_load)
         self.draining_keys = DrainingKeys()
         self.limited = False  # some member may have some records only (joins.py)
         # Members whose place of joining is known only when more is read (joins.py).
@@ -91,11 +91,8 @@ class WindowState:
 
     def owner_of(self, key: Key, offset: int) -> MemberQueue | None:
         """None: nobody is there, or nobody's filters accept the record."""
-        if self.loads is not None and key is not None:
-            index = self.loads.place(self.router, key)
-        else:
-            index = int(self.router.owner_of(key, offset))
-        return None if index < 0 else self.members[index]
+        place = self.owners.owner_of(key, offset)
+        return None if place < 0 else self.members[place]
 
     def offer(self, queue: KeyQueue) -> None:
         """Lists the key for its owner if a record of it may go out now. O(1) but for prefetch."""
@@ -163,8 +160,9 @@ class WindowState:
     def relist(self) -> None:
         """Routes all keys and builds all ready lists anew, in the order of the records. O(span)."""
         self.drop_idle_keys()
-        if self.loads is not None:
-            self.loads.recount(self.members, [q for q in self.by_key.values() if self._stays(q)])
+        loads = self.owners.loads
+        if loads is not None:
+            loads.recount(self.attentive, [q for q in self.by_key.values() if self._stays(q)])
         self.idle_members = 0  # counted anew when the step is finished
         for member in self.members:
             member.clear_ready()
@@ -177,7 +175,7 @@ class WindowState:
             queue = queues[offset & mask]
             if queue is not None and queue.head == offset:
                 queue.listed = False
-                if self.loads is None or not self._stays(queue):
+                if loads is None or not self._stays(queue):
                     queue.owner = self.owner_of(queue.key, offset)
                 self.offer(queue)
                 self.draining_keys.look_at(queue)
@@ -189,7 +187,7 @@ class WindowState:
         if queue.owner is None or queue.key is None:
             return False
         busy = queue.in_flight > 0 or self.retries.held(queue.head)
-        return busy and takes(self.router, queue.owner, queue.key)
+        return busy and takes(self.owners.takers, queue.owner, queue.key)
 
     def rest(self) -> None:
         """Gives memory back that a window with little to do no longer needs."""
@@ -416,7 +414,7 @@ class WindowState:
         """Of members that are alone, or see all records sent before their join settled."""
         self.limited = False
         for member in self.members:
-            if self.window.cursor > member.limit or len(self.members) == 1:
+            if self.window.cursor > member.limit or len(self.attentive) == 1:
                 member.limit = NO_OFFSET
             else:
                 self.limited = True

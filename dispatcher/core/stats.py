@@ -25,6 +25,7 @@ class MemberStats:
     # The last sent position when it joined others (joins.py); None: it was there first, or at once.
     last_sent_when_joining: int | None = None
     dropped: int = 0  # records it had no room for, since it joined (unreliable groups)
+    silent: bool = False  # asks for nothing: its keys are with the others (silence.py)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +181,7 @@ def _member(member: MemberQueue, draining: list[DrainingCount]) -> MemberStats:
         draining_attempts=sum(count.attempts for count in mine),
         draining_cleared=member.drained,
         last_sent_when_joining=None if member.joined_behind == NO_OFFSET else member.joined_behind,
+        silent=member.joined and member.attention.silent,
     )
 
 

@@ -5,8 +5,7 @@ in flight, nothing comes back, and acknowledgements are answered without effect.
 read waits for a fetch of its owner, at most `in_flight_per_member_max` of them: a member with so
 many is saturated, and further records for it are dropped and counted. When members come or go, all
 waiting records are sorted by offset again, so the records of a key are handed out in order to any
-member. One member may have two records of a key at a time; around a join, two members may.
-
+member. One X
 The pace of reading:
 - Records that were in the log when the first member joined are read at the pace of the member with
   the most room. A slow member loses records and holds up no other.
@@ -55,55 +54,14 @@ from dispatcher.core.model import (
     Step,
     Ticked,
 )
+from dispatcher.core.outbox import Outbox
+from dispatcher.core.owners import Owners
 from dispatcher.core.picture import OffsetState, Picture, drawn
 from dispatcher.core.ring import Router
+from dispatcher.core.silence import fall_silent
 from dispatcher.core.stats import Held, MemberStats, WindowStats
 from dispatcher.core.ticking import NEVER, NEXT_TICK
 from settled.core.bitmap import united
-
-
-class Outbox:
-    """Records that wait for one member: ascending offsets, and their keys."""
-
-    def __init__(self, member_id: MemberId) -> None:
-        self.member_id = member_id
-        self.offsets: list[int] = []
-        self.keys: list[Key] = []
-        self.dropped = 0  # records, since it joined
-        self.saturated = False  # since it dropped something, until half of it is free again
-        self.told = False  # of that
-        self.awake = False
-
-    def __repr__(self) -> str:
-        return f"<{self.member_id} waiting={self.waiting()} dropped={self.dropped}>"
-
-    def waiting(self) -> int:
-        return len(self.offsets)
-
-    def put(self, offset: int, key: Key) -> None:
-        self.offsets.append(offset)
-        self.keys.append(key)
-
-    def records(self) -> list[tuple[int, Key]]:
-        return [(self.offsets[at], self.keys[at]) for at in range(len(self.offsets))]
-
-    def take(self, count: int) -> list[int]:
-        """The oldest `count` offsets, fewer if there are fewer."""
-        taken = self.offsets[:count]
-        del self.offsets[:count]
-        del self.keys[:count]
-        return taken
-
-    def keep(self, count: int) -> int:
-        """Only the oldest `count`; returns how many waited besides."""
-        besides = len(self.offsets[count:])
-        del self.offsets[count:]
-        del self.keys[count:]
-        return besides
-
-    def forget_below(self, floor: int) -> int:
-        """Returns how many waited there."""
-        return len(self.take(bisect_left(self.offsets, floor)))
 
 
 class Unreliable:
@@ -115,8 +73,8 @@ class Unreliable:
         self.policy = policy
         self.read_position = snapshot.cursor
         self._known = snapshot.settled  # from the read position on
-        self._router = Router(())
-        self._outboxes: list[Outbox] = []  # as the router's members
+        self._owners = Owners(None)
+        self._outboxes: list[Outbox] = []  # as the members of its router
         self._reading = False
         # None: no member has read yet; the records of the log are then a backlog.
         self._backlog_end: int | None = None
@@ -132,7 +90,7 @@ class Unreliable:
     @property
     def members(self) -> tuple[Member, ...]:
         """In join order."""
-        return self._router.members
+        return self._owners.router.members
 
     @property
     def cursor(self) -> int:
@@ -148,13 +106,26 @@ class Unreliable:
         """Keys change hands at once: nobody holds anything."""
         return 0, 0
 
-    def ready_for(self, member_id: MemberId, now_ms: int) -> int:  # noqa: ARG002
-        """How many records an Acquire would hand out now."""
-        return sum(box.waiting() for box in self._outboxes if box.member_id == member_id)
+    def ready_for(self, member_id: MemberId, now_ms: int) -> int:
+        """How many records an Acquire would hand out now; at most, if the member was silent."""
+        outbox = self._outbox_of(member_id)
+        if outbox is None:
+            return 0
+        if outbox.attention.silent:
+            return self.policy.in_flight_per_member_max
+        outbox.attention.heard(now_ms)
+        return outbox.waiting()
 
     def due_ms(self) -> int:
         """As a dispatcher's: each tick may read on, unless a read is out or nobody is there."""
-        return NEVER if self._reading or not self._outboxes else NEXT_TICK
+        if not self._reading and self._outboxes:
+            return NEXT_TICK
+        lock_ms = self.policy.lock_duration_ms
+        due_ms = NEVER
+        for outbox in self._outboxes:
+            wait = outbox.waiting() > 0
+            due_ms = min(due_ms, outbox.attention.silent_ms(lock_ms, records_wait=wait))
+        return due_ms
 
     def settled_ranges(self) -> list[tuple[int, int]]:
         """Offsets behind the cursor that do not wait, as ascending, disjoint, non-adjacent
@@ -219,6 +190,7 @@ class Unreliable:
                     draining_in_flight=0,
                     draining_blocked=0,
                     dropped=outbox.dropped,
+                    silent=outbox.attention.silent,
                 )
                 for outbox in self._outboxes
             ],
@@ -279,6 +251,7 @@ class Unreliable:
             case Acquire():
                 self._acquire(event)
             case Acknowledge():
+                self._heard(self._outbox_of(event.member_id), event.now_ms)
                 self._effects.append(AckResult(errors=_checked(event)))
             case RecordsRead():
                 self._records_read(event)
@@ -290,7 +263,7 @@ class Unreliable:
             case LogTruncated():
                 self._log_truncated(event.log_start)
             case Ticked():
-                self._tick()
+                self._tick(event)
             case SessionClosed() | SessionLost() | SessionOpened() | DeadLettered() | OperatorAct():
                 pass  # nobody holds anything
             case _:
@@ -299,6 +272,7 @@ class Unreliable:
 
     def _acquire(self, event: Acquire) -> None:
         outbox = self._outbox_of(event.member_id)
+        self._heard(outbox, event.now_ms)
         offsets = [] if outbox is None else outbox.take(max(event.records_max, 0))
         self._count(Notice.SENT, len(offsets))
         self._effects.append(
@@ -340,20 +314,51 @@ class Unreliable:
             self._known, self.read_position = self.settled_ranges(), self.cursor
             self._reading = False
             self._backlog_end = None
+        waiting = self._take_waiting()
+        before = {outbox.member_id: outbox for outbox in self._outboxes}
+        self._outboxes = [
+            before.get(member.member_id) or Outbox(member.member_id, event.now_ms)
+            for member in event.members
+        ]
+        self._give_out(Router(event.members), waiting)
+
+    def _take_waiting(self) -> list[tuple[int, Key]]:
         waiting: list[tuple[int, Key]] = []
-        before: dict[MemberId, Outbox] = {}
         for outbox in self._outboxes:
             waiting += outbox.records()
             outbox.keep(0)
-            before[outbox.member_id] = outbox
         waiting.sort(key=_offset_of)
-        self._router = Router(event.members)
-        self._outboxes = [
-            before.get(member.member_id) or Outbox(member.member_id) for member in event.members
-        ]
-        if event.members:
-            for offset, key in waiting:
-                self._route(offset, key)
+        return waiting
+
+    def _give_out(self, router: Router, waiting: list[tuple[int, Key]]) -> None:
+        """Anew, among the members of `router`."""
+        self._owners.choose(router, [outbox.attention for outbox in self._outboxes])
+        for offset, key in waiting if self._outboxes else ():
+            self._route(offset, key)
+
+    def _heard(self, outbox: Outbox | None, now_ms: int) -> None:
+        if outbox is None:
+            return
+        outbox.attention.heard(now_ms)
+        if outbox.attention.silent:
+            outbox.attention.silent = False
+            self._tell(Notice.HEARD_AGAIN, outbox)
+            self._give_out(self._owners.router, self._take_waiting())
+
+    def _watch_silence(self, event: Ticked) -> None:
+        for outbox in self._outboxes:
+            if outbox.member_id in event.waiting:
+                self._heard(outbox, event.now_ms)
+        attentions = [outbox.attention for outbox in self._outboxes]
+        wait = [outbox.waiting() > 0 for outbox in self._outboxes]
+        fallen = fall_silent(attentions, wait, self.policy.lock_duration_ms, event.now_ms)
+        for at in fallen:
+            self._tell(Notice.SILENT, self._outboxes[at])
+        if fallen:
+            self._give_out(self._owners.router, self._take_waiting())
+
+    def _tell(self, notice: Notice, outbox: Outbox) -> None:
+        self._effects.append(Noticed(notice=notice, count=1, detail=f"member {outbox.member_id}"))
 
     def _log_truncated(self, log_start: int) -> None:
         lost = sum(outbox.forget_below(log_start) for outbox in self._outboxes)
@@ -363,7 +368,8 @@ class Unreliable:
             self._reading = False
             self._known = _from(self._known, log_start)
 
-    def _tick(self) -> None:
+    def _tick(self, event: Ticked) -> None:
+        self._watch_silence(event)
         for outbox in self._outboxes:
             if outbox.saturated and not outbox.told:
                 detail = f"member {outbox.member_id} dropped {outbox.dropped}"
@@ -385,7 +391,7 @@ class Unreliable:
             outbox.put(offset, key)
 
     def _owner_of(self, key: Key, offset: int) -> Outbox | None:
-        index = int(self._router.owner_of(key, offset))
+        index = self._owners.ring_owner(key, offset)
         return None if index < 0 else self._outboxes[index]
 
     def _outbox_of(self, member_id: MemberId) -> Outbox | None:
@@ -434,7 +440,8 @@ class Unreliable:
         live = self._backlog_end is not None and self.read_position >= self._backlog_end
         if live and self._log_end - self.read_position > span:
             return span
-        waiting = min([outbox.waiting() for outbox in self._outboxes])
+        attentive = [box for box in self._outboxes if not box.attention.silent]
+        waiting = min([outbox.waiting() for outbox in attentive or self._outboxes])
         room = self.policy.in_flight_per_member_max - waiting
         if room * 2 >= self.policy.in_flight_per_member_max or (ticked and room > 0):
             return min(room, span)

@@ -248,6 +248,7 @@ def _members(stats: WindowStats) -> list[MemberFigures]:
             draining_cleared=member.draining_cleared,
             last_sent_position_when_joining=member.last_sent_when_joining,
             dropped=member.dropped,
+            silent=member.silent,
         )
         for member in stats.members
     ]

@@ -27,6 +27,7 @@ class _Figures(NamedTuple):
     ready_keys: Counter[str]
     in_flight: Counter[str]
     draining_keys: Counter[str]
+    silent: Counter[str]  # partitions
 
 
 def member_routes(groups: Groups, windows: Windows) -> list[Route]:
@@ -65,7 +66,7 @@ def _shares(group: ShareGroup) -> Mapping[str, float]:
 
 
 async def _figures(windows: Windows, group: str) -> _Figures:
-    figures = _Figures(Counter(), Counter(), Counter())
+    figures = _Figures(Counter(), Counter(), Counter(), Counter())
     for window in windows.of_group(group):
         core = window.dispatcher
         if core is not None:
@@ -73,6 +74,7 @@ async def _figures(windows: Windows, group: str) -> _Figures:
                 figures.ready_keys[member.member_id] += member.ready_keys
                 figures.in_flight[member.member_id] += member.in_flight
                 figures.draining_keys[member.member_id] += member.draining_keys
+                figures.silent[member.member_id] += member.silent
         await asyncio.sleep(0)
     return figures
 
@@ -89,6 +91,7 @@ def _row(group: str, member: ShareMember, share: float | None, figures: _Figures
         ready_keys=figures.ready_keys[member.member_id],
         in_flight=figures.in_flight[member.member_id],
         draining_keys=figures.draining_keys[member.member_id],
+        silent_partitions=figures.silent[member.member_id],
         connections=len(member.connections),
         last_heartbeat_ms=member.last_heartbeat_ms,
     )

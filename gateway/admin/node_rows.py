@@ -34,7 +34,8 @@ class LoggedOut(Row):
 
 class MemberRow(Row):
     """One member, with its figures summed over its partitions that are in memory. `share`: the part
-    of all key hashes that the ring gives it, 0 to 1; key filters may change that.
+    of all key hashes that the ring gives it, 0 to 1; key filters may change that, and in the
+    `silent_partitions` its keys are with other members, because it asks for nothing there.
     """
 
     group: str
@@ -47,6 +48,7 @@ class MemberRow(Row):
     ready_keys: int
     in_flight: int
     draining_keys: int
+    silent_partitions: int = 0
     connections: int
     last_heartbeat_ms: int  # Unix time
 

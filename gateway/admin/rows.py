@@ -94,6 +94,8 @@ class MemberFigures(Row):
     draining_cleared: int
     last_sent_position_when_joining: int | None
     dropped: int
+    # It asks for nothing, and owns no key that another member accepts.
+    silent: bool = False
 
 
 class DrainingKeyRow(Row):

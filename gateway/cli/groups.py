@@ -147,6 +147,9 @@ def _remarks(row: PartitionRow) -> Iterator[str]:
             f"{place}: {late.name} ({late.id}, {late.address}) joined behind offset"
             f" {late.last_sent_position_when_joining}, which is not settled"
         )
+    for it in row.members:
+        if it.silent:
+            yield f"{place}: member {it.member_id} fetches nothing: other members have its keys"
     if row.trouble:
         yield f"{place}: waits: {row.trouble}"
     if row.read_trouble:

@@ -81,7 +81,7 @@ async def share_fetch(services: ShareServices, request: Request) -> bytes | Long
         # the client hangs up.
         session = _session(services, request, body, key)
         services.groups.connected(group, member_id, request.connection.id)
-        with services.ready.watch(group, member_id) as signal:
+        with services.ready.watch(group, member_id, key[0]) as signal:
             answer = await _ShareFetch(services, request, body, session, denied, signal).answer()
     except GroupError as error:
         request.connection.count_refused(header.api_key, error.code)

@@ -31,7 +31,11 @@ import structlog
 
 from dispatcher.core.model import Snapshot
 from dispatcher.store.base import Claimed, Fence, FencedError, StoreError, WindowKey, WindowStore
-from gateway.core.cluster.topology import Topic, TopicPartition, Topology
+from gateway.core.cluster.topology import (
+    Topic,
+    TopicPartition,
+    Topology,
+)
 from gateway.core.share.membership import ShareGroup
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message

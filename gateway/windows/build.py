@@ -68,6 +68,7 @@ def build(
         watch=cluster.watch,
         unwatch=cluster.unwatch,
         watched=lambda: cluster.watched,
+        waiting=ready.waiting,
         dependencies=Dependencies(
             store=monitored,
             reader=reading.reader,
@@ -84,12 +85,9 @@ def build(
         ),
     )
     cluster.on_topology(windows.topology_changed)
-    members.settings.on_change(windows.settings_changed)
     members.key_filters.on_loaded(lambda: windows.topology_changed(cluster.topology))
-    groups.on_topic_members(windows.membership_moved)
-    groups.on_session_lost(windows.session_lost)
+    _hear_of_groups(members, windows)
     groups.on_forgotten(outcomes.forget)
-    groups.on_forgotten(windows.parked.forget)
     waiting = WaitingWindows(windows)
 
     async def troubles() -> Sequence[Trouble]:
@@ -111,6 +109,13 @@ def build(
         stop=windows.stop,
         close=monitored.close,
     )
+
+
+def _hear_of_groups(members: MembersRoom, windows: Windows) -> None:
+    members.settings.on_change(windows.settings_changed)
+    members.groups.on_topic_members(windows.membership_moved)
+    members.groups.on_session_lost(windows.session_lost)
+    members.groups.on_forgotten(windows.parked.forget)
 
 
 async def _reopen(cluster: Upstream, groups: Groups, windows: Windows) -> None:

@@ -28,6 +28,8 @@ _LOGGED = {
     Notice.SPAN_FULL,
     Notice.TIMED_OUT,
     Notice.SATURATED,
+    Notice.SILENT,
+    Notice.HEARD_AGAIN,
     Notice.TRUNCATED,
 }
 

@@ -7,6 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from dispatcher.core.model import MemberId
+
+_Place = tuple[str, int]  # group, virtual broker
+
 
 @dataclass(slots=True)
 class ReadySignals:
@@ -17,22 +21,38 @@ class ReadySignals:
     """
 
     _watching: dict[tuple[str, str], list[asyncio.Event]] = field(default_factory=dict)
+    _fetching: dict[_Place, dict[MemberId, int]] = field(default_factory=dict)  # their fetches
 
     def __len__(self) -> int:
         return len(self._watching)
 
     @contextmanager
-    def watch(self, group: str, member_id: str) -> Iterator[asyncio.Event]:
+    def watch(self, group: str, member_id: str, broker: int) -> Iterator[asyncio.Event]:
         signal = asyncio.Event()
-        place = (group, member_id)
-        self._watching.setdefault(place, []).append(signal)
+        member, at = (group, member_id), (group, broker)
+        self._watching.setdefault(member, []).append(signal)
+        fetching = self._fetching.setdefault(at, {})
+        fetching[MemberId(member_id)] = fetching.get(MemberId(member_id), 0) + 1
         try:
             yield signal
         finally:
-            signals = self._watching[place]
+            signals = self._watching[member]
             signals.remove(signal)
             if not signals:
-                del self._watching[place]
+                del self._watching[member]
+            self._fetched(at, MemberId(member_id))
+
+    def _fetched(self, at: _Place, member_id: MemberId) -> None:
+        fetching = self._fetching[at]
+        fetching[member_id] -= 1
+        if not fetching[member_id]:
+            del fetching[member_id]
+            if not fetching:
+                del self._fetching[at]
+
+    def waiting(self, group: str, broker: int) -> frozenset[MemberId]:
+        """The members whose fetches from this virtual broker are not answered yet."""
+        return frozenset(self._fetching.get((group, broker), ()))
 
     def wake(self, group: str, members: list[str]) -> None:
         for member_id in members:

@@ -163,11 +163,11 @@ class Window:
         """Handles `event`. A window that is not up ignores it: reloading derives it again."""
         self._handle(event, NO_TICKET)
 
-    def tick(self, now_ms: int) -> int:
-        """The watchdog's. Returns the time of the next tick with something to do, if nothing
-        happens before (dispatcher/core/ticking.py).
+    def tick(self, now_ms: int, waiting: frozenset[MemberId]) -> int:
+        """The watchdog's; the fetches of `waiting` wait for records. Returns the time of the next
+        tick with something to do, if nothing happens before (dispatcher/core/ticking.py).
         """
-        self.post(Ticked(now_ms))
+        self.post(Ticked(now_ms, waiting))
         return self._life.due_ms()
 
     def _ticket(self) -> tuple[Ticket, asyncio.Future[list[Effect]]]:

@@ -19,6 +19,7 @@ from dispatcher.core.life import Batch
 from dispatcher.core.missed_sessions import missed_ends, open_sessions
 from dispatcher.core.model import (
     Event,
+    MemberId,
     SessionClosed,
     SessionLost,
     SessionOpened,
@@ -63,6 +64,7 @@ class Windows:
     watch: Callable[[Iterable[str]], None]  # topics upstream is asked about from now on ...
     unwatch: Callable[[Iterable[str]], None]  # ... and no more
     watched: Callable[[], Iterable[str]]
+    waiting: Callable[[str, int], frozenset[MemberId]]  # of a group, at a virtual broker
     _windows: dict[WindowKey, Window] = field(default_factory=dict)
     _by_group: dict[str, dict[WindowKey, Window]] = field(default_factory=dict)
     _by_topic: dict[tuple[str, str], dict[Window, None]] = field(default_factory=dict)  # of a group
@@ -390,10 +392,14 @@ class Windows:
 
     async def _tick(self, now_ms: int) -> None:
         """The windows in which something has happened, or is due."""
+        waiting: dict[tuple[str, int], frozenset[MemberId]] = {}
         for at, window in enumerate(self._ticks.take(now_ms), 1):
             if self._windows.get(window.key) is window:
                 self._uncommitted[window] = None
-                self._ticks.rests(window, window.tick(now_ms), now_ms)
+                place = (window.key.group, window.leader)
+                if place not in waiting:
+                    waiting[place] = self.waiting(*place)
+                self._ticks.rests(window, window.tick(now_ms, waiting[place]), now_ms)
             if at % TICKED_AT_ONCE == 0:
                 await asyncio.sleep(0)
 

@@ -45,6 +45,7 @@ GROUPS: list[Settings] = [
         "dead_letter_topic": DEAD_LETTERS,
     },
     {"match": "lock-*", **QUICK_RETRY, "lock_duration_ms": 1_500, "deliveries_max": 10},
+    {"match": "hung-*", "auto_offset_reset": "earliest", "lock_duration_ms": 3_000},
     # Nobody gets a record of another member because time has passed.
     {
         "match": "patient-*",

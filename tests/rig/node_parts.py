@@ -279,6 +279,7 @@ class Node:
             watch=self._watch,
             unwatch=self._unwatch,
             watched=lambda: self.watched,
+            waiting=self.ready.waiting,
             dependencies=Dependencies(
                 store=MonitoredStore(self.store, now_ms),
                 reader=self.log,

@@ -4,7 +4,7 @@ persisted state.
 Nothing here asks the dispatcher. A settled offset needs a cause that the outside knows (`causes`),
 a delivery needs its key to be free (`delivered`), an accepted acknowledgement needs a holder
 (`acknowledging`), and a record that is certainly free for a member must not be kept from it
-(`withheld`). All but that last one costs the same for any length of the log.
+(due.py). All but that last one costs the same for any length of the log.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from dispatcher.core.model import (
     JoinPolicy,
     LeaseTaken,
     Member,
+    Notice,
     NotSent,
     PoisonPolicy,
     Policy,
@@ -32,6 +33,7 @@ from dispatcher.core.model import (
 from dispatcher.core.ring import Router
 from tests.sim.filed import Filed, filed, held_back, offsets_of, settled_of
 from tests.sim.holds import Hold, Holds
+from tests.sim.silence import Silence
 from tests.sim.upstream import Log
 
 NOW = 0  # a record that was given back may go out at once
@@ -73,6 +75,7 @@ class Checkers:
         self._committed_to = 0  # below it every record was seen to have a cause
         self._settled_of_key: dict[bytes, int] = {}  # how many of a key's records, from its first
         self.file = Filed()
+        self.silence = Silence()
 
     # ---------------------------------------------------------------------------- persisted changes
 
@@ -165,6 +168,7 @@ class Checkers:
         self.read_to = cursor
         self.joined.clear()  # The members it finds were there first.
         self._present = frozenset()
+        self.silence.rebuilt()
 
     def read(self, event: RecordsRead) -> None:
         """At least up to where it starts, and as far as the span allowed from where the cursor
@@ -208,15 +212,20 @@ class Checkers:
                 return offset - 1
         return self.log.end - 1
 
+    def _position(self) -> tuple[int, int]:
+        return self._last_sent(gone_are_sent=False), self._last_sent(gone_are_sent=True)
+
     def _joins(self, members: tuple[Member, ...]) -> None:
         there = frozenset(str(member.member_id) for member in members)
         self.joined = {name: at for name, at in self.joined.items() if name in there}
         if self._present:
-            position = (self._last_sent(gone_are_sent=False), self._last_sent(gone_are_sent=True))
-            self.joined |= dict.fromkeys(there - self._present, position)
-        if len(there) == 1:
-            self.joined.clear()
+            self.joined |= dict.fromkeys(there - self._present, self._position())
         self._present = there
+        self._alone()
+
+    def _alone(self) -> None:
+        if len(self._present) - len(self.silence.silent) == 1:
+            self.joined.clear()
 
     def never_arrived(self, effect: Delivered) -> None:
         """Leased, and lost on the way: nobody relies on it, its holder may still speak of it."""
@@ -278,6 +287,11 @@ class Checkers:
         self._settled_of_key[key] = at
         return at
 
+    def first_of(self, key: bytes) -> int | None:
+        """The first record that is not settled."""
+        at = self._unsettled_of(key)
+        return self.log.of_key[key][at] if at < len(self.log.of_key[key]) else None
+
     def _earlier(self, key: bytes, offset: int) -> list[int]:
         """Not settled, in the log, and before `offset`."""
         earlier = []
@@ -306,43 +320,21 @@ class Checkers:
             if hold.member != mine.member and not hold.expired:
                 raise CheckFailure("OneOwnerPerKey", f"{mine} while {hold}")
 
-    # ------------------------------------------------------------------------------- due deliveries
+    # ------------------------------------------------------------------------------------- silence
 
-    def withheld(self, member: str, now_ms: int) -> int | None:
-        """A record that is free, due and the member's, and that it could acquire; None without.
-
-        Says nothing of keys that the outside cannot be sure of: of records that were compacted,
-        parked, or may be leased still, or of members that joined with a limit. O(keys): for
-        samples.
-        """
-        if self.policy.prefetch_per_key > 1 or not self.policy.reliable:
-            return None
-        if self.policy.join_policy is JoinPolicy.LAST_SENT and member in self.joined:
-            return None
-        # With bounded loads the ring alone does not name the owner of a key.
-        known = self.log.of_key if self.policy.bounded_load is None else ()
-        for key in known:
-            at = self._unsettled_of(key)
-            if at == len(self.log.of_key[key]) or self.holds.of_key(key):
-                continue
-            offset = self.log.of_key[key][at]
-            if self._is_free(offset, now_ms) and self._owner(key, offset) == member:
-                return offset
-        for offset in self.log.keyless:
-            held = offset in self.settled or offset in self.holds
-            if not held and self._is_free(offset, now_ms) and self._owner(None, offset) == member:
-                return offset
-        return None
-
-    def _is_free(self, offset: int, now_ms: int) -> bool:
-        if offset < self.cursor or offset >= self.read_to or offset not in self.log.records:
-            return False
-        due_ms = self.failed.get(offset, NOW)
-        return due_ms is not UNKNOWN and due_ms <= now_ms
-
-    def _owner(self, key: bytes | None, offset: int) -> str | None:
-        index = self.router.owner_of(key, offset)
-        return None if index < 0 else self.members[index].member_id
+    def silence_told(self, notice: Notice, name: str, now_ms: int) -> None:
+        if notice is Notice.SILENT:
+            lock_ms = self.policy.lock_duration_ms
+            wrong = self.silence.fell_silent(name, self.members, lock_ms, now_ms)
+            self.joined.pop(name, None)
+        else:
+            others = len(self._present) > len(self.silence.silent)
+            wrong = self.silence.heard_again(name, self.members)
+            if others:
+                self.joined[name] = self._position()
+        if wrong is not None:
+            raise CheckFailure("Silence", wrong)
+        self._alone()
 
     def may_hold_more(self, member: str) -> bool:
         """Certainly: expired holds count, for they may still be leased."""
@@ -460,6 +452,7 @@ class Checkers:
         that was rebuilt meanwhile has never seen it.
         """
         gone = {m.member_id for m in self.members} - {m.member_id for m in members}
+        self.silence.changed(members, now_ms)
         self._joins(members)
         self._members_before, self.members = self.members, members
         self.router = Router(members)

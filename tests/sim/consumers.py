@@ -42,6 +42,7 @@ class Consumer:
         self.parked = False  # got nothing and waits to be woken
         self.woken = False  # meanwhile
         self.wakes = 0  # on their way
+        self.hung = 0  # hangs under way
         # (window, offset), of earlier sessions and topics too: a zombie's memory.
         self.held: list[tuple[Window, int]] = []
 
@@ -100,6 +101,17 @@ class Consumer:
         self._gone()
         self.world.after(SESSION_TIMEOUT_MS, lambda: self._evict(session))
 
+    def hang(self, ms: int) -> None:
+        """The application stops, its client does not."""
+        self.hung += 1
+        self.fetching = False
+        self.parked = False
+        self.world.after(ms, self._goes_on)
+
+    def _goes_on(self) -> None:
+        self.hung -= 1
+        self.fetch()
+
     def _gone(self) -> None:
         self.joined = False
         self.session = None
@@ -139,7 +151,7 @@ class Consumer:
 
     def fetch(self) -> None:
         session = self.session
-        if session is None or self.fetching:
+        if session is None or self.fetching or self.hung:
             return
         self.fetching = True
         self.parked = False
@@ -177,7 +189,7 @@ class Consumer:
             self.world.after(0, lambda: self._fetch_again(session))
         else:
             self.fetching = False
-            self.parked = True
+            self.parked = not self.hung
 
     def _received(self, window: Window, session: SessionId, offsets: list[int]) -> None:
         if session != self.session:
@@ -251,7 +263,7 @@ class Consumer:
     def _send(
         self, window: Window, session: SessionId, batches: list[tuple[int, int, bytes]]
     ) -> None:
-        if batches:
+        if batches and not self.hung:
             window.handle(Acknowledge(self.member_id, session, batches, self.world.now_ms))
 
     def _acknowledge_foreign(self, session: SessionId) -> None:

@@ -32,6 +32,7 @@ class Faults:
     die: float = 0.0  # silently
     disconnect: float = 0.0  # the connection breaks, the consumer comes back with another session
     close_session: float = 0.0
+    hang: float = 0.0  # it asks for nothing for a while, and acknowledges nothing; it stays there
     refilter: float = 0.0  # the rules that give the consumer its key filters change
     retune: float = 0.0  # per second: the group's settings change
     stall: float = 0.0  # per delivery: acknowledged after the lock is gone, or never
@@ -66,6 +67,7 @@ _STRONGEST = {
     "die": 0.1,
     "disconnect": 0.2,
     "close_session": 0.2,
+    "hang": 0.15,
     "refilter": 0.1,
     "retune": 0.3,
     "stall": 0.1,

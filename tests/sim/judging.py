@@ -16,6 +16,8 @@ from dispatcher.core.model import (
     Event,
     LogTruncated,
     MembersChanged,
+    Notice,
+    Noticed,
     NotSent,
     OperatorAct,
     OperatorVerb,
@@ -28,6 +30,7 @@ from dispatcher.core.model import (
     Ticked,
 )
 from tests.sim.checkers import CheckFailure
+from tests.sim.due import withheld
 from tests.sim.verdicts import check_verdicts
 
 if TYPE_CHECKING:
@@ -53,6 +56,11 @@ def judge(window: Window, entry: Pending, *, told: bool) -> None:  # noqa: C901 
         return
     checkers.policy = entry.policy
     now_ms = event.now_ms
+    if isinstance(event, Acquire | Acknowledge):
+        checkers.silence.heard(event.member_id, now_ms)
+    for effect in step.effects:
+        if isinstance(effect, Noticed) and effect.notice in (Notice.SILENT, Notice.HEARD_AGAIN):
+            checkers.silence_told(effect.notice, effect.detail.removeprefix("member "), now_ms)
     match event:
         case Acknowledge():
             (result,) = [e for e in step.effects if isinstance(e, AckResult)]
@@ -79,6 +87,8 @@ def judge(window: Window, entry: Pending, *, told: bool) -> None:  # noqa: C901 
                 elif event.verb is OperatorVerb.RETRY:
                     checkers.operator_retries(offset)
         case Ticked():
+            for name in event.waiting:
+                checkers.silence.heard(name, now_ms)
             checkers.expired(now_ms)
         case RecordsRead():
             checkers.read(event)
@@ -101,6 +111,6 @@ def _judge_delivered(window: Window, event: Acquire, effect: Delivered, *, told:
     checkers.delivered(effect, event.records_max, window.world.now_ms)
     few = len(effect.offsets) < event.records_max and checkers.may_hold_more(event.member_id)
     if few and window.handled % window.world.options.recount_every == 0:
-        offset = checkers.withheld(event.member_id, event.now_ms)
+        offset = withheld(checkers, event.member_id, event.now_ms)
         if offset is not None:
             raise CheckFailure("NothingWithheld", f"{offset} from {event.member_id}")

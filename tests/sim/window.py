@@ -118,7 +118,7 @@ class Window:
 
     def tick(self) -> None:
         if self.rest.ticks(self.life, self.world.now_ms):
-            self.handle(Ticked(self.world.now_ms))
+            self.handle(Ticked(self.world.now_ms, self.world.waiting()))
 
     def operator(self, verb: OperatorVerb) -> None:
         parked = [] if self.core is None else self.core.stats().parked

@@ -13,6 +13,7 @@ from random import Random
 from dispatcher.core.model import Event, MemberId, Noticed, OperatorVerb, Step
 from tests.sim.checkers import CheckFailure
 from tests.sim.consumers import Consumer
+from tests.sim.due import kept, withheld
 from tests.sim.faults import PARTITIONS_MAX, Faults, Options, draw, retuned
 from tests.sim.gateway import TICK_MS, Gateway
 from tests.sim.window import Window
@@ -211,6 +212,9 @@ class World:
             consumer.disconnect()
         elif rng.random() < faults.close_session:
             consumer.close_session()
+        elif rng.random() < faults.hang:
+            consumer.hang(rng.randint(500, 90_000))
+            self.note("Hung")
         elif rng.random() < faults.refilter:
             consumer.refilter(self._filters() if rng.random() < 0.5 else ())
             self.note("Refiltered")
@@ -235,6 +239,9 @@ class World:
             if consumer.session is not None:
                 consumer.disconnected()
 
+    def waiting(self) -> frozenset[MemberId]:
+        return frozenset(it.member_id for it in self.consumers if it.parked)
+
     # ------------------------------------------------------------------------------------- progress
 
     def _check_parked(self) -> None:
@@ -242,13 +249,15 @@ class World:
         for window in self.gateway.windows:
             if window.core is None or window.busy:
                 continue
-            for consumer in self.consumers:
-                name = consumer.member_id
-                waits = consumer.parked and not consumer.wakes
-                if waits and window.checkers.may_hold_more(name):
-                    offset = window.checkers.withheld(name, window.handled_ms)
-                    if offset is not None:
-                        raise CheckFailure("LostWakeUp", f"{name} waits, {offset} is free")
+            waiting = [it.member_id for it in self.consumers if it.parked and not it.wakes]
+            idle = [name for name in waiting if window.checkers.may_hold_more(name)]
+            for name in idle:
+                offset = withheld(window.checkers, name, window.handled_ms)
+                if offset is not None:
+                    raise CheckFailure("LostWakeUp", f"{name} waits, {offset} is free")
+            offset = kept(window.checkers, idle, handled_ms=window.handled_ms, now_ms=self.now_ms)
+            if offset is not None:
+                raise CheckFailure("HungMember", f"{offset} is free, {idle} wait for it")
 
     def _calm_down(self) -> None:
         """No more faults: everything produced must be settled, within a bound of steps."""

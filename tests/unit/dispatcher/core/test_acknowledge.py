@@ -204,7 +204,7 @@ def test_renewing_a_part_makes_it_a_lease_of_its_own() -> None:
     assert play.ack("c1", 2, AckType.RENEW) == [None]
     play.now_ms += 10_000
     assert play.wait(0).notices() == {}, "0 and 2 were renewed, 1 accepted"
-    assert play.wait(20_000).notices() == {Notice.TIMED_OUT: 2}
+    assert play.wait(20_000).notices() == {Notice.TIMED_OUT: 2, Notice.SILENT: 1}
 
 
 def test_renewing_all_of_one_lease_and_a_part_of_another() -> None:
@@ -240,7 +240,7 @@ def test_a_renewed_part_survives_a_restart() -> None:
     )
     play.restart().join("c1").read()
     play.now_ms += 10_000
-    assert play.wait(0).notices() == {Notice.TIMED_OUT: 2}
+    assert play.wait(0).notices() == {Notice.TIMED_OUT: 2, Notice.SILENT: 1}
     assert play.ack("c1", 1) == [None]
 
 

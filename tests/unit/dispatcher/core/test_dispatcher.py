@@ -257,8 +257,9 @@ def test_invariants_are_checked() -> None:
 
 
 def test_the_watchdog_s_phases_are_in_order() -> None:
-    """One tick at which all five have something to do: locks that time out (0 and 1), a budget that
-    this exhausts (0), a retry that is due (2), a session that is gone (3), room to read on.
+    """One tick at which all six have something to do: locks that time out (0 and 1), a budget that
+    this exhausts (0), a retry that is due (2), a session that is gone (3), a member that is silent,
+    room to read on.
     """
     policy = Policy(
         span_max=8,
@@ -282,7 +283,8 @@ def test_the_watchdog_s_phases_are_in_order() -> None:
     play.wait(3_000)
     noted = [(c.offset, c.reason) for c in play.step.changes if isinstance(c, RetryNoted)]
     assert noted == [(1, Reason.LOCK_TIMEOUT), (3, Reason.MEMBER_EVICTED)]
-    assert play.notices() == {Notice.TIMED_OUT: 2, Notice.EXHAUSTED: 1, Notice.DROPPED: 1}
+    ended = {Notice.TIMED_OUT: 2, Notice.EXHAUSTED: 1, Notice.DROPPED: 1}
+    assert play.notices() == {**ended, Notice.SILENT: 1}
     assert play.read_on() == [(8, 1)], "room for the dropped ones"
     assert play.acquire("c1", session="s3") == [2, 3, 4, 5, 6, 7]
 

@@ -123,7 +123,7 @@ def test_pip_282_issue_1(rule: JoinPolicy) -> None:
 
 
 def _owner(play: Playbook, key: bytes) -> int:
-    return int(play.core._state.router.owner_of(key, 0))
+    return int(play.core._state.owners.router.owner_of(key, 0))
 
 
 @pytest.mark.parametrize("rule", JoinPolicy)

@@ -151,9 +151,9 @@ def test_an_earlier_session_never_settles_a_later_attempt() -> None:
 
 def test_the_same_members_once_more_are_no_work() -> None:
     play = Playbook().join("c1", "c2")
-    router = play.core._state.router
+    router = play.core._state.owners.router
     play.on(MembersChanged(tuple(Member(one.member_id) for one in play.core.members), 1_000))
-    assert play.core._state.router is router
+    assert play.core._state.owners.router is router
 
 
 def test_changed_filters_route_anew() -> None:

@@ -60,7 +60,7 @@ def test_windows_hear_of_a_join_one_after_the_other(heard: Heard) -> None:
             late = node.window(2)
             asked = Acquire(MemberId("m2"), SessionId("s2"), 100, now_ms())
             assert late.acquire(asked) is None
-            with node.ready.watch(GROUP, "m2") as signal:
+            with node.ready.watch(GROUP, "m2", 1) as signal:
                 await settle(2)
                 assert know(node, 1) == "m1 m2"
                 assert (know(node, 2), signal.is_set()) == ("m1", False)

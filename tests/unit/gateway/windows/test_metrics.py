@@ -51,6 +51,7 @@ def test_only_what_an_operator_must_hear_of_is_logged(notice: Notice) -> None:
         outcomes.noticed("g", PLACE, Noticed(notice, 3, "detail", 17))
     loud = {"parked", "dead_lettered", "dropped", "gap_ack", "span_full", "timed_out", "saturated"}
     loud |= {"truncated"}  # lost, if nobody has them elsewhere
+    loud |= {"silent", "heard_again"}
     assert [line["event"] for line in logs] == ([notice.value] if notice.value in loud else [])
     for line in logs:
         assert (line["group"], line["topic"], line["partition"]) == ("g", "orders", 3)

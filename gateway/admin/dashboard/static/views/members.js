@@ -2,7 +2,7 @@
 
 import { colourOf, ring } from "../charts.js";
 import { h } from "../dom.js";
-import { duration, percent, short, some, whole } from "../format.js";
+import { count, duration, percent, short, some, whole } from "../format.js";
 import { at } from "../rest.js";
 import { answered, table } from "../table.js";
 
@@ -47,6 +47,7 @@ function memberTable(app, group, rows) {
     { name: "In flight", number: true, of: (it) => it.in_flight, cell: (it) => short(it.in_flight) },
     { name: "Draining", number: true, wide: true, of: (it) => it.draining_keys, cell: (it) => short(it.draining_keys) },
     { name: "Heard of", number: true, wide: true, of: (it) => it.last_heartbeat_ms, cell: (it) => heard(app, it) },
+    { name: "Silent in", number: true, of: (it) => it.silent_partitions, cell: (it) => it.silent_partitions > 0 ? h("strong", { title: "It fetches nothing there. Other members have its keys." }, count(it.silent_partitions, "partition")) : "–" },
     { name: "Member id", wide: true, of: (it) => it.member_id, cell: (it) => h("code", null, it.member_id) },
   ];
   return table({ app, caption: "Members of the group", columns, rows, keyOf: (it) => it.member_id, sort: choice.sort, empty: "" });
