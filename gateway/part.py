@@ -44,6 +44,7 @@ class Part(Generic[Room]):
     handlers: Mapping[int, ApiHandler] = field(default_factory=dict)  # by API key
     collectors: Sequence[Collector] = ()  # metrics
     troubles: Callable[[], Awaitable[Sequence[Trouble]]] | None = None  # for /health
+    warnings: Callable[[], Sequence[str]] | None = None  # lines beside them: the node is well
     figures: Callable[[], Mapping[str, Any]] | None = None  # shown beside them
     start: Callable[[], Awaitable[None]] | None = None
     background: Sequence[Callable[[], Coroutine[Any, Any, None]]] = ()  # run until cancelled

@@ -29,6 +29,7 @@ from dispatcher.store.memory import MemoryStore
 from gateway.admin.health import HealthCollector, look
 from gateway.config import GroupSection
 from gateway.core.cluster.topology import TopicPartition, Topology
+from gateway.core.share.membership import ShareGroup
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.group_log import GroupLog
@@ -265,6 +266,23 @@ async def a_group_falls_behind(watch: Watch) -> None:
     await watch.calm()  # much behind, and catching up
     produced = 1_100
     await watch.amiss()
+
+
+@STORIES.of("KeywayGroupStopped")
+async def a_group_has_no_members(watch: Watch) -> None:
+    """On a quiet topic that is nobody's concern."""
+    end, produced = 50, 0
+    group = ShareGroup("g", 1, 1, 1, 1)
+    watch.register(LagCollector(lambda: [Lag("g", PLACE, 0, end, end)], lambda: [group]))
+
+    async def before() -> None:
+        nonlocal end
+        end += produced
+
+    watch.before = before
+    await watch.calm()
+    produced = 1
+    await watch.amiss(15)
 
 
 @STORIES.of("KeywayGroupLate")

@@ -53,7 +53,14 @@ from gateway.admin.rows import (
     Skipped,
     UnreadableList,
 )
-from gateway.admin.window_rows import KeyList, PositionList, SeekBody, SeekResult, WindowList
+from gateway.admin.window_rows import (
+    HistoryList,
+    KeyList,
+    PositionList,
+    SeekBody,
+    SeekResult,
+    WindowList,
+)
 from gateway.config import FilterRules, Role
 from gateway.handlers.limits import GROUP_ID_CHARS_MAX
 
@@ -198,6 +205,13 @@ OPERATIONS = (
             AFTER_RECORD,
             _limit(KEYS_MAX),
         ),
+    ),
+    Operation(
+        "GET",
+        "/v1/history",
+        "The last 15 minutes of a group: lag, records produced, delivered and settled.",
+        HistoryList,
+        query=(GROUP,),
     ),
     Operation(
         "GET",

@@ -64,6 +64,7 @@ def build(
         registry=registry,
         rows=rows,
         lags=operations.lags,
+        histories=operations.histories,
         health=partial(look, parts),
         access=access,
         configuration=Configuration(
@@ -102,6 +103,7 @@ def traffic(listen: ListenRoom) -> TrafficRow:
         bytes_to_clients=counters.bytes_to_clients,
         requests={ApiKey(key).name.lower(): count for key, count in apis.requests.items()},
         answered={ApiKey(key).name.lower(): list(it.buckets) for key, it in apis.times.items()},
+        waited={ApiKey(key).name.lower(): list(it.buckets) for key, it in apis.waits.items()},
         bounds_ms=list(BOUNDS_MS),
         throttled_ms=sum(apis.throttled_ms.values()),
     )

@@ -5,6 +5,9 @@ Every part names its own troubles. One partition that cannot be read is amiss, b
 send clients away. A Redis or a Kafka that does not answer is amiss and not ready, but no reason to
 restart the node: a restart would mend neither. Parked records and dead letters that are not taken
 belong to their group: they are shown there, and counted.
+
+A warning is about somebody else's doing that an operator should know, as a group that stopped. The
+node is up all the same.
 """
 
 from __future__ import annotations
@@ -21,21 +24,31 @@ from gateway.part import Part
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """`reasons`: one line for each trouble; none: all is well. `troubles`: their number by part."""
+    """`reasons`: one line for each trouble; none: the node is up. `troubles`: their number by part;
+    `warnings`: lines by part.
+    """
 
     ready: bool
     reasons: tuple[str, ...]
     figures: dict[str, Any]
     troubles: Mapping[str, int] = field(default_factory=dict)
+    warnings: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def shown(self) -> dict[str, Any]:
         status = "up" if not self.reasons else "degraded" if self.ready else "not ready"
-        return {"status": status, "reasons": list(self.reasons), **self.figures}
+        warnings = [line for lines in self.warnings.values() for line in lines]
+        return {
+            "status": status,
+            "reasons": list(self.reasons),
+            "warnings": warnings,
+            **self.figures,
+        }
 
     def outlined(self) -> dict[str, Any]:
         """For callers who may not see all groups: a reason may name one."""
         reasons = [f"{part}: {count}" for part, count in self.troubles.items() if count]
-        return {"status": self.shown()["status"], "reasons": reasons}
+        warnings = [f"{part}: {len(lines)}" for part, lines in self.warnings.items() if lines]
+        return {"status": self.shown()["status"], "reasons": reasons, "warnings": warnings}
 
 
 async def look(parts: Sequence[Part[Any]]) -> Health:
@@ -51,7 +64,8 @@ async def look(parts: Sequence[Part[Any]]) -> Health:
         for name, figure in part.figures().items()
     }
     counts = {name: len(found) for name, found in by_part.items()}
-    return Health(not blocking, (*blocking, *others), figures, counts)
+    warnings = {part.name: part.warnings() for part in parts if part.warnings is not None}
+    return Health(not blocking, (*blocking, *others), figures, counts, warnings)
 
 
 @dataclass(slots=True, eq=False)
@@ -70,4 +84,9 @@ class HealthCollector(Collector):
         )
         for name, count in self.seen.troubles.items():
             troubles.add_metric([name], count)
-        yield from (ready, troubles)
+        warnings = GaugeMetricFamily(
+            "keyway_health_warnings", "Warnings in /health, by part of the node", labels=["part"]
+        )
+        for name, lines in self.seen.warnings.items():
+            warnings.add_metric([name], len(lines))
+        yield from (ready, troubles, warnings)

@@ -8,6 +8,7 @@ ROWS_AT_ONCE = 50  # rows of a list that are made before other work goes on: und
 ID_MAX = 2**63 - 1  # of a connection or a line of the audit: none is used twice
 PAGE_HEADERS_MAX = 50  # rows of one page with headers: each may take a Fetch; 1 MB at the worst
 PAGE_WINDOWS_MAX = 100  # windows of one page: a millisecond or two each
+HISTORY_TOPICS_SHOWN = 20  # of one group: 90 points of five figures each, some 60 KB
 RUNS_MAX = 512  # of one window's picture: more than a screen can show, some 25 KB
 HOT_KEYS_SHOWN = 20
 KEYS_MAX = 100  # of one page: hot keys, or partitions with a key that is looked up

@@ -33,6 +33,7 @@ from gateway.admin.exposition import exposition
 from gateway.admin.filters import filter_routes
 from gateway.admin.groups import group_routes
 from gateway.admin.health import Health, HealthCollector
+from gateway.admin.history import history_routes
 from gateway.admin.key_lookup import key_routes
 from gateway.admin.login import login_routes
 from gateway.admin.members import member_routes
@@ -60,6 +61,7 @@ from gateway.members.key_filters import KeyFilters
 from gateway.metric_rows import RowCollector
 from gateway.operations.errors import OperationError
 from gateway.operations.filter_effect import FilterEffects
+from gateway.operations.group_histories import GroupHistories
 from gateway.operations.group_offsets import GroupOffsets
 from gateway.operations.lag import Lags
 from gateway.operations.parked_records import ParkedRecords
@@ -85,6 +87,7 @@ class RestParts:
     filters: KeyFilters
     registry: CollectorRegistry
     lags: Lags
+    histories: GroupHistories
     health: Callable[[], Awaitable[Health]]
     access: Access
     configuration: Configuration
@@ -130,6 +133,7 @@ def rest_app(parts: RestParts, *, loopback: bool) -> Starlette:
                 *member_routes(parts.groups, parts.windows),
                 *window_routes(parts.offsets, parts.lags),
                 *key_routes(parts.offsets),
+                *history_routes(parts.offsets, parts.histories),
                 *position_routes(parts.offsets, parts.lags),
                 *topic_routes(parts.offsets, parts.lags),
                 *connection_routes(parts.server, parts.upstream, parts.groups),
@@ -179,6 +183,7 @@ def _overviews(parts: RestParts) -> Overviews:
         groups=parts.groups,
         windows=parts.windows,
         lags=parts.lags,
+        histories=parts.histories,
         health=parts.health,
         traffic=parts.traffic,
         outcomes=parts.outcomes,

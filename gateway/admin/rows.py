@@ -317,6 +317,7 @@ class HealthRow(Row):
 
     status: Literal["up", "degraded", "not ready"]
     reasons: list[str]
+    warnings: list[str] = []  # for an operator to know; the node is up
 
 
 class Alive(Row):

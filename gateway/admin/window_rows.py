@@ -89,6 +89,27 @@ class KeyList(Row):
     next: str | None = None
 
 
+class HistoryRow(Row):
+    """The last 15 minutes of a group (`topic` null) or one of its topics, a point every ten seconds
+    or so, as columns of the same length. Rates are records per second since the point before; null:
+    not known.
+    """
+
+    topic: str | None
+    at_ms: list[int]  # the node's clock
+    lag: list[int | None]
+    produced: list[float | None]
+    delivered: list[float | None]
+    settled: list[float | None]
+
+
+class HistoryList(Row):
+    group: str
+    whole: HistoryRow
+    topics: list[HistoryRow]
+    topics_hidden: int  # beyond the first of them, by name
+
+
 class PositionRow(Row):
     topic: str
     partition: int

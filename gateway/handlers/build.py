@@ -38,6 +38,11 @@ def build(
 ) -> Part[None]:
     """The handlers are registered with the server."""
     cluster, authoriser, offsets = upstream.cluster, listen.authoriser, operations.offsets
+
+    def delivered(group: str, topic: str, records: int, size: int) -> None:
+        reading.delivered_by_topic.count(topic, size)
+        windows.flow.sent(group, topic, records)
+
     services = ShareServices(
         settings=members.settings,
         topology=lambda: cluster.topology,
@@ -48,7 +53,7 @@ def build(
         authoriser=authoriser,
         ready=windows.ready,
         other_type_active=members.other_types.active,
-        delivered=reading.delivered_by_topic.count,
+        delivered=delivered,
         now_ms=now_ms,
     )
     answered: dict[ApiKey, Handler] = {

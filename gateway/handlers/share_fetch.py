@@ -71,6 +71,7 @@ _Cut = tuple[bytes | LongBytes, list[tuple[int, int, int]]]  # records, their ac
 
 async def share_fetch(services: ShareServices, request: Request) -> bytes | LongBytes:
     header = request.header
+    request.waited_ns = 0
     body = decode_request(header.api_key, header.api_version, request.frame, header.body_at)
     try:
         group, member_id = await authorise_group(services, request.connection, body)
@@ -252,13 +253,16 @@ class _ShareFetch:
         return found
 
     async def _wait_for_records(self, keys: list[PartitionKey]) -> None:
-        """With nothing acquired yet, waits for something up to MaxWaitMs."""
+        """With nothing acquired yet, waits for something up to MaxWaitMs. That is no work of the
+        request: it is noted apart.
+        """
         loop = asyncio.get_running_loop()
         wait_ms = min(max(self.body["MaxWaitMs"], 0), SHARE_FETCH_WAIT_MS_MAX)
         if any(part.error for part in self.parts.values()):
             wait_ms = 0  # the client has to hear at once that it must look for another leader
         deadline = loop.time() + wait_ms / 1000
         while not self.has_records and (remaining := deadline - loop.time()) > 0:
+            began = loop.time()
             try:
                 async with asyncio.timeout(
                     min(remaining, NO_ROOM_S) if self.no_room else remaining
@@ -267,6 +271,8 @@ class _ShareFetch:
             except TimeoutError:
                 if not self.no_room:
                     return
+            finally:
+                self.request.waited_ns += int((loop.time() - began) * 1e9)
             self.signal.clear()
             await self._acquire(keys)
 
@@ -306,7 +312,9 @@ class _ShareFetch:
             if cut is not None:
                 part = self._part(key)
                 part.records, part.acquired = cut
-                self.services.delivered(window.partition.topic, len(part.records))
+                records = sum(last - first + 1 for first, last, _ in part.acquired)
+                topic = window.partition.topic
+                self.services.delivered(session.group, topic, records, len(part.records))
                 self.has_records = True
 
     def _one_large(self, window: Window, cut: _Cut) -> _Cut | None:

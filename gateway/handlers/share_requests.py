@@ -46,7 +46,7 @@ class ShareServices:
     authoriser: Authoriser
     ready: ReadySignals
     other_type_active: Callable[[str], Awaitable[bool]]  # under the name of a group
-    delivered: Callable[[str, int], None]  # topic, bytes of records in an answer
+    delivered: Callable[[str, str, int, int], None]  # group, topic, records and bytes of an answer
     now_ms: Callable[[], int]
 
 

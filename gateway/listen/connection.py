@@ -20,6 +20,7 @@ from typing import NewType, Protocol, assert_never
 
 import structlog
 
+from gateway.core.forwarding.api_counts import NEVER_WAITS
 from gateway.core.forwarding.connection_state import ConnectionState
 from gateway.core.forwarding.effects import (
     Answered,
@@ -75,7 +76,7 @@ _REFUSALS = {  # faults that are refusals of a client's request
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Request:
     """A client's request that the gateway answers.
 
@@ -85,6 +86,7 @@ class Request:
     header: RequestHeader
     frame: bytes  # without the size prefix
     connection: ClientConnection
+    waited_ns: int = NEVER_WAITS  # for records, noted by a handler that does
 
 
 Handler = Callable[[Request], Awaitable[bytes | LongBytes]]  # the response body, encoded
@@ -377,27 +379,26 @@ class ClientConnection:
             self._fail("unreadable response", api_key=response.api_key, detail=str(error))
 
     async def _answer(self, payload: bytes) -> None:
-        header = None
+        api_key = None
         try:
             header = parse_request_header(payload)
+            api_key = header.api_key
             self._client_id = header.client_id
-            handler = self._node.handlers[header.api_key]
-            self.facts.answering = header.api_key
+            handler = self._node.handlers[api_key]
+            self.facts.answering = api_key
             # As a broker: nothing more is answered to a client that does not read its answers.
             if not self._client_takes:
                 await self._client_took.wait()
-            body = await handler(Request(header, payload, self))
-            head = response_head(
-                header.api_key, header.api_version, header.correlation_id, len(body)
-            )
+            request = Request(header, payload, self)
+            body = await handler(request)
+            head = response_head(api_key, header.api_version, header.correlation_id, len(body))
         except WireError as error:
-            api_key = header.api_key if header else None
             self._node.counters.count_refused(Refused.MALFORMED_REQUEST)
             self._fail("malformed request", api_key=api_key, detail=str(error))
             return
         except Exception:  # noqa: BLE001  A bug of one handler must not end other connections.
-            self._log.exception("handler_failed", api_key=header.api_key if header else None)
-            self._fail("no answer", api_key=header.api_key if header else None)
+            self._log.exception("handler_failed", api_key=api_key)
+            self._fail("no answer", api_key=api_key)
             return
         self.facts.answering = None
         if len(body) > LONG_STEP_BYTES:  # it is not copied to stand behind its head
@@ -407,7 +408,7 @@ class ClientConnection:
             answer = bytes(parts[-1])
         else:
             answer = head + whole(body)
-        self._perform(self._state.answered(answer, time.monotonic_ns()))
+        self._perform(self._state.answered(answer, time.monotonic_ns(), request.waited_ns))
         self._hold_request()
         await asyncio.sleep(0)  # The event loop writes as much as the socket takes.
         self._node.bounds.hold_answer(self.id, self.unread_bytes)

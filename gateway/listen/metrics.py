@@ -71,12 +71,20 @@ class ServerCollector(Collector):
         apis = self.counters.apis
         times = HistogramMetricFamily(
             "keyway_server_request_seconds",
-            "Time from a client's whole request to its answer, by Kafka API",
+            "Time from a client's whole request to its answer without its wait, by Kafka API",
             labels=["api"],
         )
         for key, took in sorted(apis.times.items()):
             times.add_metric([_name(key)], *histogram_of(took))
         yield times
+        waits = HistogramMetricFamily(
+            "keyway_server_request_wait_seconds",
+            "Time that requests of clients wait for records or other members, by Kafka API",
+            labels=["api"],
+        )
+        for key, waited in sorted(apis.waits.items()):
+            waits.add_metric([_name(key)], *histogram_of(waited))
+        yield waits
         throttled = CounterMetricFamily(
             "keyway_server_throttled_seconds",
             "Waits that upstream's quotas impose on clients (ThrottleTimeMs), by Kafka API",

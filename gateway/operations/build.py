@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from gateway.config import Config
 from gateway.members.build import MembersRoom
 from gateway.operations.deleted_topics import DeletedTopics
+from gateway.operations.group_histories import GroupHistories
 from gateway.operations.group_offsets import GroupOffsets
 from gateway.operations.lag import Lags
 from gateway.operations.metrics import LagCollector
@@ -24,6 +25,7 @@ from gateway.windows.build import WindowsRoom
 class OperationsRoom:
     offsets: GroupOffsets
     lags: Lags
+    histories: GroupHistories
     parked: ParkedRecords
     unreadable: UnreadableRecords
 
@@ -47,15 +49,18 @@ def build(
         owner=windows.windows.dependencies.owner,
     )
     lags = Lags(offsets, OldestRecords(reading.reader.record_times), now_ms)
+    histories = GroupHistories(lags, windows.flow, members.groups.get, now_ms)
     deleted_topics = DeletedTopics(offsets, config.state.deleted_topics_interval_ms)
     return Part(
         name="operations",
         room=OperationsRoom(
             offsets,
             lags,
+            histories,
             ParkedRecords(offsets, reading.reader.record_headers, now_ms),
             UnreadableRecords(offsets),
         ),
+        warnings=histories.warnings,
         collectors=(LagCollector(lags.all, members.groups.all),),
         background=(deleted_topics.sweep_forever, lags.refresh_forever),
     )

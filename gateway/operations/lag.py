@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -35,7 +35,7 @@ from gateway.core.reading.cache import Source
 from gateway.core.wire.errors import EncodeError
 from gateway.operations.errors import StateUnavailable
 from gateway.operations.group_offsets import GroupOffsets, Position
-from gateway.operations.lag_sums import GroupLag, LagSum
+from gateway.operations.lag_sums import GroupLag, LagSum, TopicSum
 from gateway.operations.limits import (
     LAG_MS,
     LAG_PAUSE_FACTOR,
@@ -107,6 +107,7 @@ class Lags:
     _looks: Counter[str] = field(default_factory=Counter)  # that found other figures, by group
     _topics: dict[str, Topic] = field(default_factory=dict)  # by the text of their ids
     _failed: str = ""
+    _told: list[Callable[[Portions], Awaitable[None]]] = field(default_factory=list)
     _watched: asyncio.Event = field(default_factory=asyncio.Event)
     clock: Callable[[], float] = perf_counter  # seconds
     _ends: LogEnds = field(init=False)
@@ -133,7 +134,19 @@ class Lags:
             else:
                 stored_ms = began_ms if stored else stored_ms
                 self._failed = ""
+            await self._tell(portions)
             await self._pause(int(portions.worked_s * 1_000))
+
+    def on_look(self, tell: Callable[[Portions], Awaitable[None]]) -> None:
+        """After each look at all groups."""
+        self._told.append(tell)
+
+    async def _tell(self, portions: Portions) -> None:
+        for tell in self._told:
+            try:
+                await tell(portions)
+            except Exception:  # A figure is not worth the node.
+                log.exception("lag_not_told")
 
     def watched(self) -> None:
         """Somebody looks all the time: the next look comes after LAG_WATCHED_MS."""
@@ -235,9 +248,16 @@ class Lags:
         self, portions: Portions | None = None, *, names: Iterable[str] | None = None
     ) -> dict[str, GroupLag]:
         """As `all`, in sum. Other work goes on meanwhile. `names`: of these groups only."""
-        portions = portions or Portions(self.clock)
         now_ms = self.now_ms()
-        sums: dict[str, GroupLag] = {}
+        sums = await self.sums(portions, names=names)
+        return {name: GroupLag(it.records, it.seconds(now_ms)) for name, it in sums.items()}
+
+    async def sums(
+        self, portions: Portions | None = None, *, names: Iterable[str] | None = None
+    ) -> dict[str, LagSum]:
+        """As `by_group`, with the sums of each topic."""
+        portions = portions or Portions(self.clock)
+        sums: dict[str, LagSum] = {}
         for name in list(self._positions if names is None else names):
             if name in self._positions and self.offsets.groups.get(name) is not None:
                 known = self._sums.get(name)
@@ -245,7 +265,7 @@ class Lags:
                     known = self._sums[name] = self._sum(name)
                     await portions.give_way()
                 if known.partitions:
-                    sums[name] = GroupLag(known.records, known.seconds(now_ms))
+                    sums[name] = known
         return sums
 
     # --------------------------------------------------------------------------------------- inside
@@ -264,6 +284,7 @@ class Lags:
                 known = self._known(key, position, source)
                 total.partitions += 1
                 total.add(known.records, *self._oldest_ms(key, known, source))
+                total.topics.setdefault(source.tp.topic, TopicSum()).add(known.end, known.records)
         return total
 
     def _lag(self, key: WindowKey, position: Position, source: Source, now_ms: int) -> Lag:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 
@@ -30,6 +30,22 @@ class GroupLag:
 
 
 @dataclass(slots=True)
+class TopicSum:
+    """Of a group's partitions of one topic."""
+
+    produced: int = 0  # the sum of the ends of its logs that are known
+    logs: int = 0
+    records: int | None = None
+
+    def add(self, end: int | None, records: int | None) -> None:
+        if end is not None:
+            self.produced += end
+            self.logs += 1
+        if records is not None:
+            self.records = records + (self.records or 0)
+
+
+@dataclass(slots=True)
 class LagSum:
     """Of a group's partitions. `oldest_ms`: the time of its oldest unsettled record, if known."""
 
@@ -38,6 +54,7 @@ class LagSum:
     records: int | None = None
     caught_up: bool = False  # some partition, as far as is known
     oldest_ms: int | None = None
+    topics: dict[str, TopicSum] = field(default_factory=dict)
 
     def add(self, records: int | None, caught_up: bool, oldest_ms: int | None) -> None:
         if records is not None:

@@ -12,8 +12,10 @@ from typing import Any
 import structlog
 from prometheus_client.registry import Collector
 
+from dispatcher.core.model import Noticed
 from dispatcher.store.base import WindowStore
 from gateway.config import Config
+from gateway.core.cluster.topology import TopicPartition
 from gateway.group_log import GroupLog
 from gateway.members.build import MembersRoom
 from gateway.members.groups import Groups
@@ -26,11 +28,14 @@ from gateway.windows.dependencies import Dependencies
 from gateway.windows.limits import MISSING_TOPIC_MS
 from gateway.windows.metrics import RecordOutcomes, RoundTripCollector, WindowCollector
 from gateway.windows.ready_signals import ReadySignals
+from gateway.windows.record_flow import FlowCollector, RecordFlow
 from gateway.windows.store_availability import MonitoredStore
 from gateway.windows.waiting_windows import WaitingWindows
 from gateway.windows.windows import Windows
 
 log = structlog.get_logger("keyway.windows")
+
+NoticeSink = Callable[[str, TopicPartition, Noticed], None]  # the group comes first
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,7 @@ class WindowsRoom:
     store: WindowStore
     ready: ReadySignals
     outcomes: RecordOutcomes
+    flow: RecordFlow
 
 
 def build(
@@ -54,7 +60,7 @@ def build(
     cluster, groups = upstream.cluster, members.groups
     monitored = MonitoredStore(store, now_ms)
     ready = ReadySignals()
-    outcomes = RecordOutcomes(group_log)
+    outcomes, flow = RecordOutcomes(group_log), RecordFlow()
 
     def spawn(work: Coroutine[Any, Any, None]) -> None:
         tasks.create_task(work)
@@ -79,7 +85,7 @@ def build(
             owner=f"{socket.gethostname()}:{os.getpid()}",
             now_ms=now_ms,
             members_ready=ready.wake,
-            noticed=outcomes.noticed,
+            noticed=_to(outcomes.noticed, flow.noticed),
             log=group_log,
             spawn=spawn,
         ),
@@ -88,6 +94,7 @@ def build(
     members.key_filters.on_loaded(lambda: windows.topology_changed(cluster.topology))
     _hear_of_groups(members, windows)
     groups.on_forgotten(outcomes.forget)
+    groups.on_forgotten(flow.forget)
     waiting = WaitingWindows(windows)
 
     async def troubles() -> Sequence[Trouble]:
@@ -95,8 +102,8 @@ def build(
 
     return Part(
         name="windows",
-        room=WindowsRoom(windows, monitored, ready, outcomes),
-        collectors=_collectors(windows, outcomes, monitored),
+        room=WindowsRoom(windows, monitored, ready, outcomes, flow),
+        collectors=_collectors(windows, outcomes, flow, monitored),
         troubles=troubles,
         figures=lambda: window_figures(waiting),
         background=(
@@ -116,6 +123,14 @@ def _hear_of_groups(members: MembersRoom, windows: Windows) -> None:
     members.groups.on_topic_members(windows.membership_moved)
     members.groups.on_session_lost(windows.session_lost)
     members.groups.on_forgotten(windows.parked.forget)
+
+
+def _to(*counts: NoticeSink) -> NoticeSink:
+    def noticed(group: str, partition: TopicPartition, notice: Noticed) -> None:
+        for count in counts:
+            count(group, partition, notice)
+
+    return noticed
 
 
 async def _reopen(cluster: Upstream, groups: Groups, windows: Windows) -> None:
@@ -155,10 +170,11 @@ def window_figures(waiting: WaitingWindows) -> dict[str, Any]:
 
 
 def _collectors(
-    windows: Windows, outcomes: RecordOutcomes, store: MonitoredStore
+    windows: Windows, outcomes: RecordOutcomes, flow: RecordFlow, store: MonitoredStore
 ) -> tuple[Collector, ...]:
     return (
         outcomes.counter,
         WindowCollector(windows),
+        FlowCollector(flow),
         RoundTripCollector(store.round_trips),
     )

@@ -28,6 +28,7 @@ from gateway.upstream.commits import Commit, Committed
 from gateway.upstream.errors import UpstreamError
 from gateway.windows.dependencies import Dependencies
 from gateway.windows.ready_signals import ReadySignals
+from gateway.windows.record_flow import RecordFlow
 from gateway.windows.store_availability import MonitoredStore
 from gateway.windows.window import Window
 from gateway.windows.windows import Windows
@@ -253,6 +254,7 @@ class Node:
         self.log = ScriptedLog()
         self.dead_letters = ScriptedDeadLetters()
         self.delivered = BusiestTopics(1, 1)
+        self.flow = RecordFlow()
         self.kafka_config: dict[str, str] = {}
         self.config_failure: UpstreamError | None = None
         self.refresh_failure: UpstreamError | None = None

@@ -23,8 +23,10 @@ from gateway.config import Config, ConfigSource, Role, TokenSection
 from gateway.core.cluster.topology import Topology
 from gateway.listen.server import Server, ServerSettings
 from gateway.members.key_filters import KeyFilters
+from gateway.operations.group_histories import GroupHistories
 from gateway.operations.parked_records import ParkedRecords
 from gateway.operations.unreadable_records import UnreadableRecords
+from gateway.windows.record_flow import RecordFlow
 from tests.rig.admin_parts import Admin, ScriptedHeaders
 from tests.rig.gateway_process import Settings
 from tests.rig.virtual_time import now_ms
@@ -99,7 +101,11 @@ def rest_parts(admin: Admin | None = None, **changes: Any) -> RestParts:
             node.config, ConfigSource(), guard.tokens, node.settings, filters, node.groups
         ),
     }
-    return RestParts(**parts | changes)
+    parts |= changes
+    if node is not None or "groups" in changes:
+        group = parts["groups"].get
+        parts["histories"] = GroupHistories(parts["lags"], RecordFlow(), group, now_ms)
+    return RestParts(**{"histories": None} | parts)
 
 
 @asynccontextmanager

@@ -106,6 +106,10 @@ def services(node: Node, others: Container[str] = ()) -> ShareServices:
             raise node.refresh_failure
         return node.topology
 
+    def delivered(group: str, topic: str, records: int, size: int) -> None:
+        node.delivered.count(topic, size)
+        node.flow.sent(group, topic, records)
+
     return ShareServices(
         settings=node.settings,
         topology=lambda: node.topology,
@@ -116,7 +120,7 @@ def services(node: Node, others: Container[str] = ()) -> ShareServices:
         authoriser=Authoriser(now_ms),
         ready=node.ready,
         other_type_active=other_type_active,
-        delivered=node.delivered.count,
+        delivered=delivered,
         now_ms=now_ms,
     )
 
@@ -147,12 +151,14 @@ class Client:
     group: str = GROUP
     epoch: int = 0
     version: int = 1  # of ShareFetch and ShareAcknowledge
+    asked: list[Request] = field(default_factory=list)
 
     async def ask(self, key: ApiKey, body: Message) -> Message:
         version = 1 if key == ApiKey.SHARE_GROUP_HEARTBEAT else self.version
         frame = request_frame(key, version, 1, "client", encode_request(key, version, body))
         payload = frame[SIZE_PREFIX:]
         request = Request(parse_request_header(payload), payload, self.connection.as_connection())
+        self.asked.append(request)
         return decode_response(key, version, whole(await HANDLERS[key](self.services, request)))
 
     async def fetch(

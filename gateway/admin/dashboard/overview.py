@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 
 from dispatcher.store.base import WindowKey
-from gateway.admin.dashboard.rows import GroupLine, OverviewHead, TrafficRow
+from gateway.admin.dashboard.rows import FlowRow, GroupLine, OverviewHead, TrafficRow
 from gateway.admin.health import Health
 from gateway.admin.limits import (
     OVERVIEW_GROUPS_MAX,
@@ -24,8 +24,10 @@ from gateway.admin.limits import (
 )
 from gateway.admin.rows import HealthRow
 from gateway.admin.tokens import ANYBODY, Caller
+from gateway.core.history import Flow
 from gateway.core.share.membership import ShareGroup
 from gateway.members.groups import Groups
+from gateway.operations.group_histories import GroupHistories
 from gateway.operations.lag import Lags
 from gateway.operations.lag_sums import GroupLag
 from gateway.operations.portions import Portions
@@ -57,6 +59,7 @@ class Overviews:
     groups: Groups
     windows: Windows
     lags: Lags
+    histories: GroupHistories
     health: Callable[[], Awaitable[Health]]
     traffic: Callable[[], TrafficRow]
     outcomes: Outcomes
@@ -102,6 +105,7 @@ class Overviews:
 
     async def _line(self, group: ShareGroup, lag: GroupLag, portions: Portions) -> GroupLine:
         sums = await self._sum(group.name, portions)
+        history = self.histories.of(group.name)
         return GroupLine(
             group=group.name,
             state=group.state,
@@ -118,6 +122,11 @@ class Overviews:
             draining_keys=sums.draining_keys,
             stuck=sums.stuck,
             outcomes=dict(self.outcomes(group.name)),
+            flow=flow_row(history.flow()),
+            growing=history.growing(),
+            stopped=self.histories.stopped(group.name),
+            catches_up_s=history.catches_up_s(),
+            lately=history.lately,
         )
 
     def _parked(self, group: str, sums: _Sums) -> int | None:
@@ -143,6 +152,11 @@ class Overviews:
         """The reader and the dead letters have their troubles while a group is at rest, too."""
         failing = self.windows.dependencies.reader.failing_partitions()
         return failing > 0 or sums.stuck > 0 or sums.dead_lettering > 0
+
+
+def flow_row(flow: Flow) -> FlowRow:
+    produced, delivered, settled = (None if it is None else round(it, 3) for it in flow)
+    return FlowRow(produced=produced, delivered=delivered, settled=settled)
 
 
 def _opened(head: OverviewHead) -> bytes:

@@ -17,9 +17,19 @@ class TrafficRow(Row):
     bytes_from_clients: int = 0
     bytes_to_clients: int = 0
     requests: dict[str, int] = Field(default_factory=dict)  # by Kafka API
-    answered: dict[str, list[int]] = Field(default_factory=dict)  # by API and time (`bounds_ms`)
+    # By API and time (`bounds_ms`): of the work, and of waits for records or other members.
+    answered: dict[str, list[int]] = Field(default_factory=dict)
+    waited: dict[str, list[int]] = Field(default_factory=dict)
     bounds_ms: list[float] = Field(default_factory=list)  # the last count is of all beyond
     throttled_ms: int = 0  # waits that upstream's quotas imposed
+
+
+class FlowRow(Row):
+    """Records per second over the last minute; null: not known."""
+
+    produced: float | None = None
+    delivered: float | None = None
+    settled: float | None = None
 
 
 class GroupLine(Row):
@@ -42,6 +52,11 @@ class GroupLine(Row):
     draining_keys: int
     stuck: int  # windows that cannot read on, or cannot write dead letters
     outcomes: dict[str, int]  # records by outcome since the start of the node
+    flow: FlowRow = FlowRow()
+    growing: bool = False  # the lag of the last minute is above that of the minute before
+    stopped: bool = False  # no member, and the lag has grown since the last record was settled
+    catches_up_s: float | None = None  # with the rates of now; null: the lag does not fall
+    lately: list[int | None] = Field(default_factory=list)  # the lag of 15 minutes, 30 s apart
 
 
 class OverviewHead(Row):

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from gateway.core.forwarding.api_counts import ApiCounts
+from gateway.core.forwarding.api_counts import NEVER_WAITS, ApiCounts
 from gateway.core.forwarding.effects import Call, Effect, Failed, Fault, Kind, Rules, Side, Stop
 from gateway.core.forwarding.node_endpoints import MalformedResponse
 from gateway.core.forwarding.requests import Requests
@@ -83,14 +83,14 @@ class ConnectionState:
                 self._end(failed, effects)
         return effects
 
-    def answered(self, frame: bytes, now_ns: int = 0) -> list[Effect]:
+    def answered(self, frame: bytes, now_ns: int = 0, waited_ns: int = NEVER_WAITS) -> list[Effect]:
         """The answer to the `Intercepted` request, with its size prefix; of a long one the part
-        behind its head, which has left already.
+        behind its head, which has left already. `waited_ns`: as for `ApiCounts.answered`.
         """
         effects: list[Effect] = []
         if not self._ended:
             try:
-                self._requests.answered(frame, effects, now_ns)
+                self._requests.answered(frame, effects, now_ns, waited_ns)
             except Stop as stop:
                 self._end(stop.failed, effects)
         return effects

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from struct import Struct
 from typing import Final
 
-from gateway.core.forwarding.api_counts import ApiCounts
+from gateway.core.forwarding.api_counts import NEVER_WAITS, ApiCounts
 from gateway.core.forwarding.effects import (
     Call,
     Chunk,
@@ -158,13 +158,20 @@ class Requests:
         finally:
             chunk.flush()
 
-    def answered(self, frame: bytes, effects: list[Effect], now_ns: int = 0) -> None:
+    def answered(
+        self,
+        frame: bytes,
+        effects: list[Effect],
+        now_ns: int = 0,
+        waited_ns: int = NEVER_WAITS,
+    ) -> None:
         """Raises Stop."""
         assert self._answering_bytes
         self._answering_bytes = 0
         effects.append(ToClient(frame))
         if self._answering_since_ns:
-            self._counts.answered(self._answering_api, now_ns - self._answering_since_ns)
+            took_ns = now_ns - self._answering_since_ns
+            self._counts.answered(self._answering_api, took_ns, waited_ns)
         self.resume(effects, now_ns)
 
     def inject(self, frame: bytes, correlation_id: int, effects: list[Effect]) -> None:

@@ -350,7 +350,7 @@ def test_health_for_those_who_may_not_see_all() -> None:
     async def tell(client: httpx.AsyncClient) -> None:
         for path in ("/health/ready", "/health/live"):
             assert (await client.get(path)).status_code == 200
-        assert set((await client.get("/health/ready")).json()) == {"status", "reasons"}
+        assert set((await client.get("/health/ready")).json()) == {"status", "reasons", "warnings"}
         assert (await client.get("/health")).status_code == 401
 
     story(tell)

@@ -103,6 +103,7 @@ def test_all_is_well() -> None:
         assert found.shown() == {
             "status": "up",
             "reasons": [],
+            "warnings": [],
             "cluster_id": "c",
             "brokers": 2,
             "windows": 2,
@@ -198,3 +199,19 @@ def test_troubles_are_counted_by_part_for_prometheus() -> None:
         assert 'keyway_health_troubles{part="redis"} 0.0\n' in text
 
     story(tell)
+
+
+def test_a_warning_leaves_the_node_up() -> None:
+    """It has no trouble of its own: no load balancer and no supervisor need to know."""
+
+    async def work() -> None:
+        part = Part(name="groups", room=None, warnings=lambda: ["group g has stopped"])
+        found = await look([part])
+        assert found.ready
+        assert found.shown() == {"status": "up", "reasons": [], "warnings": ["group g has stopped"]}
+        assert found.outlined() == {"status": "up", "reasons": [], "warnings": ["groups: 1"]}
+        registry = CollectorRegistry()
+        registry.register(HealthCollector(found))
+        assert b'keyway_health_warnings{part="groups"} 1.0\n' in generate_latest(registry)
+
+    run(work())

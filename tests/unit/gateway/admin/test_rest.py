@@ -357,11 +357,12 @@ def test_health_by_who_asks() -> None:
             return [(await rest.ask(path)).status for path in paths]
 
         assert await statuses() == [200, 200, 200]
-        assert (await rest.ask("/health")).json == {"status": "up", "reasons": [], "windows": 2}
+        well = {"status": "up", "reasons": [], "warnings": [], "windows": 2}
+        assert (await rest.ask("/health")).json == well
         rest.health = Health(ready=True, reasons=("a window waits",), figures={})
         assert await statuses() == [503, 200, 200]
         answer = (await rest.ask("/health/ready")).json
-        assert answer == {"status": "degraded", "reasons": ["a window waits"]}
+        assert answer == {"status": "degraded", "reasons": ["a window waits"], "warnings": []}
         rest.health = Health(ready=False, reasons=("no Redis",), figures={})
         assert await statuses() == [503, 503, 200]
         assert (await rest.ask("/health/live")).json == {"status": "alive"}

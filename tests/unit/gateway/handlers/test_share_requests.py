@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.config import GroupSection
+from gateway.core.forwarding.api_counts import NEVER_WAITS
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.handlers.limits import SHARE_FETCH_WAIT_MS_MAX, SUBSCRIBED_TOPICS_MAX
@@ -189,6 +190,23 @@ def test_a_fetch_waits_for_records_and_no_longer_than_it_said() -> None:
         asyncio.get_running_loop().call_later(0.2, node.log.produce, b"new")
         assert offsets(await client.fetch(MaxWaitMs=500)) == [3]
         assert now_ms() - before == 700
+
+    story(tell)
+
+
+def test_the_wait_for_records_is_told_apart_from_the_work() -> None:
+    """Work takes no time here."""
+
+    async def tell(node: Node, client: Client) -> None:
+        await client.fetch()
+        asyncio.get_running_loop().call_later(0.2, node.log.produce, b"new")
+        assert offsets(await client.fetch(MaxWaitMs=500)) == [3]
+        assert client.asked[-1].waited_ns == pytest.approx(200_000_000)
+        await client.fetch()
+        assert client.asked[-1].waited_ns == 0
+        await client.heartbeat()
+        assert client.asked[-1].waited_ns == NEVER_WAITS
+        assert node.flow.of(GROUP, TOPIC) == (4, 0)
 
     story(tell)
 

@@ -33,6 +33,8 @@ def test_the_server_is_read_when_asked() -> None:
     apis.requests.update({int(ApiKey.SHARE_FETCH): 7, int(ApiKey.PRODUCE): 3})
     for took_ms in (1, 2, 40, 60_000):
         apis.answered(ApiKey.PRODUCE, took_ms * 1_000_000)
+    apis.answered(ApiKey.SHARE_FETCH, 503_000_000, 500_000_000)
+    apis.answered(ApiKey.FETCH, 500_000_000)
     apis.throttled(ApiKey.PRODUCE, 1_500)
     counters.count_refused(Refused.TOO_MANY_CLIENTS)
     for _ in range(2):
@@ -57,9 +59,14 @@ def test_the_server_is_read_when_asked() -> None:
         'keyway_server_request_seconds_bucket{api="produce",le="+Inf"} 4.0',
         'keyway_server_request_seconds_count{api="produce"} 4.0',
         'keyway_server_request_seconds_sum{api="produce"} 60.043',
+        'keyway_server_request_seconds_sum{api="share_fetch"} 0.003',
+        'keyway_server_request_wait_seconds_sum{api="share_fetch"} 0.5',
+        'keyway_server_request_wait_seconds_bucket{api="fetch",le="0.25"} 0.0',
+        'keyway_server_request_wait_seconds_bucket{api="fetch",le="0.5"} 1.0',
         'keyway_server_throttled_seconds_total{api="produce"} 1.5',
     ):
         assert f"{line}\n" in text
+    assert 'keyway_server_request_seconds_count{api="fetch"}' not in text, "it may only wait"
 
 
 def test_every_api_that_can_be_counted_has_a_name() -> None:

@@ -25,6 +25,7 @@ from gateway.admin.limits import OVERVIEW_GROUPS_MAX, OVERVIEW_S, OVERVIEW_S_MAX
 from gateway.admin.tokens import Caller
 from gateway.config import GroupSection, Role
 from gateway.core.reading.fetching import Unreadable
+from gateway.operations.group_histories import GroupHistories
 from gateway.operations.lag import Lags
 from gateway.operations.limits import LAG_MS, LAG_WATCHED_MS
 from gateway.windows.window import Window
@@ -48,6 +49,7 @@ class Watched:
             groups=self.node.groups,
             windows=self.node.windows,
             lags=self.lags,
+            histories=GroupHistories(self.lags, self.node.flow, self.node.groups.get, now_ms),
             health=self.look,
             traffic=lambda: TrafficRow(connections=3),
             outcomes=lambda group: {"redelivered": 4} if group == GROUP else {},
@@ -96,7 +98,8 @@ def test_a_line_for_each_group() -> None:
         assert (line["windows"], line["waiting"], line["stuck"]) == (2, 0, 0)
         assert (line["lag"], line["in_flight"], line["parked"]) == (3, 2, 1)
         assert line["outcomes"] == {"redelivered": 4}
-        assert shown["health"] == {"status": "degraded", "reasons": ["a reason"], "windows": 2}
+        health = {"status": "degraded", "reasons": ["a reason"], "warnings": [], "windows": 2}
+        assert shown["health"] == health
         assert shown["traffic"]["connections"] == 3
         assert shown["at_ms"] == now_ms()
 
