@@ -25,6 +25,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec
 
 from clusters.config import Cluster
+from clusters.core.copies import as_in_headers
 from clusters.core.internal import is_internal
 from clusters.core.names import Unfit
 from offsets.core.plan import Committed, Refusal
@@ -172,7 +173,8 @@ class ClusterClient:
             except TimeoutError as error:
                 raise self._away(f"topic {name}", error) from error
             else:
-                found[names[name]] = (str(described.topic_id), len(described.partitions))
+                topic_id = as_in_headers(str(described.topic_id))
+                found[names[name]] = (topic_id, len(described.partitions))
         return found
 
     def starts(self, partitions: Iterable[Partition]) -> dict[Partition, int]:

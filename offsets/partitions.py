@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from clusters.core.copies import COPY_HEADER, NO_TOPIC_ID, Stood, judge
+from clusters.core.copies import COPY_HEADER, Stood, judge
 from clusters.core.trust import Seals
 from offsets.client import ClusterClient, Partition, TopicFacts, consumed
 from offsets.core.index import PartitionIndex
@@ -118,7 +118,7 @@ class Partitions:
         for (topic, partition), start in self._client.starts(new).items():
             name = self._client.topic_here(topic)
             assert name is not None, "its start is known"
-            own = Stream(self._client.name, topic, partition, life_of(facts[topic].topic_id))
+            own = Stream(self._client.name, topic, partition, facts[topic].topic_id)
             followed = _Followed(self._streams.setdefault(own, own), start)
             followed.index.former_end = self._former.pop((topic, partition), 0)
             self._followed[topic, partition] = followed
@@ -207,9 +207,7 @@ class Partitions:
             self.doubted += len(judged.doubts)
             if judged.copy is not None:
                 origin = judged.copy.origin
-                key = Stream(
-                    str(origin.cluster), origin.topic, origin.partition, life_of(origin.topic_id)
-                )
+                key = Stream(str(origin.cluster), origin.topic, origin.partition, origin.topic_id)
                 stream = self._streams.setdefault(key, key)
                 columns.add(offset, timestamp, stream, origin.offset)
                 return
@@ -230,16 +228,12 @@ class Partitions:
         anew = []
         for partition in asked:
             index = self._followed[partition].index
-            topic_id, _ = ids.get(partition[0], ("", 0))
-            if (
-                topic_id
-                and life_of(topic_id) == index.own.life
-                and index.end <= ends.get(partition, -1)
-            ):
+            topic_id, _ = ids.get(partition[0], (None, 0))
+            if topic_id == index.own.life and index.end <= ends.get(partition, -1):
                 index.forget(starts.get(partition, 0))
                 continue
             anew.append(partition)
-            if topic_id:
+            if topic_id is not None:
                 self._former[partition] = max(index.former_end, index.end)
         if anew:
             shown = [f"{topic}-{partition}" for topic, partition in anew[:LOGGED_PLACES_MAX]]
@@ -295,11 +289,6 @@ class Partitions:
         self._consumer.close()
         if self._again is not None:
             self._again.close()
-
-
-def life_of(topic_id: str) -> str:
-    """Clusters without topic ids tell no lives."""
-    return "" if topic_id == NO_TOPIC_ID else topic_id
 
 
 def _copy_headers(message: Message) -> list[tuple[str, bytes | None]]:

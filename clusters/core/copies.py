@@ -110,6 +110,14 @@ class Judged:
     doubts: tuple[Doubt, ...]
 
 
+def as_in_headers(topic_id: str) -> str:
+    """A topic id as Kafka and origins write it; librdkafka has `+` and `/` in it. Empty for a
+    cluster without topic ids.
+    """
+    text = topic_id.replace("+", "-").replace("/", "_")
+    return "" if text == NO_TOPIC_ID else text
+
+
 def judge(headers: Headers, record: Stood, *, seals: Seals = CHECKSUM) -> Judged:
     """Of all headers of a record, in order; those of other names are not looked at."""
     copy: Copy | None = None

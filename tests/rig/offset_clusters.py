@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicCollection, Top
 from confluent_kafka.admin import AdminClient
 
 from clusters.config import ClustersConfig, load
-from clusters.core.copies import COPY_HEADER, Copy, Origin, Stood, encode, judge
+from clusters.core.copies import COPY_HEADER, Copy, Origin, Stood, as_in_headers, encode, judge
 from clusters.core.tree import ClusterName, Flags
 from offsets.client import ClusterClient
 from offsets.core.plan import Committed, Refusal
@@ -155,7 +155,7 @@ class PlainLink:
     def copy(self, topic: str, partition: int = 0, *, records_max: int = 10**9) -> int:
         """Copies the records that were not copied yet; returns their number."""
         described = self._admin.describe_topics(TopicCollection([topic]))[topic]
-        self._topic_id = str(described.result(ANSWER_S_MAX).topic_id)
+        self._topic_id = as_in_headers(str(described.result(ANSWER_S_MAX).topic_id))
         at = self._positions.get((topic, partition), 0)
         self._consumer.assign([TopicPartition(topic, partition, at)])
         copied = 0

@@ -15,6 +15,7 @@ from clusters.core.copies import (
     Judged,
     Origin,
     Stood,
+    as_in_headers,
     encode,
     judge,
     parse,
@@ -173,3 +174,8 @@ def test_only_so_many_headers_are_looked_at() -> None:
     judged = judge([*bad, (COPY_HEADER, HEADER)], RECORD)
     assert judged.copy is None
     assert judged.doubts == (Doubt.MALFORMED,) * COPY_HEADERS_MAX + (Doubt.TOO_MANY,)
+
+
+def test_a_topic_id_of_librdkafka_is_written_as_kafka_writes_it() -> None:
+    assert as_in_headers("L/8opMVATcizNU+adeuBFg") == "L_8opMVATcizNU-adeuBFg"
+    assert as_in_headers("A" * 22) == ""
