@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from clusters.core.internal import OFFSETS_TOPIC as TOPIC
-from offsets.client import ClusterClient, consumed
+from clusters.core.internal import STATE_TOPIC_CONFIG
+from offsets.client import RECORD_BYTES_MAX, ClusterClient, consumed
+from offsets.core.board import Board
 from offsets.core.entries import (
     APPLIED,
     BOTH,
@@ -18,25 +20,38 @@ from offsets.core.entries import (
     ROW,
     VERSION,
     Applied,
-    Board,
     Entry,
     Place,
     encode_applied,
     encode_entry,
     key_of,
+    read_body,
 )
 from offsets.core.plan import Row
 from offsets.errors import ClusterAway
 
+_LARGE_RECORDS: Final = {"max.message.bytes": str(RECORD_BYTES_MAX)}
+
 
 class BoardTopic:
-    """`close` it. Reading creates no topic; writing does."""
+    """`close` it. Reading creates no topic; `ensure` and writing do. `remember` False: it is only
+    written to.
+    """
 
-    def __init__(self, client: ClusterClient) -> None:
+    def __init__(self, client: ClusterClient, *, remember: bool = True) -> None:
         self.client = client
+        self._remember = remember
         self.state = Board()
         self._consumer: Consumer | None = None
         self._ensured = False
+
+    def ensure(self) -> None:
+        """Creates the topic unless it is there. That it is not listed is no proof, and without it
+        nothing is known of what was applied here. Raises ClusterAway, NotReadable.
+        """
+        if not self._ensured:
+            self.client.ensure_compacted(TOPIC, STATE_TOPIC_CONFIG | _LARGE_RECORDS)
+            self._ensured = True
 
     def read(self, *, for_s: float) -> bool:
         """To the topic's present end; False: time was up before. Raises ClusterAway."""
@@ -85,12 +100,20 @@ class BoardTopic:
 
     def write_rows(self, rows: Iterable[Row]) -> None:
         """Raises ClusterAway, NotReadable."""
-        self._write(
-            [
-                (key_of(ROW, (it.group, it.topic, it.partition), it.source), _shown(it.shown()))
-                for it in rows
-            ]
-        )
+        records = []
+        for row in rows:
+            place, value = (row.group, row.topic, row.partition), _shown(row.shown())
+            if self.state.rows.get((place, row.source)) != read_body(value):
+                records.append((key_of(ROW, place, row.source), value))
+        self._write(records)
+
+    def write_tombstones(self, before_ms: int) -> int:
+        """For all that is told of commits that were deleted before then; how many records. Raises
+        ClusterAway, NotReadable.
+        """
+        keys = self.state.expired(before_ms)
+        self._write([(key, None) for key in keys])
+        return len(keys)
 
     def write_both(self, groups: Iterable[str], *, both: bool) -> None:
         """Raises ClusterAway, NotReadable."""
@@ -100,12 +123,11 @@ class BoardTopic:
     def _write(self, records: Sequence[tuple[bytes, bytes | None]]) -> None:
         if not records:
             return
-        if not self._ensured:
-            self.client.ensure_compacted(TOPIC)
-            self._ensured = True
+        self.ensure()
         self.client.write(TOPIC, records)
-        for key, value in records:
-            self.state.read(key, value)
+        if self._remember:
+            for key, value in records:
+                self.state.read(key, value)
 
     def close(self) -> None:
         if self._consumer is not None:

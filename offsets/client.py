@@ -39,6 +39,7 @@ Partition = tuple[str, int]  # logical topic, partition
 
 ANSWER_S_MAX = 15.0  # a coordinator that moves takes some seconds
 CONNECT_LOG = logging.getLogger("keyway.offsets.librdkafka")
+RECORD_BYTES_MAX = 2 * 1024 * 1024  # an entry with SETTLED_RANGES_MAX takes half of it
 EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 EMPTY_STATES = ("Empty", "Dead", "")
@@ -254,7 +255,7 @@ class ClusterClient:
 
     # ----------------------------------------------------------------------------------- writing
 
-    def ensure_compacted(self, topic: str) -> None:
+    def ensure_compacted(self, topic: str, config: Mapping[str, str]) -> None:
         """Raises ClusterAway, NotReadable."""
         if topic in self.topics():
             return
@@ -262,7 +263,7 @@ class ClusterClient:
             topic,
             num_partitions=1,
             replication_factor=-1,  # the broker's default
-            config={"cleanup.policy": "compact", "max.message.bytes": str(2 * 1024 * 1024)},
+            config=dict(config),
         )
         try:
             self.admin.create_topics([new], request_timeout=ANSWER_S_MAX)[topic].result(
@@ -285,7 +286,7 @@ class ClusterClient:
                     **self._settings,
                     "enable.idempotence": True,
                     "message.timeout.ms": int(ANSWER_S_MAX * 1_000),
-                    "message.max.bytes": 2 * 1024 * 1024,
+                    "message.max.bytes": RECORD_BYTES_MAX,
                     "linger.ms": 5,
                 }
             )

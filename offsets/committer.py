@@ -73,11 +73,11 @@ class Committer:
 
     def entries(self, groups: Iterable[str] | None = None) -> list[Entry]:
         """The newest of each place that came from elsewhere."""
-        places = dict.fromkeys(place for place, _ in self.board.state.entries)
+        places = self.board.state.places
         wanted = None if groups is None else set(groups)
         found = (
             self.board.state.newest(place, besides=self.client.name)
-            for place in places
+            for place in list(places)
             if wanted is None or place[0] in wanted
         )
         return [it for it in found if it is not None]
@@ -325,7 +325,7 @@ class Committer:
         """Rows that changed become records that `status` shows; they are logged once."""
         changed = [it for it in rows if self.rows.get(place_of(it)) != it]
         self.rows |= {place_of(it): it for it in changed}
-        self.board.write_rows(changed)
+        self.board.write_rows(changed)  # without those that stand there since before a restart
         if committed:
             shown = [
                 f"{it.group} {it.topic}-{it.partition} {it.old} -> {it.new}"

@@ -24,5 +24,9 @@ PARTITIONS_MAX: Final = 10_000
 # member that ends elsewhere makes its last commit sooner, and clocks differ by less.
 AT_WORK_ON_BOTH_MS: Final = 30_000
 
+# What is told of a deleted commit stays so long: no cluster that comes back after an outage takes
+# the commit for one that still stands. Then tombstones take it from the topic.
+DELETED_KEPT_MS: Final = 7 * 24 * 3_600 * 1_000
+
 # Rows of commits shown in one log line.
 LOGGED_PLACES_MAX: Final = 5

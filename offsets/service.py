@@ -25,7 +25,7 @@ from offsets.core.entries import Entry, Place
 from offsets.core.plan import Refusal
 from offsets.distributor import Distributor, Forwarder
 from offsets.errors import NotReadable, OffsetsError
-from offsets.limits import PARTITIONS_MAX
+from offsets.limits import DELETED_KEPT_MS, PARTITIONS_MAX
 from offsets.metrics import Metrics
 from offsets.partitions import Partitions
 
@@ -93,6 +93,7 @@ class Service:
         self._looked: dict[Place, tuple[Entry, float]] = {}
         self._links_seen = False
         self._error = ""
+        self._board_awaited = False  # it was said that the topic takes long to read
 
     def _source(self, *, listed: bool) -> CommitSource:
         if listed:
@@ -129,17 +130,26 @@ class Service:
 
     def round(self) -> None:
         """Raises ClusterAway, NotReadable."""
-        self.board.read(for_s=BOARD_READ_S)
+        self.board.ensure()
+        if not self.board.read(for_s=BOARD_READ_S):
+            return self._wait_for_board()
         self._poll()
         entries = self.committer.entries()
         self._refresh(entries)
         self.partitions.read()
-        self.board.read(for_s=BOARD_READ_S)  # offsets applied here, before commits are judged
+        if not self.board.read(for_s=BOARD_READ_S):  # what was applied here, to judge commits
+            return self._wait_for_board()
         self.metrics.distributed.inc(self.distributor.distribute())
         self._forward()
         self._decide(entries)
         self.metrics.behind.set(self.partitions.behind)
         self.metrics.doubted.set(self.partitions.doubted)
+
+    def _wait_for_board(self) -> None:
+        """Without its end, older entries and the committer's own commits would count as news."""
+        if not self._board_awaited:
+            log.warning("board_is_being_read", cluster=self.client.name)
+        self._board_awaited = True
 
     def _poll(self) -> None:
         try:
@@ -168,6 +178,7 @@ class Service:
         there = [it for it in sorted(places) if it[0] in facts and it[1] < facts[it[0]].partitions]
         self._follow(there)
         if due:
+            self.board.write_tombstones(wall_ms() - DELETED_KEPT_MS)
             self._refreshed, self.partitions.outdated = now, False
             # Partitions that are left are followed in the next round, behind the next look at
             # commits: those of a topic that was deleted are gone by then.
@@ -219,6 +230,9 @@ class Service:
 def _forwarders(config: ClustersConfig, cluster: Cluster) -> list[Forwarder]:
     """With clients of their own: each is used by one thread."""
     return [
-        Forwarder(link, [BoardTopic(ClusterClient(config.cluster(it))) for it in link.targets])
+        Forwarder(
+            link,
+            [BoardTopic(ClusterClient(config.cluster(it)), remember=False) for it in link.targets],
+        )
         for link in config.checked_tree().of(ClusterName(cluster.name))
     ]

@@ -17,6 +17,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
+from clusters.core.internal import STATE_TOPIC_CONFIG
 from spark.kafka import KafkaSide
 from spark.limits import ANSWER_S, QUIET, STATUS_READ_S
 
@@ -82,7 +83,7 @@ class StatusTopic:
 
     def ensure(self) -> None:
         if self._name not in self._side.topic_names():
-            self._side.create(self._name, 1, {"cleanup.policy": "compact"})
+            self._side.create(self._name, 1, STATE_TOPIC_CONFIG)
 
     def publish(self, records: Mapping[str, Json]) -> None:
         if self._producer is None:

@@ -12,6 +12,15 @@ OFFSETS_TOPIC: Final = "_keyway-offsets"
 DISTRIBUTION_TOPIC: Final = "_keyway-distribution"
 SCHEMAS_TOPIC: Final = "_keyway-schemas"
 
+# Compaction leaves the last segment alone, and Kafka's are 1 GB and a week long: with that, a start
+# would have to read all that was written in days.
+STATE_TOPIC_CONFIG: Final = {
+    "cleanup.policy": "compact",
+    "segment.bytes": str(16 * 1024 * 1024),
+    "segment.ms": "600000",
+    "min.cleanable.dirty.ratio": "0.2",
+}
+
 # Groups of Keyway and of Spark's source: their positions mean nothing on another cluster.
 OWN_GROUPS: Final = ("keyway-", "spark-kafka-source-", "__")
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from offsets.core.model import Progress, Range, Stream
@@ -167,7 +167,7 @@ def encode_entry(entry: Entry) -> bytes:
 
 def decode_entry(place: Place, source: str, value: bytes) -> Entry:
     """Raises MalformedEntry."""
-    body = _body(value)
+    body = read_body(value)
     try:
         progress = None
         if "vector" in body:
@@ -228,7 +228,7 @@ def encode_applied(applied: Applied) -> bytes:
 
 def decode_applied(value: bytes) -> Applied:
     """Raises MalformedEntry."""
-    body = _body(value)
+    body = read_body(value)
     try:
         return Applied(
             int(body["offset"]),
@@ -243,7 +243,8 @@ def decode_applied(value: bytes) -> Applied:
         raise MalformedEntry(f"applied: {error!r}") from error
 
 
-def _body(value: bytes) -> dict[str, Any]:
+def read_body(value: bytes) -> dict[str, Any]:
+    """Raises MalformedEntry."""
     try:
         body = json.loads(value)
     except ValueError as error:
@@ -283,63 +284,3 @@ def work_told_ms(offset: int, metadata: str) -> int | None:
 def _settled(offset: int, metadata: str) -> list[Range]:
     """Behind the cursor of a Key-Shared group; none of any other group."""
     return settled_metadata.decode(offset, without_flags(metadata)) or []
-
-
-@dataclass(slots=True)
-class Board:
-    """The topic's latest state on one cluster, read from its start."""
-
-    entries: dict[tuple[Place, str], Entry] = field(default_factory=dict)
-    applied: dict[Place, Applied] = field(default_factory=dict)
-    rows: dict[tuple[Place, str], dict[str, Any]] = field(default_factory=dict)
-    both: set[str] = field(default_factory=set)
-    malformed: int = 0
-
-    def read(self, key: bytes | None, value: bytes | None) -> Entry | None:
-        """Takes in one record; the entry, if it is one that was not known. A malformed record is
-        counted, and changes nothing.
-        """
-        try:
-            kind, place, source = read_key(key)
-            if kind == ENTRY:
-                return self._entry(place, source, value)
-            if kind == APPLIED:
-                self._applied(place, value)
-            elif kind == ROW:
-                self._row(place, source, value)
-            elif kind == BOTH:
-                (self.both.discard if value is None else self.both.add)(place[0])
-        except MalformedEntry:
-            self.malformed += 1
-        return None
-
-    def _entry(self, place: Place, source: str, value: bytes | None) -> Entry | None:
-        if value is None:
-            self.entries.pop((place, source), None)
-            return None
-        entry = decode_entry(place, source, value)
-        if self.entries.get((place, source)) == entry:
-            return None
-        self.entries[place, source] = entry
-        return entry
-
-    def _applied(self, place: Place, value: bytes | None) -> None:
-        if value is None:
-            self.applied.pop(place, None)
-        else:
-            self.applied[place] = decode_applied(value)
-
-    def _row(self, place: Place, source: str, value: bytes | None) -> None:
-        if value is None:
-            self.rows.pop((place, source), None)
-        else:
-            self.rows[place, source] = _body(value)
-
-    def newest(self, place: Place, *, besides: str) -> Entry | None:
-        """The latest commit of a group anywhere but on `besides`."""
-        found = [
-            entry
-            for (where, source), entry in self.entries.items()
-            if where == place and source != besides and not entry.deleted
-        ]
-        return max(found, key=lambda it: (it.committed_ms, it.source), default=None)

@@ -12,7 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from confluent_kafka import Consumer, KafkaError, Producer, TopicCollection, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient
 
 from clusters.config import ClustersConfig, load
@@ -216,10 +223,20 @@ def commit(
     consumer = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False}
     )
+    places = [TopicPartition(topic, partition, offset, metadata)]
+
+    def made() -> bool:
+        """False: the broker has just created the topic of commits."""
+        try:
+            consumer.commit(offsets=places, asynchronous=False)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.NOT_COORDINATOR:
+                raise
+            return False
+        return True
+
     try:
-        consumer.commit(
-            offsets=[TopicPartition(topic, partition, offset, metadata)], asynchronous=False
-        )
+        wait_until(made, what=f"{group} committed", deadline_s=ANSWER_S_MAX)
     finally:
         consumer.close()
 

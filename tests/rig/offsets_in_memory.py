@@ -5,7 +5,7 @@ Only the requests to Kafka are replaced: board, index, searches and plans are th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from clusters.config import Cluster
 from clusters.core.trust import CHECKSUM
@@ -64,7 +64,7 @@ class MemoryClient(ClusterClient):
     def identities(self, topics: Iterable[str]) -> dict[str, tuple[str, int]]:
         return dict.fromkeys(topics, (self.topic_id, 1))
 
-    def ensure_compacted(self, topic: str) -> None:
+    def ensure_compacted(self, topic: str, config: Mapping[str, str]) -> None:
         """It is there."""
 
     def write(self, topic: str, records: Sequence[tuple[bytes, bytes | None]]) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from clusters.config import ClustersConfig, ConfigError
 from offsets.client import ClusterClient
-from offsets.service import followed_group
+from offsets.service import Service, followed_group
 
 
 def config(**sections: Any) -> ClustersConfig:
@@ -37,3 +37,21 @@ def test_own_groups_never_follow() -> None:
     wanted = followed_group(found, ClusterClient(found.clusters[0]))
     names = ("billing", "test-1", "keyway-link-ams-level-1", "spark-kafka-source-1", "__amazon")
     assert [it for it in names if wanted(it)] == ["billing"]
+
+
+def test_no_round_before_the_board_is_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise commits made here count as a group's own, and older entries as the newest."""
+    service = Service(config(groups={"include": ["*"]}), "ams")
+    read_to_end = False
+    done: list[str] = []
+    monkeypatch.setattr(service.board, "ensure", lambda: None)
+    monkeypatch.setattr(service.board, "read", lambda **_: read_to_end)
+    monkeypatch.setattr(service, "_poll", lambda: done.append("poll"))
+    monkeypatch.setattr(service, "_refresh", lambda _: done.append("refresh"))
+    for _ in range(3):
+        service.round()
+    assert done == []
+    read_to_end = True
+    service.round()
+    assert done == ["poll", "refresh"]
+    service.close()

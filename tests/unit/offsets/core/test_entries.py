@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offsets.core.board import Board
 from offsets.core.entries import (
     APPLIED,
     ENTRY,
     ROW,
     Applied,
-    Board,
     Entry,
     MalformedEntry,
     decode_applied,

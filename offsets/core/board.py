@@ -1,0 +1,115 @@
+"""The latest state of the topic `_keyway-offsets` on one cluster: who stands where, by place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from offsets.core.entries import (
+    APPLIED,
+    BOTH,
+    ENTRY,
+    ROW,
+    Applied,
+    Entry,
+    MalformedEntry,
+    Place,
+    decode_applied,
+    decode_entry,
+    key_of,
+    read_body,
+    read_key,
+)
+
+
+@dataclass(slots=True)
+class Board:
+    """Read from the topic's start. `changed`: entries that are not those of the last `news`."""
+
+    entries: dict[tuple[Place, str], Entry] = field(default_factory=dict)
+    applied: dict[Place, Applied] = field(default_factory=dict)
+    rows: dict[tuple[Place, str], dict[str, Any]] = field(default_factory=dict)
+    both: set[str] = field(default_factory=set)
+    malformed: int = 0
+    changed: dict[tuple[Place, str], Entry] = field(default_factory=dict, compare=False)
+    _sources: dict[Place, set[str]] = field(default_factory=dict, compare=False)
+
+    @property
+    def places(self) -> Iterable[Place]:
+        """Those of all entries, each once."""
+        return self._sources.keys()
+
+    def read(self, key: bytes | None, value: bytes | None) -> Entry | None:
+        """Takes in one record; the entry, if it is one that was not known. A malformed record is
+        counted, and changes nothing.
+        """
+        try:
+            kind, place, source = read_key(key)
+            if kind == ENTRY:
+                return self._entry(place, source, value)
+            if kind == APPLIED:
+                self._applied(place, value)
+            elif kind == ROW:
+                self._row(place, source, value)
+            elif kind == BOTH:
+                (self.both.discard if value is None else self.both.add)(place[0])
+        except MalformedEntry:
+            self.malformed += 1
+        return None
+
+    def _entry(self, place: Place, source: str, value: bytes | None) -> Entry | None:
+        if value is None:
+            self.entries.pop((place, source), None)
+            self.changed.pop((place, source), None)
+            sources = self._sources.get(place, set())
+            sources.discard(source)
+            if not sources:
+                self._sources.pop(place, None)
+            return None
+        entry = decode_entry(place, source, value)
+        if self.entries.get((place, source)) == entry:
+            return None
+        self.entries[place, source] = self.changed[place, source] = entry
+        self._sources.setdefault(place, set()).add(source)
+        return entry
+
+    def _applied(self, place: Place, value: bytes | None) -> None:
+        if value is None:
+            self.applied.pop(place, None)
+        else:
+            self.applied[place] = decode_applied(value)
+
+    def _row(self, place: Place, source: str, value: bytes | None) -> None:
+        if value is None:
+            self.rows.pop((place, source), None)
+        else:
+            self.rows[place, source] = read_body(value)
+
+    def news(self) -> list[Entry]:
+        """The entries that changed since the last call."""
+        found = list(self.changed.values())
+        self.changed.clear()
+        return found
+
+    def newest(self, place: Place, *, besides: str) -> Entry | None:
+        """The latest commit of a group anywhere but on `besides`."""
+        sources = self._sources.get(place, set()) - {besides}
+        found = [it for source in sources if not (it := self.entries[place, source]).deleted]
+        return max(found, key=lambda it: (it.committed_ms, it.source), default=None)
+
+    def expired(self, before_ms: int) -> list[bytes]:
+        """The keys of all that is told of commits that were deleted before then."""
+        gone = {
+            key for key, it in self.entries.items() if it.deleted and it.committed_ms < before_ms
+        }
+        alive = {place for place, source in self.entries.keys() - gone}
+        return [
+            *(key_of(ENTRY, place, source) for place, source in gone),
+            *(
+                key_of(ROW, place, source)
+                for place, source in self.rows
+                if (place, source) in gone or (place, source) not in self.entries
+            ),
+            *(key_of(APPLIED, place) for place in self.applied if place not in alive),
+        ]
