@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
-
 from clusters.core.internal import OFFSETS_TOPIC as TOPIC
 from clusters.core.internal import STATE_TOPIC_CONFIG
-from offsets.client import RECORD_BYTES_MAX, ClusterClient, consumed
+from offsets.client import RECORD_BYTES_MAX, ClusterClient
 from offsets.core.board import Board
 from offsets.core.entries import (
     APPLIED,
@@ -28,7 +25,8 @@ from offsets.core.entries import (
     read_body,
 )
 from offsets.core.plan import Row
-from offsets.errors import ClusterAway
+from offsets.core.switches import SWITCH, Told, encode_told
+from offsets.latest import LatestValues
 
 _LARGE_RECORDS: Final = {"max.message.bytes": str(RECORD_BYTES_MAX)}
 
@@ -42,7 +40,7 @@ class BoardTopic:
         self.client = client
         self._remember = remember
         self.state = Board()
-        self._consumer: Consumer | None = None
+        self._latest = LatestValues(client, TOPIC, self.state.read)
         self._ensured = False
 
     def ensure(self) -> None:
@@ -55,44 +53,20 @@ class BoardTopic:
 
     def read(self, *, for_s: float) -> bool:
         """To the topic's present end; False: time was up before. Raises ClusterAway."""
-        until = time.monotonic() + for_s
-        if self._consumer is None and not self._start():
-            return True
-        assert self._consumer is not None
-        end = self._end()
-        while True:
-            if self._position() >= end:
-                return True
-            if time.monotonic() > until:
-                return False
-            for message in consumed(self._consumer, 0.05):
-                error = message.error()
-                if error is None:
-                    self.state.read(message.key(), message.value())
-                elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                    raise ClusterAway(f"{self.client.name}: {TOPIC}: {error.str()}")
-
-    def _start(self) -> bool:
-        if TOPIC not in self.client.topics():
-            return False
-        self._consumer = self.client.consumer()
-        self._consumer.assign([TopicPartition(TOPIC, 0, 0)])
-        return True
-
-    def _end(self) -> int:
-        return self.client.end(TOPIC)
-
-    def _position(self) -> int:
-        """The next offset to read; the topic has no transactions, so no markers at its end."""
-        assert self._consumer is not None
-        (at,) = self._consumer.position([TopicPartition(TOPIC, 0)])
-        return max(0, int(at.offset))
+        return self._latest.read(for_s=for_s)
 
     # ----------------------------------------------------------------------------------- writing
 
-    def write_entries(self, entries: Iterable[Entry]) -> None:
+    def write_told(self, told: Iterable[Entry | Told]) -> None:
         """Raises ClusterAway, NotReadable."""
-        self._write([(key_of(ENTRY, it.place, it.source), encode_entry(it)) for it in entries])
+        self._write(
+            [
+                (key_of(ENTRY, it.place, it.source), encode_entry(it))
+                if isinstance(it, Entry)
+                else (key_of(SWITCH, it.place, it.source), encode_told(it))
+                for it in told
+            ]
+        )
 
     def write_applied(self, applied: Mapping[Place, Applied]) -> None:
         """Raises ClusterAway, NotReadable."""
@@ -130,8 +104,7 @@ class BoardTopic:
                 self.state.read(key, value)
 
     def close(self) -> None:
-        if self._consumer is not None:
-            self._consumer.close()
+        self._latest.close()
 
 
 def _shown(row: dict[str, Any]) -> bytes:

@@ -88,7 +88,12 @@ def _committer(
     partitions = Partitions(client, seals=config.seals())
     source = TailedCommits(client, lambda name: client.group_of(name) == group)
     committer = Committer(
-        client=client, partitions=partitions, board=board, options=options, now_ms=wall_ms
+        client=client,
+        partitions=partitions,
+        board=board,
+        options=options,
+        now_ms=wall_ms,
+        tree=config.checked_tree(),
     )
     try:
         if not board.read(for_s=BOARD_S_MAX):

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 import structlog
 
 from clusters.config import OffsetsSection
+from clusters.core.tree import Tree
 from offsets.board import BoardTopic
 from offsets.client import ClusterClient, Partition, TopicFacts
 from offsets.commits import CommitSource
@@ -25,6 +26,7 @@ from offsets.core.entries import Applied, Entry, Place, with_flags, without_flag
 from offsets.core.limits import METADATA_CHARS_MAX, SETTLED_SPAN_OFFSETS
 from offsets.core.model import Range, Stream
 from offsets.core.plan import Committed, Mode, Refusal, Row, Target, decide, mode_of
+from offsets.core.switches import unfinished_subtrees
 from offsets.core.translate import Located, first_at_or_after, locate
 from offsets.limits import AT_WORK_ON_BOTH_MS, LOGGED_PLACES_MAX
 from offsets.partitions import Partitions
@@ -65,10 +67,12 @@ class Committer:
     board: BoardTopic
     options: Options
     now_ms: Callable[[], int]
+    tree: Tree
     source: CommitSource | None = None
     facts: dict[str, TopicFacts] = field(default_factory=dict)
     rows: dict[Place, Row] = field(default_factory=dict)
     _since: dict[str, tuple[bool, int]] = field(default_factory=dict)  # group: active, since when
+    _switching: set[str] = field(default_factory=set)  # clusters
     _seen: dict[Place, int] = field(default_factory=dict)  # offsets elsewhere at the last look
 
     def entries(self, groups: Iterable[str] | None = None) -> list[Entry]:
@@ -90,6 +94,7 @@ class Committer:
         self._look_at_groups(entries, active)
         now = self._committed(entries)
         self._compare(entries)
+        self._switching = unfinished_subtrees(self.board.state.switches, self.tree)
         return [self._row(entry, active, now) for entry in entries]
 
     def _look_at_groups(self, entries: Sequence[Entry], active: set[str]) -> None:
@@ -187,6 +192,7 @@ class Committer:
             active=here in active,
             rested=self._rested(entry.group),
             both=entry.group in self.board.state.both,
+            switching=entry.source in self._switching,
             committed=now.get(entry.place),
             applied=self.board.state.applied.get(entry.place),
             located=located,

@@ -22,6 +22,7 @@ from offsets.client import ClusterClient, Partition, TopicFacts
 from offsets.commits import Change, CommitSource, GroupPlace
 from offsets.core.consumer_offsets import OffsetCommitted
 from offsets.core.entries import Applied, Entry, Place, without_flags, work_told_ms
+from offsets.core.switches import Told
 from offsets.core.translate import SourceFacts, by_timestamp, source_facts
 from offsets.errors import OffsetsError
 from offsets.partitions import Partitions
@@ -70,7 +71,7 @@ class Distributor:
         known = self.board.state.entries.get((place, self.client.name))
         if known is not None and not known.deleted:
             gone = Entry(*place, self.client.name, self.now_ms(), deleted=True)
-            self.board.write_entries([gone])
+            self.board.write_told([gone])
 
     def _look_again(self) -> None:
         """At groups that are behind: records that came since may have earlier timestamps."""
@@ -118,7 +119,7 @@ class Distributor:
             # A topic may have been deleted and created again since its index was read.
             self.partitions.look({it.place[1:] for it in fresh})
             fresh = [it for it in fresh if self.partitions.index(it.place[1:]) is not None]
-        self.board.write_entries(fresh)
+        self.board.write_told(fresh)
         for entry in fresh:
             self._done(entry)
         return len(fresh)
@@ -207,31 +208,30 @@ class Forwarder:
 
     link: Link
     boards: Sequence[BoardTopic]
-    sent: dict[tuple[Place, str], Entry] = field(default_factory=dict)
+    due: dict[tuple[Place, str], Entry | Told] = field(default_factory=dict)
     error: str = ""
 
-    def forward(self, entries: Sequence[Entry]) -> int:
-        """How many of `entries` went on; those that could not are due again the next time."""
-        due: dict[tuple[Place, str], Entry] = {}
-        for entry in entries:
-            key = (entry.place, entry.source)
-            flags = self.link.flags_of_copy(Flags(entry.flags))
-            if flags is not None and self.sent.get(key) != entry:
-                due[key] = entry
-        if not due:
+    def forward(self, news: Sequence[Entry | Told]) -> int:
+        """How many went on; those that could not are due again the next time, unless there are
+        newer ones by then.
+        """
+        self.due |= {
+            (it.place, it.source): it.with_flags(flags)
+            for it in news
+            if (flags := self.link.flags_of_copy(Flags(it.flags))) is not None
+        }
+        if not self.due:
             return 0
-        copies = [
-            it.with_flags(self.link.flags_of_copy(Flags(it.flags)) or 0) for it in due.values()
-        ]
         for board in self.boards:
             try:
-                board.write_entries(copies)
+                board.write_told(self.due.values())
             except OffsetsError as error:
                 if str(error) != self.error:
                     log.warning("entries_wait", level=self.link.level, reason=str(error))
                 self.error = str(error)
                 continue
-            self.sent |= due
+            count = len(self.due)
+            self.due.clear()
             self.error = ""
-            return len(due)
+            return count
         return 0

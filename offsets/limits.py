@@ -24,6 +24,9 @@ PARTITIONS_MAX: Final = 10_000
 # member that ends elsewhere makes its last commit sooner, and clocks differ by less.
 AT_WORK_ON_BOTH_MS: Final = 30_000
 
+# The status of a cluster's links, a row for each topic; what takes longer is read at the next look.
+STATUS_READ_S_MAX: Final = 2.0
+
 # What is told of a deleted commit stays so long: no cluster that comes back after an outage takes
 # the commit for one that still stands. Then tombstones take it from the topic.
 DELETED_KEPT_MS: Final = 7 * 24 * 3_600 * 1_000

@@ -23,11 +23,13 @@ from offsets.commits import CommitSource, ListedCommits, TailedCommits
 from offsets.committer import Committer, Options
 from offsets.core.entries import Entry, Place
 from offsets.core.plan import Refusal
+from offsets.core.switches import Told
 from offsets.distributor import Distributor, Forwarder
 from offsets.errors import NotReadable, OffsetsError
 from offsets.limits import DELETED_KEPT_MS, PARTITIONS_MAX
 from offsets.metrics import Metrics
 from offsets.partitions import Partitions
+from offsets.switches import Switches
 
 log = structlog.get_logger("keyway.offsets")
 
@@ -84,11 +86,14 @@ class Service:
             board=self.board,
             options=Options.of(self.settings),
             now_ms=wall_ms,
+            tree=config.checked_tree(),
             source=source,
         )
+        self.switches = Switches(config, self.client, self.board)
         self._forwarders = _forwarders(config, cluster)
         self._threads = ThreadPoolExecutor(max(1, len(self._forwarders)), "keyway-offsets-link")
         self._underway: dict[int, Future[int]] = {}
+        self._waiting: list[list[Entry | Told]] = [[] for _ in self._forwarders]
         self._refreshed: float | None = None
         self._looked: dict[Place, tuple[Entry, float]] = {}
         self._links_seen = False
@@ -179,6 +184,7 @@ class Service:
         self._follow(there)
         if due:
             self.board.write_tombstones(wall_ms() - DELETED_KEPT_MS)
+            self.switches.look()
             self._refreshed, self.partitions.outdated = now, False
             # Partitions that are left are followed in the next round, behind the next look at
             # commits: those of a topic that was deleted are gone by then.
@@ -190,13 +196,15 @@ class Service:
         self.partitions.follow(partitions[:PARTITIONS_MAX], self.distributor.facts)
 
     def _forward(self) -> None:
-        entries = list(self.board.state.entries.values())
+        news = self.board.state.news()
         for at, forwarder in enumerate(self._forwarders):
-            underway = self._underway.get(at)
+            waiting, underway = self._waiting[at], self._underway.get(at)
+            waiting += news
             if underway is None or underway.done():
                 if underway is not None:
                     underway.result()  # a bug in the thread is a bug here
-                self._underway[at] = self._threads.submit(forwarder.forward, entries)
+                self._underway[at] = self._threads.submit(forwarder.forward, list(waiting))
+                waiting.clear()
 
     def _decide(self, entries: Iterable[Entry]) -> None:
         now = time.monotonic() * 1_000
@@ -222,6 +230,7 @@ class Service:
                 board.close()
                 board.client.close()
         self.distributor.close()
+        self.switches.close()
         self.partitions.close()
         self.board.close()
         self.client.close()

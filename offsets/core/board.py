@@ -21,18 +21,20 @@ from offsets.core.entries import (
     read_body,
     read_key,
 )
+from offsets.core.switches import SWITCH, Told, decode_told
 
 
 @dataclass(slots=True)
 class Board:
-    """Read from the topic's start. `changed`: entries that are not those of the last `news`."""
+    """Read from the topic's start. `changed`: since the last `news`."""
 
     entries: dict[tuple[Place, str], Entry] = field(default_factory=dict)
     applied: dict[Place, Applied] = field(default_factory=dict)
     rows: dict[tuple[Place, str], dict[str, Any]] = field(default_factory=dict)
     both: set[str] = field(default_factory=set)
     malformed: int = 0
-    changed: dict[tuple[Place, str], Entry] = field(default_factory=dict, compare=False)
+    switches: dict[tuple[Place, str], Told] = field(default_factory=dict)
+    changed: dict[tuple[Place, str], Entry | Told] = field(default_factory=dict, compare=False)
     _sources: dict[Place, set[str]] = field(default_factory=dict, compare=False)
 
     @property
@@ -52,6 +54,8 @@ class Board:
                 self._applied(place, value)
             elif kind == ROW:
                 self._row(place, source, value)
+            elif kind == SWITCH:
+                self._switch(place, source, value)
             elif kind == BOTH:
                 (self.both.discard if value is None else self.both.add)(place[0])
         except MalformedEntry:
@@ -86,8 +90,16 @@ class Board:
         else:
             self.rows[place, source] = read_body(value)
 
-    def news(self) -> list[Entry]:
-        """The entries that changed since the last call."""
+    def _switch(self, place: Place, source: str, value: bytes | None) -> None:
+        if value is None:
+            self.switches.pop((place, source), None)
+            return
+        told = decode_told(place, source, value)
+        if self.switches.get((place, source)) != told:
+            self.switches[place, source] = self.changed[place, source] = told
+
+    def news(self) -> list[Entry | Told]:
+        """All that travels and has changed since the last call."""
         found = list(self.changed.values())
         self.changed.clear()
         return found

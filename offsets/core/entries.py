@@ -6,8 +6,11 @@
     ["row", group, topic, partition, source]        the decision of the committer here: see status
     ["both", group, "", 0]                          the group works here and elsewhere at once
 
+    ["switch", cluster, "", level, source]          a link with another target: switches.py
+
 Keys and values are JSON, names are logical ones (without the clusters' name patterns). Entries
-travel along the tree like records: with copy flags, from a cluster to the targets of its levels.
+and switches travel along the tree like records: with copy flags, from a cluster to the targets of
+its levels.
 The others stay where they are.
 """
 

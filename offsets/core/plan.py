@@ -27,6 +27,7 @@ class Refusal(StrEnum):
     UNSAFE_LAG = "unsafe-link-lag-above-margin"
     UNSAFE_ORIGINS = "unsafe-several-origins"
     BEFORE_LOG_START = "committed-before-log-start"
+    UNFINISHED_SWITCH = "unfinished-switch"
     GROUP_ACTIVE = "group-active"
     RECENTLY_ACTIVE = "recently-active"
     AT_WORK_ON_BOTH = "at-work-on-both"
@@ -43,7 +44,11 @@ UNSAFE: Final = {
     Unsafe.ORIGINS: Refusal.UNSAFE_ORIGINS,
     Unsafe.BEFORE_START: Refusal.BEFORE_LOG_START,
 }
-FORCED: Final = frozenset(UNSAFE.values()) | {Refusal.OVERTAKEN, Refusal.AT_WORK_ON_BOTH}
+FORCED: Final = frozenset(UNSAFE.values()) | {
+    Refusal.OVERTAKEN,
+    Refusal.AT_WORK_ON_BOTH,
+    Refusal.UNFINISHED_SWITCH,
+}
 REWOUND: Final = frozenset({Refusal.TARGET_AHEAD})
 
 
@@ -68,7 +73,8 @@ class Target:
 
     `located`: the search by origin; `first`: the answer for the timestamp, its offset None for
     Kafka's -1. One of them is there, as the mode has it, unless there is nothing to search in.
-    `origins`: clusters that records there come from. `rested`: the group has had no members for
+    `origins`: clusters that records there come from. `switching`: the source gets records out of
+    their order, as a link was switched. `rested`: the group has had no members for
     long enough. `both`: it works here and elsewhere at the same time. `indexed` False: its log has
     not been read to the end yet, so neither that nor the mode is known.
     """
@@ -80,6 +86,7 @@ class Target:
     active: bool = False
     rested: bool = True
     both: bool = False
+    switching: bool = False
     committed: Committed | None = None
     applied: Applied | None = None
     located: Located | None = None
@@ -226,7 +233,7 @@ def _refusals(entry: Entry, target: Target, mode: Mode) -> list[Refusal]:
     if not target.indexed or (mode is Mode.EXACT and target.located is None):
         return [*found, Refusal.NOT_INDEXED]
     if mode is Mode.EXACT:
-        return found
+        return [*found, Refusal.UNFINISHED_SWITCH] if target.switching else found
     found += [UNSAFE[it] for it in entry.unsafe]
     if target.origins > 1 and not entry.unsafe:
         found.append(Refusal.UNSAFE_ORIGINS)

@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from clusters.config import load
+from clusters.core.internal import OFFSETS_TOPIC
 from offsets.commits import CommitSource
 from offsets.core.plan import Mode, Refusal
 from tests.integration.offsets.conftest import Addresses
@@ -182,9 +183,9 @@ def test_nothing_goes_round(
         boards = [it.board for it in services.by_name.values()]
 
         def quiet() -> bool:
-            ends = [board._end() for board in boards]
+            ends = [it.client.end(OFFSETS_TOPIC) for it in boards]
             services.rounds(20)
-            return [board._end() for board in boards] == ends
+            return [it.client.end(OFFSETS_TOPIC) for it in boards] == ends
 
         wait_until(quiet, what="no service writes anything", deadline_s=60)
         assert (group, topic, 0) not in {

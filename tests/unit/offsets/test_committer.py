@@ -7,12 +7,14 @@ from dataclasses import replace
 
 import pytest
 
+from clusters.core.tree import ClusterName, Inner, Leaf, Level, build_tree
 from offsets.board import BoardTopic
 from offsets.client import Refused
 from offsets.committer import Committer, Options
 from offsets.core.entries import Entry
 from offsets.core.model import Progress
 from offsets.core.plan import Committed, Mode, Refusal, Row
+from offsets.core.switches import Told
 from offsets.errors import ClusterAway
 from settled.core import metadata as settled_metadata
 from tests.rig.offsets_in_memory import (
@@ -24,6 +26,8 @@ from tests.rig.offsets_in_memory import (
     MemorySource,
 )
 
+LEVEL_1 = Inner(Level(1), (Leaf(ClusterName("A")), Leaf(ClusterName("C"))))
+TREE = build_tree(Inner(Level(2), (Leaf(ClusterName("B")), LEVEL_1)))
 AWAY = ClusterAway("B: commit: no answer")
 FAILED = Refused(Refusal.KAFKA_ERROR, "UNKNOWN_SERVER_ERROR")
 GROUPS = ("billing", "shipping")
@@ -38,6 +42,7 @@ def committer_on(
         BoardTopic(client),
         Options(mode),
         now_ms=lambda: client.now_ms,
+        tree=TREE,
         source=MemorySource(client),
         facts={"topic": FACTS},
     )
@@ -199,3 +204,19 @@ def test_the_last_commits_elsewhere_may_come_late() -> None:
     committer.apply([entry("billing", 62, 99_000)])
     committer.apply([entry("billing", 64, 120_000)])
     assert not committer.board.state.both
+
+
+def test_progress_behind_an_unfinished_switch_is_not_taken() -> None:
+    """B's link goes to A now. C has not passed on what it had, so A's group may have passed records
+    that A gets later.
+    """
+    client = MemoryClient("B", now_ms=5_000)
+    committer = committer_on(client)
+    switch = Told("B", 2, "B", generation=1, target="A", rewind=False, done=True)
+    committer.board.write_told([switch])
+    (row,) = committer.apply([entry("billing", 40, 1_000)])
+    assert row.refusals == (Refusal.UNFINISHED_SWITCH,)
+    assert client.positions == {}
+    committer.board.write_told([replace(switch, source="C")])
+    (row,) = committer.apply([entry("billing", 40, 1_000)])
+    assert (row.refusals, positions(client)) == ((), [40])

@@ -1,0 +1,95 @@
+"""Links that were switched to another target without a rewind, and are not through with it.
+
+The old target may have records that it has not passed on. They come to the rest of the subtree
+behind newer ones, so within one stream "processed up to here" is no one number there. Progress that
+is told by a cluster of that subtree is refused until every cluster of it but the new target has
+said that its own links have passed on all that its logs had after the switch.
+
+The link's own cluster tells of the switch, the others that they are through, all in records of the
+topic `_keyway-offsets` that travel as entries do: key ["switch", cluster, "", level, source].
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from clusters.core.tree import ClusterName, Distributor, Level, Tree
+from offsets.core.entries import VERSION, MalformedEntry, Place, read_body
+
+SWITCH: Final = "switch"
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """`source` speaks of switch number `generation` of the link from `cluster` at `level`. `done`:
+    of the link's own cluster, that new records go to `target`; of another, that it is through.
+    """
+
+    cluster: str
+    level: int
+    source: str
+    generation: int
+    target: str
+    rewind: bool
+    done: bool
+    flags: int = 0
+
+    @property
+    def place(self) -> Place:
+        return self.cluster, "", self.level
+
+    def with_flags(self, flags: int) -> Told:
+        return replace(self, flags=flags)
+
+
+def encode_told(told: Told) -> bytes:
+    names = ("generation", "target", "rewind", "done", "flags")
+    body = {"version": VERSION} | {name: getattr(told, name) for name in names}
+    return json.dumps(body, separators=(",", ":")).encode()
+
+
+def decode_told(place: Place, source: str, value: bytes) -> Told:
+    """Raises MalformedEntry."""
+    body = read_body(value)
+    try:
+        return Told(
+            place[0],
+            place[2],
+            source,
+            int(body["generation"]),
+            str(body["target"]),
+            bool(body["rewind"]),
+            bool(body["done"]),
+            int(body["flags"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise MalformedEntry(f"switch of {place}: {error!r}") from error
+
+
+def orders(told: Iterable[Told], tree: Tree) -> list[tuple[Told, Distributor]]:
+    """Switches without a rewind, of links that the tree has."""
+    return [
+        (it, link)
+        for it in told
+        if it.source == it.cluster and not it.rewind
+        if (link := _link(tree, it)) is not None
+    ]
+
+
+def _link(tree: Tree, told: Told) -> Distributor | None:
+    links = tree.of(ClusterName(told.cluster)) if told.cluster in tree.clusters else ()
+    return next((it for it in links if it.level == Level(told.level)), None)
+
+
+def unfinished_subtrees(told: Mapping[tuple[Place, str], Told], tree: Tree) -> set[str]:
+    """The clusters whose word about progress is not taken now."""
+    found: set[str] = set()
+    for order, link in orders(told.values(), tree):
+        others = [it for it in link.allowed if it != order.target]
+        said = (told.get((order.place, it)) for it in others)
+        if not all(it is not None and it.generation >= order.generation for it in said):
+            found |= set(link.allowed)
+    return found

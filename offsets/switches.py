@@ -1,0 +1,119 @@
+"""The switches of links, as one cluster knows them from the status of its own links: it tells of
+those that an operator has ordered here, and, for those of others, when its links have passed on all
+that stood in its logs after the switch.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from clusters.config import ClustersConfig
+from clusters.core.tree import ClusterName, Distributor, Tree
+from offsets.board import BoardTopic
+from offsets.client import ClusterClient, Partition
+from offsets.core.switches import Told, orders
+from offsets.latest import LatestValues
+from offsets.limits import STATUS_READ_S_MAX
+
+# Keys of the topic: spark/status.py.
+_LINK, _TOPIC, _SWITCH, _LEFT = "link", "topic", "switch", "left"
+
+
+class Switches:
+    """`close` it."""
+
+    def __init__(self, config: ClustersConfig, client: ClusterClient, board: BoardTopic) -> None:
+        self._client = client
+        self._board = board
+        self._tree: Tree = config.checked_tree()
+        self._name = ClusterName(client.name)
+        self._status: dict[str, dict[str, Any]] = {}
+        self._topic = LatestValues(client, config.messages.status_topic, self._take)
+        self._ends: dict[Told, Mapping[Partition, int]] = {}  # of logs when it was heard of
+
+    def _take(self, key: bytes | None, value: bytes | None) -> None:
+        found = json.loads(value) if value else None
+        if key is not None and isinstance(found, dict):
+            self._status[key.decode(errors="replace")] = found
+        elif key is not None:
+            self._status.pop(key.decode(errors="replace"), None)
+
+    def look(self) -> None:
+        """Raises ClusterAway, NotReadable."""
+        if not self._topic.read(for_s=STATUS_READ_S_MAX):
+            return
+        known = self._board.state.switches
+        told = [*self._ordered(), *self._through()]
+        news = [it for it in told if known.get((it.place, it.source)) != it]
+        self._board.write_told(news)
+
+    def _ordered(self) -> list[Told]:
+        """Of this cluster's links."""
+        found = []
+        for link in self._tree.of(self._name):
+            order = self._status.get(f"{_SWITCH}/{_link_name(link)}")
+            if order is None:
+                continue
+            state = self._status.get(f"{_LINK}/{_link_name(link)}", {})
+            generation = int(order["generation"])
+            found.append(
+                Told(
+                    link.source,
+                    link.level,
+                    self._name,
+                    generation,
+                    str(order["target"]),
+                    bool(order["rewind"]),
+                    int(state.get("generation", 0)) >= generation,
+                )
+            )
+        return found
+
+    def _through(self) -> list[Told]:
+        """Of links that others have switched away from here, or past this cluster."""
+        found = []
+        known = self._board.state.switches
+        for order, link in orders(list(known.values()), self._tree):
+            if self._name not in link.allowed or self._name == order.target or not order.done:
+                continue
+            mine = known.get((order.place, self._name))
+            if mine is not None and mine.generation >= order.generation:
+                continue
+            if self._passed_on(order, link):
+                said = (order.generation, order.target, order.rewind)
+                found.append(Told(order.cluster, order.level, self._name, *said, done=True))
+                self._ends.pop(order, None)
+        return found
+
+    def _passed_on(self, order: Told, link: Distributor) -> bool:
+        lower = [it for it in self._tree.of(self._name) if it.level < link.level]
+        positions: dict[tuple[str, Partition], int] = {}
+        for it in lower:
+            if f"{_LINK}/{_link_name(it)}" not in self._status:
+                return False  # it has never run: nothing tells what it has passed on
+            positions |= self._positions(_link_name(it))
+        if order not in self._ends:
+            self._ends[order] = self._client.ends({place for _, place in positions})
+        ends = self._ends[order]
+        return all(position >= ends.get(place, 0) for (_, place), position in positions.items())
+
+    def _positions(self, link: str) -> dict[tuple[str, Partition], int]:
+        found: dict[tuple[str, Partition], int] = {}
+        prefix = f"{_TOPIC}/{link}/"
+        for key, status in self._status.items():
+            logical = self._client.topic_of(key.removeprefix(prefix))
+            if not key.startswith(prefix) or status.get("state") == _LEFT or logical is None:
+                continue
+            for number, row in status.get("partitions", {}).items():
+                found[link, (logical, int(number))] = int(row["position"])
+        return found
+
+    def close(self) -> None:
+        self._topic.close()
+
+
+def _link_name(link: Distributor) -> str:
+    """As spark/links.py names it."""
+    return f"{link.source}-level-{link.level}"

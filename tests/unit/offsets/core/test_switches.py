@@ -1,0 +1,57 @@
+"""Whose word about progress is not taken while a link is being switched."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from clusters.core.tree import ClusterName, Inner, Leaf, Level, Node, build_tree
+from offsets.core.board import Board
+from offsets.core.entries import MalformedEntry, key_of
+from offsets.core.switches import SWITCH, Told, decode_told, encode_told, unfinished_subtrees
+
+
+def leaf(name: str) -> Node:
+    return Leaf(ClusterName(name))
+
+
+LOWER = Inner(Level(2), (leaf("B"), Inner(Level(1), (leaf("C"), leaf("D")))))
+TREE = build_tree(Inner(Level(3), (leaf("A"), LOWER)))
+ORDER = Told("A", 3, "A", generation=2, target="C", rewind=False, done=True, flags=4)
+
+
+def unfinished(*told: Told) -> set[str]:
+    return unfinished_subtrees({(it.place, it.source): it for it in told}, TREE)
+
+
+def test_every_cluster_but_the_new_target_has_to_be_through() -> None:
+    through = [replace(ORDER, source=it) for it in ("B", "D")]
+    assert unfinished() == set()
+    assert unfinished(ORDER) == {"B", "C", "D"}
+    assert unfinished(ORDER, through[0]) == {"B", "C", "D"}
+    assert unfinished(ORDER, *through) == set()
+    again = replace(ORDER, generation=3)
+    assert unfinished(again, *through) == {"B", "C", "D"}, "through with the one before"
+
+
+def test_a_switch_that_copies_again_leaves_nothing_behind() -> None:
+    assert unfinished(replace(ORDER, rewind=True)) == set()
+
+
+@pytest.mark.parametrize(
+    "order", [replace(ORDER, level=7), replace(ORDER, cluster="X", source="X")]
+)
+def test_a_link_that_the_tree_does_not_have_any_more(order: Told) -> None:
+    assert unfinished(order) == set()
+
+
+def test_a_switch_travels_and_is_news_once() -> None:
+    board = Board()
+    key = key_of(SWITCH, ORDER.place, ORDER.source)
+    for _ in range(2):
+        board.read(key, encode_told(ORDER))
+    assert board.news() == [ORDER]
+    assert decode_told(ORDER.place, "A", encode_told(ORDER)) == ORDER
+    with pytest.raises(MalformedEntry):
+        decode_told(ORDER.place, "A", b'{"version":2}')
