@@ -389,6 +389,14 @@ class SchemasSection(Section):
     """For subjects without a topic in their name."""
     poll_interval_ms: Millis = 1_000
     """The interval of questions to the primary."""
+    hard_deletes: bool = False
+    """True: a version that the primary deleted for good is deleted for good on the targets, too.
+    Without it: it is soft-deleted there, so that its id can still be read.
+    """
+    removals_at_once_max: int = Field(default=100, ge=0, json_schema_extra={"unit": "versions"})
+    """Versions that may go at once from a target without a record of it in the primary's log. More
+    than this and a tenth of all are refused. 0: only the tenth.
+    """
     state_topic: StateTopic = SCHEMAS_TOPIC
     """Ledger and status: a compacted topic on every cluster."""
     lease_session_ms: Millis = 10_000

@@ -14,10 +14,12 @@ from clusters.config import ClustersConfig, ConfigError
 from schema_dist import service
 from schema_dist.core.desired import desired
 from schema_dist.core.differences import differences
-from schema_dist.core.model import Register, SetCompatibility, SetMode, Write
+from schema_dist.core.model import Register, SchemaVersion, SetCompatibility, SetMode, Write
 from schema_dist.errors import AwayError
 from schema_dist.limits import LISTED_MAX
 from schema_dist.parts import (
+    allowed,
+    confirming_of,
     followed,
     names_between,
     primary_of,
@@ -80,17 +82,22 @@ async def check(config: ClustersConfig, *, probe: bool, told: Told) -> Answer:
         targets = [
             await stack.enter_async_context(target_of(config, it)) for it in targets_of(config)
         ]
+        may = allowed(config, await stack.enter_async_context(confirming_of(primary)))
         told(f"reading the registry of {primary.name}")
         contents = await source.read()
         found: list[dict[str, Any]] = []
         tables: list[Shown] = []
         for parts in targets:
-            sync = TargetSync(parts.target, parts.state, parts.names, parts.follows)
+            sync = TargetSync(parts.target, parts.state, parts.names, parts.follows, may)
             told(f"reading the registry of {parts.name}")
             plan = await sync.plan(contents)
             told(f"trying explicit ids on {parts.name}")
             problem = await sync.probe(plan) if probe else None
             rows = [_write_row(it) for wave in plan.waves for it in wave]
+            rows += [
+                {"write": "SoftDelete", **_place(it), "once": "its absence is confirmed"}
+                for it in plan.unconfirmed
+            ]
             refused = [refusal_row(it) for it in plan.refusals]
             found.append(
                 {
@@ -119,8 +126,12 @@ def _write_row(write: Write) -> dict[str, Any]:
         return {"write": kind, "subject": write.subject, "to": write.level}
     if isinstance(write, SetMode):
         return {"write": kind, "subject": write.subject, "to": write.mode}
-    made = {"write": kind, "subject": write.wanted.subject, "version": write.wanted.version}
+    made = {"write": kind, **_place(write.wanted)}
     return made | ({"id": write.wanted.id} if isinstance(write, Register) else {})
+
+
+def _place(it: SchemaVersion) -> dict[str, Any]:
+    return {"subject": it.subject, "version": it.version}
 
 
 def _check_tables(found: dict[str, Any]) -> list[Shown]:
@@ -129,7 +140,13 @@ def _check_tables(found: dict[str, Any]) -> list[Shown]:
         (found["in_sync"], found["writes_count"], found["refusals_count"], found["probe"])
     ]
     writes: Rows = [
-        (it["write"], it["subject"], it.get("version"), it.get("id"), it.get("to"))
+        (
+            it["write"],
+            it["subject"],
+            it.get("version"),
+            it.get("id"),
+            it.get("to") or it.get("once"),
+        )
         for it in found["writes"]
     ]
     tables: list[Shown] = [(name, ("IN-SYNC", "WRITES", "REFUSED", "PROBE"), summary)]

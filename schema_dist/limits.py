@@ -19,6 +19,7 @@ RETRY_S_MAX = 60.0  # a registry that was away is found again within a minute
 RECORD_BYTES_MAX = 8 * 1024 * 1024  # of `_schemas`; Kafka's default is 1 MB
 LEASE_S_MAX = 30.0  # to get an answer about the lease
 LEASE_SESSION_MS = 10_000  # a killed holder's lease is free after it
+LOOK_S = 20.0  # from one question by name for an absent version to the next
 READ_BATCH = 1_000  # records of a log taken at once; a few MB
 READ_TURN_S = 0.1  # librdkafka waits as long for a batch to fill: the delay at a log's end
 SHOWN_MAX = 200  # refusals in a status record, of 2 KB at most: it must fit Kafka's 1 MB

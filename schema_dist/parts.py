@@ -16,6 +16,7 @@ from clusters.core.subjects import (
     pair_subjects,
     split_subject,
 )
+from schema_dist.confirming import Confirming
 from schema_dist.core.contents import Contents
 from schema_dist.core.desired import Follows
 from schema_dist.log_reader import LogReader
@@ -24,7 +25,7 @@ from schema_dist.rest_client import RestClient
 from schema_dist.rest_reader import RestReader
 from schema_dist.rest_writer import RestTarget
 from schema_dist.state_topic import StateTopic
-from schema_dist.target_sync import Target
+from schema_dist.target_sync import Allowed, Target
 from schema_dist.transport import Connections
 
 _DEFAULT_TOPIC = "_schemas"
@@ -112,6 +113,22 @@ async def source_of(cluster: Cluster) -> AsyncIterator[Source]:
         yield reader
     finally:
         reader.close()
+
+
+@asynccontextmanager
+async def confirming_of(primary: Cluster) -> AsyncIterator[Confirming]:
+    """Asks the primary's registry by name, if it has an address."""
+    if primary.registry is None:
+        yield Confirming(None)
+        return
+    async with rest_client(primary.registry) as client:
+        yield Confirming(client.presence)
+
+
+def allowed(config: ClustersConfig, confirming: Confirming) -> Allowed:
+    """What the file allows."""
+    section = config.schemas
+    return Allowed(confirming, section.hard_deletes, section.removals_at_once_max)
 
 
 @asynccontextmanager

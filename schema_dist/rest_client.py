@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from schema_dist.core.model import GLOBAL, Schema, SchemaVersion, Version
+from schema_dist.core.absences import Presence
+from schema_dist.core.model import GLOBAL, Place, Schema, SchemaVersion, Version
 from schema_dist.core.records import fields_of, schema_version
 from schema_dist.errors import AwayError, RefusedError
 from schema_dist.limits import PAGE_SCHEMAS, PAGES_MAX, REQUESTS_AT_ONCE
@@ -21,7 +22,11 @@ from schema_dist.transport import Http, HttpError
 
 _JSON = "application/vnd.schemaregistry.v1+json"
 _HEADERS = {"Content-Type": _JSON, "Accept": f"{_JSON}, application/json"}
-_NOT_THERE = frozenset({404, 405})
+_NO_ROUTE = frozenset({404, 405})
+# A registry's codes for: no such subject or version, or a soft-deleted one. A 404 without such a
+# code is somebody else's: a proxy's, or of a registry that starts.
+_NO_VERSION = frozenset({40401, 40402, 40404, 40406})
+_NO_SETTING = frozenset({*_NO_VERSION, 40408, 40409})
 
 
 class RestClient:
@@ -31,6 +36,7 @@ class RestClient:
         self.url = url.rstrip("/")
         self._http = http
         self._at_once = asyncio.Semaphore(REQUESTS_AT_ONCE)
+        self._has_modes = False  # seen once
 
     async def ask(
         self,
@@ -54,7 +60,7 @@ class RestClient:
         try:
             parsed = json.loads(data) if data else None
         except (ValueError, RecursionError):
-            if status in _NOT_THERE:
+            if status in _NO_ROUTE:
                 raise RefusedError(status, status, "no such route") from None
             raise AwayError(f"registry {self.url}: {status} without JSON for {asked}") from None
         if 200 <= status < 300:
@@ -78,9 +84,8 @@ class RestClient:
         try:
             found = await self.ask("GET", f"/subjects/{_quoted(subject)}/versions", query=query)
         except RefusedError as error:
-            if error.status == 404:
-                return []
-            raise
+            self._must_be_absent(error, _NO_VERSION)
+            return []
         return [Version(it) for it in self._list(found) if isinstance(it, int)]
 
     async def version(
@@ -91,10 +96,29 @@ class RestClient:
         try:
             found = await self.ask("GET", path, query={"deleted": "true"} if deleted else None)
         except RefusedError as error:
-            if error.status == 404:
-                return None
-            raise
+            self._must_be_absent(error, _NO_VERSION)
+            return None
         return self._version(found)
+
+    async def presence(self, place: Place) -> Presence:
+        """The registry's own word about a version. A 404 of anybody else is an AwayError."""
+        if await self.version(*place) is not None:
+            return Presence.LIVE
+        subject, version = place
+        # Apicurio lists a subject's last version after its soft delete, and shows it no more.
+        there = await self.version(
+            subject, version, deleted=True
+        ) is not None or version in await self.versions(subject, deleted=True)
+        return Presence.DELETED if there else Presence.GONE
+
+    def _must_be_absent(self, error: RefusedError, codes: frozenset[int]) -> None:
+        """Raises AwayError for a 404 that is not the registry's, and other refusals as they are."""
+        if error.status == 404 and error.code not in codes:
+            raise AwayError(
+                f"registry {self.url}: a 404 without the registry's code ({error})"
+            ) from error
+        if error.status != 404:
+            raise error
 
     async def schemas(self, *, deleted: bool) -> list[SchemaVersion] | None:
         """All versions of all subjects; None if the registry has no such list."""
@@ -105,7 +129,7 @@ class RestClient:
             try:
                 found = self._list(await self.ask("GET", "/schemas", query=query))
             except RefusedError as error:
-                if error.status in _NOT_THERE:
+                if error.status in _NO_ROUTE:
                     return None
                 raise
             before = len(made)
@@ -151,14 +175,21 @@ class RestClient:
 
     async def mode(self, subject: str) -> str | None:
         """The subject's own mode (or GLOBAL's); None if it has none, or the registry no modes."""
-        return await self._setting("/mode", subject, "mode")
+        try:
+            found = await self._setting("/mode", subject, "mode")
+        except RefusedError as error:
+            if self._has_modes or error.status not in _NO_ROUTE:
+                raise
+            return None
+        self._has_modes = self._has_modes or found is not None
+        return found
 
     async def _setting(self, route: str, subject: str, name: str) -> str | None:
         path = route if subject == GLOBAL else f"{route}/{_quoted(subject)}"
         try:
             found = await self.ask("GET", path)
         except RefusedError as error:
-            if error.status in _NOT_THERE:
+            if error.status == 404 and error.code in _NO_SETTING:
                 return None
             raise
         value = found.get(name) if isinstance(found, dict) else None

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from schema_dist.core.contents import Contents
 from schema_dist.core.model import GLOBAL, Place, SchemaVersion
+from schema_dist.errors import AwayError
 from schema_dist.rest_client import RestClient
 from schema_dist.tasks import together
 
@@ -30,8 +31,11 @@ class RestReader:
             everything = await self._one_by_one()
             live = {it.place for it in everything if not it.deleted}
         else:
-            live = {it.place for it in await self._client.schemas(deleted=False) or ()}
-        contents = Contents()
+            shown = await self._client.schemas(deleted=False)
+            if shown is None:
+                raise AwayError("the registry has a list of all schemas, and none of the live ones")
+            live = {it.place for it in shown}
+        contents = Contents(recorded=False)
         # The order of a log is unknown here; ids grow with time.
         for at, it in enumerate(sorted(everything, key=lambda it: (it.id, it.place))):
             contents.put(replace(it, deleted=it.place not in live), at)

@@ -28,10 +28,19 @@ from schema_dist.limits import (
     WRITING_TOLD_EVERY_S,
 )
 from schema_dist.metrics import Metrics
-from schema_dist.parts import Source, TargetParts, primary_of, source_of, target_of, targets_of
+from schema_dist.parts import (
+    Source,
+    TargetParts,
+    allowed,
+    confirming_of,
+    primary_of,
+    source_of,
+    target_of,
+    targets_of,
+)
 from schema_dist.state_topic import StateTopic
 from schema_dist.status import status_of
-from schema_dist.target_sync import Round, TargetSync
+from schema_dist.target_sync import Allowed, Round, TargetSync
 from schema_dist.tasks import together
 
 LEASE_GROUP = "keyway-schemas"
@@ -52,6 +61,11 @@ class News:
             self.contents = contents
             self.revision += 1
             self._changed.notify_all()
+
+    async def again(self) -> None:
+        """The same contents, to be looked at once more."""
+        if self.contents is not None:
+            await self.publish(self.contents)
 
     async def wait_past(self, revision: int, seconds: float | None = None) -> None:
         """Returns when there is something newer, or after `seconds`."""
@@ -81,12 +95,15 @@ async def run(config: ClustersConfig) -> None:
             targets = [
                 await stack.enter_async_context(target_of(config, it)) for it in targets_of(config)
             ]
+            confirming = await stack.enter_async_context(confirming_of(primary))
+            may = allowed(config, confirming)
             news = News()
-            followers = [Follower(parts, primary.name, metrics) for parts in targets]
+            followers = [Follower(parts, primary.name, metrics, may) for parts in targets]
             await together(
                 [
                     lease.keep(),
                     follow(source, news, metrics, config.schemas.poll_interval_ms),
+                    confirming.run(news.again),
                     *(it.run(news) for it in followers),
                 ]
             )
@@ -123,7 +140,7 @@ async def follow(source: Source, news: News, metrics: Metrics, poll_interval_ms:
 class Follower:
     """One target, kept up to date."""
 
-    def __init__(self, parts: TargetParts, source: str, metrics: Metrics) -> None:
+    def __init__(self, parts: TargetParts, source: str, metrics: Metrics, may: Allowed) -> None:
         self._name = parts.name
         self._source = source
         self._state = parts.state
@@ -136,6 +153,7 @@ class Follower:
             parts.state,
             parts.names,
             parts.follows,
+            may,
             self._progress,
         )
 

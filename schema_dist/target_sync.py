@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Protocol
 
 from clusters.core.subjects import SubjectTranslation
+from schema_dist.confirming import Confirming
 from schema_dist.core.contents import Contents
 from schema_dist.core.desired import Desired, Follows, desired
 from schema_dist.core.ledger import (
@@ -32,7 +33,7 @@ from schema_dist.core.model import (
     SetMode,
     Write,
 )
-from schema_dist.core.plan import Plan, make_plan
+from schema_dist.core.plan import Plan, Removals, make_plan
 from schema_dist.limits import PLANS_MAX, PROBE_SUBJECT, WRITES_AT_ONCE
 
 
@@ -58,9 +59,19 @@ class LedgerStore(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Allowed:
+    """What distribution may take away from a target: `confirming` asks the source by name."""
+
+    confirming: Confirming
+    hard_deletes: bool = False
+    removals_at_once_max: int = 100
+
+
+@dataclass(frozen=True, slots=True)
 class Round:
-    """The result of a round. `behind`: the remaining writes; `refusals`: versions that are not
-    distributed, with the reasons; `in_sync`: the number of versions in their desired state.
+    """The result of a round. `behind`: the remaining writes, also those that wait for a proof;
+    `refusals`: versions that are not distributed, with the reasons; `in_sync`: the number of
+    versions in their desired state.
     """
 
     in_sync: int
@@ -78,12 +89,14 @@ class TargetSync:
         store: LedgerStore,
         names: SubjectTranslation,
         follows: Follows,
+        allowed: Allowed,
         progress: Callable[[int], None] = lambda _behind: None,
     ) -> None:
         self._target = target
         self._store = store
         self._names = names
         self._follows = follows
+        self._allowed = allowed
         self._progress = progress
         self._ledger: Ledger | None = None
         self._stale = True
@@ -140,7 +153,8 @@ class TargetSync:
             if not made:
                 break
         refusals = (*plan.refusals, *refused.values())
-        return Round(plan.in_sync, plan.writes, refusals, written)
+        behind = plan.writes + len(plan.unconfirmed)
+        return Round(plan.in_sync, behind, refusals, written)
 
     def _wanted(self, source: Contents) -> Desired:
         return desired(source, self._names, self._follows)
@@ -156,17 +170,33 @@ class TargetSync:
         await self._target.read(sorted(settings))
 
     def _plan(self, wanted: Desired, ledger: Ledger, source: Contents) -> Plan:
-        there = ((self._names.there(subject), version) for subject, version in source.removed)
-        proven = frozenset(
-            (subject, version) for subject, version in there if isinstance(subject, str)
-        )
-        return make_plan(
+        confirmed = self._allowed.confirming.confirmed()
+        plan = make_plan(
             wanted,
             self._target.contents,
             ledger,
             contexts=self._target.contexts,
-            proven=proven,
+            removals=Removals(
+                recorded=source.recorded,
+                tombstones=frozenset(there for there, _ in self._there(source.removed)),
+                confirmed=None
+                if confirmed is None
+                else {there: confirmed[it] for there, it in self._there(confirmed)},
+                at_once_max=self._allowed.removals_at_once_max,
+                hard=self._allowed.hard_deletes,
+            ),
         )
+        back = ((self._names.back(it.subject), it.version) for it in plan.unconfirmed)
+        asked = [(subject, version) for subject, version in back if isinstance(subject, str)]
+        self._allowed.confirming.ask_for(self, asked)
+        return plan
+
+    def _there(self, places: Iterable[Place]) -> Iterable[tuple[Place, Place]]:
+        """The target's places of the source's, beside them."""
+        for subject, version in places:
+            there = self._names.there(subject)
+            if isinstance(there, str):
+                yield (there, version), (subject, version)
 
     async def _note(self, entries: Iterable[Entry]) -> None:
         assert self._ledger is not None

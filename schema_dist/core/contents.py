@@ -28,7 +28,8 @@ class Contents:
     """Built by `apply`, in the order of the log.
 
     `order`: when each version was last written (the log's offset, or a count). `removed`: versions
-    whose tombstone was read. `ignored`, `malformed`: how many records changed nothing, by kind.
+    whose tombstone was read. `recorded`: soft deletes are records of a log; otherwise a list lacked
+    the version. `ignored`, `malformed`: how many records changed nothing, by kind.
     """
 
     subjects: dict[str, dict[Version, SchemaVersion]] = field(default_factory=dict)
@@ -39,6 +40,7 @@ class Contents:
     ignored: Counter[str] = field(default_factory=Counter)
     malformed: Counter[str] = field(default_factory=Counter)
     changes: int = field(default=0, compare=False)
+    recorded: bool = field(default=True, compare=False)
 
     def apply(self, event: Event, at: int) -> None:
         """Adds one event; `at` is its place in the order."""

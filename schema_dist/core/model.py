@@ -143,6 +143,8 @@ class Reason(Enum):
     VERSION_TAKEN = "version_taken"
     NOT_OURS = "version_not_from_source"
     REMOVALS = "too_many_removals"
+    UNPROVEN = "removal_not_proven"
+    HARD_DELETES_OFF = "hard_deletes_are_off"
     ID_IGNORED = "registry_ignores_ids"
     REGISTRY = "registry_refuses"
     READ_BACK = "read_back_differs"

@@ -5,8 +5,10 @@ the rest of the same plan when it starts again, and a second run has nothing to 
 
 - A version that is there under another id or with another meaning is refused, and so is an id that
   another schema owns: both before anything is written.
-- A version that is gone from the source is removed if Keyway wrote it (the ledger says so). Without
-  proof by a tombstone only few may go at once: a source that lost its log must not empty targets.
+- A version that is gone or soft-deleted at the source is taken away if Keyway wrote it (the ledger
+  says so) and the removal is proven: by a record of the source's log, or because the version stayed
+  away when it was asked for by name. Of the latter only few may go at once: a source that lost its
+  contents must not empty targets. Hard deletes need leave of their own.
 - Writes stand in *waves*: a write stands behind the waves of all that it needs, and all writes of
   one wave may run at once. References come before their users, and go after them. A wave is sorted
   by subject and version.
@@ -14,15 +16,16 @@ the rest of the same plan when it starts again, and a second run has nothing to 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
+from schema_dist.core.absences import Presence
 from schema_dist.core.compare import Fingerprint, SchemaTextError, fingerprint
 from schema_dist.core.contents import Contents
 from schema_dist.core.desired import Desired
 from schema_dist.core.ledger import Entry, Ledger, SettingEntry, VersionEntry
-from schema_dist.core.limits import REMOVALS_UNPROVEN_MAX, REMOVALS_UNPROVEN_SHARE_MAX
+from schema_dist.core.limits import REMOVALS_SHARE_MAX
 from schema_dist.core.model import (
     HardDelete,
     Place,
@@ -39,16 +42,35 @@ from schema_dist.core.model import (
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removals:
+    """Which removals are proven, and which are allowed. Places are the target's.
+
+    `recorded`: the source's soft deletes are records of its log. `tombstones`: hard deletes that
+    its log records. `confirmed`: places that stayed away when they were asked for by name; None if
+    nobody can be asked. `at_once_max`: how many may go at once without a record. `hard`: hard
+    deletes are made, too.
+    """
+
+    recorded: bool = True
+    tombstones: frozenset[Place] = frozenset()
+    confirmed: Mapping[Place, Presence] | None = None
+    at_once_max: int = 100
+    hard: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """`waves` of writes; `adopted`: the entries that the ledger lacks, or should not have any more;
-    `in_sync`: the number of versions that need nothing.
+    `in_sync`: the number of versions that need nothing; `unconfirmed`: the versions that are taken
+    away once their absence is confirmed.
     """
 
     waves: tuple[tuple[Write, ...], ...]
     refusals: tuple[Refusal, ...]
     adopted: tuple[Entry, ...]
     in_sync: int
+    unconfirmed: tuple[SchemaVersion, ...] = ()
 
     @property
     def writes(self) -> int:
@@ -61,15 +83,14 @@ def make_plan(
     ledger: Ledger,
     *,
     contexts: bool,
-    proven: frozenset[Place] = frozenset(),
+    removals: Removals,
 ) -> Plan:
     """The writes that turn `target` into `wanted`.
 
-    `contexts`: the target's registry keeps the ids of each context apart. `proven`: places of the
-    target whose removal at the source was read in its log.
+    `contexts`: the target's registry keeps the ids of each context apart.
     """
-    planning = _Planning(wanted, target, ledger, contexts)
-    planning.remove(proven)
+    planning = _Planning(wanted, target, ledger, contexts, removals)
+    planning.remove()
     planning.register()
     planning.report_foreign()
     planning.settle()
@@ -78,6 +99,7 @@ def make_plan(
         refusals=(*wanted.refusals, *planning.refusals),
         adopted=tuple(planning.adopted),
         in_sync=planning.in_sync,
+        unconfirmed=tuple(planning.unconfirmed),
     )
 
 
@@ -90,44 +112,72 @@ class _Planning:
     target: Contents
     ledger: Ledger
     contexts: bool
+    removals: Removals
     writes: list[Write] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
     adopted: list[Entry] = field(default_factory=list)
+    unconfirmed: list[SchemaVersion] = field(default_factory=list)
+    withheld: set[Place] = field(default_factory=set)  # stay as they are, for now
     in_sync: int = 0
     gone: set[Place] = field(default_factory=set)  # removed by this plan
     later: set[Place] = field(default_factory=set)  # registered by the next plan
 
     # ------------------------------------------------------------------------------------- removals
 
-    def remove(self, proven: frozenset[Place]) -> None:
-        """Versions of ours that the source no longer has."""
-        lost = [place for place in self.ledger.versions if place not in self.wanted.at_source]
-        unproven = [place for place in lost if place not in proven]
-        most = max(
-            REMOVALS_UNPROVEN_MAX, int(len(self.ledger.versions) * REMOVALS_UNPROVEN_SHARE_MAX)
-        )
-        empty = not self.wanted.at_source
-        held = set(unproven) if len(unproven) > most or (empty and unproven) else set()
-        for place in lost:
+    def remove(self) -> None:
+        """Versions of ours that the source no longer has, or has soft-deleted."""
+        lost: list[SchemaVersion] = []
+        for place in self.ledger.versions:
+            if place in self.wanted.at_source:
+                continue
             found = self.target.get(place)
             if found is None:
                 self.adopted.append(VersionEntry(place, None))
             elif not self._is_ours(found):
                 self.refuse(found, Reason.NOT_OURS, "it was changed on the target")
-            elif place in held:
-                self.refuse(
-                    found,
-                    Reason.REMOVALS,
-                    f"{len(held)} versions would go at once and no tombstone says so",
-                )
-            else:
+            elif self.removals.hard or not found.deleted:
+                lost.append(found)
+        tombstones = self.removals.tombstones
+        unproven = [(it, Presence.GONE) for it in lost if it.place not in tombstones]
+        if not self.removals.recorded:
+            unproven += [(it, Presence.DELETED) for it in self._soft_deleted()]
+        self._withhold(unproven)
+        for found in lost:
+            if found.place not in self.withheld:
                 self.take_away(found)
+
+    def _soft_deleted(self) -> list[SchemaVersion]:
+        """The target's live versions that the source shows as deleted."""
+        return [
+            found
+            for place, it in self.wanted.versions.items()
+            if it.deleted and (found := self.target.get(place)) is not None and not found.deleted
+        ]
+
+    def _withhold(self, unproven: Sequence[tuple[SchemaVersion, Presence]]) -> None:
+        """Versions without a record of their removal stay, unless they are few and confirmed."""
+        confirmed = self.removals.confirmed
+        most = max(self.removals.at_once_max, int(len(self.ledger.versions) * REMOVALS_SHARE_MAX))
+        too_many = len(unproven) > most or not self.wanted.at_source
+        for it, said in unproven:
+            if too_many:
+                detail = f"{len(unproven)} versions would go at once, and no record says so"
+                self.refuse(it, Reason.REMOVALS, detail)
+            elif confirmed is None:
+                detail = "no record says that it is gone, and there is no registry to ask"
+                self.refuse(it, Reason.UNPROVEN, detail)
+            elif confirmed.get(it.place) is not said:
+                self.unconfirmed.append(it)
+            else:
+                continue
+            self.withheld.add(it.place)
 
     def take_away(self, found: SchemaVersion) -> None:
         if not found.deleted:
             self.writes.append(SoftDelete(found))
-        self.writes.append(HardDelete(found))
-        self.gone.add(found.place)
+        if self.removals.hard:
+            self.writes.append(HardDelete(found))
+            self.gone.add(found.place)
 
     def _is_ours(self, found: SchemaVersion) -> bool:
         return self.ledger.versions.get(found.place) == (found.id, _meaning(found))
@@ -170,7 +220,7 @@ class _Planning:
         self.adopted += self.ledger.missing([entry])
         if it.deleted == found.deleted:
             self.in_sync += 1
-        else:
+        elif it.place not in self.withheld:
             self.writes.append(SoftDelete(it) if it.deleted else Register(it))
 
     def _problem(
@@ -184,6 +234,8 @@ class _Planning:
         if found is not None and not self._is_ours(found):
             also = " with another schema" if found.id == it.id else f" under id {found.id}"
             return Reason.VERSION_TAKEN, f"the target has this version{also}"
+        if found is not None and not self.removals.hard:
+            return Reason.HARD_DELETES_OFF, "the target has the version that it replaces"
         owned, owner = owners.setdefault(self._id(it), (meaning, it))
         if owned != meaning and owner.place != it.place and owner.place not in self.gone:
             at = f"{owner.subject} version {owner.version}"
@@ -222,6 +274,8 @@ class _Planning:
     def settle(self) -> None:
         """Compatibility levels and modes: the source's are set; ours that it lost are removed."""
         wanted, target, ledger = self.wanted, self.target, self.ledger
+        if not wanted.at_source:
+            return  # a source that lost its contents
         for subject in self._settings(wanted.compatibility, ledger.compatibility):
             level = wanted.compatibility.get(subject)
             if target.compatibility.get(subject) != level:

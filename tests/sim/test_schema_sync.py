@@ -19,6 +19,7 @@ import pytest
 
 from clusters.core.names import compile_pattern
 from clusters.core.subjects import RecordNames, pair_subjects
+from schema_dist.confirming import Confirming
 from schema_dist.core.contents import Contents
 from schema_dist.core.model import (
     JSON,
@@ -42,13 +43,16 @@ from schema_dist.core.records import (
 )
 from schema_dist.log_writer import record_of
 from schema_dist.rest_writer import RestTarget
-from schema_dist.target_sync import Round, TargetSync
+from schema_dist.target_sync import Allowed, Round, TargetSync
 from tests.rig.schema_registry.app import App
 from tests.rig.schema_registry.in_process import MemoryLedger, client_of
 
 NAMES = pair_subjects(
     compile_pattern("acme-{topic}"), compile_pattern("{topic}.b"), RecordNames.KEEP
 )
+
+
+MAY = Allowed(Confirming(None), hard_deletes=True)
 
 
 def avro(name: str, *fields: str) -> Schema:
@@ -174,7 +178,7 @@ class World:
     def begin(self) -> None:
         """A new process."""
         target = Log(self.log, self.step) if self.by_log else RestTarget(client_of(self.app))
-        self.sync = TargetSync(target, self.ledger, NAMES, lambda _subject: True)
+        self.sync = TargetSync(target, self.ledger, NAMES, lambda _subject: True, MAY)
 
     def step(self) -> None:
         self.steps += 1

@@ -81,6 +81,7 @@ class Site:
             "primary": "a",
             "state_topic": f"_state-{name}",
             "poll_interval_ms": 100,
+            "hard_deletes": True,
             "lease_session_ms": LEASE_SESSION_MS,
         }
         self.top: dict[str, Any] = {}

@@ -13,6 +13,7 @@ import pytest
 from clusters.core.names import compile_pattern
 from clusters.core.subjects import pair_subjects
 from schema_dist import service, transport
+from schema_dist.confirming import Confirming
 from schema_dist.core.contents import Contents
 from schema_dist.core.model import Schema
 from schema_dist.metrics import Metrics
@@ -21,6 +22,7 @@ from schema_dist.rest_client import RestClient
 from schema_dist.rest_writer import RestTarget
 from schema_dist.service import Follower, News
 from schema_dist.state_topic import StateTopic
+from schema_dist.target_sync import Allowed
 from schema_dist.transport import Connections
 from tests.rig.patience import patient_s
 from tests.rig.schema_registry.app import App
@@ -90,7 +92,7 @@ def test_a_registry_that_is_too_late_is_tried_again_and_delays_no_other(
             AsyncExitStack() as stack,
             asyncio.TaskGroup() as tasks,
         ):
-            running = []
+            running, may = [], Allowed(Confirming(None))
             for name, server in (("late", late), ("quick", quick)):
                 url = await stack.enter_async_context(listening(server.serve))
                 http = await stack.enter_async_context(Connections())
@@ -98,7 +100,7 @@ def test_a_registry_that_is_too_late_is_tried_again_and_delays_no_other(
                 ledgers[name] = Ledger()
                 state = cast(StateTopic, ledgers[name])
                 parts = TargetParts(name, target, state, NAMES, lambda _subject: True)
-                running.append(tasks.create_task(Follower(parts, "a", metrics).run(news)))
+                running.append(tasks.create_task(Follower(parts, "a", metrics, may).run(news)))
             await news.publish(contents)
             await until(lambda: failed() >= 2 and quick.has("s.b-value"))
             assert not late.has("s.b-value")

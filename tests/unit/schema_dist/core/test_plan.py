@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
 
 from clusters.core.names import compile_pattern
 from clusters.core.subjects import pair_subjects
+from schema_dist.core.absences import Presence
 from schema_dist.core.compare import fingerprint
 from schema_dist.core.contents import Contents
 from schema_dist.core.desired import desired
 from schema_dist.core.ledger import Ledger, SettingEntry, VersionEntry
-from schema_dist.core.limits import REMOVALS_UNPROVEN_MAX
 from schema_dist.core.model import (
     HardDelete,
+    Place,
     Reason,
     Reference,
     Register,
@@ -27,7 +29,7 @@ from schema_dist.core.model import (
     Version,
     Write,
 )
-from schema_dist.core.plan import Plan, make_plan
+from schema_dist.core.plan import Plan, Removals, make_plan
 
 SAME = pair_subjects(compile_pattern("{topic}"), compile_pattern("{topic}"))
 
@@ -73,13 +75,20 @@ def planned(
     *,
     contexts: bool = False,
     follows: str = "",
+    hard: bool = True,
+    confirmed: Mapping[Place, Presence] | None = None,
 ) -> Plan:
     return make_plan(
         desired(source, SAME, lambda subject: subject.startswith(follows)),
         target,
         Ledger() if ledger is None else ledger,
         contexts=contexts,
-        proven=frozenset(source.removed),
+        removals=Removals(
+            recorded=source.recorded,
+            tombstones=frozenset(source.removed),
+            confirmed={} if confirmed is None else confirmed,
+            hard=hard,
+        ),
     )
 
 
@@ -204,18 +213,78 @@ def test_subjects_that_are_not_followed_are_left_alone() -> None:
     assert (plan.writes, plan.refusals) == (0, ())
 
 
+MANY = [version("a", at, at=at) for at in range(1, 102)]  # one more than may go at once
+GONE = {it.place: Presence.GONE for it in MANY}
+
+
 def test_a_source_that_lost_its_log_empties_no_target() -> None:
-    many = [version("a", at, at=at) for at in range(1, REMOVALS_UNPROVEN_MAX + 2)]
-    plan = planned(holding(version("b", 9_999)), holding(*many), ours(*many))
+    target, ledger = holding(*MANY), ours(*MANY)
+    plan = planned(holding(version("b", 9_999)), target, ledger, confirmed=GONE)
     assert {it.reason for it in plan.refusals} == {Reason.REMOVALS}
     assert waves(plan) == [[Register(version("b", 9_999))]]
-    assert planned(holding(many[0]), holding(*many), ours(*many)).writes == 2 * (len(many) - 1)
-    assert {it.reason for it in planned(Contents(), holding(many[0]), ours(many[0])).refusals} == {
-        Reason.REMOVALS
-    }
+    plan = planned(Contents(), holding(MANY[0]), ours(MANY[0]), confirmed=GONE)
+    assert refused(plan) == [("a-value", Reason.REMOVALS)]
     proven = Contents()
-    proven.removed = {it.place for it in many}
-    assert planned(proven, holding(*many), ours(*many)).writes == 2 * len(many)
+    proven.removed = {it.place for it in MANY}
+    assert planned(proven, target, ledger).writes == 2 * len(MANY)
+
+
+def test_a_source_that_lost_its_contents_takes_back_no_setting() -> None:
+    ledger = Ledger()
+    ledger.apply([SettingEntry("compatibility", "a-value", ours=True)])
+    target = Contents()
+    target.compatibility = {"a-value": "FULL"}
+    assert planned(Contents(), target, ledger).writes == 0
+
+
+def test_a_version_without_a_tombstone_goes_once_it_stayed_away_by_name() -> None:
+    kept, gone = version("a", 1), version("a", 2, at=2)
+    target, ledger = holding(kept, gone), ours(kept, gone)
+    plan = planned(holding(kept), target, ledger)
+    assert (plan.writes, plan.refusals, plan.unconfirmed) == (0, (), (gone,))
+    asked = {gone.place: Presence.DELETED}  # the list lacks it, and by name it is there
+    assert planned(holding(kept), target, ledger, confirmed=asked).unconfirmed == (gone,)
+    asked = {gone.place: Presence.GONE}
+    plan = planned(holding(kept), target, ledger, confirmed=asked)
+    assert waves(plan) == [[SoftDelete(gone)], [HardDelete(gone)]]
+    nobody = make_plan(
+        desired(holding(kept), SAME, lambda _subject: True),
+        target,
+        ledger,
+        contexts=False,
+        removals=Removals(confirmed=None),
+    )
+    assert (nobody.writes, refused(nobody)) == (0, [("a-value", Reason.UNPROVEN)])
+
+
+def test_a_soft_delete_that_only_a_list_tells_is_confirmed_and_bounded() -> None:
+    kept, gone = version("b", 999), replace(MANY[0], deleted=True)
+    asked = {it.place: Presence.DELETED for it in MANY}
+    source = holding(kept, gone)
+    source.recorded = False
+    target, ledger = holding(kept, MANY[0]), ours(kept, MANY[0])
+    plan = planned(source, target, ledger)
+    assert (plan.writes, plan.refusals, plan.unconfirmed) == (0, (), (MANY[0],))
+    assert waves(planned(source, target, ledger, confirmed=asked)) == [[SoftDelete(gone)]]
+    source = holding(kept, *(replace(it, deleted=True) for it in MANY))
+    assert planned(source, holding(kept, *MANY), ours(kept, *MANY)).writes == len(MANY)  # recorded
+    source.recorded = False
+    plan = planned(source, holding(kept, *MANY), ours(kept, *MANY), confirmed=asked)
+    assert plan.writes == 0
+    assert {it.reason for it in plan.refusals} == {Reason.REMOVALS}
+
+
+def test_hard_deletes_are_off_by_default() -> None:
+    assert not Removals().hard
+    a, b = version("a", 1), version("b", 2)
+    source = holding(a)
+    source.removed = {b.place}
+    plan = planned(source, holding(a, b), ours(a, b), hard=False)
+    assert waves(plan) == [[SoftDelete(b)]]
+    after = planned(source, holding(a, replace(b, deleted=True)), ours(a, b), hard=False)
+    assert (after.writes, after.refusals, after.unconfirmed) == (0, (), ())
+    instead = planned(holding(version("a", 3)), holding(a), ours(a), hard=False)
+    assert (instead.writes, refused(instead)) == (0, [("a-value", Reason.HARD_DELETES_OFF)])
 
 
 def test_another_schema_in_the_place_of_ours_takes_two_plans() -> None:

@@ -1,0 +1,83 @@
+"""Asks by name for versions that the source no longer shows, again and again, until their absence
+is sure or they are back (core/absences.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+
+import structlog
+
+from schema_dist.core.absences import Absences, Presence
+from schema_dist.core.model import Place
+from schema_dist.errors import AwayError, RefusedError
+from schema_dist.limits import LOOK_S
+from schema_dist.tasks import together
+
+Ask = Callable[[Place], Awaitable[Presence]]  # raises AwayError, RefusedError
+_LOG = structlog.get_logger("keyway.schemas")
+
+
+class Confirming:
+    """One for a source. Each target names the places that it misses; all are asked for together."""
+
+    def __init__(self, ask: Ask | None) -> None:
+        """`ask`: None if the source has only a log, which tells nothing by name."""
+        self._ask = ask
+        self._wanted: dict[object, tuple[Place, ...]] = {}
+        self._absences = Absences()
+        self._any = asyncio.Event()
+
+    def ask_for(self, target: object, places: Iterable[Place]) -> None:
+        """All the places that `target` misses now."""
+        self._wanted[target] = tuple(places)
+        every = dict.fromkeys(place for of in self._wanted.values() for place in of)
+        new = len(every.keys() - set(self._absences.asked_for))
+        if new and self._ask is not None:
+            _LOG.warning("versions that the source lacks are asked for by name", count=new)
+        self._absences.ask_for(every)
+        if every:
+            self._any.set()
+        else:
+            self._any.clear()
+
+    def confirmed(self) -> Mapping[Place, Presence] | None:
+        """None if nobody can be asked."""
+        return None if self._ask is None else self._absences.confirmed(_now_ms())
+
+    async def run(self, changed: Callable[[], Awaitable[None]]) -> None:
+        """Until it is cancelled. Calls `changed` when more is confirmed than before."""
+        while True:
+            await self._any.wait()
+            before = self.confirmed()
+            if self._ask is not None:
+                await self._look(self._ask)
+            if self.confirmed() != before:
+                await changed()
+            await asyncio.sleep(LOOK_S)
+
+    async def _look(self, ask: Ask) -> None:
+        places, failures = self._absences.asked_for, list[str]()
+
+        async def one(place: Place) -> Presence | None:
+            try:
+                return await ask(place)
+            except (AwayError, RefusedError) as error:
+                failures.append(str(error))
+                return None
+
+        answers = await together(map(one, places))
+        for place, said in zip(places, answers, strict=True):
+            self._absences.answered(place, said, _now_ms())
+        if failures:
+            _LOG.warning("no answer about versions", count=len(failures), error=failures[0])
+        live = [it for it, said in zip(places, answers, strict=True) if said is Presence.LIVE]
+        if live:
+            _LOG.warning(
+                "the source has versions that its list lacks", count=len(live), one=live[0]
+            )
+
+
+def _now_ms() -> int:
+    return int(asyncio.get_running_loop().time() * 1000)
