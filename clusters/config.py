@@ -146,7 +146,9 @@ class RegistryView(Section):
     key_file: Path | None = None
     """The key of `cert_file`, PEM."""
     authenticate: bool | None = None
-    """True: the primary decides about each reader. Without it: if its registry has `basic`."""
+    """True: the primary decides about each reader, so it needs a `registry`. Without it: if its
+    registry has `basic`.
+    """
 
     @model_validator(mode="after")
     def _key_and_certificate(self) -> RegistryView:
@@ -448,6 +450,22 @@ class ClustersConfig(Section):
             if names.count(name) > 1:
                 raise ValueError(f"cluster {name} is listed {names.count(name)} times")
         return clusters
+
+    @model_validator(mode="after")
+    def _somebody_who_authenticates(self) -> ClustersConfig:
+        named = [it for it in self.clusters if it.name == self.schemas.primary]
+        if any(it.registry is not None for it in named):
+            return self
+        for it in self.clusters:
+            if it.registry_view is not None and it.registry_view.authenticate:
+                lacks = (
+                    f"{named[0].name} has no registry" if named else "schemas.primary is missing"
+                )
+                raise ValueError(
+                    f"cluster {it.name}: registry_view: authenticate asks the primary's registry,"
+                    f" but {lacks}"
+                )
+        return self
 
     @model_validator(mode="after")
     def _a_tree_of_these_clusters(self) -> ClustersConfig:

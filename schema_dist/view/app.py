@@ -290,7 +290,8 @@ def _endpoint(
 ) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
         try:
-            if behind.authenticate and behind.primary is not None:
+            if behind.authenticate:
+                assert behind.primary is not None, "the file was refused"
                 refused = await behind.primary.authorise(dict(request.headers))
                 if refused is not None:
                     return _response(refused)

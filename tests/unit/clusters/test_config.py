@@ -39,6 +39,38 @@ def written(tmp_path: Path, text: str) -> Path:
     return path
 
 
+VIEWED = """
+    clusters:
+      - {{name: a, bootstrap_servers: "127.0.0.1:1"{registry}}}
+      - {{name: b, bootstrap_servers: "127.0.0.1:2", registry_view: {{authenticate: {word}}}}}
+    tree: {{level: 1, children: [a, b]}}
+    {schemas}
+"""
+PRIMARY = "schemas: {primary: a}"
+REGISTRY = ', registry: {url: "http://127.0.0.1:8081"}'
+
+
+@pytest.mark.parametrize(
+    ("registry", "schemas", "problem"),
+    [
+        (REGISTRY, "", "schemas.primary is missing"),
+        ("", "", "schemas.primary is missing"),
+        ("", PRIMARY, "a has no registry"),
+    ],
+)
+def test_a_view_that_nobody_authenticates_for_is_refused(
+    tmp_path: Path, registry: str, schemas: str, problem: str
+) -> None:
+    with pytest.raises(ConfigError) as error:
+        load(written(tmp_path, VIEWED.format(registry=registry, schemas=schemas, word="true")))
+    assert str(error.value).endswith(
+        "cluster b: registry_view: authenticate asks the primary's registry, but " + problem
+    )
+    assert "\n" not in str(error.value)
+    load(written(tmp_path, VIEWED.format(registry=registry, schemas=schemas, word="false")))
+    load(written(tmp_path, VIEWED.format(registry=REGISTRY, schemas=PRIMARY, word="true")))
+
+
 def test_a_whole_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = load(written(tmp_path, FILE))
     tree = config.checked_tree()
