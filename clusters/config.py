@@ -10,17 +10,13 @@ description in docs/configuration.md (gateway/admin/config_reference.py).
 from __future__ import annotations
 
 import fnmatch
-import os
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Discriminator,
     Field,
-    SecretStr,
     Tag,
     ValidationError,
     field_validator,
@@ -35,48 +31,18 @@ from clusters.core.names import Translation, compile_pattern, pair
 from clusters.core.subjects import RecordNames, SubjectTranslation, pair_subjects
 from clusters.core.tree import ClusterName, Inner, Leaf, Level, Node, Tree, TreeError, build_tree
 from clusters.core.trust import Seals
+from clusters.registries import Registry as Registry
+from clusters.registries import RegistryView as RegistryView
+from clusters.sections import Millis, Name, Password, Port, Section, from_environment
 from clusters.yaml_file import ConfigError as ConfigError
 from clusters.yaml_file import first_fault, read_mapping
 
-Millis = Annotated[int, Field(ge=1)]
-Port = Annotated[int, Field(ge=1, le=65_535)]
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+$", max_length=NAME_CHARS_MAX)]
 # With `_` in front, so that no state is ever copied to another cluster.
 StateTopic = Annotated[str, Field(pattern=r"^_[A-Za-z0-9._-]+$", max_length=NAME_CHARS_MAX)]
 Globs = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(max_length=1_000)]
 
 # The two kinds of children in the tree; pydantic puts the kind into the place of an error.
 _LEAF, _NODE = "<cluster>", "<node>"
-
-
-class Section(BaseModel):
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", regex_engine="python-re", use_attribute_docstrings=True
-    )
-
-
-class Password(Section):
-    """A name and its password, in the file or in an environment variable."""
-
-    username: str
-    """The name."""
-    password: SecretStr | None = None
-    """The password; never logged. Either this or `password_env`."""
-    password_env: str | None = None
-    """The environment variable that holds the password."""
-
-    @model_validator(mode="after")
-    def _one_of_two(self) -> Password:
-        if (self.password is None) == (self.password_env is None):
-            raise ValueError("either password or password_env is needed")
-        return self
-
-    def secret(self) -> str:
-        """Raises ConfigError if the environment variable is not set."""
-        if self.password is not None:
-            return self.password.get_secret_value()
-        assert self.password_env is not None
-        return from_environment(self.password_env)
 
 
 class Sasl(Password):
@@ -100,58 +66,6 @@ class Tls(Section):
 
     @model_validator(mode="after")
     def _key_and_certificate(self) -> Tls:
-        if (self.cert_file is None) != (self.key_file is None):
-            raise ValueError("cert_file and key_file need each other")
-        return self
-
-
-class Registry(Section):
-    """A schema registry with Confluent's REST interface. Schemas are read from its log, the topic
-    `topic`, unless it `reads` over REST; they are written over REST in IMPORT mode, unless it
-    `writes` to its log (docs/schemas.md has the abilities of each registry).
-    """
-
-    url: str = Field(pattern=r"^https?://")
-    """The address of its REST interface."""
-    basic: Password | None = None
-    """Basic authentication. Without it: none."""
-    ca_file: Path | None = None
-    """Trusted certificates, PEM. Without it the system's trust store is used."""
-    reads: Literal["log", "rest"] = "log"
-    """Schemas are read from the topic, or over REST."""
-    writes: Literal["rest", "log"] = "rest"
-    """Schemas are written over REST in IMPORT mode, or to the topic."""
-    topic: Name = "_schemas"
-    """The topic that is its log."""
-
-    @field_validator("url")
-    @classmethod
-    def _address_alone(cls, text: str) -> str:
-        if "@" in text:  # it is logged and shown, as bootstrap_servers
-            raise ValueError("holds an '@': user and password belong in `basic`")
-        return text
-
-
-class RegistryView(Section):
-    """A registry that the cluster's clients use: it reads the cluster's `_schemas`, knows logical
-    subjects only, and passes writes on to the primary, with the client's credentials.
-    """
-
-    host: str = "127.0.0.1"
-    """The address to bind."""
-    port: Port = 8081
-    """The port of the view."""
-    cert_file: Path | None = None
-    """The certificate of the view, PEM. With it: TLS."""
-    key_file: Path | None = None
-    """The key of `cert_file`, PEM."""
-    authenticate: bool | None = None
-    """True: the primary decides about each reader, so it needs a `registry`. Without it: if its
-    registry has `basic`.
-    """
-
-    @model_validator(mode="after")
-    def _key_and_certificate(self) -> RegistryView:
         if (self.cert_file is None) != (self.key_file is None):
             raise ValueError("cert_file and key_file need each other")
         return self
@@ -505,14 +419,6 @@ class ClustersConfig(Section):
         """Raises ConfigError if an environment variable is not set."""
         secrets = tuple(from_environment(it) for it in self.seal_secret_env)
         return Seals(secrets, checksums=self.believe_checksums)
-
-
-def from_environment(name: str) -> str:
-    """Raises ConfigError if it is not set."""
-    value = os.environ.get(name)
-    if not value:
-        raise ConfigError(f"the environment variable {name} is not set")
-    return value
 
 
 def load(path: Path) -> ClustersConfig:
