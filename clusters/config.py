@@ -98,7 +98,7 @@ class Cluster(Section):
     """The transactional id of a producer here."""
     subject_pattern: str = "{topic}"
     """The topic part of a subject here."""
-    pattern_values: dict[str, str] = {}
+    pattern_values: dict[str, str] = Field(default={})
     """Values of the other fields of the patterns, such as a tenant."""
 
     @model_validator(mode="after")
@@ -232,7 +232,7 @@ class MessagesSection(Section):
     """Limit of one link. Without it: as fast as it can."""
     create_topics: bool = True
     """False: a topic that the target lacks stops with that reason."""
-    topic_configs: dict[str, str] = {}
+    topic_configs: dict[str, str] = Field(default={})
     """Settings of topics that are created, over those copied from the source."""
     copied_configs: tuple[str, ...] = (
         "cleanup.policy",
