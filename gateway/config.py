@@ -38,6 +38,7 @@ from gateway.core.limits import (
     FILTER_RULES_MAX,
     FILTER_SET_BYTES_MAX,
     FRAME_BYTES_MAX,
+    MASK_RULES_MAX,
     TOKENS_MAX,
 )
 from gateway.core.share.declared_filters import InvalidKeyFilters, checked
@@ -161,6 +162,19 @@ class TokenSection(_Section):
     """Globs (`*`, `?`, `[seq]`) for the names of groups that the token sees and may change."""
     keys: bool | None = None
     """Whether it is shown keys and headers of records. Without it: to `operator` and `admin`."""
+    values: bool = False
+    """Whether it may look at the values of parked records, one at a time; each look is audited."""
+
+
+class MaskRule(_Section):
+    """Fields that nobody sees in the values of parked records. All rules that match a topic count.
+    A value that cannot be taken apart into fields is then not shown at all.
+    """
+
+    topic: str = "*"
+    """A glob (`*`, `?`, `[seq]`) for names of topics."""
+    fields: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)]
+    """Globs for paths of fields, like `card.number` or `*.iban`. `*` matches all of the value."""
 
 
 class AdminSection(_Section):
@@ -178,6 +192,8 @@ class AdminSection(_Section):
     """The clusters' file, for the dashboard's links, `/v1/clusters`, `/v1/links`, `/v1/offsets` and
     `/v1/schemas`. Without it: 404.
     """
+    masks: Annotated[tuple[MaskRule, ...], Field(max_length=MASK_RULES_MAX)] = ()
+    """Fields that are masked in the values of parked records."""
     metrics_open: bool = False
     """True: `/metrics` needs no token, for a Prometheus that has none. It names all groups."""
 

@@ -16,7 +16,7 @@ import yaml
 from pydantic import BaseModel
 
 from gateway.cli.main import app
-from gateway.config import Config, FilterRule, GroupSection, Sasl, Tls, TokenSection, load
+from gateway.config import Config, FilterRule, GroupSection, MaskRule, Sasl, Tls, TokenSection, load
 from tests.rig.transcripts import blocks
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -66,6 +66,7 @@ def test_the_example_has_every_option() -> None:
     assert raw["upstream"]["sasl"].keys() == fields_of(Sasl)
     assert raw["upstream"]["tls"].keys() == fields_of(Tls)
     assert raw["admin"]["tokens"][0].keys() == fields_of(TokenSection)
+    assert raw["admin"]["masks"][0].keys() == fields_of(MaskRule)
 
 
 def test_the_example_says_why() -> None:

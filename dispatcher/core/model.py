@@ -327,7 +327,7 @@ class RetryNoted:
     the next, not counted.
 
     0 deliveries: only prefetched behind a record of its key that failed, and returned with it
-    (PIP-493).
+    (PIP-493). `due_ms` of a parked record: when it was parked.
     """
 
     offset: int

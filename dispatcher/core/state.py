@@ -291,10 +291,10 @@ class WindowState:
             retry.deliveries += 1
         exhausted = retry.deliveries >= self.policy.deliveries_max and reason not in CLEAN
         if reason is Reason.REJECTED:
-            self.poison(retry, self.policy.rejected)
+            self.poison(retry, self.policy.rejected, now_ms)
         elif exhausted and not returned:
             self.count(Notice.EXHAUSTED, 1)
-            self.poison(retry, self.policy.exhausted)
+            self.poison(retry, self.policy.exhausted, now_ms)
         else:
             retry.state = RetryState.WAITING
             at_once = returned or reason in AT_ONCE
@@ -333,7 +333,7 @@ class WindowState:
                 else:
                     self.take_back(offset, reason, now_ms)
 
-    def poison(self, retry: Retry, policy: PoisonPolicy) -> None:
+    def poison(self, retry: Retry, policy: PoisonPolicy, now_ms: int) -> None:
         """The end of a record not in flight that shall not be delivered again. Its key is not
         offered.
         """
@@ -344,6 +344,7 @@ class WindowState:
             case PoisonPolicy.DEAD_LETTER:
                 self.dead_letter(retry)
             case PoisonPolicy.BLOCK:
+                retry.due_ms = now_ms  # operators see since when it is parked
                 self._hold(retry, RetryState.PARKED)
                 self.count_poison(Notice.PARKED, retry)
             case _:

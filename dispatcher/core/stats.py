@@ -30,13 +30,15 @@ class MemberStats:
 
 @dataclass(frozen=True, slots=True)
 class ParkedRecord:
-    """`key` is None also while the record was not read again since a restart."""
+    """While the record was not read again since a restart, `key` is None and `behind` 0."""
 
     offset: int
     key: Key
     deliveries: int
     reason: Reason
     member_id: MemberId
+    since_ms: int  # when it was parked
+    behind: int  # records of its key that were read and wait for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +220,19 @@ def _parked(state: WindowState) -> list[ParkedRecord]:
                     deliveries=retry.deliveries,
                     reason=retry.reason,
                     member_id=retry.member_id,
+                    since_ms=retry.due_ms,
+                    behind=0 if queue is None else _behind(state, offset),
                 )
             )
     return parked
+
+
+def _behind(state: WindowState, offset: int) -> int:
+    """O(records of the key)."""
+    nexts, mask = state.window.nexts, state.window.mask
+    count = 0
+    behind = nexts[offset & mask]
+    while behind != NO_OFFSET:
+        count += 1
+        behind = nexts[behind & mask]
+    return count

@@ -135,6 +135,9 @@ class Access:
             )
         if operation.whole and not caller.sees_all:
             raise Refused(403, f"this takes a token for all groups; {caller.name} is for some only")
+        if operation.values and not caller.values:
+            who = "without a token" if caller.name is None else f"{caller.name} has no such entry"
+            raise Refused(403, f"values are for tokens with `values: true`: {who}")
         if operation.of_group:
             require_group(request, group_of(request))
 

@@ -52,6 +52,7 @@ from gateway.admin.rows import (
     SkipBody,
     Skipped,
     UnreadableList,
+    ValueRow,
 )
 from gateway.admin.window_rows import (
     HistoryList,
@@ -130,7 +131,8 @@ PLACES_PAGE = (
 class Operation:
     """`answer` None: text of type `media`. `also`: another status with the same answer. `role`: the
     least that may use it; None: open to all. `action`: its name in the audit, if it changes
-    something. `whole`: it speaks of all groups, so a token for some of them may not use it.
+    something or shows a value. `whole`: it speaks of all groups, so a token for some of them may
+    not use it. `values`: it is for tokens that may see values.
     """
 
     method: str
@@ -144,6 +146,7 @@ class Operation:
     role: Role | None = Role.VIEWER
     action: str | None = None
     whole: bool = False
+    values: bool = False
     media: str = JSON
 
     @property
@@ -271,6 +274,20 @@ OPERATIONS = (
         ParkedList,
         query=(GROUP,),
         optional=(TOPIC, PARTITION, REASON, KEY_GLOB, HEADERS, AFTER_RECORD, _limit(PAGE_ROWS_MAX)),
+    ),
+    Operation(
+        "GET",
+        "/v1/parked/value",
+        "The value of one parked record, for tokens with `values`.",
+        ValueRow,
+        query=(
+            GROUP,
+            _text("topic", "The topic of the record.", minLength=1, maxLength=GROUP_ID_CHARS_MAX),
+            _whole("partition", "Its partition.", 0, 2**31 - 1),
+            _whole("offset", "Its offset.", 0, 2**63 - 1),
+        ),
+        action="parked.value",
+        values=True,
     ),
     Operation(
         "POST",

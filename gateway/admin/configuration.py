@@ -1,6 +1,7 @@
 """The configuration that runs beside the file it was read from, and its reload.
 
-A reload takes over the tokens of REST and the settings of groups, key filters included. All else is
+A reload takes over the tokens and the masks of REST and the settings of groups, key filters
+included. All else is
 built once, at the start: it is named, and needs a restart. So do settings that shape a window
 (SHAPE), as long as the node knows a group with another value of one of them; then no group's
 settings are taken over.
@@ -55,7 +56,9 @@ class Configuration:
         """Raises ConfigError; nothing has changed then."""
         new = self.source.read()
         before = self._differences(new)
-        admin = self.running.admin.model_copy(update={"tokens": new.admin.tokens})
+        admin = self.running.admin.model_copy(
+            update={"tokens": new.admin.tokens, "masks": new.admin.masks}
+        )
         taken: dict[str, Any] = {"admin": admin}
         if self._same_shape(new):
             taken["groups"] = new.groups

@@ -230,6 +230,8 @@ def _parked(stats: WindowStats) -> list[ParkedOffset]:
             deliveries=record.deliveries,
             reason=record.reason.value,
             member_id=record.member_id,
+            since_ms=record.since_ms,
+            behind=record.behind,
         )
         for record in stats.parked
     ]

@@ -7,7 +7,7 @@ from codecs import getincrementaldecoder
 from typing import TypedDict
 
 from gateway.admin.rows import HeaderRow
-from gateway.core.wire.records import HeaderStart, HeaderStarts
+from gateway.core.wire.records import HeaderStart, RecordStart
 
 _utf8 = getincrementaldecoder("utf-8")
 
@@ -17,13 +17,18 @@ class ShownHeaders(TypedDict, total=False):
 
     headers: list[HeaderRow]
     headers_count: int
+    timestamp_ms: int | None
 
 
-def shown_headers(found: HeaderStarts | None) -> ShownHeaders:
+def shown_headers(found: RecordStart | None) -> ShownHeaders:
     """None: nobody asked for them, or the record is gone."""
     if found is None:
         return ShownHeaders()
-    return ShownHeaders(headers=[_row(it) for it in found.first], headers_count=found.count)
+    return ShownHeaders(
+        headers=[_row(it) for it in found.headers],
+        headers_count=found.headers_count,
+        timestamp_ms=None if found.timestamp < 0 else found.timestamp,
+    )
 
 
 def _row(header: HeaderStart) -> HeaderRow:

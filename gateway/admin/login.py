@@ -62,5 +62,9 @@ def _encrypted(request: Request) -> bool:
 
 def _row(caller: Caller) -> CallerRow:
     return CallerRow(
-        name=caller.name, role=caller.role.value, groups=list(caller.groups), keys=caller.keys
+        name=caller.name,
+        role=caller.role.value,
+        groups=list(caller.groups),
+        keys=caller.keys,
+        values=caller.values,
     )

@@ -26,6 +26,7 @@ class CallerRow(Row):
     role: RoleName
     groups: list[str]  # globs over the names of groups
     keys: bool  # keys of records are shown, beside their hash
+    values: bool  # values of parked records are shown
 
 
 class LoggedOut(Row):

@@ -24,10 +24,14 @@ def limit_of(request: Request, most: int = PAGE_ROWS_MAX) -> int:
     return number(request, "limit", 1, most, default=most)
 
 
-def number(request: Request, name: str, least: int, most: int, *, default: int) -> int:
-    """A parameter of the query. Raises HTTPException."""
+def number(
+    request: Request, name: str, least: int, most: int, *, default: int | None = None
+) -> int:
+    """A parameter of the query, which must be there if it has no default. Raises HTTPException."""
     text = request.query_params.get(name)
     if text is None:
+        if default is None:
+            raise HTTPException(400, f"the parameter {name} is missing")
         return default
     if not (text.isascii() and text.isdecimal() and len(text) < 20 and least <= int(text) <= most):
         raise HTTPException(400, f"{name}={text!r} is not between {least} and {most}")

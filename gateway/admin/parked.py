@@ -1,19 +1,28 @@
-"""REST of parked records: `GET /v1/parked?group=`, `POST /v1/parked/release`.
+"""REST of parked records: `GET /v1/parked?group=`, `GET /v1/parked/value`, `POST
+/v1/parked/release`.
 
 The group is a parameter, not a part of the path: its name may be anything, slashes included. A key
 is shown as its hash, and itself to callers who may see keys: it may be personal data. So may
 headers, which the same callers get with `headers=true`: they are read from Kafka for each row.
+Values are for callers whose token has `values`, one at a time; each look is in the audit.
 """
 
 from __future__ import annotations
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from dispatcher.core.model import Reason
-from gateway.admin.access import caller_of, concerns, require_group, require_keys
+from gateway.admin.access import (
+    caller_of,
+    concerns,
+    require_group,
+    require_keys,
+)
 from gateway.admin.audit import shown_first
+from gateway.admin.configuration import Configuration
 from gateway.admin.headers import shown_headers
 from gateway.admin.keys import shown_key
 from gateway.admin.limits import PAGE_HEADERS_MAX
@@ -27,7 +36,8 @@ from gateway.admin.rows import (
     Released,
     ReleasedPartition,
 )
-from gateway.core.wire.records import HeaderStarts
+from gateway.admin.values import globs_of, shown_value
+from gateway.core.wire.records import RecordStart
 from gateway.operations.parked_records import (
     Choice,
     Decided,
@@ -39,7 +49,7 @@ from gateway.operations.parked_records import (
 ANY = -1  # no partition has this number
 
 
-def parked_routes(parked: ParkedRecords) -> list[Route]:
+def parked_routes(parked: ParkedRecords, configuration: Configuration) -> list[Route]:
     async def list_parked(request: Request) -> Response:
         group = query(request, "group")
         limit, after = limit_of(request), record_after(request)
@@ -60,8 +70,8 @@ def parked_routes(parked: ParkedRecords) -> list[Route]:
         )
         rows = await parked.rows(group, choice, after=after, rows_max=limit + 1)
         keys = caller_of(request).keys
-        headers = await parked.headers(group, rows[:limit]) if with_headers else {}
-        page = [_row(row, headers.get(place_of(row)), keys=keys) for row in rows[:limit]]
+        starts = await parked.starts(group, rows[:limit]) if with_headers else {}
+        page = [_row(row, starts.get(place_of(row)), keys=keys) for row in rows[:limit]]
         last = page[-1] if rows[limit:] else None
         following = None if last is None else place_text(last.topic, last.partition, last.offset)
         return answered(ParkedList(group=group, parked=page, next=following))
@@ -85,7 +95,19 @@ def parked_routes(parked: ParkedRecords) -> list[Route]:
             Released(group=body.group, action=body.action, records=records, partitions=partitions)
         )
 
+    async def value(request: Request) -> Response:
+        group, topic = query(request, "group"), query(request, "topic")
+        partition = number(request, "partition", 0, 2**31 - 1)
+        offset = number(request, "offset", 0, 2**63 - 1)
+        concerns(request, topic=topic, partition=partition, offsets=str(offset))
+        start = await parked.value(group, (topic, partition, offset))
+        if start is None:
+            raise HTTPException(404, f"{topic}-{partition}: offset {offset} is gone from the log")
+        masks = globs_of(configuration.running.admin.masks, topic)
+        return answered(shown_value(start, masks))
+
     return [
+        Route("/v1/parked/value", value, methods=["GET"]),
         Route("/v1/parked", list_parked, methods=["GET"]),
         Route("/v1/parked/release", release, methods=["POST"]),
     ]
@@ -108,14 +130,16 @@ def _decided(decided: Decided) -> ReleasedPartition:
     return row if decided.failed is None else row.model_copy(update={"failed": decided.failed})
 
 
-def _row(row: ParkedRow, headers: HeaderStarts | None, *, keys: bool) -> ParkedRecordRow:
+def _row(row: ParkedRow, start: RecordStart | None, *, keys: bool) -> ParkedRecordRow:
     return ParkedRecordRow(
         topic=row.topic,
         partition=row.partition,
         offset=row.offset,
         **shown_key(row.key, keys=keys),
-        **shown_headers(headers),
+        **shown_headers(start),
         reason=row.reason,
         deliveries=row.deliveries,
         member_id=row.member_id,
+        since_ms=row.since_ms,
+        behind=row.behind,
     )

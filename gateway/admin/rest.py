@@ -137,7 +137,7 @@ def rest_app(parts: RestParts, *, loopback: bool) -> Starlette:
                 *position_routes(parts.offsets, parts.lags),
                 *topic_routes(parts.offsets, parts.lags),
                 *connection_routes(parts.server, parts.upstream, parts.groups),
-                *parked_routes(parts.parked),
+                *parked_routes(parts.parked, parts.configuration),
                 *unreadable_routes(parts.unreadable),
                 *filter_routes(parts.filters, parts.groups, _effects(parts)),
                 *dashboard_routes(_overviews(parts), parts.viewers),

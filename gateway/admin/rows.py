@@ -79,6 +79,8 @@ class ParkedOffset(KeyNames):
     deliveries: int
     reason: str
     member_id: str  # of the last delivery
+    since_ms: int  # Unix time: when it was parked
+    behind: int  # records of its key that were read and wait for it
 
 
 class MemberFigures(Row):
@@ -181,14 +183,15 @@ class HeaderRow(Row):
 
 
 class ParkedRecordRow(ParkedOffset):
-    """`headers`: the first of them, for those who may see keys; null: nobody asked for them, or the
-    record is gone from the log.
+    """`headers`: the first of them, with the record's own time, for those who may see keys; null:
+    nobody asked for them, or the record is gone from the log.
     """
 
     topic: str
     partition: int
     headers: list[HeaderRow] | None = None
     headers_count: int | None = None  # all of the record
+    timestamp_ms: int | None = None  # Unix time
 
 
 class ParkedList(Row):
@@ -199,6 +202,26 @@ class ParkedList(Row):
     group: str
     parked: list[ParkedRecordRow]
     next: str | None = None
+
+
+ValueFormat = Literal["null", "json", "avro", "protobuf", "text", "bytes", "masked"]
+
+
+class ValueRow(Row):
+    """The value of a parked record. `value`: JSON, or a text; `value_base64`: bytes that are none.
+    `masked`: paths of the fields that a rule hides, `*` for all; `cut`: only the beginning is
+    shown; `problem`: why a schema has not taken it apart.
+    """
+
+    format: ValueFormat
+    value: Any = None
+    value_base64: str | None = None
+    value_bytes: int
+    timestamp_ms: int | None  # the record's own, Unix time
+    schema_id: int | None = None
+    masked: list[str] = []
+    cut: bool = False
+    problem: str | None = None
 
 
 class ReleaseBody(Body):

@@ -36,6 +36,7 @@ class Caller:
     role: Role
     groups: tuple[str, ...]  # globs
     keys: bool  # may see keys of records
+    values: bool = False  # may look at values of parked records
 
     @property
     def sees_all(self) -> bool:
@@ -91,7 +92,7 @@ class Tokens:
 
 def _caller(section: TokenSection) -> Caller:
     keys = section.role is not Role.VIEWER if section.keys is None else section.keys
-    return Caller(section.name, section.role, section.groups, keys)
+    return Caller(section.name, section.role, section.groups, keys, section.values)
 
 
 class _LoginSession(NamedTuple):

@@ -17,7 +17,7 @@ from gateway.cli.options import (
     Watching,
     WatchOption,
 )
-from gateway.cli.parked import group_parked, group_release
+from gateway.cli.parked import group_parked, group_release, group_value
 from gateway.cli.positions import group_positions, group_seek
 from gateway.cli.tables import View, age, print_line, print_table, show, table_view
 from gateway.cli.unreadable import group_skip, group_unreadable
@@ -26,6 +26,7 @@ app = typer.Typer(help="Key-Shared groups of a running node.", no_args_is_help=T
 app.command("positions", cls=Watching)(group_positions)
 app.command("seek")(group_seek)
 app.command("parked", cls=Watching)(group_parked)
+app.command("value")(group_value)
 app.command("release")(group_release)
 app.command("unreadable", cls=Watching)(group_unreadable)
 app.command("skip")(group_skip)

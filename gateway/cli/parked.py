@@ -1,15 +1,17 @@
-"""`keyway group parked` and `keyway group release`: records that wait for an operator."""
+"""`keyway group parked`, `value` and `release`: records that wait for an operator."""
 
 from __future__ import annotations
 
+import json
 from base64 import b64decode
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated
+from urllib.parse import urlencode
 
 import typer
 
-from gateway.admin.rows import ALL, HeaderRow, ParkedList, ParkedRecordRow, Released
+from gateway.admin.rows import ALL, HeaderRow, ParkedList, ParkedRecordRow, Released, ValueRow
 from gateway.cli.keys import shown_key
 from gateway.cli.node_client import ask, ask_all
 from gateway.cli.options import (
@@ -22,12 +24,50 @@ from gateway.cli.options import (
     WatchOption,
     partition_text,
 )
-from gateway.cli.tables import View, counted, end, print_data, print_table, show
+from gateway.cli.tables import (
+    View,
+    counted,
+    end,
+    print_data,
+    print_line,
+    print_lines,
+    print_table,
+    show,
+    time_text,
+)
 
 _COLUMNS = (
     *("TOPIC", "PARTITION", "OFFSET", "KEY", "KEY-HASH"),
-    *("REASON", "DELIVERIES", "MEMBER-ID"),
+    *("REASON", "DELIVERIES", "BEHIND", "PARKED-AT", "MEMBER-ID"),
 )
+
+
+def group_value(
+    group: str,
+    topic: Annotated[str, typer.Option(help="Topic of the parked record.")],
+    partition: Annotated[int, typer.Option(min=0, help="Its partition.")],
+    offset: Annotated[int, typer.Option(min=0, help="Its offset.")],
+    admin: AdminOption = DEFAULT_ADMIN,
+    output: Output = "table",
+) -> None:
+    """Show the value of a parked record; for tokens with `values: true`. The look is audited."""
+    place = {"group": group, "topic": topic, "partition": partition, "offset": offset}
+    answer = ask(admin, f"/v1/parked/value?{urlencode(place)}", ValueRow)
+    if output != "table":
+        print_data(answer.raw, output)
+        return
+    row = answer.row
+    masked = f", masked: {', '.join(row.masked)}" if row.masked else ""
+    cut = ", cut" if row.cut else ""
+    print_line(f"{row.format}, {counted(row.value_bytes, 'byte')}{cut}{masked}")
+    if row.problem is not None:
+        print_line(row.problem)
+    if isinstance(row.value, str):
+        print_lines(row.value)
+    elif row.value is not None:
+        print_lines(json.dumps(row.value, ensure_ascii=False, indent=2))
+    elif row.value_base64 is not None:
+        print_line(row.value_base64)
 
 
 class ReleaseAction(StrEnum):
@@ -77,14 +117,14 @@ def group_parked(
 
 
 def _print_parked(rows: Sequence[ParkedRecordRow], *, headers: bool = False) -> None:
-    """With `headers` they are the last column."""
+    """With `headers` the records' own times and their headers are the last columns."""
     print_table(
-        (*_COLUMNS, "HEADERS") if headers else _COLUMNS,
+        (*_COLUMNS, "TIME", "HEADERS") if headers else _COLUMNS,
         [
             (
                 *(it.topic, it.partition, it.offset, shown_key(it), it.key_hash),
-                *(it.reason, it.deliveries, it.member_id),
-                *((_headers(it),) if headers else ()),
+                *(it.reason, it.deliveries, it.behind, time_text(it.since_ms), it.member_id),
+                *((time_text(it.timestamp_ms), _headers(it)) if headers else ()),
             )
             for it in rows
         ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from typing import NoReturn
 
 import typer
@@ -43,6 +44,19 @@ def end(line: str) -> NoReturn:
 
 def print_line(text: str) -> None:
     _console().print(Text(plain(text)), soft_wrap=True)
+
+
+def print_lines(text: str) -> None:
+    """Somebody else's text: nothing in it but line ends may steer the terminal."""
+    for line in text.splitlines():
+        print_line(line)
+
+
+def time_text(at_ms: int | None) -> str | None:
+    """Unix time as UTC; None: not known."""
+    if at_ms is None:
+        return None
+    return datetime.fromtimestamp(at_ms / 1_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def age(seconds: float | None) -> str | None:

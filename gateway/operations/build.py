@@ -57,7 +57,7 @@ def build(
             offsets,
             lags,
             histories,
-            ParkedRecords(offsets, reading.reader.record_headers, now_ms),
+            ParkedRecords(offsets, reading.reader.record_starts, now_ms),
             UnreadableRecords(offsets),
         ),
         warnings=histories.warnings,

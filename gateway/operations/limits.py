@@ -19,6 +19,7 @@ HISTORIES_MAX = 2_000  # of groups and their topics: some 8 MB
 STOPPED_MS = 60_000  # a group without members that stands so long has stopped: no restart takes so
 STOPPED_GROUPS_NAMED = 10  # in /health; the overview marks all of them
 WINDOW_LOAD_S_MAX = 5.0  # an operator waits this long for a window that is not in memory
+VALUE_BYTES_SHOWN = 64 * 1024  # of a parked record's value; some screens of JSON
 PARKED_KEYS_READ_MAX = 1_000  # keys read again from Kafka to be shown, per window
 CLAIMS_MAX = 3  # a window that was just closed may still be on its way into memory, and claim
 LOGGED_PLACES_MAX = 20  # partitions of one log line

@@ -19,7 +19,7 @@ from dispatcher.core.model import Key, OperatorAct, OperatorVerb, Reason
 from dispatcher.core.stats import ParkedRecord
 from gateway.core.reading.cache import Source
 from gateway.core.wire.errors import WireError
-from gateway.core.wire.records import HeaderStarts, read_records
+from gateway.core.wire.records import RecordStart, read_records
 from gateway.operations.errors import (
     InvalidOperation,
     NotParked,
@@ -27,7 +27,11 @@ from gateway.operations.errors import (
     StateUnavailable,
 )
 from gateway.operations.group_offsets import GroupOffsets
-from gateway.operations.limits import PARKED_KEYS_READ_MAX, WINDOW_LOAD_S_MAX
+from gateway.operations.limits import (
+    PARKED_KEYS_READ_MAX,
+    VALUE_BYTES_SHOWN,
+    WINDOW_LOAD_S_MAX,
+)
 from gateway.reading.reader import NO_BYTES_MAX, RecordsGone
 from gateway.upstream.errors import UpstreamError
 from gateway.windows.failures import WindowUnavailable
@@ -49,6 +53,8 @@ class ParkedRow:
     reason: str
     deliveries: int
     member_id: str  # of the last delivery
+    since_ms: int
+    behind: int  # records of its key that wait for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,16 +91,18 @@ def place_of(row: ParkedRow) -> ParkedPlace:
     return row.topic, row.partition, row.offset
 
 
-class RecordHeadersView(Protocol):
-    """gateway.reading.record_headers.RecordHeaders"""
+class RecordStartsView(Protocol):
+    """gateway.reading.record_starts.RecordStarts"""
 
-    async def of(self, source: Source, offset: int) -> HeaderStarts | None: ...
+    async def of(
+        self, source: Source, offset: int, *, value_bytes_max: int = 0
+    ) -> RecordStart | None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class ParkedRecords:
     offsets: GroupOffsets
-    record_headers: RecordHeadersView
+    record_starts: RecordStartsView
     now_ms: Callable[[], int]
 
     async def rows(
@@ -129,31 +137,48 @@ class ParkedRecords:
                     reason=record.reason.value,
                     deliveries=record.deliveries,
                     member_id=str(record.member_id),
+                    since_ms=record.since_ms,
+                    behind=record.behind,
                 )
                 for record in chosen[: rows_max - len(rows)]
             ]
         return rows
 
-    async def headers(
-        self, group: str, rows: Iterable[ParkedRow]
-    ) -> dict[ParkedPlace, HeaderStarts]:
-        """Read from Kafka for each of the rows; those of records that are gone are left out. Raises
-        StateUnavailable.
+    async def starts(self, group: str, rows: Iterable[ParkedRow]) -> dict[ParkedPlace, RecordStart]:
+        """Read from Kafka for each of the rows, without values; records that are gone are left out.
+        Raises StateUnavailable.
         """
-        isolation = isolation_of(self.offsets.windows.dependencies.settings.of(group))
-        windows = {_place(it): it.partition for it in self.offsets.windows.of_group(group)}
-        found: dict[ParkedPlace, HeaderStarts] = {}
+        windows = {_place(it): it for it in self.offsets.windows.of_group(group)}
+        found: dict[ParkedPlace, RecordStart] = {}
         for row in rows:
-            tp = windows.get((row.topic, row.partition))
-            if tp is None:
-                continue
-            try:
-                headers = await self.record_headers.of(Source(tp, isolation), row.offset)
-            except UpstreamError as error:
-                raise StateUnavailable(f"the headers cannot be read: {error}") from error
-            if headers is not None:
-                found[place_of(row)] = headers
+            window = windows.get((row.topic, row.partition))
+            start = None if window is None else await self._start(window, row.offset, 0)
+            if start is not None:
+                found[place_of(row)] = start
         return found
+
+    async def value(self, group: str, place: ParkedPlace) -> RecordStart | None:
+        """With the first VALUE_BYTES_SHOWN of the value of a parked record, and of no other; None:
+        the record is gone from the log. Raises GroupUnknown, NotParked, StateUnavailable.
+        """
+        topic, partition, offset = place
+        rows = await self.rows(
+            group, Choice(topic, partition), after=(topic, partition, offset - 1), rows_max=1
+        )
+        if not rows or place_of(rows[0]) != place:
+            raise NotParked(f"{topic}-{partition}: offset {offset} is not parked")
+        for window in self.offsets.windows.of_group(group):
+            if _place(window) == (topic, partition):
+                return await self._start(window, offset, VALUE_BYTES_SHOWN)
+        return None
+
+    async def _start(self, window: Window, offset: int, value_bytes_max: int) -> RecordStart | None:
+        """Raises StateUnavailable."""
+        source = Source(window.partition, isolation_of(window.section))
+        try:
+            return await self.record_starts.of(source, offset, value_bytes_max=value_bytes_max)
+        except UpstreamError as error:
+            raise StateUnavailable(f"the record cannot be read: {error}") from error
 
     async def release(self, group: str, choice: Choice, verb: OperatorVerb) -> list[Decided]:
         """Decides over the chosen records, partition by partition: all of a partition's or none.

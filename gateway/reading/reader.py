@@ -42,7 +42,7 @@ from gateway.reading.limits import (
     FETCH_LANES,
     UNKNOWN_TOPIC_MS,
 )
-from gateway.reading.record_headers import RecordHeaders
+from gateway.reading.record_starts import RecordStarts
 from gateway.reading.record_times import RecordTimes
 from gateway.reading.refetch import (
     FIRST_FETCH_LANE,
@@ -99,7 +99,7 @@ class Reader:
         self.record_times = RecordTimes(upstream, self._cache)
         self._damages = Damages()
         self._refetches = Refetches(upstream, self._cache, self.counts, self._keep)
-        self.record_headers = RecordHeaders(self._refetches)
+        self.record_starts = RecordStarts(self._refetches)
         self._schedule = FetchSchedule(FETCH_LANES)
         self._long = asyncio.Lock()
         self._wishes: dict[tuple[Source, Sink], _Wish] = {}

@@ -69,7 +69,7 @@ def stage(kafka: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
         "backoff_base_ms": 100,
     }
     tokens = [
-        _token("operator", OPERATOR, "operator", "*"),
+        _token("operator", OPERATOR, "operator", "*") | {"values": True},
         _token("viewer", VIEWER, "viewer", "bill*"),
         _token("auditor", AUDITOR, "viewer", LEDGER),
         _token("alice", ALICE, "operator", BILLING, LEDGER, SHIPPING),
@@ -80,7 +80,7 @@ def stage(kafka: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
             kafka.bootstrap_servers,
             groups=[blocking],
             state={"commit_interval_ms": 500},
-            admin={"tokens": tokens},
+            admin={"tokens": tokens, "masks": [{"fields": ["iban"]}]},
         ) as gateway,
         ShareHost.librdkafka() as host,
         producing(gateway.bootstrap),
@@ -98,12 +98,12 @@ def stage(kafka: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
         yield stage
 
 
-def park(stage: Stage, count: int, headers: Headers | None = None) -> None:
+def park(stage: Stage, count: int, headers: Headers | None = None, value: bytes = b"100") -> None:
     """So many records of the ledger, each of a key of its own, are rejected and parked."""
     keys = [b"account-%d" % random.getrandbits(40) for _ in range(count)]
     producer = Producer({"bootstrap.servers": stage.gateway.bootstrap})
     for key in keys:
-        producer.produce(PAYMENTS, key=key, value=b"100", headers=headers or [])
+        producer.produce(PAYMENTS, key=key, value=value, headers=headers or [])
     assert producer.flush(60) == 0
     left = count
     while left > 0:

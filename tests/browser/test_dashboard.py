@@ -216,9 +216,16 @@ def test_headers_are_shown_to_those_who_may_see_keys(browser: Browser, stage: St
     *_, last = parked_offsets(stage)
     with tab(browser, stage.url, token=OPERATOR) as opened:
         opened.open(f"groups/{LEDGER}/parked")
-        opened.page.get_by_label(f"show the headers of {PAYMENTS}-0 {last}", exact=True).click()
-        shown = opened.page.get_by_label(f"headers of {PAYMENTS}-0 {last}", exact=True)
-        expected = ["trace: <b>abc</b>", "raw: base64 /w==", "none: null"]
+        opened.page.get_by_label(
+            f"show the time and headers of {PAYMENTS}-0 {last}", exact=True
+        ).click()
+        shown = opened.page.get_by_label(f"details of {PAYMENTS}-0 {last}", exact=True)
+        expected: list[str | re.Pattern[str]] = [
+            re.compile("^made 20"),
+            "trace: <b>abc</b>",
+            "raw: base64 /w==",
+            "none: null",
+        ]
         expect(shown.get_by_role("listitem")).to_have_text(expected)
         with opened.page.expect_response(re.compile("/v1/parked")) as renewed:
             pass
@@ -227,7 +234,35 @@ def test_headers_are_shown_to_those_who_may_see_keys(browser: Browser, stage: St
     with tab(browser, stage.url, token=AUDITOR) as opened:
         opened.open(f"groups/{LEDGER}/parked")
         expect(opened.page.locator("tbody tr").first).to_be_visible()
-        expect(opened.page.get_by_text("headers")).to_have_count(0)
+        expect(opened.page.get_by_text("details")).to_have_count(0)
+        expect(opened.page.get_by_text("value", exact=True)).to_have_count(0)
+
+
+def test_a_value_is_shown_to_those_who_may_see_values(browser: Browser, stage: Stage) -> None:
+    """Masked, and read once: each look is in the audit."""
+    park(stage, 1, value=b'{"iban": "<b>DE1</b>", "sum": 5}')
+    *_, last = parked_offsets(stage)
+    with tab(browser, stage.url, token=OPERATOR) as opened:
+        opened.open(f"groups/{LEDGER}/parked")
+        opened.page.get_by_label(f"show the value of {PAYMENTS}-0 {last}", exact=True).click()
+        shown = opened.page.get_by_label(f"value of {PAYMENTS}-0 {last}", exact=True)
+        expect(shown.get_by_role("paragraph")).to_have_text("json, 32 B · masked: iban")
+        expect(shown.locator("pre")).to_have_text('{\n  "iban": "***",\n  "sum": 5\n}')
+        with opened.page.expect_response(re.compile("/v1/parked")) as renewed:
+            pass
+        assert "value" not in renewed.value.url
+
+
+def test_all_parked_records_of_a_group_are_released_at_once(page: Tab, stage: Stage) -> None:
+    park(stage, 2)
+    page.open(f"groups/{LEDGER}/parked")
+    page.page.get_by_role("button", name="Skip all …").click()
+    dialog = page.page.get_by_role("dialog")
+    expect(dialog).to_contain_text("will count as settled")
+    dialog.get_by_role("button", name="Skip all").click()
+    expect(page.page.get_by_text("No record is parked.")).to_be_visible()
+    assert parked_offsets(stage) == []
+    park(stage, 3)
 
 
 def test_a_long_figure_stays_in_its_tile(page: Tab) -> None:

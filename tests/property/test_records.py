@@ -19,10 +19,10 @@ from gateway.core.wire.records import (
     build,
     drop_aborted,
     filtered,
-    headers_at,
     portions,
     read_batch,
     read_records,
+    record_start,
     scan,
     select,
     timestamp_at,
@@ -64,15 +64,18 @@ def test_what_is_built_is_read(drawn: tuple[int, list[Record]], codec: Compressi
 
 
 @given(batches_of(), codecs, st.integers(0, 3), st.integers(0, 5))
-def test_headers_are_read_without_their_records(
+def test_the_start_of_a_record(
     drawn: tuple[int, list[Record]], codec: Compression, headers_max: int, bytes_max: int
 ) -> None:
     base, records = drawn
     (batch,) = scan(build(records, base_offset=base, compression=codec))
     for at, record in enumerate(records):
-        found = headers_at(batch, at, headers_max, bytes_max)
-        assert found.count == len(record.headers)
-        assert found.first == [
+        found = record_start(batch, at, headers_max, bytes_max, bytes_max)
+        assert found.timestamp == record.timestamp
+        size = -1 if record.value is None else len(record.value)
+        assert (found.value, found.value_bytes) == ((record.value or b"")[:bytes_max], size)
+        assert found.headers_count == len(record.headers)
+        assert found.headers == [
             HeaderStart(
                 name.encode()[:bytes_max].decode(errors="replace"),
                 None if value is None else value[:bytes_max],

@@ -15,7 +15,7 @@ from gateway.core.cluster.topology import Topic, Topology
 from gateway.core.reading.cache import Source
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
-from gateway.core.wire.records import HeaderStart, HeaderStarts
+from gateway.core.wire.records import HeaderStart, RecordStart
 from gateway.core.wire.schema import Message
 from gateway.members.redis_table import TableUnavailable
 from gateway.operations.group_offsets import GroupOffsets, Place
@@ -95,20 +95,27 @@ class Forgotten:
 
 
 @dataclass(slots=True)
-class ScriptedHeaders:
+class ScriptedStarts:
     """Of records, by partition and offset; any other record is gone."""
 
     known: dict[tuple[int, int], list[HeaderStart]] = field(default_factory=dict)
     more: int = 0  # headers that each record has beside those
     failure: UpstreamError | None = None
     asked: list[tuple[Source, int]] = field(default_factory=list)
+    value: bytes | None = b"secret"  # of each record
 
-    async def of(self, source: Source, offset: int) -> HeaderStarts | None:
+    async def of(
+        self, source: Source, offset: int, *, value_bytes_max: int = 0
+    ) -> RecordStart | None:
         self.asked.append((source, offset))
         if self.failure is not None:
             raise self.failure
         first = self.known.get((source.tp.partition, offset))
-        return None if first is None else HeaderStarts(len(first) + self.more, first)
+        if first is None:
+            return None
+        size = -1 if self.value is None else len(self.value)
+        value = (self.value or b"")[:value_bytes_max]
+        return RecordStart(1_000, value, size, first, len(first) + self.more)
 
 
 class View:

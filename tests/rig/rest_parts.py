@@ -19,7 +19,7 @@ from gateway.admin.failed_logins import FailedLogins
 from gateway.admin.health import Health
 from gateway.admin.rest import RestParts, rest_app
 from gateway.admin.tokens import LoginSessions, Tokens, sha256_of
-from gateway.config import Config, ConfigSource, Role, TokenSection
+from gateway.config import AdminSection, Config, ConfigSource, MaskRule, Role, TokenSection
 from gateway.core.cluster.topology import Topology
 from gateway.listen.server import Server, ServerSettings
 from gateway.members.key_filters import KeyFilters
@@ -27,7 +27,7 @@ from gateway.operations.group_histories import GroupHistories
 from gateway.operations.parked_records import ParkedRecords
 from gateway.operations.unreadable_records import UnreadableRecords
 from gateway.windows.record_flow import RecordFlow
-from tests.rig.admin_parts import Admin, ScriptedHeaders
+from tests.rig.admin_parts import Admin, ScriptedStarts
 from tests.rig.gateway_process import Settings
 from tests.rig.virtual_time import now_ms
 
@@ -60,11 +60,21 @@ def access(*tokens: TokenSection, clock: Callable[[], int] = now_ms) -> Access:
 
 
 def token(
-    text: str, role: Role, groups: Sequence[str] = ("*",), *, keys: bool | None = None
+    text: str,
+    role: Role,
+    groups: Sequence[str] = ("*",),
+    *,
+    keys: bool | None = None,
+    values: bool = False,
 ) -> TokenSection:
     """The entry of keyway.yaml for the token `text`, under that name."""
     return TokenSection(
-        name=text, role=role, sha256=SecretStr(sha256_of(text)), groups=tuple(groups), keys=keys
+        name=text,
+        role=role,
+        sha256=SecretStr(sha256_of(text)),
+        groups=tuple(groups),
+        keys=keys,
+        values=values,
     )
 
 
@@ -80,14 +90,15 @@ def rest_parts(admin: Admin | None = None, **changes: Any) -> RestParts:
     topology = Topology() if node is None else node.topology
     filters = KeyFilters(Config(), cast(Redis, Hashes()))
     guard = changes.get("access") or access()
-    record_headers = changes.pop("record_headers", ScriptedHeaders())
+    masks: tuple[MaskRule, ...] = changes.pop("masks", ())
+    record_starts = changes.pop("record_starts", ScriptedStarts())
     parts: dict[str, Any] = {
         "server": Server(ServerSettings(()), topology, {}),
         "upstream": None if admin is None else admin.view,
         "offsets": offsets,
         "groups": None if node is None else node.groups,
         "windows": None if node is None else node.windows,
-        "parked": ParkedRecords(offsets, record_headers, now_ms),
+        "parked": ParkedRecords(offsets, record_starts, now_ms),
         "unreadable": UnreadableRecords(offsets),
         "filters": filters,
         "registry": CollectorRegistry(),
@@ -98,7 +109,12 @@ def rest_parts(admin: Admin | None = None, **changes: Any) -> RestParts:
         "configuration": None
         if node is None
         else Configuration(
-            node.config, ConfigSource(), guard.tokens, node.settings, filters, node.groups
+            node.config.model_copy(update={"admin": AdminSection(masks=masks)}),
+            ConfigSource(),
+            guard.tokens,
+            node.settings,
+            filters,
+            node.groups,
         ),
     }
     parts |= changes

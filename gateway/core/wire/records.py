@@ -50,20 +50,20 @@ __all__ = [
     "CorruptBatch",
     "Header",
     "HeaderStart",
-    "HeaderStarts",
     "Producer",
     "Record",
+    "RecordStart",
     "Scan",
     "TooLargeBatch",
     "UnsupportedMagic",
     "build",
     "drop_aborted",
     "filtered",
-    "headers_at",
     "marker",
     "portions",
     "read_batch",
     "read_records",
+    "record_start",
     "scan",
     "select",
     "select_long",
@@ -97,11 +97,16 @@ class HeaderStart:
 
 
 @dataclass(frozen=True)
-class HeaderStarts:
-    """The first headers of a record, which has `count` of them."""
+class RecordStart:
+    """The beginning of a record: all but its key. `value_bytes` is the size of the whole value, -1
+    if it is null; `headers` are the first of `headers_count`.
+    """
 
-    count: int
-    first: list[HeaderStart]
+    timestamp: int
+    value: bytes
+    value_bytes: int
+    headers: list[HeaderStart]
+    headers_count: int
 
 
 @dataclass(frozen=True)
@@ -146,15 +151,18 @@ def read_batch(batch: Batch) -> list[Record]:
     return records
 
 
-def headers_at(batch: Batch, at: int, headers_max: int, bytes_max: int) -> HeaderStarts:
-    """Of the batch's record number `at`: at most so many headers, and so many bytes of each name
-    and value. Its key and value are not copied. Raises CorruptBatch.
+def record_start(
+    batch: Batch, at: int, headers_max: int, bytes_max: int, value_bytes_max: int = 0
+) -> RecordStart:
+    """Of the batch's record number `at`: at most so many headers, so many bytes of each name and
+    value of them, and so many of the record's value. Nothing else is copied. Raises CorruptBatch.
     """
     fields = _Fields(batch.body, batch.starts[at], batch.ends[at])
-    _timestamp(batch, fields)
+    timestamp = _timestamp(batch, fields)
     fields.varint()  # the offset delta
-    for _ in ("key", "value"):
-        fields.start(fields.varint(), 0)
+    fields.start(fields.varint(), 0)  # the key
+    size = fields.varint()
+    start = fields.start(size, value_bytes_max)
     count = fields.size("headers")
     first: list[HeaderStart] = []
     for _ in range(min(count, headers_max)):
@@ -168,7 +176,7 @@ def headers_at(batch: Batch, at: int, headers_max: int, bytes_max: int) -> Heade
                 max(value_bytes, 0),
             )
         )
-    return HeaderStarts(count, first)
+    return RecordStart(timestamp, start, size, first, count)
 
 
 def timestamp_at(batch: Batch, at: int) -> int:

@@ -16,7 +16,7 @@ def test_counts() -> None:
     stats = play.core.stats()
     assert (stats.cursor, stats.read_position, stats.unsettled, stats.keys) == (0, 6, 6, 5)
     assert (stats.in_flight, stats.backing_off, stats.dead_lettering) == (1, 1, 0)
-    assert stats.parked == [ParkedRecord(2, b"b", 1, Reason.REJECTED, MemberId("c1"))]
+    assert stats.parked == [ParkedRecord(2, b"b", 1, Reason.REJECTED, MemberId("c1"), 1_000, 0)]
     assert stats.members == [MemberStats(MemberId("c1"), 2, 1, 0, 0, 0)]
     assert play.core.held() == Held(in_flight=1, backing_off=1, dead_lettering=0, parked=1)
 
@@ -27,6 +27,18 @@ def test_parked_records_are_shown_in_the_order_of_the_log() -> None:
     play.acquire("c1")
     play.ack("c1", [2, 0, 1], AckType.REJECT)
     assert [parked.offset for parked in play.core.stats().parked] == [0, 1, 2]
+
+
+def test_since_when_a_record_is_parked_and_how_many_wait_behind_it() -> None:
+    policy = Policy(exhausted=PoisonPolicy.BLOCK, deliveries_max=1)
+    play = Playbook(policy).join("c1").produce(b"a", b"b", b"a", b"a")
+    play.acquire("c1", 1)
+    play.now_ms += 700
+    play.ack("c1", 0, AckType.RELEASE)
+    parked_ms = play.now_ms
+    play.now_ms += 60_000
+    (parked,) = play.core.stats().parked
+    assert (parked.since_ms, parked.behind) == (parked_ms, 2)
 
 
 def test_dead_letters_under_way() -> None:

@@ -9,7 +9,7 @@ from gateway.admin.limits import PAGE_HEADERS_MAX
 from gateway.config import Role
 from gateway.core.wire.records import HeaderStart
 from gateway.upstream.errors import Unreachable
-from tests.rig.admin_parts import M1, S1, Admin, ScriptedHeaders
+from tests.rig.admin_parts import M1, S1, Admin, ScriptedStarts
 from tests.rig.node_parts import GROUP
 from tests.rig.rest_client import pages, rows, story
 from tests.rig.rest_parts import access, token
@@ -94,7 +94,7 @@ def test_headers_for_those_who_may_see_keys() -> None:
         answer = await client.get(path)
         assert (answer.status_code, "broker 1 is away" in answer.json()["title"]) == (503, True)
 
-    known = ScriptedHeaders(
+    known = ScriptedStarts(
         {
             (0, 0): [
                 HeaderStart("trace", b"abc", 3),
@@ -105,7 +105,7 @@ def test_headers_for_those_who_may_see_keys() -> None:
         },
         more=2,
     )
-    story(tell, access=guard, record_headers=known)
+    story(tell, access=guard, record_starts=known)
 
 
 def test_nobody_sees_headers_without_a_token() -> None:

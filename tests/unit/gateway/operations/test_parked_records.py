@@ -26,7 +26,7 @@ from gateway.operations.errors import (
     StateUnavailable,
 )
 from gateway.operations.parked_records import EVERYTHING, Choice, ParkedRecords
-from tests.rig.admin_parts import Admin, ScriptedHeaders
+from tests.rig.admin_parts import Admin, ScriptedStarts
 from tests.rig.node_parts import GROUP, TOPIC, TOPIC_ID
 from tests.rig.virtual_time import now_ms, run, settle
 
@@ -46,7 +46,7 @@ async def parked(admin: Admin, count: int = 3) -> ParkedRecords:
     batches = [(offset, offset, REJECT) for offset in acquired.offsets]
     await admin.node.window().ask(Acknowledge(M1, S1, batches, now_ms()))
     await settle()
-    return ParkedRecords(admin.offsets, ScriptedHeaders(), now_ms)
+    return ParkedRecords(admin.offsets, ScriptedStarts(), now_ms)
 
 
 async def offsets_of(records: ParkedRecords) -> list[int]:

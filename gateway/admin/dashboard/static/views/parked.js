@@ -2,7 +2,7 @@
 
 import { askFirst, toast } from "../dialog.js";
 import { h } from "../dom.js";
-import { count, some, whole } from "../format.js";
+import { bytes, count, duration, some, whole } from "../format.js";
 import { ask, at } from "../rest.js";
 import { answered, table } from "../table.js";
 import { keyName } from "./keys.js";
@@ -43,15 +43,15 @@ export function drawParked(app, described) {
 }
 
 function content(app, described, parked) {
-  const choice = app.choice(`parked of ${described.group}`, () => ({ chosen: new Set(), headers: new Map() }));
+  const choice = app.choice(`parked of ${described.group}`, () => ({ chosen: new Set(), details: new Map(), values: new Map() }));
   const there = new Set(parked.map(nameOf));
-  for (const known of [choice.chosen, choice.headers]) {
+  for (const known of [choice.chosen, choice.details, choice.values]) {
     for (const name of known.keys()) if (!there.has(name)) known.delete(name);
   }
   if (parked.length === 0) return h("p", { class: "empty" }, "No record is parked.");
   const chosen = parked.filter((it) => choice.chosen.has(nameOf(it)));
   return [
-    mayAct(app) ? actions(app, described, chosen, choice) : h("p", { class: "soft" }, "Your role may look, and not decide."),
+    mayAct(app) ? actions(app, described, chosen, choice, parked.length) : h("p", { class: "soft" }, "Your role may look, and not decide."),
     table({
       caption: "Parked records",
       columns: columns(app, described, parked, choice),
@@ -67,19 +67,27 @@ function nameOf(row) {
   return `${row.topic}-${row.partition} ${row.offset}`;
 }
 
-function actions(app, described, chosen, choice) {
-  return h(
-    "p",
-    { class: "actions" },
-    h("span", { class: "soft" }, chosen.length === 0 ? "Choose records to decide about them." : `${whole(chosen.length)} chosen`),
-    Object.entries(ACTIONS).map(([action, { verb }]) =>
-      h(
-        "button",
-        { key: action, disabled: chosen.length === 0, onclick: () => decide(app, described.group, action, chosen, choice) },
-        `${verb} …`,
+function actions(app, described, chosen, choice, parked) {
+  const button = (action, words, disabled, act) => h("button", { key: words, disabled, onclick: act }, `${words} …`);
+  return [
+    h(
+      "p",
+      { class: "actions" },
+      h("span", { class: "soft" }, chosen.length === 0 ? "Choose records to decide about them." : `${whole(chosen.length)} chosen`),
+      Object.entries(ACTIONS).map(([action, { verb }]) =>
+        button(action, verb, chosen.length === 0, () => decide(app, described.group, action, chosen, choice)),
       ),
     ),
-  );
+    parked > 1 &&
+      h(
+        "p",
+        { class: "actions" },
+        h("span", { class: "soft" }, "Or decide about all of the group:"),
+        Object.entries(ACTIONS).map(([action, { verb }]) =>
+          button(action, `${verb} all`, false, () => decideAll(app, described.group, action, parked, choice)),
+        ),
+      ),
+  ];
 }
 
 function columns(app, described, parked, choice) {
@@ -98,28 +106,90 @@ function columns(app, described, parked, choice) {
   return [
     { name: everyBox(app, parked.slice(0, SHOWN), choice), cell: box },
     { name: "Record", head: true, cell: (it) => `${it.topic}-${it.partition} @ ${whole(it.offset)}` },
-    { name: "Key", cell: (it) => [keyName(it), app.who?.keys && headersOf(app, described.group, it, choice)] },
+    {
+      name: "Key",
+      cell: (it) => [
+        keyName(it),
+        app.who?.keys && detailsOf(app, described.group, it, choice),
+        app.who?.values && valueOf(app, described.group, it, choice),
+      ],
+    },
     { name: "Reason", cell: (it) => it.reason.replaceAll("_", " ") },
+    { name: "Since", number: true, cell: (it) => ago(app, it.since_ms) },
+    { name: "Waiting behind", number: true, cell: (it) => whole(it.behind) },
     { name: "Deliveries", number: true, wide: true, cell: (it) => whole(it.deliveries) },
     { name: "Last member", wide: true, cell: (it) => clients.get(it.member_id) ?? it.member_id },
   ];
 }
 
-/** A button; and after a press the headers, which the node reads once from Kafka. */
-function headersOf(app, group, row, choice) {
-  const known = choice.headers.get(nameOf(row));
-  if (!known) {
-    const label = `show the headers of ${nameOf(row)}`;
-    return [" ", h("button", { class: "link", "aria-label": label, onclick: () => lookAtHeaders(app, group, row, choice) }, "headers")];
-  }
+function ago(app, atMs) {
+  return app.overview ? duration(Math.max(0, app.overview.at_ms - atMs)) : "–";
+}
+
+/** A button; and after a press the record's time and headers, which the node reads from Kafka. */
+function detailsOf(app, group, row, choice) {
+  const known = choice.details.get(nameOf(row));
+  if (!known) return asking(`show the time and headers of ${nameOf(row)}`, "details", () => look(app, choice.details, row, () => readDetails(group, row)));
   if (known.said) return h("p", { class: "soft", role: "status" }, known.said);
   const more = known.headers_count - known.headers.length;
   return h(
     "ul",
-    { class: "soft", "aria-label": `headers of ${nameOf(row)}` },
+    { class: "soft", "aria-label": `details of ${nameOf(row)}` },
+    known.timestamp_ms !== null && h("li", null, `made ${new Date(known.timestamp_ms).toISOString()}`),
     known.headers.map((it) => h("li", null, h("code", null, it.name), ": ", headerValue(it))),
+    known.headers_count === 0 && h("li", null, "It has no headers."),
     more > 0 && h("li", null, `and ${whole(more)} more`),
   );
+}
+
+async function readDetails(group, row) {
+  const { topic, partition, offset } = row;
+  const after = offset > 0 ? `${topic}-${partition}-${offset - 1}` : undefined;
+  const { parked } = await ask("GET", at("/v1/parked", { group, topic, partition, after, limit: 1, headers: true }));
+  const found = parked.find((it) => nameOf(it) === nameOf(row));
+  return found?.headers ? found : { said: "The record is gone from the log." };
+}
+
+/** A button; and after a press the value. The look is audited, so nothing asks twice. */
+function valueOf(app, group, row, choice) {
+  const known = choice.values.get(nameOf(row));
+  const { topic, partition, offset } = row;
+  if (!known) {
+    const read = () => ask("GET", at("/v1/parked/value", { group, topic, partition, offset }));
+    return asking(`show the value of ${nameOf(row)}`, "value", () => look(app, choice.values, row, read));
+  }
+  if (known.said) return h("p", { class: "soft", role: "status" }, known.said);
+  const facts = [known.format === "null" ? "no value" : `${known.format}, ${bytes(known.value_bytes)}`];
+  if (known.schema_id) facts.push(`schema ${known.schema_id}`);
+  if (known.cut) facts.push("the beginning of it");
+  if (known.masked?.length > 0) facts.push(known.masked[0] === "*" ? "masked" : `masked: ${known.masked.join(", ")}`);
+  if (known.problem) facts.push(known.problem);
+  return h("div", { class: "value", "aria-label": `value of ${nameOf(row)}` }, h("p", { class: "soft" }, facts.join(" · ")), shownValue(known));
+}
+
+function shownValue({ value, value_base64 }) {
+  if (value_base64) return h("pre", null, value_base64);
+  if (value === undefined || value === null) return false;
+  return h("pre", null, typeof value === "string" ? value : JSON.stringify(value, null, 2));
+}
+
+function asking(label, text, act) {
+  return [" ", h("button", { class: "link", "aria-label": label, onclick: act }, text)];
+}
+
+async function look(app, known, row, read) {
+  const tell = (found) => {
+    known.set(nameOf(row), found);
+    app.draw();
+  };
+  tell({ said: "Reading …" });
+  try {
+    tell(await read());
+  } catch (problem) {
+    known.delete(nameOf(row)); // to be asked for again
+    toast(`${problem.message}.`);
+    app.draw();
+  }
 }
 
 function headerValue({ value, value_base64, value_bytes }) {
@@ -127,26 +197,6 @@ function headerValue({ value, value_base64, value_bytes }) {
   const shown = value ?? `base64 ${value_base64}`;
   const there = value_base64 ? atob(value_base64).length : new TextEncoder().encode(value).length;
   return there < value_bytes ? `${shown} … (${count(value_bytes, "byte")})` : shown;
-}
-
-async function lookAtHeaders(app, group, row, choice) {
-  const { topic, partition, offset } = row;
-  const after = offset > 0 ? `${topic}-${partition}-${offset - 1}` : undefined;
-  const tell = (known) => {
-    choice.headers.set(nameOf(row), known);
-    app.draw();
-  };
-  tell({ said: "Reading …" });
-  try {
-    const { parked } = await ask("GET", at("/v1/parked", { group, topic, partition, after, limit: 1, headers: true }));
-    const found = parked.find((it) => nameOf(it) === nameOf(row));
-    if (!found?.headers) tell({ said: "The record is gone from the log." });
-    else tell(found.headers_count === 0 ? { said: "It has no headers." } : found);
-  } catch (problem) {
-    choice.headers.delete(nameOf(row)); // to be asked for again
-    toast(`${problem.message}.`);
-    app.draw();
-  }
 }
 
 function everyBox(app, rows, choice) {
@@ -180,6 +230,24 @@ function decide(app, group, action, chosen, choice) {
       }
       choice.chosen.clear();
       return done(number);
+    },
+    done: app.refresh,
+  });
+}
+
+function decideAll(app, group, action, parked, choice) {
+  const { verb, danger, said, done } = ACTIONS[action];
+  askFirst({
+    title: `${verb} all parked records of ${group}?`,
+    verb: `${verb} all`,
+    danger,
+    effect: [h("p", null, said(parked)), h("p", { class: "soft" }, "Records that are parked meanwhile are among them.")],
+    act: async () => {
+      const { records, partitions } = await ask("POST", "/v1/parked/release", { group, offsets: "all", action });
+      choice.chosen.clear();
+      const failed = partitions.filter((it) => it.failed);
+      const left = failed.length > 0 ? ` ${failed[0].topic}-${failed[0].partition} was left as it is: ${failed[0].failed}.` : "";
+      return done(records) + left;
     },
     done: app.refresh,
   });

@@ -1,4 +1,4 @@
-"""Headers of single records, for operators: the first of each, without the record's value, however
+"""Single records for operators: the time, the first headers and the beginning of the value, however
 long they are. From the cache of batches, or else by a Fetch.
 """
 
@@ -7,17 +7,19 @@ from __future__ import annotations
 from bisect import bisect_left
 
 from gateway.core.reading.cache import Source
-from gateway.core.wire.records import CorruptBatch, HeaderStarts, headers_at
+from gateway.core.wire.records import CorruptBatch, RecordStart, record_start
 from gateway.reading.limits import HEADER_BYTES_SHOWN, HEADERS_SHOWN
 from gateway.reading.refetch import Refetches
 from gateway.upstream.errors import Refused
 
 
-class RecordHeaders:
+class RecordStarts:
     def __init__(self, refetches: Refetches) -> None:
         self._refetches = refetches
 
-    async def of(self, source: Source, offset: int) -> HeaderStarts | None:
+    async def of(
+        self, source: Source, offset: int, *, value_bytes_max: int = 0
+    ) -> RecordStart | None:
         """None: the record is no longer in the log. Raises UpstreamError."""
         _, batch = await self._refetches.piece(source, offset)
         if batch is None:
@@ -26,7 +28,7 @@ class RecordHeaders:
         if at == batch.count or batch.offsets[at] != offset:
             return None
         try:
-            return headers_at(batch, at, HEADERS_SHOWN, HEADER_BYTES_SHOWN)
+            return record_start(batch, at, HEADERS_SHOWN, HEADER_BYTES_SHOWN, value_bytes_max)
         except CorruptBatch as error:
             what = f"offset {offset} of {source.tp.topic}-{source.tp.partition}: {error}"
             raise Refused(error.code, what) from error
