@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from confluent_kafka import Producer
@@ -21,12 +22,14 @@ from playwright.sync_api import Browser
 
 from gateway.admin.tokens import sha256_of
 from gateway.embedded.kafka import KafkaCluster
-from tests.rig.browser import CHROMIUM, chromium
+from tests.rig.browser import CHROMIUM, Tab, chromium, tab
 from tests.rig.clients.share_members import ShareHost, ShareMember
 from tests.rig.gateway_process import GatewayProcess, Settings
-from tests.rig.kafka import create_topic
+from tests.rig.kafka import create_topic, delete_topic
+from tests.rig.operating import rest
 
 OPERATOR, VIEWER, AUDITOR, ALICE = (f"keyway_{it}-of-the-tests" for it in range(4))
+BEARER = {"Authorization": f"Bearer {OPERATOR}"}
 BILLING, LEDGER, SHIPPING, STOPPED = "billing", "ledger", "shipping", "stopped"
 HOSTILE = "<script>document.title='owned'</script>\"'&amp;<img src=x onerror=alert(1)>"
 ORDERS, PAYMENTS, LETTERS = "browser-orders", "browser-payments", "browser-letters"
@@ -57,9 +60,9 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def stage(kafka: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    create_topic(kafka.bootstrap_servers, ORDERS, partitions=4)
-    create_topic(kafka.bootstrap_servers, PAYMENTS, partitions=1)
-    create_topic(kafka.bootstrap_servers, LETTERS, partitions=1)
+    topics = {ORDERS: 4, PAYMENTS: 1, LETTERS: 1}
+    for name, partitions in topics.items():
+        create_topic(kafka.bootstrap_servers, name, partitions=partitions)
     blocking = {
         "match": "*",
         "auto_offset_reset": "earliest",
@@ -96,6 +99,8 @@ def stage(kafka: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
         stage = Stage(kafka, gateway, ledger, f"http://{gateway.admin}")
         park(stage, 3)
         yield stage
+    for name in topics:  # the next module's stage begins anew
+        delete_topic(kafka.bootstrap_servers, name)
 
 
 def park(stage: Stage, count: int, headers: Headers | None = None, value: bytes = b"100") -> None:
@@ -186,3 +191,22 @@ def screenshots() -> Path | None:
     if os.environ.get("KEYWAY_TESTS_SCREENSHOTS") != "1":
         return None
     return Path(__file__).parents[2] / "docs" / "images"
+
+
+def listed(stage: Stage, path: str, name: str, **query: str) -> list[dict[str, Any]]:
+    status, answer = rest(stage.gateway, f"{path}?{urlencode(query)}", headers=BEARER)
+    assert status == 200, answer
+    rows: list[dict[str, Any]] = answer[name]
+    return rows
+
+
+def parked_offsets(stage: Stage) -> list[int]:
+    return [row["offset"] for row in listed(stage, "/v1/parked", "parked", group=LEDGER)]
+
+
+@pytest.fixture
+def page(browser: Browser, stage: Stage) -> Iterator[Tab]:
+    """A tab of an operator. Its content policy holds throughout."""
+    with tab(browser, stage.url, token=OPERATOR) as opened:
+        yield opened
+        assert not opened.violations

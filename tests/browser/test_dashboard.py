@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import re
 import signal
-from collections.abc import Iterator
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import Browser, expect
@@ -17,20 +16,20 @@ from tests.browser.conftest import (
     BILLING,
     HOSTILE,
     LEDGER,
-    LETTERS,
     OPERATOR,
     ORDERS,
     PAYMENTS,
     STOPPED,
     VIEWER,
     Stage,
+    listed,
     park,
+    parked_offsets,
 )
 from tests.rig.browser import DESKTOP, PHONE, Tab, tab
 from tests.rig.clients.share_members import ShareHost, consume_all
 from tests.rig.inflating import with_a_bomb
-from tests.rig.kafka import create_topic, produce, read_partition
-from tests.rig.operating import rest
+from tests.rig.kafka import create_topic, produce
 from tests.rig.patience import wait_until
 
 pytestmark = pytest.mark.integration
@@ -44,26 +43,6 @@ VIEWS = (
     *(f"groups/{LEDGER}{tab}" for tab in TABS),
     f"groups/{BILLING}",
 )
-BEARER = {"Authorization": f"Bearer {OPERATOR}"}
-
-
-@pytest.fixture
-def page(browser: Browser, stage: Stage) -> Iterator[Tab]:
-    """A tab of an operator. Its content policy holds throughout."""
-    with tab(browser, stage.url, token=OPERATOR) as opened:
-        yield opened
-        assert not opened.violations
-
-
-def listed(stage: Stage, path: str, name: str, **query: str) -> list[dict[str, Any]]:
-    status, answer = rest(stage.gateway, f"{path}?{urlencode(query)}", headers=BEARER)
-    assert status == 200, answer
-    rows: list[dict[str, Any]] = answer[name]
-    return rows
-
-
-def parked_offsets(stage: Stage) -> list[int]:
-    return [row["offset"] for row in listed(stage, "/v1/parked", "parked", group=LEDGER)]
 
 
 def rules_of(stage: Stage, group: str) -> list[dict[str, Any]]:
@@ -127,34 +106,6 @@ def test_login(browser: Browser, stage: Stage) -> None:
         assert not stranger.violations
 
 
-def test_parked_records_are_released_and_skipped(page: Tab, stage: Stage) -> None:
-    """Each decision is shown first, and nothing happens before the answer."""
-    first, second, *_ = parked = parked_offsets(stage)
-    page.open(f"groups/{LEDGER}/parked")
-    skip = page.page.get_by_role("button", name="Skip …")
-    expect(skip).to_be_disabled()
-    page.page.get_by_label(f"choose {PAYMENTS}-0 {first}", exact=True).check()
-    skip.click()
-    dialog = page.page.get_by_role("dialog")
-    expect(dialog).to_contain_text("1 record will count as settled")
-    expect(dialog).to_contain_text(f"offset {first}")
-    page.page.keyboard.press("Escape")
-    expect(dialog).to_have_count(0)
-    assert parked_offsets(stage) == parked
-    skip.click()
-    dialog.get_by_role("button", name="Skip").click()
-    expect(dialog).to_have_count(0)
-    wait_until(lambda: parked_offsets(stage) == parked[1:], what="skipped", deadline_s=20)
-    page.page.get_by_label(f"choose {PAYMENTS}-0 {second}", exact=True).check()
-    page.page.get_by_role("button", name="Release …").click()
-    dialog.get_by_role("button", name="Release").click()
-    expect(dialog).to_have_count(0)
-    (again,) = stage.ledger.poll_some()
-    assert again.offset == second
-    stage.ledger.settle("ACCEPT", [again])
-    expect(page.page.locator("tbody tr")).to_have_count(len(parked) - 2)
-
-
 def test_the_keyboard_alone_is_enough(page: Tab) -> None:
     """A decision is reached with Tab and Space; the dialog keeps the focus until it is closed."""
     page.open(f"groups/{LEDGER}/parked")
@@ -210,61 +161,6 @@ def test_keys_are_shown_to_those_who_may_see_them(browser: Browser, stage: Stage
             expect(opened.page.locator(".ring .arc")).to_have_count(1)
 
 
-def test_headers_are_shown_to_those_who_may_see_keys(browser: Browser, stage: Stage) -> None:
-    """They are read from Kafka at a press, and stay while the page renews the rest."""
-    park(stage, 1, headers=[("trace", b"<b>abc</b>"), ("raw", b"\xff"), ("none", None)])
-    *_, last = parked_offsets(stage)
-    with tab(browser, stage.url, token=OPERATOR) as opened:
-        opened.open(f"groups/{LEDGER}/parked")
-        opened.page.get_by_label(
-            f"show the time and headers of {PAYMENTS}-0 {last}", exact=True
-        ).click()
-        shown = opened.page.get_by_label(f"details of {PAYMENTS}-0 {last}", exact=True)
-        expected: list[str | re.Pattern[str]] = [
-            re.compile("^made 20"),
-            "trace: <b>abc</b>",
-            "raw: base64 /w==",
-            "none: null",
-        ]
-        expect(shown.get_by_role("listitem")).to_have_text(expected)
-        with opened.page.expect_response(re.compile("/v1/parked")) as renewed:
-            pass
-        assert "headers" not in renewed.value.url
-        expect(shown.get_by_role("listitem")).to_have_text(expected)
-    with tab(browser, stage.url, token=AUDITOR) as opened:
-        opened.open(f"groups/{LEDGER}/parked")
-        expect(opened.page.locator("tbody tr").first).to_be_visible()
-        expect(opened.page.get_by_text("details")).to_have_count(0)
-        expect(opened.page.get_by_text("value", exact=True)).to_have_count(0)
-
-
-def test_a_value_is_shown_to_those_who_may_see_values(browser: Browser, stage: Stage) -> None:
-    """Masked, and read once: each look is in the audit."""
-    park(stage, 1, value=b'{"iban": "<b>DE1</b>", "sum": 5}')
-    *_, last = parked_offsets(stage)
-    with tab(browser, stage.url, token=OPERATOR) as opened:
-        opened.open(f"groups/{LEDGER}/parked")
-        opened.page.get_by_label(f"show the value of {PAYMENTS}-0 {last}", exact=True).click()
-        shown = opened.page.get_by_label(f"value of {PAYMENTS}-0 {last}", exact=True)
-        expect(shown.get_by_role("paragraph")).to_have_text("json, 32 B · masked: iban")
-        expect(shown.locator("pre")).to_have_text('{\n  "iban": "***",\n  "sum": 5\n}')
-        with opened.page.expect_response(re.compile("/v1/parked")) as renewed:
-            pass
-        assert "value" not in renewed.value.url
-
-
-def test_all_parked_records_of_a_group_are_released_at_once(page: Tab, stage: Stage) -> None:
-    park(stage, 2)
-    page.open(f"groups/{LEDGER}/parked")
-    page.page.get_by_role("button", name="Skip all …").click()
-    dialog = page.page.get_by_role("dialog")
-    expect(dialog).to_contain_text("will count as settled")
-    dialog.get_by_role("button", name="Skip all").click()
-    expect(page.page.get_by_text("No record is parked.")).to_be_visible()
-    assert parked_offsets(stage) == []
-    park(stage, 3)
-
-
 def test_a_long_figure_stays_in_its_tile(page: Tab) -> None:
     page.open()
     wider = page.page.evaluate(
@@ -317,30 +213,6 @@ def test_a_filter_is_previewed_then_set_then_removed(page: Tab, stage: Stage) ->
     dialog.get_by_role("button", name="Remove them").click()
     expect(dialog).to_have_count(0)
     assert rules_of(stage, BILLING) == []
-
-
-def test_a_parked_record_goes_to_the_dead_letters(page: Tab, stage: Stage) -> None:
-    park(stage, 1)
-    wait_until(lambda: bool(parked_offsets(stage)), what="a parked record", deadline_s=20)
-    *others, last = parked_offsets(stage)
-    letters = read_partition(stage.kafka.bootstrap_servers, LETTERS, 0)
-    page.open(f"groups/{LEDGER}/parked")
-    page.page.get_by_label(f"choose {PAYMENTS}-0 {last}", exact=True).check()
-    page.page.get_by_role("button", name="Dead-letter …").click()
-    dialog = page.page.get_by_role("dialog")
-    expect(dialog).to_contain_text("1 record will be written to the dead-letter topic")
-    expect(dialog).to_contain_text(f"{PAYMENTS}-0: offset {last}")
-    assert parked_offsets(stage) == [*others, last]
-    dialog.get_by_role("button", name="Dead-letter").click()
-    expect(dialog).to_have_count(0)
-    wait_until(lambda: parked_offsets(stage) == others, what="it is gone", deadline_s=20)
-
-    def written() -> list[bytes | None]:
-        now = read_partition(stage.kafka.bootstrap_servers, LETTERS, 0)
-        return [value for _, _, value in now[len(letters) :]]
-
-    wait_until(lambda: bool(written()), what="the dead letter", deadline_s=20)  # it is on its way
-    assert written() == [b"100"]
 
 
 def test_positions_are_moved_after_a_look(page: Tab, stage: Stage) -> None:
