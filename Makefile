@@ -32,7 +32,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup
-setup: $(STAMPS)/venv $(STAMPS)/jars $(STAMPS)/connector $(STAMPS)/browser $(STAMPS)/prometheus ## virtual environment, packages, jars of Kafka and Spark (instant when done)
+setup: $(STAMPS)/venv $(STAMPS)/class-archive $(STAMPS)/connector $(STAMPS)/browser $(STAMPS)/prometheus ## virtual environment, packages, jars of Kafka and Spark (instant when done)
 	@:
 
 # The packages that compile, and those that the compiled modules import (their types are compiled in).
@@ -44,20 +44,31 @@ $(STAMPS)/base: pyproject.toml setup.py
 	@$(PIP) -r build/base.txt
 	@touch $@
 
-# A checkout of before October 2026 installed itself as `keyway`, with the same command.
-$(STAMPS)/venv: $(STAMPS)/base
+# The packages of the demos. A checkout of before October 2026 installed itself as `keyway`, with the
+# same command.
+$(STAMPS)/packages: $(STAMPS)/base
 	@! compgen -G '$(VENV)/lib/*/site-packages/keyway-*.dist-info' > /dev/null || $(BIN)/python -m pip uninstall --quiet --yes keyway
+	@KEYWAY_COMPILE=0 $(PIP) -e '.[demo]'
+	@touch $@
+
+# Those of the tests, too.
+$(STAMPS)/venv: $(STAMPS)/packages
 	@KEYWAY_COMPILE=0 $(PIP) -e '.[dev]'
 	@touch $@
 
-$(STAMPS)/jars: gateway/embedded/jars.py gateway/embedded/class_archive.py $(STAMPS)/venv
+$(STAMPS)/jars: gateway/embedded/jars.py $(STAMPS)/packages
 	@$(BIN)/python -m gateway.embedded.jars
+	@touch $@
+
+# Brokers that start in half the time: tests start many.
+$(STAMPS)/class-archive: gateway/embedded/class_archive.py $(STAMPS)/jars
 	@$(BIN)/python -m gateway.embedded.class_archive
 	@touch $@
 
-# Spark's Kafka connector: no test waits for its download.
-$(STAMPS)/connector: spark/session.py $(STAMPS)/venv
-	@$(BIN)/python -m spark.session
+# Spark's Kafka connector: neither a test nor a demo waits for its download. Ivy and Spark say much.
+$(STAMPS)/connector: spark/session.py $(STAMPS)/packages
+	@echo "keyway: fetching Spark's Kafka connector"
+	@$(BIN)/python -m spark.session > build/connector.log 2>&1 || { tail -3 build/connector.log; echo "keyway: Spark's Kafka connector could not be fetched: see build/connector.log"; exit 1; }
 	@touch $@
 
 # The browser that looks at the dashboard. Without it (and without root to install it) its tests are
@@ -75,12 +86,12 @@ $(STAMPS)/prometheus: tests/rig/prometheus.py $(STAMPS)/venv
 	@touch $@
 
 # The registry that tests distribute from and to.
-$(STAMPS)/apicurio: tests/rig/apicurio.py gateway/embedded/jars.py $(STAMPS)/venv
+$(STAMPS)/apicurio: tests/rig/apicurio.py $(STAMPS)/jars $(STAMPS)/venv
 	@$(BIN)/python -m tests.rig.apicurio
 	@touch $@
 
 # The classes that the tests' Spark sessions load.
-$(STAMPS)/spark-archive: tests/rig/spark_archive.py tests/rig/spark_jvm.py $(STAMPS)/jars $(STAMPS)/connector
+$(STAMPS)/spark-archive: tests/rig/spark_archive.py tests/rig/spark_jvm.py $(STAMPS)/venv $(STAMPS)/class-archive $(STAMPS)/connector
 	@$(BIN)/python -m tests.rig.spark_archive > build/spark-archive.log 2>&1 || tail -5 build/spark-archive.log
 	@touch $@
 
@@ -100,7 +111,12 @@ $(STAMPS)/compiled: $(HOT) gateway/compiled.py setup.py $(STAMPS)/base
 # At the same time: the compiler has one core for a minute, packages and jars have the other.
 .PHONY: ready
 ready:
-	@$(MAKE) -s --no-print-directory -j2 $(STAMPS)/jars $(STAMPS)/browser $(STAMPS)/prometheus $(STAMPS)/apicurio $(STAMPS)/spark-archive $(STAMPS)/compiled
+	@$(MAKE) -s --no-print-directory -j2 $(STAMPS)/venv $(STAMPS)/class-archive $(STAMPS)/browser $(STAMPS)/prometheus $(STAMPS)/apicurio $(STAMPS)/spark-archive $(STAMPS)/compiled
+
+# What a demo needs, and nothing of the tests.
+.PHONY: demo-ready
+demo-ready:
+	@$(MAKE) -s --no-print-directory -j2 $(STAMPS)/connector $(STAMPS)/jars $(STAMPS)/compiled
 
 .PHONY: interpreted
 interpreted: ## removes the compiled modules
@@ -171,27 +187,27 @@ bench-links: ready ## one link beside MirrorMaker 2 on the same copy (ARGS="--re
 	$(BIN)/python -m tests.bench.links $(ARGS)
 
 .PHONY: demo
-demo: ready ## the main job on real data, everything embedded (KEEP=1 keeps it up)
+demo: demo-ready ## the main job on real data, everything embedded (KEEP=1 keeps it up)
 	@$(BIN)/python -m gateway.demo $(if $(KEEP),--keep)
 
 .PHONY: demo-clusters
-demo-clusters: ready ## two clusters: flights copied and masked by Spark, verified by origin
-	@$(BIN)/python -m gateway.demo.two_clusters
+demo-clusters: demo-ready ## two clusters: flights copied and masked by Spark, verified by origin (KEEP=1)
+	@$(BIN)/python -m gateway.demo.two_clusters $(if $(KEEP),--keep)
 
 .PHONY: offsets
 offsets: ready ## offsets that follow, in full: 20 random histories on real Kafkas, a Spark query that moves
 	KEYWAY_TESTS_HISTORIES=20 $(PYTEST) tests/unit/offsets tests/property/test_offset_histories.py tests/integration/offsets tests/spark/test_checkpoint_moves.py tests/spark/test_demo_failover.py $(ARGS)
 
 .PHONY: demo-failover
-demo-failover: ready ## two clusters: one is killed, a stock and a Key-Shared group go on on the other, and come back
-	@$(BIN)/python -m gateway.demo.failover
+demo-failover: demo-ready ## two clusters: one is killed, a stock and a Key-Shared group go on on the other, and come back (KEEP=1)
+	@$(BIN)/python -m gateway.demo.failover $(if $(KEEP),--keep)
 
 .PHONY: schemas
 schemas: ready ## schema distribution in full: killed 20 times
 	KEYWAY_TESTS_SCHEMA_KILLS=20 $(PYTEST) tests/unit/schema_dist tests/shell/schema_dist tests/integration/schemas $(ARGS)
 
 .PHONY: schemas-peers
-schemas-peers: $(STAMPS)/jars ## schema distribution against registries that run already (ARGS="--karapace URL --karapace-kafka HOST:PORT --import URL")
+schemas-peers: $(STAMPS)/venv $(STAMPS)/jars ## schema distribution against registries that run already (ARGS="--karapace URL --karapace-kafka HOST:PORT --import URL")
 	@$(BIN)/python -m tests.peers $(ARGS)
 
 .PHONY: spark-package

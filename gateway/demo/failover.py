@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +28,7 @@ from gateway.demo.failover_groups import Group, Processed
 from gateway.demo.failover_member import ALL
 from gateway.demo.flights import PARTITIONS, Flight, create_topic, read_flights
 from gateway.demo.run import Ports, ports_from_environment, run_story, start_gateway, step
+from gateway.demo.scene import Scene, stay
 from gateway.embedded.jars import KAFKA_VERSION, build_dir, java
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import SetupError, kill_child, start_child, stop_child, wait_until
@@ -39,6 +41,7 @@ TOPIC = "flights"
 STOCK, SHARED = "gate-desks", "trackers"
 FLIGHTS = 8_000
 WAIT_S_MAX = 600.0
+CLUSTERS_FILE = "clusters.yaml"
 SERVICES = ("distribute", "offsets")
 
 
@@ -50,6 +53,7 @@ class Side:
     ports: Ports
     kafka: KafkaCluster
     where: Path
+    check: Callable[[], None]  # raises once its gateway has ended
     children: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     @property
@@ -75,15 +79,21 @@ class Side:
             kill_child(child)
 
 
-def run_demo(*, flights_max: int = FLIGHTS, directory: Path | None = None) -> int:
+def run_demo(
+    *, keep: bool = False, flights_max: int = FLIGHTS, directory: Path | None = None
+) -> int:
     """The exit status: 0 if every check held, 1 if one failed, 2 if it could not run, 130 if
     interrupted.
     """
     where = directory or build_dir() / "demo-failover"
-    return run_story(lambda console, running: _story(console, running, where, flights_max))
+    return run_story(
+        lambda console, running: _story(console, running, where, flights_max, keep=keep)
+    )
 
 
-def _story(console: Console, running: ExitStack, where: Path, flights_max: int) -> int:
+def _story(
+    console: Console, running: ExitStack, where: Path, flights_max: int, *, keep: bool
+) -> int:
     started = time.monotonic()
     java()
     ports = ports_from_environment()
@@ -142,7 +152,26 @@ def _story(console: Console, running: ExitStack, where: Path, flights_max: int) 
         style="green" if passed else "red",
         soft_wrap=True,
     )
+    if keep:
+        _stay(console, running, sides, groups[0], flights)
     return 0 if passed else 1
+
+
+def _stay(
+    console: Console,
+    running: ExitStack,
+    sides: dict[str, Side],
+    stock: Group,
+    flights: list[Flight],
+) -> None:
+    """The Key-Shared group gets members as of other demos; the stock one goes on as it was."""
+    east = sides["east"]
+    stock.start("kept", east.front, TOPIC)
+    places = "; ".join(f"{it.name}: {it.ports.places}" for it in sides.values())
+    logs, number = east.where.parent, len(flights)
+    scene = Scene(TOPIC, SHARED, flights, east.front, east.front, places, logs, number)
+    stay(console, running, scene, east.check)
+    stock.stop()
 
 
 def _work_on_east(
@@ -165,8 +194,8 @@ def _side(running: ExitStack, name: str, ports: Ports, where: Path) -> Side:
     kafka = KafkaCluster(1, ports=(ports.kafka,)).start()
     running.callback(kafka.stop)
     where.mkdir(parents=True)
-    start_gateway(running, ports, where)
-    return Side(name, ports, kafka, where)
+    check = start_gateway(running, ports, where, clusters_file=where.parent / CLUSTERS_FILE)
+    return Side(name, ports, kafka, where, check)
 
 
 def _write_config(where: Path, sides: dict[str, Side]) -> Path:
@@ -180,7 +209,7 @@ def _write_config(where: Path, sides: dict[str, Side]) -> Path:
         "messages": {"state_directory": str(where / "state"), "trigger_interval_ms": 200},
         "offsets": {"interval_ms": 200, "refresh_ms": 1_000, "empty_ms": 2_000},
     }
-    path = where / "clusters.yaml"
+    path = where / CLUSTERS_FILE
     path.write_text(yaml.safe_dump(config, sort_keys=False))
     return path
 
@@ -324,8 +353,8 @@ def _show(
         "not done on east when it was killed": [left[it.name] for it in groups],
         "missed": [flights - len({p.number for p in it.processed}) for it in groups],
         "repeated": [it.repeated for it in groups],
-        "  the plan said at most": [plans[it.name] for it in groups],
-        "  done since the last commit told": [unknown[it.name] for it in groups],
+        "  by the plan, at most": [plans[it.name] for it in groups],
+        "  done on east after west last heard": [unknown[it.name] for it in groups],
         "keys out of order": [it.out_of_order for it in groups],
     }
     for name, figures in rows.items():
@@ -338,12 +367,12 @@ def _show(
             rows["missed"],
             rows["keys out of order"],
             rows["repeated"],
-            rows["  the plan said at most"],
-            rows["  done since the last commit told"],
+            rows["  by the plan, at most"],
+            rows["  done on east after west last heard"],
             strict=True,
         )
     )
 
 
 if __name__ == "__main__":
-    sys.exit(run_demo())
+    sys.exit(run_demo(keep="--keep" in sys.argv[1:]))

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -37,6 +37,7 @@ from gateway.demo.flights import (
     read_flights,
     read_topic,
 )
+from gateway.demo.scene import Scene, stay
 from gateway.embedded.jars import KAFKA_VERSION, build_dir, java
 from gateway.embedded.kafka import KafkaCluster, brokers_seen
 from gateway.embedded.process import (
@@ -49,6 +50,7 @@ from gateway.embedded.process import (
 
 TOPIC = "flights"
 GROUP = "flight-trackers"
+LATE_GROUP = "flight-board"  # reads what comes from now on
 GATEWAY_READY_S_MAX = 30.0
 SPARK_S_MAX = 300.0  # the first run fetches the connector
 PORT_VARIABLE = "KEYWAY_DEMO_PORT"
@@ -67,6 +69,10 @@ class Ports:
     @property
     def virtual_base(self) -> int:
         return self.bootstrap + 8
+
+    @property
+    def places(self) -> str:
+        return f"Keyway 127.0.0.1:{self.bootstrap}, its dashboard http://127.0.0.1:{self.admin}"
 
     @property
     def kafka(self) -> int:
@@ -181,16 +187,28 @@ def _story(
         soft_wrap=True,
     )
     if keep:
-        _stay(console, ports)
+        places = f"{ports.places}, Kafka itself 127.0.0.1:{ports.kafka}"
+        stay(
+            console,
+            running,
+            Scene(TOPIC, GROUP, flights, through, through, places, where),
+            check,
+        )
     return 0 if passed else 1
 
 
 def start_gateway(
-    running: ExitStack, ports: Ports, where: Path, *, upstream: str | None = None
+    running: ExitStack,
+    ports: Ports,
+    where: Path,
+    *,
+    upstream: str | None = None,
+    clusters_file: Path | None = None,
 ) -> Callable[[], None]:
     """Starts `keyway serve` and waits for it; returns a check that raises once it has ended.
     `upstream`: a Kafka elsewhere than at `ports.kafka`.
     """
+    clusters = {} if clusters_file is None else {"clusters_file": str(clusters_file)}
     config = {
         "upstream": {"bootstrap_servers": upstream or f"127.0.0.1:{ports.kafka}"},
         "listen": {
@@ -198,10 +216,11 @@ def start_gateway(
             "bootstrap_port": ports.bootstrap,
             "port_base": ports.virtual_base,
         },
-        "admin": {"host": "127.0.0.1", "port": ports.admin},
+        "admin": {"host": "127.0.0.1", "port": ports.admin, **clusters},
         "state": {"directory": str(where / "state")},
         # Consumers that start together share from the first record on.
         "groups": [
+            {"match": LATE_GROUP, "assignment_interval_ms": 0},
             {"match": "*", "auto_offset_reset": "earliest", "assignment_interval_ms": 0},
         ],
     }
@@ -277,18 +296,6 @@ def _carriers(by_spark: dict[str, int], expected: dict[str, int]) -> Table:
         style = "" if found == right else "red"
         table.add_row(carrier, f"{found:,}", f"{right:,}", style=style)
     return table
-
-
-def _stay(console: Console, ports: Ports) -> None:
-    console.print(
-        f"Still up: Keyway 127.0.0.1:{ports.bootstrap}, its REST"
-        f" http://127.0.0.1:{ports.admin}, Kafka itself 127.0.0.1:{ports.kafka}; topic {TOPIC},"
-        f" group {GROUP}. Ctrl-C ends it all.",
-        soft_wrap=True,
-    )
-    with suppress(KeyboardInterrupt):
-        while True:
-            signal.pause()
 
 
 @contextmanager

@@ -23,7 +23,16 @@ from rich.console import Console
 from rich.table import Table
 
 from gateway.demo.flights import PARTITIONS, Flight, create_topic, load, read_flights, read_values
-from gateway.demo.run import Ports, ports_from_environment, progress, run_story, start_gateway, step
+from gateway.demo.run import (
+    LATE_GROUP,
+    Ports,
+    ports_from_environment,
+    progress,
+    run_story,
+    start_gateway,
+    step,
+)
+from gateway.demo.scene import Scene, stay
 from gateway.embedded.jars import KAFKA_VERSION, build_dir, java
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import SetupError, start_child, stop_child
@@ -44,15 +53,21 @@ PIPELINE: dict[str, Any] = {
 }
 
 
-def run_demo(*, flights_max: int | None = None, directory: Path | None = None) -> int:
+def run_demo(
+    *, keep: bool = False, flights_max: int | None = None, directory: Path | None = None
+) -> int:
     """The exit status: 0 if every check held, 1 if one failed, 2 if it could not run, 130 if
     interrupted. `flights_max` takes only the first flights (tests).
     """
     where = directory or build_dir() / "demo-clusters"
-    return run_story(lambda console, running: _story(console, running, where, flights_max))
+    return run_story(
+        lambda console, running: _story(console, running, where, flights_max, keep=keep)
+    )
 
 
-def _story(console: Console, running: ExitStack, where: Path, flights_max: int | None) -> int:
+def _story(
+    console: Console, running: ExitStack, where: Path, flights_max: int | None, *, keep: bool
+) -> int:
     started = time.monotonic()
     java()
     east = ports_from_environment()
@@ -61,6 +76,7 @@ def _story(console: Console, running: ExitStack, where: Path, flights_max: int |
         ports.require_all_free()
     shutil.rmtree(where, ignore_errors=True)
     where.mkdir(parents=True)
+    config = _write_config(where, sides)
     kafkas: dict[str, KafkaCluster] = {}
     for name, ports in sides.items():
         with step(console, f"{name}: Kafka {KAFKA_VERSION} and Keyway on {ports.bootstrap}"):
@@ -68,14 +84,15 @@ def _story(console: Console, running: ExitStack, where: Path, flights_max: int |
             running.callback(kafkas[name].stop)
             (where / name).mkdir()
             upstream = kafkas[name].bootstrap_servers
-            start_gateway(running, ports, where / name, upstream=upstream)
+            check = start_gateway(
+                running, ports, where / name, upstream=upstream, clusters_file=config
+            )
     with step(console, "the data set"):
         flights = read_flights(flights_max=flights_max)
     through = f"127.0.0.1:{sides['east'].bootstrap}"
     with progress(console, "loading on east", len(flights)) as advance:
         create_topic(through, TOPIC, PARTITIONS)
         load(through, TOPIC, flights, advance)
-    config = _write_config(where, sides)
     copied_s = _copy(console, running, config, len(flights))
     with step(console, "keyway distribute verify: both topics, by origin"):
         verdict = json.loads(_keyway("verify", str(config), "east", "west", TOPIC, "-o", "json"))
@@ -87,6 +104,16 @@ def _story(console: Console, running: ExitStack, where: Path, flights_max: int |
         style="green" if passed else "red",
         soft_wrap=True,
     )
+    if keep:
+        _start_link(running, config)
+        places = "; ".join(f"{name}: {ports.places}" for name, ports in sides.items())
+        read_at = f"127.0.0.1:{sides['west'].bootstrap}"
+        stay(
+            console,
+            running,
+            Scene(TOPIC, LATE_GROUP, flights, through, read_at, places, where),
+            check,
+        )
     return 0 if passed else 1
 
 
@@ -111,10 +138,7 @@ def _write_config(where: Path, sides: dict[str, Ports]) -> Path:
 
 def _copy(console: Console, running: ExitStack, config: Path, records: int) -> float:
     """Runs the link until it has copied everything; the seconds from its first record on."""
-    log = config.parent / "distribute.log"
-    command = [sys.executable, "-m", "gateway.cli", "distribute", "run", str(config)]
-    child = start_child([*command, "--cluster", "east"], log=log, env=_environment())
-    running.callback(stop_child, child, grace_s=30)
+    child, log = _start_link(running, config)
     deadline, began, copied = time.monotonic() + COPIED_S_MAX, 0.0, 0
     with progress(console, "copying to west, masked", records) as advance:
         while copied < records:
@@ -136,6 +160,15 @@ def _copy(console: Console, running: ExitStack, config: Path, records: int) -> f
             copied = now
     stop_child(child, grace_s=30)
     return time.monotonic() - began
+
+
+def _start_link(running: ExitStack, config: Path) -> tuple[subprocess.Popen[bytes], Path]:
+    """And its log."""
+    log = config.parent / "distribute.log"
+    command = [sys.executable, "-m", "gateway.cli", "distribute", "run", str(config)]
+    child = start_child([*command, "--cluster", "east"], log=log, env=_environment())
+    running.callback(stop_child, child, grace_s=30)
+    return child, log
 
 
 def _environment() -> dict[str, str]:
@@ -197,4 +230,4 @@ def _show(
 
 
 if __name__ == "__main__":
-    sys.exit(run_demo())
+    sys.exit(run_demo(keep="--keep" in sys.argv[1:]))

@@ -98,7 +98,8 @@ class Target:
 @dataclass(frozen=True, slots=True)
 class Row:
     """`new` None: not known. `replay`: records that come again, at most; `replay_ms`: how far back
-    in time. `error`: Kafka's own words for KAFKA_ERROR. `stood`: the commit that `new` replaces.
+    in time, None if that is not known. `error`: Kafka's own words for KAFKA_ERROR. `stood`: the
+    commit that `new` replaces.
     """
 
     group: str
@@ -189,6 +190,7 @@ def decide(
     if target.partitions is not None and Refusal.NOT_INDEXED not in refusals:
         new, replay, replay_ms = _position(entry, target, mode)
         replay = max(0, replay - told)
+        replay_ms = replay_ms if replay else 0
     if target.active:
         refusals.append(Refusal.GROUP_ACTIVE)
     elif not target.rested and _own_work(target):
@@ -256,4 +258,5 @@ def _position(entry: Entry, target: Target, mode: Mode) -> tuple[int, int, int |
     new = min(max(at, target.log_start), target.log_end)
     base = None if entry.timestamp_ms is None else entry.timestamp_ms + entry.margin_ms
     back = None if there_ms is None or base is None else max(0, base - there_ms)
-    return new, max(0, replay), back if replay else 0
+    # Records come again from behind the position alone: how old they are is not known.
+    return new, max(0, replay), (back or None) if replay else 0

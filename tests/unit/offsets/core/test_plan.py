@@ -209,6 +209,16 @@ def test_a_key_shared_group_works_behind_a_cursor_that_stays(*, there: str, due:
 def test_what_a_key_shared_group_is_told_does_not_come_again() -> None:
     target = replace(TARGET, located=Located(40, 9, (((42, 45), 4),), 850_000))
     assert decide(ENTRY, target, Mode.EXACT, metadata="kw1:", told=4).replay == 5
+    told_all = decide(ENTRY, target, Mode.EXACT, metadata="kw1:", told=9)
+    assert (told_all.replay, told_all.replay_ms) == (0, 0)
+
+
+@pytest.mark.parametrize("there_ms", [860_000, 900_000])
+def test_records_that_come_again_from_behind_the_position_are_not_0_s_old(there_ms: int) -> None:
+    """The first record that is not done is where the group goes on; those behind it were done."""
+    target = replace(TARGET, located=Located(40, 11_703, (), there_ms))
+    row = decide(ENTRY, target, Mode.EXACT, metadata="")
+    assert (row.replay, row.replay_ms) == (11_703, None)
 
 
 def test_rows_are_shown_as_json() -> None:

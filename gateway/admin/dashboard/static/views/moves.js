@@ -43,11 +43,12 @@ function moves(rows) {
   }
   return [...found.values()].map((move) => {
     const known = move.partitions.filter((it) => it.new !== null);
-    const backs = known.map((it) => it.replay_ms).filter((it) => it !== null);
+    const again = known.filter((it) => it.replay > 0);
+    const unknown = known.length === 0 || again.some((it) => it.replay_ms === null);
     return {
       ...move,
-      again: known.length === 0 ? null : sum(known.map((it) => it.replay)),
-      backMs: backs.length === 0 ? null : Math.max(...backs),
+      again: known.length === 0 ? null : sum(again.map((it) => it.replay)),
+      backMs: unknown ? null : Math.max(0, ...again.map((it) => it.replay_ms)),
       refused: move.partitions.filter((it) => it.refusals.length > 0).length,
       reasons: [...new Set(move.partitions.flatMap((it) => it.refusals))],
     };
