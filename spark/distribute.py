@@ -30,7 +30,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from clusters.config import ClustersConfig
 from clusters.core.names import Unfit
-from clusters.core.tree import ClusterName, Distributor, Level
+from clusters.core.tree import Distributor
 from spark.columns import judged, sealed
 from spark.core.survey import (
     Copied,
@@ -45,19 +45,18 @@ from spark.core.survey import (
 )
 from spark.faults import cause
 from spark.kafka import KafkaSide, source_settings
-from spark.limits import BACKOFF_S, LOOK_AT_STOPPED_S, STATUS_EVERY_S, SURVEY_EVERY_S
+from spark.limits import BACKOFF_S, BATCH_ENDS_S, LOOK_AT_STOPPED_S, STATUS_EVERY_S, SURVEY_EVERY_S
 from spark.links import Link
 from spark.lookup import Lookup, Named, lookup
-from spark.metrics import serve_metrics
 from spark.naming import following
 from spark.on_the_way import through_pipeline
-from spark.pipelines.config import Pipeline, load_pipeline
+from spark.pipelines.config import Pipeline
 from spark.produce import RESULT_DDL, Place, Result, Writing, copying, passed, places_of
 from spark.ranges import batch_ends, rowless
 from spark.refusals import Refusals
 from spark.reports import LinkReport
 from spark.status import StatusTopic
-from spark.switch import choose_target
+from spark.switch import choose_target, require_generation
 from spark.transforms.steps import topics_of
 
 log = structlog.get_logger()
@@ -102,6 +101,7 @@ class LinkRun:
     stop: threading.Event
     pipeline: Pipeline | None = None
     _replan: threading.Event = field(default_factory=threading.Event, init=False)
+    _idle: threading.Event = field(default_factory=threading.Event, init=False)
     _refusals: Refusals = field(default_factory=Refusals, init=False)
     _reached: dict[Place, int] = field(default_factory=dict, init=False)
     _taken_up: set[Place] = field(default_factory=set, init=False)
@@ -116,6 +116,7 @@ class LinkRun:
     _failure: Exception | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
+        self._idle.set()
         self._source = KafkaSide(self.config.cluster(self.distributor.source))
         status = StatusTopic(self._source, self.config.messages.status_topic)
         self.report = LinkReport(self.distributor, status, seals=self.config.seals())
@@ -166,6 +167,7 @@ class LinkRun:
         try:
             self._watch(query, surveyed, plan)
         finally:
+            self._idle.wait(BATCH_ENDS_S)  # stopped in a batch, its tasks would go on writing
             query.stop()
             shutil.rmtree(checkpoints, ignore_errors=True)
         failure = query.exception()
@@ -214,11 +216,14 @@ class LinkRun:
         )
 
         def batch(rows: DataFrame, number: int) -> None:
+            self._idle.clear()
             try:
                 self._batch(plan, starts, batch_ends(checkpoint, number), rows)
             except Exception as error:
                 self._failure = error
                 raise
+            finally:
+                self._idle.set()
 
         return (
             records.writeStream.queryName(f"{self._link.name}-{uuid.uuid4().hex[:8]}")
@@ -290,6 +295,7 @@ class LinkRun:
             expected=dict(self._reached),
             ends=ends,
             taken_up=frozenset(self._taken_up),
+            generation=self.report.generation,
             exactly_once=messages.delivery == "exactly_once",
             transaction_timeout_ms=messages.transaction_timeout_ms,
             routed=None if self.pipeline is None else self._target.cluster.topic_names(),
@@ -418,6 +424,7 @@ class LinkRun:
         move to the stopped ones, unless the policy goes on.
         """
         committed, positions = self._positions(plan)
+        require_generation(committed.values(), self.report, self._link)
         starts: dict[Place, int] = {}
         stopped = dict(plan.stopped)
         renewed: dict[Place, Position] = {}
@@ -430,7 +437,10 @@ class LinkRun:
                 case Copied():
                     for partition, offset in verdict.starts.items():
                         starts[name, partition] = offset
-                        place, goes_on = (name, partition), Position(offset, topic.topic_id)
+                        place, goes_on = (
+                            (name, partition),
+                            Position(offset, topic.topic_id, self.report.generation),
+                        )
                         if place in positions and committed.get(place) != goes_on:
                             renewed[plan.targets[name], partition] = goes_on
         # Of a gap, an older topic, or a forgotten one: set before the query runs.
@@ -453,41 +463,3 @@ class LinkRun:
 def of(by_place: Mapping[Place, _T], topic: str) -> dict[int, _T]:
     """The part of one topic, by partition."""
     return {partition: it for (name, partition), it in by_place.items() if name == topic}
-
-
-def run_links(
-    session: SparkSession,
-    config: ClustersConfig,
-    cluster: ClusterName,
-    *,
-    level: int | None,
-    stop: threading.Event,
-) -> None:
-    """All links of a cluster, or that of one level, until `stop` is set. Raises TreeError if there
-    is none, ConfigError, PipelineError, and the errors that end a link.
-    """
-    tree = config.checked_tree()
-    path = config.messages.pipeline
-    pipeline = None if path is None else load_pipeline(path)
-    chosen = tree.of(cluster) if level is None else (tree.distributor(cluster, Level(level)),)
-    ended: list[BaseException] = []
-
-    def run(link: LinkRun) -> None:
-        try:
-            link.run()
-        except BaseException as error:
-            ended.append(error)
-            stop.set()
-            raise
-
-    links = [LinkRun(session, config, it, stop, pipeline) for it in chosen]
-    if config.messages.metrics_port is not None:
-        serve_metrics(config.messages.metrics_port, [it.report for it in links])
-    threads = [threading.Thread(target=run, args=(it,), daemon=True) for it in links]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        while thread.is_alive():
-            thread.join(0.5)  # signals reach the main thread meanwhile
-    if ended:
-        raise ended[0]

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from clusters.config import load
 from clusters.core.tree import ClusterName
-from spark.distribute import run_links
 from spark.session import kafka_session
+from spark.turns import run_links
 
 # The driver's callbacks, one per batch, run in threads of their own; a batch is one job.
 SETTINGS = {

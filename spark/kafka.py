@@ -146,7 +146,7 @@ class KafkaSide:
                 if it.error is not None:
                     raise KafkaException(it.error)
                 if it.offset >= 0:
-                    found[it.topic, it.partition] = Position(it.offset, it.metadata or "")
+                    found[it.topic, it.partition] = Position.of(it.offset, it.metadata)
             return found
 
     def set_positions(self, group: str, positions: Mapping[Place, Position]) -> None:
@@ -154,7 +154,7 @@ class KafkaSide:
         if not positions:
             return
         places = [
-            TopicPartition(*place, it.offset, metadata=it.topic_id)
+            TopicPartition(*place, it.offset, metadata=it.metadata)
             for place, it in positions.items()
         ]
         with self.consumer(group) as consumer:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -22,14 +22,17 @@ COUNTS = (
 )
 
 
+Reports = Callable[[], Sequence[LinkReport]]  # of the links as they run now
+
+
 class LinkCollector(Collector):
     """A link that has not read its status yet has no topics."""
 
-    def __init__(self, reports: Sequence[LinkReport]) -> None:
+    def __init__(self, reports: Reports) -> None:
         self._reports = reports
 
     def collect(self) -> Iterable[Metric]:
-        links = [(it.link, it.running, _followed(it)) for it in self._reports]
+        links = [(it.link, it.running, _followed(it)) for it in self._reports()]
         running = GaugeMetricFamily(
             "keyway_distribution_link_running",
             "1: the link copies; 0: it waits for a cluster, or has ended",
@@ -45,7 +48,7 @@ class LinkCollector(Collector):
             "1 while something is amiss, with its cause; topic is empty where it is the whole link",
             labels=["link", "topic", "cause"],
         )
-        for report in self._reports:
+        for report in self._reports():
             if report.fault:
                 faults.add_metric([report.link, "", report.fault], 1)
         for link, is_running, topics in links:
@@ -97,7 +100,7 @@ def _sum(partitions: Iterable[PartitionStatus], field: str) -> int:
     return sum(getattr(it, field) for it in partitions)
 
 
-def serve_metrics(port: int, reports: Sequence[LinkReport]) -> None:
+def serve_metrics(port: int, reports: Reports) -> None:
     """On loopback, for as long as the process lives. Raises ConfigError if the port is taken."""
     registry = CollectorRegistry()
     registry.register(LinkCollector(reports))

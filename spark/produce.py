@@ -35,6 +35,7 @@ from confluent_kafka import (
 
 from clusters.core.copies import COPY_HEADER, ORIGIN_AT, Claim, parse
 from clusters.core.names import Translation, Unfit
+from spark.core.survey import Position
 from spark.limits import (
     ANSWER_S,
     POLL_EVERY_RECORDS,
@@ -85,7 +86,9 @@ REFUSALS = frozenset(
 
 
 class PositionMoved(Exception):
-    """The position on the target is not the one this run has reached: somebody set it back."""
+    """The position on the target is not the one this run has reached: somebody set it back, or the
+    link has another target now.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,7 @@ class Writing:
     transaction_timeout_ms: int
     # Places of which this run has written nothing yet: a crash may have left unaccounted records.
     taken_up: frozenset[Place] = frozenset()
+    generation: int = 0  # of the last switch of targets: a later one fences this task
     # Where transforms route: from names on the target to logical ones. None: no row is routed.
     routed: Translation | None = None
 
@@ -260,6 +264,10 @@ class _Task:
         if found.error is not None:
             raise KafkaException(found.error)
         position = max(found.offset, 0)
+        if Position.of(position, found.metadata).generation > self.writing.generation:
+            raise PositionMoved(
+                f"{self.topic}-{self.partition}: the link was switched away from this target"
+            )
         expected = self.writing.expected.get((self.topic, self.partition), 0)
         if position < expected:
             raise PositionMoved(
@@ -269,8 +277,9 @@ class _Task:
         return position
 
     def _place(self, position: int) -> TopicPartition:
-        made_for = self.writing.topic_ids[self.topic]
-        return TopicPartition(self._target, self.partition, position, metadata=made_for)
+        writing = self.writing
+        told = Position(position, writing.topic_ids[self.topic], writing.generation).metadata
+        return TopicPartition(self._target, self.partition, position, metadata=told)
 
     def _producer(self, settings: Mapping[str, Any]) -> Producer:
         def told(error: KafkaError | None, _message: object) -> None:

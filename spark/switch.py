@@ -9,7 +9,7 @@ records that it still forwards when it is back arrive twice.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 from confluent_kafka import KafkaError, KafkaException
@@ -18,6 +18,7 @@ from clusters.config import ClustersConfig
 from clusters.core.names import Unfit
 from clusters.core.tree import ClusterName, Distributor
 from spark.core.survey import Position
+from spark.fence import fence
 from spark.kafka import KafkaSide
 from spark.links import Link
 from spark.naming import following, topic_there
@@ -53,14 +54,19 @@ def choose_target(
     if wanted is not None:
         target = distributor.switched(ClusterName(wanted["target"])).targets[0]
         link = Link(distributor, target)
+        generation = int(wanted["generation"])
+        if report.target is not None and report.target != target:
+            leave(config, Link(distributor, report.target), source, generation)
         stand = standing(config, link, source, report)
         positions = stand.positions
         if wanted["rewind"]:
             positions = rewound(config, link, source, stand, report.target)
         to = KafkaSide(config.cluster(target))
         create_missing(config, link, source, to, stand.followed)
-        to.set_positions(link.group, on_target(config, link, to, positions))
-        report.targeted(target, int(wanted["generation"]))
+        to.set_positions(
+            link.group, on_target(config, link, to, _of_generation(positions, generation))
+        )
+        report.targeted(target, generation)
         log.info("link switched", link=link.name, target=target, rewind=bool(wanted["rewind"]))
         return link
     if report.target in distributor.allowed:
@@ -165,11 +171,68 @@ def topic_on_target(config: ClustersConfig, link: Link, topic: str) -> str | Non
 def on_target(
     config: ClustersConfig, link: Link, target: KafkaSide, positions: Mapping[Place, Position]
 ) -> dict[Place, Position]:
-    """The same positions by the target's topic names, of the partitions that it has."""
+    """The same positions by the target's topic names, of the partitions that it has; without those
+    that this switch has set before.
+    """
     names = {topic: topic_on_target(config, link, topic) for topic, _ in positions}
     there = target.identities(sorted({it for it in names.values() if it is not None}))
-    return {
+    wanted = {
         (name, partition): position
         for (topic, partition), position in positions.items()
         if (name := names[topic]) is not None and name in there and partition < there[name][1]
     }
+    set_before = target.positions(link.group, wanted)
+    return {
+        place: it
+        for place, it in wanted.items()
+        if place not in set_before or set_before[place].generation < it.generation
+    }
+
+
+def _of_generation(positions: Mapping[Place, Position], generation: int) -> dict[Place, Position]:
+    return {place: replace(it, generation=generation) for place, it in positions.items()}
+
+
+def require_generation(committed: Iterable[Position], report: LinkReport, link: Link) -> None:
+    """Raises KafkaException where a switch was carried out that the status topic does not know: it
+    was deleted, or made anew. The link may have gone on elsewhere, so somebody must say.
+    """
+    latest = max((it.generation for it in committed), default=0)
+    if latest > report.generation:
+        raise KafkaException(
+            KafkaError(
+                KafkaError._STATE,
+                f"positions on {link.target} are of a switch that the status topic of"
+                f" {link.source} does not know: say with `keyway distribute switch` where"
+                f" {link.name} goes on",
+            )
+        )
+
+
+def leave(config: ClustersConfig, link: Link, source: KafkaSide, generation: int) -> None:
+    """Fences the tasks that still write to a target that the link leaves, if it answers. Without
+    that a batch in flight, or a process that was frozen, would write there what the link copies to
+    the new target, too.
+    """
+    old = KafkaSide(config.cluster(link.target))
+    if not old.answers():
+        return
+    follows = following(config, source.cluster, old.cluster, source.topic_names())
+    names = {it.name: it.there for it in follows if not isinstance(it.there, Unfit)}
+    here, there = source.identities(list(names)), old.identities(list(names.values()))
+    places = {
+        (name, partition): names[name]
+        for name, (_, partitions) in here.items()
+        if names[name] in there
+        for partition in range(min(partitions, there[names[name]][1]))
+    }
+    starts = source.log_starts(places)
+    begun = {
+        (places[name, partition], partition): Position(start, here[name][0], generation)
+        for (name, partition), start in starts.items()
+    }
+    try:
+        fence(old, link, begun, config.messages.transaction_timeout_ms)
+    except KafkaException as error:
+        fault = error.args[0].str()
+        log.warning("target left without a fence", link=link.name, target=link.target, fault=fault)

@@ -11,7 +11,7 @@ from clusters.core.tree import ClusterName, Level
 from clusters.progress import Step, no_step
 from spark.kafka import KafkaSide
 from spark.links import Link
-from spark.reports import LinkReport
+from spark.reports import LinkReport, now_ms
 from spark.status import SWITCH, Json, StatusTopic
 from spark.switch import standing
 from spark.unforwarded import Windows, compare_into, subtree_now
@@ -44,7 +44,11 @@ def ask_for_switch(
     to_others = Link(distributor, link.target)
     subtree = subtree_now(config, to_others, old, logical)
     if execute:
-        wanted = {"target": to, "generation": report.generation + 1, "rewind": rewind}
+        wanted = {
+            "target": to,
+            "generation": max(report.generation + 1, now_ms()),
+            "rewind": rewind,
+        }
         status.publish({f"{SWITCH}/{link.name}": wanted})
     windows, problem = Windows(), ""
     try:

@@ -49,7 +49,7 @@ def link(watch: Watch) -> Callable[..., None]:
         reports[:] = [report]
 
     tell()
-    watch.register(LinkCollector(reports))
+    watch.register(LinkCollector(lambda: reports))
     return tell
 
 

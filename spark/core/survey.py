@@ -24,10 +24,23 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far a partition is copied, and the id of the topic that it was copied from."""
+    """How far a partition is copied, the id of the topic that it was copied from, and the last
+    switch of the link's target that the writer knew of.
+    """
 
     offset: int
     topic_id: str
+    generation: int = 0
+
+    @property
+    def metadata(self) -> str:
+        """Of the commit."""
+        return f"{self.topic_id};{self.generation}" if self.generation else self.topic_id
+
+    @classmethod
+    def of(cls, offset: int, metadata: str | None) -> Position:
+        topic_id, _, generation = (metadata or "").partition(";")
+        return cls(offset, topic_id, int(generation) if generation.isdecimal() else 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow
 import yaml
 
 from clusters.config import ClustersConfig, load
@@ -16,10 +17,11 @@ from clusters.core.tree import ClusterName, Distributor, Flags, Level
 from spark.core.survey import Position
 from spark.kafka import KafkaSide
 from spark.links import Link
+from spark.produce import Writing
 from spark.reports import LinkReport
 from spark.status import StatusTopic
 from tests.rig.kafka import create_topic
-from tests.rig.several_clusters import send
+from tests.rig.several_clusters import read, send
 
 A, B, C = ClusterName("a"), ClusterName("b"), ClusterName("c")
 LEVEL = Level(2)
@@ -36,7 +38,7 @@ class LinkByHand:
             {"name": it, "bootstrap_servers": front, "topic_pattern": f"{run}-{it}-{{topic}}"}
             for it in (A, B, C)
         ]
-        messages = {"status_topic": f"{run}-status", **sections.pop("messages", {})}
+        messages = {"status_topic": f"_{run}-status", **sections.pop("messages", {})}
         path = directory / "clusters.yaml"
         path.write_text(
             yaml.safe_dump({"clusters": places, "tree": TREE, "messages": messages, **sections})
@@ -85,6 +87,44 @@ class LinkByHand:
             headers = [(COPY_HEADER, header)]
             records.append({"value": value, "timestamp": TIMESTAMP_MS, "headers": headers})
         send(self.front, self.name(to, topic), records)
+
+    def writing(self, target: ClusterName, topic: str, *, exactly_once: bool = True) -> Writing:
+        """The orders of a task of a link as it stands now."""
+        name = self.name(A, topic)
+        return Writing(
+            group=self.link(target).group,
+            client=self.side(target).settings,
+            targets={name: self.name(target, topic)},
+            topic_ids={name: self.source.identities([name])[name][0]},
+            expected={},
+            ends={},
+            exactly_once=exactly_once,
+            transaction_timeout_ms=60_000,
+            generation=self.report().generation,
+        )
+
+    def rows(self, topic: str, values: Sequence[bytes], first: int) -> pyarrow.RecordBatch:
+        """Records of `a` from the offset `first` on, as Spark hands them to a task."""
+        count = len(values)
+        headers = [encode(Copy(Flags(2), Origin(A, topic, 0, first)), Stood(topic, 0, None, b""))]
+        return pyarrow.RecordBatch.from_pydict(
+            {
+                "topic": [self.name(A, topic)] * count,
+                "partition": [0] * count,
+                "offset": [first + at for at in range(count)],
+                "timestamp_ms": [TIMESTAMP_MS] * count,
+                "key": pyarrow.array([None] * count, pyarrow.binary()),
+                "value": pyarrow.array(values, pyarrow.binary()),
+                "header_names": pyarrow.array([[]] * count, pyarrow.list_(pyarrow.string())),
+                "header_values": pyarrow.array([[]] * count, pyarrow.list_(pyarrow.binary())),
+                "copy": pyarrow.array(headers * count, pyarrow.binary()),
+                "doubts": [0] * count,
+            }
+        )
+
+    def values(self, cluster: ClusterName, topic: str) -> list[bytes | None]:
+        """Of the committed records."""
+        return [it.value for it in read(self.front, self.name(cluster, topic))]
 
     def stands(self, positions: dict[str, int], target: ClusterName) -> None:
         """The link has copied so far of each topic."""

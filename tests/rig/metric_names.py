@@ -50,7 +50,7 @@ def _collectors() -> Iterator[Collector]:
         yield from part.collectors
     yield Refusals()
     yield HealthCollector(Health(True, (), {}))
-    yield LinkCollector([])
+    yield LinkCollector(list)
     for metrics in (OffsetsMetrics(), SchemasMetrics()):
         yield from (it for it in vars(metrics).values() if isinstance(it, MetricWrapperBase))
 

@@ -20,8 +20,8 @@ from clusters.core.copies import COPY_HEADER, Copy, Origin, Stood, judge
 from clusters.core.tree import FRESH, ClusterName
 from clusters.core.trust import CHECKSUM, Seals
 from gateway.embedded.kafka import KafkaCluster
-from spark.distribute import run_links
 from spark.produce import headers_of
+from spark.turns import run_links
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.patience import wait_until
 

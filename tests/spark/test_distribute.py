@@ -322,6 +322,22 @@ def test_at_least_once_counts_what_it_repeats(spark: SparkSession, pair: Cluster
     assert [int(it.value or b"-1") for it in found] == [*range(20), *range(15, 20)]
 
 
+def test_a_second_process_of_a_link_stands_by(spark: SparkSession, pair: Clusters) -> None:
+    """Without transactions nothing but the lease keeps the two from writing all records twice."""
+    messages = {"delivery": "at_least_once"}
+    config = pair.write(PAIR, topics={"include": ["twice"]}, messages=messages)
+    here, there = pair.front("c1"), pair.front("c2")
+    create_topic(here, "twice")
+    send(here, "twice", [{"value": b"%d" % at} for at in range(10)])
+    with running(spark, config, "c1"):
+        wait_for(there, "twice", 10)
+        with running(spark, config, "c1"):
+            send(here, "twice", [{"value": b"%d" % at} for at in range(10, 30)])
+            wait_for(there, "twice", 30)
+    found = read(there, "twice")
+    assert [int(it.value or b"-1") for it in found] == [*range(30)]
+
+
 def test_a_target_that_is_away_is_waited_for(spark: SparkSession, pair: Clusters) -> None:
     config = pair.write(PAIR, topics={"include": ["waited"]})
     here, there = pair.front("c1"), pair.front("c2")

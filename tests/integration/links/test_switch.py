@@ -52,7 +52,8 @@ def test_a_topic_that_was_deleted_at_the_source(link: LinkByHand, *, rewind: boo
     assert f"{gone}: left out, a has no such topic any more" in switch_text(shown)
     report = link.report()
     chosen = choose_target(link.config, link.distributor, link.source, report)
-    assert (chosen.target, report.generation) == (C, 1)
+    assert chosen.target == C
+    assert report.switch() is None, "it is carried out"
     places = [(link.name(C, "kept"), 0), (link.name(C, "gone"), 0)]
     found = link.side(C).positions(chosen.group, places)
     assert {place: it.offset for place, it in found.items()} == {places[0]: 0 if rewind else 3}
@@ -88,7 +89,9 @@ def test_the_order_is_given_before_anything_is_compared(
     shown = ask(link)
     assert shown["problem"] == "away"
     assert "were not compared: away" in switch_text(shown)
-    assert link.report().switch() == {"target": C, "generation": 1, "rewind": False}
+    order = link.report().switch()
+    assert order is not None
+    assert (order["target"], order["rewind"]) == (C, False)
 
 
 def test_what_the_link_copies_meanwhile_does_not_count(link: LinkByHand) -> None:

@@ -27,7 +27,7 @@ def report_with(partitions: Mapping[str, Json]) -> LinkReport:
 
 def exported(report: LinkReport) -> list[str]:
     registry = CollectorRegistry()
-    registry.register(LinkCollector([report]))
+    registry.register(LinkCollector(lambda: [report]))
     return generate_latest(registry).decode().splitlines()
 
 

@@ -1,0 +1,94 @@
+"""The right of one process to do a piece of work: one has it, a second one waits.
+
+The holder is the member of a consumer group that owns the one partition of a topic. The cooperative
+assignor leaves it with its owner, so a second process gets nothing. A process that was killed loses
+it when its session ends. One that was frozen for nearly so long counts it as lost, and asks anew:
+Kafka may have given it to another one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Mapping
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+ANSWER_S = 5.0
+_HEARTBEATS_PER_SESSION = 4
+_FROZEN_SHARE = 0.7  # of a session: the last heartbeat was before the freeze
+
+
+class Lease:
+    """Asked for from the first `poll` on. One thread at a time may use it."""
+
+    def __init__(
+        self, client_settings: Mapping[str, str], topic: str, *, group: str, session_ms: int
+    ) -> None:
+        self.group = group
+        self.held = False
+        self._topic = topic
+        self._settings = dict(client_settings)
+        self._session_s = session_ms / 1_000
+        self._polled_s = time.monotonic()
+        self._consumer: Consumer | None = None
+
+    def poll(self, wait_s: float) -> bool:
+        """Whether this process has it; to be called much more often than once a session."""
+        now_s = time.monotonic()
+        if now_s - self._polled_s > self._session_s * _FROZEN_SHARE:
+            self.release()
+        if self._consumer is None:
+            self._consumer = self._joined()
+        self._polled_s = time.monotonic()
+        self._consumer.poll(wait_s)
+        if time.monotonic() - self._polled_s > wait_s + self._session_s * _FROZEN_SHARE:
+            self.release()
+        self._polled_s = time.monotonic()
+        return self.held
+
+    def release(self) -> None:
+        """Gives it up; safe to call at any time."""
+        consumer, self._consumer, self.held = self._consumer, None, False
+        if consumer is not None:
+            consumer.close()
+
+    def members(self) -> list[str]:
+        """Who has it or waits for it; empty if Kafka does not answer."""
+        admin = AdminClient({**self._settings, "log_level": 2})
+        with contextlib.suppress(KafkaException, TimeoutError):
+            asked = admin.describe_consumer_groups([self.group], request_timeout=ANSWER_S)
+            found = asked[self.group].result(ANSWER_S)
+            return [f"{it.client_id} at {it.host}" for it in found.members]
+        return []
+
+    def _joined(self) -> Consumer:
+        consumer = Consumer(
+            {
+                **self._settings,
+                "group.id": self.group,
+                "session.timeout.ms": int(self._session_s * 1_000),
+                "heartbeat.interval.ms": int(self._session_s * 1_000 / _HEARTBEATS_PER_SESSION),
+                "partition.assignment.strategy": "cooperative-sticky",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "latest",
+                # The topic may have been created a moment ago, and not be known everywhere.
+                "topic.metadata.refresh.interval.ms": int(self._session_s * 1_000),
+                "log_level": 2,
+            }
+        )
+        consumer.subscribe(
+            [self._topic], on_assign=self._assigned, on_revoke=self._lost, on_lost=self._lost
+        )
+        return consumer
+
+    def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        if partitions:
+            consumer.incremental_assign(partitions)
+            consumer.pause(partitions)  # its records are of no interest
+            self.held = True
+
+    def _lost(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        if partitions:
+            self.held = False
