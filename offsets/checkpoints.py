@@ -117,7 +117,7 @@ def _moved(
     assert here is not None, "read to its end"
     assert there is not None, "read to its end"
     facts = read.answered(place, source_facts(here, offset, window_ms=window_ms))
-    if not here.copies and not there.copies and there.segments:
+    if not here.copies and not there.copies and len(there):
         raise CheckpointError(
             f"{place[0]}-{place[1]}: no record on either cluster has its origin in a header, so"
             " only a timestamp could be translated, and a query cannot be told of repeats"

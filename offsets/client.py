@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from confluent_kafka import (
@@ -32,7 +33,7 @@ from offsets.core.plan import Committed, Refusal
 from offsets.errors import ClusterAway, NotReadable
 from offsets.group_requests import KafkaError as RequestFailed
 from offsets.group_requests import Wanted, commit_offsets, fetch_offsets, group_states
-from offsets.limits import RECORDS_AT_ONCE
+from offsets.limits import NAMES_KEPT, RECORDS_AT_ONCE
 
 Answer = TypeVar("Answer")
 Partition = tuple[str, int]  # logical topic, partition
@@ -82,8 +83,11 @@ class ClusterClient:
     def __init__(self, cluster: Cluster) -> None:
         self.name = cluster.name
         self._cluster = cluster
-        self._topics = cluster.topic_names()
-        self._groups = cluster.group_names()
+        topics, groups = cluster.topic_names(), cluster.group_names()
+        self._topic_back = lru_cache(NAMES_KEPT)(topics.back)
+        self._topic_there = lru_cache(NAMES_KEPT)(topics.there)
+        self._group_back = lru_cache(NAMES_KEPT)(groups.back)
+        self._group_there = lru_cache(NAMES_KEPT)(groups.there)
         self._settings: dict[str, Any] = {
             **cluster.client_settings(),
             "client.id": "keyway-offsets",
@@ -96,20 +100,20 @@ class ClusterClient:
 
     def topic_here(self, logical: str) -> str | None:
         """None: this cluster's pattern cannot write it."""
-        name = self._topics.back(logical)
+        name = self._topic_back(logical)
         return None if isinstance(name, Unfit) else name
 
     def topic_of(self, name: str) -> str | None:
         """The logical name; None for internal topics and foreign names."""
-        logical = self._topics.there(name)
+        logical = self._topic_there(name)
         return None if isinstance(logical, Unfit) or is_internal(logical) else logical
 
     def group_here(self, logical: str) -> str | None:
-        name = self._groups.back(logical)
+        name = self._group_back(logical)
         return None if isinstance(name, Unfit) else name
 
     def group_of(self, name: str) -> str | None:
-        logical = self._groups.there(name)
+        logical = self._group_there(name)
         return None if isinstance(logical, Unfit) else logical
 
     # ----------------------------------------------------------------------------------- reading
@@ -243,15 +247,26 @@ class ClusterClient:
             for group, offsets in found.items()
         }
 
-    def commit(self, group: str, wanted: Wanted) -> dict[tuple[str, int], Refused | None]:
-        """By (topic here, partition): None, or Kafka's refusal, one by one. Raises ClusterAway if
-        nothing is known about any of them.
+    def commit(
+        self, wanted: Mapping[str, Wanted]
+    ) -> dict[str, dict[tuple[str, int], Refused | None]]:
+        """By group and (topic here, partition): None, or Kafka's refusal, one by one. Raises
+        ClusterAway if nothing is known about any of them.
         """
         try:
-            codes = commit_offsets(self._cluster, group, wanted)
+            answers = commit_offsets(self._cluster, wanted)
         except (RequestFailed, OSError) as error:
-            raise ClusterAway(f"{self.name}: commit of group {group}: {error}") from error
-        return {it: self._refused(codes.get(it, KafkaError._NO_OFFSET)) for it in wanted}
+            raise ClusterAway(f"{self.name}: commits: {error}") from error
+        found: dict[str, dict[tuple[str, int], Refused | None]] = {}
+        for group, codes in answers.items():
+            if isinstance(codes, Exception):
+                failed = Refused(Refusal.CLUSTER_AWAY, str(codes))
+                found[group] = dict.fromkeys(wanted[group], failed)
+            else:
+                found[group] = {
+                    it: self._refused(codes.get(it, KafkaError._NO_OFFSET)) for it in wanted[group]
+                }
+        return found
 
     # ----------------------------------------------------------------------------------- writing
 

@@ -12,7 +12,7 @@ with it: a commit that failed is made in a later round.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import structlog
@@ -23,11 +23,12 @@ from offsets.board import BoardTopic
 from offsets.client import ClusterClient, Partition, TopicFacts
 from offsets.commits import CommitSource
 from offsets.core.entries import Applied, Entry, Place, with_flags, without_flags, work_told_ms
+from offsets.core.index import PartitionIndex
 from offsets.core.limits import METADATA_CHARS_MAX, SETTLED_SPAN_OFFSETS
 from offsets.core.model import Range, Stream
 from offsets.core.plan import Committed, Mode, Refusal, Row, Target, decide, mode_of
 from offsets.core.switches import unfinished_subtrees
-from offsets.core.translate import Located, first_at_or_after, locate
+from offsets.core.translate import Located, first_at_or_after, locate, may_repeat
 from offsets.limits import AT_WORK_ON_BOTH_MS, LOGGED_PLACES_MAX
 from offsets.partitions import Partitions
 from settled.core import metadata as settled_metadata
@@ -58,6 +59,24 @@ class Options:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """`row` was made of `state` and the log up to `end`."""
+
+    state: tuple[object, ...]
+    end: int
+    row: Row
+
+    def holds(self, entry: Entry, index: PartitionIndex | None) -> bool:
+        """Also now that the log goes on."""
+        if index is None or index.end == self.end:
+            return True
+        row, progress = self.row, entry.progress
+        if row.mode is not Mode.EXACT or row.new is None or progress is None:
+            return False
+        return row.new < self.end and not may_repeat(index, progress, self.end)
+
+
 @dataclass(slots=True)
 class Committer:
     """`source`: tells when a commit here was made; None: nobody can tell."""
@@ -72,30 +91,57 @@ class Committer:
     facts: dict[str, TopicFacts] = field(default_factory=dict)
     rows: dict[Place, Row] = field(default_factory=dict)
     _since: dict[str, tuple[bool, int]] = field(default_factory=dict)  # group: active, since when
+    _planned: dict[Place, _Planned] = field(default_factory=dict)
     _switching: set[str] = field(default_factory=set)  # clusters
     _seen: dict[Place, int] = field(default_factory=dict)  # offsets elsewhere at the last look
 
-    def entries(self, groups: Iterable[str] | None = None) -> list[Entry]:
-        """The newest of each place that came from elsewhere."""
-        places = self.board.state.places
-        wanted = None if groups is None else set(groups)
-        found = (
-            self.board.state.newest(place, besides=self.client.name)
-            for place in list(places)
-            if wanted is None or place[0] in wanted
-        )
+    def entries(self, groups: Iterable[str]) -> list[Entry]:
+        """The newest of each place of `groups` that came from elsewhere."""
+        wanted = set(groups)
+        return self.entries_of([it for it in self.board.state.places if it[0] in wanted])
+
+    def entries_of(self, places: Iterable[Place]) -> list[Entry]:
+        found = (self.board.state.newest(it, besides=self.client.name) for it in places)
         return [it for it in found if it is not None]
 
-    def plan(self, entries: Sequence[Entry]) -> list[Row]:
-        """A row for each entry. Raises ClusterAway."""
+    def plan(self, entries: Sequence[Entry], *, ask: bool = True) -> list[Row]:
+        """A row for each entry. `ask` False: the positions here are those that the source has seen,
+        and what has not changed since the last time is not searched again. Raises ClusterAway.
+        """
         if not entries:
             return []
         active = self.client.active_groups()
         self._look_at_groups(entries, active)
-        now = self._committed(entries)
+        now = self._asked(entries) if ask or self.source is None else self._told(entries)
         self._compare(entries)
         self._switching = unfinished_subtrees(self.board.state.switches, self.tree)
-        return [self._row(entry, active, now) for entry in entries]
+        return [
+            self._row_kept(entry, active, now.get(entry.place), keep=not ask) for entry in entries
+        ]
+
+    def _row_kept(
+        self, entry: Entry, active: set[str], now: Committed | None, *, keep: bool
+    ) -> Row:
+        """The last row, unless something that it depends on is another."""
+        index = self.partitions.index((entry.topic, entry.partition))
+        end = -1 if index is None else index.end
+        state = (
+            entry,
+            None if index is None else (index.own, index.start, index.former_end),
+            self.facts.get(entry.topic),
+            self.client.group_here(entry.group) in active,
+            self._rested(entry.group),
+            entry.group in self.board.state.both,
+            entry.source in self._switching,
+            now,
+            self.board.state.applied.get(entry.place),
+        )
+        known = self._planned.get(entry.place)
+        if keep and known is not None and known.state == state and known.holds(entry, index):
+            return known.row
+        row = self._row(entry, active, now)
+        self._planned[entry.place] = _Planned(state, end, row)
+        return row
 
     def _look_at_groups(self, entries: Sequence[Entry], active: set[str]) -> None:
         """How long each has been at work here, or not, and whether it goes on elsewhere meanwhile.
@@ -128,7 +174,24 @@ class Committer:
             entry = replace(entry, exact=True)
         return mode_of(entry, self.options.mode)
 
-    def _committed(self, entries: Sequence[Entry]) -> dict[Place, Committed]:
+    def _told(self, entries: Sequence[Entry]) -> dict[Place, Committed]:
+        """The positions here by the source's last poll."""
+        assert self.source is not None
+        found = {}
+        for entry in entries:
+            group, topic = self.client.group_here(entry.group), self.client.topic_here(entry.topic)
+            if group is None or topic is None:
+                continue
+            seen = self.source.latest((group, topic, entry.partition))
+            if seen is not None:
+                worked_ms = work_told_ms(seen.offset, seen.metadata)
+                found[entry.place] = (
+                    seen if worked_ms is None else replace(seen, committed_ms=worked_ms)
+                )
+        return found
+
+    def _asked(self, entries: Sequence[Entry]) -> dict[Place, Committed]:
+        """The positions here, as Kafka answers now. Raises ClusterAway."""
         names = {it.group: self.client.group_here(it.group) for it in entries}
         groups = {here: group for group, here in names.items() if here is not None}
         found: dict[Place, Committed] = {}
@@ -174,7 +237,7 @@ class Committer:
             if index is not None and index.compare(beyond[partition], end):
                 log.warning("topic_created_anew", partitions=[f"{partition[0]}-{partition[1]}"])
 
-    def _row(self, entry: Entry, active: set[str], now: Mapping[Place, Committed]) -> Row:
+    def _row(self, entry: Entry, active: set[str], now: Committed | None) -> Row:
         """All that is said about the log is of one state of its index: with an end that is asked
         for after the search, records that come in between would be passed.
         """
@@ -193,7 +256,7 @@ class Committer:
             rested=self._rested(entry.group),
             both=entry.group in self.board.state.both,
             switching=entry.source in self._switching,
-            committed=now.get(entry.place),
+            committed=now,
             applied=self.board.state.applied.get(entry.place),
             located=located,
             first=self._first(entry) if mode is Mode.TIMESTAMP else None,
@@ -205,7 +268,7 @@ class Committer:
             target,
             mode,
             metadata=self._plain_metadata(entry),
-            told=_told(entry, located),
+            told=_records_told(entry, located),
             force=self.options.force,
             rewind=self.options.rewind,
             earliest=self.options.earliest,
@@ -214,7 +277,7 @@ class Committer:
             return replace(row, refusals=(Refusal.NAME_NOT_TRANSLATED,), new=None)
         if entry.key_shared and row.new is not None:
             ranges = [] if located is None else [it for it, _ in located.settled]
-            text = self._settled_metadata(entry, row.new, ranges, now.get(entry.place))
+            text = self._settled_metadata(entry, row.new, ranges, now)
             return replace(row, metadata=text)
         return row
 
@@ -262,23 +325,20 @@ class Committer:
 
     def preview(self, entries: Sequence[Entry]) -> list[Row]:
         """Plans, and lets `status` show it; commits nothing. Raises ClusterAway."""
-        rows = self.plan(entries)
+        rows = self.plan(entries, ask=False)
         self._report(rows, 0)
         return rows
 
     def apply(self, entries: Sequence[Entry]) -> list[Row]:
         """Plans, and commits the offsets that are not refused. Raises ClusterAway."""
         flags = {it.place: it.flags for it in entries}
-        rows = self._looked_at(entries, self.plan(entries))
+        rows = self._looked_at(entries, self.plan(entries, ask=False))
         chosen = [it for it in rows if self._is_due(it)]
         if chosen:
             self.board.write_applied(
                 {place_of(it): _applied(it, flags[place_of(it)]) for it in chosen}
             )
-        refused: dict[Place, Row] = {}
-        for group in dict.fromkeys(it.group for it in chosen):
-            of_group = [it for it in chosen if it.group == group]
-            refused |= {place_of(it): it for it in self._commit(group, of_group) if it.refusals}
+        refused = {place_of(it): it for it in self._commit(chosen) if it.refusals}
         if self.options.force:  # an operator has decided
             moved = {it.group for it in chosen} & self.board.state.both
             self.board.write_both(sorted(moved), both=False)
@@ -297,6 +357,14 @@ class Committer:
                 rows[at] = row
         return rows
 
+    def forget(self, places: Iterable[Place], groups: Collection[str]) -> None:
+        """`groups`: those that are left."""
+        for place in places:
+            self.rows.pop(place, None)
+            self._planned.pop(place, None)
+            self._seen.pop(place, None)
+        self._since = {group: it for group, it in self._since.items() if group in groups}
+
     def _is_due(self, row: Row) -> bool:
         return row.changes and not self._is_there(row)
 
@@ -309,22 +377,25 @@ class Committer:
             and applied.made(row.stood.offset, row.stood.metadata)
         )
 
-    def _commit(self, group: str, rows: Sequence[Row]) -> list[Row]:
-        here = self.client.group_here(group)
-        assert here is not None, "a name that is not translated is refused"
-        by_name: dict[tuple[str, int], Row] = {}
+    def _commit(self, rows: Sequence[Row]) -> list[Row]:
+        by_name: dict[str, dict[tuple[str, int], Row]] = {}
         for row in rows:
-            topic = self.client.topic_here(row.topic)
+            group, topic = self.client.group_here(row.group), self.client.topic_here(row.topic)
+            assert group is not None, "a name that is not translated is refused"
             assert topic is not None, "a name that is not translated is refused"
-            by_name[topic, row.partition] = row
-        wanted = {it: (row.new or 0, row.metadata) for it, row in by_name.items()}
-        answers = self.client.commit(here, wanted)
+            by_name.setdefault(group, {})[topic, row.partition] = row
+        wanted = {
+            group: {place: (row.new or 0, row.metadata) for place, row in of_group.items()}
+            for group, of_group in by_name.items()
+        }
+        answers = self.client.commit(wanted) if wanted else {}
         done = []
-        for place, row in by_name.items():
-            refused = answers.get(place)
-            if refused is not None:
-                row = replace(row, refusals=(refused.refusal,), error=refused.error)
-            done.append(row)
+        for group, of_group in by_name.items():
+            for place, row in of_group.items():
+                refused = answers[group].get(place)
+                if refused is not None:
+                    row = replace(row, refusals=(refused.refusal,), error=refused.error)
+                done.append(row)
         return done
 
     def _report(self, rows: Sequence[Row], committed: int) -> None:
@@ -367,7 +438,7 @@ def _encoded(entry: Entry, offset: int, ranges: list[Range], origin: int) -> str
     )
 
 
-def _told(entry: Entry, located: Located | None) -> int:
+def _records_told(entry: Entry, located: Located | None) -> int:
     """How many settled records fit the metadata of a Key-Shared group."""
     if not entry.key_shared or located is None:
         return 0

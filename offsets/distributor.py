@@ -9,7 +9,7 @@ records. So nothing goes round.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import structlog
@@ -22,8 +22,9 @@ from offsets.client import ClusterClient, Partition, TopicFacts
 from offsets.commits import Change, CommitSource, GroupPlace
 from offsets.core.consumer_offsets import OffsetCommitted
 from offsets.core.entries import Applied, Entry, Place, without_flags, work_told_ms
+from offsets.core.index import PartitionIndex
 from offsets.core.switches import Told
-from offsets.core.translate import SourceFacts, by_timestamp, source_facts
+from offsets.core.translate import SourceFacts, by_timestamp, source_facts, still_holds
 from offsets.errors import OffsetsError
 from offsets.partitions import Partitions
 from settled.core import metadata as settled_metadata
@@ -54,7 +55,10 @@ class Distributor:
             if place is None:
                 continue
             if isinstance(change, OffsetCommitted):
-                self.waiting[place] = change
+                if self._is_told(place, change):
+                    self.waiting.pop(place, None)
+                else:
+                    self.waiting[place] = change
             else:
                 self.waiting.pop(place, None)
                 self._delete(place)
@@ -73,23 +77,52 @@ class Distributor:
             gone = Entry(*place, self.client.name, self.now_ms(), deleted=True)
             self.board.write_told([gone])
 
+    def _is_told(self, place: Place, commit: OffsetCommitted) -> bool:
+        """Its entry is on the board, as after a restart. `_look_again` sees whether it still holds,
+        from where the log ended then.
+        """
+        entry = self.board.state.entries.get((place, self.client.name))
+        if entry is None or entry.deleted or entry.key_shared:
+            return False
+        told = (entry.offset, entry.metadata, entry.committed_ms)
+        return told == (commit.offset, without_flags(commit.metadata), commit.committed_ms)
+
     def _look_again(self) -> None:
         """At groups that are behind: records that came since may have earlier timestamps."""
         now = self.now_ms()
         for (place, source), entry in self.board.state.entries.items():
             if source != self.client.name or entry.deleted or place in self.waiting:
                 continue
-            index = self.partitions.index(place[1:])
+            index, facts = self.partitions.index(place[1:]), self.facts.get(place[1])
             end, when = self._at_end.get(place, (entry.log_end, 0))
-            if index is None or index.end == end or now - when < self.settings.refresh_ms:
+            if index is None or facts is None or now - when < self.settings.refresh_ms:
+                continue
+            same = (entry.partitions, entry.create_time) == (facts.partitions, facts.create_time)
+            if same and index.end == end:
                 continue
             self._at_end[place] = (index.end, now)
-            here = self._here(place)
-            committed = self.source.latest(here) if here is not None else None
-            if here is not None and committed is not None:
-                self.waiting[place] = OffsetCommitted(
-                    *here, committed.offset, -1, committed.metadata, entry.committed_ms
-                )
+            if not (same and self._holds(entry, index, end)):
+                self._wait_again(place, entry)
+
+    def _holds(self, entry: Entry, index: PartitionIndex, end: int) -> bool:
+        """By timestamp, the margin may be another: then everything is looked at."""
+        exact = entry.exact and entry.progress is not None and self.settings.mode != "timestamp"
+        if not exact or entry.timestamp_ms is None:
+            return False
+        assert entry.progress is not None
+        return still_holds(index, entry.progress, entry.timestamp_ms + entry.margin_ms, end)
+
+    def _wait_again(self, place: Place, entry: Entry) -> None:
+        here = self._here(place)
+        committed = self.source.latest(here) if here is not None else None
+        if here is not None and committed is not None:
+            self.waiting[place] = OffsetCommitted(
+                *here, committed.offset, -1, committed.metadata, entry.committed_ms
+            )
+
+    def forget(self, places: Iterable[Place]) -> None:
+        for place in places:
+            self._at_end.pop(place, None)
 
     def _here(self, place: Place) -> GroupPlace | None:
         group, topic = self.client.group_here(place[0]), self.client.topic_here(place[1])

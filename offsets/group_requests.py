@@ -43,6 +43,7 @@ REQUEST_MS_MAX = 10_000
 # Of one request: all its offsets are one batch of __consumer_offsets, 1 MiB by default. One offset
 # with 4 KiB of metadata and its names takes less than 5 KiB.
 OFFSETS_MAX = 200
+GROUPS_AT_ONCE = 16  # asked for at a time, on one connection to each coordinator
 ATTEMPTS_MAX = 20  # at finding the coordinator: some seconds, as when its broker restarts
 PAUSE_S = 0.25
 _MOVED = (
@@ -104,29 +105,60 @@ def group_states(cluster: Cluster) -> dict[str, str]:
     return asyncio.run(_with_client(cluster, ask))
 
 
-def commit_offsets(cluster: Cluster, group: str, wanted: Wanted) -> dict[Place, int]:
-    """Kafka's error code for each place, 0 = committed. Raises aiokafka's KafkaError, OSError."""
+def commit_offsets(
+    cluster: Cluster, wanted: Mapping[str, Wanted]
+) -> dict[str, dict[Place, int] | Exception]:
+    """Kafka's error code for each place of each group, 0 = committed. An aiokafka's KafkaError or
+    OSError in place of a group's: nothing is known about it.
+    """
 
-    async def commit(client: AIOKafkaClient) -> dict[Place, int]:
+    async def commit(client: AIOKafkaClient, group: str) -> dict[Place, int]:
         codes: dict[Place, int] = {}
-        places = list(wanted)
+        places = list(wanted[group])
         for at in range(0, len(places), OFFSETS_MAX):
-            part = {place: wanted[place] for place in places[at : at + OFFSETS_MAX]}
+            part = {place: wanted[group][place] for place in places[at : at + OFFSETS_MAX]}
             codes |= await _commit(client, group, part)
         return codes
 
-    return asyncio.run(_with_client(cluster, commit))
+    return _for_each(cluster, wanted, commit)
 
 
 def fetch_offsets(cluster: Cluster, groups: Iterable[str]) -> dict[str, Offsets]:
     """The commits of each group: offset and metadata by place. Raises aiokafka's KafkaError,
     OSError.
     """
+    found: dict[str, Offsets] = {}
+    for group, answer in _for_each(cluster, groups, _fetch).items():
+        if isinstance(answer, Exception):
+            raise answer
+        found[group] = answer
+    return found
 
-    async def fetch(client: AIOKafkaClient) -> dict[str, Offsets]:
-        return {group: await _fetch(client, group) for group in groups}
 
-    return asyncio.run(_with_client(cluster, fetch))
+def _for_each(
+    cluster: Cluster,
+    groups: Iterable[str],
+    ask: Callable[[AIOKafkaClient, str], Awaitable[Answer]],
+) -> dict[str, Answer | Exception]:
+    """Some at a time: the answer of each group, or its KafkaError or OSError."""
+
+    async def ask_all(client: AIOKafkaClient) -> dict[str, Answer | Exception]:
+        answers: dict[str, Answer | Exception] = {}
+        turns = asyncio.Semaphore(GROUPS_AT_ONCE)
+
+        async def ask_one(group: str) -> None:
+            async with turns:
+                try:
+                    answers[group] = await ask(client, group)
+                except (KafkaError, OSError) as error:
+                    answers[group] = error
+
+        async with asyncio.TaskGroup() as tasks:
+            for group in groups:
+                tasks.create_task(ask_one(group))
+        return answers
+
+    return asyncio.run(_with_client(cluster, ask_all))
 
 
 async def _with_client(

@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 # Rows of a partition's end that stay in memory: most groups are near it, and 32 bytes a row are
-# 640 KiB. A position further back is read again from Kafka.
+# 640 KiB. A position further back is read again from Kafka. Of all partitions together they are 4
+# million (128 MiB), as long as each keeps some.
 RECENT_ROWS_MAX: Final = 20_000
+RECENT_ROWS: Final = 4_000_000
+RECENT_ROWS_MIN: Final = 200
 
 # Records taken from librdkafka at once, and how long one round reads before commits are looked at
 # again.
@@ -17,7 +20,10 @@ READ_S_MAX: Final = 1.0
 # be 16 GiB, so a read is given up after this long rather than by bytes.
 REREAD_S_MAX: Final = 30.0
 
-# Partitions that one service follows. Their indexes are some 2 MiB each at most.
+# Translated names of topics, and of groups: each is asked for many times a round.
+NAMES_KEPT: Final = 50_000
+
+# Partitions that one service follows. Their indexes are some 180 KiB each at most.
 PARTITIONS_MAX: Final = 10_000
 
 # A group that has members here for so long and commits progress elsewhere works on both clusters: a

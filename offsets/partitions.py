@@ -21,7 +21,14 @@ from offsets.client import ClusterClient, Partition, TopicFacts, consumed
 from offsets.core.index import PartitionIndex
 from offsets.core.model import Rows, Search, Stream
 from offsets.errors import ClusterAway
-from offsets.limits import LOGGED_PLACES_MAX, READ_S_MAX, RECENT_ROWS_MAX, REREAD_S_MAX
+from offsets.limits import (
+    LOGGED_PLACES_MAX,
+    READ_S_MAX,
+    RECENT_ROWS,
+    RECENT_ROWS_MAX,
+    RECENT_ROWS_MIN,
+    REREAD_S_MAX,
+)
 
 log = structlog.get_logger("keyway.offsets")
 Answer = TypeVar("Answer")
@@ -70,7 +77,7 @@ class _Followed:
         self.recent_from = start
         self.caught_up = False
 
-    def take(self, fresh: _Columns, end: int) -> None:
+    def take(self, fresh: _Columns, end: int, *, kept_max: int = RECENT_ROWS_MAX) -> None:
         # Records wait in the consumer's queue while the log's start, and so the index, passes them.
         fresh.drop(bisect_left(fresh.offsets, self.index.end))
         self.index.extend(fresh.rows(), end)
@@ -80,8 +87,8 @@ class _Followed:
         recent.streams.extend(fresh.streams)
         recent.origins.extend(fresh.origins)
         # In large steps: dropping from the front moves all that stays.
-        if len(recent.offsets) > 2 * RECENT_ROWS_MAX:
-            recent.drop(len(recent.offsets) - RECENT_ROWS_MAX)
+        if len(recent.offsets) > 2 * kept_max:
+            recent.drop(len(recent.offsets) - kept_max)
             self.recent_from = recent.offsets[0]
 
     def kept(self, first: int, last: int) -> Rows | None:
@@ -101,6 +108,7 @@ class Partitions:
         self._consumer = client.consumer()
         self._again: Consumer | None = None
         self._followed: dict[Partition, _Followed] = {}
+        self._behind: set[Partition] = set()
         self._places: dict[tuple[str, int], Partition] = {}  # by the topic's name here
         self._streams: dict[Stream, Stream] = {}  # each once
         self._former: dict[Partition, int] = {}  # ends of logs that were left as created anew
@@ -122,6 +130,7 @@ class Partitions:
             followed = _Followed(self._streams.setdefault(own, own), start)
             followed.index.former_end = self._former.pop((topic, partition), 0)
             self._followed[topic, partition] = followed
+            self._behind.add((topic, partition))
             self._places[name, partition] = (topic, partition)
             assigned.append(TopicPartition(name, partition, start))
         try:
@@ -137,6 +146,7 @@ class Partitions:
                 name = self._client.topic_here(topic)
                 assert name is not None, "it was followed"
                 del self._places[name, partition]
+                self._behind.discard((topic, partition))
                 left.append(TopicPartition(name, partition))
         if left:
             self._consumer.incremental_unassign(left)
@@ -149,7 +159,7 @@ class Partitions:
     @property
     def behind(self) -> int:
         """Partitions that have not been read to their ends yet."""
-        return sum(not it.caught_up for it in self._followed.values())
+        return len(self._behind)
 
     def read(self, *, for_s: float = READ_S_MAX) -> int:
         """Goes on reading, until all ends are reached or time is up; how many records. Raises
@@ -192,8 +202,10 @@ class Partitions:
                 ends[place] = max(offset, ends.get(place, 0))
                 fresh.setdefault(place, _Columns())
                 self._followed[place].caught_up = True
+                self._behind.discard(place)
+        kept_max = max(RECENT_ROWS_MIN, min(RECENT_ROWS_MAX, RECENT_ROWS // len(self._followed)))
         for place, columns in fresh.items():
-            self._followed[place].take(columns, ends[place])
+            self._followed[place].take(columns, ends[place], kept_max=kept_max)
         return sum(len(it.offsets) for it in fresh.values())
 
     def _add(self, columns: _Columns, message: Message, place: Partition) -> None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import takewhile
 
 import structlog
 
@@ -95,7 +96,9 @@ class Service:
         self._underway: dict[int, Future[int]] = {}
         self._waiting: list[list[Entry | Told]] = [[] for _ in self._forwarders]
         self._refreshed: float | None = None
-        self._looked: dict[Place, tuple[Entry, float]] = {}
+        self._looked: dict[Place, tuple[Entry, float]] = {}  # the oldest look first
+        self._due: set[Place] = set()  # also those of a round that failed
+        self._asked_for: set[str] = set()  # topics
         self._links_seen = False
         self._error = ""
         self._board_awaited = False  # it was said that the topic takes long to read
@@ -139,14 +142,14 @@ class Service:
         if not self.board.read(for_s=BOARD_READ_S):
             return self._wait_for_board()
         self._poll()
-        entries = self.committer.entries()
-        self._refresh(entries)
+        self._refresh()
         self.partitions.read()
         if not self.board.read(for_s=BOARD_READ_S):  # what was applied here, to judge commits
             return self._wait_for_board()
         self.metrics.distributed.inc(self.distributor.distribute())
+        changed = {place for place, _ in self.board.state.changed}
         self._forward()
-        self._decide(entries)
+        self._decide(changed)
         self.metrics.behind.set(self.partitions.behind)
         self.metrics.doubted.set(self.partitions.doubted)
 
@@ -167,23 +170,26 @@ class Service:
             source = self._source(listed=True)
             self.distributor.source = self.committer.source = source
 
-    def _refresh(self, entries: Iterable[Entry]) -> None:
+    def _refresh(self) -> None:
         """Topics, and the partitions that are followed."""
-        places = self.distributor.wanted() | {(it.topic, it.partition) for it in entries}
-        topics = {topic for topic, _ in places}
         now = time.monotonic() * 1_000
         due = self._refreshed is None or now - self._refreshed >= self.settings.refresh_ms
         due = due or self.partitions.outdated
-        if due or topics - self.distributor.facts.keys():
-            known = topics | self.distributor.facts.keys()
-            facts = self.client.facts(known)
+        if not (due or self.board.state.changed or self.distributor.waiting):
+            return
+        places = self.distributor.wanted() | {place[1:] for place in self.board.state.places}
+        topics = {topic for topic, _ in places}
+        if due or topics - self._asked_for:
+            facts = self.client.facts(topics)
+            self._asked_for = topics
             self.distributor.facts = self.committer.facts = facts
             self._links_seen = self.config.messages.status_topic in self.client.topics()
         facts = self.distributor.facts
         there = [it for it in sorted(places) if it[0] in facts and it[1] < facts[it[0]].partitions]
         self._follow(there)
         if due:
-            self.board.write_tombstones(wall_ms() - DELETED_KEPT_MS)
+            if self.board.write_tombstones(wall_ms() - DELETED_KEPT_MS):
+                self._forget()
             self.switches.look()
             self._refreshed, self.partitions.outdated = now, False
             # Partitions that are left are followed in the next round, behind the next look at
@@ -206,22 +212,37 @@ class Service:
                 self._underway[at] = self._threads.submit(forwarder.forward, list(waiting))
                 waiting.clear()
 
-    def _decide(self, entries: Iterable[Entry]) -> None:
+    def _forget(self) -> None:
+        """What is kept of places that the board does not have any more."""
+        live = set(self.board.state.places)
+        gone = self._looked.keys() - live
+        for place in gone:
+            del self._looked[place]
+        self.committer.forget(gone, {group for group, _, _ in live})
+        self.distributor.forget(gone)
+
+    def _decide(self, changed: set[Place]) -> None:
+        """On the places that changed, those that wait for an index, and those that were not looked
+        at for a while.
+        """
         now = time.monotonic() * 1_000
-        due = [it for it in entries if self._is_due(it, now)]
-        fresh = [it for it in due if self._looked.get(it.place, (None, 0))[0] != it]
+        since = now - self.settings.refresh_ms
+        old = takewhile(lambda it: it[1][1] <= since, self._looked.items())  # the oldest first
+        self._due |= changed.union(place for place, _ in old)
+        due = self.committer.entries_of(self._due)
+        if not due:
+            return self._due.clear()
+        fresh = [it for it in due if self._looked.get(it.place, (None, 0))[0] is not it]
         rows = self.committer.apply(due) if self.settings.apply else self.committer.preview(due)
         delays = [wall_ms() - it.committed_ms for it in fresh]
         self.metrics.decided(list(self.committer.rows.values()), delays)
+        self._due.clear()
         for entry, row in zip(due, rows, strict=True):
-            if Refusal.NOT_INDEXED not in row.refusals:  # else the next round looks again
+            self._looked.pop(entry.place, None)
+            if Refusal.NOT_INDEXED in row.refusals:
+                self._due.add(entry.place)
+            else:
                 self._looked[entry.place] = (entry, now)
-
-    def _is_due(self, entry: Entry, now: float) -> bool:
-        looked = self._looked.get(entry.place)
-        if looked is None or looked[0] != entry:
-            return True
-        return now - looked[1] >= self.settings.refresh_ms
 
     def close(self) -> None:
         self._threads.shutdown(cancel_futures=True)

@@ -31,12 +31,12 @@ origin that is still to come: some records come again, none is lost.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from offsets.core.index import PartitionIndex, Segment
+from offsets.core.index import NONE_HIGH, NONE_LOW, PartitionIndex
 from offsets.core.limits import COUNTED_READS_MAX, SETTLED_RANGES_MAX, SETTLED_SPAN_OFFSETS
 from offsets.core.model import Progress, Range, ReadRange, Rows, Search, Stream, joined
 
@@ -108,88 +108,108 @@ def source_facts(
 ) -> Search[SourceFacts]:
     """Of a commit. `settled`: offsets behind it that a Key-Shared group has settled."""
     offset = min(committed, index.end)
-    before, behind = _around(index, offset)
-    split = index.segments[len(before)] if len(before) + len(behind) < len(index.segments) else None
-    low, high = Segment(0, 0, 0, 0, 0), Segment(0, 0, 0, 0, 0)
-    low_ms: int | None = index.passed_last_ms
-    if split is not None:
-        rows = yield ReadRange(split.first, split.last)
-        low, high = _summed(rows, index.start, offset), _summed(rows, offset, index.end)
-    if low.records:
-        low_ms = low.last_ms
-    elif before:
-        low_ms = before[-1].last_ms
-    later = [*([high] if high.records else ()), *behind]
-    vector, new = _vectors(index, offset, [*before, low], later)
+    number = index.at(offset)
+    part = _Split({}, {}, None, None, 0)
+    later = number  # the first segment that is wholly from `offset` on
+    if number < len(index) and index.firsts[number] < offset:
+        rows = yield ReadRange(index.firsts[number], index.lasts[number])
+        part, later = _split(rows, index.start, offset), number + 1
+    last_ms = index.last_ms[number - 1] if number else index.passed_last_ms
+    vector, new = _vectors(index, offset, number, later, part)
     done: dict[Stream, list[Range]] = {}
     if settled:
         rows = yield ReadRange(offset, min(index.end, offset + SETTLED_SPAN_OFFSETS) - 1)
         done = _settled_origins(rows, settled)
+    times = [part.earliest_ms] if part.earliest_ms is not None else []
     return SourceFacts(
         offset=offset,
         log_start=index.start,
         log_end=index.end,
         progress=Progress(vector, new, done),
         origins=len(index.streams | {index.own}),
-        earliest_ms=min((it.earliest_ms for it in later), default=None),
-        last_ms=low_ms,
-        remaining=sum(it.records for it in later),
+        earliest_ms=min([*times, *index.earliest[later:]], default=None),
+        last_ms=last_ms if part.last_ms is None else part.last_ms,
+        remaining=part.remaining + sum(index.records[later:]),
         late_ms=index.late_ms(window_ms),
         copies=index.copies > 0,
     )
 
 
-def _around(index: PartitionIndex, offset: int) -> tuple[list[Segment], list[Segment]]:
-    """The segments wholly before `offset`, and those wholly from it on."""
-    at = index.at(offset)
-    before = index.segments[:at]
-    if at < len(index.segments) and index.segments[at].first < offset:
-        return before, index.segments[at + 1 :]
-    return before, index.segments[at:]
+@dataclass(frozen=True, slots=True)
+class _Split:
+    """The segment in which a commit stands. `done`: the highest origins before it, `coming`: the
+    lowest from there on; `last_ms`: of the last record before it, `earliest_ms` and `remaining`: of
+    those from there on.
+    """
+
+    done: dict[Stream, int]
+    coming: dict[Stream, int]
+    last_ms: int | None
+    earliest_ms: int | None
+    remaining: int
 
 
-def _summed(rows: Rows, first: int, end: int) -> Segment:
-    """The rows of [first, end) as one segment; its `records` are 0 if there are none."""
-    part = PartitionIndex(Stream("", "", 0), first, segment_records=len(rows) + 1)
-    chosen = [at for at, offset in enumerate(rows.offsets) if first <= offset < end]
-    part.extend(_chosen(rows, chosen), first)
-    return part.segments[0] if part.segments else Segment(0, 0, 0, 0, 0)
-
-
-def _chosen(rows: Rows, places: Sequence[int]) -> Rows:
-    return Rows(
-        [rows.offsets[at] for at in places],
-        [rows.timestamps[at] for at in places],
-        [rows.streams[at] for at in places],
-        [rows.origins[at] for at in places],
-    )
+def _split(rows: Rows, start: int, committed: int) -> _Split:
+    done: dict[Stream, int] = {}
+    coming: dict[Stream, int] = {}
+    last_ms = earliest_ms = None
+    remaining = 0
+    for offset, timestamp, stream, origin in zip(
+        rows.offsets, rows.timestamps, rows.streams, rows.origins, strict=True
+    ):
+        if offset >= committed:
+            coming[stream] = min(origin, coming.get(stream, origin))
+            earliest_ms = timestamp if earliest_ms is None else min(earliest_ms, timestamp)
+            remaining += 1
+        elif offset >= start:
+            done[stream] = max(origin, done.get(stream, origin))
+            last_ms = timestamp
+    return _Split(done, coming, last_ms, earliest_ms, remaining)
 
 
 def _vectors(
-    index: PartitionIndex, offset: int, before: Sequence[Segment], later: Sequence[Segment]
+    index: PartitionIndex, offset: int, before: int, later: int, part: _Split
 ) -> tuple[dict[Stream, int], dict[Stream, int]]:
-    """Of each stream the first origin not processed, and the first one that is new for sure."""
+    """Of each stream the first origin not processed, and the first one that is new for sure.
+    `before`: how many segments are wholly before `offset`; `later`: the first one wholly behind.
+    """
     known = offset >= index.start  # else records before the log's start may be unprocessed
     done: dict[Stream, int] = dict(index.passed) if known else {}
-    for segment in before:
-        for stream, span in segment.spans.items():
-            done[stream] = max(span.high, done.get(stream, -1))
     coming: dict[Stream, int] = {}
-    for segment in later:
-        for stream, span in segment.spans.items():
-            coming[stream] = min(span.low, coming.get(stream, span.low))
+    highest = dict(index.passed)
+    for stream, spans in index.spans.items():
+        high = max(index.highest(stream, before), part.done.get(stream, NONE_HIGH))
+        if high != NONE_HIGH:
+            done[stream] = max(high, done.get(stream, NONE_HIGH))
+        low = min(spans.low_from(later), part.coming.get(stream, NONE_LOW))
+        if low != NONE_LOW:
+            coming[stream] = low
+        highest[stream] = max(index.highest(stream, len(index)), highest.get(stream, NONE_HIGH))
     vector = {stream: high + 1 for stream, high in done.items()}
     for stream, low in coming.items():
         if stream in vector:
             vector[stream] = min(vector[stream], low)
         elif known and not index.whole:
             vector[stream] = low  # earlier ones have come and gone, in order
-    highest = dict(index.passed)
-    for segment in index.segments:
-        for stream, span in segment.spans.items():
-            highest[stream] = max(span.high, highest.get(stream, -1))
     new = {stream: coming.get(stream, high + 1) for stream, high in highest.items()}
     return vector | {index.own: offset}, new | {index.own: offset}
+
+
+def still_holds(index: PartitionIndex, progress: Progress, base_ms: int | None, since: int) -> bool:
+    """Whether records from offset `since` on leave facts as they are: none has an origin that
+    counted as processed, or comes of a stream that was not there, or an earlier timestamp than
+    `base_ms`, that of the first ones that are left.
+    """
+    number = index.at(since)
+    if number == len(index):
+        return True
+    if base_ms is None or min(index.earliest[number:]) < base_ms:
+        return False
+    return all(
+        stream in progress.vector and spans.low_from(number) >= progress.vector[stream]
+        for stream, spans in index.spans.items()
+        if spans.low_from(number) != NONE_LOW
+    )
 
 
 def _settled_origins(rows: Rows, settled: Sequence[Range]) -> dict[Stream, list[Range]]:
@@ -236,10 +256,10 @@ def first_at_or_after(index: PartitionIndex, timestamp_ms: int) -> Search[int | 
     """
     if timestamp_ms <= 0:
         timestamp_ms = ANY_TIME
-    for segment in list(index.segments):
-        if segment.latest_ms < timestamp_ms:
+    for number in range(len(index)):
+        if index.latest[number] < timestamp_ms:
             continue
-        rows = yield ReadRange(max(segment.first, index.start), segment.last)
+        rows = yield ReadRange(max(index.firsts[number], index.start), index.lasts[number])
         for offset, timestamp in zip(rows.offsets, rows.timestamps, strict=True):
             if timestamp >= timestamp_ms:
                 return offset
@@ -252,11 +272,9 @@ def locate(index: PartitionIndex, progress: Progress, *, behind: int = 0) -> Sea
     """
     progress = _of_this_life(index, progress).told_of({*index.streams, index.own})
     found: Located | None = None
-    start = len(index.segments)
-    for number, segment in enumerate(list(index.segments)):
-        if found is None and not _may_miss(segment, progress):
-            continue
-        rows = yield ReadRange(max(segment.first, index.start), segment.last)
+    start = len(index)
+    for number in index.not_covered(progress.vector):
+        rows = yield ReadRange(max(index.firsts[number], index.start), index.lasts[number])
         at = _first_missing(rows, progress)
         if at is not None:
             again = _repeats(rows, progress, at)
@@ -265,12 +283,21 @@ def locate(index: PartitionIndex, progress: Progress, *, behind: int = 0) -> Sea
             break
     if found is None:
         return Located(index.end, 0)
-    replay = found.replay + (yield from _replay(index.behind(start), progress))
+    replay = found.replay + (yield from _replay(index, start, progress))
     settled: list[tuple[Range, int]] = []
     if behind:
         rows = yield ReadRange(found.offset, min(index.end, found.offset + behind) - 1)
         settled = _settled_here(rows, progress)
     return Located(found.offset, replay, settled, found.timestamp_ms)
+
+
+def may_repeat(index: PartitionIndex, progress: Progress, since: int) -> bool:
+    """Whether a record from offset `since` on may have been processed."""
+    number = index.at(since)
+    return any(
+        spans.low_from(number) < progress.new.get(stream, 0)
+        for stream, spans in index.spans.items()
+    )
 
 
 def _of_this_life(index: PartitionIndex, progress: Progress) -> Progress:
@@ -283,11 +310,6 @@ def _of_this_life(index: PartitionIndex, progress: Progress) -> Progress:
     vector = {stream: origin for stream, origin in progress.vector.items() if stream != own}
     settled = {stream: ranges for stream, ranges in progress.settled.items() if stream != own}
     return Progress(vector, progress.new, settled)
-
-
-def _may_miss(segment: Segment, progress: Progress) -> bool:
-    vector = progress.vector
-    return any(span.high >= vector.get(stream, 0) for stream, span in segment.spans.items())
 
 
 def _first_missing(rows: Rows, progress: Progress) -> int | None:
@@ -305,22 +327,27 @@ def _repeats(rows: Rows, progress: Progress, start: int) -> int:
     )
 
 
-def _replay(segments: Iterator[Segment], progress: Progress) -> Search[int]:
-    """Records of `segments` that may have been processed: counted one by one, or all of them where
-    too many segments would have to be read for it.
+def _replay(index: PartitionIndex, start: int, progress: Progress) -> Search[int]:
+    """Records of the segments from `start` on that may have been processed: counted one by one, or
+    all of them where too many segments would have to be read for it.
     """
+    sought = [
+        (spans, progress.new.get(stream, 0), stream in progress.settled)
+        for stream, spans in index.spans.items()
+    ]
+    if all(not told and spans.low_from(start) >= since for spans, since, told in sought):
+        return 0
     count = reads = 0
-    new: Mapping[Stream, int] = progress.new
-    for segment in segments:
+    for number in range(start, len(index)):
         sure = unsure = 0
-        for stream, span in segment.spans.items():
-            if span.high < new.get(stream, 0):
-                sure += span.records
-            elif span.low < new.get(stream, 0) or stream in progress.settled:
-                unsure += span.records
+        for spans, since, told in sought:
+            if spans.high[number] < since:
+                sure += spans.records[number]
+            elif spans.low[number] < since or told:
+                unsure += spans.records[number]
         if unsure and reads < COUNTED_READS_MAX:
             reads += 1
-            rows = yield ReadRange(segment.first, segment.last)
+            rows = yield ReadRange(index.firsts[number], index.lasts[number])
             count += _repeats(rows, progress, 0)
         else:
             count += sure + unsure

@@ -44,16 +44,19 @@ class MemoryClient(ClusterClient):
             for wanted in groups
         }
 
-    def commit(self, group: str, wanted: Wanted) -> dict[tuple[str, int], Refused | None]:
+    def commit(
+        self, wanted: Mapping[str, Wanted]
+    ) -> dict[str, dict[tuple[str, int], Refused | None]]:
         failure, self.fail = self.fail, None
         if isinstance(failure, Exception):
             raise failure
         if failure is None:
             self.positions |= {
                 (group, *it): Committed(offset, metadata, self.now_ms)
-                for it, (offset, metadata) in wanted.items()
+                for group, places in wanted.items()
+                for it, (offset, metadata) in places.items()
             }
-        return dict.fromkeys(wanted, failure)
+        return {group: dict.fromkeys(places, failure) for group, places in wanted.items()}
 
     def starts(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         return dict.fromkeys(partitions, 0)

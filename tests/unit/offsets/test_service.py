@@ -47,7 +47,7 @@ def test_no_round_before_the_board_is_read_to_its_end(monkeypatch: pytest.Monkey
     monkeypatch.setattr(service.board, "ensure", lambda: None)
     monkeypatch.setattr(service.board, "read", lambda **_: read_to_end)
     monkeypatch.setattr(service, "_poll", lambda: done.append("poll"))
-    monkeypatch.setattr(service, "_refresh", lambda _: done.append("refresh"))
+    monkeypatch.setattr(service, "_refresh", lambda: done.append("refresh"))
     for _ in range(3):
         service.round()
     assert done == []

@@ -276,8 +276,8 @@ def test_memory_is_bounded_and_answers_stay_the_same() -> None:
     log = Log(B, [])
     log.lines = lines
     small.extend(log.rows(0, 499), 500)
-    assert len(small.segments) <= 8
-    assert sum(it.records for it in small.segments) == 500
+    assert len(small) <= 8
+    assert sum(small.records) == 500
 
     def find(origin: int) -> int:
         return answered(locate(small, Progress({A: origin}, {A: origin})), log.rows).offset
