@@ -290,6 +290,10 @@ class OffsetsSection(Section):
     """True: the copy flags are in the commit metadata, too."""
     interval_ms: Millis = 1_000
     """From one round to the next."""
+    state_directory: Path = Path("keyway-distribution")
+    """The index of each cluster's records, a file that a restart reads instead of the logs. It can
+    be deleted.
+    """
     refresh_ms: Millis = 10_000
     """From one look at topics, log starts, and groups that stand still to the next."""
 

@@ -23,6 +23,11 @@ REREAD_S_MAX: Final = 30.0
 # Translated names of topics, and of groups: each is asked for many times a round.
 NAMES_KEPT: Final = 50_000
 
+# An index that changed is in its file after so long: after a crash so much of a log is read again.
+# So many are written in a round, at most.
+SAVED_S: Final = 60.0
+SAVED_AT_ONCE: Final = 1_000
+
 # Partitions that one service follows. Their indexes are some 180 KiB each at most.
 PARTITIONS_MAX: Final = 10_000
 

@@ -21,6 +21,7 @@ from offsets.client import ClusterClient, Partition, TopicFacts, consumed
 from offsets.core.index import PartitionIndex
 from offsets.core.model import Rows, Search, Stream
 from offsets.errors import ClusterAway
+from offsets.index_file import IndexFile
 from offsets.limits import (
     LOGGED_PLACES_MAX,
     READ_S_MAX,
@@ -28,6 +29,8 @@ from offsets.limits import (
     RECENT_ROWS_MAX,
     RECENT_ROWS_MIN,
     REREAD_S_MAX,
+    SAVED_AT_ONCE,
+    SAVED_S,
 )
 
 log = structlog.get_logger("keyway.offsets")
@@ -71,10 +74,10 @@ class _Followed:
 
     __slots__ = ("caught_up", "index", "recent", "recent_from")
 
-    def __init__(self, own: Stream, start: int) -> None:
-        self.index = PartitionIndex(own, start)
+    def __init__(self, index: PartitionIndex) -> None:
+        self.index = index
         self.recent = _Columns()
-        self.recent_from = start
+        self.recent_from = index.end
         self.caught_up = False
 
     def take(self, fresh: _Columns, end: int, *, kept_max: int = RECENT_ROWS_MAX) -> None:
@@ -100,10 +103,14 @@ class _Followed:
 
 
 class Partitions:
-    """Of one cluster. `close` it."""
+    """Of one cluster. `file`: where indexes are kept over a restart. `close` it."""
 
-    def __init__(self, client: ClusterClient, *, seals: Seals) -> None:
+    def __init__(
+        self, client: ClusterClient, *, seals: Seals, file: IndexFile | None = None
+    ) -> None:
         self._client = client
+        self._file = file
+        self._unsaved: dict[Partition, float] = {}  # since when they are due, the oldest first
         self._seals = seals
         self._consumer = client.consumer()
         self._again: Consumer | None = None
@@ -118,25 +125,60 @@ class Partitions:
     # -------------------------------------------------------------------------------- following
 
     def follow(self, partitions: Iterable[Partition], facts: Mapping[str, TopicFacts]) -> None:
-        """From their logs' starts. `facts`: of all their topics. Raises ClusterAway."""
+        """From their logs' starts, or on from where the file's indexes end. `facts`: of all their
+        topics. Raises ClusterAway.
+        """
         new = [it for it in partitions if it not in self._followed]
         if not new:
             return
         assigned = []
+        stored = self._stored(new, facts)
         for (topic, partition), start in self._client.starts(new).items():
             name = self._client.topic_here(topic)
             assert name is not None, "its start is known"
-            own = Stream(self._client.name, topic, partition, facts[topic].topic_id)
-            followed = _Followed(self._streams.setdefault(own, own), start)
-            followed.index.former_end = self._former.pop((topic, partition), 0)
-            self._followed[topic, partition] = followed
+            index = stored.get((topic, partition))
+            if index is None:
+                own = Stream(self._client.name, topic, partition, facts[topic].topic_id)
+                index = PartitionIndex(self._streams.setdefault(own, own), start)
+            index.forget(start)
+            former_end = self._former.pop((topic, partition), 0)
+            index.former_end = max(former_end, index.former_end)
+            self._followed[topic, partition] = _Followed(index)
             self._behind.add((topic, partition))
             self._places[name, partition] = (topic, partition)
-            assigned.append(TopicPartition(name, partition, start))
+            assigned.append(TopicPartition(name, partition, index.end))
         try:
             self._consumer.incremental_assign(assigned)
         except KafkaException as error:
             raise ClusterAway(f"{self._client.name}: {error.args[0].str()}") from error
+
+    def _stored(
+        self, partitions: Collection[Partition], facts: Mapping[str, TopicFacts]
+    ) -> dict[Partition, PartitionIndex]:
+        """Indexes of the file that speak of these very topics, and of no record that is gone from
+        a log's end. Raises ClusterAway.
+        """
+        found = {} if self._file is None else self._file.load(partitions)
+        ends = self._client.ends(found) if found else {}
+        return {
+            it: index
+            for it, index in found.items()
+            if index.own.cluster == self._client.name
+            if index.own.life == facts[it[0]].topic_id != ""
+            if index.end <= ends.get(it, -1)
+        }
+
+    def save(self, *, everything: bool = False) -> None:
+        """Some of the indexes that changed a while ago, or all that changed."""
+        if self._file is None:
+            return
+        now = time.monotonic()
+        due = [it for it, since in self._unsaved.items() if everything or now - since > SAVED_S]
+        due = due if everything else due[:SAVED_AT_ONCE]
+        for partition in due:
+            del self._unsaved[partition]
+        followed = {it: self._followed.get(it) for it in due}
+        self._file.save({it: None if one is None else one.index for it, one in followed.items()})
 
     def leave(self, partitions: Iterable[Partition]) -> None:
         """They are gone, or begin anew with another life of their topic."""
@@ -147,6 +189,7 @@ class Partitions:
                 assert name is not None, "it was followed"
                 del self._places[name, partition]
                 self._behind.discard((topic, partition))
+                self._unsaved[topic, partition] = 0.0
                 left.append(TopicPartition(name, partition))
         if left:
             self._consumer.incremental_unassign(left)
@@ -206,6 +249,7 @@ class Partitions:
         kept_max = max(RECENT_ROWS_MIN, min(RECENT_ROWS_MAX, RECENT_ROWS // len(self._followed)))
         for place, columns in fresh.items():
             self._followed[place].take(columns, ends[place], kept_max=kept_max)
+            self._unsaved.setdefault(place, time.monotonic())
         return sum(len(it.offsets) for it in fresh.values())
 
     def _add(self, columns: _Columns, message: Message, place: Partition) -> None:
@@ -298,6 +342,9 @@ class Partitions:
         raise ClusterAway(f"{self._client.name}: {name}-{place[1]} could not be read again")
 
     def close(self) -> None:
+        if self._file is not None:
+            self.save(everything=True)
+            self._file.close()
         self._consumer.close()
         if self._again is not None:
             self._again.close()

@@ -27,6 +27,7 @@ from offsets.core.plan import Refusal
 from offsets.core.switches import Told
 from offsets.distributor import Distributor, Forwarder
 from offsets.errors import NotReadable, OffsetsError
+from offsets.index_file import IndexFile
 from offsets.limits import DELETED_KEPT_MS, PARTITIONS_MAX
 from offsets.metrics import Metrics
 from offsets.partitions import Partitions
@@ -68,7 +69,8 @@ class Service:
         self.client = ClusterClient(cluster)
         self.metrics = Metrics()
         self.board = BoardTopic(self.client)
-        self.partitions = Partitions(self.client, seals=config.seals())
+        file = IndexFile(self.settings.state_directory / f"offsets-{name}.sqlite", config.seals())
+        self.partitions = Partitions(self.client, seals=config.seals(), file=file)
         self.wanted_group = followed_group(config, self.client)
         source = self._source(listed=self.settings.commits == "list")
         self.distributor = Distributor(
@@ -150,6 +152,7 @@ class Service:
         changed = {place for place, _ in self.board.state.changed}
         self._forward()
         self._decide(changed)
+        self.partitions.save()
         self.metrics.behind.set(self.partitions.behind)
         self.metrics.doubted.set(self.partitions.doubted)
 

@@ -207,7 +207,12 @@ def _write_config(where: Path, sides: dict[str, Side]) -> Path:
         "tree": {"level": 1, "children": list(sides)},
         "groups": {"include": [STOCK, SHARED]},
         "messages": {"state_directory": str(where / "state"), "trigger_interval_ms": 200},
-        "offsets": {"interval_ms": 200, "refresh_ms": 1_000, "empty_ms": 2_000},
+        "offsets": {
+            "interval_ms": 200,
+            "refresh_ms": 1_000,
+            "empty_ms": 2_000,
+            "state_directory": str(where / "state"),
+        },
     }
     path = where / CLUSTERS_FILE
     path.write_text(yaml.safe_dump(config, sort_keys=False))

@@ -52,7 +52,13 @@ def write_config(
         ],
         "tree": TREES[len(bootstraps)],
         "groups": {"include": ["*"]},
-        "offsets": {"interval_ms": 100, "refresh_ms": 300, "empty_ms": 0, **offsets},
+        "offsets": {
+            "interval_ms": 100,
+            "refresh_ms": 300,
+            "empty_ms": 0,
+            "state_directory": str(directory / "state"),
+            **offsets,
+        },
     }
     path = directory / "clusters.yaml"
     path.write_text(yaml.safe_dump(body, sort_keys=False))

@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from offsets.core.index import PartitionIndex
 from offsets.core.model import ReadRange, Rows, Search, Stream
+from offsets.core.stored import packed, unpacked
 
 Answer = TypeVar("Answer")
 Place = tuple[Stream, int]
@@ -201,6 +202,8 @@ class History:
 
     def follow(self, name: str) -> None:
         """The index reads on, as far as the log goes now."""
+        if self.random.random() < 0.1:  # the service starts again
+            self.indexes[name] = unpacked(packed(self.indexes[name]))
         log, index = self.logs[name], self.indexes[name]
         index.forget(log.start)
         index.extend(log.rows(index.end, log.end), log.end)

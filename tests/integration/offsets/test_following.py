@@ -274,3 +274,22 @@ def test_a_reset_on_the_target_is_the_operators(
         services.until(
             lambda: committed(services.config, "B", group)[topic, 0].offset == 15, what="followed"
         )
+
+
+def test_a_restart_does_not_read_the_logs_again(
+    pair: Addresses, copied: Copied, fresh_name: Names, tmp_path: Path
+) -> None:
+    topic, group = copied(200), fresh_name("group")
+    commit(pair["A"], group, topic, 120)
+    path = write_config(tmp_path, pair)
+    with Services.of(path) as services:
+        services.until_applied("B", group, topic)
+    commit(pair["A"], group, topic, 150)
+    produce_at(pair["A"], topic, values(200, 10))
+    with Services.of(path) as services:
+        services.until(
+            lambda: (row := services.row("B", group, topic)) is not None and row.new == 150,
+            what="followed on",
+        )
+        read = services.by_name["A"].partitions._followed[topic, 0]
+        assert (read.recent_from, read.index.end, len(read.recent.offsets)) == (200, 210, 10)

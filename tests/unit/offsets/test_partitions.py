@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from offsets.core.index import PartitionIndex
 from offsets.core.model import Stream
 from offsets.partitions import _Columns, _Followed
 
@@ -17,7 +18,7 @@ def columns(*offsets: int) -> _Columns:
 
 def test_records_fetched_before_the_log_start_passed_them_are_left_out() -> None:
     """They waited in the consumer's queue while DeleteRecords or retention took them."""
-    followed = _Followed(OWN, 0)
+    followed = _Followed(PartitionIndex(OWN, 0))
     followed.take(columns(0, 1), 2)
     followed.index.forget(5)
     followed.take(columns(2, 3, 4), 5)
