@@ -16,6 +16,7 @@ SAMPLES_MAX: Final = 90  # with one every 10 s, 15 minutes: some 4 KB
 SAMPLE_MS_MIN: Final = 9_000  # between two of them
 FLOW_MS: Final = 60_000  # the rates of now are those of the last minute
 GROWTH_S: Final = 2  # of production, by which the lag of one minute must exceed the minute before
+KEEPS_UP_S: Final = 10  # of production: with a smaller lag there is nothing to catch up
 LATELY: Final = 30  # samples of the short form
 _UNKNOWN: Final = -1
 
@@ -91,10 +92,12 @@ class History:
         return now - before > produced * GROWTH_S
 
     def catches_up_s(self) -> float | None:
-        """With the rates of the last minute. None: the lag does not fall, or there is none."""
+        """With the rates of the last minute. None: the lag does not fall, or is small."""
         produced, _, settled = self.flow()
         lag = self[-1].lag if self else None
         if not lag or produced is None or settled is None or settled <= produced:
+            return None
+        if lag < produced * KEEPS_UP_S:
             return None
         return lag / (settled - produced)
 

@@ -55,7 +55,7 @@ class GroupLine(Row):
     flow: FlowRow = FlowRow()
     growing: bool = False  # the lag of the last minute is above that of the minute before
     stopped: bool = False  # no member, and the lag has grown since the last record was settled
-    catches_up_s: float | None = None  # with the rates of now; null: the lag does not fall
+    catches_up_s: float | None = None  # with the rates of now; null: it does not fall, or is small
     lately: list[int | None] = Field(default_factory=list)  # the lag of 15 minutes, 30 s apart
 
 

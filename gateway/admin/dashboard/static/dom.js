@@ -40,6 +40,12 @@ function add(element, children) {
   }
 }
 
+/** A name that may be long: a line ends behind one of its separators, never inside a word
+ * or before the number at its end. */
+export function named(text) {
+  return text.split(/(?<=[._\/:-])(?!\d+$)/).flatMap((part, at) => (at === 0 ? [part] : [h("wbr"), part]));
+}
+
 /** Makes the children of `shown` those of `wanted`. */
 export function update(shown, wanted) {
   const staying = new Set([...wanted.childNodes].map((child) => child.key));

@@ -9,7 +9,6 @@ const COUNTERS = {
 };
 const GAUGES = {
   connections: (it) => it.traffic.connections,
-  lag: (it) => sum(it.groups.map((group) => group.lag ?? 0)),
   inFlight: (it) => sum(it.groups.map((group) => group.in_flight)),
   parked: (it) => sum(it.groups.map((group) => group.parked ?? 0)),
   members: (it) => sum(it.groups.map((group) => group.members)),
@@ -33,10 +32,10 @@ export class History {
     const restarted = before && COUNTERS.in(overview) < COUNTERS.in(before);
     this.before = restarted ? null : before;
     if (restarted) this.answered = [];
-    this.answered.push(overview.traffic.answered);
+    const { answered, waited } = overview.traffic;
+    this.answered.push({ answered, waited });
     if (this.answered.length > LATENCY_SAMPLES) this.answered.shift();
     for (const [name, of] of Object.entries(GAUGES)) this.push(name, of(overview));
-    for (const group of overview.groups) this.push(`lag of ${group.group}`, group.lag ?? 0);
     if (!this.before) return;
     for (const [name, of] of Object.entries(COUNTERS)) this.push(name, this.rate(of));
     this.push("latency", this.quantile("produce", 0.99) ?? 0);
@@ -44,12 +43,13 @@ export class History {
 
   /**
    * The time in ms within which a share of the requests of an API was answered, interpolated
-   * between the bounds of the node's counts; null: none was asked.
+   * between the bounds of the node's counts; null: none was asked. `part`: that of the work
+   * ("answered"), or of the wait for records ("waited").
    */
-  quantile(api, share) {
-    const now = this.answered.at(-1)?.[api];
+  quantile(api, share, part = "answered") {
+    const now = this.answered.at(-1)?.[part][api];
     if (!now || this.answered.length < 2) return null;
-    const then = this.answered[0][api] ?? [];
+    const then = this.answered[0][part][api] ?? [];
     const counts = now.map((count, at) => count - (then[at] ?? 0));
     const wanted = sum(counts) * share;
     const bounds = this.last.traffic.bounds_ms;
@@ -86,6 +86,12 @@ export class History {
   now(name) {
     return this.of(name).at(-1) ?? null;
   }
+}
+
+/** The lag of all groups over the last 15 minutes. */
+export function latelyOf(groups) {
+  const long = Math.max(0, ...groups.map((group) => group.lately.length));
+  return Array.from({ length: long }, (_, at) => sum(groups.map((group) => group.lately.at(at - long) ?? 0)));
 }
 
 export function sum(values) {

@@ -68,7 +68,22 @@ function draw() {
   const content = app.live.phase === "denied" ? null : drawn(view);
   update(document.getElementById("app"), h("div", null, frame(app, view, content)));
   app.answers.end();
+  showCurrentTab();
   document.title = `${view.title} · Keyway`;
+}
+
+let tabShown = "";
+
+/** A strip of tabs that is longer than the screen shows the one that is chosen, once. */
+function showCurrentTab() {
+  const chosen = document.querySelector(".tabs [aria-current]");
+  const name = chosen ? chosen.getAttribute("href") : "";
+  if (name === tabShown) return;
+  tabShown = name;
+  if (!chosen) return;
+  const strip = chosen.closest(".tabs");
+  const middle = chosen.offsetLeft - strip.offsetLeft + chosen.offsetWidth / 2;
+  strip.scrollLeft = middle - strip.clientWidth / 2;
 }
 
 /** A view with a fault says so: old figures under a header that says "live" would deceive. */

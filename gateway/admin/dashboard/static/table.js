@@ -4,7 +4,7 @@ import { h } from "./dom.js";
 
 /**
  * `columns`: [{name, of (sorts by it; absent: not sortable), cell (shows it), number, wide (hidden
- * on narrow screens), head (it names the row)}]; `sort`: {by, down}, changed in place.
+ * on phones), wider, widest (also on tablets), head (it names the row)}]; `sort`: {by, down}, changed in place.
  */
 export function table({ caption, columns, rows, keyOf, sort, app, empty }) {
   if (rows.length === 0) return h("p", { class: "empty" }, empty);
@@ -47,10 +47,11 @@ function cell(column, row) {
 }
 
 function classOf(column) {
-  return [column.number && "number", column.wide && "wide", column.line && "line", column.picture && "picture"].filter(Boolean).join(" ");
+  return [column.number && "number", column.wide && "wide", column.wider && "wider", column.widest && "widest", column.line && "line", column.picture && "picture"].filter(Boolean).join(" ");
 }
 
-function sorted(rows, columns, sort) {
+/** By a column; `sort`: {by, down}. */
+export function sorted(rows, columns, sort) {
   const column = columns.find((it) => it.name === sort.by);
   if (!column?.of) return rows;
   const order = (one, other) => {

@@ -75,6 +75,7 @@ def test_the_time_until_it_has_caught_up() -> None:
     assert history(*[(100, 300)] * 6, lag=2_400).catches_up_s() == 1_200 / 20
     assert history(*[(100, 100)] * 6, lag=2_400).catches_up_s() is None
     assert history(*[(100, 100)] * 6).catches_up_s() is None, "there is no lag"
+    assert history(*[(100, 103)] * 6, lag=100).catches_up_s() is None, "it keeps up"
 
 
 def test_the_growth_since_the_last_record_was_settled() -> None:

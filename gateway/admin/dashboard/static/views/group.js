@@ -1,7 +1,7 @@
 // One group: its figures, and a tab for each thing an operator asks about it.
 
 import { tile } from "../charts.js";
-import { h } from "../dom.js";
+import { h, named } from "../dom.js";
 import { count, short, some, whole } from "../format.js";
 import { sum } from "../history.js";
 import { groupPath } from "../rest.js";
@@ -9,6 +9,7 @@ import { GROUP_TABS, groupAddress } from "../routes.js";
 import { answered } from "../table.js";
 import { drawFilters } from "./filters.js";
 import { stateOf } from "./groups.js";
+import { drawHistory } from "./history.js";
 import { drawKeys } from "./keys.js";
 import { drawMembers } from "./members.js";
 import { secondsOf } from "./overview.js";
@@ -33,11 +34,12 @@ export function drawGroup(app, { group, tab }) {
   const draw = DRAWN[tab] ?? drawPartitions;
   return [
     h("p", { class: "back" }, h("a", { href: "#/groups" }, "Groups")),
-    h("div", { class: "head" }, h("h1", { class: "name" }, group), line && h("p", null, stateOf(line))),
+    h("div", { class: "head" }, h("h1", { class: "name" }, named(group)), line && h("p", null, stateOf(line))),
     answered(answer, (described) => [
       policies(described),
       tiles(app, line, described),
       tabs(group, tab, described),
+      tab === "" && drawHistory(app, described, line),
       draw(app, described),
     ]),
   ];
@@ -61,7 +63,8 @@ function tiles(app, line, described) {
   return h(
     "section",
     { class: "tiles", "aria-label": "Figures of the group" },
-    tile({ name: "Lag", value: short(described.lag), unit: "records", series: app.history.of(`lag of ${described.group}`) }),
+    tile({ name: "Lag", value: short(described.lag), unit: "records", series: line?.lately, tone: line?.growing ? "warn" : "" }),
+    line && tile({ name: "Settled", value: short(line.flow.settled), unit: "/s", note: `${short(line.flow.produced)}/s came` }),
     line && tile({ name: "Oldest unsettled", value: secondsOf(line.lag_seconds), note: "age of the record" }),
     tile({ name: "Members", value: whole(described.members) }),
     tile({ name: "In flight", value: short(of("in_flight")), note: of("backing_off") > 0 ? `${short(of("backing_off"))} backing off` : null }),

@@ -1,10 +1,9 @@
 // All groups of the node, filtered and sorted.
 
-import { sparkline } from "../charts.js";
-import { h } from "../dom.js";
+import { h, named } from "../dom.js";
 import { count, short, some, whole } from "../format.js";
 import { search, table } from "../table.js";
-import { groupName, loading, parkedCell, secondsOf } from "./overview.js";
+import { catchesUp, groupName, lagLine, loading, parkedCell, secondsOf, statePill } from "./overview.js";
 
 export function drawGroups(app) {
   const { overview } = app;
@@ -25,7 +24,7 @@ export function drawGroups(app) {
       table({
         app,
         caption: "Groups of this node",
-        columns: columns(app),
+        columns: COLUMNS,
         rows,
         keyOf: (it) => it.group,
         sort: choice.sort,
@@ -36,32 +35,35 @@ export function drawGroups(app) {
   ];
 }
 
+export function perSecond(rate) {
+  return rate === null ? "–" : `${short(Math.round(rate * 10) / 10)}/s`;
+}
+
 function matches(group, words) {
   return group.group.toLowerCase().includes(words) || group.topics.some((it) => it.toLowerCase().includes(words));
 }
 
-function columns(app) {
-  return [
-    { name: "Group", head: true, of: (it) => it.group, cell: groupName },
-    { name: "State", wide: true, of: (it) => it.state, cell: stateOf },
-    { name: "Members", number: true, wide: true, of: (it) => it.members, cell: (it) => whole(it.members) },
-    { name: "Topics", wide: true, cell: (it) => some(it.topics, 2) || "–" },
-    { name: "Windows", number: true, wide: true, of: (it) => it.windows, cell: (it) => whole(it.windows) },
-    { name: "Lately", wide: true, line: true, cell: (it) => sparkline(app.history.of(`lag of ${it.group}`), `lag of ${it.group} over the last minutes`) },
-    { name: "Lag", number: true, of: (it) => it.lag, cell: (it) => short(it.lag) },
-    { name: "Oldest", number: true, wide: true, of: (it) => it.lag_seconds, cell: (it) => secondsOf(it.lag_seconds) },
-    { name: "In flight", number: true, wide: true, of: (it) => it.in_flight, cell: (it) => short(it.in_flight) },
-    { name: "Redelivered", number: true, wide: true, of: (it) => it.outcomes.redelivered ?? 0, cell: (it) => short(it.outcomes.redelivered ?? 0) },
-    { name: "Parked", number: true, of: (it) => it.parked, cell: parkedCell },
-  ];
-}
+const COLUMNS = [
+  { name: "Group", head: true, of: (it) => it.group, cell: groupName },
+  { name: "State", wide: true, of: (it) => it.state, cell: stateOf },
+  { name: "Members", number: true, wider: true, of: (it) => it.members, cell: (it) => whole(it.members) },
+  { name: "Topics", widest: true, cell: (it) => named(some(it.topics, 2) || "–") },
+  { name: "Lately", wide: true, line: true, cell: lagLine },
+  { name: "Lag", number: true, of: (it) => it.lag, cell: (it) => short(it.lag) },
+  { name: "Oldest", number: true, wider: true, of: (it) => it.lag_seconds, cell: (it) => secondsOf(it.lag_seconds) },
+  { name: "Settled", number: true, wider: true, of: (it) => it.flow.settled, cell: (it) => perSecond(it.flow.settled) },
+  { name: "Catches up", number: true, wide: true, of: (it) => (it.growing ? Infinity : it.catches_up_s), cell: catchesUp },
+  { name: "In flight", number: true, widest: true, of: (it) => it.in_flight, cell: (it) => short(it.in_flight) },
+  { name: "Redelivered", number: true, widest: true, of: (it) => it.outcomes.redelivered ?? 0, cell: (it) => short(it.outcomes.redelivered ?? 0) },
+  { name: "Parked", number: true, of: (it) => it.parked, cell: parkedCell },
+];
 
 export function stateOf(group) {
   const troubles = [
     group.waiting > 0 && `${count(group.waiting, "window")} waiting`,
     group.stuck > 0 && `${group.stuck} stuck`,
+    group.stopped && "no member, its lag grows",
     group.draining_keys > 0 && `${count(group.draining_keys, "key")} draining`,
   ].filter(Boolean);
-  const tone = group.stuck > 0 ? "bad" : group.waiting > 0 ? "warn" : group.state === "Stable" ? "good" : "";
-  return [h("span", { class: `pill ${tone}` }, group.state), troubles.length > 0 && h("span", { class: "soft" }, ` ${troubles.join(", ")}`)];
+  return [statePill(group), troubles.length > 0 && h("span", { class: "soft" }, ` ${troubles.join(", ")}`)];
 }

@@ -11,6 +11,11 @@ export function drawKeys(app, described) {
   return [keys(app, described, clients), draining(described, clients)];
 }
 
+function stateOf({ state }) {
+  if (state === "idle") return h("span", { class: "soft" }, "nothing unsettled");
+  return h("span", { class: `pill ${state === "parked" ? "bad" : ""}` }, state.replaceAll("_", " "));
+}
+
 /** The key itself, for who may see it, or else its hash. */
 export function keyName(row) {
   if (row.key !== undefined && row.key !== null) return h("span", { class: "key" }, row.key);
@@ -39,15 +44,23 @@ function keys(app, { group }, clients) {
         h("input", { id: "key", type: "search", placeholder: "look a key up, then Enter", value: choice.words, oninput: (event) => { choice.words = event.target.value; } }),
       ),
     ),
-    answered(answer, (shown) => keyTable(shown.keys, clients, choice.wanted)),
+    answered(answer, (shown) => [
+      choice.wanted && shown.keys.length > 0 && shown.keys.every((it) => it.records === 0) && unknownKey(choice.wanted),
+      keyTable(shown.keys, clients, choice.wanted),
+    ]),
   );
+}
+
+/** The node knows the keys of unsettled records only. */
+function unknownKey(key) {
+  return h("p", { class: "problem", role: "status" }, "No record of ", h("span", { class: "key" }, key), " is unsettled: all are settled, or not read yet, or the key was never used. The owner is the member that its next record would go to.");
 }
 
 function keyTable(rows, clients, wanted) {
   const columns = [
     { name: "Key", head: true, cell: keyName },
     { name: "Partition", cell: placeOf },
-    { name: "State", cell: (it) => h("span", { class: `pill ${it.state === "parked" ? "bad" : ""}` }, it.state.replaceAll("_", " ")) },
+    { name: "State", cell: stateOf },
     { name: "Owner", wide: true, cell: (it) => (it.owner === null ? "nobody" : (clients.get(it.owner) ?? it.owner)) },
     { name: "Unsettled", number: true, cell: (it) => whole(it.records) },
     { name: "In flight", number: true, wide: true, cell: (it) => whole(it.in_flight ?? 0) },

@@ -1,7 +1,7 @@
 // The members of a group: a ring coloured by their shares of the keys, and a row for each.
 
-import { colourOf, ring } from "../charts.js";
-import { h } from "../dom.js";
+import { colourOf, ring, swatch } from "../charts.js";
+import { h, named } from "../dom.js";
 import { count, duration, percent, short, some, whole } from "../format.js";
 import { at } from "../rest.js";
 import { answered, table } from "../table.js";
@@ -40,15 +40,15 @@ function keyRing(rows) {
 function memberTable(app, group, rows) {
   const choice = app.choice(`members of ${group}`, () => ({ sort: { by: "Client", down: false } }));
   const columns = [
-    { name: "Client", head: true, of: (it) => it.client_id, cell: (it) => [h("span", { class: `swatch ${it.colour}`, "aria-hidden": "true" }), it.client_id] },
-    { name: "Host", wide: true, of: (it) => it.host },
+    { name: "Client", head: true, of: (it) => it.client_id, cell: (it) => [swatch(it.colour), named(it.client_id)] },
+    { name: "Host", widest: true, of: (it) => it.host },
     { name: "Keys", number: true, of: (it) => it.share ?? null, cell: (it) => percent(it.share) },
     { name: "Ready keys", number: true, wide: true, of: (it) => it.ready_keys, cell: (it) => short(it.ready_keys) },
     { name: "In flight", number: true, of: (it) => it.in_flight, cell: (it) => short(it.in_flight) },
     { name: "Draining", number: true, wide: true, of: (it) => it.draining_keys, cell: (it) => short(it.draining_keys) },
     { name: "Heard of", number: true, wide: true, of: (it) => it.last_heartbeat_ms, cell: (it) => heard(app, it) },
     { name: "Silent in", number: true, of: (it) => it.silent_partitions, cell: (it) => it.silent_partitions > 0 ? h("strong", { title: "It fetches nothing there. Other members have its keys." }, count(it.silent_partitions, "partition")) : "–" },
-    { name: "Member id", wide: true, of: (it) => it.member_id, cell: (it) => h("code", null, it.member_id) },
+    { name: "Member id", widest: true, of: (it) => it.member_id, cell: (it) => h("code", null, it.member_id) },
   ];
   return table({ app, caption: "Members of the group", columns, rows, keyOf: (it) => it.member_id, sort: choice.sort, empty: "" });
 }

@@ -1,9 +1,9 @@
 // The node at a glance: its health, its traffic, and the groups that lag most.
 
 import { bar, sparkline, tile } from "../charts.js";
-import { h } from "../dom.js";
+import { h, named } from "../dom.js";
 import { bytes, count, duration, short, whole } from "../format.js";
-import { sum } from "../history.js";
+import { latelyOf, sum } from "../history.js";
 import { groupAddress } from "../routes.js";
 import { table } from "../table.js";
 
@@ -29,7 +29,9 @@ export function loading(title) {
 }
 
 function health(found) {
-  const tone = { up: "good", degraded: "warn", "not ready": "bad" }[found.status];
+  const warned = found.status === "up" && found.warnings.length > 0;
+  const tone = warned ? "warn" : { up: "good", degraded: "warn", "not ready": "bad" }[found.status];
+  const lines = [...found.reasons, ...found.warnings];
   const facts = [
     found.cluster_id && `cluster ${found.cluster_id}`,
     found.brokers !== undefined && count(found.brokers, "broker"),
@@ -38,13 +40,14 @@ function health(found) {
   return h(
     "section",
     { class: `panel health ${tone}`, "aria-labelledby": "health" },
-    h("h2", { id: "health" }, h("span", { class: "dot", "aria-hidden": "true" }), h("span", { "data-health": found.status }, healthText(found.status))),
-    found.reasons.length > 0 && h("ul", { class: "reasons" }, found.reasons.map((reason) => h("li", null, reason))),
+    h("h2", { id: "health" }, h("span", { class: "dot", "aria-hidden": "true" }), h("span", { "data-health": found.status }, healthText(found.status, warned))),
+    lines.length > 0 && h("ul", { class: "reasons" }, lines.map((line) => h("li", null, line))),
     h("p", { class: "soft" }, facts.join(" · ")),
   );
 }
 
-function healthText(status) {
+function healthText(status, warned) {
+  if (warned) return "Serving, with warnings";
   return { up: "All is well", degraded: "Serving, with troubles", "not ready": "Not serving" }[status];
 }
 
@@ -60,10 +63,10 @@ function tiles(app) {
     { class: "tiles", "aria-label": "Figures of the node" },
     tile({ name: "From clients", value: brought, unit, series: history.of("in") }),
     tile({ name: "To clients", value: taken, unit: unitOut, series: history.of("out") }),
-    tile({ name: "Requests", value: short(history.now("requests")), unit: "/s", series: history.of("requests") }),
+    tile({ name: "Records settled", value: short(rateOf(groups, "settled")), unit: "/s", note: `${short(rateOf(groups, "produced"))}/s came` }),
     tile({ name: "Produce, p99", value: timed[0], unit: timed[1], series: history.of("latency") }),
     tile({ name: "Connections", value: whole(overview.traffic.connections), series: history.of("connections") }),
-    tile({ name: "Lag of all groups", value: short(history.now("lag")), unit: "records", series: history.of("lag") }),
+    tile({ name: "Lag of all groups", value: short(sum(groups.map((it) => it.lag ?? 0))), unit: "records", series: latelyOf(groups) }),
     tile({ name: "In flight", value: short(history.now("inFlight")), unit: "records", series: history.of("inFlight") }),
     tile({
       name: "Parked",
@@ -76,6 +79,12 @@ function tiles(app) {
   );
 }
 
+/** Records per second of all groups; null: of none is it known. */
+function rateOf(groups, part) {
+  const known = groups.map((it) => it.flow[part]).filter((rate) => rate !== null);
+  return known.length > 0 ? Math.round(sum(known) * 10) / 10 : null;
+}
+
 function amount(perSecond) {
   if (perSecond === null) return ["–", "/s"];
   const [value, unit] = bytes(perSecond).split(" ");
@@ -86,10 +95,10 @@ function worst(app) {
   const groups = [...app.overview.groups].sort((one, other) => (other.lag ?? -1) - (one.lag ?? -1));
   const columns = [
     { name: "Group", head: true, cell: groupName },
-    { name: "Lately", wide: true, line: true, cell: (it) => sparkline(app.history.of(`lag of ${it.group}`), `lag of ${it.group} over the last minutes`) },
+    { name: "Lately", wide: true, line: true, cell: lagLine },
     { name: "Lag", number: true, cell: (it) => short(it.lag) },
+    { name: "Catches up", number: true, wide: true, cell: catchesUp },
     { name: "Oldest", number: true, wide: true, cell: (it) => secondsOf(it.lag_seconds) },
-    { name: "In flight", number: true, wide: true, cell: (it) => short(it.in_flight) },
     { name: "Parked", number: true, cell: (it) => parkedCell(it) },
   ];
   return h(
@@ -112,8 +121,30 @@ export function secondsOf(seconds) {
   return seconds == null ? "–" : seconds === 0 ? "0 s" : duration(seconds * 1000);
 }
 
+/** The lag of the last 15 minutes, and its largest in words. */
+export function lagLine({ group, lately, growing }) {
+  const most = Math.max(0, ...lately.map((lag) => lag ?? 0));
+  return sparkline(lately, `lag of ${group} in the last 15 minutes, ${short(most)} at most${growing ? ", growing" : ""}`, growing ? "warn" : "");
+}
+
+/** When the lag is gone, with the rates of the last minute. */
+export function catchesUp({ lag, growing, catches_up_s: seconds, flow }) {
+  if (growing) return h("span", { class: "warn", title: `${short(flow.produced)}/s produced, ${short(flow.settled)}/s settled` }, "grows ↑");
+  if (!lag || seconds === null) return "–";
+  return `in ${duration(Math.max(1_000, seconds * 1_000))}`;
+}
+
+/** A link to the group; on a narrow screen with its state, which has no column there. */
 export function groupName(group) {
-  return h("a", { href: groupAddress(group.group), class: "name" }, group.group);
+  return [
+    h("a", { href: groupAddress(group.group), class: "name" }, named(group.group)),
+    h("span", { class: "narrow" }, statePill(group)),
+  ];
+}
+
+export function statePill(group) {
+  const tone = group.stuck > 0 ? "bad" : group.waiting > 0 || group.stopped ? "warn" : group.state === "Stable" ? "good" : "";
+  return h("span", { class: `pill ${tone}` }, group.state);
 }
 
 export function parkedCell(group) {
@@ -131,7 +162,8 @@ function requests(app) {
     { name: "API", head: true, cell: (it) => it.api.replaceAll("_", " ") },
     { name: "Share", wide: true, line: true, cell: (it) => bar((it.rate ?? 0) / most) },
     { name: "Per second", number: true, cell: (it) => short(it.rate && Math.round(it.rate * 10) / 10) },
-    { name: "p99", number: true, cell: (it) => duration(app.history.quantile(it.api, 0.99)) },
+    { name: "Work, p99", number: true, cell: (it) => duration(app.history.quantile(it.api, 0.99)) },
+    { name: "Wait, p50", number: true, wide: true, cell: (it) => duration(app.history.quantile(it.api, 0.5, "waited")) },
   ];
   return h(
     "section",

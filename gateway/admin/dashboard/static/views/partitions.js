@@ -1,6 +1,6 @@
 // The partitions of a group: a picture of each window, and its figures.
 
-import { h } from "../dom.js";
+import { h, named } from "../dom.js";
 import { count, short, whole } from "../format.js";
 import { at } from "../rest.js";
 import { table } from "../table.js";
@@ -71,7 +71,7 @@ function columns(app, windows, pointed) {
 /** A window that is not as it should be has its state beside its name. */
 function nameOf(row) {
   const tone = row.trouble || row.read_trouble ? "bad" : { loading: "warn", idle: "" }[row.state];
-  return [placeOf(row), tone !== undefined && h("span", { class: `pill ${tone}` }, row.state === "up" ? "stuck" : row.state)];
+  return [named(placeOf(row)), tone !== undefined && h("span", { class: `pill ${tone}` }, row.state === "up" ? "stuck" : row.state)];
 }
 
 function troubles(partitions) {

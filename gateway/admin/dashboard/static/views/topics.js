@@ -1,12 +1,14 @@
 // Topics that groups read, the virtual brokers of the node, and the connections of its clients.
 
-import { h } from "../dom.js";
+import { h, named } from "../dom.js";
 import { bytes, count, duration, short, some, whole } from "../format.js";
 import { at } from "../rest.js";
 import { groupAddress } from "../routes.js";
-import { answered, table } from "../table.js";
+import { answered, search, sorted, table } from "../table.js";
 
 const SHOWN = 200;
+const SEARCHED = 1_000; // connections; the rest has no room in one answer
+const CONNECTIONS_SHOWN = 100;
 
 export function drawTopics(app) {
   return [h("h1", null, "Topics and connections"), topics(app), brokers(app), connections(app)];
@@ -20,9 +22,9 @@ function topics(app) {
   const answer = app.answers.use(at("/v1/topics", { limit: SHOWN }));
   const choice = app.choice("topics", () => ({ sort: { by: "Lag", down: true } }));
   const groups = (topic) =>
-    topic.groups.slice(0, 6).map((it) => [h("a", { href: groupAddress(it.group) }, it.group), h("span", { class: "soft" }, ` ${short(it.lag)}  `)]);
+    topic.groups.slice(0, 6).map((it) => [h("a", { href: groupAddress(it.group) }, named(it.group)), h("span", { class: "soft" }, ` ${short(it.lag)}  `)]);
   const columns = [
-    { name: "Topic", head: true, of: (it) => it.topic },
+    { name: "Topic", head: true, of: (it) => it.topic, cell: (it) => named(it.topic) },
     { name: "Partitions", number: true, of: (it) => it.partitions, cell: partitionsOf },
     { name: "Groups, lag of each", wide: true, cell: groups },
     { name: "Lag", number: true, of: (it) => it.lag, cell: (it) => short(it.lag) },
@@ -64,8 +66,9 @@ function brokers(app) {
 }
 
 function connections(app) {
-  const answer = app.answers.use(at("/v1/connections", { limit: SHOWN }));
-  const choice = app.choice("connections", () => ({ sort: { by: "Sent", down: true } }));
+  const answer = app.answers.use(at("/v1/connections", { limit: SEARCHED }));
+  const choice = app.choice("connections", () => ({ words: "", sort: { by: "Sent", down: true } }));
+  const words = choice.words.toLowerCase().trim();
   const age = (row) => (app.overview ? duration(Math.max(0, app.overview.at_ms - row.since_ms)) : "–");
   const columns = [
     { name: "Client", head: true, of: (it) => it.client_id ?? "", cell: (it) => it.client_id ?? "–" },
@@ -79,9 +82,20 @@ function connections(app) {
   return panel(
     "connections",
     "Connections",
-    answered(answer, (shown) => [
-      table({ app, caption: "Connections of clients", columns, rows: shown.connections, keyOf: (it) => it.id, sort: choice.sort, empty: "No client is connected." }),
-      shown.total > shown.connections.length && h("p", { class: "soft" }, `${whole(shown.connections.length)} of ${whole(shown.total)} are shown.`),
-    ]),
+    search({ app, choice, id: "connection-words", label: "Connections with these letters", placeholder: "client, host, broker or group" }),
+    answered(answer, ({ connections: known, total }) => {
+      const found = known.filter((it) => matches(it, words));
+      const rows = sorted(found, columns, choice.sort).slice(0, CONNECTIONS_SHOWN);
+      return [
+        table({ app, caption: "Connections of clients", columns, rows, keyOf: (it) => it.id, sort: choice.sort, empty: words ? "No connection has these letters." : "No client is connected." }),
+        rows.length < found.length && h("p", { class: "soft" }, `${whole(rows.length)} of ${whole(found.length)} are shown.`),
+        known.length < total && h("p", { class: "soft" }, `${whole(known.length)} of ${count(total, "connection")} are searched: keyway connection list has all.`),
+      ];
+    }),
   );
+}
+
+function matches({ client_id: client, host, port, broker, members }, words) {
+  const texts = [client ?? "", `${host}:${port}`, broker === null ? "first contact" : `broker ${broker}`, ...members];
+  return texts.some((text) => text.toLowerCase().includes(words));
 }
