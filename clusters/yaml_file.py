@@ -53,10 +53,13 @@ _WORDS: Final = {  # pydantic's speak of Python
 
 
 def first_fault(error: ValidationError, *, unnamed: Collection[str] = ()) -> str:
-    """One line with the field and its fault. Without its value, which pydantic's own text has:
-    it may be a secret. `unnamed`: parts of a field's place that no file has.
+    """One line with a field and its fault. Without its value, which pydantic's own text has: it may
+    be a secret. `unnamed`: parts of a field's place that no file has.
     """
-    fault = error.errors(include_input=False, include_url=False)[0]
+    faults = error.errors(include_input=False, include_url=False)
+    # A name that is mistyped is two faults: the field is missing, and another one is not known. The
+    # second one is the cause.
+    fault = min(faults, key=lambda it: it["type"] == "missing")
     where = ".".join(str(part) for part in fault["loc"] if part not in unnamed)
     what = _WORDS.get(fault["type"], fault["msg"].removeprefix("Value error, "))
     if fault["type"] == "too_short" and fault.get("ctx", {}).get("min_length") == 1:

@@ -15,6 +15,7 @@ from typer.core import TyperCommand
 from clusters.extras import what_to_install
 from clusters.usage import OneLineUsage
 from clusters.watching import Click
+from gateway.cli.node_options import with_node_options
 
 # name: the module whose `app` it is, the line of `keyway --help`
 GROUPS = {
@@ -39,7 +40,8 @@ class CommandGroups(OneLineUsage):
     def get_command(self, ctx: Click, cmd_name: str) -> Click:
         """Ends with one line and exit status 2 if a group needs a package that is not there."""
         if cmd_name not in GROUPS:
-            return super().get_command(ctx, cmd_name)
+            found = super().get_command(ctx, cmd_name)
+            return None if found is None else with_node_options(found)
         module, text = GROUPS[cmd_name]
         listed = TyperCommand(cmd_name, help=text)
         if self._listing:

@@ -14,8 +14,9 @@ from gateway.cli.commands import CommandGroups
 from gateway.cli.contexts import CONTEXT_VARIABLE, use_context
 from gateway.cli.demo import demo
 from gateway.cli.doctor import doctor
-from gateway.cli.node_client import use_token_file
-from gateway.cli.options import Watching
+from gateway.cli.node_client import use_admin, use_token_file
+from gateway.cli.node_options import CONTEXT_HELP, TOKEN_FILE_HELP
+from gateway.cli.options import DEFAULT_ADMIN, AdminOption, Watching
 from gateway.cli.serve import serve
 from gateway.cli.token import token
 from gateway.cli.top import top
@@ -71,20 +72,22 @@ def _root(
         typer.Option(
             envvar=CONTEXT_VARIABLE,
             autocompletion=contexts.names,
-            help="The node of this name, see `keyway context`. Without it: the current one.",
+            help=CONTEXT_HELP,
         ),
     ] = None,
     token_file: Annotated[
         Path | None,
         typer.Option(
             envvar="KEYWAY_TOKEN_FILE",
-            help="File with the token for the node's REST. Without it: KEYWAY_TOKEN.",
+            help=TOKEN_FILE_HELP,
         ),
     ] = None,
+    admin: AdminOption = DEFAULT_ADMIN,
 ) -> None:
-    """Options of every command."""
+    """Options of every command that asks a node; they may also stand behind it."""
     use_context(context)
     use_token_file(token_file)
+    use_admin(admin)
 
 
 def main() -> None:

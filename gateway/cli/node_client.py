@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 ANSWER_S_MAX = 30.0
 TOKEN_VARIABLE = "KEYWAY_TOKEN"  # noqa: S105 - the name of it
 
+_admin: ContextVar[str] = ContextVar("admin", default="")
 _token_file: ContextVar[Path | None] = ContextVar("token_file", default=None)
 
 RowT = TypeVar("RowT", bound=BaseModel)
@@ -88,6 +89,11 @@ def use_token_file(path: Path | None) -> None:
     _token_file.set(path)
 
 
+def use_admin(address: str) -> None:
+    """For all questions of this command that name no other; empty: the context has it."""
+    _admin.set(address)
+
+
 def _authorization(*, of_context: bool) -> dict[str, str]:
     """`of_context`: the context's token is for this node; no other node gets it. Ends the command
     if the token cannot be read. It is in no message.
@@ -123,6 +129,7 @@ def ask(
     """
     import httpx  # keeps `keyway --help` quick
 
+    admin = admin or _admin.get()
     of_context = not admin
     admin = admin or context().admin
     address = admin if "://" in admin else f"http://{admin}"

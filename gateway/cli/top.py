@@ -10,7 +10,7 @@ import os
 import select
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, suppress
 from dataclasses import dataclass
 from typing import Annotated
@@ -23,16 +23,27 @@ from rich.table import Table
 from rich.text import Text
 
 from clusters.watching import WATCH_S, WATCH_S_MIN
-from gateway.admin.dashboard.rows import GroupLine, Overview
+from gateway.admin.dashboard.rows import GroupLine, Overview, TrafficRow
 from gateway.cli.node_client import ask
 from gateway.cli.options import DEFAULT_ADMIN, AdminOption
 from gateway.cli.tables import age, counted, plain, table_of
 
 _COLUMNS = (
-    *("GROUP", "STATE", "MEMBERS", "WINDOWS", "LAG", "LAG-SECONDS", "ACCEPTED/S", "REDELIVERED/S"),
-    *("IN-FLIGHT", "BACKING-OFF", "PARKED", "DRAINING-KEYS", "STUCK"),
+    *("GROUP", "STATE", "MEMBERS", "WINDOWS", "LAG", "LAG-SECONDS", "PRODUCED/S", "ACCEPTED/S"),
+    *("CATCHES-UP", "REDELIVERED/S", "IN-FLIGHT", "BACKING-OFF", "PARKED", "DRAINING-KEYS"),
+    "STUCK",
+)
+# On a narrow screen the last of these are missing: what needs an operator comes first.
+_NEEDED = (
+    *("GROUP", "LAG", "PARKED", "STUCK", "IN-FLIGHT", "STATE", "LAG-SECONDS", "ACCEPTED/S"),
+    *("MEMBERS", "CATCHES-UP", "PRODUCED/S", "REDELIVERED/S", "BACKING-OFF", "WINDOWS"),
+    "DRAINING-KEYS",
 )
 _NAME_CHARS_MIN = 20
+_BETWEEN = 2  # columns of the screen between two of the table
+_WAITING = ("share_fetch", "fetch")
+_TIMED = ("produce", "share_fetch", "share_acknowledge")
+Counts = dict[str, list[int]]  # by API and time
 _BYTE_UNITS = ("B", "KiB", "MiB", "GiB")
 
 
@@ -44,6 +55,7 @@ class Rates:
     bytes_in: float
     bytes_out: float
     outcomes: dict[tuple[str, str], float]  # records by group and outcome
+    times: str  # of requests
 
 
 def rates(before: Overview | None, now: Overview) -> Rates | None:
@@ -63,7 +75,40 @@ def rates(before: Overview | None, now: Overview) -> Rates | None:
             for line in now.groups
             for name, count in line.outcomes.items()
         },
+        _times(before.traffic, now.traffic),
     )
+
+
+def _times(before: TrafficRow, now: TrafficRow) -> str:
+    """The work of requests since the look before, and apart from it their waits for records."""
+
+    def within(share: float, api: str, then: Counts, at: Counts) -> str | None:
+        old = then.get(api, [])
+        counts = [
+            count - (old[i] if i < len(old) else 0) for i, count in enumerate(at.get(api, []))
+        ]
+        bound = quantile_bound(counts, now.bounds_ms, share)
+        return None if bound is None else f"{api} {bound}"
+
+    work = [within(0.99, api, before.answered, now.answered) for api in _TIMED]
+    waits = [within(0.5, api, before.waited, now.waited) for api in _WAITING]
+    said = [
+        f"{name}: {', '.join(known)}"
+        for name, found in (("work p99", work), ("wait p50", waits))
+        if (known := [it for it in found if it is not None])
+    ]
+    return "  ".join(said)
+
+
+def quantile_bound(counts: Sequence[int], bounds_ms: Sequence[float], share: float) -> str | None:
+    """The bound that so many are within, like `< 10 ms`. None: there are none."""
+    wanted, passed = sum(counts) * share, 0
+    for at, count in enumerate(counts):
+        passed += count
+        if count > 0 and passed >= wanted:
+            beyond = at >= len(bounds_ms)
+            return f"> {bounds_ms[-1]:g} ms" if beyond else f"< {bounds_ms[at]:g} ms"
+    return None
 
 
 def _accepted(line: GroupLine, speed: Rates | None) -> float:
@@ -79,20 +124,35 @@ SORTS: dict[str, Callable[[GroupLine, Rates | None], float]] = {
 }
 
 
-def frame(now: Overview, speed: Rates | None, sort: str, rows_max: int | None) -> RenderableType:
-    """One picture of the node. `rows_max`: groups that there is room for."""
+def frame(
+    now: Overview, speed: Rates | None, sort: str, rows_max: int | None, width: int | None = None
+) -> RenderableType:
+    """One picture of the node. `rows_max` and `width`: the room for groups and columns."""
     lines = sorted(now.groups, key=lambda line: (-SORTS[sort](line, speed), line.group))
     shown = lines if rows_max is None else lines[:rows_max]
-    table = table_of(_COLUMNS, [_row(line, speed) for line in shown])
+    rows = [dict(zip(_COLUMNS, _row(line, speed), strict=True)) for line in shown]
+    names = _that_fit(rows, width)
+    table = table_of(names, [[row[name] for name in names] for row in rows])
     more = len(lines) - len(shown) + now.groups_hidden
     foot = [Text(f"{more} more groups")] if more else []
     return Group(*_head(now, speed, sort), _cut_at_the_right(table), *foot)
 
 
+def _that_fit(rows: Sequence[Mapping[str, object]], width: int | None) -> list[str]:
+    """Columns that a screen of this width has room for, in their order."""
+    left, chosen = sys.maxsize if width is None else width, set[str]()
+    for name in _NEEDED:
+        texts = [name, *("-" if row[name] is None else str(row[name]) for row in rows)]
+        widest = max(map(cell_len, texts))
+        left -= _BETWEEN + (min(widest, _NAME_CHARS_MIN) if name == "GROUP" else widest)
+        if left < 0:
+            break
+        chosen.add(name)
+    return [name for name in _COLUMNS if name in chosen]
+
+
 def _cut_at_the_right(table: Table) -> Table:
-    """On a narrow screen the last columns are missing, and the first ones can be read. Only long
-    names give way before that.
-    """
+    """Long names give way to the other columns."""
     for column in table.columns:
         widest = max(map(cell_len, map(str, (column.header, *column.cells))))
         column.min_width = min(widest, _NAME_CHARS_MIN) if column.header == "GROUP" else widest
@@ -102,7 +162,7 @@ def _cut_at_the_right(table: Table) -> Table:
 
 def _head(now: Overview, speed: Rates | None, sort: str) -> Iterator[Text]:
     at = time.strftime("%H:%M:%S", time.localtime(now.at_ms / 1_000))
-    reasons = "; ".join(now.health.reasons)
+    reasons = "; ".join([*now.health.reasons, *now.health.warnings])
     status = f"{now.health.status}{'  ' + reasons if reasons else ''}"
     yield Text(plain(f"{at}  by {sort.replace('_', ' ')}  {status}"))
     traffic = now.traffic
@@ -113,6 +173,8 @@ def _head(now: Overview, speed: Rates | None, sort: str) -> Iterator[Text]:
             f"  out {_bytes(speed.bytes_out)}/s"
         )
     yield Text(f"{counted(traffic.connections, 'connection')}  {traffic.refused} refused  {moving}")
+    if speed is not None and speed.times:
+        yield Text(speed.times)
 
 
 def _row(line: GroupLine, speed: Rates | None) -> tuple[object, ...]:
@@ -120,11 +182,24 @@ def _row(line: GroupLine, speed: Rates | None) -> tuple[object, ...]:
         known = None if speed is None else speed.outcomes.get((line.group, outcome), 0.0)
         return None if known is None else f"{known:,.1f}"
 
+    produced = line.flow.produced
+    seconds = line.catches_up_s
     return (
-        *(line.group, line.state, line.members, line.windows, line.lag, age(line.lag_seconds)),
-        *(rate("accepted"), rate("redelivered"), line.in_flight, line.backing_off, line.parked),
+        *(line.group, "Stopped" if line.stopped else line.state, line.members, line.windows),
+        *(line.lag, age(line.lag_seconds), None if produced is None else f"{produced:,.1f}"),
+        *(
+            rate("accepted"),
+            "grows" if line.growing else None if seconds is None else _span(seconds),
+        ),
+        *(rate("redelivered"), line.in_flight, line.backing_off, line.parked),
         *(line.draining_keys, line.stuck),
     )
+
+
+def _span(seconds: float) -> str:
+    if seconds < 60:
+        return f"{max(1, round(seconds))} s"
+    return f"{seconds / 60:.0f} min" if seconds < 3_600 else f"{seconds / 3_600:.1f} h"
 
 
 def _bytes(count: float) -> str:
@@ -164,8 +239,9 @@ def _watch(live: Live, admin: str, every_s: float, now: Overview) -> None:
     """Until `q` or Ctrl-C."""
     sorts, speed = list(SORTS), None
     while True:
-        rows_max = max(1, live.console.size.height - 5)
-        live.update(frame(now, speed, sorts[0], rows_max), refresh=True)
+        size = live.console.size
+        rows_max = max(1, size.height - 6)
+        live.update(frame(now, speed, sorts[0], rows_max, size.width), refresh=True)
         pressed = _pressed_within(every_s)
         if pressed in ("q", "\x04"):
             return

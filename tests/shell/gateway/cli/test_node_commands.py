@@ -270,6 +270,33 @@ def test_a_context_names_a_node_and_its_token(home: Path, tmp_path: Path) -> Non
     assert json.loads(out)["current"] is None
 
 
+def test_options_of_the_node_stand_before_a_command_or_behind_it(
+    home: Path,  # noqa: ARG001 - an empty one
+    tmp_path: Path,
+) -> None:
+    """Behind it they win."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.write_text("token-1")
+    two.write_text("token-2")
+    groups: dict[str, Any] = {"/v1/groups": {"groups": []}}
+    with stand_in(groups) as east, stand_in(groups) as west:
+        keyway("context", "set", "east", "--admin", east.address)
+        keyway("context", "set", "west", "--admin", west.address, "--token-file", str(two))
+        listed = ("group", "list")
+        assert keyway("--admin", west.address, *listed)[0] == 0
+        assert keyway(*listed, "--context", "west")[0] == 0
+        assert keyway("--context", "east", *listed, "--context", "west")[0] == 0
+        assert keyway("--admin", east.address, *listed, "--admin", west.address)[0] == 0
+        assert (len(east.asked), len(west.asked)) == (0, 4)
+        assert west.tokens == [None, "Bearer token-2", "Bearer token-2", None]
+        assert keyway("--token-file", str(one), *listed)[0] == 0
+        assert keyway("--token-file", str(one), *listed, "--token-file", str(two))[0] == 0
+        assert east.tokens == ["Bearer token-1", "Bearer token-2"]
+        for command in (["health"], ["top"], ["key", "list", "g"], ["config", "show"]):
+            code, _, err = keyway(*command, "--context", "none")
+            assert (code, "no context 'none'" in err) == (1, True), command
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [

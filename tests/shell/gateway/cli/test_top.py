@@ -15,9 +15,10 @@ from rich.console import Console
 from rich.screen import Screen
 
 from gateway.admin.dashboard.rows import Overview
-from gateway.cli.top import frame
+from gateway.cli.top import frame, rates
 from tests.rig.keyway_process import started, until
-from tests.rig.rest_stand_in import rows, stand_in
+from tests.rig.rest_stand_in import rows as table_rows
+from tests.rig.rest_stand_in import stand_in
 
 
 def overview(at_ms: int, accepted: int, *, lag: int = 5, name: str = "busy") -> dict[str, Any]:
@@ -54,7 +55,7 @@ def test_top_without_a_terminal_is_one_table() -> None:
         )
         out, _ = done.communicate(timeout=300)
     assert done.returncode == 0
-    shown = rows(out.decode())
+    shown = table_rows(out.decode())
     assert shown[3][:7] == ["late", "Stable", "2", "4", "99", "1.5", "-"], "the largest lag first"
     assert shown[4][:7] == ["busy", "Stable", "2", "4", "5", "1.5", "-"]
     assert shown[5] == ["2", "more", "groups"]
@@ -89,19 +90,64 @@ def top_on_a_screen(address: str) -> Iterator[tuple[subprocess.Popen[bytes], int
         os.close(terminal)
 
 
-def test_a_narrow_screen_has_the_first_columns_whole() -> None:
-    now = Overview.model_validate(overview(1_000, 0, name="a-name-" * 9))
-    console = Console(width=60, file=io.StringIO())
+def shown_on(width: int, now: Overview) -> list[list[str]]:
+    console = Console(width=width, file=io.StringIO())
     with console.capture() as shown:
-        console.print(Screen(frame(now, None, "lag_seconds", None)), height=8)
-    first, _, head, long, late, *_ = shown.get().splitlines()
-    assert "by lag seconds" in first
-    assert head.split()[:5] == ["GROUP", "STATE", "MEMBERS", "WINDOWS", "LAG"]
-    name, *figures = long.split()
-    assert figures[:4] == ["Stable", "2", "4", "5"]
+        console.print(Screen(frame(now, None, "lag_seconds", None, width)), height=8)
+    return [line.split() for line in shown.get().splitlines()]
+
+
+def test_a_narrow_screen_keeps_what_needs_an_operator() -> None:
+    """At 80 columns, with a long name: whole columns, and the others are missing."""
+    now = Overview.model_validate(overview(1_000, 0, name="a-name-" * 9))
+    _, _, head, long, late, *_ = shown_on(80, now)
+    assert head[:2] == ["GROUP", "STATE"]
+    assert {"LAG", "LAG-SECONDS", "IN-FLIGHT", "PARKED", "STUCK"} <= set(head)
+    assert not {"WINDOWS", "DRAINING-KEYS"} & set(head)
+    name, *figures = long
     assert len(name) >= 20
     assert name.endswith("…")
-    assert late.split()[:5] == ["late", "Stable", "2", "4", "99"]
+    assert len(figures) == len(head) - 1
+    assert late[0] == "late"
+    head = next(line for line in shown_on(45, now) if line[:1] == ["GROUP"])
+    assert head == ["GROUP", "LAG", "PARKED", "STUCK"]
+    _, _, head, *_ = shown_on(250, now)
+    assert head[-1] == "STUCK"
+    assert len(head) == 15
+
+
+def test_a_group_that_stopped_and_one_that_catches_up() -> None:
+    given = overview(1_000, 0)
+    busy, late = given["groups"]
+    given["groups"] = [
+        busy | {"catches_up_s": 150.0, "flow": {"produced": 1234.5}},
+        late | {"stopped": True, "growing": True, "parked": None},
+    ]
+    given["health"]["warnings"] = ["group late has no member"]
+    top, _, head, first, second, *_ = shown_on(250, Overview.model_validate(given))
+    assert top[-5:] == ["group", "late", "has", "no", "member"]
+    assert first[:2] == ["busy", "Stable"]
+    assert {"2", "min", "1,234.5"} <= set(first)
+    assert second[:2] == ["late", "Stopped"]
+    assert second[head.index("CATCHES-UP")] == "grows"
+    assert second[head.index("PARKED")] == "-", "not known"
+
+
+def test_waits_of_requests_are_not_their_times() -> None:
+    """Between two looks: a long poll is no latency."""
+    bounds = [1.0, 10.0, 500.0]
+    before, now = overview(1_000, 0), overview(3_000, 0)
+    before["traffic"] |= {"bounds_ms": bounds, "answered": {"share_fetch": [5, 0, 0, 9]}}
+    now["traffic"] |= {
+        "bounds_ms": bounds,
+        "answered": {"share_fetch": [5, 100, 0, 9], "produce": [0, 0, 0, 1]},
+        "waited": {"share_fetch": [10, 0, 90, 0]},
+    }
+    speed = rates(Overview.model_validate(before), Overview.model_validate(now))
+    assert speed is not None
+    said = "work p99: produce > 500 ms, share_fetch < 10 ms  wait p50: share_fetch < 500 ms"
+    assert speed.times == said
+    assert rates(None, Overview.model_validate(now)) is None
 
 
 def test_top_that_loses_its_node_says_so_behind_the_live_screen() -> None:

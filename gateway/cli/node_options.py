@@ -1,0 +1,65 @@
+"""`--admin`, `--context`, `--token-file`: before a command or behind it; the one behind it wins.
+
+Each command that asks a node has `--admin`. The other two are the same for all of them, so they are
+added here, where the commands are looked up.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from clusters.watching import Click
+from gateway.cli import contexts
+from gateway.cli.node_client import use_token_file
+
+CONTEXT_HELP = "The node of this name, see `keyway context`. Without it: the current one."
+TOKEN_FILE_HELP = "File with the token for the node's REST. Without it: KEYWAY_TOKEN."  # noqa: S105
+
+
+def with_node_options(command: Click) -> Click:
+    """`command`, a group or one command; those that ask no node stay as they are."""
+    for found in getattr(command, "commands", {}).values():
+        with_node_options(found)
+    names = {it.name for it in command.params}
+    if "admin" in names and not names & {"context", "token_file"}:
+        command.params = [*command.params, *_options()]
+    return command
+
+
+def _context_chosen(name: str | None) -> None:
+    if name is not None:
+        contexts.use_context(name)
+
+
+def _token_file_chosen(path: Path | None) -> None:
+    if path is not None:
+        use_token_file(path)
+
+
+@cache
+def _options() -> tuple[Click, ...]:
+    """As typer makes them of a command that has them."""
+
+    def command(
+        context: Annotated[
+            str | None,
+            typer.Option(
+                callback=_context_chosen, autocompletion=contexts.names, help=CONTEXT_HELP
+            ),
+        ] = None,
+        token_file: Annotated[
+            Path | None, typer.Option(callback=_token_file_chosen, help=TOKEN_FILE_HELP)
+        ] = None,
+    ) -> None:
+        pass
+
+    app = typer.Typer(add_completion=False)
+    app.command()(command)
+    options = tuple(it for it in typer.main.get_command(app).params if it.name != "help")
+    for option in options:
+        option.expose_value = False
+    return options
