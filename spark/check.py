@@ -36,21 +36,15 @@ class Finding:
 
 
 def tree_text(tree: Tree) -> str:
-    """The tree, its distributors, and every hop of a record of each cluster."""
-    lines = [*_drawn(tree.root, "", ""), ""]
-    width = max(it.level for it in tree.distributors)
-    for it in tree.distributors:
-        bit, mask = f"{it.bit:0{width}b}", f"{it.mask:0{width}b}"
-        lines.append(
-            f"{it.source} level {it.level}: bit {bit}, mask {mask}, to {' or '.join(it.targets)}"
-        )
-    lines.append("")
+    """The tree, its links, and every hop of a record of each cluster."""
+    links = [
+        f"link {it.source}-level-{it.level}: to {' or '.join(it.targets)}"
+        for it in tree.distributors
+    ]
+    lines = [*_drawn(tree.root, "", ""), "", *links, ""]
     for origin in tree.clusters:
-        hops = [
-            f"{hop.source} -{hop.level}-> {hop.target} {hop.flags:0{width}b}"
-            for hop in tree.hops(origin)
-        ]
-        lines.append(f"a record of {origin}: {'; '.join(hops)}")
+        hops = [f"{it.source} to {it.target} (level {it.level})" for it in tree.hops(origin)]
+        lines.append(f"a record of {origin} is copied from {', from '.join(hops)}")
     return "\n".join(lines)
 
 

@@ -16,6 +16,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from spark.quiet_start import quiet_start
+
 CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"  # of pyspark 4.0.0, and no other
 # pyspark's own jars have both.
 EXCLUDES = (
@@ -62,14 +64,14 @@ def kafka_session(
     chosen = {**_everywhere(), **alone, **(settings or {})}
     if master is not None:
         builder = builder.master(master)
-    with ivy_alone():
+    with ivy_alone(), quiet_start():
         if master is not None:
             chosen |= _connector()
         for setting, value in chosen.items():
             builder = builder.config(setting, value)
         session: SparkSession = builder.getOrCreate()
         _remember_jars()
-    session.sparkContext.setLogLevel("ERROR")
+        session.sparkContext.setLogLevel("ERROR")
     return session
 
 

@@ -201,8 +201,9 @@ def test_check_status_and_verify(spark: SparkSession, five: Clusters) -> None:
         create_topic(five.front(name), "shown")
     code, text = command("check", str(five.path))
     assert code == 0, text
-    assert "C1 level 3: bit 100, mask 111, to C3 or C4" in text
-    assert "a record of C1: C1 -1-> C2 001; C1 -3-> C3 100; C3 -1-> C4 101" in text
+    hops = "C1 is copied from C1 to C2 (level 1), from C1 to C3 (level 3), from C3 to C4 (level 1)"
+    assert "link C1-level-3: to C3 or C4" in text
+    assert hops in text
     assert "C1-level-3 to C3: shown: will be created on the target" in text
     send(five.front("C1"), "shown", [{"key": b"k", "value": b"%d" % at} for at in range(7)])
     with running(spark, config, "C1", level=1):
