@@ -127,10 +127,12 @@ def run(config: ConfigFile) -> None:
 
 @app.command()
 def view(
-    config: ConfigFile, cluster: Annotated[str, typer.Argument(help="A cluster's name.")]
+    config: ConfigFile,
+    cluster: Annotated[str, typer.Argument(help="A cluster's name.")],
+    beats: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Serve the cluster's registry view until stopped: its `registry_view` section says where."""
-    _serve(lambda: commands.view(load(config), cluster))
+    _serve(lambda: commands.view(load(config), cluster, beats))
 
 
 def _serve(serve: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -64,11 +64,11 @@ async def run(config: ClustersConfig) -> None:
     await service.run(config)
 
 
-async def view(config: ClustersConfig, cluster: str) -> None:
+async def view(config: ClustersConfig, cluster: str, beats: int | None) -> None:
     """As `view.serve.serve`."""
     from schema_dist.view.serve import serve  # a web server, which the other commands start without
 
-    await serve(config, config.cluster(cluster))
+    await serve(config, config.cluster(cluster), beats)
 
 
 async def check(config: ClustersConfig, *, probe: bool, told: Told) -> Answer:

@@ -28,7 +28,14 @@ PROBE_VERSION = 7  # no registry that counts its versions itself begins there
 LOGGED_MAX = 10  # refusals logged per round; the status has more
 AUTHORISED_S = 60.0  # a view asks the primary about a client's credentials as often
 AUTHORISED_KEPT_MAX = 10_000  # credentials known to be good; a digest each
-VIEW_BODY_BYTES_MAX = 16 * 1024 * 1024  # of a request to a view; a schema is far smaller
+# Of a request to a view: a schema must fit a record of `_schemas`, 1 MB unless Kafka is told
+# otherwise, and is longer as JSON.
+VIEW_BODY_BYTES_MAX = 2 * 1024 * 1024
+VIEW_BODY_S_MAX = 30.0  # for its bytes to arrive
+VIEW_BODIES_AT_ONCE = 16  # read or looked up; more wait
+VIEW_TEXT_CHARS_QUICK = 16 * 1024  # a longer text is compared in a thread: milliseconds each
+VIEW_CONNECTIONS_MAX = 512  # more get 503 at once
+VIEW_BEAT_S = 1.0  # from one line about itself to the next, for the node that started it
 VIEW_POLL_S = 0.2  # how often a view looks for news in the log
 LISTED_MAX = 10_000  # writes and refusals that `check` lists; a table nobody reads further
 TOLD_EVERY_S = 2.0  # a command that takes longer names its step

@@ -125,6 +125,7 @@ class RestTarget:
         done: dict[Write, Refusal | None] = {}
         accepted: list[Register] = []
         wrong: list[tuple[Register, Reason, str]] = []
+        ids: dict[Register, int] = {}  # as the registry answered
         for write in writes:
             wanted = write.wanted
             if any(reason is Reason.ID_IGNORED for _, reason, _ in wrong):
@@ -136,7 +137,8 @@ class RestTarget:
             except RefusedError as error:
                 done[write] = _refusal(wanted, Reason.REGISTRY, str(error))
                 continue
-            if answered is None or answered == wanted.id:
+            ids[write] = wanted.id if answered is None else answered
+            if ids[write] == wanted.id:
                 accepted.append(write)
             else:
                 wrong.append((write, Reason.ID_IGNORED, f"the registry gave it id {answered}"))
@@ -148,7 +150,7 @@ class RestTarget:
             else:
                 wrong.append((write, Reason.READ_BACK, what))
         for write, reason, what in wrong:
-            left = await self._undo(write.wanted)
+            left = await self._undo(write.wanted, ids[write])
             done[write] = _refusal(write.wanted, reason, f"{what}; {left}")
         return done
 
@@ -187,11 +189,24 @@ class RestTarget:
         self._note(write)
         return None
 
-    async def _undo(self, wanted: SchemaVersion) -> str:
-        """Takes away the remains of a failed registration; returns the outcome as text."""
+    async def _undo(self, wanted: SchemaVersion, answered: int) -> str:
+        """Takes away the remains of a failed registration; returns the outcome as text. Another
+        client's version, registered meanwhile, has another id, or another number and schema.
+        """
         before = {it.version for it in self.contents.of(wanted.subject)}
         now = await self._client.versions(wanted.subject, deleted=True)
-        made = [version for version in now if version not in before]
+        made: list[Version] = []
+        for version in now:
+            found = (
+                await self._client.version(wanted.subject, version)
+                if version not in before
+                else None
+            )
+            if found is None or found.id != answered:
+                continue
+            expected = replace(wanted, version=version, id=found.id)
+            if version == wanted.version or difference(expected, found) is None:
+                made.append(version)
         for version in made:
             await self._remove(wanted.subject, version)
         if not made:

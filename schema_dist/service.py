@@ -125,13 +125,11 @@ async def follow(source: Source, news: News, metrics: Metrics, poll_interval_ms:
             continue
         wait_s = RETRY_S_MIN
         same = contents.changes == changes if contents is known else contents == known
+        bad = sum(contents.malformed.values())
+        if bad > metrics.bad_records:
+            _LOG.warning("records of the source's log are skipped", why=dict(contents.malformed))
+        metrics.source(bad)
         if not same or news.revision == 0:
-            bad = sum(contents.malformed.values())
-            if bad > metrics.bad_records:
-                _LOG.warning(
-                    "records of the source's log are skipped", why=dict(contents.malformed)
-                )
-            metrics.source(bad)
             await news.publish(contents)
         known, changes = contents, contents.changes
         await asyncio.sleep(poll_interval_ms / 1000)

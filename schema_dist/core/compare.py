@@ -38,6 +38,13 @@ class SchemaTextError(ValueError):
 
 @lru_cache(FINGERPRINTS_KEPT)
 def fingerprint(schema: Schema) -> Fingerprint:
+    """As `computed_fingerprint`, and remembered together with the text: for what a registry holds,
+    not for what strangers send.
+    """
+    return computed_fingerprint(schema)
+
+
+def computed_fingerprint(schema: Schema) -> Fingerprint:
     """A digest of the schema's type, meaning and references. Raises SchemaTextError if the text
     cannot be parsed.
     """

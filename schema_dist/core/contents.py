@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
+from schema_dist.core.limits import JOURNAL_MAX
 from schema_dist.core.model import Place, SchemaVersion, Version
 from schema_dist.core.records import (
     CompatibilitySet,
@@ -21,6 +22,8 @@ from schema_dist.core.records import (
     SubjectCleared,
     SubjectDeleted,
 )
+
+SETTINGS = Version(0)  # in place of a version: the subject's compatibility and mode
 
 
 @dataclass(slots=True)
@@ -39,12 +42,12 @@ class Contents:
     modes: dict[str, str] = field(default_factory=dict)
     ignored: Counter[str] = field(default_factory=Counter)
     malformed: Counter[str] = field(default_factory=Counter)
-    changes: int = field(default=0, compare=False)
     recorded: bool = field(default=True, compare=False)
+    _journal: list[Place] = field(default_factory=list, compare=False)
+    _forgotten: int = field(default=0, compare=False)  # of the journal's beginning
 
     def apply(self, event: Event, at: int) -> None:
         """Adds one event; `at` is its place in the order."""
-        self.changes += 1
         match event:
             case SchemaWritten(written):
                 self.put(written, at)
@@ -55,9 +58,9 @@ class Contents:
             case SubjectCleared(subject):
                 self._clear(subject)
             case CompatibilitySet(subject, level):
-                _set(self.compatibility, subject, level)
+                self._set(self.compatibility, subject, level)
             case ModeSet(subject, mode):
-                _set(self.modes, subject, mode)
+                self._set(self.modes, subject, mode)
             case Ignored(keytype):
                 self.ignored[keytype] += 1
             case Malformed(why):
@@ -79,8 +82,11 @@ class Contents:
         self.subjects.setdefault(written.subject, {})[written.version] = written
         self.order[written.place] = at
         self.removed.discard(written.place)
+        self._note(written.place)
 
     def remove(self, place: Place) -> None:
+        """The log says that it is gone."""
+        self._note(place)
         subject, version = place
         versions = self.subjects.get(subject, {})
         versions.pop(version, None)
@@ -88,6 +94,32 @@ class Contents:
             self.subjects.pop(subject, None)
         self.order.pop(place, None)
         self.removed.add(place)
+
+    def _set(self, settings: dict[str, str], subject: str, value: str | None) -> None:
+        self._note((subject, SETTINGS))
+        if value is None:
+            settings.pop(subject, None)
+        else:
+            settings[subject] = value
+
+    def _note(self, place: Place) -> None:
+        self._journal.append(place)
+        if len(self._journal) >= 2 * JOURNAL_MAX:
+            del self._journal[:JOURNAL_MAX]
+            self._forgotten += JOURNAL_MAX
+
+    @property
+    def changes(self) -> int:
+        """How many changes there were so far."""
+        return self._forgotten + len(self._journal)
+
+    def changed_since(self, changes: int) -> set[Place] | None:
+        """The places that changed after so many; of a subject's settings, its version is SETTINGS.
+        None: too many to be remembered.
+        """
+        if changes < self._forgotten:
+            return None
+        return set(self._journal[changes - self._forgotten :])
 
     def get(self, place: Place) -> SchemaVersion | None:
         return self.subjects.get(place[0], {}).get(place[1])
@@ -102,10 +134,3 @@ class Contents:
 
     def __len__(self) -> int:
         return len(self.order)
-
-
-def _set(settings: dict[str, str], subject: str, value: str | None) -> None:
-    if value is None:
-        settings.pop(subject, None)
-    else:
-        settings[subject] = value

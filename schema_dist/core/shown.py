@@ -6,17 +6,21 @@ Subjects that have no logical name (another tenant's, internal ones) are not sho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, TypeVar
 
 from clusters.core.internal import is_internal
 from clusters.core.names import Unfit
 from clusters.core.subjects import SubjectTranslation, split_subject
-from schema_dist.core.compare import SchemaTextError, fingerprint
-from schema_dist.core.contents import Contents
+from schema_dist.core.compare import Fingerprint, SchemaTextError, computed_fingerprint
+from schema_dist.core.contents import SETTINGS, Contents
+from schema_dist.core.limits import ANSWER_TEXT_CHARS_MAX, SCHEMAS_LISTED_MAX
 from schema_dist.core.model import (
     GLOBAL,
+    Place,
     Schema,
     SchemaId,
     SchemaVersion,
@@ -27,6 +31,7 @@ from schema_dist.core.records import INT32_MAX, fields_of
 
 Json = Any  # a value of a JSON body
 T = TypeVar("T")
+K = TypeVar("K")
 DEFAULT_COMPATIBILITY = "BACKWARD"
 DEFAULT_MODE = "READWRITE"
 
@@ -60,24 +65,86 @@ class Listing:
         return it.deleted if self.deleted_only else self.deleted or not it.deleted
 
 
-@dataclass(slots=True)
 class Shown:
-    """Contents under logical names. Made by `under_logical_names`; it does not change."""
+    """Contents under logical names. `update` follows them, change by change."""
 
-    subjects: dict[str, list[SchemaVersion]] = field(default_factory=dict)  # versions ascending
-    ids: dict[tuple[str, SchemaId], list[SchemaVersion]] = field(default_factory=dict)
-    compatibility: dict[str, str] = field(default_factory=dict)
-    modes: dict[str, str] = field(default_factory=dict)
+    def __init__(self, names: SubjectTranslation) -> None:
+        """`names`: from the registry's subjects (there) to logical ones."""
+        self._names = names
+        self._logical: dict[str, str | None] = {GLOBAL: GLOBAL}
+        self._sorted: list[str] = []  # the subjects
+        self.subjects: dict[str, list[SchemaVersion]] = {}  # versions ascending
+        self.ids: dict[tuple[str, SchemaId], dict[Place, SchemaVersion]] = {}
+        self._users: dict[Place, set[Place]] = {}  # by the version that they refer to
+        # Of those that were looked up. A thread may add one while its version is replaced.
+        self._meanings: dict[Place, tuple[SchemaVersion, Fingerprint | None]] = {}
+        self.compatibility: dict[str, str] = {}
+        self.modes: dict[str, str] = {}
+
+    # ------------------------------------------------------------------------------------ following
+
+    def update(self, contents: Contents, places: Iterable[Place]) -> None:
+        """`places`: the changed ones, as `Contents.changed_since` tells them."""
+        for subject, version in places:
+            there = self._name(subject)
+            if there is None:
+                continue
+            if version == SETTINGS:
+                _copy(contents.compatibility, subject, self.compatibility, there)
+                _copy(contents.modes, subject, self.modes, there)
+                continue
+            found = contents.get((subject, version))
+            self._forget((there, version))
+            if found is not None:
+                self._add(_named(found, there, self._name))
+
+    def _name(self, subject: str) -> str | None:
+        if subject not in self._logical:
+            made = self._names.there(subject)
+            hidden = isinstance(made, Unfit) or is_internal(split_subject(subject).name)
+            self._logical[subject] = None if hidden else str(made)
+        return self._logical[subject]
+
+    def _forget(self, place: Place) -> None:
+        subject, version = place
+        versions = self.subjects.get(subject, [])
+        at = bisect_left(versions, version, key=_number)
+        if at == len(versions) or versions[at].version != version:
+            return
+        it = versions.pop(at)
+        self._meanings.pop(place, None)
+        _discard(self.ids, (context_of(subject), it.id), place)
+        for used in {reference.place for reference in it.schema.references}:
+            _discard(self._users, used, place)
+        if not versions:
+            del self.subjects[subject]
+            self._sorted.pop(bisect_left(self._sorted, subject))
+
+    def _add(self, it: SchemaVersion) -> None:
+        versions = self.subjects.get(it.subject)
+        if versions is None:
+            versions = self.subjects[it.subject] = []
+            insort(self._sorted, it.subject)
+        insort(versions, it, key=_number)
+        self.ids.setdefault((context_of(it.subject), it.id), {})[it.place] = it
+        for reference in it.schema.references:
+            self._users.setdefault(reference.place, set()).add(it.place)
 
     # --------------------------------------------------------------------------------- by subject
 
     def list_subjects(self, listing: Listing) -> list[str]:
         found = [
             subject
-            for subject, versions in sorted(self.subjects.items())
-            if subject.startswith(listing.prefix) and any(map(listing.takes, versions))
+            for subject in self._beginning(listing.prefix)
+            if any(map(listing.takes, self.subjects[subject]))
         ]
         return listing.page(found)
+
+    def _beginning(self, prefix: str) -> Iterator[str]:
+        for at in range(bisect_left(self._sorted, prefix), len(self._sorted)):
+            if not self._sorted[at].startswith(prefix):
+                return
+            yield self._sorted[at]
 
     def list_versions(self, subject: str, listing: Listing) -> list[Version]:
         """Raises ViewError 40401."""
@@ -110,26 +177,45 @@ class Shown:
     def referenced_by(self, subject: str, text: str) -> list[SchemaId]:
         """The ids of the live schemas that refer to a version."""
         place = self.version(subject, text, deleted=True).place
-        users = {
-            it.id
-            for versions in self.subjects.values()
-            for it in versions
-            if not it.deleted and any(ref.place == place for ref in it.schema.references)
-        }
-        return sorted(users)
+        users = (self._at(it) for it in self._users.get(place, ()))
+        return sorted({it.id for it in users if not it.deleted})
+
+    def _at(self, place: Place) -> SchemaVersion:
+        versions = self.subjects[place[0]]
+        return versions[bisect_left(versions, place[1], key=_number)]
 
     def look_up(self, subject: str, schema: Schema, *, deleted: bool) -> SchemaVersion:
         """The newest version of the subject that means the same. Raises ViewError 40401, 40403,
         42201.
         """
         try:
-            wanted = fingerprint(schema)
+            wanted = computed_fingerprint(schema)
         except SchemaTextError as error:
             raise ViewError(422, 42201, f"Invalid schema: {error}") from None
-        for it in reversed(self._of(subject)):
-            if (deleted or not it.deleted) and _means(it, wanted):
+        for it in reversed(tuple(self._of(subject))):
+            if (deleted or not it.deleted) and self._meaning(it) == wanted:
                 return it
         raise ViewError(404, 40403, "Schema not found")
+
+    @property
+    def count(self) -> int:
+        """How many versions there are."""
+        return sum(map(len, self.ids.values()))
+
+    def longest_of(self, subject: str) -> int:
+        """Characters of the texts that a look-up in `subject` may have to parse."""
+        versions = self.subjects.get(subject, ())
+        return sum(len(it.schema.text) for it in versions if it.place not in self._meanings)
+
+    def _meaning(self, it: SchemaVersion) -> Fingerprint | None:
+        known = self._meanings.get(it.place)
+        if known is None or known[0] is not it:
+            try:
+                known = it, computed_fingerprint(it.schema)
+            except SchemaTextError:
+                known = it, None
+            self._meanings[it.place] = known
+        return known[1]
 
     def _of(self, subject: str) -> list[SchemaVersion]:
         found = self.subjects.get(subject)
@@ -146,15 +232,20 @@ class Shown:
         found = self.ids.get((context_of(subject), number))
         if not found:
             raise ViewError(404, 40403, f"Schema {number} not found")
-        return found
+        return list(found.values())
 
     def list_schemas(self, listing: Listing) -> list[SchemaVersion]:
-        found: list[SchemaVersion] = []
-        for subject, versions in sorted(self.subjects.items()):
-            if subject.startswith(listing.prefix):
-                taken = [it for it in versions if listing.takes(it)]
-                found += taken[-1:] if listing.latest_only else taken
-        return listing.page(found)
+        limit = min(listing.limit, SCHEMAS_LISTED_MAX) if listing.limit >= 0 else SCHEMAS_LISTED_MAX
+        first = listing.offset
+        found = list(islice(self._taken(listing), first, first + limit))
+        if sum(len(it.schema.text) for it in found) > ANSWER_TEXT_CHARS_MAX:
+            raise ViewError(413, 413, "the list is too large: ask for fewer schemas with `limit`")
+        return found
+
+    def _taken(self, listing: Listing) -> Iterator[SchemaVersion]:
+        for subject in self._beginning(listing.prefix):
+            taken = [it for it in self.subjects[subject] if listing.takes(it)]
+            yield from taken[-1:] if listing.latest_only else taken
 
     # ----------------------------------------------------------------------------------- settings
 
@@ -184,11 +275,25 @@ class Shown:
         return sorted({".", *(context_of(subject) for subject in self.subjects)})
 
 
-def _means(it: SchemaVersion, wanted: str) -> bool:
-    try:
-        return fingerprint(it.schema) == wanted
-    except SchemaTextError:
-        return False
+def _number(it: SchemaVersion) -> Version:
+    return it.version
+
+
+def _copy(of: Mapping[str, str], subject: str, to: dict[str, str], there: str) -> None:
+    if subject in of:
+        to[there] = of[subject]
+    else:
+        to.pop(there, None)
+
+
+def _discard(index: dict[K, Any], key: K, place: Place) -> None:
+    held = index[key]
+    if isinstance(held, dict):
+        held.pop(place, None)
+    else:
+        held.discard(place)
+    if not held:
+        del index[key]
 
 
 def _setting(
@@ -207,32 +312,11 @@ def _setting(
 
 
 def under_logical_names(contents: Contents, names: SubjectTranslation) -> Shown:
-    """`names`: from the registry's subjects (there) to logical ones."""
-    logical: dict[str, str | None] = {GLOBAL: GLOBAL}
-
-    def name(subject: str) -> str | None:
-        if subject not in logical:
-            made = names.there(subject)
-            hidden = isinstance(made, Unfit) or is_internal(split_subject(subject).name)
-            logical[subject] = None if hidden else str(made)
-        return logical[subject]
-
-    made = Shown()
-    for subject in contents.subjects:
-        there = name(subject)
-        if there is not None:
-            made.subjects[there] = [_named(it, there, name) for it in contents.of(subject)]
-    for versions in made.subjects.values():
-        for it in versions:
-            made.ids.setdefault((context_of(it.subject), it.id), []).append(it)
-    for settings, shown in (
-        (contents.compatibility, made.compatibility),
-        (contents.modes, made.modes),
-    ):
-        for subject, value in settings.items():
-            there = name(subject)
-            if there is not None:
-                shown[there] = value
+    """All of them."""
+    made = Shown(names)
+    made.update(contents, (it.place for it in contents.versions()))
+    settings = {*contents.compatibility, *contents.modes}
+    made.update(contents, ((subject, SETTINGS) for subject in settings))
     return made
 
 

@@ -8,34 +8,49 @@ exporters, associations, tags, guids.
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
 from urllib.parse import quote
 
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from schema_dist.core.model import GLOBAL, Schema, SchemaId, SchemaVersion
 from schema_dist.core.records import INT32_MAX, fields_of, schema_version
 from schema_dist.core.shown import Json, Listing, Shown, ViewError, places, version_body
-from schema_dist.limits import VIEW_BODY_BYTES_MAX
+from schema_dist.limits import (
+    VIEW_BODIES_AT_ONCE,
+    VIEW_BODY_BYTES_MAX,
+    VIEW_BODY_S_MAX,
+    VIEW_TEXT_CHARS_QUICK,
+)
 from schema_dist.view.primary import Passed, Primary
 
+_NUMBER = re.compile(r"-?[0-9]{1,12}")
 _JSON = "application/vnd.schemaregistry.v1+json"
 
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """The sources of the routes. `shown`: the newest contents. `primary`: None if the view can only
-    be read. `authenticate`: the primary decides about readers.
+    """The sources of the routes. `shown`: the contents, None before they were read. `primary`: None
+    if the view can only be read. `authenticate`: the primary decides about readers.
     """
 
-    shown: Callable[[], Shown]
+    shown: Callable[[], Shown | None]
     primary: Primary | None
     authenticate: bool = False
+    # Python compares one long text at a time anyway; the event loop goes on beside it.
+    long_texts: Executor = field(default_factory=lambda: ThreadPoolExecutor(1, "look-up"))
+    bodies: asyncio.Semaphore = field(
+        default_factory=lambda: asyncio.Semaphore(VIEW_BODIES_AT_ONCE)
+    )
 
 
 Serve = Callable[["Asked"], Awaitable[Json | Passed]]
@@ -51,7 +66,10 @@ class Asked:
 
     @property
     def shown(self) -> Shown:
-        return self.behind.shown()
+        shown = self.behind.shown()
+        if shown is None:
+            raise ViewError(503, 50003, "the schemas have not been read yet")
+        return shown
 
     @property
     def subject(self) -> str:
@@ -68,7 +86,7 @@ class Asked:
         text = self.request.query_params.get(name)
         if text is None:
             return default
-        if not text.lstrip("-").isdecimal():
+        if _NUMBER.fullmatch(text) is None:
             raise ViewError(422, 422, f"{name} is no number")
         return max(-1, min(int(text), INT32_MAX))
 
@@ -86,10 +104,16 @@ class Asked:
     async def body(self) -> Json:
         """The request's JSON. Raises ViewError 42201."""
         data = bytearray()
-        async for chunk in self.request.stream():
-            data += chunk
-            if len(data) > VIEW_BODY_BYTES_MAX:
-                raise ViewError(413, 413, "the request is too large")
+        try:
+            async with asyncio.timeout(VIEW_BODY_S_MAX):
+                async for chunk in self.request.stream():
+                    data += chunk
+                    if len(data) > VIEW_BODY_BYTES_MAX:
+                        raise ViewError(413, 413, "the request is too large")
+        except TimeoutError:
+            raise ViewError(408, 408, "the request did not arrive in time") from None
+        except ClientDisconnect:
+            raise ViewError(400, 400, "the request ended early") from None
         try:
             return json.loads(data) if data else None
         except (ValueError, RecursionError):
@@ -104,12 +128,16 @@ class Asked:
         try:
             return find()
         except ViewError as error:
-            if error.status != 404 or self.behind.primary is None:
-                raise
-            passed = await self.pass_on(body)
-            if passed.status == 404:
-                raise
-            return passed
+            return await self.at_primary(error, body)
+
+    async def at_primary(self, error: ViewError, body: Json = None) -> Passed:
+        """The primary's answer, where `error` is the view's own."""
+        if error.status != 404 or self.behind.primary is None:
+            raise error
+        passed = await self.pass_on(body)
+        if passed.status == 404:
+            raise error
+        return passed
 
     async def pass_on(self, body: Json = None) -> Passed:
         """The primary's answer to this request. Raises ViewError."""
@@ -162,17 +190,25 @@ async def _referenced_by(asked: Asked) -> Json:
 
 
 async def _look_up(asked: Asked) -> Json | Passed:
+    async with asked.behind.bodies:
+        return await _looked_up(asked)
+
+
+async def _looked_up(asked: Asked) -> Json | Passed:
     body = await asked.body()
     try:
         schema = schema_version({"version": 0, "id": 0, **body}, subject="").schema
     except (ValueError, TypeError) as error:
         raise ViewError(422, 42201, f"Invalid schema: {error}") from None
-    return await asked.here_or_at_primary(
-        lambda: version_body(
-            asked.shown.look_up(asked.subject, schema, deleted=asked.flag("deleted"))
-        ),
-        body,
-    )
+    shown, deleted = asked.shown, asked.flag("deleted")
+    look = partial(shown.look_up, asked.subject, schema, deleted=deleted)
+    try:
+        if len(schema.text) + shown.longest_of(asked.subject) <= VIEW_TEXT_CHARS_QUICK:
+            return version_body(look())
+        loop = asyncio.get_running_loop()
+        return version_body(await loop.run_in_executor(asked.behind.long_texts, look))
+    except ViewError as error:
+        return await asked.at_primary(error, body)
 
 
 async def _schemas(asked: Asked) -> Json:
@@ -180,7 +216,22 @@ async def _schemas(asked: Asked) -> Json:
 
 
 async def _id(asked: Asked) -> Json | Passed:
-    return await asked.here_or_at_primary(lambda: _id_body(asked))
+    return await _own_id(asked, _id_body)
+
+
+async def _own_id(asked: Asked, find: Callable[[Asked], Json]) -> Json | Passed:
+    """Also of the primary only ids of subjects that have a logical name: it knows those of other
+    tenants, too.
+    """
+    try:
+        return find(asked)
+    except ViewError as error:
+        primary, number = asked.behind.primary, int(asked.request.path_params["id"])
+        if error.status == 404 and primary is not None:
+            passed = await asked.at_primary(error)
+            if passed.status != 200 or await primary.names_id(number, asked.request.headers):
+                return passed
+        raise
 
 
 def _id_body(asked: Asked) -> Json:
@@ -191,7 +242,7 @@ def _id_body(asked: Asked) -> Json:
 
 
 async def _id_schema(asked: Asked) -> Json | Passed:
-    return await asked.here_or_at_primary(lambda: _text(_of_id(asked)[0].schema))
+    return await _own_id(asked, lambda asked: _text(_of_id(asked)[0].schema))
 
 
 async def _id_subjects(asked: Asked) -> Json:
@@ -236,7 +287,8 @@ def _text(schema: Schema) -> Json:
 
 
 async def _passed_on(asked: Asked) -> Passed:
-    return await asked.pass_on(await asked.body())
+    async with asked.behind.bodies:
+        return await asked.pass_on(await asked.body())
 
 
 # ----------------------------------------------------------------------------------------- the rest

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import quote, urlencode
 
+from clusters.core.internal import is_internal
 from clusters.core.names import Unfit
-from clusters.core.subjects import SubjectTranslation
+from clusters.core.subjects import SubjectTranslation, split_subject
 from schema_dist.core.shown import Json, ViewError
 from schema_dist.limits import AUTHORISED_KEPT_MAX, AUTHORISED_S
 from schema_dist.transport import Answer, Http, HttpError
@@ -69,12 +70,31 @@ class Primary:
             answer = await self._http.send(method, url, headers=passed, content=content)
             found = _json(answer)
         except (HttpError, ValueError, RecursionError) as error:
-            what = type(error.__cause__ or error).__name__
-            raise ViewError(503, 50003, f"the primary's registry is away ({what})") from error
+            raise _away(error) from error
         return Passed(
             answer.status,
             self._logical(found, there, subject),
             answer.headers.get("www-authenticate"),
+        )
+
+    async def names_id(self, number: int, headers: Mapping[str, str]) -> bool:
+        """Whether a subject with a logical name has the id. Raises ViewError 50003."""
+        passed = {name: value for name, value in headers.items() if name.lower() in _HEADERS}
+        url = f"{self._url}/schemas/ids/{number}/versions"
+        try:
+            found = _json(await self._http.send("GET", url, headers=passed, content=None))
+        except (HttpError, ValueError, RecursionError) as error:
+            raise _away(error) from error
+        subjects = (
+            [it.get("subject") for it in found if isinstance(it, dict)]
+            if isinstance(found, list)
+            else []
+        )
+        return any(
+            isinstance(it, str)
+            and not is_internal(split_subject(it).name)
+            and isinstance(self._names.there(it), str)
+            for it in subjects
         )
 
     async def authorise(self, headers: Mapping[str, str]) -> Passed | None:
@@ -127,6 +147,11 @@ class Primary:
         if there and logical and isinstance(made.get("message"), str):
             made["message"] = made["message"].replace(there, logical)
         return made
+
+
+def _away(error: Exception) -> ViewError:
+    what = type(error.__cause__ or error).__name__
+    return ViewError(503, 50003, f"the primary's registry is away ({what})")
 
 
 def _json(answer: Answer) -> Json:

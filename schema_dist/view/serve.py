@@ -5,9 +5,13 @@ when it is cancelled.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
+import os
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
+from pathlib import Path
 
 import structlog
 import uvicorn
@@ -16,9 +20,16 @@ from starlette.applications import Starlette
 from clusters.config import Cluster, ClustersConfig, ConfigError, RegistryView
 from clusters.core.subjects import RecordNames, SubjectTranslation
 from schema_dist.core.contents import Contents
+from schema_dist.core.model import Place
 from schema_dist.core.shown import Shown, under_logical_names
 from schema_dist.errors import AwayError, LogError, RefusedError
-from schema_dist.limits import RETRY_S_MAX, RETRY_S_MIN, VIEW_POLL_S
+from schema_dist.limits import (
+    RETRY_S_MAX,
+    RETRY_S_MIN,
+    VIEW_BEAT_S,
+    VIEW_CONNECTIONS_MAX,
+    VIEW_POLL_S,
+)
 from schema_dist.parts import Source, source_of
 from schema_dist.tasks import together
 from schema_dist.transport import Connections
@@ -35,11 +46,11 @@ class Follower:
         self._source = source
         self._names = names
         self._poll_s = poll_s
-        self.shown = Shown()
+        self.shown: Shown | None = None
 
     async def run(self) -> None:
         """Until it is cancelled. While nothing can be read, the last read contents are shown."""
-        known, changes, wait_s = Contents(), -1, RETRY_S_MIN
+        known, changes, wait_s = Contents(), 0, RETRY_S_MIN
         while True:
             try:
                 contents = await self._source.read()
@@ -49,9 +60,15 @@ class Follower:
                 wait_s = min(wait_s * 2, RETRY_S_MAX)
                 continue
             wait_s = RETRY_S_MIN
-            if contents is not known or contents.changes != changes:
-                known, changes = contents, contents.changes
+            if contents is known:
+                places = contents.changed_since(changes)
+            else:
+                places = set[Place]() if contents == known else None
+            known, changes = contents, contents.changes
+            if self.shown is None or places is None:
                 self.shown = under_logical_names(contents, self._names)
+            else:
+                self.shown.update(contents, places)
             await asyncio.sleep(self._poll_s)
 
 
@@ -68,19 +85,25 @@ def checked(cluster: Cluster) -> RegistryView:
     return cluster.registry_view
 
 
-async def serve(
-    config: ClustersConfig, cluster: Cluster, listens: Callable[[], None] = lambda: None
-) -> None:
-    """Until it is cancelled; calls `listens` once its port is bound. Raises ConfigError if there is
-    no view, or its port is taken.
+async def serve(config: ClustersConfig, cluster: Cluster, beats: int | None = None) -> None:
+    """Until it is cancelled. `beats`: a pipe for a line a second about itself, and for the
+    reason of its end. Raises ConfigError if there is no view, or its port is taken.
     """
+    try:
+        await _serve(config, cluster, beats)
+    except ConfigError as error:
+        if beats is not None:
+            os.write(beats, json.dumps({"failure": str(error)}).encode() + b"\n")
+        raise
+
+
+async def _serve(config: ClustersConfig, cluster: Cluster, beats: int | None) -> None:
     section = checked(cluster)
     try:
         listening = socket.create_server((section.host, section.port))
     except OSError as error:
         where = f"{section.host}:{section.port}"
         raise ConfigError(f"registry_view: cannot listen on {where}: {error.strerror}") from error
-    listens()
     policy = RecordNames(config.schemas.record_names)
     async with AsyncExitStack() as stack:
         stack.callback(listening.close)
@@ -94,9 +117,36 @@ async def serve(
         server = _server(section, view_app(behind))
         _LOG.info("registry view", cluster=cluster.name, host=section.host, port=section.port)
         try:
-            await together([follower.run(), server.serve([listening])])
+            work = [follower.run(), server.serve([listening])]
+            await together(work if beats is None else [*work, _beat(beats, follower)])
         finally:
             server.should_exit = True
+
+
+def _memory_bytes() -> int:
+    """Resident; 0 where the system does not tell."""
+    try:
+        pages = Path("/proc/self/statm").read_text().split()[1]
+    except OSError:
+        return 0
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+async def _beat(pipe: int, follower: Follower) -> None:
+    """Tells the node that started the view, until it is cancelled. A node that is gone has ended
+    the view, too.
+    """
+    os.set_blocking(pipe, False)
+    while True:
+        shown = follower.shown
+        line = {
+            "read": shown is not None,
+            "versions": 0 if shown is None else shown.count,
+            "memory_bytes": _memory_bytes(),
+        }
+        with contextlib.suppress(BlockingIOError):  # the node is slow
+            os.write(pipe, json.dumps(line).encode() + b"\n")
+        await asyncio.sleep(VIEW_BEAT_S)
 
 
 def _server(section: RegistryView, app: Starlette) -> _Server:
@@ -108,6 +158,7 @@ def _server(section: RegistryView, app: Starlette) -> _Server:
         log_config=None,
         access_log=False,
         server_header=False,
+        limit_concurrency=VIEW_CONNECTIONS_MAX,
     )
     try:
         settings.load()

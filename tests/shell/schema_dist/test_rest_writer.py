@@ -92,6 +92,23 @@ def test_a_text_that_is_stored_otherwise_is_taken_back() -> None:
     assert [it.version for it in app.registry.all()] == [2]
 
 
+def test_only_the_own_remains_are_taken_back() -> None:
+    """Another client registers in the same subject between the registration and its undoing."""
+    app = App()
+
+    async def meanwhile(request: httpx.Request, answer: Answer) -> httpx.Response:
+        if request.method != "POST":
+            return await answer(request)
+        app.registry.modes.clear()
+        body = {"schema": '"string"'}
+        answered = httpx.Response(200, json={"id": app.registry.register("a-value", body)})
+        app.registry.register("a-value", {"schema": '["string", "null"]'})  # the other client
+        return answered
+
+    assert applied(Between(app, meanwhile), Register(A)) == [Reason.ID_IGNORED]
+    assert [it.schema for it in app.registry.all()] == [{"schema": '["string", "null"]'}]
+
+
 def test_a_text_with_other_white_space_and_key_order_is_the_same() -> None:
     app = App()
     fixed = version("f-value", 1, 50, Schema("AVRO", '{"type":"fixed","name":"F","size":2}'))

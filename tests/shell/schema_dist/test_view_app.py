@@ -11,6 +11,7 @@ import pytest
 
 from clusters.core.names import compile_pattern
 from clusters.core.subjects import pair_subjects
+from schema_dist.core import compare
 from schema_dist.core.contents import Contents
 from schema_dist.core.model import Schema
 from schema_dist.core.shown import under_logical_names
@@ -267,3 +268,43 @@ def test_a_body_that_is_no_json() -> None:
 
     answer = asyncio.run(send())
     assert (answer.status_code, answer.json()["error_code"]) == (422, 42201)
+
+
+@pytest.mark.parametrize("text", ["--5", "", "1e3", "٣", "-", "9" * 5_000])
+def test_a_limit_that_is_no_number(text: str) -> None:
+    status, body, _ = Rig(None).ask("GET", f"/subjects?limit={text}")
+    assert (status, body["error_code"]) == (422, 422)
+
+
+def test_texts_of_other_tenants_are_not_shown() -> None:
+    """The primary knows all ids; the view asks whose they are."""
+    app = App()
+    app.registry.register("rival-secrets-value", {"schema": '"int"'})
+    app.registry.register("acme-shared-value", {"schema": '"long"'})
+    app.registry.register("rival-shared-value", {"schema": '"long"'})
+    app.registry.register("_internal-value", {"schema": '"bytes"'})
+    rig = Rig(InProcess(app))
+    for path in ("/schemas/ids/1", "/schemas/ids/1/schema", "/schemas/ids/3"):
+        status, body, _ = rig.ask("GET", path)
+        assert (status, body["error_code"]) == (404, 40403), path
+    assert rig.ask("GET", "/schemas/ids/2")[:2] == (200, {"schema": '"long"'})
+
+
+def test_a_text_that_is_too_long_is_refused_and_a_long_one_is_compared_in_a_thread() -> None:
+    rig = Rig(None)
+    body = {"schema": "message M {}" * 200_000, "schemaType": "PROTOBUF"}
+    status, found, _ = rig.ask("POST", "/subjects/orders-value", body)
+    assert (status, found["error_code"]) == (413, 413)
+    cache = compare.fingerprint.cache_info().currsize
+    body = {"schema": "message M {}" * 2_000, "schemaType": "PROTOBUF"}
+    status, found, _ = rig.ask("POST", "/subjects/orders-value", body)
+    assert (status, found["error_code"]) == (404, 40403)
+    assert compare.fingerprint.cache_info().currsize == cache  # a stranger's text is not kept
+
+
+def test_a_view_that_has_read_nothing_yet_says_so() -> None:
+    app = view_app(Behind(lambda: None, None))
+    rig = Rig(None)
+    rig._transport = httpx.ASGITransport(app=app)
+    status, body, _ = rig.ask("GET", "/subjects")
+    assert (status, body["error_code"]) == (503, 50003)

@@ -82,4 +82,4 @@ def test_settings_and_the_rest() -> None:
     assert contents.modes == {"s": "READONLY"}
     assert contents.ignored == {"NOOP": 1}
     assert contents.malformed == {"no key": 2}
-    assert contents.changes == 8
+    assert contents.changes == 5

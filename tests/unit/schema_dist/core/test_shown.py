@@ -144,7 +144,7 @@ def test_settings(shown: Shown) -> None:
     assert shown.compatibility_of("orders-key", default_to_global=True) == "FULL"
     assert shown.mode_of("orders-value", default_to_global=False) == "READONLY"
     assert shown.mode_of("", default_to_global=False) == "READWRITE"
-    assert Shown().compatibility_of("", default_to_global=False) == "BACKWARD"
+    assert Shown(NAMES).compatibility_of("", default_to_global=False) == "BACKWARD"
 
 
 _WRONG: list[tuple[Callable[[Shown], Any], int, int]] = [

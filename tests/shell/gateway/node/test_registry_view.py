@@ -1,0 +1,111 @@
+"""The registry view's process: its troubles are shown, and it is started again."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gateway.node import registry_view
+from gateway.node.registry_view import View
+from tests.rig.patience import patient_s
+
+# `--beats FD` comes last, as the real one takes it.
+STUB = """
+import json, os, signal, sys, time
+beats, folder = int(sys.argv[-1]), sys.argv[1]
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+open(f"{folder}/{os.getpid()}", "w").close()
+def beat(**it):
+    os.write(beats, json.dumps(it).encode() + b"\\n")
+if os.path.exists(f"{folder}/refuse"):
+    beat(failure="cannot listen on 127.0.0.1:1")
+    sys.exit(2)
+while True:
+    beat(read=True, versions=7, memory_bytes=1_000)
+    time.sleep(0.05)
+"""
+
+
+async def until(done: Callable[[], bool]) -> None:
+    async with asyncio.timeout(patient_s(60)):
+        while not done():  # noqa: ASYNC110 - another process does it
+            await asyncio.sleep(0.01)
+
+
+def sample(view: View, name: str) -> float:
+    return next(it.value for family in view.collect() for it in family.samples if it.name == name)
+
+
+def run(folder: Path, scenario: Callable[[View], object]) -> None:
+    async def main() -> None:
+        view = View((sys.executable, "-c", STUB, str(folder)))
+        running = asyncio.ensure_future(view.run())
+        try:
+            made = scenario(view)
+            assert asyncio.iscoroutine(made)
+            await made
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(main())
+
+
+def test_a_view_that_dies_or_is_silent_is_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry_view, "VIEW_RETRY_S_MIN", 0.01)
+    monkeypatch.setattr(registry_view, "VIEW_SILENT_S_MAX", 0.5)
+    monkeypatch.setattr(registry_view, "VIEW_STOP_S_MAX", 0.1)
+
+    def pids() -> set[int]:
+        return {int(it.name) for it in tmp_path.iterdir()}
+
+    def up() -> bool:
+        return sample(view_of[0], "keyway_registry_view_up") == 1
+
+    view_of: list[View] = []
+
+    async def scenario(view: View) -> None:
+        view_of.append(view)
+        for at, ending in enumerate((signal.SIGKILL, signal.SIGSTOP, None), start=1):
+            await until(lambda at=at: len(pids()) == at and up())  # type: ignore[misc]
+            assert await view.troubles() == []
+            assert sample(view, "keyway_registry_view_versions") == 7
+            if ending is not None:
+                known = pids()
+                os.kill(newest(known), ending)
+                await until(lambda known=known: pids() > known)  # type: ignore[misc]
+        assert sample(view, "keyway_registry_view_starts_total") >= 3
+
+    def newest(pids: set[int]) -> int:
+        return max(pids, key=lambda it: (tmp_path / str(it)).stat().st_mtime_ns)
+
+    run(tmp_path, scenario)
+    assert not [it for it in pids() if Path(f"/proc/{it}").exists()]
+
+
+def test_its_own_reason_is_a_trouble(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry_view, "VIEW_RETRY_S_MIN", 0.01)
+    (tmp_path / "refuse").touch()
+
+    async def scenario(view: View) -> None:
+        texts: list[str] = []
+
+        async def look() -> bool:
+            texts[:] = [it.text for it in await view.troubles()]
+            return any("cannot listen on 127.0.0.1:1" in it for it in texts)
+
+        async with asyncio.timeout(patient_s(60)):
+            while not await look():  # noqa: ASYNC110 - another process does it
+                await asyncio.sleep(0.01)
+        (tmp_path / "refuse").unlink()
+        await until(lambda: sample(view, "keyway_registry_view_up") == 1)
+
+    run(tmp_path, scenario)
