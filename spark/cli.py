@@ -84,12 +84,20 @@ def run(
     cluster: ClusterOption,
     level: Annotated[int | None, typer.Option(help="One link; without it all of them.")] = None,
     master: Annotated[str, typer.Option(help="Spark's master.")] = MASTER,
+    from_start: Annotated[
+        bool,
+        typer.Option(
+            "--from-start",
+            help="Copy topics again that the target has copies of, but of which the link has no"
+            " position.",
+        ),
+    ] = False,
 ) -> None:
     """Copy the records of one cluster until SIGTERM or SIGINT."""
     with told():
         from spark.job import run_job
 
-        run_job(config, cluster, level, master=master)
+        run_job(config, cluster, level, master=master, from_start=from_start)
 
 
 @app.command(cls=Watching)

@@ -50,6 +50,7 @@ from spark.links import Link
 from spark.lookup import Lookup, Named, lookup
 from spark.naming import following
 from spark.on_the_way import through_pipeline
+from spark.own_copies import REASON, Fresh, topics_copied_before
 from spark.pipelines.config import Pipeline
 from spark.produce import RESULT_DDL, Place, Result, Writing, copying, passed, places_of
 from spark.ranges import batch_ends, rowless
@@ -100,6 +101,7 @@ class LinkRun:
     distributor: Distributor
     stop: threading.Event
     pipeline: Pipeline | None = None
+    from_start: bool = False  # also where the target has copies, but the link no position
     _replan: threading.Event = field(default_factory=threading.Event, init=False)
     _idle: threading.Event = field(default_factory=threading.Event, init=False)
     _refusals: Refusals = field(default_factory=Refusals, init=False)
@@ -405,12 +407,41 @@ class LinkRun:
         """By topic of the plan. The ends are asked for behind the positions: none is beyond."""
         log_starts = self._source.log_starts(plan.places())
         log_ends = self._source.log_ends(plan.places())
-        return {
+        verdicts = {
             name: start(
                 topic, of(positions, name), of(log_starts, name), of(log_ends, name), self._policy
             )
             for name, topic in plan.topics.items()
         }
+        stopped: dict[str, Copied | Stopped] = {
+            it: Stopped(REASON) for it in self._copied_before(plan, positions, verdicts)
+        }
+        return verdicts | stopped
+
+    def _copied_before(
+        self,
+        plan: Plan,
+        positions: Mapping[Place, Position],
+        verdicts: Mapping[str, Copied | Stopped],
+    ) -> set[str]:
+        """Topics that would be copied from their start although the target has copies of them. One
+        that this link has begun before is no surprise: its first batch may have been cut off.
+        """
+        if self.from_start:
+            return set()
+        going = {
+            name
+            for name, it in verdicts.items()
+            if isinstance(it, Copied) and not self.report.began(name, plan.target_ids.get(name, ""))
+        }
+        places = {
+            (plan.targets[name], partition): Fresh(plan.logical[name], plan.topics[name].topic_id)
+            for name, partition in plan.places()
+            if name in going and (name, partition) not in positions
+        }
+        source, seals = self.distributor.source, self.config.seals()
+        found = topics_copied_before(self._target, self._link.group, source, places, seals)
+        return {name for name in going if plan.targets[name] in found}
 
     def _goes_on(self, surveyed: Plan, plan: Plan) -> bool:
         """Whether a topic that stopped at its positions can be copied now."""

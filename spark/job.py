@@ -25,7 +25,9 @@ SETTINGS = {
 }
 
 
-def run_job(config: Path, cluster: str, level: int | None, *, master: str | None) -> None:
+def run_job(
+    config: Path, cluster: str, level: int | None, *, master: str | None, from_start: bool = False
+) -> None:
     """Copies until SIGTERM or SIGINT. `master` None: as spark-submit says. Raises ConfigError,
     TreeError, and the errors that end a link.
     """
@@ -37,7 +39,8 @@ def run_job(config: Path, cluster: str, level: int | None, *, master: str | None
         signal.signal(number, lambda *_: stop.set())
     session = kafka_session(f"keyway-{cluster}", master=master, settings=SETTINGS)
     try:
-        run_links(session, settings, ClusterName(cluster), level=level, stop=stop)
+        source = ClusterName(cluster)
+        run_links(session, settings, source, level=level, stop=stop, from_start=from_start)
     finally:
         session.stop()
 
@@ -47,8 +50,9 @@ def main() -> None:
     parser.add_argument("config", type=Path)
     parser.add_argument("--cluster", required=True)
     parser.add_argument("--level", type=int)
+    parser.add_argument("--from-start", action="store_true")
     given = parser.parse_args()
-    run_job(given.config, given.cluster, given.level, master=None)
+    run_job(given.config, given.cluster, given.level, master=None, from_start=given.from_start)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,9 @@ REPEATS_SCANNED_MAX = 200_000  # records of the target's end read for origins af
 UNFORWARDED_SCANNED_MAX = 200_000  # records per partition compared before a switch
 SURVEY_EVERY_S = 2.0  # topics, partitions, settings and switches are looked at this often
 BATCH_ENDS_S = 10.0  # a batch that is copied has this long to end before its query is stopped
+# Of each partition without a position, to find copies of an earlier life of the link.
+OWN_COPIES_SCANNED_MAX = 300
+PARTITIONS_SCANNED_AT_ONCE = 500  # by one consumer
 FENCED_AT_ONCE = 8  # partitions of a target that a link leaves; each is a transaction there
 LEASE_SESSION_MS = 10_000  # a killed process of a link gives way to the next one after so long
 STANDBY_LOOKS_EVERY_S = 10.0  # a process without the lease looks whether another one has it

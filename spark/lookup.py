@@ -84,7 +84,10 @@ def _maps(topics: Mapping[str, Named]) -> list[list[tuple[str, str]]]:
     for name, it in topics.items():
         unsigned = xxhash.xxh64_intdigest(name.encode(), seed=HASH_SEED)
         signed = unsigned - (1 << 64) if unsigned >= 1 << 63 else unsigned
-        # As Kafka's own tools write ids; librdkafka takes the other alphabet of Base64.
-        topic_id = it.topic_id.replace("+", "-").replace("/", "_") or NO_TOPIC_ID
-        maps[signed % _MAPS].append((name, topic_id + it.logical))
+        maps[signed % _MAPS].append((name, (topic_id_of(it.topic_id) or NO_TOPIC_ID) + it.logical))
     return maps
+
+
+def topic_id_of(text: str) -> str:
+    """As Kafka's own tools write ids; librdkafka takes the other alphabet of Base64."""
+    return text.replace("+", "-").replace("/", "_")

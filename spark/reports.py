@@ -72,6 +72,11 @@ class LinkReport:
         known = (self._topics or {}).get(topic)
         return known is not None and any(row.position >= 0 for row in known.partitions.values())
 
+    def began(self, topic: str, target_id: str) -> bool:
+        """Whether this link has begun to copy it to that very topic."""
+        known = (self._topics or {}).get(topic)
+        return known is not None and known.target_id == target_id != ""
+
     def positions(
         self, target: ClusterName | None = None, target_ids: Mapping[str, str] | None = None
     ) -> dict[Place, tuple[int, str]]:

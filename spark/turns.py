@@ -41,8 +41,11 @@ class LinkTurns:
         distributor: Distributor,
         stop: threading.Event,
         pipeline: Pipeline | None,
+        *,
+        from_start: bool = False,
     ) -> None:
         self._parts = (session, config, distributor)
+        self._from_start = from_start
         self._pipeline = pipeline
         self._stop = stop
         self._name = link_name(distributor.source, distributor.level)
@@ -109,7 +112,8 @@ class LinkTurns:
 
     def _new(self) -> LinkRun:
         session, config, distributor = self._parts
-        return LinkRun(session, config, distributor, threading.Event(), self._pipeline)
+        stop = threading.Event()
+        return LinkRun(session, config, distributor, stop, self._pipeline, self._from_start)
 
     def _status_topic(self) -> None:
         """The lease is a partition of it, so it must exist; a source that is away is waited for."""
@@ -133,8 +137,10 @@ def run_links(
     *,
     level: int | None,
     stop: threading.Event,
+    from_start: bool = False,
 ) -> None:
-    """All links of a cluster, or that of one level, until `stop` is set. Raises TreeError if there
+    """All links of a cluster, or that of one level, until `stop` is set. `from_start`: topics of
+    which the target has copies, but no position, are copied again. Raises TreeError if there
     is none, ConfigError, PipelineError, and the errors that end a link.
     """
     tree = config.checked_tree()
@@ -151,7 +157,7 @@ def run_links(
             stop.set()
             raise
 
-    links = [LinkTurns(session, config, it, stop, pipeline) for it in chosen]
+    links = [LinkTurns(session, config, it, stop, pipeline, from_start=from_start) for it in chosen]
     if config.messages.metrics_port is not None:
         serve_metrics(config.messages.metrics_port, lambda: [it.report for it in links])
     threads = [threading.Thread(target=run, args=(it,), daemon=True) for it in links]

@@ -7,10 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
+import pytest
 from pyspark.sql import SparkSession
 
 from clusters.config import ClustersConfig, MessagesSection
 from clusters.core.tree import ClusterName, Distributor, Level
+from spark import distribute
 from spark.core.survey import Position, Topic
 from spark.distribute import LinkRun, Plan
 from spark.kafka import KafkaSide
@@ -44,6 +46,7 @@ class Side:
     committed: dict[Place, Position] = field(default_factory=dict)
     partitions: int = 2
     created: int = 0
+    copies: set[str] = field(default_factory=set)  # topics with copies of the link's records
 
     @property
     def cluster(self) -> object:
@@ -105,6 +108,43 @@ class World:
             place = {"topic": "flights", "partition": it, "position": COPIED}
             run.report.copied({**place, **counts, "last_timestamp_ms": 1})
         run.report.publish({("flights", it): COPIED for it in partitions})
+
+
+@pytest.fixture(autouse=True)
+def look_at_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    def found(
+        target: Side, _group: str, _source: str, places: Iterable[Place], _: object
+    ) -> object:
+        return {topic for topic, _ in places if topic in target.copies}
+
+    monkeypatch.setattr(distribute, "topics_copied_before", found)
+
+
+def test_a_link_without_positions_does_not_copy_all_again() -> None:
+    """Its cluster or level has another name now; it copied all retained records, unasked."""
+    world = World(there=Side("c2", {"flights": "there"}, copies={"flights"}))
+    run = world.process()
+    assert starts(run) == {}
+    told = run.report.topics()["flights"]
+    assert told.state == "stopped"
+    assert "--from-start" in told.reason
+    run.from_start = True
+    assert starts(run) == {0: 0, 1: 0}
+
+
+def test_a_first_batch_that_was_cut_off_is_copied_again() -> None:
+    """Without transactions its records are there, and no position is."""
+    world = World(there=Side("c2", {"flights": "there"}))
+    assert starts(world.process()) == {0: 0, 1: 0}
+    world.there.copies.add("flights")
+    assert starts(world.process()) == {0: 0, 1: 0}
+
+
+def test_a_link_with_positions_goes_on_beside_its_copies() -> None:
+    world = World(there=Side("c2", {"flights": "there"}, copies={"flights"}))
+    for it in range(2):
+        world.there.committed["flights", it] = Position(10, "here")
+    assert starts(world.process()) == {0: 10, 1: 10}
 
 
 def starts(run: LinkRun) -> dict[int, int]:
