@@ -1,0 +1,40 @@
+"""What the targets of the Makefile fetch, on a machine where nothing has been fetched yet."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def commands(target: str, stamps: Path) -> str:
+    """What would be run."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    made = subprocess.run(
+        ["make", "-n", target, f"STAMPS={stamps}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env=env,
+    )
+    assert made.returncode == 0, made.stderr
+    return made.stdout
+
+
+@pytest.mark.parametrize("target", ["demo", "demo-clusters", "demo-failover"])
+def test_a_demo_fetches_nothing_of_the_tests(target: str, tmp_path: Path) -> None:
+    shown = commands(target, tmp_path)
+    for needed in ("'.[demo]'", "gateway.embedded.jars", "spark.session", "build_ext"):
+        assert needed in shown
+    for needless in ("'.[dev]'", "chromium", "tests.", "class_archive"):
+        assert needless not in shown
+
+
+def test_the_tests_have_all_of_it(tmp_path: Path) -> None:
+    shown = commands("test", tmp_path)
+    for needed in ("'.[dev]'", "chromium", "tests.rig.prometheus", "class_archive", "build_ext"):
+        assert needed in shown
