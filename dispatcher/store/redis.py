@@ -60,7 +60,7 @@ from dispatcher.store.operations import Argument, operations
 
 TIMEOUT_S = 5.0  # of a whole call, connecting included
 PREFIX = "keyway:"
-CONNECTIONS_MAX = 32  # of steps and claims; a start claims all windows at once
+CONNECTIONS_MAX = 32  # calls at a time; the others wait for their turn
 SCAN_KEYS = 1_000  # looked at per round trip of a scan
 DELETED_KEPT_MAX = 10_000  # deleted windows that an older file of Redis may bring back, 200 B each
 FORMAT = b"1"  # of the data that window.lua and dispatcher.core.packing write
@@ -99,9 +99,11 @@ class RedisStore:
             "decode_responses": False,
             "protocol": 2,
         }
-        self._redis: Redis = Redis.from_pool(ConnectionPool(**options))
-        self._lines: list[AbstractConnection] = []  # idle; each call has one to itself
-        self._lines_free = asyncio.Semaphore(CONNECTIONS_MAX)
+        # No call takes more than one connection, so with a turn it never waits for one.
+        pool = ConnectionPool(**options, max_connections=CONNECTIONS_MAX)
+        self._redis: Redis = Redis.from_pool(pool)
+        self._turns = asyncio.Semaphore(CONNECTIONS_MAX)  # of calls
+        self._lines: list[AbstractConnection] = []  # idle; each step or claim has one to itself
         self._timeout_s = timeout_s
         self._prefix = prefix
         self._sha = b""  # known once the script is loaded
@@ -276,26 +278,24 @@ class RedisStore:
     # As redis-py's pipeline, in half its time; every record waits for this round trip twice.
     async def _send(self, commands: list[list[Argument]]) -> list[Any]:
         pool = self._redis.connection_pool
-        async with self._lines_free:
-            line = (
-                self._lines.pop()
-                if self._lines
-                else pool.connection_class(**pool.connection_kwargs)
-            )
-            try:
-                await pool.ensure_connection(line)
-                await line.send_packed_command(_packed(self._sha, commands), check_health=False)
-                answers = [await _answer(line) for _ in commands]
-            except BaseException:  # Cancelled, too: a late answer must not be another's.
-                await line.disconnect(nowait=True)
-                raise
-            self._lines.append(line)
-            return answers
+        line = self._lines.pop() if self._lines else pool.connection_class(**pool.connection_kwargs)
+        try:
+            await pool.ensure_connection(line)
+            await line.send_packed_command(_packed(self._sha, commands), check_health=False)
+            answers = [await _answer(line) for _ in commands]
+        except BaseException:  # Cancelled, too: a late answer must not be another's.
+            await line.disconnect(nowait=True)
+            raise
+        self._lines.append(line)
+        return answers
 
     async def _ask(self, call: Callable[[], Awaitable[T]]) -> T:
-        """The border: every failure of the world becomes a StoreError without secrets in it."""
+        """The border: every failure of the world becomes a StoreError without secrets in it.
+
+        Its time begins with its turn: nothing fails because others have the connections.
+        """
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with self._turns, asyncio.timeout(self._timeout_s):
                 answer = await call()
         except (RedisError, OSError, EOFError) as error:
             raise self._failure(error) from None

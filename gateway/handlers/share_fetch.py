@@ -229,6 +229,7 @@ class _ShareFetch:
         become errors.
         """
         connection = self.request.connection
+        closing = self.body["ShareSessionEpoch"] == CLOSE_EPOCH
         keys = self.session.rotated()
         found: list[PartitionKey] = []
         unknown = 0
@@ -248,9 +249,17 @@ class _ShareFetch:
                 unknown += located.error in UNKNOWN_PARTITION
                 if unknown > SESSION_UNKNOWN_PARTITIONS_MAX:
                     self.session.partitions.pop(key, None)  # answered now, and not again
+            elif located.window is None and not closing and not self._opened(located, key):
+                self._part(key).error = ErrorCode.REPLICA_NOT_AVAILABLE
             else:
                 found.append(key)
         return found
+
+    def _opened(self, located: Located, key: PartitionKey) -> bool:
+        """False: there are too many windows."""
+        assert located.topic is not None, "a partition without an error has a topic"
+        connection = self.request.connection.id
+        return self.services.windows.wanted(self.session.group, located.topic, key[1], connection)
 
     async def _wait_for_records(self, keys: list[PartitionKey]) -> None:
         """With nothing acquired yet, waits for something up to MaxWaitMs. That is no work of the

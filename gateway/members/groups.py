@@ -17,6 +17,8 @@ import structlog
 from dispatcher.core.model import Member, MemberId, Reason
 from gateway.config import GroupSection
 from gateway.core.share.membership import (
+    JOIN_EPOCH,
+    GroupFull,
     Heartbeat,
     HeartbeatAnswer,
     ShareGroup,
@@ -26,9 +28,12 @@ from gateway.core.share.membership import (
 from gateway.core.share.sessions import ShareSession, ShareSessions
 from gateway.members.group_settings import GroupSettings
 from gateway.members.limits import (
+    CONNECTION_MEMBERS_MAX,
     EMPTY_GROUPS_MAX,
     GROUP_EMPTY_MS_MAX,
     GROUP_MEMBERS_MAX,
+    MEMBERS_MAX,
+    REFUSED_TOLD_MS,
     RESTART_GRACE_MS,
     TICK_MS,
 )
@@ -65,6 +70,9 @@ class Carried:
 
     def add(self, connection: int, group: str, member_id: str) -> None:
         self._members.setdefault(connection, set()).add((group, member_id))
+
+    def count(self, connection: int) -> int:
+        return len(self._members.get(connection, ()))
 
     def lost(self, connection: int) -> list[tuple[str, str]]:
         return sorted(self._members.pop(connection, ()))
@@ -115,6 +123,8 @@ class Groups:
     _carried: Carried = field(default_factory=Carried)
     _listening: Listening = field(default_factory=Listening)
     _kept: bool = False
+    _members: int = 0  # of all groups
+    _refused_ms: int = 0  # when the log last told of a member that was one too many
 
     def on_topic_members(self, callback: Callable[[TopicMembersChanged], None]) -> None:
         """The members of a topic, or their key filters, have changed."""
@@ -144,7 +154,11 @@ class Groups:
         group = self._groups.get(group_name) or self._new(group_name)
         before = group.topics()
         known = group.members.get(beat.member_id)
+        if known is None and beat.member_epoch == JOIN_EPOCH:
+            self._check_room(group_name, beat, now_ms)
+        count = len(group.members)
         answer = group.heartbeat(beat, topic_by_name, self._listening.of(now_ms))
+        self._members += len(group.members) - count
         if beat.member_id in group.members:
             self._carried.add(beat.connection, group_name, beat.member_id)
         elif known is not None:
@@ -166,6 +180,21 @@ class Groups:
         elif answer.assignment is not None:
             _tell(self._on_change, group)  # epochs may have moved
         return answer
+
+    def _check_room(self, group: str, beat: Heartbeat, now_ms: int) -> None:
+        """Raises GroupFull if this member would be one too many."""
+        if self._carried.count(beat.connection) >= CONNECTION_MEMBERS_MAX:
+            why = (
+                f"One connection carries at most {CONNECTION_MEMBERS_MAX} members of share groups."
+            )
+        elif self._members >= MEMBERS_MAX:
+            why = f"The share groups of the node have {MEMBERS_MAX} members, which is the maximum."
+        else:
+            return
+        if now_ms - self._refused_ms >= REFUSED_TOLD_MS:
+            self._refused_ms = now_ms
+            log.warning("too_many_members", group=group, client=beat.client_host, reason=why)
+        raise GroupFull(why)
 
     def _new(self, name: str) -> ShareGroup:
         section = self.settings.of(name)
@@ -194,6 +223,7 @@ class Groups:
         topics: dict[str, None] = {}
         for name, group_saved in saved.items():
             group = self._create(name)
+            self._members += len(group_saved.members)
             group.restore(
                 group_saved.epoch, group_saved.members, self._listening.of(now_ms), RESTART_GRACE_MS
             )
@@ -236,6 +266,7 @@ class Groups:
     def _evict(self, group: ShareGroup, listened_ms: int) -> None:
         topics = group.topics()
         for member in group.evict_due(listened_ms):
+            self._members -= 1
             log.warning(
                 "member_evicted",
                 group=group.name,

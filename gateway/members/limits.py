@@ -35,6 +35,11 @@ FILTER_SETS_BYTES_MAX = 32 * 1024 * 1024
 FILTER_RULE_BYTES = 600
 FILTER_GLOB_BYTES = 60
 
+# Members whose requests one connection carries. A stock client is one; a program may join several.
+CONNECTION_MEMBERS_MAX = 100
+MEMBERS_MAX = 50_000  # of all groups: some 2 KiB each
+REFUSED_TOLD_MS = 10_000  # between two lines of the log about members that are too many
+
 SHARE_SESSIONS_MAX = 2_000  # per virtual broker; Kafka's own group.share.max.share.sessions
 
 # A stock client opens one; one connection must not use up those of others.

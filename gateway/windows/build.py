@@ -108,7 +108,7 @@ def build(
         figures=lambda: window_figures(waiting),
         background=(
             windows.watch_forever,
-            windows.persist_forever,
+            windows.persisting.persist_forever,
             windows.commit_forever,
             lambda: look_for_missing_topics(windows, cluster.request_refresh),
         ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from dispatcher.core.model import Effect, Noticed, WriteDeadLetters
@@ -16,6 +16,8 @@ from gateway.core.wire.long_bytes import LongBytes
 from gateway.group_log import GroupLog
 from gateway.members.group_settings import GroupSettings
 from gateway.upstream.commits import Commit, Committed
+from gateway.windows.limits import LOAD_SLOW_S, LOADED_AT_ONCE
+from gateway.windows.turns import Turns
 
 
 class LogReader(Protocol):
@@ -129,6 +131,7 @@ class Dependencies:
     noticed: Callable[[str, TopicPartition, Noticed], None]  # the group comes first
     log: GroupLog
     spawn: Callable[[Coroutine[Any, Any, None]], None]
+    loads: Turns = field(default_factory=lambda: Turns(LOADED_AT_ONCE, LOAD_SLOW_S))
 
     async def forget_stored(self, key: WindowKey) -> None:
         """Forgets the state from the time when the group was reliable: otherwise the group would

@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+# Windows in memory. One takes some 20 KiB, and more while it has records. Somebody who fetches from
+# one more is answered REPLICA_NOT_AVAILABLE, which clients try again.
+WINDOWS_MAX = 50_000
+CONNECTION_WINDOWS_MAX = 15_000  # asked for by one connection: the partitions of a share session
+WINDOWS_TOLD_MS = 10_000  # between two lines of the log about windows that are too many
+LOADED_AT_ONCE = 16  # windows; half of the connections to the store
+LOAD_SLOW_S = 1.0  # a load that takes longer waits for somebody who is away
+
 TICKED_AT_ONCE = 500  # windows between two looks at other work: one or two milliseconds
 TOPIC_UNUSED_MS = 60_000  # a topic without use for this long, twice at most, leaves the view
 STORE_RETRY_MS = 100  # before a failed write is tried again: a Redis starts in about 50 ms

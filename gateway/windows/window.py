@@ -72,6 +72,7 @@ from gateway.windows.start_position import isolation_of
 
 log = structlog.get_logger("keyway.window")
 
+NOBODY = 0  # no connection: the node itself
 TOO_LARGE = "too large when decompressed"
 
 
@@ -96,11 +97,13 @@ class Window:
         stirred: Callable[[Window], None],  # something has happened since its last tick
         when_loaded: Callable[[Window, Snapshot], None],
         added_while_reading: bool = False,  # the partition is younger than the group
+        asked_by: int = NOBODY,  # the connection that it was opened for
     ) -> None:
         self.key = key
         self.partition = partition
         self.section = dependencies.settings.of(key.group)
         self._added_while_reading = added_while_reading
+        self.asked_by = asked_by
         self.leader = -1  # the broker that was last known to lead the partition
         self._members = members
         self._dependencies = dependencies
@@ -421,15 +424,16 @@ class Window:
 
     async def _load(self, reset_to: int | None) -> None:
         try:
-            await self._dependencies.settings.known(self.key.group)
-            loaded = await load(
-                self._dependencies,
-                self.key,
-                self.partition,
-                reliable=self.section.reliable,
-                added_while_reading=self._added_while_reading,
-                reset_to=reset_to,
-            )
+            async with self._dependencies.loads.turn(self.asked_by):
+                await self._dependencies.settings.known(self.key.group)
+                loaded = await load(
+                    self._dependencies,
+                    self.key,
+                    self.partition,
+                    reliable=self.section.reliable,
+                    added_while_reading=self._added_while_reading,
+                    reset_to=reset_to,
+                )
             self._go_up(loaded)
         except (StoreError, UpstreamError) as error:
             self._not_loaded(error, failure_of(error))

@@ -15,7 +15,6 @@ from itertools import islice
 import structlog
 
 from dispatcher.core.idle_windows import IdleWindows
-from dispatcher.core.life import Batch
 from dispatcher.core.missed_sessions import missed_ends, open_sessions
 from dispatcher.core.model import (
     Event,
@@ -25,7 +24,7 @@ from dispatcher.core.model import (
     SessionOpened,
     Snapshot,
 )
-from dispatcher.store.base import StoreError, WindowGone, WindowKey, Write
+from dispatcher.store.base import WindowKey
 from gateway.config import Config, GroupSection
 from gateway.core.cluster.topology import Topic, TopicPartition, Topology
 from gateway.core.share.sessions import ShareSession
@@ -36,16 +35,18 @@ from gateway.windows.committing import GroupCommits, States
 from gateway.windows.dependencies import Dependencies
 from gateway.windows.limits import (
     ASKED_AT_REST,
-    STORE_RETRY_MS,
+    CONNECTION_WINDOWS_MAX,
     TICKED_AT_ONCE,
     TOPIC_UNUSED_MS,
     WINDOW_IDLE_MS_MAX,
+    WINDOWS_MAX,
+    WINDOWS_TOLD_MS,
 )
 from gateway.windows.member_changes import MemberChanges
 from gateway.windows.parked_counts import ParkedCounts
-from gateway.windows.store_availability import away
+from gateway.windows.persisting import Persisting
 from gateway.windows.tick_schedule import TickSchedule
-from gateway.windows.window import Window
+from gateway.windows.window import NOBODY, Window
 from gateway.windows.window_keys import topic_id_text
 
 log = structlog.get_logger("keyway.windows")
@@ -69,16 +70,12 @@ class Windows:
     _by_group: dict[str, dict[WindowKey, Window]] = field(default_factory=dict)
     _by_topic: dict[tuple[str, str], dict[Window, None]] = field(default_factory=dict)  # of a group
     _ordered: list[Window] | None = None  # all; None: others than when they were sorted
-    _unpersisted: dict[Window, None] = field(default_factory=dict)
-    _wake: asyncio.Event = field(default_factory=asyncio.Event)
-    _persisting: asyncio.Lock = field(default_factory=asyncio.Lock)  # one round trip at a time
     _partitions_before: dict[bytes, frozenset[int]] = field(default_factory=dict)  # by topic id
     _unused: set[str] = field(default_factory=set)  # topics nobody had a use for at the last sweep
     _ticks: TickSchedule = field(default_factory=TickSchedule)
     _idle: IdleWindows[Window] = field(init=False)
     _uncommitted: dict[Window, None] = field(default_factory=dict)  # ticked since the last commit
     _running: dict[Window, asyncio.Task[None]] = field(default_factory=dict)
-    _store_lost: bool = False  # windows: all ask it with the next commit
     _member_changes: MemberChanges = field(init=False)
     asked_for: set[str] = field(default_factory=set)  # topics whose lag is shown (operations)
     parked: ParkedCounts = field(default_factory=ParkedCounts)
@@ -86,13 +83,22 @@ class Windows:
     _frozen: Counter[str] = field(
         default_factory=Counter
     )  # no windows open while positions are set
+    _held_up: dict[str, dict[tuple[str, int], int]] = field(
+        default_factory=dict
+    )  # fetches meanwhile
     # Held by a commit: a position set by hand must not be overtaken by the old one.
     committing: asyncio.Lock = field(default_factory=asyncio.Lock)
     _group_commits: GroupCommits = field(init=False)
+    persisting: Persisting = field(init=False)
+    _full_ms: int = 0  # when the log last told of windows that are too many
+    _asked_by: Counter[int] = field(default_factory=Counter)  # windows, by connection
+    # Partitions from this number on are younger than the members of (group, topic id).
+    _added_from: dict[tuple[str, bytes], int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._member_changes = MemberChanges(self.dependencies.spawn)
         self._group_commits = GroupCommits(self.dependencies.commits)
+        self.persisting = Persisting(self.dependencies.store)
         self._idle = IdleWindows(self._has_members, WINDOW_IDLE_MS_MAX)
 
     # ------------------------------------------------------------------------ opening and closing
@@ -135,7 +141,7 @@ class Windows:
         return self.dependencies.settings.of(group)
 
     def membership_moved(self, moved: TopicMembersChanged) -> None:
-        """Opens the windows of a topic that has its first members, and tells the others."""
+        """Tells the windows that are open. To join opens none: `wanted` does."""
         # All windows there are, also of partitions that upstream does not show at the moment.
         known = list(self._by_topic.get((moved.group, moved.topic), ()))
         if moved.members:
@@ -145,13 +151,34 @@ class Windows:
                     window.look_again()
         else:
             self._idle.look_at(known)
+            for place in [it for it in self._added_from if it[0] == moved.group]:
+                del self._added_from[place]
         self._member_changes.tell(moved, known)
-        topic = self.topology().topics.get(moved.topic)
-        if moved.members and topic is not None:  # else `topology_changed` opens them
-            self._open(moved.group, topic)
+
+    def wanted(self, group: str, topic: str, partition: int, connection: int) -> bool:
+        """A member fetches over `connection` from a partition that has no window; False: there are
+        too many.
+        """
+        if not self.groups.has_members(group, topic):
+            return True  # it has left, or never subscribed
+        if self.count >= WINDOWS_MAX or self._asked_by[connection] >= CONNECTION_WINDOWS_MAX:
+            self._tell_full(group, topic)
+            return False
+        found = self.topology().topics.get(topic)
+        if found is not None and partition in found.partitions:
+            self.open(group, found, partition, connection=connection)
+        return True
+
+    def _tell_full(self, group: str, topic: str) -> None:
+        now_ms = self.dependencies.now_ms()
+        if now_ms - self._full_ms >= WINDOWS_TOLD_MS:
+            self._full_ms = now_ms
+            log.warning("too_many_windows", group=group, topic=topic, windows=self.count)
 
     def topology_changed(self, topology: Topology) -> None:
-        """Opens windows of partitions that are new, closes those of topics that are gone."""
+        """Opens windows of partitions that are new for groups that fetch, closes those of topics
+        that are gone.
+        """
         if self._stopping:
             return
         for window in self.all():
@@ -170,10 +197,13 @@ class Windows:
             elif topic is not None:
                 self._tell_leader(window, topic)
         for group in self.groups.all():
+            fetches = bool(self.groups.sessions.of_group(group.name))
             for name in group.topics():
                 topic = topology.topics.get(name)
                 if topic is not None and topic.partitions:
-                    self._open(group.name, topic)
+                    self._note_added(group.name, topic)
+                    if fetches:
+                        self._open(group.name, topic)
         self._partitions_before = {
             topic.topic_id: frozenset(topic.partitions)
             for topic in topology.topics.values()
@@ -200,37 +230,46 @@ class Windows:
         window.leader = info.leader
         self._tell_sessions(window)
 
+    def _note_added(self, group: str, topic: Topic) -> None:
+        before = self._partitions_before.get(topic.topic_id)
+        if before is not None and len(before) < len(topic.partitions):
+            added = min(topic.partitions.keys() - before)
+            self._added_from.setdefault((group, topic.topic_id), added)
+
     def _open(self, group: str, topic: Topic) -> None:
-        before = self._partitions_before.get(topic.topic_id, topic.partitions)
         known, topic_id = self._by_group.get(group, {}), topic_id_text(topic.topic_id)
         for partition in sorted(topic.partitions):
-            if WindowKey(group, topic_id, partition) not in known:
-                self.open(group, topic, partition, added_while_reading=partition not in before)
+            if WindowKey(group, topic_id, partition) not in known and self.count < WINDOWS_MAX:
+                self.open(group, topic, partition)
 
-    def open(
-        self, group: str, topic: Topic, partition: int, *, added_while_reading: bool = False
-    ) -> None:
+    def open(self, group: str, topic: Topic, partition: int, *, connection: int = NOBODY) -> None:
         """Also without members: the window leaves memory again when it has been idle."""
         key = WindowKey(group, topic_id_text(topic.topic_id), partition)
-        if key in self._windows or self._stopping or group in self._frozen:
+        if group in self._frozen:
+            self._held_up.setdefault(group, {})[topic.name, partition] = connection
+            return
+        if key in self._windows or self._stopping:
             return
         if not self.key_filters_loaded():
-            return  # `topology_changed` is called once they are
+            return  # the member fetches again
+        added_from = self._added_from.get((group, topic.topic_id), partition + 1)
         window = Window(
             key,
             TopicPartition(topic.name, topic.topic_id, partition),
             partial(self.groups.members, group, topic.name),
             self.dependencies,
-            persist_soon=self.persist_soon,
+            persist_soon=self.persisting.soon,
             stirred=self._ticks.stir,
             when_loaded=self.catch_up,
-            added_while_reading=added_while_reading,
+            added_while_reading=partition >= added_from,
+            asked_by=connection,
         )
         self.watch([topic.name])
         window.leader = topic.partitions[partition].leader
         self._windows[key] = window
         self._ordered = None
         self._idle.look_at([window])
+        self._asked_by[connection] += 1
         self._by_group.setdefault(group, {})[key] = window
         self._by_topic.setdefault((group, topic.name), {})[window] = None
         self._ticks.stir(window)
@@ -238,7 +277,7 @@ class Windows:
 
     @contextmanager
     def frozen(self, group: str) -> Iterator[None]:
-        """No window of the group opens inside the block; members that join meanwhile get theirs
+        """No window of the group opens inside the block; members that fetch meanwhile get theirs
         after it.
         """
         self._frozen[group] += 1
@@ -248,7 +287,8 @@ class Windows:
             self._frozen[group] -= 1
             if not self._frozen[group]:
                 del self._frozen[group]
-            self.topology_changed(self.topology())
+                for (topic, partition), connection in self._held_up.pop(group, {}).items():
+                    self.wanted(group, topic, partition, connection)
 
     def drop(self, key: WindowKey) -> None:
         """Out of memory, at once, without persisting; the state in the store stays."""
@@ -262,12 +302,15 @@ class Windows:
         if (running := self._running.pop(window, None)) is not None:
             running.cancel()  # it may wait for the store, or upstream
         self._member_changes.knows(window)
-        self._unpersisted.pop(window, None)
+        self.persisting.forget(window)
         self._ticks.forget(window)
         self._idle.forget(window)
         self._uncommitted.pop(window, None)
         if self._windows.pop(window.key, None) is not None:
             self._ordered = None
+            self._asked_by[window.asked_by] -= 1
+            if not self._asked_by[window.asked_by]:
+                del self._asked_by[window.asked_by]
             windows = self._by_group[window.key.group]
             del windows[window.key]
             if not windows:
@@ -318,61 +361,11 @@ class Windows:
         for window in self.of_group(session.group):
             window.post(event)
 
-    # ---------------------------------------------------------------------------------- round trips
-
-    def persist_soon(self, window: Window) -> None:
-        self._unpersisted[window] = None
-        self._wake.set()
+    # ------------------------------------------------------------------------------------- settings
 
     def settings_changed(self, group: str, section: GroupSection) -> None:
         for window in self.of_group(group):
             window.retune(section)
-
-    async def persist_forever(self) -> None:
-        """One round trip at a time, for everything that has gathered since the last one."""
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            await self.persist()
-
-    async def persist(self) -> bool:
-        """One round trip for every window that has something to write; False: none had."""
-        async with self._persisting:
-            windows, self._unpersisted = self._unpersisted, {}
-            batches: list[tuple[Window, Batch]] = []
-            for window in windows:
-                batch = window.take_batch()
-                if batch is not None:
-                    batches.append((window, batch))
-            if not batches:
-                return False
-            try:
-                results = await self._apply([window.write_of(batch) for window, batch in batches])
-            except BaseException as error:
-                # Cancelled: any part may have been applied, so the windows are loaded again.
-                for window, batch in batches:
-                    window.not_persisted(batch, StoreError(f"interrupted: {error!r}"))
-                raise
-            for (window, batch), failure in zip(batches, results, strict=True):
-                if failure is None:
-                    window.persisted(batch)
-                else:
-                    self._store_lost = self._store_lost or isinstance(failure, WindowGone)
-                    window.not_persisted(batch, failure)
-            return True
-
-    async def _apply(self, writes: list[Write]) -> list[StoreError | None]:
-        """Tries failed writes once more: a Redis that was restarted leaves a dead connection, and
-        to write the same again changes nothing.
-        """
-        results = await self.dependencies.store.apply(writes)
-        failed = [at for at, error in enumerate(results) if away(error)]
-        if failed:
-            await asyncio.sleep(STORE_RETRY_MS / 1000)
-            again = await self.dependencies.store.apply([writes[at] for at in failed])
-            for at, error in zip(failed, again, strict=True):
-                results[at] = error
-        return results
 
     # ------------------------------------------------------------------------------------- watchdog
 
@@ -444,7 +437,7 @@ class Windows:
         asked = self._to_commit()
         for window in asked:
             window.want_commit()
-        await self.persist()
+        await self.persisting.persist()
         by_group: dict[str, States] = {}
         for window in asked:
             state = window.take_committable()
@@ -458,7 +451,7 @@ class Windows:
         store in turn: one that has lost their state is found out also while nothing happens, and
         then all ask it.
         """
-        lost, self._store_lost = self._store_lost, False
+        lost, self.persisting.lost = self.persisting.lost, False
         if lost:
             return self.all()
         stirred = {**self._uncommitted, **self._ticks.stirred}
@@ -481,7 +474,7 @@ class Windows:
         for window in self.all():
             window.read_no_more()
         try:
-            while await self.persist():
+            while await self.persisting.persist():
                 pass
             await self.commit()
         finally:

@@ -25,6 +25,8 @@ from tests.hostile.on_bytes import (
 )
 from tests.hostile.on_groups import (
     comes_and_goes,
+    groups_that_all_fetch,
+    groups_that_never_fetch,
     late_and_gone,
     long_client_ids,
     long_member_ids,
@@ -84,6 +86,13 @@ ROWS: dict[str, Row] = {
     row.name: row
     for row in (
         Row(many_groups_are_listed),
+        Row(groups_that_never_fetch),
+        Row(
+            groups_that_all_fetch,
+            Bars(
+                refusals=(answered(ApiKey.SHARE_GROUP_HEARTBEAT, ErrorCode.GROUP_MAX_SIZE_REACHED),)
+            ),
+        ),
         Row(names_of_no_topic),
         Row(
             log_nobody_takes,

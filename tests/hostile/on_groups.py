@@ -8,12 +8,15 @@ import os
 import socket
 import subprocess
 import sys
+import time
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.codec import encode_request
+from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.frames import request_frame
+from gateway.members.limits import CONNECTION_MEMBERS_MAX
 from tests.hostile.target import (
     Target,
     asked,
@@ -24,9 +27,12 @@ from tests.hostile.target import (
     until,
 )
 from tests.rig.clients.wire_client import WireClient, fresh_member_id
-from tests.rig.kafka import produce
+from tests.rig.kafka import create_topic, produce
 
 WORKERS = 16  # a first heartbeat waits for upstream, so one connection alone joins slowly
+IDLE_GROUPS, IDLE_LINES = 3_000, 60
+WIDE_PARTITIONS, WIDE_LINES = 4, 4
+FIRST_RECORD_MS_MAX = 5_000  # of a group beside an attack; a quiet node needs some 100
 MANY_GROUPS = 992  # with the victims' they are one page
 UNKNOWN_TOPIC = bytes(15) + b"\1"
 
@@ -51,6 +57,95 @@ def many_groups_are_listed(target: Target, seconds: float) -> str:
         asked_for += 1
     assert listed >= groups, f"{listed} of {groups} groups were listed"
     return f"{groups:,} groups joined, {listed:,} listed, {asked_for:,} times"
+
+
+def groups_that_never_fetch(target: Target, seconds: float) -> str:
+    """3,000 groups over 60 connections, a heartbeat each; while they are there, one more group
+    joins and fetches.
+    """
+    topic = _wide_topic(target)
+    with contextlib.ExitStack() as lines:
+        clients = [lines.enter_context(WireClient(target.broker)) for _ in range(IDLE_LINES)]
+
+        def join(line: int) -> int:
+            joined = 0
+            for at in range(IDLE_GROUPS // IDLE_LINES):
+                body = heartbeat(f"idle-{line}-{at}", fresh_member_id(), [topic])
+                joined += asked(clients[line], ApiKey.SHARE_GROUP_HEARTBEAT, 1, body) == 0
+            return joined
+
+        with ThreadPoolExecutor(IDLE_LINES) as pool:
+            joined = sum(pool.map(join, range(IDLE_LINES)))
+        assert joined == IDLE_GROUPS, f"{joined} of {IDLE_GROUPS} groups joined"
+        waits = [_first_record(target, topic, f"late-{at}") for at in until(seconds)]
+        longest_ms = max(waits)
+    assert longest_ms < FIRST_RECORD_MS_MAX, f"another group waited {longest_ms} ms"
+    return f"{joined:,} groups; {len(waits)} more had their first record within {longest_ms} ms"
+
+
+def groups_that_all_fetch(target: Target, seconds: float) -> str:
+    """As many as a connection carries members of groups, over some connections, fetch from all
+    partitions; while their windows open, one more group joins and fetches.
+    """
+    topic = _wide_topic(target)
+    with contextlib.ExitStack() as lines:
+        clients = [lines.enter_context(WireClient(target.broker)) for _ in range(WIDE_LINES)]
+        rows = partitions(_topic_id(clients[0], topic), WIDE_PARTITIONS)
+
+        def fetch(line: int) -> int:
+            refused = 0
+            for at in range(CONNECTION_MEMBERS_MAX + 5):
+                group, member = f"wide-{line}-{at}", fresh_member_id()
+                body = heartbeat(group, member, [topic])
+                code = asked(clients[line], ApiKey.SHARE_GROUP_HEARTBEAT, 1, body)
+                refused += code == ErrorCode.GROUP_MAX_SIZE_REACHED
+                if code == 0:
+                    message = share_fetch(group, member, 0, rows)
+                    message.update(MaxWaitMs=0)
+                    asked(clients[line], ApiKey.SHARE_FETCH, 1, message)
+            return refused
+
+        with ThreadPoolExecutor(WIDE_LINES) as pool:
+            fetching = [pool.submit(fetch, line) for line in range(WIDE_LINES)]
+            waits = [_first_record(target, topic, f"beside-{at}") for at in until(seconds)]
+            refused = sum(it.result() for it in fetching)
+        longest_ms = max(waits)
+    assert refused == 5 * WIDE_LINES, f"{refused} members were one too many"
+    assert longest_ms < FIRST_RECORD_MS_MAX, f"another group waited {longest_ms} ms"
+    return f"{refused} refused; {len(waits)} groups had their first record within {longest_ms} ms"
+
+
+def _wide_topic(target: Target) -> str:
+    name = f"{target.topic}-wide"
+    create_topic(target.upstream, name, partitions=WIDE_PARTITIONS)
+    return name
+
+
+def _topic_id(client: WireClient, topic: str) -> bytes:
+    answer = client.call(ApiKey.METADATA, 12, {"Topics": [{"Name": topic}]})
+    found: bytes = answer["Topics"][0]["TopicId"]
+    return found
+
+
+def _first_record(target: Target, topic: str, group: str) -> int:
+    """Milliseconds from the join of a group until it has a record; it starts at the earliest."""
+    began, member = time.monotonic(), fresh_member_id()
+    produce(target.upstream, topic, [(b"k", b"v")], partition=0)
+    with WireClient(target.broker) as client:
+        topic_id = _topic_id(client, topic)
+        body = heartbeat(group, member, [topic])
+        code = asked(client, ApiKey.SHARE_GROUP_HEARTBEAT, 1, body)
+        assert code == 0, f"{group} was refused: {code}"
+        for epoch in range(1_000):
+            rows = partitions(topic_id, 1) if epoch == 0 else []
+            message = share_fetch(group, member, epoch, rows)
+            message.update(MaxRecords=1, BatchSize=1, MaxWaitMs=500)
+            answer = client.call(ApiKey.SHARE_FETCH, 1, message)
+            assert answer["ErrorCode"] == 0, answer
+            if any(row["Records"] for it in answer["Responses"] for row in it["Partitions"]):
+                break
+            produce(target.upstream, topic, [(b"k", b"v")], partition=0)
+    return round((time.monotonic() - began) * 1000)
 
 
 def names_of_no_topic(target: Target, seconds: float) -> str:

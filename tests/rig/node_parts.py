@@ -308,7 +308,7 @@ class Node:
     async def __aenter__(self) -> Node:
         await self.tasks.__aenter__()
         self.windows.topology_changed(self.topology)
-        for work in (self.windows.persist_forever(), self.windows.watch_forever()):
+        for work in (self.windows.persisting.persist_forever(), self.windows.watch_forever()):
             self._background.append(self.tasks.create_task(work))
         return self
 
@@ -352,8 +352,17 @@ class Node:
 
     # ------------------------------------------------------------------------------ words of tests
 
-    def beat(self, member: str = "m1", epoch: int = 0, *topics: str, connection: int = 1) -> int:
-        """A heartbeat; joins with `topics` (default: the topic). Returns the member's epoch."""
+    def beat(
+        self,
+        member: str = "m1",
+        epoch: int = 0,
+        *topics: str,
+        connection: int = 1,
+        fetches: bool = True,
+    ) -> int:
+        """A heartbeat, and a fetch of all its partitions; joins with `topics` (default: the topic).
+        Returns the member's epoch.
+        """
         beat = Heartbeat(
             member_id=member,
             member_epoch=epoch,
@@ -364,7 +373,17 @@ class Node:
             connection=connection,
         )
         answer = self.groups.heartbeat(GROUP, beat, self.topology.topics.get, now_ms())
+        if epoch >= 0 and fetches:
+            self.fetch(member, connection)
         return answer.member_epoch
+
+    def fetch(self, member: str = "m1", connection: int = 1, group: str = GROUP) -> None:
+        """From all partitions of its topics, as a stock client does when it has joined."""
+        known = self.groups.member(group, member)
+        for name in known.topics if known is not None else ():
+            topic = self.topology.topics.get(name)
+            for partition in sorted(topic.partitions) if topic is not None else ():
+                assert self.windows.wanted(group, name, partition, connection)
 
     def window(self, partition: int = 0) -> Window:
         window = self.windows.get(GROUP, self.topology.topics[TOPIC].topic_id, partition)

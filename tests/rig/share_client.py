@@ -273,6 +273,7 @@ async def joined(node: Node, *, member: str = "m1", broker_id: int | None = 1) -
     client = Client(node, services(node), connection, member)
     answer = await client.heartbeat()
     assert answer["ErrorCode"] == 0, answer["ErrorMessage"]
+    node.fetch(member, connection.id, group=client.group)
     await settle()
     return client
 

@@ -484,8 +484,7 @@ def test_groups_with_odd_names_work(name: str) -> None:
     async def tell(node: Node, client: Client) -> None:
         odd = Client(node, client.services, ScriptedConnection(70), "member", name)
         assert error(await odd.heartbeat()) == ErrorCode.NONE
-        await settle()
-        assert offsets(await odd.fetch()) == [0, 1, 2]
+        assert offsets(await odd.fetch(MaxWaitMs=5_000)) == [0, 1, 2]
         answer = await odd.acknowledge({0: [(0, 2, ACCEPT)]})
         assert row_error(answer) == ErrorCode.NONE
 

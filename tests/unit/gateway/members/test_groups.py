@@ -7,10 +7,17 @@ from contextlib import suppress
 from functools import partial
 
 import pytest
+import structlog
 
 from dispatcher.core.model import Acquire, MemberId
 from gateway.config import GroupSection
-from gateway.core.share.membership import FencedMemberEpoch, GroupError, Heartbeat, UnknownMember
+from gateway.core.share.membership import (
+    FencedMemberEpoch,
+    GroupError,
+    GroupFull,
+    Heartbeat,
+    UnknownMember,
+)
 from gateway.members import groups
 from gateway.members.limits import GROUP_EMPTY_MS_MAX, RESTART_GRACE_MS, TICK_MS
 from gateway.members.saved_members import SavedGroup
@@ -247,7 +254,6 @@ def test_members_of_before_a_restart_have_a_while_to_come_back() -> None:
             assert after.groups.restore(restored, now_ms()) == [TOPIC]
             after.windows.topology_changed(after.topology)
             await settle()
-            assert len(after.windows.all()) == 1
             assert names(after) == ["m1", "m2"]
             await beating(after, "m1", epoch, RESTART_GRACE_MS // 1000 - 1, connection=5)
             assert names(after) == ["m1", "m2"]
@@ -322,5 +328,31 @@ def test_a_session_timeout_that_kafka_has_counts_at_once() -> None:
             await node.settings.learn(GROUP)
             await asyncio.sleep(1)
             assert names(node) == []
+
+    run(work())
+
+
+@pytest.mark.parametrize("bound", ["CONNECTION_MEMBERS_MAX", "MEMBERS_MAX"])
+def test_members_have_a_bound(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"gateway.members.groups.{bound}", 2)
+
+    async def work() -> None:
+        async with Node() as node:
+            with structlog.testing.capture_logs() as logs:
+                epoch = node.beat("m1")
+                node.beat("m2")
+                node.beat("m1", 0)
+                node.beat("m1", epoch)
+                for _ in range(3):
+                    with pytest.raises(GroupFull):
+                        node.beat("m3")
+            assert [it["event"] for it in logs].count("too_many_members") == 1
+            if bound == "CONNECTION_MEMBERS_MAX":
+                node.beat("m3", connection=2)
+            else:
+                with pytest.raises(GroupFull):
+                    node.beat("m3", connection=2)
+            node.beat("m1", -1)
+            node.beat("m4", connection=3) if bound == "MEMBERS_MAX" else node.beat("m4")
 
     run(work())

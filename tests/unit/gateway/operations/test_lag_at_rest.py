@@ -183,6 +183,7 @@ def test_other_work_goes_on_while_many_small_groups_are_looked_at() -> None:
             joins = Heartbeat("m1", 0, None, (TOPIC,), "client", "host", 1)
             for group in range(50):
                 node.groups.heartbeat(f"g{group}", joins, node.topology.topics.get, now_ms())
+                node.fetch(group=f"g{group}")
             await asyncio.sleep(2)  # they rest
             lags = admin.lags()
             looks, together = 0, []

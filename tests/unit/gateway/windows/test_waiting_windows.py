@@ -30,6 +30,7 @@ def test_one_that_opens_in_a_group_at_rest_waits_until_it_is_up() -> None:
             assert partitions() == []
             store.create_failures = [StoreError("away")] * 1_000
             node.change_topology(topology(2))
+            node.fetch()
             await settle()
             assert partitions() == [1]
             await asyncio.sleep(REST_S)

@@ -298,6 +298,8 @@ def test_a_partition_added_while_the_group_reads_is_read_from_its_start(reset: s
             node.log.produce(b"early", partition=1)
             node.change_topology(topology(2))
             await settle()
+            node.fetch()
+            await settle()
             acquired = acquire(node.window(1))
             assert acquired is not None
             assert acquired.offsets == [0]
@@ -322,6 +324,7 @@ def test_a_recreated_topic_is_another_one() -> None:
             old = node.window(0)
             acquire(old)
             node.change_topology(topology(2, topic_id=OTHER_ID))
+            node.fetch()
             await settle()
             assert old.dispatcher is None
             assert node.window(0) is not old
@@ -342,6 +345,7 @@ def test_a_deleted_topic_takes_its_windows_along_and_may_come_back() -> None:
             assert node.windows.all() == []
             assert node.windows.waits_for_topics(), "upstream is asked again soon"
             node.change_topology(topology())
+            node.fetch()
             await until(lambda: node.window().dispatcher is not None)
             assert node.stored[node.window().key] == 1, "it was only a broker that knew nothing"
 
@@ -354,6 +358,7 @@ def test_a_member_that_joins_before_its_topic_exists_gets_it_when_it_does() -> N
             node.beat()
             assert node.windows.all() == []
             node.change_topology(topology(2))
+            node.fetch()
             await settle()
             assert len(node.windows.all()) == 2
 
