@@ -203,8 +203,9 @@ demo-failover: demo-ready ## two clusters: one is killed, a stock and a Key-Shar
 	@$(BIN)/python -m gateway.demo.failover $(if $(KEEP),--keep)
 
 .PHONY: schemas
-schemas: ready ## schema distribution in full: killed 20 times
+schemas: ready ## schema distribution in full: killed 20 times, and a view under look-ups beside its node
 	KEYWAY_TESTS_SCHEMA_KILLS=20 $(PYTEST) tests/unit/schema_dist tests/shell/schema_dist tests/integration/schemas $(ARGS)
+	$(BIN)/python -m tests.bench.schema_view
 
 .PHONY: schemas-peers
 schemas-peers: $(STAMPS)/venv $(STAMPS)/jars ## schema distribution against registries that run already (ARGS="--karapace URL --karapace-kafka HOST:PORT --import URL")

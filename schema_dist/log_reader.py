@@ -18,11 +18,26 @@ from confluent_kafka import (
 from schema_dist.core.contents import Contents
 from schema_dist.core.records import decode
 from schema_dist.errors import AwayError, LogError
-from schema_dist.limits import ANSWER_S_MAX, READ_BATCH, READ_TURN_S, RECORD_BYTES_MAX
+from schema_dist.limits import (
+    ANSWER_S_MAX,
+    CREATED_POLL_S,
+    CREATED_S_MAX,
+    READ_BATCH,
+    READ_TURN_S,
+    RECORD_BYTES_MAX,
+)
 
 _Record = tuple[int, bytes | None, bytes | None]  # offset, key, value
 
 
+_NOT_YET = frozenset(
+    {
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+    }
+)
 NO_RECORD = f"no record within {ANSWER_S_MAX:.0f} s"
 
 
@@ -96,11 +111,23 @@ class LogReader:
         if len(found.partitions) != 1:
             count = len(found.partitions)
             raise LogError(f"topic {self._topic} at {self._address} has {count} partitions, not 1")
-        place = TopicPartition(self._topic, 0)
-        watermarks = self._consumer.get_watermark_offsets(place, timeout=ANSWER_S_MAX)
+        watermarks = self._watermarks()
         if watermarks is None:
             raise AwayError(f"{self._topic} at {self._address}: its end was not told in time")
         return int(watermarks[1])
+
+    def _watermarks(self) -> tuple[int, int] | None:
+        """Of a topic that was created a moment ago, brokers learn one after the other."""
+        until = time.monotonic() + CREATED_S_MAX
+        while True:
+            try:
+                return self._consumer.get_watermark_offsets(
+                    TopicPartition(self._topic, 0), timeout=ANSWER_S_MAX
+                )
+            except KafkaException as error:
+                if error.args[0].code() not in _NOT_YET or time.monotonic() > until:
+                    raise
+                time.sleep(CREATED_POLL_S)
 
     def _start_over(self) -> None:
         self.contents = Contents()
