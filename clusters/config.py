@@ -10,6 +10,7 @@ description in docs/configuration.md (gateway/admin/config_reference.py).
 from __future__ import annotations
 
 import fnmatch
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -228,6 +229,10 @@ class MessagesSection(Section):
     """From one batch to the next; 0: at once."""
     records_per_batch_max: Annotated[int, Field(ge=1)] = 400_000
     """Limit of one batch of a link."""
+    bytes_per_batch_max: Annotated[
+        int, Field(ge=1_000_000, json_schema_extra={"unit": "bytes"})
+    ] = 268_435_456
+    """Limit of one batch of a link. A batch that would exceed it is cut."""
     rate_records_per_s: Annotated[int, Field(ge=1)] | None = None
     """Limit of one link. Without it: as fast as it can."""
     create_topics: bool = True
@@ -247,8 +252,16 @@ class MessagesSection(Section):
     """When retention deleted records before they were read."""
     on_recreated: Literal["stop", "continue"] = "stop"
     """When the topic of the source was deleted and created again (it has another topic id)."""
+    on_refused: Literal["stop", "skip", "dead_letter"] = "stop"
+    """When the target refuses a record, such as one that is too large: its topic stops there, or
+    goes on without the record, which is counted, or with the record in `dead_letter_topic`.
+    """
+    dead_letter_topic: Name = "_keyway-refused"
+    """The topic on the target for `on_refused: dead_letter`."""
     transaction_timeout_ms: Annotated[int, Field(ge=1_000, le=900_000)] = 60_000
-    """Kafka ends a transaction of a killed link after so long."""
+    """Kafka ends a transaction of a killed link after so long. A link's own last an eighth of it
+    at most, and 5 s.
+    """
     pipeline: Path | None = None
     """A pipeline file. Every fresh record goes through its steps on the way out of its cluster."""
     status_topic: StateTopic = DISTRIBUTION_TOPIC
@@ -257,6 +270,10 @@ class MessagesSection(Section):
     """Checkpoints of Spark."""
     metrics_port: Port | None = None
     """Prometheus, on loopback. Without it: no metrics."""
+
+    def configs_of_new(self, source: Mapping[str, str]) -> dict[str, str]:
+        """Of a topic that is created on the target. `source`: the topic's configs here."""
+        return {it: source[it] for it in self.copied_configs if it in source} | self.topic_configs
 
 
 class OffsetsSection(Section):

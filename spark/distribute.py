@@ -16,7 +16,7 @@ import json
 import shutil
 import threading
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
@@ -29,67 +29,46 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from clusters.config import ClustersConfig
-from clusters.core.names import Unfit
 from clusters.core.tree import Distributor
 from spark.columns import judged, sealed
+from spark.core.pace import BatchSize
 from spark.core.survey import (
     Copied,
-    Grown,
-    Missing,
     Policy,
     Position,
     Stopped,
-    Topic,
-    compare,
     start,
 )
 from spark.faults import cause
 from spark.kafka import KafkaSide, source_settings
-from spark.limits import BACKOFF_S, BATCH_ENDS_S, LOOK_AT_STOPPED_S, STATUS_EVERY_S, SURVEY_EVERY_S
+from spark.limits import (
+    BACKOFF_S,
+    BATCH_ENDS_S,
+    LOOK_AT_STOPPED_S,
+    STATUS_EVERY_S,
+    SURVEY_EVERY_S,
+)
 from spark.links import Link
 from spark.lookup import Lookup, Named, lookup
-from spark.naming import following
 from spark.on_the_way import through_pipeline
+from spark.orders import RESULT_DDL, Place, Result, Taking, Writing
 from spark.own_copies import REASON, Fresh, topics_copied_before
 from spark.pipelines.config import Pipeline
-from spark.produce import RESULT_DDL, Place, Result, Writing, copying, passed, places_of
-from spark.ranges import batch_ends, rowless
+from spark.plan import Plan
+from spark.produce import copying, passed, places_of
+from spark.ranges import batch_ends, moved
 from spark.refusals import Refusals
 from spark.reports import LinkReport
 from spark.status import StatusTopic
+from spark.surveyor import Surveyor
 from spark.switch import choose_target, require_generation
-from spark.transforms.steps import topics_of
+from spark.unreadable import OVERFLOW, between, told, unreadable
 
 log = structlog.get_logger()
 
 # The failures of queries and clusters; anything else is a bug and ends the run.
 FAILURES = (KafkaException, PySparkException)
 _T = TypeVar("_T")
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """The work of one query: `topics` as the source describes them, by name; `targets` their names
-    on the target; `stopped` the others, with reasons.
-    """
-
-    topics: Mapping[str, Topic]
-    targets: Mapping[str, str]
-    logical: Mapping[str, str]
-    stopped: Mapping[str, str]
-    target_ids: Mapping[str, str]  # ids of the target's topics, by name on the source
-
-    def places(self) -> list[Place]:
-        return [(name, p) for name, it in self.topics.items() for p in range(it.partitions)]
-
-    def same_work(self, other: Plan) -> bool:
-        mine, others = (
-            {name: (it.topic_id, it.partitions) for name, it in plan.topics.items()}
-            for plan in (self, other)
-        )
-        # A target's id that is learnt only now: the positions that are told need it.
-        learnt = other.target_ids.keys() - self.target_ids.keys()
-        return mine == others and self.stopped.keys() == other.stopped.keys() and not learnt
 
 
 @dataclass(slots=True)
@@ -116,11 +95,16 @@ class LinkRun:
     _starts_at: dict[Place, int] = field(default_factory=dict, init=False)
     # What a batch failed with: Spark tells of it only that a callback has failed.
     _failure: Exception | None = field(default=None, init=False)
+    _size: BatchSize = field(init=False)
+    _taking: Mapping[str, Taking] = field(default_factory=dict, init=False)
+    _unreadable: dict[Place, int] = field(default_factory=dict, init=False)  # offsets
 
     def __post_init__(self) -> None:
         self._idle.set()
         self._source = KafkaSide(self.config.cluster(self.distributor.source))
         status = StatusTopic(self._source, self.config.messages.status_topic)
+        messages = self.config.messages
+        self._size = BatchSize(messages.records_per_batch_max, messages.bytes_per_batch_max)
         self.report = LinkReport(self.distributor, status, seals=self.config.seals())
 
     def run(self) -> None:
@@ -138,6 +122,7 @@ class LinkRun:
                 wait_s = BACKOFF_S[min(failures, len(BACKOFF_S) - 1)]
                 failures += 1
                 fault = cause(self._failure or error)
+                self._look_for_unreadable(fault)
                 log.warning("link waits", link=self.report.link, fault=fault, wait_s=wait_s)
                 self.report.trouble(fault)
                 self.stop.wait(wait_s)
@@ -151,9 +136,14 @@ class LinkRun:
         self._target = KafkaSide(self.config.cluster(self._link.target))
         surveyed = self._survey()
         starts, plan = self._starts(surveyed)
+        starts, plan = self._up_to_unreadable(starts, plan)
         self._starts_at = starts
         reasons = {name: why for name in plan.topics if (why := self._refusals.reason(name))}
         self.report.planned(plan.topics, plan.stopped, plan.target_ids, self._reached, reasons)
+        if not starts:
+            self.stop.wait(SURVEY_EVERY_S)
+            return
+        self._replan.clear()
         if not starts:
             self.stop.wait(SURVEY_EVERY_S)
             return
@@ -200,7 +190,7 @@ class LinkRun:
 
     def _query(self, plan: Plan, starts: Mapping[Place, int], checkpoint: Path) -> StreamingQuery:
         messages = self.config.messages
-        rows_max = min(messages.records_per_batch_max, messages.rate_records_per_s or 2**62)
+        rows_max = min(self._size.records, messages.rate_records_per_s or 2**62)
         offsets: dict[str, dict[str, int]] = {}
         for (topic, partition), offset in starts.items():
             offsets.setdefault(topic, {})[str(partition)] = offset
@@ -258,11 +248,14 @@ class LinkRun:
         rows = sealed(rows, self.distributor, self._lookup)
         if self.pipeline is None:  # Only routed rows are written by their logical name.
             rows = rows.drop("logical_topic")
-        copied = rows.mapInArrow(copying(self._writing(plan, ends)), RESULT_DDL)
+        places = moved(ends, {**starts, **self._reached})
+        writing = self._writing(plan, ends, places=len(places))
+        copied = rows.mapInArrow(copying(writing), RESULT_DDL)
         results = [result.asDict() for result in copied.collect()]
         total = self._account(results)
-        without = rowless(ends, {**starts, **self._reached}, places_of(results))
+        without = sorted(places - places_of(results))
         self._account(passed(self._writing(plan, ends), without))
+        self._measure(results, ends, monotonic() - began_s)
         self._keep_to_the_rate(total, began_s)
         if monotonic() - self._published_s >= STATUS_EVERY_S:
             self._publish()
@@ -272,22 +265,36 @@ class LinkRun:
         total = 0
         for result in results:
             place = (result["topic"], result["partition"])
-            if result["refused"] is not None:
-                why = result["refused"]
+            if result["position"] >= 0:
+                self._taken_up.discard(place)
+                self._reached[place] = max(self._reached.get(place, 0), result["position"])
+                total += result["copied"] + result["skipped"] + result["left_out"]
+                self.report.copied(result)
+            if (why := result["refused"]) is not None:
                 if self._refusals.refused(place, why, monotonic()):
                     log.warning("topic stops", link=self._link.name, topic=place[0], why=why)
                 self._replan.set()
                 continue
             self._refusals.written(place)
-            self._taken_up.discard(place)
-            self._reached[place] = max(self._reached.get(place, 0), result["position"])
-            total += result["copied"] + result["skipped"]
-            self.report.copied(result)
             if not self._refusals.reason(place[0]):
                 self.report.runs(place[0])
         return total
 
-    def _writing(self, plan: Plan, ends: Mapping[Place, int]) -> Writing:
+    def _measure(
+        self, results: Sequence[Result], ends: Mapping[Place, int], seconds: float
+    ) -> None:
+        """The next batches get other records if these took too long, or were too large."""
+        cut = any(
+            it["refused"] is None and it["position"] < ends[it["topic"], it["partition"]]
+            for it in results
+        )
+        records = sum(it["copied"] + it["skipped"] + it["left_out"] for it in results)
+        if self._size.measured(records, sum(it["bytes"] for it in results), seconds, cut=cut):
+            log.info("batches change", link=self._link.name, records=self._size.records)
+            self._replan.set()
+
+    def _writing(self, plan: Plan, ends: Mapping[Place, int], places: int = 1) -> Writing:
+        """`places`: the tasks that share the bytes of a batch."""
         messages = self.config.messages
         return Writing(
             group=self._link.group,
@@ -301,6 +308,10 @@ class LinkRun:
             exactly_once=messages.delivery == "exactly_once",
             transaction_timeout_ms=messages.transaction_timeout_ms,
             routed=None if self.pipeline is None else self._target.cluster.topic_names(),
+            taking=plan.taking,
+            task_bytes_max=messages.bytes_per_batch_max // max(1, places),
+            on_refused=messages.on_refused,
+            dead_letter_topic=messages.dead_letter_topic,
         )
 
     def _keep_to_the_rate(self, records: int, began_s: float) -> None:
@@ -322,70 +333,15 @@ class LinkRun:
         return now != {name: (it.topic_id, it.partitions) for name, it in plan.topics.items()}
 
     def _survey(self) -> Plan:
-        """Compares both clusters' topics, and creates those that the target lacks."""
-        messages = self.config.messages
-        logical, targets, stopped = self._names()
-        here = self._source.topics(list(targets), messages.copied_configs)
-        there = self._target.topics([targets[name] for name in here])
-        ids = {name: it.topic_id for name in here if (it := there.get(targets[name]))}
-        topics: dict[str, Topic] = {}
-        created: list[str] = []
-        for name, topic in here.items():
-            verdict = self._standing_refusal(name) or compare(
-                topic,
-                there.get(targets[name]),
-                self._policy,
-                copied_before=self.report.knows(name),
-            )
-            match verdict:
-                case Stopped():
-                    stopped[name] = verdict.reason
-                case Missing():
-                    self._target.create_like(topic, targets[name], messages)
-                    log.info("topic created", link=self._link.name, topic=targets[name])
-                    created.append(name)
-                    topics[name] = topic
-                case Grown():
-                    self._target.grow(targets[name], topic.partitions)
-                    log.info("topic grown", link=self._link.name, topic=targets[name])
-                    topics[name] = topic
-                case None:
-                    topics[name] = topic
-        if self.pipeline is not None and topics:
-            partitions = max(it.partitions for it in topics.values())
-            self._create_written(self.pipeline, partitions)
-        found = self._target.identities([targets[name] for name in created])
-        ids |= {name: found[targets[name]][0] for name in created if targets[name] in found}
-        return Plan(topics, targets, logical, stopped, ids)
-
-    def _create_written(self, pipeline: Pipeline, partitions: int) -> None:
-        """Topics that the steps route to, quarantine among them."""
-        names = self._target.cluster.topic_names()
-        steps = tuple(entry.step for entry in pipeline.config.steps)
-        written = {names.back(it) for it in {pipeline.config.quarantine} | topics_of(steps)}
-        known = [it for it in written if not isinstance(it, Unfit)]
-        there = self._target.identities(known)
-        for name in sorted(set(known) - there.keys()):
-            if self.config.messages.create_topics:
-                self._target.create(name, partitions, self.config.messages.topic_configs)
-
-    def _names(self) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
-        """Of the topics that follow: logical names, names on the target, and those without one."""
-        logical: dict[str, str] = {}
-        targets: dict[str, str] = {}
-        stopped: dict[str, str] = {}
-        names = self._source.topic_names()
-        for it in following(self.config, self._source.cluster, self._target.cluster, names):
-            if isinstance(it.there, Unfit):
-                stopped[it.name] = f"it has no name on the target: {it.there}"
-            else:
-                logical[it.name], targets[it.name] = it.logical, it.there
-        return logical, targets, stopped
-
-    def _standing_refusal(self, topic: str) -> Stopped | None:
-        if self._refusals.waits(topic, monotonic()):
-            return Stopped(self._refusals.reason(topic))
-        return None
+        surveyor = Surveyor(
+            self.config, self._link, self._source, self._target, self.pipeline, self._refusals
+        )
+        plan = surveyor.plan(self.report.knows, self._policy)
+        for name in plan.taking:  # What was refused may fit now.
+            if name in self._taking and self._taking[name] != plan.taking[name]:
+                self._refusals.try_again(name)
+        self._taking = plan.taking
+        return plan
 
     def _positions(self, plan: Plan) -> tuple[dict[Place, Position], dict[Place, Position]]:
         """Of the plan's topics: those committed on the target, and all that are known."""
@@ -443,12 +399,55 @@ class LinkRun:
         found = topics_copied_before(self._target, self._link.group, source, places, seals)
         return {name for name in going if plan.targets[name] in found}
 
+    def _look_for_unreadable(self, fault: str) -> None:
+        if OVERFLOW not in fault:
+            return
+        try:
+            self._unreadable |= unreadable(self._source, {**self._starts_at, **self._reached})
+        except KafkaException as error:
+            log.warning("link looks in vain", link=self.report.link, fault=cause(error))
+
+    def _up_to_unreadable(
+        self, starts: dict[Place, int], plan: Plan
+    ) -> tuple[dict[Place, int], Plan]:
+        """Copies the records before those that Spark cannot read. Then their topics stop, or go on
+        behind them.
+        """
+        held = {it: at for it, at in self._unreadable.items() if starts.get(it, at + 1) <= at}
+        if not held:
+            return starts, plan
+        before = {it: at for it, at in held.items() if starts[it] < at}
+        if before:
+            records = between(self.session, self._source.cluster, starts, before)
+            self._batch(plan, starts, before, records)
+        if self.config.messages.on_refused == "skip":
+            behind = {it: at + 1 for it, at in held.items() if self._reached.get(it, at) == at}
+            self._account(passed(self._writing(plan, behind), behind))
+            for place, offset in behind.items():
+                self.report.left_out(place)
+                starts[place] = offset
+            held = {it: at for it, at in held.items() if it not in behind}
+        stopped = {name: told(partition, at) for (name, partition), at in held.items()}
+        return (
+            {it: at for it, at in starts.items() if it[0] not in stopped},
+            replace(
+                plan,
+                topics={name: it for name, it in plan.topics.items() if name not in stopped},
+                stopped={**plan.stopped, **stopped},
+            ),
+        )
+
     def _goes_on(self, surveyed: Plan, plan: Plan) -> bool:
         """Whether a topic that stopped at its positions can be copied now."""
         held = {name: it for name, it in surveyed.topics.items() if name not in plan.topics}
         asked = replace(surveyed, topics=held)
         verdicts = self._verdicts(asked, self._positions(asked)[1]) if held else {}
-        return any(isinstance(it, Copied) for it in verdicts.values())
+        still = {
+            name
+            for (name, partition), at in self._unreadable.items()
+            if isinstance(it := verdicts.get(name), Copied) and it.starts[partition] <= at
+        }
+        return any(isinstance(it, Copied) for name, it in verdicts.items() if name not in still)
 
     def _starts(self, plan: Plan) -> tuple[dict[Place, int], Plan]:
         """The places of the next query and where each begins; topics with a gap or another topic id

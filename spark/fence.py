@@ -17,7 +17,7 @@ from spark.core.survey import Position
 from spark.kafka import KafkaSide
 from spark.limits import ANSWER_S, FENCED_AT_ONCE, QUIET
 from spark.links import Link
-from spark.produce import Place
+from spark.orders import Place
 
 
 def fence(

@@ -18,6 +18,8 @@ from spark.turns import run_links
 SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "5000",
+    # With the default of 256 MB a task of large records holds them three times over.
+    "spark.sql.execution.arrow.maxBytesPerBatch": "4194304",
     "spark.sql.streaming.stopTimeout": "60000",
     "spark.cleaner.periodicGC.interval": "5min",
     # A metric that Kafka's source computes for its UI: one more request to Kafka a batch.

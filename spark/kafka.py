@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
+from dataclasses import dataclass
+from time import monotonic
 from typing import TypeVar
 
 from confluent_kafka import (
@@ -26,12 +28,12 @@ from confluent_kafka.admin import (
 
 from clusters.config import Cluster, MessagesSection, Tls
 from spark.core.survey import Position, Topic
-from spark.limits import ANSWER_S, POLL_RECORDS_MAX, PROBE_S, QUIET
-from spark.produce import Place
+from spark.limits import ANSWER_S, CONFIGS_S, POLL_RECORDS_MAX, PROBE_S, QUIET
+from spark.orders import Place
 
 _Answer = TypeVar("_Answer")
 
-COMPARED_CONFIGS = ("message.timestamp.type", "max.message.bytes")
+COMPARED_CONFIGS = ("message.timestamp.type", "max.message.bytes", "compression.type")
 
 
 def answered(future: Future[_Answer]) -> _Answer:
@@ -44,6 +46,18 @@ def answered(future: Future[_Answer]) -> _Answer:
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from error
 
 
+@dataclass(frozen=True, slots=True)
+class _Configs:
+    """Of one topic."""
+
+    topic_id: str
+    values: Mapping[str, str]
+    asked_s: float
+
+    def of(self, names: Iterable[str]) -> dict[str, str]:
+        return {it: self.values[it] for it in names if it in self.values}
+
+
 class KafkaSide:
     """One cluster, asked by the driver. Methods raise KafkaException if it does not answer."""
 
@@ -51,6 +65,7 @@ class KafkaSide:
         self.cluster = cluster
         self.settings = cluster.client_settings()
         self._admin = AdminClient({**self.settings, "log_level": QUIET})
+        self._configs: dict[str, _Configs] = {}
 
     def answers(self) -> bool:
         try:
@@ -83,21 +98,37 @@ class KafkaSide:
         return found
 
     def topics(self, names: Sequence[str], configs: Sequence[str] = ()) -> dict[str, Topic]:
-        """Those that exist, with the configs that are compared and `configs`."""
+        """Those that exist, with the configs that are compared and `configs`. Configs are asked for
+        once a minute: the answer of a broker is long.
+        """
         known = self.identities(names)
         if not known:
             return {}
         wanted = {*COMPARED_CONFIGS, *configs}
-        resources = [ConfigResource(ResourceType.TOPIC, name) for name in known]
-        found = {}
-        for resource, answer in self._admin.describe_configs(
-            resources, request_timeout=ANSWER_S
-        ).items():
-            entries = answered(answer)
-            values = {it: str(entries[it].value) for it in wanted if it in entries}
-            topic_id, partitions = known[resource.name]
-            found[resource.name] = Topic(resource.name, topic_id, partitions, values)
-        return found
+        old_s = monotonic() - CONFIGS_S
+        asked = [
+            name
+            for name, (topic_id, _) in known.items()
+            if (it := self._configs.get(name)) is None
+            or it.topic_id != topic_id
+            or it.asked_s < old_s
+        ]
+        if asked:
+            self._ask_configs({name: known[name][0] for name in asked})
+        self._configs = {name: it for name, it in self._configs.items() if name in known}
+        return {
+            name: Topic(name, topic_id, partitions, self._configs[name].of(wanted))
+            for name, (topic_id, partitions) in known.items()
+        }
+
+    def _ask_configs(self, topic_ids: Mapping[str, str]) -> None:
+        """By names of topics."""
+        resources = [ConfigResource(ResourceType.TOPIC, name) for name in topic_ids]
+        answers = self._admin.describe_configs(resources, request_timeout=ANSWER_S)
+        for resource, answer in answers.items():
+            values = {name: str(it.value) for name, it in answered(answer).items()}
+            name = resource.name
+            self._configs[name] = _Configs(topic_ids[name], values, monotonic())
 
     def create(self, name: str, partitions: int, configs: Mapping[str, str]) -> None:
         """Does nothing if it exists by now."""
@@ -110,8 +141,7 @@ class KafkaSide:
 
     def create_like(self, topic: Topic, name: str, messages: MessagesSection) -> None:
         """Creates `name` with the partitions of `topic` and the configs that `messages` says."""
-        kept = {it: topic.configs[it] for it in messages.copied_configs if it in topic.configs}
-        self.create(name, topic.partitions, kept | messages.topic_configs)
+        self.create(name, topic.partitions, messages.configs_of_new(topic.configs))
 
     def grow(self, name: str, partitions: int) -> None:
         new = [NewPartitions(name, partitions)]

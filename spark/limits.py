@@ -6,13 +6,23 @@ ANSWER_S = 30.0  # for one request to a cluster, retries of the client included
 PROBE_S = 5.0  # to find out whether a cluster answers at all
 # Kafka's largest request. Records are refused by the topic's own max.message.bytes.
 RECORD_BYTES_MAX = 100 * 1024 * 1024
-QUEUE_KBYTES = 64 * 1024  # of records that the target has not taken; then the task waits
+QUEUE_KBYTES = 32 * 1024  # of records that the target has not taken; then the task waits
+PIECE_BYTES = 2 * 1024 * 1024  # of an Arrow batch that is written before the task looks up
+# Connections and threads of a worker: a producer has one of each per broker.
+PRODUCERS_KEPT_MAX = 32
+CONSUMERS_KEPT_MAX = 4  # of clusters: links and pipelines of one worker
+KEPT_S = 300.0  # brokers close connections that rest for 10 minutes, and forget producers
+CAREFUL_RECORDS = 500  # of one transaction in which each record is sent on its own
+BATCH_BYTES = 1_000_000  # librdkafka's own limit of what it sends at once to a partition
+BATCH_OVERHEAD_BYTES = 100  # the head of a batch, which the topic's limit includes
+FLUSH_LOOK_S = 0.1  # a record that has failed is noticed after this
 POLL_EVERY_RECORDS = 1_000  # librdkafka's queue of delivery reports is served this often
 # Records that Spark's source takes from the consumer at once. After each time it seeks to both ends
 # of the partition to see whether records were deleted, and the consumer drops all it has fetched
 # beyond these: with Kafka's 500, 1 MiB of short records is fetched nine times over.
 POLL_RECORDS_MAX = 5_000
 REPEATS_SCANNED_MAX = 200_000  # records of the target's end read for origins after a crash
+UNREADABLE_SCANNED_MAX = 2_000_000  # records of a partition looked through for an odd timestamp
 UNFORWARDED_SCANNED_MAX = 200_000  # records per partition compared before a switch
 SURVEY_EVERY_S = 2.0  # topics, partitions, settings and switches are looked at this often
 BATCH_ENDS_S = 10.0  # a batch that is copied has this long to end before its query is stopped
@@ -22,6 +32,7 @@ PARTITIONS_SCANNED_AT_ONCE = 500  # by one consumer
 FENCED_AT_ONCE = 8  # partitions of a target that a link leaves; each is a transaction there
 LEASE_SESSION_MS = 10_000  # a killed process of a link gives way to the next one after so long
 STANDBY_LOOKS_EVERY_S = 10.0  # a process without the lease looks whether another one has it
+CONFIGS_S = 60.0  # configs of topics are asked for again after this
 BACKOFF_S = (1.0, 2.0, 4.0, 8.0, 15.0)  # after a failure; then as the last
 STATUS_EVERY_S = 1.0
 STATUS_READ_S = 20.0  # to read a status topic to its end

@@ -9,7 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from clusters.config import ConfigError
-from spark.reports import LinkReport
+from spark.reports import LinkReport, now_ms
 from spark.status import LEFT, PartitionStatus, TopicStatus
 
 # Counted since the link exists, also by earlier runs: name, help, field of PartitionStatus.
@@ -18,6 +18,7 @@ COUNTS = (
     ("skipped_records", "Records that were on another way or on the target already", "skipped"),
     ("repeated_records", "Records written twice (delivery: at_least_once)", "repeats"),
     ("copy_headers_doubted", "Copy headers that were not believed", "doubts"),
+    ("refused_records", "Records that the target refused: left out, or dead letters", "left_out"),
     ("deleted_records", "Records that were deleted before they were copied", "gap"),
 )
 
@@ -81,11 +82,19 @@ def _lags(rows: Rows) -> Iterable[Metric]:
         "Age of the last copied record while there are others behind it, of the latest partition",
         labels=["link", "topic"],
     )
+    stands = GaugeMetricFamily(
+        "keyway_distribution_commit_age_seconds",
+        "Time since the last commit while records wait, of the partition that waits longest",
+        labels=["link", "topic"],
+    )
+    now = now_ms()
     for labels, topic in rows:
         partitions = topic.partitions.values()
+        waits = min((it.waits_since_ms for it in partitions if it.waits_since_ms), default=now)
+        stands.add_metric(labels, max(0, now - waits) / 1_000)
         lag.add_metric(labels, sum(it.lag_records for it in partitions))
         age.add_metric(labels, max((it.lag_s for it in partitions), default=0.0))
-    return lag, age
+    return lag, age, stands
 
 
 def _counts(rows: Rows) -> Iterable[Metric]:

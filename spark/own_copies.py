@@ -16,7 +16,8 @@ from clusters.core.trust import Seals
 from spark.kafka import KafkaSide
 from spark.limits import ANSWER_S, OWN_COPIES_SCANNED_MAX, PARTITIONS_SCANNED_AT_ONCE
 from spark.lookup import topic_id_of
-from spark.produce import Place, headers_of
+from spark.orders import Place
+from spark.produce import headers_of
 
 REASON = (
     "the target has copies of its records, but the link has no position there: was the cluster or"

@@ -4,23 +4,25 @@ them, to the target.
 The position is the end of the range that Spark has read, not the offset behind the last record:
 markers and aborted records may stand between the two.
 
-Exactly once: records and position are one Kafka transaction. The transactional id belongs to the
-link and partition, so opening it fences the writer before and ends its open transaction;
-then the position is read, and records before it, which an earlier attempt has committed, are not
-written again. A task that is not the newest cannot commit.
+Exactly once: records and position are one Kafka transaction, and a task makes several of them, each
+with the position behind its records. The transactional id belongs to the link and partition, so
+opening it fences the writer before and ends its open transaction; then the position is read, and
+records before it, which an earlier attempt has committed, are not written again. A task that is not
+the newest cannot commit.
 
 At least once: records are flushed, then the position is committed. Records between the two are
 written again after a crash; they are recognised by their origin in the target's log, and counted.
 
-The task never sees rows as objects: columns of Arrow batches, and one loop around `produce`.
+A record that the target refuses is found by sending the records of its transaction one by one; what
+is before it is committed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
+from time import monotonic
 from typing import Any, cast
 
 import pyarrow
@@ -29,60 +31,37 @@ from confluent_kafka import (
     KafkaError,
     KafkaException,
     Message,
-    Producer,
     TopicPartition,
 )
 
-from clusters.core.copies import COPY_HEADER, ORIGIN_AT, Claim, parse
-from clusters.core.names import Translation, Unfit
+from clusters.core.copies import COPY_HEADER, Claim, parse
+from clusters.core.names import Unfit
+from spark.careful import sent_singly
+from spark.core.limits import BATCH_S_MAX
 from spark.core.survey import Position
 from spark.limits import (
     ANSWER_S,
+    CAREFUL_RECORDS,
+    PIECE_BYTES,
     POLL_EVERY_RECORDS,
-    QUEUE_KBYTES,
-    QUIET,
-    RECORD_BYTES_MAX,
+    PROBE_S,
     REPEATS_SCANNED_MAX,
 )
+from spark.orders import (
+    RECORD_REFUSALS,
+    REFUSALS,
+    RESULT_SCHEMA,
+    Place,
+    Result,
+    Settings,
+    Taking,
+    Tally,
+    Writing,
+)
+from spark.rows import headers_of_rows, listed, origin_of, pieces_of
+from spark.writers import Kept, Writer, positions_of
 
-Place = tuple[str, int]  # topic as the source calls it, partition
-
-RESULT_FIELDS = (
-    ("topic", pyarrow.string()),
-    ("partition", pyarrow.int32()),
-    ("position", pyarrow.int64()),  # the next offset of the source to be copied
-    ("copied", pyarrow.int64()),
-    ("skipped", pyarrow.int64()),  # by flags
-    ("already", pyarrow.int64()),  # copied by an earlier attempt
-    ("repeats", pyarrow.int64()),  # written although the target has that origin
-    ("doubts", pyarrow.int64()),  # copy headers that were not believed
-    ("last_timestamp_ms", pyarrow.int64()),  # of the last record; -1: none
-    ("refused", pyarrow.string()),  # null, or why the target refuses a record of this topic
-)
-Result = dict[str, Any]  # a row of RESULT_FIELDS
-RESULT_SCHEMA = pyarrow.schema(RESULT_FIELDS)
-RESULT_DDL = (
-    "topic string, partition int, position bigint, copied bigint, skipped bigint, already bigint,"
-    " repeats bigint, doubts bigint, last_timestamp_ms bigint, refused string"
-)
-# The record or topic is at fault, not the connection: trying again cannot help, and other topics
-# are not concerned.
-REFUSALS = frozenset(
-    {
-        KafkaError.MSG_SIZE_TOO_LARGE,
-        KafkaError.INVALID_MSG,
-        KafkaError.INVALID_MSG_SIZE,
-        KafkaError.INVALID_RECORD,
-        KafkaError.INVALID_TIMESTAMP,
-        KafkaError.RECORD_LIST_TOO_LARGE,
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.POLICY_VIOLATION,
-        KafkaError.TOPIC_EXCEPTION,
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError._UNKNOWN_TOPIC,
-        KafkaError._UNKNOWN_PARTITION,
-    }
-)
+KEPT = Kept()  # of this process, which runs one task after the other
 
 
 class PositionMoved(Exception):
@@ -91,36 +70,8 @@ class PositionMoved(Exception):
     """
 
 
-@dataclass(frozen=True, slots=True)
-class Writing:
-    """The orders of a task, pickled into it. `expected`: the positions this run has reached, by
-    place; a place that is missing is taken up where its position on the target says.
-    """
-
-    group: str
-    client: Mapping[str, str]  # settings of librdkafka, with credentials
-    targets: Mapping[str, str]  # topic on the source: topic on the target
-    topic_ids: Mapping[str, str]  # on the source; stored with the position
-    expected: Mapping[Place, int]
-    ends: Mapping[Place, int]  # of the ranges that Spark reads: the positions of finished tasks
-    exactly_once: bool
-    transaction_timeout_ms: int
-    # Places of which this run has written nothing yet: a crash may have left unaccounted records.
-    taken_up: frozenset[Place] = frozenset()
-    generation: int = 0  # of the last switch of targets: a later one fences this task
-    # Where transforms route: from names on the target to logical ones. None: no row is routed.
-    routed: Translation | None = None
-
-
-@dataclass(slots=True)
-class _Tally:
-    position: int = -1
-    copied: int = 0
-    skipped: int = 0
-    already: int = 0
-    repeats: int = 0
-    doubts: int = 0
-    last_timestamp_ms: int = -1
+class _Refused(Exception):
+    """Why the topic stops."""
 
 
 def copying(
@@ -138,7 +89,7 @@ def copying(
                 first.column("topic")[0].as_py(),
                 first.column("partition")[0].as_py(),
             )
-            row = _result(_Task(writing, topic, partition), chain([first], rest))
+            row = _result(_Task(writing, topic, partition, KEPT), chain([first], rest))
             yield pyarrow.RecordBatch.from_pylist([row], schema=RESULT_SCHEMA)
 
     return copy
@@ -148,7 +99,11 @@ def passed(writing: Writing, places: Iterable[Place]) -> list[Result]:
     """Moves the positions of places whose ranges held no record, as a task of each would do it. A
     task without rows does not know its partition, so the driver does this.
     """
-    return [_result(_Task(writing, *place), iter(())) for place in places]
+    kept = Kept()  # links of one process do not share theirs
+    try:
+        return [_result(_Task(writing, *place, kept), iter(())) for place in places]
+    finally:
+        kept.close()
 
 
 def places_of(results: Iterable[Result]) -> set[Place]:
@@ -157,19 +112,21 @@ def places_of(results: Iterable[Result]) -> set[Place]:
 
 def _result(task: _Task, batches: Iterator[pyarrow.RecordBatch]) -> Result:
     tally, refused = task.run(batches)
-    row = (
-        task.topic,
-        task.partition,
-        tally.position,
-        tally.copied,
-        tally.skipped,
-        tally.already,
-        tally.repeats,
-        tally.doubts,
-        tally.last_timestamp_ms,
-        refused,
-    )
-    return dict(zip(RESULT_SCHEMA.names, row, strict=True))
+    return {
+        "topic": task.topic,
+        "partition": task.partition,
+        **{name: getattr(tally, name) for name in Tally.__slots__},
+        "refused": refused,
+    }
+
+
+@dataclass(slots=True)
+class _Open:
+    """The transaction under way."""
+
+    pieces: list[pyarrow.RecordBatch] = field(default_factory=list)
+    bytes: int = 0
+    began_s: float = 0.0
 
 
 @dataclass(slots=True)
@@ -177,98 +134,134 @@ class _Task:
     writing: Writing
     topic: str
     partition: int
-    failed: KafkaError | None = field(default=None, init=False)
+    kept: Kept
+    consumer: Consumer = field(init=False)
+    writer: Writer = field(init=False)
+    tally: Tally = field(default_factory=Tally, init=False)
+    origins: frozenset[bytes] = field(default=frozenset(), init=False)
 
-    def run(self, batches: Iterator[pyarrow.RecordBatch]) -> tuple[_Tally, str | None]:
-        """Returns the done work; after a refusal none, and the reason. Raises KafkaException for
+    def run(self, batches: Iterator[pyarrow.RecordBatch]) -> tuple[Tally, str | None]:
+        """Returns the done work, and a reason if the target refuses more. Raises KafkaException for
         failures that Spark may try again.
         """
-        write = self._exactly_once if self.writing.exactly_once else self._at_least_once
-        tally = _Tally()
         try:
-            write(batches, tally)
+            self._write(batches)
+        except _Refused as refused:
+            return self.tally, str(refused)
         except KafkaException as error:
-            fault = self.failed if self.failed is not None else error.args[0]
-            if fault.code() not in REFUSALS:
+            if error.args[0].code() not in REFUSALS:
                 raise
-            near = f"{self.topic}-{self.partition}, before offset {tally.position}"
-            return _Tally(position=-1), f"the target refuses a record of {near}: {fault.str()}"
-        return tally, None
+            return self.tally, self._reason(self.tally.position, error.args[0])
+        return self.tally, None
+
+    @property
+    def _place(self) -> Place:
+        return self.topic, self.partition
 
     @property
     def _target(self) -> str:
         return self.writing.targets[self.topic]
 
-    @property
-    def _end(self) -> int:
-        return self.writing.ends.get((self.topic, self.partition), 0)
+    def _reason(self, offset: int, error: KafkaError) -> str:
+        near = f"{self.topic}-{self.partition}, offset {offset}"
+        return f"the target refuses a record of {near}: {error.str()}"
 
-    def _exactly_once(self, batches: Iterator[pyarrow.RecordBatch], tally: _Tally) -> None:
-        writing = self.writing
-        producer = self._producer(
-            {
-                "transactional.id": f"{writing.group}-{self._target}-{self.partition}",
-                "transaction.timeout.ms": writing.transaction_timeout_ms,
-            }
-        )
-        producer.init_transactions(ANSWER_S)
-        with positions_of(writing.client, writing.group) as consumer:
-            since = self._since(consumer)
-            producer.begin_transaction()
-            try:
-                self._produce(producer, batches, tally, since)
-                tally.position = max(tally.position, self._end)
-                if tally.position <= since:
-                    producer.abort_transaction(ANSWER_S)
-                    tally.position = since
-                    return
-                where = self._place(tally.position)
-                metadata = consumer.consumer_group_metadata()
-                producer.send_offsets_to_transaction([where], metadata, ANSWER_S)
-                producer.commit_transaction(writing.transaction_timeout_ms / 1_000)
-            except KafkaException:
-                self._abort(producer)
-                raise
+    # ----------------------------------------------------------------------------- the transactions
 
-    def _abort(self, producer: Producer) -> None:
-        """As far as it can be: the next writer on this partition ends an open transaction."""
+    def _write(self, batches: Iterator[pyarrow.RecordBatch]) -> None:
+        since = self.tally.position = self._opened()
+        taken_up = since > 0 and self._place in self.writing.taken_up
+        if taken_up and not self.writing.exactly_once:
+            self.origins = self._origins_of_the_end()
+        began_s, transaction = monotonic(), _Open()
         try:
-            producer.purge()
-            producer.abort_transaction(ANSWER_S)
-        except KafkaException:
+            for batch in batches:
+                for piece in self._new_pieces(batch, since):
+                    full = self._add(transaction, piece)
+                    late = monotonic() - began_s >= BATCH_S_MAX
+                    if full and (late or self.tally.bytes >= self.writing.task_bytes_max):
+                        self.kept.leave(self.writer)
+                        return
+            self._end(transaction)
+        except BaseException:
+            self.writer.close()
+            raise
+        self.kept.leave(self.writer)
+
+    def _new_pieces(self, batch: pyarrow.RecordBatch, since: int) -> Iterator[pyarrow.RecordBatch]:
+        done = int(batch.column("offset").to_numpy().searchsorted(since))
+        self.tally.already += done
+        if done < batch.num_rows:
+            yield from pieces_of(batch.slice(done), min(PIECE_BYTES, self.writer.pace.bytes_max))
+
+    def _add(self, transaction: _Open, piece: pyarrow.RecordBatch) -> bool:
+        """Whether that filled the transaction, which is committed then."""
+        if not transaction.pieces:
+            transaction.began_s = monotonic()
+            self.writer.begin()
+        transaction.pieces.append(piece)
+        transaction.bytes += piece.nbytes
+        try:
+            self._produce(piece)
+            seconds = monotonic() - transaction.began_s
+            full = self.writer.pace.full(transaction.bytes, seconds)
+            if full:
+                self._commit(transaction, _end_of(piece))
+        except KafkaException as error:
+            self._carefully(transaction, error)
+            return True
+        return full
+
+    def _end(self, transaction: _Open) -> None:
+        """The range ends where its last record is, or behind that."""
+        last = _end_of(transaction.pieces[-1]) if transaction.pieces else self.tally.position
+        end = max(last, self.writing.ends.get(self._place, 0))
+        if end <= self.tally.position:
             return
+        if not transaction.pieces:
+            self.writer.begin()
+        try:
+            self._commit(transaction, end)
+        except KafkaException as error:
+            self._carefully(transaction, error)
+            self._end(transaction)
 
-    def _at_least_once(self, batches: Iterator[pyarrow.RecordBatch], tally: _Tally) -> None:
+    def _commit(self, transaction: _Open, position: int) -> None:
+        self.writer.commit(self.consumer, self._at(position))
+        seconds = monotonic() - transaction.began_s
+        self.writer.pace.committed(transaction.bytes, seconds)
+        for piece in transaction.pieces:
+            self._count(piece)
+        self.tally.position = position
+        transaction.pieces.clear()
+        transaction.bytes = 0
+
+    def _count(self, piece: pyarrow.RecordBatch, left_out: int = 0) -> None:
+        tally = self.tally
+        written = piece.num_rows - self._topics(piece).count(None)
+        tally.skipped += piece.num_rows - written
+        tally.copied += written - left_out
+        tally.left_out += left_out
+        tally.doubts += sum(listed(piece.column("doubts")))
+        tally.last_timestamp_ms = piece.column("timestamp_ms")[-1].as_py()
+        tally.bytes += piece.nbytes
+        if self.origins:
+            copies = listed(piece.column("copy"))
+            tally.repeats += sum(it is not None and origin_of(it) in self.origins for it in copies)
+
+    # ---------------------------------------------------------------------------- the position
+
+    def _opened(self) -> int:
+        """Opens consumer and writer; returns the position, before which all records are there."""
         writing = self.writing
-        producer = self._producer(
-            {"enable.idempotence": "true", "delivery.timeout.ms": writing.transaction_timeout_ms}
-        )
-        with positions_of(writing.client, writing.group) as consumer:
-            since = self._since(consumer)
-            taken_up = since > 0 and (self.topic, self.partition) in writing.taken_up
-            origins = self._origins_of_the_end() if taken_up else frozenset()
-            self._produce(producer, batches, tally, since, origins)
-            unsent = producer.flush(writing.transaction_timeout_ms / 1_000)
-            if self.failed is not None or unsent:
-                raise KafkaException(self.failed or KafkaError(KafkaError._MSG_TIMED_OUT))
-            tally.position = max(tally.position, self._end)
-            if tally.position > since:
-                where = self._place(tally.position)
-                consumer.commit(offsets=[where], asynchronous=False)
-            else:
-                tally.position = since
-
-    def _since(self, consumer: Consumer) -> int:
-        """The position on the target: records before it are there. 0 if there is none yet."""
-        (found,) = consumer.committed([TopicPartition(self._target, self.partition)], ANSWER_S)
-        if found.error is not None:
-            raise KafkaException(found.error)
-        position = max(found.offset, 0)
-        if Position.of(position, found.metadata).generation > self.writing.generation:
-            raise PositionMoved(
-                f"{self.topic}-{self.partition}: the link was switched away from this target"
-            )
-        expected = self.writing.expected.get((self.topic, self.partition), 0)
+        self.consumer = self.kept.consumer(writing.client, writing.group)
+        found = self.kept.taken(self._settings(), self._name, self._timeout_s)
+        if found is not None and found.failed is None and self._stands_at(found.position):
+            self.writer, position = found, found.position
+        else:
+            self.writer = self._new_writer()
+            position = self._since(ANSWER_S)
+        expected = writing.expected.get(self._place, 0)
         if position < expected:
             raise PositionMoved(
                 f"{self.topic}-{self.partition}: the position on the target is {position}, this run"
@@ -276,67 +269,63 @@ class _Task:
             )
         return position
 
-    def _place(self, position: int) -> TopicPartition:
+    @property
+    def _name(self) -> str:
+        """The transactional id, too."""
+        return f"{self.writing.group}-{self._target}-{self.partition}"
+
+    @property
+    def _timeout_s(self) -> float:
+        return self.writing.transaction_timeout_ms / 1_000
+
+    def _settings(self, *, careful: bool = False) -> Settings:
+        taking = self.writing.taking.get(self.topic, Taking())
+        return {**self.writing.client, **taking.settings(careful=careful)}
+
+    def _new_writer(self, *, careful: bool = False) -> Writer:
+        return Writer(
+            self._settings(careful=careful),
+            self._name,
+            self._timeout_s,
+            exactly_once=self.writing.exactly_once,
+        )
+
+    def _stands_at(self, position: int) -> bool:
+        """No proof is needed: without one the writer is opened anew."""
+        try:
+            return self._since(PROBE_S) == position
+        except KafkaException:
+            return False
+
+    def _since(self, within_s: float) -> int:
+        """The position on the target; 0 if there is none yet."""
+        (found,) = self.consumer.committed([TopicPartition(self._target, self.partition)], within_s)
+        if found.error is not None:
+            raise KafkaException(found.error)
+        position = Position.of(max(found.offset, 0), found.metadata)
+        if position.generation > self.writing.generation:
+            raise PositionMoved(
+                f"{self.topic}-{self.partition}: the link was switched away from this target"
+            )
+        return position.offset
+
+    def _at(self, position: int) -> TopicPartition:
         writing = self.writing
         told = Position(position, writing.topic_ids[self.topic], writing.generation).metadata
         return TopicPartition(self._target, self.partition, position, metadata=told)
 
-    def _producer(self, settings: Mapping[str, Any]) -> Producer:
-        def told(error: KafkaError | None, _message: object) -> None:
-            if error is not None and self.failed is None:
-                self.failed = error
+    def _origins_of_the_end(self) -> frozenset[bytes]:
+        """The origins of the target's last records, the ones a crash may have left unaccounted."""
+        settings = {**self.writing.client, "group.id": self.writing.group}
+        found = read_back(settings, self._target, self.partition, REPEATS_SCANNED_MAX)
+        return frozenset(origin_of(header) for header in found)
 
-        return Producer(
-            {
-                **self.writing.client,
-                "message.max.bytes": RECORD_BYTES_MAX,  # the topic decides, not this client
-                "queue.buffering.max.messages": 0,  # no bound by number, but by bytes
-                "queue.buffering.max.kbytes": QUEUE_KBYTES,
-                "linger.ms": 5,
-                "delivery.report.only.error": True,
-                "on_delivery": told,
-                "log_level": QUIET,
-                **settings,
-            }
-        )
+    # ----------------------------------------------------------------------------- the records
 
-    def _produce(
-        self,
-        producer: Producer,
-        batches: Iterator[pyarrow.RecordBatch],
-        tally: _Tally,
-        since: int,
-        origins: frozenset[bytes] = frozenset(),
-    ) -> None:
-        for batch in batches:
-            offsets = batch.column("offset").to_numpy()
-            done = int(offsets.searchsorted(since))
-            tally.already += done
-            if done < batch.num_rows:
-                self._produce_batch(producer, batch.slice(done), tally, origins)
-            producer.poll(0)
-            if self.failed is not None:
-                raise KafkaException(self.failed)
-
-    def _produce_batch(
-        self,
-        producer: Producer,
-        batch: pyarrow.RecordBatch,
-        tally: _Tally,
-        origins: frozenset[bytes],
-    ) -> None:
-        copies = listed(batch.column("copy"))
-        topics = self._topics(batch)
-        rows = zip(
-            topics,
-            listed(batch.column("key")),
-            listed(batch.column("value")),
-            listed(batch.column("timestamp_ms")),
-            headers_of_rows(batch, copies),
-            strict=True,
-        )
-        partition, produce = self.partition, producer.produce
-        for at, (topic, key, value, timestamp_ms, headers) in enumerate(rows):
+    def _produce(self, piece: pyarrow.RecordBatch) -> None:
+        writer, partition = self.writer, self.partition
+        produce, poll = writer.producer.produce, writer.producer.poll
+        for at, (topic, key, value, timestamp_ms, headers) in enumerate(self._rows(piece)):
             if topic is None:
                 continue
             while True:
@@ -344,19 +333,22 @@ class _Task:
                     produce(topic, value, key, partition, timestamp=timestamp_ms, headers=headers)
                     break
                 except BufferError:
-                    producer.poll(0.1)
-                    if self.failed is not None:
-                        raise KafkaException(self.failed) from None
+                    poll(0.1)
+                    writer.check()
             if at % POLL_EVERY_RECORDS == 0:
-                producer.poll(0)
-        skipped = topics.count(None)
-        tally.position = batch.column("offset")[-1].as_py() + 1
-        tally.skipped += skipped
-        tally.copied += batch.num_rows - skipped
-        tally.doubts += sum(listed(batch.column("doubts")))
-        tally.last_timestamp_ms = batch.column("timestamp_ms")[-1].as_py()
-        if origins:
-            tally.repeats += sum(it is not None and origin_of(it) in origins for it in copies)
+                poll(0)
+        writer.check()
+
+    def _rows(self, piece: pyarrow.RecordBatch) -> Iterator[tuple[Any, ...]]:
+        """Topic, key, value, timestamp, headers."""
+        return zip(
+            self._topics(piece),
+            listed(piece.column("key")),
+            listed(piece.column("value")),
+            listed(piece.column("timestamp_ms")),
+            headers_of_rows(piece, listed(piece.column("copy"))),
+            strict=True,
+        )
 
     def _topics(self, batch: pyarrow.RecordBatch) -> list[str | None]:
         """The target's topic of each row, None: it is not written. A pipeline that runs on its own
@@ -376,52 +368,54 @@ class _Task:
                 raise KafkaException(KafkaError(KafkaError.TOPIC_EXCEPTION, str(it)))
         return [str(names[it]) if one else None for it, one in zip(logical, copied, strict=True)]
 
-    def _origins_of_the_end(self) -> frozenset[bytes]:
-        """The origins of the target's last records, the ones a crash may have left unaccounted."""
-        settings = {**self.writing.client, "group.id": self.writing.group}
-        found = read_back(settings, self._target, self.partition, REPEATS_SCANNED_MAX)
-        return frozenset(origin_of(header) for header in found)
+    # ------------------------------------------------------------------- records that are refused
+
+    def _carefully(self, transaction: _Open, error: KafkaException) -> None:
+        """Writes the transaction's records once more, each on its own, if it failed because of one
+        of them. Raises any other failure, and _Refused.
+        """
+        fault = self.writer.failed or error.args[0]
+        if fault.code() not in RECORD_REFUSALS:
+            raise KafkaException(fault) from error
+        self.writer.close()
+        for piece in transaction.pieces:
+            for at in range(0, piece.num_rows, CAREFUL_RECORDS):
+                self._one_by_one(piece.slice(at, CAREFUL_RECORDS))
+        transaction.pieces.clear()
+        transaction.bytes = 0
+        self.writer = self._new_writer()
+
+    def _one_by_one(self, piece: pyarrow.RecordBatch) -> None:
+        """Commits the piece up to the first record that is refused, or as the policy says: without
+        such records, or with these among the dead letters.
+        """
+        refused: dict[int, KafkaError] = {}
+        stops = ""
+        while piece.num_rows:
+            self.writer = self._new_writer(careful=True)
+            self.writer.begin()
+            rows = zip(listed(piece.column("offset")), self._rows(piece), strict=True)
+            found = sent_singly(self.writer, self.writing, self._place, rows, refused)
+            if not found:
+                self.writer.commit(self.consumer, self._at(_end_of(piece)))
+                self._count(piece, len(refused))
+                self.tally.position = _end_of(piece)
+                break
+            self.writer.close()
+            first = min(found)
+            lasting = self.writing.on_refused == "stop" or first in refused
+            if lasting or found[first].code() not in RECORD_REFUSALS:
+                stops = self._reason(first, found[first])
+                before = int(piece.column("offset").to_numpy().searchsorted(first))
+                piece = piece.slice(0, before)
+            else:
+                refused |= found
+        if stops:
+            raise _Refused(stops)
 
 
-def headers_of_rows(batch: pyarrow.RecordBatch, copies: list[bytes | None]) -> Iterator[Any]:
-    """The headers of each row as confluent-kafka takes them: the record's own, in order, and ours.
-    Made from the flattened columns: a Python list per row is made only where it is needed.
-    """
-    names, values = batch.column("header_names"), batch.column("header_values")
-    flat = list(zip(listed(names.flatten()), listed(values.flatten()), strict=True))
-    lengths = listed(names.value_lengths().fill_null(0))
-    at = 0
-    for length, copy in zip(lengths, copies, strict=True):
-        headers = flat[at : at + length]
-        if copy is not None:
-            headers.append((COPY_HEADER, copy))
-        yield headers
-        at += length
-
-
-def listed(column: pyarrow.Array) -> list[Any]:
-    """The values as Python's own; null is None, and no integer may be null. `to_pylist` makes an
-    object of Arrow's for every value first, which takes several times the CPU time.
-    """
-    values: list[Any] = column.to_numpy(zero_copy_only=False).tolist()
-    return values
-
-
-def origin_of(header: bytes) -> bytes:
-    """The end of a well-formed copy header: topic id, partition, offset, cluster, topic."""
-    return header[ORIGIN_AT:]
-
-
-@contextmanager
-def positions_of(client: Mapping[str, str], group: str) -> Iterator[Consumer]:
-    """A consumer of `group` that never subscribes: it reads and commits positions."""
-    consumer = Consumer(
-        {**client, "group.id": group, "enable.auto.commit": False, "log_level": QUIET}
-    )
-    try:
-        yield consumer
-    finally:
-        consumer.close()
+def _end_of(piece: pyarrow.RecordBatch) -> int:
+    return int(piece.column("offset")[-1].as_py()) + 1
 
 
 def read_back(

@@ -9,10 +9,10 @@ they are read from there.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from pathlib import Path
 
-from spark.produce import Place
+from spark.orders import Place
 
 _VERSION = "v1"
 
@@ -30,11 +30,6 @@ def batch_ends(checkpoint: Path, number: int) -> dict[Place, int]:
     }
 
 
-def rowless(
-    ends: Mapping[Place, int], before: Mapping[Place, int], worked: Set[Place]
-) -> list[Place]:
-    """The places whose range held no record. `before`: where the range of each begins, at the
-    latest; `worked`: the places of which a task has told, also that a record is refused.
-    """
-    moved = {place for place, end in ends.items() if end > before.get(place, end)}
-    return sorted(moved - worked)
+def moved(ends: Mapping[Place, int], before: Mapping[Place, int]) -> set[Place]:
+    """The places that the batch reads. `before`: where the range of each begins, at the latest."""
+    return {place for place, end in ends.items() if end > before.get(place, end)}

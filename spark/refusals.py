@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from spark.limits import RETRY_REFUSED_S, RETRY_REFUSED_S_MAX
-from spark.produce import Place
+from spark.orders import Place
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from clusters.core.tree import ClusterName, Distributor
 from clusters.core.trust import CHECKSUM, Seals
 from spark.core.survey import Position, Topic
 from spark.links import link_name
-from spark.produce import Place
+from spark.orders import Place
 from spark.status import LEFT, LINK, SWITCH, TOPIC, Json, PartitionStatus, StatusTopic, TopicStatus
 
 
@@ -31,6 +31,7 @@ class LinkReport:
         self._lock = threading.Lock()
         self._topics: dict[str, TopicStatus] | None = None
         self._state: Json = {"target": None, "generation": 0}
+        self._told: dict[str, Json] = {}
         self.running = False
         self.fault = ""  # why the link waited last, until a query of it is well
 
@@ -147,7 +148,7 @@ class LinkReport:
             left = self._others(topics.keys() | stopped.keys())
             for name in left:
                 self._topic(name).state = LEFT
-            self._status.publish(self._now() | self._rows([*topics, *stopped, *left]))
+            self._tell(self._now() | self._rows([*topics, *stopped, *left]))
 
     def _others(self, followed: Set[str]) -> list[str]:
         """Topics that are left now, and were not before."""
@@ -168,12 +169,19 @@ class LinkReport:
     def copied(self, result: Any) -> None:  # noqa: ANN401 - a row of RESULT_DDL
         with self._lock:
             row = self._row(result["topic"], result["partition"])
+            if result["position"] > row.position and row.waits_since_ms:
+                row.waits_since_ms = now_ms()
             row.position = max(row.position, result["position"])
-            for name in ("copied", "skipped", "repeats", "doubts"):
+            for name in ("copied", "skipped", "repeats", "doubts", "left_out"):
                 setattr(row, name, getattr(row, name) + result[name])
             if result["last_timestamp_ms"] >= 0:
                 row.last_timestamp_ms = result["last_timestamp_ms"]
             self.copied_total += result["copied"]
+
+    def left_out(self, place: Place) -> None:
+        """A record that Spark cannot read."""
+        with self._lock:
+            self._row(*place).left_out += 1
 
     def runs(self, topic: str) -> None:
         """A record of it was written, or there was none to write."""
@@ -191,9 +199,10 @@ class LinkReport:
                 began = (starts or {}).get((topic, partition), 0)
                 row.log_end = end
                 row.lag_records = max(0, end - max(row.position, began))
+                row.waits_since_ms = (row.waits_since_ms or now_ms()) if row.lag_records else 0
                 behind = row.lag_records > 0 and row.last_timestamp_ms >= 0
                 row.lag_s = max(0.0, now_ms() - row.last_timestamp_ms) / 1_000 if behind else 0.0
-            self._status.publish(self._now() | self._rows({topic for topic, _ in log_ends}))
+            self._tell(self._now() | self._rows({topic for topic, _ in log_ends}))
 
     def trouble(self, fault: str) -> None:
         """The link waits. Said where it can be; a source that is away cannot be told."""
@@ -215,12 +224,16 @@ class LinkReport:
     def _say(self, state: str, error: str) -> None:
         with self._lock:
             try:
-                self._status.publish(
-                    {f"{LINK}/{self.link}": self._with(state, error)}
-                    | self._rows(self._topics or ())
-                )
+                link = {f"{LINK}/{self.link}": self._with(state, error)}
+                self._tell(link | self._rows(self._topics or ()))
             except Exception:  # noqa: BLE001 - the fault was logged; this only tells others
                 return
+
+    def _tell(self, records: dict[str, Json]) -> None:
+        """Those that are not told yet."""
+        news = {key: it for key, it in records.items() if self._told.get(key) != it}
+        self._status.publish(news)
+        self._told |= news
 
     def _with(self, state: str, error: str) -> Json:
         self.running = state == "running"

@@ -38,8 +38,10 @@ class PartitionStatus:
     skipped: int = 0  # by flags: on another way to the target, or there already
     repeats: int = 0  # written twice (at_least_once after a crash), by origin
     doubts: int = 0  # copy headers that were not believed
+    left_out: int = 0  # refused by the target: skipped, or among the dead letters
     gap: int = 0  # records that were deleted before they were copied
     last_timestamp_ms: int = -1
+    waits_since_ms: int = 0  # no position was committed since, and records wait; 0: none waits
     gap_at: int = -1  # the position behind which the last gap began, and its records
     gap_counted: int = 0
 

@@ -22,7 +22,7 @@ from spark.fence import fence
 from spark.kafka import KafkaSide
 from spark.links import Link
 from spark.naming import following, topic_there
-from spark.produce import Place
+from spark.orders import Place
 from spark.reports import LinkReport
 from spark.unforwarded import Windows, compare_into, subtree_now
 

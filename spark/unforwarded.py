@@ -19,7 +19,8 @@ from spark.core.survey import Position
 from spark.kafka import KafkaSide
 from spark.limits import ANSWER_S, UNFORWARDED_SCANNED_MAX
 from spark.links import Link
-from spark.produce import Place, headers_of
+from spark.orders import Place
+from spark.produce import headers_of
 
 # An origin without its topic id, which headers of version 1 lack.
 Spot = tuple[ClusterName, str, int, int]

@@ -15,6 +15,7 @@ from schema_dist.metrics import Metrics as SchemasMetrics
 from schema_dist.target_sync import Round
 from spark.metrics import LinkCollector
 from spark.reports import LinkReport
+from spark.reports import now_ms as reported_ms
 from spark.status import Json, StatusTopic
 from tests.rig.alerts import Stories, Watch, rules
 from tests.rig.virtual_time import now_ms, run
@@ -89,6 +90,14 @@ async def a_link_is_late(watch: Watch) -> None:
     await watch.calm()
     tell(lag_s=350.0)
     await watch.amiss(7)
+
+
+@STORIES.of("KeywayLinkStands")
+async def a_link_commits_nothing(watch: Watch) -> None:
+    tell = link(watch)
+    await watch.calm()
+    tell(waits_since_ms=reported_ms() - 301_000)
+    await watch.amiss(1)
 
 
 @STORIES.of("KeywayLinkLostRecords")

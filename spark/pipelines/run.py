@@ -31,9 +31,10 @@ from spark.core.survey import Copied, Missing, Policy, Position, Stopped, Topic,
 from spark.faults import cause
 from spark.kafka import KafkaSide, source_settings
 from spark.limits import BACKOFF_S
+from spark.orders import RESULT_DDL, Place, Result, Writing
 from spark.pipelines.config import Pipeline
-from spark.produce import RESULT_DDL, Place, Result, Writing, copying, passed, places_of
-from spark.ranges import batch_ends, rowless
+from spark.produce import copying, passed, places_of
+from spark.ranges import batch_ends, moved
 from spark.transforms.frames import marked
 
 GROUP_PREFIX = "keyway-pipeline-"
@@ -243,11 +244,12 @@ class PipelineRun:
             sick, F.count_if(F.col("to") == quarantine).alias("records")
         )
         copied = rows.mapInArrow(copying(self._writing(work, ends)), RESULT_DDL)
+        before = dict(self._reached)
         results = [result.asDict() for result in copied.collect()]
         self._account(results)
         starts = {(work.topic.name, it): at for it, at in work.starts.items()}
-        without = rowless(ends, starts | self._reached, places_of(results))
-        self._account(passed(self._writing(work, ends), without))
+        without = moved(ends, starts | before) - places_of(results)
+        self._account(passed(self._writing(work, ends), sorted(without)))
         if results:
             self.counts.quarantined += sick.get["records"]
             self._changed(self.counts)
@@ -266,14 +268,15 @@ class PipelineRun:
 
     def _account(self, results: Iterable[Result]) -> None:
         for result in results:
-            if result["refused"] is not None:
-                self._refused = RunError(result["refused"])
-                raise self._refused
             place = (result["topic"], result["partition"])
-            self._reached[place] = max(self._reached.get(place, 0), result["position"])
+            if result["position"] >= 0:
+                self._reached[place] = max(self._reached.get(place, 0), result["position"])
             self.counts.written += result["copied"]
             self.counts.filtered += result["skipped"]
             self.counts.again += result["already"]
+            if result["refused"] is not None:
+                self._refused = RunError(result["refused"])
+                raise self._refused
 
 
 def outgoing(records: DataFrame, pipeline: Pipeline, topic: str) -> DataFrame:

@@ -17,7 +17,7 @@ from clusters.core.tree import ClusterName, Distributor, Flags, Level
 from spark.core.survey import Position
 from spark.kafka import KafkaSide
 from spark.links import Link
-from spark.produce import Writing
+from spark.orders import Writing
 from spark.reports import LinkReport
 from spark.status import StatusTopic
 from tests.rig.kafka import create_topic

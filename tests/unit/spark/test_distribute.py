@@ -14,10 +14,11 @@ from clusters.config import ClustersConfig, MessagesSection
 from clusters.core.tree import ClusterName, Distributor, Level
 from spark import distribute
 from spark.core.survey import Position, Topic
-from spark.distribute import LinkRun, Plan
+from spark.distribute import LinkRun
 from spark.kafka import KafkaSide
 from spark.links import Link
-from spark.produce import Place
+from spark.orders import Place
+from spark.plan import Plan
 from spark.reports import LinkReport
 from spark.status import Json, StatusTopic
 from tests.rig.link_status import Kept
@@ -104,7 +105,7 @@ class World:
         """A batch wrote every record of `partitions`, and the status topic tells it."""
         for it in partitions:
             self.there.committed["flights", it] = Position(COPIED, "here")
-            counts = {"copied": COPIED, "skipped": 0, "repeats": 0, "doubts": 0}
+            counts = {"copied": COPIED, "skipped": 0, "repeats": 0, "doubts": 0, "left_out": 0}
             place = {"topic": "flights", "partition": it, "position": COPIED}
             run.report.copied({**place, **counts, "last_timestamp_ms": 1})
         run.report.publish({("flights", it): COPIED for it in partitions})

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
+import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from clusters.core.tree import ClusterName, Distributor, Level
+from spark import metrics, reports
 from spark.core.survey import Topic
 from spark.metrics import LinkCollector
 from spark.reports import LinkReport
@@ -101,6 +103,54 @@ def test_a_place_without_a_position_lags_behind_its_beginning() -> None:
     report.planned({"flights": Topic("flights", "id", 1, {})}, {}, {}, {})
     report.publish({("flights", 0): 50}, {("flights", 0): 20})
     assert f"keyway_distribution_lag_records{LABELS} 30.0" in exported(report)
+
+
+def test_the_time_without_a_commit_grows_only_while_records_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = 1_000_000
+    for module in (reports, metrics):
+        monkeypatch.setattr(module, "now_ms", lambda: clock)
+    report = report_with({})
+    report.planned({"flights": Topic("flights", "id", 1, {})}, {}, {}, {("flights", 0): 5})
+
+    def age(log_end: int) -> float:
+        report.publish({("flights", 0): log_end})
+        name = f"keyway_distribution_commit_age_seconds{LABELS} "
+        (line,) = (it for it in exported(report) if it.startswith(name))
+        return float(line.removeprefix(name))
+
+    assert age(5) == 0
+    clock += 60_000
+    assert age(9) == 0, "they wait since now"
+    clock += 60_000
+    assert age(9) == 60
+    place = {"topic": "flights", "partition": 0, "position": 7, "last_timestamp_ms": -1}
+    counts = dict.fromkeys(("copied", "skipped", "repeats", "doubts", "left_out"), 0)
+    report.copied({**place, **counts})
+    clock += 10_000
+    assert age(9) == 10
+    report.copied({**place, **counts, "position": 9})
+    clock += 10_000
+    assert age(9) == 0
+
+
+def test_only_topics_that_changed_are_told_again() -> None:
+    report = report_with({})
+    names = ("flights", "orders")
+    report.planned({it: Topic(it, "id", 1, {}) for it in names}, {}, {}, {})
+    published: list[set[str]] = []
+    publish = report._status.publish
+
+    def noted(records: Mapping[str, Json]) -> None:
+        published.append(set(records))
+        publish(records)
+
+    report._status.publish = noted  # type: ignore[method-assign]
+    report.publish({(it, 0): 5 for it in names}, {(it, 0): 5 for it in names})
+    report.publish({("flights", 0): 6, ("orders", 0): 5}, {(it, 0): 5 for it in names})
+    told = [{key for key in one if key.startswith("topic/")} for one in published]
+    assert told == [{f"topic/c1-level-1/{it}" for it in names}, {"topic/c1-level-1/flights"}]
 
 
 def test_a_topic_that_the_link_does_not_follow_any_more() -> None:

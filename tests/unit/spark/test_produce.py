@@ -6,7 +6,7 @@ import pyarrow
 import pytest
 
 from clusters.core.copies import COPY_HEADER
-from spark.produce import headers_of_rows, origin_of
+from spark.rows import headers_of_rows, origin_of
 
 Rows = list[list[tuple[str, bytes | None]] | None]
 

@@ -6,7 +6,7 @@ import pyarrow
 import pytest
 
 from clusters.core.copies import COPY_HEADER
-from spark.produce import headers_of_rows, listed
+from spark.rows import headers_of_rows, listed
 
 Headers = list[tuple[str, bytes | None]] | None
 

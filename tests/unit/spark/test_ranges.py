@@ -1,4 +1,4 @@
-"""The ends of a micro-batch, and the places that had no record in it."""
+"""The ends of a micro-batch, and the places that it reads."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spark.ranges import batch_ends, rowless
+from spark.ranges import batch_ends, moved
 
 OFFSETS = """v1
 {"batchWatermarkMs":0,"batchTimestampMs":1763900000000,"conf":{}}
@@ -29,15 +29,10 @@ def test_a_checkpoint_of_another_spark_is_not_guessed_at(tmp_path: Path) -> None
         batch_ends(checkpoint(tmp_path, OFFSETS.replace("v1", "v2", 1)), 4)
 
 
-def test_a_range_without_a_record_is_passed_and_one_that_stood_still_is_not() -> None:
+def test_a_range_that_stood_still_is_not_read() -> None:
     ends = {("t", 0): 11, ("t", 1): 5, ("t", 2): 8}
-    assert rowless(ends, {("t", 0): 10, ("t", 1): 5, ("t", 2): 3}, {("t", 2)}) == [("t", 0)]
-
-
-def test_a_place_whose_task_told_of_a_refusal_is_not_passed() -> None:
-    """Its position is the one before, and its records are not on the target."""
-    assert rowless({("t", 0): 11}, {("t", 0): 0}, {("t", 0)}) == []
+    assert moved(ends, {("t", 0): 10, ("t", 1): 5, ("t", 2): 3}) == {("t", 0), ("t", 2)}
 
 
 def test_a_place_whose_beginning_nobody_knows_is_left_where_it_is() -> None:
-    assert rowless({("t", 0): 11}, {}, set()) == []
+    assert moved({("t", 0): 11}, {}) == set()
