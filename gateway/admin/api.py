@@ -40,6 +40,7 @@ from gateway.admin.node_rows import (
 from gateway.admin.problems import DESCRIPTION
 from gateway.admin.rows import (
     Alive,
+    DeletedGroup,
     FilterChange,
     FilterPreview,
     GroupDescription,
@@ -49,6 +50,8 @@ from gateway.admin.rows import (
     ParkedList,
     ReleaseBody,
     Released,
+    SettingsBody,
+    SettingsRow,
     SkipBody,
     Skipped,
     UnreadableList,
@@ -314,6 +317,31 @@ OPERATIONS = (
         body=SkipBody,
         role=Role.OPERATOR,
         action="unreadable.skip",
+    ),
+    Operation(
+        "GET",
+        "/v1/settings",
+        "The settings of a group, and where each comes from.",
+        SettingsRow,
+        query=(GROUP,),
+    ),
+    Operation(
+        "PUT",
+        "/v1/settings",
+        "Change settings that Kafka has a group config for.",
+        SettingsRow,
+        body=SettingsBody,
+        query=(GROUP,),
+        role=Role.OPERATOR,
+        action="settings.set",
+    ),
+    Operation(
+        "DELETE",
+        "/v1/groups/{group}",
+        "Delete a group without members: its positions, parked records and key filters.",
+        DeletedGroup,
+        role=Role.ADMIN,
+        action="group.delete",
     ),
     Operation("GET", "/v1/filters", "The key filters of a group.", KeyFilterRules, query=(GROUP,)),
     Operation(

@@ -60,6 +60,7 @@ def build(
         windows=windows.windows,
         parked=operations.parked,
         unreadable=operations.unreadable,
+        administration=operations.administration,
         filters=members.key_filters,
         registry=registry,
         rows=rows,

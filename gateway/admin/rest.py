@@ -21,6 +21,7 @@ from starlette.routing import Route
 
 from gateway.admin import openapi
 from gateway.admin.access import Access
+from gateway.admin.administration import administration_routes
 from gateway.admin.api import OPERATIONS
 from gateway.admin.configuration import Configuration
 from gateway.admin.connections import connection_routes
@@ -61,6 +62,7 @@ from gateway.members.key_filters import KeyFilters
 from gateway.metric_rows import RowCollector
 from gateway.operations.errors import OperationError
 from gateway.operations.filter_effect import FilterEffects
+from gateway.operations.group_administration import GroupAdministration
 from gateway.operations.group_histories import GroupHistories
 from gateway.operations.group_offsets import GroupOffsets
 from gateway.operations.lag import Lags
@@ -84,6 +86,7 @@ class RestParts:
     windows: Windows
     parked: ParkedRecords
     unreadable: UnreadableRecords
+    administration: GroupAdministration
     filters: KeyFilters
     registry: CollectorRegistry
     lags: Lags
@@ -138,6 +141,7 @@ def rest_app(parts: RestParts, *, loopback: bool) -> Starlette:
                 *topic_routes(parts.offsets, parts.lags),
                 *connection_routes(parts.server, parts.upstream, parts.groups),
                 *parked_routes(parts.parked, parts.configuration),
+                *administration_routes(parts.administration),
                 *unreadable_routes(parts.unreadable),
                 *filter_routes(parts.filters, parts.groups, _effects(parts)),
                 *dashboard_routes(_overviews(parts), parts.viewers),

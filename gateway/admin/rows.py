@@ -296,6 +296,33 @@ class Skipped(Row):
     skipped: UnreadableRow
 
 
+class SettingRow(Row):
+    """A setting of a group as it counts, and where it comes from. `kafka_name`: the group config in
+    Kafka that sets it; null: only keyway.yaml does.
+    """
+
+    name: str
+    value: Any
+    origin: Literal["kafka", "keyway.yaml", "default"]
+    kafka_name: str | None
+
+
+class SettingsRow(Row):
+    group: str
+    settings: list[SettingRow]
+
+
+class SettingsBody(Body):
+    """By the names of keyway.yaml, as text; null: back to keyway.yaml. All or none are taken."""
+
+    values: Annotated[dict[str, str | None], Field(min_length=1)]
+
+
+class DeletedGroup(Row):
+    group: str
+    deleted: Literal[True]
+
+
 class KeyFilterRules(Row):
     group: str
     source: Literal["config", "rest"]

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from gateway.admin.rows import GroupDescription, GroupList, PartitionRow
+from gateway.cli.group_settings import group_delete, group_settings
 from gateway.cli.node_client import ask, ask_all, group_path
 from gateway.cli.options import (
     DEFAULT_ADMIN,
@@ -28,6 +29,8 @@ app.command("seek")(group_seek)
 app.command("parked", cls=Watching)(group_parked)
 app.command("value")(group_value)
 app.command("release")(group_release)
+app.command("settings")(group_settings)
+app.command("delete")(group_delete)
 app.command("unreadable", cls=Watching)(group_unreadable)
 app.command("skip")(group_skip)
 

@@ -39,6 +39,7 @@ NUMBERS = {
     "share.partition.max.record.locks": "window_records",
 }
 FLAGS = {"share.renew.acknowledge.enable": "renew_acknowledge"}
+KAFKA_NAMES = {ours: name for name, ours in (TEXTS | NUMBERS | FLAGS).items()}
 
 
 def overridden(section: GroupSection, set_in_kafka: Mapping[str, str]) -> GroupSection:
@@ -77,6 +78,10 @@ class GroupSettings:
         """As far as is known now."""
         known = self._known.get(group)
         return self.config.group(group) if known is None else known
+
+    def set_in_kafka(self, group: str) -> dict[str, str]:
+        """The configs that count for the group, as far as is known now."""
+        return self._altered.over(group, self._in_kafka.get(group, {}), self.now_ms())
 
     async def known(self, group: str) -> GroupSection:
         """Asks only if it never did. Raises UpstreamError."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from gateway.config import Config
 from gateway.members.build import MembersRoom
 from gateway.operations.deleted_topics import DeletedTopics
+from gateway.operations.group_administration import GroupAdministration
 from gateway.operations.group_histories import GroupHistories
 from gateway.operations.group_offsets import GroupOffsets
 from gateway.operations.lag import Lags
@@ -28,6 +29,7 @@ class OperationsRoom:
     histories: GroupHistories
     parked: ParkedRecords
     unreadable: UnreadableRecords
+    administration: GroupAdministration
 
 
 def build(
@@ -59,6 +61,7 @@ def build(
             histories,
             ParkedRecords(offsets, reading.reader.record_starts, now_ms),
             UnreadableRecords(offsets),
+            GroupAdministration(offsets, members.settings),
         ),
         warnings=histories.warnings,
         collectors=(LagCollector(lags.all, members.groups.all),),

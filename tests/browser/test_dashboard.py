@@ -34,12 +34,13 @@ from tests.rig.patience import wait_until
 
 pytestmark = pytest.mark.integration
 
-TABS = ("", "/members", "/keys", "/parked", "/unreadable", "/positions", "/filters")
+TABS = ("", "/members", "/keys", "/parked", "/unreadable", "/positions", "/filters", "/settings")
 VIEWS = (
     "",
     "groups",
     "topics",
     "links",
+    "audit",
     *(f"groups/{LEDGER}{tab}" for tab in TABS),
     f"groups/{BILLING}",
 )

@@ -128,6 +128,9 @@ class View:
         self.errors: dict[int, ErrorCode] = {}  # by partition, of ListOffsets
         self.times: dict[int, int] = {}  # offsets by timestamp, of ListOffsets
         self.asked: list[tuple[int, Message]] = []  # ListOffsets by broker
+        self.refusal = ErrorCode.NONE  # of changed configs and deleted groups
+        self.configs: dict[str, str | None] = {}  # changed, of any group
+        self.deleted: list[str] = []  # groups
 
     @property
     def topology(self) -> Topology:
@@ -150,6 +153,12 @@ class View:
     ) -> Message:
         if api_key == ApiKey.METADATA and version is not None:
             return {"Topics": [self._named(row["TopicId"]) for row in body["Topics"]]}
+        if api_key == ApiKey.INCREMENTAL_ALTER_CONFIGS:
+            return {"Responses": [self._altered(row) for row in body["Resources"]]}
+        if api_key == ApiKey.DELETE_GROUPS and broker_id is not None:
+            self.deleted += body["GroupsNames"]
+            rows = [{"GroupId": it, "ErrorCode": int(self.refusal)} for it in body["GroupsNames"]]
+            return {"Results": rows}
         if api_key != ApiKey.LIST_OFFSETS or broker_id is None:
             raise Unreachable(f"nobody asks {api_key} v{version} {body}")
         self.asked.append((broker_id, body))
@@ -158,6 +167,12 @@ class View:
         if broker_id in self.silent:
             raise Unreachable(f"broker {broker_id} is away")
         return {"Topics": [self._ends(**topic) for topic in body["Topics"]]}
+
+    def _altered(self, resource: Message) -> Message:
+        if self.refusal is ErrorCode.NONE:
+            self.configs |= {it["Name"]: it["Value"] for it in resource["Configs"]}
+        said = None if self.refusal is ErrorCode.NONE else "Kafka's reason"
+        return {"ErrorCode": int(self.refusal), "ErrorMessage": said}
 
     def _named(self, topic_id: bytes) -> Message:
         name = self.node.topology.names.get(topic_id)

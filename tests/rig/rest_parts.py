@@ -23,6 +23,7 @@ from gateway.config import AdminSection, Config, ConfigSource, MaskRule, Role, T
 from gateway.core.cluster.topology import Topology
 from gateway.listen.server import Server, ServerSettings
 from gateway.members.key_filters import KeyFilters
+from gateway.operations.group_administration import GroupAdministration
 from gateway.operations.group_histories import GroupHistories
 from gateway.operations.parked_records import ParkedRecords
 from gateway.operations.unreadable_records import UnreadableRecords
@@ -100,6 +101,7 @@ def rest_parts(admin: Admin | None = None, **changes: Any) -> RestParts:
         "windows": None if node is None else node.windows,
         "parked": ParkedRecords(offsets, record_starts, now_ms),
         "unreadable": UnreadableRecords(offsets),
+        "administration": GroupAdministration(offsets, cast(Any, node and node.settings)),
         "filters": filters,
         "registry": CollectorRegistry(),
         "lags": None if admin is None else admin.lags(),

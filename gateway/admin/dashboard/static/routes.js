@@ -1,5 +1,6 @@
 // Views by the part of the address behind #: /groups/NAME/keys, names quoted.
 
+import { drawAudit } from "./views/audit.js";
 import { drawGroup } from "./views/group.js";
 import { drawGroups } from "./views/groups.js";
 import { drawLinks } from "./views/links.js";
@@ -12,6 +13,7 @@ export const VIEWS = [
   { path: "/groups", title: "Groups", draw: drawGroups },
   { path: "/topics", title: "Topics", draw: drawTopics },
   { path: "/links", title: "Links", draw: drawLinks },
+  { path: "/audit", title: "Audit", draw: drawAudit },
 ];
 
 export const GROUP_TABS = [
@@ -22,6 +24,7 @@ export const GROUP_TABS = [
   { tab: "unreadable", title: "Unreadable" },
   { tab: "positions", title: "Positions" },
   { tab: "filters", title: "Key filters" },
+  { tab: "settings", title: "Settings" },
 ];
 
 const LOST = { path: null, title: "No such view", draw: drawLost };

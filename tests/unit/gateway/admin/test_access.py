@@ -56,6 +56,8 @@ CHANGES: dict[str, tuple[dict[str, Any] | None, dict[str, str]]] = {
     ),
     "parked.value": (None, {"topic": TOPIC, "partition": "0", "offset": "0"}),
     "unreadable.skip": ({"group": GROUP, "topic": TOPIC, "partition": 0, "offset": 0}, {}),
+    "settings.set": ({"values": {"deliveries_max": "3"}}, {"group": GROUP}),
+    "group.delete": (None, {}),
     "filters.set": ({"rules": [{"client_id": "a*", "keys": ["b*"]}]}, {"group": GROUP}),
     "filters.remove": (None, {"group": GROUP}),
     "positions.seek": ({"to": "latest", "execute": True}, {}),

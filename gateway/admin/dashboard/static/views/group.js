@@ -16,6 +16,7 @@ import { secondsOf } from "./overview.js";
 import { drawParked } from "./parked.js";
 import { drawPartitions } from "./partitions.js";
 import { drawPositions } from "./positions.js";
+import { drawSettings } from "./settings.js";
 import { drawUnreadable } from "./unreadable.js";
 
 const DRAWN = {
@@ -26,6 +27,7 @@ const DRAWN = {
   unreadable: drawUnreadable,
   positions: drawPositions,
   filters: drawFilters,
+  settings: drawSettings,
 };
 
 export function drawGroup(app, { group, tab }) {
