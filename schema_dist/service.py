@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import time
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import Any
 
 import structlog
@@ -96,7 +97,7 @@ async def run(config: ClustersConfig) -> None:
                 await stack.enter_async_context(target_of(config, it)) for it in targets_of(config)
             ]
             confirming = await stack.enter_async_context(confirming_of(primary))
-            may = allowed(config, confirming)
+            may = replace(allowed(config, confirming), still_ours=lease.still_ours)
             news = News()
             followers = [Follower(parts, primary.name, metrics, may) for parts in targets]
             await together(

@@ -7,7 +7,7 @@ A round can end anywhere. The next one plans the rest, from the target as read a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Protocol
@@ -58,13 +58,20 @@ class LedgerStore(Protocol):
     async def note(self, entries: Iterable[Entry]) -> None: ...
 
 
+async def _nobody_else() -> None:
+    """Where no lease is needed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """What distribution may take away from a target: `confirming` asks the source by name."""
+    """What distribution may do to a target. `confirming` asks the source by name for versions that
+    it lacks; `still_ours` returns once it is sure that no other process distributes.
+    """
 
     confirming: Confirming
     hard_deletes: bool = False
     removals_at_once_max: int = 100
+    still_ours: Callable[[], Awaitable[None]] = _nobody_else
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +257,9 @@ class TargetSync:
         for write in batch:
             meaning = wanted.fingerprints[write.place] if isinstance(write, Register) else None
             before += entries_before(write, meaning)
+        await self._allowed.still_ours()
         await self._note(before)
+        await self._allowed.still_ours()
         refusals = await self._target.apply(batch)
         done = [it for it, refusal in zip(batch, refusals, strict=True) if refusal is None]
         await self._note(entry for write in done for entry in entries_after(write))

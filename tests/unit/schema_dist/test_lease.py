@@ -1,0 +1,60 @@
+"""A process that was frozen looks whether the lease is still its own before it writes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from schema_dist import lease
+from schema_dist.errors import LeaseError
+from schema_dist.lease import Lease
+
+
+class Scripted:
+    """The lease of clusters/: each poll returns the next of `answers`, then False."""
+
+    group = "g"
+
+    def __init__(self, *answers: bool) -> None:
+        self._answers = list(answers)
+
+    def poll(self, _wait_s: float) -> bool:
+        return self._answers.pop(0) if self._answers else False
+
+    def members(self) -> list[str]:
+        return ["one", "two"]
+
+    def release(self) -> None:
+        """Nothing is held."""
+
+
+def made(monkeypatch: pytest.MonkeyPatch, *answers: bool) -> Lease:
+    monkeypatch.setattr(lease, "_POLL_S", 0.0)
+    it = Lease({"bootstrap.servers": "127.0.0.1:1"}, "t", group="g", session_ms=10_000)
+    it._lease = cast(Any, Scripted(*answers))
+    return it
+
+
+def test_a_frozen_process_waits_for_the_next_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        it = made(monkeypatch, False, True, True)
+        await it.take()
+        await it.still_ours()
+        it._held_s -= 6.0  # frozen for more than half a session
+        writing = asyncio.ensure_future(it.still_ours())
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not writing.done()
+        assert await it._poll()
+        await writing
+        it._held_s -= 6.0
+        writing = asyncio.ensure_future(it.still_ours())
+        with pytest.raises(LeaseError, match="is lost"):
+            await it.keep()
+        assert not writing.done()
+        writing.cancel()
+        await it.release()
+
+    asyncio.run(run())
