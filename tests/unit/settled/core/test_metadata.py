@@ -3,7 +3,6 @@ from binascii import crc32
 
 import pytest
 
-from settled.core.limits import SPAN_OFFSETS_MAX
 from settled.core.metadata import Times, _framed, decode, encode, read, read_times
 
 
@@ -147,6 +146,40 @@ def test_too_long_a_span_loses_its_far_end_only() -> None:
     assert found == settled[: len(found)]
 
 
+def test_a_hundred_parked_records_far_behind_a_busy_span_fit() -> None:
+    """A window at work: 100 records aside, ten million offsets, and every second offset of its span
+    settled.
+    """
+    settled = [(parked * 100_000 + 1, parked * 100_000 + 99_999) for parked in range(100)]
+    settled += [(o, o) for o in range(10_000_001, 10_016_384, 2)]
+    text = encode(0, settled, origin=1_795_275_285_654_321, settled_ms=1_795_275_299_000)
+    assert decode(0, text) == settled
+    assert len(text) < 3_300
+
+
+def test_both_forms_say_more_than_one_if_not_all_fits() -> None:
+    far = [(at * 50_000 + 1, at * 50_000 + 49_999) for at in range(300)]
+    settled = far + [(o, o) for o in range(15_000_001, 15_040_000, 2)]
+    found = decode(0, encode(0, settled))
+    assert found is not None
+    assert found == settled[: len(found)]
+    assert 300 + 5_000 < len(found) < len(settled)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"\x80", b"\x05", b"\x02\x01", b"\x02\x01\x81", b"\xff" * 40 + b"\x01\x00"],
+)
+def test_both_forms_that_are_cut_off_are_not_believed(body: bytes) -> None:
+    assert decode(100, _framed(100, b"m", body)) is None
+
+
+def test_a_bitmap_begins_where_the_run_lengths_end() -> None:
+    assert decode(100, _framed(100, b"m", b"\x02\x01\x02\x06")) == [(101, 102), (104, 105)]
+    assert decode(100, _framed(100, b"m", b"\x02\x01\x02\x01")) == [(101, 103)]
+    assert decode(100, _framed(100, b"m", b"\x00\x02")) == [(101, 101)]
+
+
 @pytest.mark.parametrize("chars_max", [0, 4, 10, 11, 12, 13, 14, 40])
 def test_the_smallest_limits_are_kept(chars_max: int) -> None:
     text = encode(100, [(105, 105), (110, 140)], chars_max=chars_max)
@@ -158,7 +191,8 @@ def test_as_much_is_said_as_fits() -> None:
     runs = [(5_000, 9_999), (10_001, 16_383)]  # four numbers of two bytes, less one
     assert len(encode(0, runs)) == len("kw1:") + 16
     assert decode(0, encode(0, runs, chars_max=20)) == runs
-    assert decode(0, encode(0, runs, chars_max=19)) == runs[:1]
+    assert decode(0, encode(0, runs, chars_max=19)) == [runs[0], (10_001, 10_007)]
+    assert decode(0, encode(0, runs, chars_max=16)) == runs[:1]
     assert encode(0, runs, chars_max=11) == encode(0, [])
     assert encode(0, runs, chars_max=10) == ""
     alternating = [(o, o) for o in range(1, 50_000, 2)]
@@ -177,9 +211,9 @@ def test_what_is_left_out_is_the_far_end_also_if_a_later_range_would_fit() -> No
         (b"\x05", None),  # clear, and then?
         (b"\x05\x81", None),  # cut off
         (b"\x05\x01\x80", None),
-        (b"\x00\x80\x80\x40", [(100, 100 + SPAN_OFFSETS_MAX - 1)]),
-        (b"\x01\x80\x80\x40", None),  # no window reaches so far
-        (b"\x80\x80\x40\x01", None),
+        (b"\x00\x80\x80\x40", [(100, 100 + 1_048_576 - 1)]),
+        (b"\x80" * 8 + b"\x20\x01", [(100 + (1 << 61), 100 + (1 << 61))]),
+        (b"\x80" * 8 + b"\x40\x01", None),  # no log has so many offsets
         (b"\x80" * 5_000 + b"\x01\x01", None),
     ],
 )
