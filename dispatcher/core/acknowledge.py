@@ -75,7 +75,7 @@ def _check(
     elif len(types) != count or max(types) > by.type_max:
         return AckError.INVALID_REQUEST
     window = state.window
-    if first < window.cursor or last >= window.cursor + window.capacity:
+    if first < window.front or last >= window.front + window.capacity:
         return _check_outside(state, session, by, first, last, types)
     leases = window.leases
     mask = window.mask
@@ -85,11 +85,15 @@ def _check(
         if lease is not None and lease is before:
             continue
         before = lease
-        if lease is None or (lease.session is not session and not _left_behind(lease.session, by)):
+        if lease is None or not _is_theirs(lease, session, by):
             kind = types[0] if len(types) == 1 else types[offset - first]
             if kind != _GAP or lease is not None or not _nothing_there(state, offset):
                 return AckError.INVALID_RECORD_STATE
     return None
+
+
+def _is_theirs(lease: Lease, session: LeaseHolder | None, by: Acknowledge) -> bool:
+    return lease.session is session or _left_behind(lease.session, by)
 
 
 def _left_behind(session: LeaseHolder, by: Acknowledge) -> bool:
@@ -108,26 +112,49 @@ def _check_outside(
     last: int,
     types: bytes,
 ) -> AckError | None:
-    """A batch that leaves the window: below the cursor only gaps are harmless, behind it nothing
-    is.
+    """A batch that leaves the rings: below their front there are records aside, and for the rest
+    only gaps are harmless; behind the rings nothing is.
     """
     window = state.window
-    if last >= window.cursor + window.capacity:
+    if last >= window.front + window.capacity:
         return AckError.INVALID_RECORD_STATE
-    below = window.cursor - first
+    below = window.front - first
     outside, inside = (types, types) if len(types) == 1 else (types[:below], types[below:])
-    if outside.count(_GAP) != len(outside):
+    if not _are_aside(state, session, by, first, min(last + 1, window.front), outside):
         return AckError.INVALID_RECORD_STATE
-    if last < window.cursor:
+    if last < window.front:
         return None
-    return _check(state, session, by, window.cursor, last, inside)
+    return _check(state, session, by, window.front, last, inside)
+
+
+def _are_aside(
+    state: WindowState,
+    session: LeaseHolder | None,
+    by: Acknowledge,
+    first: int,
+    end: int,
+    types: bytes,
+) -> bool:
+    """Whether these offsets below the front are leased to the session, or are gaps and settled. The
+    range may be as long as its sender likes: it is left at the first offset that is neither, and a
+    range of gaps is walked from one record aside to the next.
+    """
+    aside = state.window.aside
+    only_gaps = types == bytes([_GAP])
+    offset = aside.first_from(first) if only_gaps else first
+    while NO_OFFSET < offset < end:
+        lease = aside.leases.get(offset)
+        if lease is None or not _is_theirs(lease, session, by):
+            kind = types[0] if len(types) == 1 else types[offset - first]
+            if kind != _GAP or lease is not None or aside.contains(offset):
+                return False
+        offset = aside.first_from(offset + 1) if only_gaps else offset + 1
+    return True
 
 
 def _nothing_there(state: WindowState, offset: int) -> bool:
-    return (
-        offset < state.window.read_position
-        and state.window.queues[offset & state.window.mask] is None
-    )
+    window = state.window
+    return offset < window.read_position and window.queues[offset & window.mask] is None
 
 
 def accept(  # noqa: C901, PLR0915 - the hot loop, kept in one piece
@@ -141,16 +168,22 @@ def accept(  # noqa: C901, PLR0915 - the hot loop, kept in one piece
     bits = window.bits
     mask: i64 = window.mask
     bits_mask: i64 = window.bits_mask
+    front: i64 = window.front
     dirty = window.dirty
     marked: i64 = NO_OFFSET  # the byte that was noted as dirty last
     retries = state.retries.by_offset
     plain = not retries and state.prefetch == 1
     accepted: i64 = 0
+    ended: i64 = 0  # of them those that are in the rings
     for first, last in ranges:
         offset: i64 = first
         end: i64 = last + 1
         accepted += end - offset
         while offset < end:
+            if offset < front:
+                state.accept_aside(offset)
+                offset += 1
+                continue
             at = offset & mask
             byte = offset >> 3
             bits[byte & bits_mask] |= u8(1 << (offset & 7))
@@ -178,6 +211,7 @@ def accept(  # noqa: C901, PLR0915 - the hot loop, kept in one piece
                     window.unlink(queue, offset)
                 else:
                     queues[at] = None
+                    ended += 1
                     queue.head = nexts[at]
                 if queue.head >= 0:
                     owner = queue.owner
@@ -191,6 +225,7 @@ def accept(  # noqa: C901, PLR0915 - the hot loop, kept in one piece
                 else:
                     state.idle_keys += queue.key is not None
             offset += 1
+    window.live -= ended
     if accepted:
         state.count(Notice.ACCEPTED, accepted)
 
@@ -199,7 +234,7 @@ def _apply(state: WindowState, first: int, last: int, types: bytes, now_ms: int)
     """Everything but a plain accept of a range."""
     window = state.window
     renewed: list[int] = []
-    for offset in range(max(first, window.cursor), last + 1):
+    for offset in _applied(state, first, last, types):
         kind = types[0] if len(types) == 1 else types[offset - first]
         if kind == _ACCEPT:
             accept(state, [(offset, offset)])
@@ -211,7 +246,7 @@ def _apply(state: WindowState, first: int, last: int, types: bytes, now_ms: int)
             state.take_back(offset, Reason.REJECTED, now_ms)
         elif kind == _RENEW:
             renewed.append(offset)
-        elif window.leases[offset & window.mask] is not None:
+        elif window.lease_at(offset) is not None:
             # A GAP for a record that exists: the client did not see it. An alarm, not an archive.
             state.effects.append(Noticed(notice=Notice.GAP_ACK, count=1, detail=f"offset {offset}"))
             state.take_back(offset, Reason.GAP_ACK, now_ms)
@@ -219,11 +254,22 @@ def _apply(state: WindowState, first: int, last: int, types: bytes, now_ms: int)
         _renew(state, renewed, now_ms + state.policy.lock_duration_ms)
 
 
+def _applied(state: WindowState, first: int, last: int, types: bytes) -> list[int]:
+    """The offsets of a checked batch that may mean something: of a range of gaps below the front,
+    which may be long, the records aside alone.
+    """
+    window = state.window
+    if first >= window.front or len(types) > 1 or types[0] != _GAP:
+        return list(range(max(first, window.cursor), last + 1))
+    aside = window.aside.between(first, min(last + 1, window.front))
+    return aside + list(range(window.front, last + 1))
+
+
 def _renew(state: WindowState, offsets: list[int], deadline_ms: int) -> None:
     window = state.window
     by_lease: dict[int, list[int]] = {}
     for offset in offsets:
-        lease = window.leases[offset & window.mask]
+        lease = window.lease_at(offset)
         assert lease is not None
         by_lease.setdefault(lease.lease_id, []).append(offset)
     for lease_id, renewed in by_lease.items():
@@ -242,7 +288,7 @@ def _split(state: WindowState, lease: Lease, offsets: list[int], deadline_ms: in
     session = lease.session
     part = state.book.open(session, deadline_ms, offsets)
     for offset in offsets:
-        state.window.leases[offset & state.window.mask] = part
+        state.window.lease_again(offset, part)
     lease.live -= len(offsets)
     state.changes.append(
         LeaseTaken(

@@ -86,9 +86,8 @@ def ready_for(state: WindowState, member_id: MemberId, now_ms: int) -> int:
 
 def not_sent(state: WindowState, event: NotSent) -> None:
     session = state.book.sessions.get((event.member_id, event.session_id))
-    window = state.window
     for offset in event.offsets:
-        lease = window.leases[offset & window.mask] if window.holds(offset) else None
+        lease = state.window.lease_at(offset)
         if lease is not None and lease.session is session:
             state.take_back(offset, Reason.NOT_SENT, event.now_ms)
 
@@ -100,6 +99,7 @@ def _take(
     leases = state.window.leases
     queues = state.window.queues
     mask: i64 = state.window.mask
+    front: i64 = state.window.front
     ready = member.sort_ready()
     first = member.ready_at
     end = len(ready)
@@ -108,7 +108,7 @@ def _take(
     while at < end and at - first - passed < wanted:
         offset: i64 = ready[at]
         at += 1
-        queue = queues[offset & mask]
+        queue = queues[offset & mask] if offset >= front else state.window.queue_at(offset)
         assert queue is not None, f"{offset} is listed and settled"
         queue.listed = False
         if queue.in_flight > 0:  # a later one of its key, since before a restart with prefetch
@@ -116,11 +116,14 @@ def _take(
             continue
         queue.in_flight = 1
         queue.holder = session
-        leases[offset & mask] = lease
+        if offset >= front:
+            leases[offset & mask] = lease
+        else:
+            state.window.lease_to(queue, offset, lease)
     member.ready_at = at
     taken = ready[first:at]
     if passed:
-        taken = [offset for offset in taken if leases[offset & mask] is lease]
+        taken = [offset for offset in taken if state.window.lease_at(offset) is lease]
     lease.offsets += taken
 
 
@@ -129,10 +132,8 @@ def _take_runs(
 ) -> None:
     """As `_take`, as many records of a key as prefetch permits."""
     ready = member.sort_ready()
-    queues = state.window.queues
-    mask = state.window.mask
     while wanted and member.ready_at < len(ready):
-        queue = queues[ready[member.ready_at] & mask]
+        queue = state.window.queue_at(ready[member.ready_at])
         member.ready_at += 1
         assert queue is not None, "a listed record is settled"
         queue.listed = False
@@ -147,10 +148,8 @@ def _take_limited(
     where they are.
     """
     kept: list[int] = []
-    queues = state.window.queues
-    mask = state.window.mask
     for offset in member.sort_ready():  # All of it: from a list with a limit nothing is cut off.
-        queue = queues[offset & mask]
+        queue = state.window.queue_at(offset)
         assert queue is not None, f"{offset} is listed and settled"
         if len(lease.offsets) == wanted or not state.may_have(queue, member):
             kept.append(offset)
@@ -158,7 +157,7 @@ def _take_limited(
         queue.listed = False
         queue.in_flight = 1
         queue.holder = session
-        state.window.leases[offset & mask] = lease
+        state.window.lease_to(queue, offset, lease)
         lease.offsets.append(offset)
     member.ready = kept
 
@@ -176,7 +175,7 @@ def _take_run(
         offset = state.next_of(queue)
         if offset < 0:
             break
-        state.window.leases[offset & state.window.mask] = lease
+        state.window.lease_to(queue, offset, lease)
         queue.in_flight += 1
         queue.holder = session
         lease.offsets.append(offset)

@@ -35,6 +35,7 @@ from dispatcher.core.acknowledge import acknowledge
 from dispatcher.core.acquire import acquire, not_sent, ready_for
 from dispatcher.core.invariants import check
 from dispatcher.core.key_stats import KeyStats, hot_keys, key_stats, keys_with_hash
+from dispatcher.core.limits import COMMITTED_RANGES_MAX
 from dispatcher.core.membership import (
     members_changed,
     session_closed,
@@ -65,6 +66,7 @@ from dispatcher.core.picture import Picture, picture_of
 from dispatcher.core.poisoned import dead_lettered, operator_act, retries_due
 from dispatcher.core.reading import log_truncated, records_read
 from dispatcher.core.restore import restore, snapshot_of
+from dispatcher.core.room import holder
 from dispatcher.core.stats import (
     Held,
     WindowStats,
@@ -72,6 +74,7 @@ from dispatcher.core.stats import (
     unsettled_keys,
     window_stats,
 )
+from dispatcher.core.step_end import finish
 from dispatcher.core.ticking import due_ms, tick
 from dispatcher.core.unreliable import Unreliable
 
@@ -120,7 +123,7 @@ class Dispatcher:
                 operator_act(state, event)
             case _:
                 assert_never(event)
-        return state.finish()
+        return finish(state)
 
     def retune(self, policy: Policy) -> None:
         """Another policy from now on; leases that are out keep their deadline, and read records
@@ -148,6 +151,11 @@ class Dispatcher:
         return self._state.window.read_position
 
     @property
+    def front(self) -> int:
+        """Behind it are the records that go on; before it all is settled but for those aside."""
+        return self._state.window.front
+
+    @property
     def draining(self) -> tuple[int, int]:
         """Keys that wait to change hands now, and those that have since the window was loaded."""
         draining = self._state.draining_keys
@@ -167,9 +175,30 @@ class Dispatcher:
 
     def settled_ranges(self) -> list[tuple[int, int]]:
         """Settled offsets behind the cursor: ascending, disjoint, non-adjacent inclusive ranges.
-        O(span).
+        O(span + records aside).
         """
         return self._state.window.settled_ranges()
+
+    def committed_ranges(self) -> list[tuple[int, int]]:
+        """As `settled_ranges`, the first ones, as many as a commit can say. O(span)."""
+        return self._state.window.settled_ranges(COMMITTED_RANGES_MAX)
+
+    @property
+    def passed(self) -> int:
+        """The settled offsets between the cursor and the front."""
+        window = self._state.window
+        return window.front - window.cursor - window.aside.count
+
+    @property
+    def holder(self) -> int:
+        """The offset that holds up all keys: no more records may go aside, and the last ticks said
+        so; NO_OFFSET: none does.
+        """
+        return holder(self._state)
+
+    def settled_count(self) -> int:
+        """Settled offsets behind the cursor. O(span)."""
+        return self._state.window.settled_count()
 
     def snapshot(self) -> Snapshot:
         """The whole window, as a store would give it back. O(span)."""

@@ -60,5 +60,4 @@ def _waits(queue: KeyQueue, window: Window) -> bool:
     """True if a record of the key is not in flight: those in flight are the first ones, or one that
     was ahead of others before a restart.
     """
-    leases = window.leases
-    return leases[queue.head & window.mask] is None or leases[queue.tail & window.mask] is None
+    return window.lease_at(queue.head) is None or window.lease_at(queue.tail) is None

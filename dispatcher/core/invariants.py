@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dispatcher.core.draining_keys import is_draining
-from dispatcher.core.keys import KeyQueue, MemberQueue
+from dispatcher.core.keys import NO_OFFSET, KeyQueue, MemberQueue
 from dispatcher.core.limits import IDLE_KEYS_MAX
 from dispatcher.core.loads import takes
 from dispatcher.core.model import JoinPolicy, RetryState
@@ -13,6 +13,7 @@ from dispatcher.core.state import WindowState
 def check(state: WindowState) -> None:
     """Raises AssertionError. To be called between two steps."""
     _check_offsets(state)
+    _check_aside(state)
     queues = _check_queues(state)
     _check_members(state)
     _check_ready(state, queues)
@@ -22,15 +23,17 @@ def check(state: WindowState) -> None:
     _check_draining_keys(state, queues)
     assert state.window.unread or not state.waiting_for_reread, "nothing is left to wait for"
     assert not state.changes + state.effects + state.ended + state.window.dirty, "step not finished"
+    waits = state.window.aside.dirty and state.persisted_front == state.window.front
+    assert not waits, "step not finished"
 
 
 def _check_offsets(state: WindowState) -> None:
     window = state.window
     end = max(window.read_position, window.known_end)
-    assert window.cursor <= window.read_position
-    assert window.read_position - window.cursor <= state.policy.span_max
-    assert max(end - window.cursor, 1) <= window.capacity
-    for offset in range(window.cursor, window.cursor + window.capacity):
+    assert window.cursor <= min(window.read_position, window.front)
+    assert window.read_position - window.front <= state.policy.span_max
+    assert max(end - window.front, 1) <= window.capacity
+    for offset in range(window.front, window.front + window.capacity):
         at = offset & window.mask
         if offset >= window.read_position:
             assert window.queues[at] is None, f"{offset} is queued and not read"
@@ -44,8 +47,27 @@ def _check_offsets(state: WindowState) -> None:
             assert offset not in window.unread, f"{offset} was read again"
             if settled:
                 assert window.leases[at] is None, f"{offset} is settled and leased"
-    if window.cursor < window.read_position:
-        assert not window.is_settled(window.cursor), "the cursor lags"
+    if window.front < window.read_position:
+        assert not window.is_settled(window.front), "the front lags"
+
+
+def _check_aside(state: WindowState) -> None:
+    window = state.window
+    aside = window.aside
+    offsets = aside.between(0, window.front)
+    assert offsets == [o for o in range(window.cursor, window.front) if aside.contains(o)]
+    assert len(offsets) == aside.count
+    assert window.cursor == (offsets[0] if offsets else window.front), "the cursor lags"
+    assert aside.first() == (offsets[0] if offsets else NO_OFFSET)
+    for offset in offsets:
+        is_asked_for = offset in aside.leases or offset in state.retries.by_offset
+        if offset >= window.read_position:
+            assert offset not in aside.queues, f"{offset} is queued and not read"
+            assert is_asked_for == (offset in window.unread), f"{offset} is leased and unknown"
+        elif is_asked_for:
+            assert offset in aside.queues, f"{offset} has no queue"
+    settled = [o for o in [*aside.queues, *aside.leases] if not aside.contains(o)]
+    assert not settled, f"{settled} are settled and queued"
 
 
 def _check_queues(state: WindowState) -> list[KeyQueue]:
@@ -53,7 +75,7 @@ def _check_queues(state: WindowState) -> list[KeyQueue]:
     queues: list[KeyQueue] = []
     seen = 0
     for first in range(window.cursor, window.read_position):
-        queue = window.queues[first & window.mask]
+        queue = window.queue_at(first)
         if queue is None or queue.head != first:
             continue
         queues.append(queue)
@@ -62,15 +84,19 @@ def _check_queues(state: WindowState) -> list[KeyQueue]:
         last = first
         while offset >= 0:
             seen += 1
-            assert window.queues[offset & window.mask] is queue, f"{offset} is of another key"
+            known = window.queue_at(offset)
+            assert known is queue or (known is None and window.aside.contains(offset)), (
+                f"{offset} is of another key"
+            )
             assert offset >= last, f"{offset} out of order"
-            lease = window.leases[offset & window.mask]
+            lease = window.lease_at(offset)
             if lease is not None:
                 in_flight += 1
                 assert queue.holder is lease.session, f"{queue!r} in two hands"
             last = offset
-            offset = window.nexts[offset & window.mask]
+            offset = window.after(queue, offset)
         assert queue.tail == last
+        assert (queue.backlog is not None) == (first < window.front)
         assert queue.in_flight == in_flight <= state.prefetch, f"{queue!r}: {in_flight} in flight"
         if queue.key is not None:
             assert state.by_key[queue.key] is queue
@@ -80,11 +106,13 @@ def _check_queues(state: WindowState) -> list[KeyQueue]:
             assert takes(state.owners.router, queue.owner, queue.key), (
                 f"{queue!r} has a stale owner"
             )
-    unsettled = sum(
+    ahead = sum(
         window.queues[offset & window.mask] is not None
-        for offset in range(window.cursor, window.read_position)
+        for offset in range(window.front, window.read_position)
     )
-    assert seen == unsettled, "a queue lost records"
+    assert window.live == ahead, f"{ahead} live records"
+    behind = len(window.aside.between(0, window.read_position))
+    assert seen == ahead + behind, "a queue lost records"
     idle = sum(queue.head < 0 for queue in state.by_key.values())
     assert state.idle_keys == idle <= IDLE_KEYS_MAX
     assert len(state.by_key) - idle == sum(queue.key is not None for queue in queues), "lost keys"
@@ -119,11 +147,11 @@ def _check_ready(state: WindowState, queues: list[KeyQueue]) -> None:
         waiting = member.ready[member.ready_at :]
         assert waiting == sorted(waiting)
         for offset in [*waiting, *member.fresh]:
-            queue = state.window.queues[offset & state.window.mask]
+            queue = state.window.queue_at(offset)
             assert queue is not None, f"{offset} is listed and settled"
             assert id(queue) not in listed, f"{queue!r} is listed twice"
             assert queue.listed
-            assert state.window.leases[offset & state.window.mask] is None, f"{offset} is in flight"
+            assert state.window.lease_at(offset) is None, f"{offset} is in flight"
             assert offset == queue.head or state.prefetch > 1, f"{queue!r} is listed at {offset}"
             assert queue.owner is member
             listed[id(queue)] = member
@@ -152,8 +180,8 @@ def _check_ready(state: WindowState, queues: list[KeyQueue]) -> None:
 def _check_leases(state: WindowState) -> None:
     window = state.window
     held: dict[int, int] = {}
-    for offset in range(window.cursor, window.cursor + window.capacity):
-        lease = window.leases[offset & window.mask]
+    for offset in range(window.cursor, window.front + window.capacity):
+        lease = window.lease_at(offset)
         if lease is not None:
             held[lease.lease_id] = held.get(lease.lease_id, 0) + 1
             assert state.book.leases[lease.lease_id] is lease
@@ -177,10 +205,10 @@ def _check_retries(state: WindowState) -> None:
     window = state.window
     timers = set(state.retries.timers)
     for offset, retry in state.retries.by_offset.items():
-        at = offset & window.mask
-        assert window.holds(offset)
-        assert offset in window.unread or window.queues[at] is not None, f"{retry!r} of nothing"
-        leased = window.leases[at] is not None
+        assert offset in window.unread or window.queue_at(offset) is not None, (
+            f"{retry!r} of nothing"
+        )
+        leased = window.lease_at(offset) is not None
         assert leased == (retry.state is RetryState.IN_FLIGHT), f"{retry!r} leased={leased}"
         if leased:
             assert not retry.held

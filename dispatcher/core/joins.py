@@ -23,15 +23,22 @@ do not pay for them.
 from __future__ import annotations
 
 from dispatcher.core.keys import NO_OFFSET, MemberQueue
+from dispatcher.core.limits import SENT_RANGES_MAX
 from dispatcher.core.model import JoinPolicy
 from dispatcher.core.state import WindowState
 
 
 def last_sent(state: WindowState) -> int:
     """The last sent position, as far as is read; the offset before the cursor if that was not sent.
-    O(span).
+    O(span + records aside).
     """
-    offset = state.window.cursor
+    aside = state.window.aside
+    offset = aside.first()
+    while offset != NO_OFFSET:
+        if not was_sent(state, offset):
+            return offset - 1
+        offset = aside.first_from(offset + 1)
+    offset = state.window.front
     end = max(state.window.read_position, state.window.known_end)
     while offset < end and was_sent(state, offset):
         offset += 1
@@ -40,31 +47,42 @@ def last_sent(state: WindowState) -> int:
 
 def individually_sent(state: WindowState) -> list[tuple[int, int]]:
     """Offsets sent beyond the last sent position: ascending, disjoint, non-adjacent inclusive
-    ranges. O(span).
+    ranges, the first SENT_RANGES_MAX. O(span + that).
     """
-    end = max(state.window.read_position, state.window.known_end)
+    window = state.window
     sent: list[tuple[int, int]] = []
-    first = NO_OFFSET
-    for offset in range(last_sent(state) + 1, end):
+    start = last_sent(state) + 1  # behind the last one that was not sent
+    offset = window.aside.first_from(start)
+    while offset != NO_OFFSET and len(sent) < SENT_RANGES_MAX:
         if not was_sent(state, offset):
-            if first != NO_OFFSET:
-                sent.append((first, offset - 1))
-                first = NO_OFFSET
-        elif first == NO_OFFSET:
-            first = offset
-    if first != NO_OFFSET:
-        sent.append((first, end - 1))
+            _add(sent, start, offset)
+            start = offset + 1
+        offset = window.aside.first_from(offset + 1)
+    if offset != NO_OFFSET:
+        return sent
+    end = max(window.read_position, window.known_end)
+    for offset in range(max(start, window.front), end):
+        if not was_sent(state, offset):
+            _add(sent, start, offset)
+            start = offset + 1
+    _add(sent, start, end)
     return sent
+
+
+def _add(ranges: list[tuple[int, int]], start: int, end: int) -> None:
+    if start < end:
+        ranges.append((start, end - 1))
 
 
 def was_sent(state: WindowState, offset: int) -> bool:
     """Of an offset of the window at or behind the cursor."""
     window = state.window
-    at = offset & window.mask
-    if window.leases[at] is not None or offset in state.retries.by_offset:
+    if window.lease_at(offset) is not None or offset in state.retries.by_offset:
         return True
+    if offset < window.front:
+        return not window.aside.contains(offset)
     if offset < window.read_position:
-        return window.queues[at] is None
+        return window.queues[offset & window.mask] is None
     return window.is_settled(offset)
 
 

@@ -11,6 +11,7 @@ from dispatcher.core.model import MemberId, Reason
 from dispatcher.core.picture import HELD, OffsetState
 from dispatcher.core.retry import Retry
 from dispatcher.core.state import WindowState
+from dispatcher.core.stats import records_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +39,7 @@ def key_stats(state: WindowState, key: bytes) -> KeyStats:
         index = state.owners.ring_owner(key, 0)
         owner = None if index < 0 else state.members[index].member_id
         return KeyStats(key, OffsetState.SETTLED, owner)
-    records = 1
-    offset = queue.head
-    while offset != queue.tail:
-        offset = state.window.nexts[offset & state.window.mask]
-        records += 1
-    return _busy(state, key, queue, records)
+    return _busy(state, key, queue, records_of(state, queue))
 
 
 def keys_with_hash(state: WindowState, key_hash: int) -> list[bytes]:
@@ -56,15 +52,18 @@ def keys_with_hash(state: WindowState, key_hash: int) -> list[bytes]:
 
 
 def hot_keys(state: WindowState, count: int) -> list[KeyStats]:
-    """The `count` keys with the most unsettled records, the hottest first. O(span)."""
+    """The `count` keys with the most unsettled records, the hottest first. O(span + keys aside)."""
     window = state.window
     queues = window.queues
     mask = window.mask
     records: dict[KeyQueue, int] = {}
-    for offset in range(window.cursor, window.read_position):
-        queue = queues[offset & mask]
-        if queue is not None and queue.key is not None:
-            records[queue] = records.get(queue, 0) + 1
+    for offset, queue in window.aside.queues.items():
+        if queue.head == offset and queue.key is not None and queue.backlog is not None:
+            records[queue] = len(queue.backlog.offsets) - queue.backlog.at
+    for offset in range(window.front, window.read_position):
+        ahead = queues[offset & mask]
+        if ahead is not None and ahead.key is not None:
+            records[ahead] = records.get(ahead, 0) + 1
     # Of equally hot ones the one with the oldest record: the answer does not jump.
     ranked = [(-many, queue.head, queue) for queue, many in records.items()]
     found: list[KeyStats] = []
@@ -94,7 +93,7 @@ def _busy(state: WindowState, key: bytes, queue: KeyQueue, records: int) -> KeyS
 
 
 def _state_of(state: WindowState, offset: int, retry: Retry | None) -> OffsetState:
-    if state.window.leases[offset & state.window.mask] is not None:
+    if state.window.lease_at(offset) is not None:
         return OffsetState.IN_FLIGHT
     return OffsetState.READY if retry is None or not retry.held else HELD[retry.state]
 

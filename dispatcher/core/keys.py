@@ -16,6 +16,7 @@ to the cursor and in runs. With 1,250 keys and 500 records a fetch a run has 2.5
 
 from __future__ import annotations
 
+from array import array
 from bisect import insort
 from typing import Final
 
@@ -99,6 +100,15 @@ class LeaseHolder:
         return f"<{self.member.member_id}/{self.session_id}>"
 
 
+class Backlog:
+    """The records of one key that are aside (aside.py): ahead of those in the rings."""
+
+    def __init__(self) -> None:
+        self.offsets: array[int] = array("q")  # ascending; those before `at` are settled
+        self.at = 0
+        self.after = NO_OFFSET  # the first of the key in the rings
+
+
 # No cycle leads through it: 16 bytes less each, and the collector does not visit a million of them.
 @mypyc_attr(acyclic=True)
 class KeyQueue:
@@ -112,6 +122,7 @@ class KeyQueue:
         self.in_flight = 0
         self.holder: LeaseHolder | None = None  # of its records in flight
         self.listed = False
+        self.backlog: Backlog | None = None  # none of it is aside
 
     def __repr__(self) -> str:
         return f"<{self.key!r} {self.head}..{self.tail} in_flight={self.in_flight} {self.owner!r}>"

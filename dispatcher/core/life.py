@@ -47,6 +47,7 @@ from dispatcher.core.life_states import NEXT, LifeEvent, LifeState
 from dispatcher.core.limits import RELOAD_MS_MAX, RELOAD_MS_MIN
 from dispatcher.core.model import (
     AckResult,
+    AsideSet,
     BitsSet,
     Change,
     CursorMoved,
@@ -407,9 +408,9 @@ class WindowLife:
 
     def _forget_settled(self, commands: list[Command]) -> None:
         core = self.core
-        if core is not None and core.cursor != self._forgotten_below:
-            self._forgotten_below = core.cursor
-            commands.append(ForgetBelow(core.cursor))
+        if core is not None and core.front != self._forgotten_below:
+            self._forgotten_below = core.front
+            commands.append(ForgetBelow(core.front))
 
     # -------------------------------------------------------------------------------------- commits
 
@@ -457,7 +458,7 @@ class WindowLife:
         return Capture(self._commit_state(core), self.version)
 
     def _commit_state(self, core: Core) -> CommitState:
-        return CommitState(core.cursor, core.settled_ranges(), self.origin, self.settled_ms)
+        return CommitState(core.cursor, core.committed_ranges(), self.origin, self.settled_ms)
 
     def may_leave(self) -> bool:
         """An idle window can be closed if it is not up, or store and Kafka have it all. O(span)."""
@@ -480,7 +481,7 @@ class WindowLife:
 def _settles(step: Step) -> bool:
     """Whether records are settled by it; those of an unreliable group are when they are sent."""
     for change in step.changes:
-        if isinstance(change, (CursorMoved, BitsSet)):
+        if isinstance(change, (CursorMoved, BitsSet, AsideSet)):
             return True
     if not step.changes:
         for effect in step.effects:

@@ -20,6 +20,25 @@ BITMAP_GAP_BYTES_MAX: Final = 32
 # next.
 CHUNK_OFFSETS: Final = 65_536
 
+# Offsets of one stretch of records aside: 64 bytes of bits, in memory some 150, in the store 100.
+STRETCH_OFFSETS: Final = 512
+
+# Stretches with records aside: 20 MB of a window if each record has a stretch of its own. The
+# offsets of the backlogs, `held_max` of the policy, take 8 bytes each.
+STRETCHES_MAX: Final = 131_072
+
+# Records that a window from a commit may have aside at once. A commit that says more is of a window
+# with wider gaps: it is read in order, from the cursor.
+ASIDE_RESTORED_MAX: Final = 1_048_576
+
+# Ranges of settled records that a commit looks at: far more than its metadata holds.
+COMMITTED_RANGES_MAX: Final = 16_384
+ALL_RANGES: Final = 1 << 62
+
+# Offsets aside that are next to each other are read again in one read after a restart, if no more
+# than this lies between them: reading an offset costs a thousandth of a round trip.
+REREAD_GAP_OFFSETS: Final = 1_000
+
 # Keys without unsettled records that are kept, for the next record of theirs to find its owner
 # known: hashing and ring search cost more than all else in reading. Some 2 MiB per busy window;
 # the tick drops those of an idle one.
@@ -35,6 +54,9 @@ BACKOFF_DOUBLINGS_MAX: Final = 40
 # Bytes of a glob times bytes of a key that are matched by trying: some 15 us. Below that,
 # trying is three times as fast as searching; above it, the key is searched.
 GLOB_STEPS_MAX: Final = 16_384
+
+# Ranges of records sent beyond the last sent position that an operator is shown.
+SENT_RANGES_MAX: Final = 16_384
 
 # Draining keys that an operator is shown one by one; all are counted. The rest is more of the same.
 DRAINING_SHOWN_MAX: Final = 100

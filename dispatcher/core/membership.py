@@ -161,9 +161,8 @@ def lock_timeouts(state: WindowState, now_ms: int) -> None:
 
 def _first_live(state: WindowState, lease: Lease) -> int:
     """The first offset that the lease still holds; NO_OFFSET: none."""
-    window = state.window
     for offset in lease.offsets:
-        if window.holds(offset) and window.leases[offset & window.mask] is lease:
+        if state.window.lease_at(offset) is lease:
             return offset
     return NO_OFFSET
 

@@ -85,8 +85,9 @@ class Reason(Enum):
 class Policy:
     """Dispatch policy of a group; defaults are KIP-932's where it has one."""
 
-    span_max: int = 16_384  # offsets, cursor to the last one read; the bitmap fits commit metadata
-    window_records: int | None = None  # read and not settled, at most; None: the span alone
+    span_max: int = 16_384  # offsets, the oldest record that goes on to the last one read
+    held_max: int = 1_048_576  # records aside: they wait, and the others go on (aside.py)
+    window_records: int | None = None  # in the span, not settled, at most; None: the span alone
     in_flight_per_member_max: int = 1_000  # records, per window
     prefetch_per_key: int = 1  # records of one key in flight; > 1 falls under the PIP-493 nack rule
     lock_duration_ms: int = 30_000
@@ -273,19 +274,26 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class CursorMoved:
-    """The next offset that is not settled; settled bits below it are dropped by the store."""
+    """Below `front`, all from the cursor on is settled but the records aside; bits are dropped."""
 
     cursor: int
+    front: int
 
 
 @dataclass(frozen=True, slots=True)
 class BitsSet:
-    """Bytes of the settled bitmap. Bit b of byte i of chunk c stands for offset c·65,536 + 8·i + b
-    (b=0 lowest bit).
-    """
+    """Bytes of the settled bitmap: bit b of byte i of chunk c stands for offset c·65,536 + 8·i + b."""
 
     chunk: int
     byte_at: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class AsideSet:
+    """The records aside of stretch s: bit b of byte i stands for offset s·512 + 8·i + b."""
+
+    stretch: int
     data: bytes
 
 
@@ -345,9 +353,8 @@ class RetriesForgotten:
     offsets: list[int]
 
 
-Change = (
-    CursorMoved | BitsSet | LeaseTaken | LeaseExtended | LeaseEnded | RetryNoted | RetriesForgotten
-)
+LeaseChange = LeaseTaken | LeaseExtended | LeaseEnded
+Change = CursorMoved | BitsSet | AsideSet | LeaseChange | RetryNoted | RetriesForgotten
 
 # ------------------------------------------------------------------------------------------ effects
 
@@ -433,7 +440,7 @@ class Notice(Enum):
     TIMED_OUT = "timed_out"
     LATE_ACK = "late_ack"  # refused batches
     GAP_ACK = "gap_ack"
-    SPAN_FULL = "span_full"  # and stuck; detail: offset at the cursor and its key's hash
+    SPAN_FULL = "span_full"  # and stuck; detail: its first offset and that key's hash
     TRUNCATED = "truncated"  # unsettled, and the log no longer has them; if never read, offsets
     SENT = "sent"  # and thereby settled, as the two below only in unreliable groups
     UNDELIVERED = "undelivered"  # dropped: their member was saturated, or they could not be sent
@@ -482,10 +489,11 @@ class Snapshot:
     `settled` are the offsets >= cursor that are settled, as ascending, disjoint, non-adjacent
     inclusive ranges. `leases`, by ascending id, name the records in flight and nothing else, so
     each offset once; none if one is only there until it is ended. `retries` ascend and are not
-    settled.
+    settled. `front`, -1 if not known, says how the store keeps the window, not what is settled.
     """
 
     cursor: int
     settled: list[tuple[int, int]] = field(default_factory=list)
     leases: list[LeaseState] = field(default_factory=list)
     retries: list[RetryNoted] = field(default_factory=list)
+    front: int = field(default=-1, compare=False)

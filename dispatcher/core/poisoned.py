@@ -46,7 +46,7 @@ def operator_act(state: WindowState, event: OperatorAct) -> None:
                 retry.held = False
                 retry.reason = Reason.OPERATOR
                 state.changes.append(retry.noted())
-                state.offer_key_of(state.window.queues[offset & state.window.mask])
+                state.offer_key_of(state.window.queue_at(offset))
             case OperatorVerb.SKIP:
                 end_record(state, offset)
                 state.count_poison(Notice.DROPPED, retry)
@@ -58,7 +58,7 @@ def operator_act(state: WindowState, event: OperatorAct) -> None:
 
 def end_record(state: WindowState, offset: int) -> None:
     """Settles a held record and lets the next of its key go."""
-    queue = state.window.queues[offset & state.window.mask]
+    queue = state.window.queue_at(offset)
     state.settle(offset)
     state.offer_key_of(queue)
 
@@ -73,4 +73,4 @@ def again(state: WindowState, retry: Retry) -> None:
         state.dead_letters.append(retry)
     else:
         retry.held = False
-        state.offer_key_of(state.window.queues[retry.offset & state.window.mask])
+        state.offer_key_of(state.window.queue_at(retry.offset))

@@ -4,25 +4,40 @@ Kafka's commit metadata alone has neither leases nor retries."""
 from __future__ import annotations
 
 from dispatcher.core.keys import MemberQueue
+from dispatcher.core.limits import CHUNK_OFFSETS
 from dispatcher.core.model import LeaseEnded, LeaseState, Policy, RetryState, Snapshot
 from dispatcher.core.retry import Retry
+from dispatcher.core.snapshot import kept, placed
 from dispatcher.core.state import WindowState
 
 
 def restore(policy: Policy, snapshot: Snapshot) -> WindowState:
     state = WindowState(policy, snapshot.cursor)
     window = state.window
-    known = [last for _, last in snapshot.settled]
+    stored_front, _ = kept(snapshot)
+    front, settled = placed(snapshot, min(policy.span_max, CHUNK_OFFSETS))
+    window.front = front
+    known = [last for _, last in settled]
     known += [offset for lease in snapshot.leases for offset in lease.offsets]
     known += [noted.offset for noted in snapshot.retries]
-    window.known_end = max([snapshot.cursor, *[offset + 1 for offset in known]])
+    window.known_end = max([front, *[offset + 1 for offset in known]])
     window.reserve(window.known_end)
-    for first, last in snapshot.settled:
-        window.mark_hole(first, last + 1)
+    expected = snapshot.cursor
+    for first, last in settled:
+        for offset in range(expected, min(first, front)):
+            window.aside.add(offset)
+        expected = last + 1
+        window.mark_hole(max(first, front), last + 1)
+    for offset in range(expected, front):
+        window.aside.add(offset)
+    state.persisted_front = stored_front
+    if stored_front == front:
+        window.aside.take_dirty()
     _leases(state, snapshot)
     _retries(state, snapshot)
     window.advance()
     state.waiting_for_reread = state.prefetch > 1 and bool(window.unread)
+    state.read_from = window.read_position
     return state
 
 
@@ -44,7 +59,7 @@ def _leases(state: WindowState, snapshot: Snapshot) -> None:
             lease_state.lease_id, session, lease_state.deadline_ms, lease_state.offsets
         )
         for offset in lease_state.offsets:
-            window.leases[offset & window.mask] = lease
+            window.lease_again(offset, lease)
             window.unread.add(offset)
 
 
@@ -57,7 +72,7 @@ def _retries(state: WindowState, snapshot: Snapshot) -> None:
         window.unread.add(offset)
         if noted.state is RetryState.WAITING or noted.state is RetryState.DEAD_LETTER:
             state.retries.wait(retry, noted.due_ms)
-        elif noted.state is RetryState.IN_FLIGHT and window.leases[offset & window.mask] is None:
+        elif noted.state is RetryState.IN_FLIGHT and window.lease_at(offset) is None:
             retry.state = RetryState.WAITING
 
 
@@ -66,11 +81,7 @@ def snapshot_of(state: WindowState) -> Snapshot:
     window = state.window
     leases: list[LeaseState] = []
     for lease in state.book.leases.values():
-        live = [
-            offset
-            for offset in lease.offsets
-            if window.holds(offset) and window.leases[offset & window.mask] is lease
-        ]
+        live = [offset for offset in lease.offsets if window.lease_at(offset) is lease]
         leases.append(
             LeaseState(
                 lease_id=lease.lease_id,
@@ -86,4 +97,5 @@ def snapshot_of(state: WindowState) -> Snapshot:
         settled=window.settled_ranges(),
         leases=leases,
         retries=[retries[offset].noted() for offset in sorted(retries)],
+        front=window.front,
     )

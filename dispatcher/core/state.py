@@ -2,8 +2,8 @@
 
 A record is queued (in its key's queue), in flight (its slot names a lease), held (its retry has the
 reason) or settled. `offer` lists a key whose next record may go out, `take_back` ends a delivery
-without settling, `settle` ends the record. The changes of a step are collected here; `finish` turns
-them into the Step.
+without settling, `settle` ends the record. The changes of a step are collected here; step_end.py
+turns them into the Step.
 """
 
 from __future__ import annotations
@@ -11,30 +11,20 @@ from __future__ import annotations
 from typing import assert_never
 
 from dispatcher.core.draining_keys import DrainingKeys
-from dispatcher.core.hashes import key_hash32
 from dispatcher.core.keys import NO_OFFSET, KeyQueue, MemberQueue
 from dispatcher.core.leases import Lease, LeaseBook
-from dispatcher.core.limits import IDLE_KEYS_MAX, READ_ROOM_DIVISOR
 from dispatcher.core.loads import takes
 from dispatcher.core.model import (
     Change,
-    CursorMoved,
     Effect,
     EvictPolicy,
     Key,
-    LeaseEnded,
     MemberId,
-    MembersReady,
     Notice,
-    Noticed,
     PoisonPolicy,
     Policy,
-    ReadOn,
     Reason,
-    RetriesForgotten,
     RetryState,
-    Step,
-    WriteDeadLetters,
 )
 from dispatcher.core.owners import Owners
 from dispatcher.core.retry import AT_ONCE, CLEAN, Retry, RetryBook, backoff_ms, new_retry
@@ -67,13 +57,15 @@ class WindowState:
         # Members whose place of joining is known only when more is read (joins.py).
         self.provisional: list[MemberQueue] = []
         self.reading = False  # a ReadOn is out and not answered
-        self.full_at = NO_OFFSET  # the cursor if the span was full at the last tick
-        self.stuck_at = NO_OFFSET  # the cursor that was last reported to hold a full span
+        self.full_at = NO_OFFSET  # the front if the span was full at the last tick
+        self.stuck_at = NO_OFFSET  # the front that was last reported to hold a full span
         self.persisted_cursor = cursor
+        self.persisted_front = cursor
         self.restored_at_ms: int | None = None  # of the first event
-        self._begin()
+        self.begin()
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
+        self.read_from = self.window.read_position
         self.changes: list[Change] = []
         self.effects: list[Effect] = []
         self.forgotten: list[int] = []
@@ -105,6 +97,8 @@ class WindowState:
         elif self.may_go_out(queue, owner):
             queue.listed = True
             first = queue.head if queue.in_flight == 0 else self.next_of(queue)
+            if first < self.window.front:
+                self.window.aside.queues[first] = queue
             owner.fresh.append(first)
             self.touch(owner)
 
@@ -137,13 +131,12 @@ class WindowState:
         retries = self.retries.by_offset
         offset = queue.head
         while offset >= 0:
-            at = offset & window.mask
             retry = retries.get(offset) if retries else None
-            if window.leases[at] is None:
+            if window.lease_at(offset) is None:
                 return offset if retry is None or not retry.held else NO_OFFSET
             if retry is not None:
                 return NO_OFFSET
-            offset = window.nexts[at]
+            offset = window.after(queue, offset)
         return NO_OFFSET
 
     def skip(self, queue: KeyQueue) -> None:
@@ -158,7 +151,9 @@ class WindowState:
             self.count(Notice.SKIPPED, skipped)
 
     def relist(self) -> None:
-        """Routes all keys and builds all ready lists anew, in the order of the records. O(span)."""
+        """Routes all keys and builds all ready lists anew, in the order of the records. O(span +
+        keys aside).
+        """
         self.drop_idle_keys()
         loads = self.owners.loads
         if loads is not None:
@@ -169,16 +164,22 @@ class WindowState:
             member.idle = False
         self.touch_all()
         window = self.window
+        # A key that nobody accepts is skipped, and leaves `queues` of those aside meanwhile.
+        for offset in sorted(window.aside.queues):
+            self._relist(window.aside.queues.get(offset), offset)
         queues = window.queues
         mask = window.mask
-        for offset in range(window.cursor, window.read_position):
-            queue = queues[offset & mask]
-            if queue is not None and queue.head == offset:
-                queue.listed = False
-                if loads is None or not self._stays(queue):
-                    queue.owner = self.owner_of(queue.key, offset)
-                self.offer(queue)
-                self.draining_keys.look_at(queue)
+        for offset in range(window.front, window.read_position):
+            self._relist(queues[offset & mask], offset)
+
+    def _relist(self, queue: KeyQueue | None, offset: int) -> None:
+        if queue is None or queue.head != offset:
+            return
+        queue.listed = False
+        if self.owners.loads is None or not self._stays(queue):
+            queue.owner = self.owner_of(queue.key, offset)
+        self.offer(queue)
+        self.draining_keys.look_at(queue)
 
     def _stays(self, queue: KeyQueue) -> bool:
         """With bounded loads: whether a key has something in flight or held, and an owner that
@@ -195,59 +196,37 @@ class WindowState:
         if self.idle_keys * 2 > len(self.by_key):
             self.drop_idle_keys()
 
-    def room(self) -> int:
-        """Offsets that may be read on, within the span and within the limit of records. Restored
-        offsets are read again even beyond `window_records`. O(span) with the limit.
-        """
-        window = self.window
-        room = self.policy.span_max - (window.read_position - window.cursor)
-        records_max = self.policy.window_records
-        if records_max is not None:
-            known = window.known_end - window.read_position
-            room = min(room, max(records_max - window.unsettled(), known, 0))
-        return room
-
-    def watch_span(self) -> None:
-        """At a tick: reports once per cursor that it holds a full span. A full span whose cursor
-        moves is no news: reading ahead fills it.
-        """
-        cursor = self.window.cursor
-        blocker = self.window.queues[cursor & self.window.mask]
-        if blocker is None or not self.members or self.room() > 0:
-            self.full_at = NO_OFFSET  # Without a blocker the cursor moves on in this very step.
-            return
-        if cursor == self.full_at and cursor != self.stuck_at:
-            self.stuck_at = cursor
-            key_hash = int(key_hash32(blocker.key or b""))
-            detail = f"offset {cursor} key hash {key_hash:08x}"
-            self.effects.append(Noticed(notice=Notice.SPAN_FULL, count=1, detail=detail))
-        self.full_at = cursor
-
     # ------------------------------------------------------------------------------ ends of records
 
     def detach(self, offset: int) -> Lease:
         """Ends the delivery in flight of `offset`; the caller decides its next state."""
         window = self.window
-        at = offset & window.mask
-        lease = window.leases[at]
+        lease = window.lease_at(offset)
         assert lease is not None, f"{offset} is not in flight"
-        window.leases[at] = None
+        window.unlease(offset)
         lease.session.member.in_flight -= 1
         self.touch(lease.session.member)
         lease.live -= 1
         if lease.live == 0:
             self.ended.append(lease)
-        queue = window.queues[at]
+        queue = window.queue_at(offset)
         if queue is not None:
             queue.in_flight -= 1
         return lease
+
+    def accept_aside(self, offset: int) -> None:
+        """Settles a record aside that is in flight, and lets the next of its key go."""
+        queue = self.window.queue_at(offset)
+        self.detach(offset)
+        self.settle(offset)
+        self.offer_key_of(queue)
 
     def settle(self, offset: int) -> None:
         """The end of a record that is not in flight. Its key is not offered: the caller does, when
         all is done.
         """
         window = self.window
-        queue = window.queues[offset & window.mask]
+        queue = window.queue_at(offset)
         window.mark(offset)
         self.forget(offset)
         if queue is None:
@@ -274,8 +253,7 @@ class WindowState:
         """A delivery ended without success: wait and go out again, or one of the poison policies. A
         REJECT goes by its own policy, also if it ends the last permitted delivery.
         """
-        window = self.window
-        queue = window.queues[offset & window.mask]
+        queue = self.window.queue_at(offset)
         returned = reason is Reason.NOT_SENT or (
             queue is not None and self._returned(queue, offset, reason)
         )
@@ -315,7 +293,7 @@ class WindowState:
         while earlier != offset:
             if earlier in self.retries.by_offset:
                 return True
-            earlier = self.window.nexts[earlier & self.window.mask]
+            earlier = self.window.after(queue, earlier)
         return False
 
     def give_back(self, lease: Lease, reason: Reason, now_ms: int) -> None:
@@ -323,9 +301,9 @@ class WindowState:
         window = self.window
         accept = reason is Reason.MEMBER_EVICTED and self.policy.on_evict is EvictPolicy.ACK
         for offset in lease.offsets:
-            if window.holds(offset) and window.leases[offset & window.mask] is lease:
+            if window.lease_at(offset) is lease:
                 if accept:
-                    queue = window.queues[offset & window.mask]
+                    queue = window.queue_at(offset)
                     self.detach(offset)
                     self.settle(offset)
                     self.offer_key_of(queue)
@@ -375,50 +353,7 @@ class WindowState:
         if notice not in self.firsts:
             self.firsts[notice] = (offset, reason)
 
-    def finish(self) -> Step:
-        if self.waiting_for_reread and not self.window.unread:
-            self.waiting_for_reread = False
-            self.relist()
-        expected = self.window.read_position
-        self.window.advance()
-        if self.window.read_position != expected:
-            self.reading = False  # The read under way starts too early now.
-        if self.limited:
-            self._lift_limits()
-            self.touch_all()  # a limit depends on the other members, too
-        self._close_leases()
-        if self.draining_keys.by_key:
-            self.draining_keys.end(self.touched)
-        if self.idle_keys > IDLE_KEYS_MAX:
-            self.drop_idle_keys()
-        changes = self.changes
-        changes.extend(self.window.take_dirty())
-        if self.forgotten:
-            changes.append(RetriesForgotten(offsets=self.forgotten))
-        if self.window.cursor != self.persisted_cursor:
-            self.persisted_cursor = self.window.cursor
-            changes.append(CursorMoved(cursor=self.window.cursor))
-        effects = self.effects
-        self._write_dead_letters(effects)
-        self._wake(effects)
-        self._read_on(effects)
-        for notice, count in self.counts.items():
-            if notice in self.firsts:
-                offset, reason = self.firsts[notice]
-                effects.append(Noticed(notice=notice, count=count, detail=reason, offset=offset))
-            else:
-                effects.append(Noticed(notice=notice, count=count))
-        self._begin()
-        return Step(changes=changes, effects=effects)
-
-    def _lift_limits(self) -> None:
-        """Of members that are alone, or see all records sent before their join settled."""
-        self.limited = False
-        for member in self.members:
-            if self.window.cursor > member.limit or len(self.attentive) == 1:
-                member.limit = NO_OFFSET
-            else:
-                self.limited = True
+    # ------------------------------------------------------------------------- members with a limit
 
     def may_have(self, queue: KeyQueue, member: MemberQueue) -> bool:
         """Whether a member with a limit may have the next record of a key that is listed for it."""
@@ -426,64 +361,12 @@ class WindowState:
 
     def may_have_of(self, member: MemberQueue) -> int:
         """How many of the records that are listed for a member with a limit it may have."""
-        queues = self.window.queues
         count = 0
         for offset in member.sort_ready():  # From its front nothing is taken.
-            queue = queues[offset & self.window.mask]
+            queue = self.window.queue_at(offset)
             if queue is not None and self.may_have(queue, member):
                 count += 1
         return count
-
-    def _close_leases(self) -> None:
-        for lease in self.ended:
-            self.book.close(lease)
-            self.changes.append(LeaseEnded(lease_id=lease.lease_id))
-            member = lease.session.member
-            if member.in_flight == 0:
-                self.absent.pop(member.member_id, None)
-
-    def _write_dead_letters(self, effects: list[Effect]) -> None:
-        letters = self.dead_letters
-        if letters:
-            effects.append(
-                WriteDeadLetters(
-                    offsets=[retry.offset for retry in letters],
-                    deliveries=[retry.deliveries for retry in letters],
-                    reasons=[retry.reason for retry in letters],
-                    members=[retry.member_id for retry in letters],
-                )
-            )
-
-    def _wake(self, effects: list[Effect]) -> None:
-        woken: list[MemberId] = []
-        cap = self.policy.in_flight_per_member_max
-        touched, self.touched = self.touched, []
-        for member in touched:
-            member.touched = False
-            if not member.joined:
-                continue
-            idle = member.ready_count() == 0
-            if idle != member.idle:
-                member.idle = idle
-                self.idle_members += 1 if idle else -1
-            awake = not idle and member.in_flight < cap
-            if awake and member.limit >= 0:
-                awake = self.may_have_of(member) > 0
-            if awake and not member.awake:
-                woken.append(member.member_id)
-            member.awake = awake
-        if woken:
-            effects.append(MembersReady(members=woken))
-
-    def _read_on(self, effects: list[Effect]) -> None:
-        if self.reading or not self.members:
-            return
-        room = self.room()
-        if room <= 0:
-            return
-        if room * READ_ROOM_DIVISOR >= self.read_ahead or self.idle_members > 0:
-            self.reading = True
-            effects.append(ReadOn(position=self.window.read_position, offsets_max=room))
 
 
 def _read_ahead(policy: Policy) -> int:

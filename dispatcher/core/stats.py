@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from dispatcher.core.draining_keys import Draining
 from dispatcher.core.joins import individually_sent, last_sent
-from dispatcher.core.keys import NO_OFFSET, MemberQueue
+from dispatcher.core.keys import NO_OFFSET, KeyQueue, MemberQueue
 from dispatcher.core.limits import DRAINING_SHOWN_MAX
 from dispatcher.core.model import Key, MemberId, Reason, RetryState
+from dispatcher.core.room import may_go_aside, room
 from dispatcher.core.state import WindowState
 
 
@@ -43,8 +44,8 @@ class ParkedRecord:
 
 @dataclass(frozen=True, slots=True)
 class FullSpan:
-    """The record that holds a span from which nothing more is read before it is settled, or, with
-    `window_records`, before any is.
+    """The first record of a span from which nothing more is read before it is settled, or, with
+    `window_records`, before any is: no more records may go aside (room.py).
     """
 
     offset: int
@@ -77,12 +78,14 @@ class WindowStats:
     parked: list[ParkedRecord]
     members: list[MemberStats]
     span_max: int
-    full_span: FullSpan | None  # None: there is room to read on
+    full_span: FullSpan | None  # None: there is room to read on, or will be
     draining: list[DrainingKey]  # the oldest DRAINING_SHOWN_MAX
     draining_cleared: int  # keys that have drained since the window was loaded
     last_sent: int  # all up to it were handed out once, or are not there (joins.py)
     individually_sent: list[tuple[int, int]]  # behind it; inclusive ranges
     dropped: int = 0  # records, since the window was loaded (unreliable groups)
+    aside: int = 0  # of the unsettled ones those that the others have passed (aside.py)
+    held_max: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +96,8 @@ class Held:
     backing_off: int
     dead_lettering: int
     parked: int
+    aside: int = 0  # of any state: the others have passed them (aside.py)
+    aside_part: float = 0.0  # of those that may go aside; 1: no more
 
 
 def held_records(state: WindowState) -> Held:
@@ -103,69 +108,79 @@ def held_records(state: WindowState) -> Held:
         backing_off=states.count(RetryState.WAITING),
         dead_lettering=states.count(RetryState.DEAD_LETTER),
         parked=states.count(RetryState.PARKED),
+        aside=state.window.aside.count,
+        aside_part=state.window.aside.part_of(state.policy.held_max),
     )
 
 
 def unsettled_keys(state: WindowState) -> list[bytes]:
     """Distinct keys of unsettled records; records without a key have none. O(span)."""
+    return [queue.key for queue in _queues(state) if queue.key is not None]
+
+
+def _queues(state: WindowState) -> list[KeyQueue]:
+    """Those with unsettled records, in the order of their first ones. O(span + keys aside)."""
     window = state.window
-    keys: list[bytes] = []
-    for offset in range(window.cursor, window.read_position):
+    aside = window.aside.queues
+    found = [queue for offset, queue in sorted(aside.items()) if queue.head == offset]
+    for offset in range(window.front, window.read_position):
         queue = window.queues[offset & window.mask]
-        if queue is not None and queue.head == offset and queue.key is not None:
-            keys.append(queue.key)
-    return keys
+        if queue is not None and queue.head == offset:
+            found.append(queue)
+    return found
+
+
+def records_of(state: WindowState, queue: KeyQueue) -> int:
+    """The unsettled records of a key. O(those in the span)."""
+    window = state.window
+    backlog = queue.backlog
+    records = 0 if backlog is None else len(backlog.offsets) - backlog.at
+    offset = queue.head if backlog is None else backlog.after
+    while offset >= 0:
+        offset = window.nexts[offset & window.mask]
+        records += 1
+    return records
 
 
 def window_stats(state: WindowState) -> WindowStats:
     """O(span): for operators, not for every step or scrape."""
     window = state.window
-    unsettled = 0
-    keys = 0
-    draining: dict[int, DrainingCount] = {}  # by the offset of the key's first record
-    for offset in range(window.cursor, window.read_position):
-        queue = window.queues[offset & window.mask]
-        if queue is None:
-            continue
-        unsettled += 1
-        if queue.head == offset:
-            keys += 1
-        drain = state.draining_keys.by_key.get(queue)
-        if drain is not None:
-            if queue.head == offset:
-                draining[offset] = DrainingCount(queue.key, drain)
-            if window.leases[offset & window.mask] is None:
-                draining[queue.head].blocked += 1
-            else:
-                draining[queue.head].in_flight += 1
+    queues = _queues(state)
+    draining = [
+        DrainingCount(state, queue, state.draining_keys.by_key[queue])
+        for queue in queues
+        if queue in state.draining_keys.by_key
+    ]
     members: list[MemberQueue] = [*state.members, *state.absent.values()]
     held = held_records(state)
     return WindowStats(
         cursor=window.cursor,
         read_position=window.read_position,
-        unsettled=unsettled,
-        keys=keys,
+        unsettled=window.unsettled(),
+        keys=len(queues),
         in_flight=held.in_flight,
         backing_off=held.backing_off,
         dead_lettering=held.dead_lettering,
         parked=_parked(state),
-        members=[_member(member, list(draining.values())) for member in members],
+        members=[_member(member, draining) for member in members],
         span_max=state.policy.span_max,
         full_span=_full_span(state),
-        draining=[key.stats() for key in list(draining.values())[:DRAINING_SHOWN_MAX]],
+        draining=[key.stats() for key in draining[:DRAINING_SHOWN_MAX]],
         draining_cleared=state.draining_keys.cleared,
         last_sent=last_sent(state),
         individually_sent=individually_sent(state),
+        aside=window.aside.count,
+        held_max=state.policy.held_max,
     )
 
 
 class DrainingCount:
-    def __init__(self, key: Key, drain: Draining) -> None:
-        self.key = key
+    def __init__(self, state: WindowState, queue: KeyQueue, drain: Draining) -> None:
+        self.key = queue.key
         self.member_id = drain.holder.member_id
         self.attempts = drain.attempts
-        self.in_flight = 0
-        self.blocked = 0
+        self.in_flight = queue.in_flight
+        self.blocked = records_of(state, queue) - queue.in_flight
 
     def stats(self) -> DrainingKey:
         return DrainingKey(self.key, self.member_id, self.in_flight, self.blocked, self.attempts)
@@ -189,21 +204,17 @@ def _member(member: MemberQueue, draining: list[DrainingCount]) -> MemberStats:
 
 def _full_span(state: WindowState) -> FullSpan | None:
     window = state.window
-    if state.room() > 0:
+    if window.read_position <= window.front or room(state) > 0 or may_go_aside(state):
         return None
-    queue = window.queues[window.cursor & window.mask]
-    lease = window.leases[window.cursor & window.mask]
-    assert queue is not None, "a full span without a record at its cursor"
-    records = 0
-    for offset in range(window.cursor, window.read_position):
-        if window.queues[offset & window.mask] is queue:
-            records += 1
+    queue = window.queues[window.front & window.mask]
+    lease = window.leases[window.front & window.mask]
+    assert queue is not None, "a full span without a record at its front"
     return FullSpan(
-        offset=window.cursor,
+        offset=window.front,
         key=queue.key,
-        records=records,
+        records=records_of(state, queue),
         member_id=None if lease is None else lease.session.member.member_id,
-        by_span=window.read_position - window.cursor >= state.policy.span_max,
+        by_span=window.read_position - window.front >= state.policy.span_max,
     )
 
 
@@ -212,7 +223,7 @@ def _parked(state: WindowState) -> list[ParkedRecord]:
     for offset in sorted(state.retries.by_offset):
         retry = state.retries.by_offset[offset]
         if retry.state is RetryState.PARKED:
-            queue = state.window.queues[offset & state.window.mask]
+            queue = state.window.queue_at(offset)
             parked.append(
                 ParkedRecord(
                     offset=offset,
@@ -221,18 +232,17 @@ def _parked(state: WindowState) -> list[ParkedRecord]:
                     reason=retry.reason,
                     member_id=retry.member_id,
                     since_ms=retry.due_ms,
-                    behind=0 if queue is None else _behind(state, offset),
+                    behind=0 if queue is None else _behind(state, queue, offset),
                 )
             )
     return parked
 
 
-def _behind(state: WindowState, offset: int) -> int:
-    """O(records of the key)."""
-    nexts, mask = state.window.nexts, state.window.mask
-    count = 0
-    behind = nexts[offset & mask]
-    while behind != NO_OFFSET:
-        count += 1
-        behind = nexts[behind & mask]
-    return count
+def _behind(state: WindowState, queue: KeyQueue, offset: int) -> int:
+    """O(records of the key in the span)."""
+    earlier = 0  # with prefetch
+    before = queue.head
+    while before != offset:
+        earlier += 1
+        before = state.window.after(queue, before)
+    return records_of(state, queue) - earlier - 1

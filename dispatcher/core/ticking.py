@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from dispatcher.core.keys import NO_OFFSET
 from dispatcher.core.membership import (
     evict_lost,
     lock_timeouts,
@@ -19,6 +18,7 @@ from dispatcher.core.membership import (
     watch_silence,
 )
 from dispatcher.core.model import Ticked
+from dispatcher.core.room import is_looked_at_again, watch_span
 from dispatcher.core.state import WindowState
 
 NEXT_TICK: Final = 0  # a time that has come
@@ -33,7 +33,7 @@ def tick(state: WindowState, event: Ticked) -> None:
     lock_timeouts(state, event.now_ms)
     evict_lost(state, event.now_ms)
     watch_silence(state, event)
-    state.watch_span()
+    watch_span(state)
     state.rest()
 
 
@@ -41,7 +41,7 @@ def due_ms(state: WindowState) -> int:
     """The time of the next tick with something to do, if the last event was a tick that had
     nothing to do: NEXT_TICK, a time, or NEVER. It may be too early. O(leases + members).
     """
-    if _span_is_looked_at_again(state):
+    if is_looked_at_again(state):
         return NEXT_TICK
     due = min(NEVER, silent_ms(state))
     if state.retries.timers:
@@ -54,11 +54,3 @@ def due_ms(state: WindowState) -> int:
         if since_ms is not None:
             due = min(due, since_ms + grace_ms)
     return due
-
-
-def _span_is_looked_at_again(state: WindowState) -> bool:
-    """The last tick found a full span, which the next one reports if its cursor stays."""
-    if state.full_at == NO_OFFSET:
-        return False
-    cursor = state.window.cursor
-    return state.full_at != cursor or state.stuck_at != cursor

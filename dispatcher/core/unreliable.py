@@ -25,6 +25,7 @@ from typing import assert_never
 
 from dispatcher.core.hashes import key_hash32
 from dispatcher.core.key_stats import KeyStats
+from dispatcher.core.keys import NO_OFFSET
 from dispatcher.core.model import (
     AckError,
     Acknowledge,
@@ -56,7 +57,7 @@ from dispatcher.core.model import (
 )
 from dispatcher.core.outbox import Outbox
 from dispatcher.core.owners import Owners
-from dispatcher.core.picture import OffsetState, Picture, drawn
+from dispatcher.core.picture import OffsetState, Picture, drawn, runs_of
 from dispatcher.core.ring import Router
 from dispatcher.core.silence import fall_silent
 from dispatcher.core.stats import Held, MemberStats, WindowStats
@@ -102,6 +103,11 @@ class Unreliable:
         return cursor
 
     @property
+    def front(self) -> int:
+        """Nothing goes aside."""
+        return self.cursor
+
+    @property
     def draining(self) -> tuple[int, int]:
         """Keys change hands at once: nobody holds anything."""
         return 0, 0
@@ -140,6 +146,24 @@ class Unreliable:
         if self.read_position > start:
             ranges.append((start, self.read_position - 1))
         return united(ranges + self._known)
+
+    @property
+    def passed(self) -> int:
+        """Nothing goes aside."""
+        return 0
+
+    @property
+    def holder(self) -> int:
+        """A record that waits for a member which is saturated is dropped, in the end."""
+        return NO_OFFSET
+
+    def committed_ranges(self) -> list[tuple[int, int]]:
+        """All of them: there are no more than the span has records."""
+        return self.settled_ranges()
+
+    def settled_count(self) -> int:
+        """Of the offsets behind the cursor."""
+        return sum(high - low + 1 for low, high in self.settled_ranges())
 
     def snapshot(self) -> Snapshot:
         """All that a commit says of it."""
@@ -202,7 +226,7 @@ class Unreliable:
         for outbox in self._outboxes:
             for offset in outbox.offsets:
                 states[offset - self.cursor] = int(OffsetState.READY)
-        return drawn(states, self.cursor, runs_max)
+        return drawn(runs_of(states, self.cursor), runs_max)
 
     def key_stats(self, key: bytes) -> KeyStats:
         """O(waiting records)."""

@@ -7,6 +7,7 @@ from typing import assert_never
 
 from dispatcher.core.limits import CHUNK_OFFSETS
 from dispatcher.core.model import (
+    AsideSet,
     BitsSet,
     Change,
     CursorMoved,
@@ -22,7 +23,7 @@ Argument = bytes | int
 
 FIELDS_MAX = 1_000  # of one HSET or HDEL: Lua's stack takes 8,000
 # Operations of many alike items, and the arguments each item has.
-WIDTHS = {b"L": 2, b"R": 2, b"E": 1, b"F": 1}
+WIDTHS = {b"L": 2, b"R": 2, b"A": 2, b"E": 1, b"F": 1, b"X": 1}
 
 
 def operations(changes: Sequence[Change]) -> list[Argument]:
@@ -63,7 +64,11 @@ def _operation(change: Change) -> tuple[bytes, list[Argument]]:
         case RetriesForgotten():
             return b"F", list(change.offsets)
         case CursorMoved():
-            return b"C", [change.cursor, change.cursor // CHUNK_OFFSETS]
+            return b"C", [change.cursor, change.front, change.front // CHUNK_OFFSETS]
+        case AsideSet():
+            if change.data:
+                return b"A", [change.stretch, change.data]
+            return b"X", [change.stretch]
         case BitsSet():
             return b"B", [change.chunk, change.byte_at, change.data]
         case _:

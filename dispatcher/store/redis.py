@@ -63,7 +63,7 @@ PREFIX = "keyway:"
 CONNECTIONS_MAX = 32  # calls at a time; the others wait for their turn
 SCAN_KEYS = 1_000  # looked at per round trip of a scan
 DELETED_KEPT_MAX = 10_000  # deleted windows that an older file of Redis may bring back, 200 B each
-FORMAT = b"1"  # of the data that window.lua and dispatcher.core.packing write
+FORMAT = b"2"  # of the data that window.lua and dispatcher.core.packing write
 
 SCRIPT = files("dispatcher.store").joinpath("window.lua").read_text()
 GONE, FENCED = -1, -2
@@ -120,7 +120,7 @@ class RedisStore:
         assert isinstance(answer, list)
         fence = Fence(int(answer[0]))
         self._claims[key] = _Claim(fence, seq=int(answer[2] or 0))
-        origin = int(answer[7] or 0)
+        origin = int(answer[9] or 0)
         if fence <= self._deleted.get(key, 0):
             del self._deleted[key]  # Redis's clock was put back: it says nothing any more
         if self._was_deleted(key, origin):
@@ -359,13 +359,15 @@ async def _answer(line: AbstractConnection) -> object:
 
 
 def _read_snapshot(key: WindowKey, answer: list[Any]) -> Snapshot | None:
-    _fence, layout, _seq, cursor, chunks, leases, retries, _origin = answer
+    _fence, layout, _seq, cursor, front, chunks, aside, leases, retries, _origin = answer
     if cursor is None:
         return None
     try:
         if layout != FORMAT:
             raise Unreadable(f"format {layout!r}")
-        state = WindowState(int(cursor))
+        state = WindowState(int(cursor), int(front))
+        for stretch, data in zip(aside[::2], aside[1::2], strict=True):
+            state.aside[int(stretch)] = data
         for number, data in zip(chunks[::2], chunks[1::2], strict=True):
             state.chunks[int(number)] = bytearray(data)
         for lease_id, data in zip(leases[::2], leases[1::2], strict=True):

@@ -1,17 +1,19 @@
 -- One window in Redis: every verb of the store, atomic because a script is.
 --
 -- KEYS[1]  the window: a hash of format, fence, owner, origin (of its incarnation), seq, sent (the number of the
---          last send that was applied under the fence), cursor, chunk (the cursor's), high (the highest chunk
---          written, perhaps below that). Its other keys are named after it and share its hash tag, hence its
---          slot: <window>:leases, <window>:retries (hashes), <window>:bits:<chunk> (strings).
+--          last send that was applied under the fence), cursor, front, chunk (the front's), high (the highest
+--          chunk written, perhaps below that). Its other keys are named after it and share its hash tag, hence
+--          its slot: <window>:leases, <window>:retries, <window>:aside (hashes), <window>:bits:<chunk> (strings).
 -- ARGV     verb and its arguments; apply and create then take operations:
---            C cursor chunk        the cursor and its chunk; chunks below it are deleted
+--            C cursor front chunk  the cursor, the front and its chunk; chunks below it are deleted
 --            B chunk at bytes      bytes of the settled bitmap
 --            L n (id lease)*       leases taken
 --            D id deadline         the first 8 bytes of a lease, if there still is one
 --            E n id*               leases ended
 --            R n (offset retry)*   retries noted
 --            F n offset*           retries forgotten
+--            A n (stretch bits)*   unsettled records between cursor and front
+--            X n stretch*          stretches that have none any more
 -- Answers  apply, create: the window's seq (>= 1), or GONE, or FENCED. seq counts applied steps. A Redis
 --          that restarted from an older file, or a replica that took over and lags, shows a lower one
 --          than the writer has seen: to the writer that is GONE too. FENCED is also the answer to a send that
@@ -20,6 +22,9 @@
 local GONE, FENCED = -1, -2
 local window, verb = KEYS[1], ARGV[1]
 local leases, retries, bits = window .. ':leases', window .. ':retries', window .. ':bits:'
+local aside = window .. ':aside'
+local SET = { L = leases, R = retries, A = aside }
+local DELETED = { E = leases, F = retries, X = aside }
 
 local function chunk_name(number)
   return bits .. string.format('%.0f', number)
@@ -36,18 +41,18 @@ local function drop_all()
   if chunk then
     drop_chunks(tonumber(chunk), tonumber(high))
   end
-  redis.call('DEL', leases, retries)
+  redis.call('DEL', leases, retries, aside)
 end
 
--- Performs the operations from ARGV[at] on; returns the new cursor, its chunk and the highest chunk.
-local function perform(at, cursor, chunk, high)
+-- Performs the operations from ARGV[at] on; returns the new cursor, front, its chunk and the highest chunk.
+local function perform(at, cursor, front, chunk, high)
   while ARGV[at] do
     local op = ARGV[at]
     if op == 'C' then
-      local moved = tonumber(ARGV[at + 2])
+      local moved = tonumber(ARGV[at + 3])
       drop_chunks(chunk, math.min(moved - 1, high))
-      cursor, chunk = ARGV[at + 1], moved
-      at = at + 3
+      cursor, front, chunk = ARGV[at + 1], ARGV[at + 2], moved
+      at = at + 4
     elseif op == 'B' then
       local number = tonumber(ARGV[at + 1])
       if number >= chunk then
@@ -63,30 +68,28 @@ local function perform(at, cursor, chunk, high)
       at = at + 3
     else
       local count = tonumber(ARGV[at + 1])
-      if op == 'L' then
-        redis.call('HSET', leases, unpack(ARGV, at + 2, at + 1 + 2 * count))
-        at = at + 2 + 2 * count
-      elseif op == 'R' then
-        redis.call('HSET', retries, unpack(ARGV, at + 2, at + 1 + 2 * count))
+      if SET[op] then
+        redis.call('HSET', SET[op], unpack(ARGV, at + 2, at + 1 + 2 * count))
         at = at + 2 + 2 * count
       else
-        redis.call('HDEL', op == 'E' and leases or retries, unpack(ARGV, at + 2, at + 1 + count))
+        redis.call('HDEL', DELETED[op], unpack(ARGV, at + 2, at + 1 + count))
         at = at + 2 + count
       end
     end
   end
-  return cursor, chunk, high
+  return cursor, front, chunk, high
 end
 
-local function keep(seq, sent, cursor, chunk, high)
-  redis.call('HSET', window, 'seq', seq, 'sent', sent, 'cursor', cursor, 'chunk', chunk, 'high', high)
+local function keep(seq, sent, cursor, front, chunk, high)
+  redis.call('HSET', window, 'seq', seq, 'sent', sent, 'cursor', cursor, 'front', front,
+    'chunk', chunk, 'high', high)
   return seq
 end
 
 -- apply fence seq send operations...
 if verb == 'apply' then
-  local fence, seq, sent, cursor, chunk, high =
-    unpack(redis.call('HMGET', window, 'fence', 'seq', 'sent', 'cursor', 'chunk', 'high'))
+  local fence, seq, sent, cursor, front, chunk, high =
+    unpack(redis.call('HMGET', window, 'fence', 'seq', 'sent', 'cursor', 'front', 'chunk', 'high'))
   if not fence then
     return GONE
   elseif fence ~= ARGV[2] then
@@ -96,7 +99,7 @@ if verb == 'apply' then
   elseif tonumber(ARGV[4]) < tonumber(sent or 0) then
     return FENCED
   end
-  return keep(tonumber(seq) + 1, ARGV[4], perform(5, cursor, tonumber(chunk), tonumber(high)))
+  return keep(tonumber(seq) + 1, ARGV[4], perform(5, cursor, front, tonumber(chunk), tonumber(high)))
 end
 
 -- create fence format origin operations...
@@ -109,7 +112,7 @@ if verb == 'create' then
   end
   drop_all()
   redis.call('HSET', window, 'format', ARGV[3], 'origin', ARGV[4])
-  return keep(tonumber(seq or 0) + 1, sent or 0, perform(5, '0', 0, -1))
+  return keep(tonumber(seq or 0) + 1, sent or 0, perform(5, '0', '0', 0, -1))
 end
 
 -- A fence that is newer than the window's. It is at least the clock in microseconds, so that one
@@ -125,8 +128,8 @@ end
 if verb == 'claim' then
   local fence = next_fence()
   redis.call('HSET', window, 'fence', fence, 'owner', ARGV[2], 'sent', 0)
-  local format, seq, cursor, chunk, high, origin =
-    unpack(redis.call('HMGET', window, 'format', 'seq', 'cursor', 'chunk', 'high', 'origin'))
+  local format, seq, cursor, front, chunk, high, origin =
+    unpack(redis.call('HMGET', window, 'format', 'seq', 'cursor', 'front', 'chunk', 'high', 'origin'))
   local chunks = {}
   for number = tonumber(chunk or 0), tonumber(high or -1) do
     local bytes = redis.call('GET', chunk_name(number))
@@ -136,7 +139,7 @@ if verb == 'claim' then
     end
   end
   return {
-    fence, format, seq, cursor, chunks,
+    fence, format, seq, cursor, front or cursor, chunks, redis.call('HGETALL', aside),
     redis.call('HGETALL', leases), redis.call('HGETALL', retries), origin,
   }
 end

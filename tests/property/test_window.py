@@ -44,7 +44,8 @@ member = st.sampled_from(MEMBERS)
 
 class WindowMachine(RuleBasedStateMachine):
     @initialize(
-        span=st.sampled_from((3, 8, 40)),
+        span=st.sampled_from((1, 3, 8, 40)),
+        held=st.sampled_from((0, 2, 1_000, 1_000)),
         room=st.sampled_from((1, 3, 1_000)),
         prefetch=st.sampled_from((1, 1, 2, 3)),
         rejected=st.sampled_from(PoisonPolicy),
@@ -53,6 +54,7 @@ class WindowMachine(RuleBasedStateMachine):
     def start(
         self,
         span: int,
+        held: int,
         room: int,
         prefetch: int,
         rejected: PoisonPolicy,
@@ -60,6 +62,7 @@ class WindowMachine(RuleBasedStateMachine):
     ) -> None:
         policy = Policy(
             span_max=span,
+            held_max=held,
             in_flight_per_member_max=room,
             prefetch_per_key=prefetch,
             rejected=rejected,

@@ -114,8 +114,14 @@ class Playbook:
 
     def read(self) -> Playbook:
         start = self.core.read_position
-        end = min(self.log_end, self.core.cursor + self.policy.span_max)
+        end = min(self.log_end, self.core.front + self.policy.span_max)
         offsets = [offset for offset in range(start, end) if offset in self.log]
+        keys = [self.log[offset] for offset in offsets]
+        return self.on(RecordsRead(start, end, offsets, keys, self.now_ms, self.log_end))
+
+    def read_part(self, start: int, end: int) -> Playbook:
+        """The answer to a `ReadOn` that goes no further than it asked."""
+        offsets = [offset for offset in range(start, min(end, self.log_end)) if offset in self.log]
         keys = [self.log[offset] for offset in offsets]
         return self.on(RecordsRead(start, end, offsets, keys, self.now_ms, self.log_end))
 

@@ -14,6 +14,7 @@ from typing import Any, ParamSpec
 import pytest
 
 from dispatcher.core.model import (
+    AsideSet,
     BitsSet,
     Change,
     CursorMoved,
@@ -54,6 +55,7 @@ FULL = Snapshot(
         LeaseState(LeaseId(4), M1, S1, 8, []),
     ],
     [RetryNoted(65_003, 2, 700, RetryState.PARKED, Reason.REJECTED, M1)],
+    front=65_000,
 )
 STEP: list[Change] = [
     LeaseTaken(LeaseId(5), M1, SessionId("s2"), 10_000, [65_010, 65_020]),
@@ -62,7 +64,8 @@ STEP: list[Change] = [
     BitsSet(0, 8_125, b"\x05"),
     RetryNoted(65_001, 1, 800, RetryState.WAITING, Reason.RELEASED, M1),
     RetriesForgotten([65_003]),
-    CursorMoved(65_001),
+    CursorMoved(65_001, 65_002),
+    AsideSet(126, bytes(61) + b"\2"),  # 65,001
 ]
 
 
@@ -180,7 +183,7 @@ class StoreContract:
             STEP,
             [BitsSet(0, 8_125, b"\xff"), LeaseEnded(LeaseId(5))],
             [BitsSet(0, 8_125, b"\x0f"), LeaseTaken(LeaseId(6), M1, S1, 1, [65_011])],
-            [CursorMoved(65_006)],
+            [CursorMoved(65_006, 65_006)],
         ]
         results = await store.apply([Write(KEY, fence, step) for step in steps])
         assert results == [None] * 4
@@ -234,9 +237,9 @@ class StoreContract:
         assert isinstance((await one.apply([Write(KEY, old, STEP)]))[0], FencedError)
         with pytest.raises(FencedError):
             await one.create(KEY, old, Snapshot(0))
-        assert await two.apply([Write(KEY, claimed.fence, [CursorMoved(65_001)])]) == [None]
+        assert await two.apply([Write(KEY, claimed.fence, [CursorMoved(65_001, 65_001)])]) == [None]
         snapshot = (await two.claim(KEY, "two")).snapshot
-        assert snapshot == apply_changes(FULL, [CursorMoved(65_001)])
+        assert snapshot == apply_changes(FULL, [CursorMoved(65_001, 65_001)])
 
     @in_loop
     async def test_the_same_owner_is_fenced_by_its_own_later_claim(self, stores: Stores) -> None:
@@ -333,7 +336,9 @@ class StoreContract:
         ]
         fences = [await opened(store, key) for key in keys]
         await store.claim(WindowKey("group", KEY.topic_id, 5), "claimed, never created")
-        assert await store.apply([Write(keys[0], fences[0], [CursorMoved(65_400)])]) == [None]
+        assert await store.apply([Write(keys[0], fences[0], [CursorMoved(65_400, 65_400)])]) == [
+            None
+        ]
         for name in names:
             cursors = {key: 65_000 for key in keys if key.group == name}
             if name == "group":

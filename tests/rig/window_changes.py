@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from dispatcher.core.limits import CHUNK_OFFSETS
+from dispatcher.core.limits import CHUNK_OFFSETS, STRETCH_OFFSETS
 from dispatcher.core.model import (
+    AsideSet,
     BitsSet,
     Change,
     CursorMoved,
@@ -28,6 +29,7 @@ OFFSETS = [
     *range(2 * CHUNK_OFFSETS - 4, 2 * CHUNK_OFFSETS + 4),
     5 * CHUNK_OFFSETS,
 ]
+STRETCHES = sorted({offset // STRETCH_OFFSETS for offset in OFFSETS})
 offsets = st.sampled_from(OFFSETS)
 offset_lists = st.lists(offsets, max_size=12, unique=True).map(sorted)
 lease_ids = st.integers(1, 5).map(LeaseId)
@@ -36,7 +38,8 @@ sessions = st.sampled_from(["s1", "s2"]).map(SessionId)
 times = st.integers(0, 2**45)
 
 changes: st.SearchStrategy[Change] = st.one_of(
-    st.builds(CursorMoved, offsets),
+    st.tuples(offsets, offsets).map(lambda it: CursorMoved(min(it), max(it))),
+    st.builds(AsideSet, st.sampled_from(STRETCHES), st.binary(max_size=STRETCH_OFFSETS // 8)),
     st.builds(
         BitsSet,
         st.integers(0, 2),
@@ -60,16 +63,16 @@ changes: st.SearchStrategy[Change] = st.one_of(
 
 
 def ascending_cursor(steps: list[list[Change]]) -> list[list[Change]]:
-    """The same steps without the moves that would take the cursor back, which no window makes."""
-    cursor = 0
+    """The same steps without moves that would take cursor or front back, which no window makes."""
+    cursor = front = 0
     kept: list[list[Change]] = []
     for step in steps:
         kept.append([])
         for change in step:
             if isinstance(change, CursorMoved):
-                if change.cursor < cursor:
+                if change.cursor < cursor or change.front < front:
                     continue
-                cursor = change.cursor
+                cursor, front = change.cursor, change.front
             kept[-1].append(change)
     return kept
 

@@ -33,6 +33,7 @@ from dispatcher.core.model import (
 from dispatcher.core.ring import Router
 from tests.sim.filed import Filed, filed, held_back, offsets_of, settled_of
 from tests.sim.holds import Hold, Holds
+from tests.sim.passed import Passed
 from tests.sim.silence import Silence
 from tests.sim.upstream import Log
 
@@ -55,6 +56,7 @@ class Checkers:
         self.holds = Holds()
         self.settled: set[int] = set()  # persisted
         self.cursor = 0
+        self.passed = Passed(0, 0, set())
         self.causes: dict[int, str] = {}  # why an offset may be settled
         self.deliveries: dict[int, int] = {}  # persisted leases
         # Given back and not settled since: when it may certainly go out again.
@@ -68,8 +70,7 @@ class Checkers:
         self.opened_last: dict[str, str] = {}  # member -> session
         self.life = 0  # of the core
         self.read_to = 0  # this life of the core has read up to here for certain
-        # Members that joined others in this life of the core: the least and the most that the last
-        # sent position can have been. They differ where records left the log meanwhile.
+        # Members that joined others in this life: the bounds of the last sent position then.
         self.joined: dict[str, tuple[int, int]] = {}
         self._present: frozenset[str] = frozenset()
         self._committed_to = 0  # below it every record was seen to have a cause
@@ -90,9 +91,9 @@ class Checkers:
             elif isinstance(change, CursorMoved):
                 if change.cursor < self.cursor:
                     raise CheckFailure("CursorMovesForward", f"{self.cursor} to {change.cursor}")
-                for offset in range(self.cursor, change.cursor):
-                    self._settle(offset)
                 self.cursor = change.cursor
+        for offset in self.passed.settled_by(changes):
+            self._settle(offset)
         self._members_before = self.members
 
     def _settle(self, offset: int) -> None:
@@ -162,18 +163,17 @@ class Checkers:
         self._committed_to = min(self._committed_to, snapshot.cursor)
         self._settled_of_key.clear()
 
-    def rebuilt(self, cursor: int) -> None:
+    def rebuilt(self, cursor: int, front: int, settled: set[int]) -> None:
         """Another core, which has read nothing yet."""
         self.life += 1
+        self.passed = Passed(cursor, front, settled)
         self.read_to = cursor
         self.joined.clear()  # The members it finds were there first.
         self._present = frozenset()
         self.silence.rebuilt()
 
     def read(self, event: RecordsRead) -> None:
-        """At least up to where it starts, and as far as the span allowed from where the cursor
-        stood; a limit of records may have cut it anywhere.
-        """
+        """At least up to where it starts, and as far as the span allowed; `window_records` cuts."""
         if self.members:
             span_end = min(event.end, self.cursor + self.policy.span_max)
             end = event.start if self.policy.window_records is not None else span_end

@@ -108,8 +108,8 @@ class Window:
         world.saw(event, step)
         self.handled += 1
         self.handled_ms = event.now_ms
-        if core.read_position - core.cursor > world.policy.span_max:
-            raise CheckFailure("BoundedMemory", f"span {core.cursor} to {core.read_position}")
+        if core.read_position - core.front > world.policy.span_max:
+            raise CheckFailure("BoundedMemory", f"span {core.front} to {core.read_position}")
         if self.handled % world.options.recount_every == 0:
             self.recount()
         self.pending[ticket] = Pending(event, step, answer, world.policy)
@@ -377,7 +377,8 @@ class Window:
         )
         assert self.core is not None
         self.core.check_invariants()
-        self.checkers.rebuilt(self.core.read_position)
+        known = settled_of(self.core.snapshot())
+        self.checkers.rebuilt(self.core.cursor, self.core.front, known)
         world.trace("loaded", self.core)
         self.perform(commands)
         for event in gateway.missed(snapshot):

@@ -143,12 +143,14 @@ class TestRedisStore(StoreContract):
     ) -> None:
         store = stores()
         fence = await opened(store)
-        await store.apply([Write(KEY, fence, [CursorMoved(131_072), BitsSet(1, 0, b"\xff")])])
+        await store.apply(
+            [Write(KEY, fence, [CursorMoved(131_072, 131_072), BitsSet(1, 0, b"\xff")])]
+        )
         assert len(list(admin.scan_iter("*:bits:*"))) == 1
-        await store.apply([Write(KEY, fence, [CursorMoved(10**15)])])
+        await store.apply([Write(KEY, fence, [CursorMoved(10**15, 10**15)])])
         assert list(admin.scan_iter("*:bits:*")) == []
         assert (await store.claim(KEY, "one")).snapshot == apply_changes(
-            FULL, [CursorMoved(10**15)]
+            FULL, [CursorMoved(10**15, 10**15)]
         )
 
     @in_loop
@@ -181,9 +183,9 @@ class TestRedisStore(StoreContract):
         store = stores()
         fence = await opened(store)
         admin.script_flush()
-        writes = [Write(KEY, fence, step) for step in (STEP, [CursorMoved(65_100)])]
+        writes = [Write(KEY, fence, step) for step in (STEP, [CursorMoved(65_100, 65_100)])]
         assert await store.apply(writes) == [None, None]
-        expected = apply_changes(FULL, [*STEP, CursorMoved(65_100)])
+        expected = apply_changes(FULL, [*STEP, CursorMoved(65_100, 65_100)])
         assert (await store.claim(KEY, "one")).snapshot == expected
 
     @in_loop
@@ -238,7 +240,10 @@ class TestRedisStore(StoreContract):
         admin.rename(window + b":leases", b"aside")
         admin.set(window + b":leases", "not a hash")  # The first write will fail, the second not.
         results = await store.apply(
-            [Write(KEY, fence, [LeaseEnded(LeaseId(3))]), Write(KEY, fence, [CursorMoved(70_000)])]
+            [
+                Write(KEY, fence, [LeaseEnded(LeaseId(3))]),
+                Write(KEY, fence, [CursorMoved(70_000, 70_000)]),
+            ]
         )
         assert [type(result) for result in results] == [StoreError, WindowGone]
         admin.rename(b"aside", window + b":leases")
@@ -254,7 +259,7 @@ class TestRedisStore(StoreContract):
         newer: list[Change] = [
             BitsSet(0, 8_125, b"\xff"),
             LeaseEnded(LeaseId(5)),
-            CursorMoved(65_006),
+            CursorMoved(65_006, 65_006),
         ]
         for step in (STEP, newer):
             assert await one.apply([Write(KEY, fence, step)]) == [None]
@@ -484,7 +489,7 @@ async def test_a_step_of_four_windows_is_one_call(server: EmbeddedRedis) -> None
         changes: list[Change] = [
             LeaseTaken(LeaseId(nth + 1), MemberId("m" * 22), SessionId("s" * 22), 0, offsets),
             BitsSet(first // 65_536, first % 65_536 // 8, b"\x55" * 32),
-            CursorMoved(first),
+            CursorMoved(first, first),
             LeaseEnded(LeaseId(nth)),
         ]
         writes = [Write(key, fence, changes) for key, fence in zip(keys, fences, strict=True)]

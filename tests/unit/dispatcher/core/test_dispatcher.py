@@ -96,7 +96,7 @@ def test_acknowledging_all_ends_the_lease_and_moves_the_cursor() -> None:
     play = Playbook().join("c1").produce(b"a", b"b")
     play.acquire("c1")
     assert play.acks("c1", [(0, 1, b"\1")]) == [None]
-    assert play.step.changes == [LeaseEnded(LeaseId(1)), CursorMoved(2)]
+    assert play.step.changes == [LeaseEnded(LeaseId(1)), CursorMoved(2, 2)]
     play.expect(Noticed(Notice.ACCEPTED, 2))
 
 
@@ -166,14 +166,18 @@ def test_lock_timeout_gives_back_and_counts() -> None:
 
 
 def test_a_record_without_a_key_that_holds_the_span_is_said() -> None:
-    play = Playbook(Policy(span_max=1)).join("c1").produce(None)
+    play = Playbook(Policy(span_max=1, held_max=0)).join("c1").produce(None)
     play.wait(500)
     play.wait(500).expect(Noticed(Notice.SPAN_FULL, 1, "offset 0 key hash c610ff71"))
 
 
 def test_a_span_that_the_tick_itself_frees_is_not_said_to_be_full() -> None:
     policy = Policy(
-        span_max=1, lock_duration_ms=1_000, deliveries_max=1, exhausted=PoisonPolicy.DROP
+        span_max=1,
+        held_max=0,
+        lock_duration_ms=1_000,
+        deliveries_max=1,
+        exhausted=PoisonPolicy.DROP,
     )
     play = Playbook(policy).join("c1").produce(b"a")
     play.acquire("c1")
@@ -187,7 +191,7 @@ def test_a_span_that_the_tick_itself_frees_is_not_said_to_be_full() -> None:
 
 
 def test_a_full_span_that_is_stuck_is_said_once_with_what_blocks() -> None:
-    play = Playbook(Policy(span_max=4)).join("c1")
+    play = Playbook(Policy(span_max=4, held_max=0)).join("c1")
     play.produce(b"order-123", b"a", b"b", b"c", b"d")
     assert play.notices() == {}, "reading ahead fills the span: nothing is wrong"
     play.acquire("c1")
@@ -211,7 +215,7 @@ def test_another_policy_counts_from_now_on() -> None:
     second = {Notice.TIMED_OUT: 1, Notice.EXHAUSTED: 1, Notice.PARKED: 1}
     assert play.wait(1_000).notices() == second
     with pytest.raises(AssertionError, match="span"):
-        play.core.retune(Policy(span_max=1))
+        play.core.retune(Policy(span_max=1, held_max=0))
 
 
 @pytest.mark.parametrize(

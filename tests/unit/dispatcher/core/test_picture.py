@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatcher.core.model import AckType, PoisonPolicy, Policy
-from dispatcher.core.picture import OffsetState, Run, drawn
+from dispatcher.core.picture import OffsetState, Run, drawn, runs_of
 from tests.rig.playbook import Playbook
 
 S = OffsetState
@@ -60,7 +60,7 @@ def test_an_unreliable_window() -> None:
 
 def test_of_a_step_the_state_that_needs_an_operator_most() -> None:
     states = bytearray([S.READY, S.SETTLED, S.PARKED, S.SETTLED, S.SETTLED])
-    picture = drawn(states, 100, 3)
+    picture = drawn(runs_of(states, 100), 3)
     assert picture.resolution == 2
     assert picture.runs == [
         Run(S.READY, 100, 101),
@@ -68,12 +68,12 @@ def test_of_a_step_the_state_that_needs_an_operator_most() -> None:
         Run(S.SETTLED, 104, 104),
     ]
     assert picture.counts == [3, 1, 0, 0, 0, 1]
-    assert drawn(states, 100, 1).runs == [Run(S.PARKED, 100, 104)]
+    assert drawn(runs_of(states, 100), 1).runs == [Run(S.PARKED, 100, 104)]
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 16_384])
 def test_the_worst_window_is_bounded(size: int) -> None:
-    picture = drawn(bytearray(at & 1 for at in range(size)), 7, 64)
+    picture = drawn(runs_of(bytearray(at & 1 for at in range(size)), 7), 64)
     assert len(picture.runs) <= 64
     assert picture.runs[-1].last == 7 + size - 1
 
@@ -82,7 +82,7 @@ def test_the_worst_window_is_bounded(size: int) -> None:
 def test_runs_cover_the_span_and_differ_from_their_neighbours(
     states: bytearray, runs_max: int
 ) -> None:
-    picture = drawn(bytearray(states), 10, runs_max)
+    picture = drawn(runs_of(bytearray(states), 10), runs_max)
     assert len(picture.runs) <= runs_max
     assert [offset for run in picture.runs for offset in range(run.first, run.last + 1)] == list(
         range(10, 10 + len(states))

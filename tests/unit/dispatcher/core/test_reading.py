@@ -50,7 +50,7 @@ def test_holes_are_settled_and_not_persisted() -> None:
     play.acquire("c1")
     play.ack("c1", 4)
     play.ack("c1", 0)
-    play.persists(CursorMoved(7))
+    play.persists(CursorMoved(7, 7))
 
 
 def test_a_long_hole_in_front_is_passed_at_once() -> None:
@@ -182,7 +182,7 @@ def test_what_compaction_took_is_forgotten_in_the_order_of_the_log() -> None:
     play.ack("c1", [0, *range(2, 8)])
     play.restart()
     del play.log[1], play.log[8]
-    play.join("c1").read().persists(RetriesForgotten([1, 8]), CursorMoved(9))
+    play.join("c1").read().persists(RetriesForgotten([1, 8]), CursorMoved(9, 9))
 
 
 def test_a_leased_record_that_compaction_took_is_settled_when_read_again() -> None:

@@ -45,7 +45,7 @@ def test_settled_offsets_leave_their_lease() -> None:
 
 def test_offsets_below_the_cursor_are_in_no_lease_no_retry_and_no_bitmap() -> None:
     before = Snapshot(10, [(11, 13)], [ONE], [retry(10, RetryState.WAITING)])
-    after = apply_changes(before, [CursorMoved(14)])
+    after = apply_changes(before, [CursorMoved(14, 14)])
     assert after == Snapshot(14, [], [LeaseState(LeaseId(1), M1, S1, 1_000, [14])], [])
 
 
@@ -69,7 +69,7 @@ def test_a_redelivered_offset_belongs_to_its_newest_lease() -> None:
 
 
 def test_a_lease_without_anything_in_flight_stays_until_it_is_ended() -> None:
-    after = apply_changes(Snapshot(10, [], [ONE]), [CursorMoved(20)])
+    after = apply_changes(Snapshot(10, [], [ONE]), [CursorMoved(20, 20)])
     assert [lease.offsets for lease in after.leases] == [[]]
     assert apply_changes(after, [LeaseEnded(LeaseId(1))]).leases == []
 
@@ -89,7 +89,7 @@ def test_forgotten_retries_are_gone() -> None:
 def test_chunks_below_the_cursor_are_dropped_also_when_written_late() -> None:
     state = state_of(Snapshot(5, [(7, 70_000)]))
     assert sorted(state.chunks) == [0, 1]
-    state.apply([CursorMoved(CHUNK_OFFSETS + 1), BitsSet(0, 3, b"\x01")])
+    state.apply([CursorMoved(CHUNK_OFFSETS + 1, CHUNK_OFFSETS + 1), BitsSet(0, 3, b"\x01")])
     assert sorted(state.chunks) == [1]
     assert state.snapshot().settled == [(CHUNK_OFFSETS + 1, 70_000)]
 

@@ -121,7 +121,7 @@ def test_a_record_that_is_skipped_before_it_is_read_again_holds_nobody_up() -> N
 
 
 def test_a_span_with_room_for_one_more_is_not_full() -> None:
-    play = Playbook(Policy(span_max=8)).join("c1").produce(*[b"a"] * 7)
+    play = Playbook(Policy(span_max=8, held_max=0)).join("c1").produce(*[b"a"] * 7)
     play.wait(500)
     assert play.wait(500).notices() == {}
     play.produce(b"a").wait(500)
@@ -129,7 +129,7 @@ def test_a_span_with_room_for_one_more_is_not_full() -> None:
 
 
 def test_a_full_span_is_watched_anew_when_somebody_comes_back() -> None:
-    play = Playbook(Policy(span_max=1)).join("c1").produce(b"a")
+    play = Playbook(Policy(span_max=1, held_max=0)).join("c1").produce(b"a")
     assert play.wait(500).notices() == {}
     play.leave("c1").wait(500).join("c1")
     assert play.wait(500).notices() == {}, "it may have fetched by now"

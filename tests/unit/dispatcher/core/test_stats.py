@@ -50,7 +50,11 @@ def test_dead_letters_under_way() -> None:
 
 
 def test_who_holds_a_full_span() -> None:
-    play = Playbook(Policy(span_max=4)).join("c1").produce(b"hot", b"a", b"hot", None, b"behind")
+    play = (
+        Playbook(Policy(span_max=4, held_max=0))
+        .join("c1")
+        .produce(b"hot", b"a", b"hot", None, b"behind")
+    )
     assert play.core.stats().full_span == FullSpan(0, b"hot", 2, None), "nobody has fetched it yet"
     play.acquire("c1")
     stats = play.core.stats()
@@ -92,13 +96,17 @@ def test_settled_records_between_others_are_not_counted() -> None:
 
 
 def test_a_span_that_has_room_for_one_is_not_full() -> None:
-    play = Playbook(Policy(span_max=3), Snapshot(cursor=10)).join("c1").produce(b"hot", b"hot")
+    play = (
+        Playbook(Policy(span_max=3, held_max=0), Snapshot(cursor=10))
+        .join("c1")
+        .produce(b"hot", b"hot")
+    )
     assert play.core.stats().full_span is None
     play.produce(b"a")
     assert play.core.stats().full_span == FullSpan(10, b"hot", 2, None)
 
 
 def test_a_window_that_is_full_of_records() -> None:
-    policy = Policy(span_max=20, window_records=2)
+    policy = Policy(span_max=20, window_records=2, held_max=0)
     play = Playbook(policy, Snapshot(cursor=10)).join("c1").produce(b"a", b"b", b"c")
     assert play.core.stats().full_span == FullSpan(10, b"a", 1, None, by_span=False)

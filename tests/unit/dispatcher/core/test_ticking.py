@@ -21,7 +21,11 @@ from dispatcher.core.ticking import NEVER, NEXT_TICK
 from tests.rig.playbook import Playbook
 
 POLICY = Policy(
-    lock_duration_ms=30_000, backoff_base_ms=1_000, disconnect_grace_ms=3_000, span_max=8
+    lock_duration_ms=30_000,
+    backoff_base_ms=1_000,
+    disconnect_grace_ms=3_000,
+    span_max=8,
+    held_max=0,
 )
 
 

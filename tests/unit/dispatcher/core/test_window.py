@@ -43,7 +43,7 @@ def test_cursor_follows_contiguous_acks() -> None:
     assert play.acquire("c1") == [1, 2, 3]
     for offset in (1, 2, 3):
         play.ack("c1", offset)
-        play.persists(CursorMoved(offset + 1))
+        play.persists(CursorMoved(offset + 1, offset + 1))
 
 
 def test_cursor_waits_for_the_gap() -> None:
@@ -83,7 +83,7 @@ def test_skipped_offsets_move_the_cursor() -> None:
 
 
 def test_capacity_is_the_span_of_offsets() -> None:
-    play = Playbook(Policy(span_max=2)).join("c1").produce(b"a", b"b", b"c")
+    play = Playbook(Policy(span_max=2, held_max=0)).join("c1").produce(b"a", b"b", b"c")
     assert play.core.read_position == 2
     assert play.acquire("c1") == [0, 1]
     play.ack("c1", 1)
@@ -105,7 +105,7 @@ def test_capacity_of_records_beside_the_span() -> None:
 
 
 def test_ten_thousand_records_of_a_span_of_16_384() -> None:
-    core = Dispatcher(Policy(window_records=10_000), Snapshot(cursor=2_000))
+    core = Dispatcher(Policy(window_records=10_000, held_max=0), Snapshot(cursor=2_000))
     core.handle(MembersChanged((Member(MemberId("c1")),), 0))
     sparse = list(range(2_000, 12_000, 2))
     core.handle(RecordsRead(2_000, 12_000, sparse, [b"%d" % offset for offset in sparse], 0))
@@ -222,7 +222,7 @@ def test_runs_begin_at_the_cursor_and_end_at_a_gap() -> None:
         window.mark(8 * byte + 7)
         window.mark(8 * byte)
     window.read_position = 1_000
-    window.move_cursor(816)
+    window.move_front(816)
     runs = [(run.chunk, run.byte_at, len(run.data)) for run in window.take_dirty()]
     assert runs == [(0, 150, 33), (0, 215, 1)]
 
@@ -249,9 +249,9 @@ def test_what_is_settled_behind_the_cursor_stays_when_it_moves() -> None:
     for offset in (10_000, 10_001, 10_030, 10_039):
         window.mark(offset)
     window.read_position = 10_040
-    window.move_cursor(10_002)
+    window.move_front(10_002)
     assert window.settled_ranges() == [(10_030, 10_030), (10_039, 10_039)]
-    window.move_cursor(10_035)
+    window.move_front(10_035)
     assert window.settled_ranges() == [(10_039, 10_039)]
 
 
@@ -260,7 +260,7 @@ def test_a_cursor_that_leaves_all_behind_leaves_no_bit_set() -> None:
         window = Window(10_000)
         for offset in range(10_000, 10_064):
             window.mark(offset)
-        window.move_cursor(behind)
+        window.move_front(behind)
         assert window.settled_ranges() == []
 
 

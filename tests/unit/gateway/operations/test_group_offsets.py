@@ -57,7 +57,7 @@ def test_positions_are_found_wherever_they_are() -> None:
                 admin.node.windows.drop(admin.key(partition))
             assert await admin.offsets.positions(GROUP) == here, "in the store"
             fence = (await admin.store.claim(admin.key(0), "node")).fence
-            await admin.store.apply([Write(admin.key(0), fence, [CursorMoved(6)])])
+            await admin.store.apply([Write(admin.key(0), fence, [CursorMoved(6, 6)])])
             later = await admin.offsets.positions(GROUP)
             assert later[TOPIC, 0] == Position(6), "the commit at 4 says nothing of 6"
             admin.store.flush()

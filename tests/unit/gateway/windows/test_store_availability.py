@@ -54,7 +54,7 @@ def test_away_and_back_once_each() -> None:
             store.down = False
             claimed = await watch.claim(KEY, "me")
             await watch.create(KEY, claimed.fence, Snapshot(0))
-            assert await watch.apply([Write(KEY, claimed.fence, [CursorMoved(4)])]) == [None]
+            assert await watch.apply([Write(KEY, claimed.fence, [CursorMoved(4, 4)])]) == [None]
 
     assert story(tell) == ["store_away", "store_back"] * 2
 
