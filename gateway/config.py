@@ -317,9 +317,13 @@ class GroupSection(_Section):
     span_max: Annotated[
         int, Field(ge=1, le=SPAN_OFFSETS_MAX, json_schema_extra={"unit": "offsets"})
     ] = Policy().span_max
-    """Offsets from the oldest unsettled record to the last one read, of one partition."""
+    """Offsets from the oldest record that is not aside to the last one read, of one partition."""
+    held_max: Annotated[int, Field(ge=0, le=4_194_304, json_schema_extra={"unit": "records"})] = (
+        Policy().held_max
+    )
+    """Records that wait aside while other keys go on, of one partition: parked ones and others."""
     window_records: Annotated[int, Field(ge=1, le=1_048_576)] | None = None
-    """Limit of records read and not settled, of one partition. Without it: the span alone."""
+    """Limit of unsettled records of the span, of one partition. Without it: the span alone."""
     in_flight_per_member_max: Annotated[
         int, Field(ge=1, le=100_000, json_schema_extra={"unit": "records"})
     ] = 1_000

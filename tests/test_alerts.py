@@ -346,13 +346,27 @@ async def a_record_is_parked(watch: Watch) -> None:
 
 @STORIES.of("KeywaySpanFull")
 async def one_record_holds_the_span(watch: Watch) -> None:
-    async with Node(section(span_max=4)) as node:
+    async with Node(section(span_max=4, held_max=0)) as node:
         node.log.produce(b"a")
         beating(watch, node)
         await watch.calm()
         node.log.produce(b"b", b"c", b"d", b"e")
         await settle()
-        await watch.amiss(12)
+        await watch.amiss(2)
+
+
+@STORIES.of("KeywayHeldRecords")
+async def many_records_wait_behind_a_parked_one(watch: Watch) -> None:
+    async with Node(section(span_max=4, held_max=10, rejected=PoisonPolicy.BLOCK)) as node:
+        node.log.produce(b"a")
+        beating(watch, node)
+        await watch.calm()
+        assert node.window().acquire(Acquire(M1, S1, 9, now_ms())) is not None
+        reject = bytes([AckType.REJECT.value])
+        await node.window().ask(Acknowledge(M1, S1, [(0, 0, reject)], now_ms()))
+        node.log.produce(*[b"a"] * 20)
+        await settle()
+        await watch.amiss(2)
 
 
 @STORIES.of("KeywayWindowsWaiting")

@@ -282,7 +282,7 @@ class CursorMoved:
 
 @dataclass(frozen=True, slots=True)
 class BitsSet:
-    """Bytes of the settled bitmap: bit b of byte i of chunk c stands for offset c·65,536 + 8·i + b."""
+    """Bits of settled offsets: bit b of byte i of chunk c stands for c·65,536 + 8·i + b."""
 
     chunk: int
     byte_at: int

@@ -31,6 +31,7 @@ from gateway.admin.rows import (
     ParkedOffset,
     PartitionRow,
     PoisonPolicies,
+    SpanLimit,
 )
 from gateway.config import GroupSection
 from gateway.core.cluster.topology import TopicPartition
@@ -215,7 +216,9 @@ def _window(window: Window, group: ShareGroup) -> PartitionRow:
         last_sent_position=stats.last_sent,
         individually_sent_positions=[(first, last) for first, last in stats.individually_sent],
         span_max=stats.span_max,
-        full_span=None if stats.full_span is None else _full_span(stats.full_span),
+        aside=stats.aside,
+        held_max=stats.held_max,
+        full_span=None if stats.full_span is None else _full_span(stats.full_span, stats.held_max),
         consumers_after_mark_delete_position=_joined_behind(stats, group),
         dead_letter_trouble=window.dead_letter_trouble if stats.dead_lettering > 0 else None,
         read_trouble=None if unreadable is None else unreadable.reason,
@@ -286,9 +289,12 @@ def _joined_behind(stats: WindowStats, group: ShareGroup) -> list[LateConsumer]:
     return rows
 
 
-def _full_span(full: FullSpan) -> FullSpanRow:
+def _full_span(full: FullSpan, held_max: int) -> FullSpanRow:
+    limit: SpanLimit = "window_records"
+    if full.by_span:
+        limit = "held_max" if held_max else "span_max"
     return FullSpanRow(
-        limit="span_max" if full.by_span else "window_records",
+        limit=limit,
         offset=full.offset,
         key_hash=hash_text(full.key),
         records=full.records,

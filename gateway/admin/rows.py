@@ -117,8 +117,11 @@ class LateConsumer(Row):
     last_sent_position_when_joining: int
 
 
+SpanLimit = Literal["span_max", "held_max", "window_records"]
+
+
 class FullSpanRow(Row):
-    limit: Literal["span_max", "window_records"]
+    limit: SpanLimit
     offset: int
     key_hash: str | None
     records: int
@@ -151,6 +154,8 @@ class PartitionRow(Row):
     last_sent_position: int | None = None
     individually_sent_positions: list[tuple[int, int]] = []
     span_max: int | None = None
+    aside: int | None = None  # of the unsettled ones those that the others have passed
+    held_max: int | None = None
     full_span: FullSpanRow | None = None
     consumers_after_mark_delete_position: list[LateConsumer] = []
     dead_letter_trouble: str | None = None

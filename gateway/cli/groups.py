@@ -139,12 +139,16 @@ def _remarks(row: PartitionRow) -> Iterator[str]:
     full = row.full_span
     if full is not None:
         holder = f", at member {full.member_id}" if full.member_id else ""
-        by_records = full.limit == "window_records"
-        what = "window of records" if by_records else f"span of {row.span_max} offsets"
+        what = {
+            "window_records": "window of records",
+            "span_max": f"span of {row.span_max} offsets",
+            "held_max": f"room for {row.held_max} records aside",
+        }[full.limit]
         yield (
             f"{place}: the {what} is full: offset {full.offset} is"
             f" not settled (key hash {full.key_hash or '-'}, {full.records} records of its"
-            f" key are read{holder})"
+            f" key are read{holder}). No key goes on. `keyway group parked` and `keyway group"
+            " release` end it for parked records"
         )
     for late in row.consumers_after_mark_delete_position:
         yield (

@@ -183,9 +183,8 @@ class GroupOffsets:
         for window in self.windows.of_group(name):
             core = window.dispatcher
             if core is not None:
-                settled = _count(core.settled_ranges())
                 place = (window.partition.topic, window.partition.partition)
-                found[place] = Position(core.cursor, settled)
+                found[place] = Position(core.cursor, core.settled_count())
         return found
 
     async def log_ends(self, name: str, topic: str, partitions: Iterable[int]) -> dict[int, int]:

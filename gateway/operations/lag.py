@@ -9,8 +9,8 @@ are not known here, so its lag may be too high by their number. Holes of a compa
 they are read. A partition without a leader keeps its last known end.
 
 A window in memory has the cursor and the read position of now, as the lag in seconds is that of
-now: a lag of 0 never stands beside an age. Its lag may be too high by the records behind the cursor
-that were settled since the last look.
+now: a lag of 0 never stands beside an age. Its lag may be too high by the records of the span that
+were settled since the last look.
 
 The lag in seconds is the age of the oldest unsettled record (oldest_records.py), by the record's
 own timestamp and the node's clock, at the time of the question. It is 0 where the log has no
@@ -306,6 +306,7 @@ class Lags:
         passed = cursor - position.offset
         # So many at least are still behind the cursor. One that went back is of another life.
         settled = max(0, position.settled - passed) if passed >= 0 else 0
+        settled = max(settled, core.passed)
         return _Known(
             cursor, read_position, settled, None if end is None else max(end, read_position)
         )
@@ -353,8 +354,7 @@ class Lags:
         for window in windows.of_group(group):
             core = window.dispatcher
             if core is not None:
-                settled = sum(last - first + 1 for first, last in core.settled_ranges())
-                position = Position(core.cursor, settled)
+                position = Position(core.cursor, core.settled_count())
                 self._positions.setdefault(group, {})[window.key] = position
                 windows.parked.note(window)
                 await portions.give_way()  # O(span) each

@@ -162,6 +162,16 @@ def window_troubles(waiting: WaitingWindows) -> list[Trouble]:
         one = min(troubled, key=lambda it: it.key)
         first = f"{len(troubled)} windows wait, the first: {one.trouble}"
         found.insert(0, Trouble(first))
+    held_up = waiting.held_up()
+    if held_up:
+        one = min(held_up, key=lambda it: it.key)
+        place = f"group {one.key.group}: {one.partition.topic}-{one.partition.partition}"
+        found.append(
+            Trouble(
+                f"{len(held_up)} windows are held up by one record, the first: {place} at offset"
+                f" {one.holder} ; `keyway group parked` lists parked ones"
+            )
+        )
     return found
 
 

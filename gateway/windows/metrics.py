@@ -101,7 +101,13 @@ class WindowCollector(Collector):
     def gather(self) -> Iterator[tuple[Rows, ...]]:
         names = ("group", "partition", "topic")
         cursor = Rows("keyway_window_cursor", "Next offset not settled", names)
-        span = Rows("keyway_window_span", "Offsets between the cursor and the last one read", names)
+        said = "Offsets from the oldest record that is not aside to the last one read"
+        span = Rows("keyway_window_span", said, names)
+        said = "Unsettled records that the others have passed: parked, waiting, or behind those"
+        aside = Rows("keyway_window_aside_records", said, names)
+        said = "Records aside, as a part of held_max; at 1 the others go no further than the span"
+        aside_ratio = Rows("keyway_window_aside_ratio", said, names)
+        held_up = Rows("keyway_window_held_up", "1: one record holds up all keys", names)
         draining = Rows(
             "keyway_window_draining_keys", "Keys one member holds and another owns", names
         )
@@ -122,18 +128,24 @@ class WindowCollector(Collector):
         )
         windows = self.windows.all()
         loading.add(Labels(), sum(window.dispatcher is None for window in windows))
-        found = (cursor, span, fill, records, draining, drained, loading)
+        found = (
+            *(cursor, span, fill, aside, aside_ratio, held_up),
+            *(records, draining, drained, loading),
+        )
         for at, window in enumerate(windows, 1):
             core = window.dispatcher
             if core is not None:
                 group, partition = window.key.group, str(window.key.partition)
                 topic = window.partition.topic
                 labels = Labels(group, partition, topic)
-                read = core.read_position - core.cursor
+                read = max(core.read_position - core.front, 0)
                 cursor.add(labels, core.cursor)
                 span.add(labels, read)
                 fill.add(labels, read / window.section.span_max)
                 held = core.held()
+                aside.add(labels, held.aside)
+                aside_ratio.add(labels, held.aside_part)
+                held_up.add(labels, core.holder >= 0)
                 for state, count in (
                     ("in_flight", held.in_flight),
                     ("backing_off", held.backing_off),

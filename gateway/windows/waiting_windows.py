@@ -1,5 +1,6 @@
-"""Windows that are not up, for the health of the node. Probes and dashboards ask for it every few
-seconds, and a node has thousands of windows: those of a group at rest are known from the last time.
+"""Windows that are not up, or are held up by one record, for the health of the node. Probes and
+dashboards ask for them every few seconds, and a node has thousands of windows: those of a group at
+rest are known from the last time.
 """
 
 from __future__ import annotations
@@ -10,22 +11,35 @@ from gateway.windows.window import Window
 from gateway.windows.windows import Windows
 
 
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    rest: int | None
+    waiting: list[Window]
+    held_up: list[Window]
+
+
 @dataclass(slots=True)
 class WaitingWindows:
     windows: Windows
-    _known: dict[str, tuple[int, list[Window]]] = field(default_factory=dict)  # by group
+    _known: dict[str, _Seen] = field(default_factory=dict)  # by group
 
     def all(self) -> list[Window]:
-        known: dict[str, tuple[int, list[Window]]] = {}
-        found: list[Window] = []
+        return [window for seen in self._look() for window in seen.waiting]
+
+    def held_up(self) -> list[Window]:
+        return [window for seen in self._look() for window in seen.held_up]
+
+    def _look(self) -> list[_Seen]:
+        found: list[_Seen] = []
+        known: dict[str, _Seen] = {}
         for group in self.windows.names():
-            rest, before = self.windows.rest_of(group), self._known.get(group)
-            if before is not None and before[0] == rest:
-                waiting = before[1]
-            else:
-                waiting = [it for it in self.windows.of_group(group) if it.dispatcher is None]
+            rest, seen = self.windows.rest_of(group), self._known.get(group)
+            if seen is None or seen.rest != rest:
+                windows = self.windows.of_group(group)
+                waiting = [it for it in windows if it.dispatcher is None]
+                seen = _Seen(rest, waiting, [it for it in windows if it.holder >= 0])
             if rest is not None:
-                known[group] = (rest, waiting)
-            found += waiting
+                known[group] = seen
+            found.append(seen)
         self._known = known
         return found

@@ -129,9 +129,15 @@ class Window:
 
     @property
     def unsettled_span(self) -> int:
-        """Offsets from the cursor to the last one read; 0 while the window is not up."""
+        """Offsets of the span; 0 while the window is not up."""
         core = self._life.core
-        return 0 if core is None else core.read_position - core.cursor
+        return 0 if core is None else max(core.read_position - core.front, 0)
+
+    @property
+    def holder(self) -> int:
+        """The offset that holds up all keys of the window; -1: none."""
+        core = self._life.core
+        return -1 if core is None else core.holder
 
     @property
     def trouble(self) -> str:

@@ -189,4 +189,5 @@ class _Sums:
         self.parked += held.parked
         self.draining_keys += core.draining[0]
         undelivered = held.dead_lettering > 0 and bool(window.dead_letter_trouble)
-        self.stuck += window.unreadable is not None or undelivered
+        held_up = core.holder >= 0
+        self.stuck += window.unreadable is not None or undelivered or held_up

@@ -50,7 +50,9 @@ class GroupLine(Row):
     dead_lettering: int
     parked: int | None  # as it was known last; null: not known
     draining_keys: int
-    stuck: int  # windows that cannot read on, or cannot write dead letters
+    stuck: (
+        int  # windows that cannot read on, are held up by one record, or cannot write dead letters
+    )
     outcomes: dict[str, int]  # records by outcome since the start of the node
     flow: FlowRow = FlowRow()
     growing: bool = False  # the lag of the last minute is above that of the minute before

@@ -135,7 +135,7 @@ def test_a_group_falls_behind_and_stands(
     producer.produce(TOPIC, b"v", b"k", timestamp=OLD_MS)
     assert producer.flush(30) == 0
     fires(prometheus, "KeywayGroupLate", group="late")
-    fires(prometheus, "KeywayGroupStands", consumergroup="late")
+    fires(prometheus, "KeywayGroupStands", group="late")
 
 
 def test_commits_of_a_group_fail(

@@ -38,6 +38,8 @@ export function drawParked(app, described) {
     { class: "panel", "aria-labelledby": "parked" },
     h("h2", { id: "parked" }, "Parked records"),
     h("p", { class: "soft" }, "The rest of each key waits behind its parked record. Other keys go on."),
+    described.partitions.some((it) => it.full_span?.limit === "held_max") &&
+      h("p", { class: "warn" }, "So many records wait that some partitions have stopped (held_max): decide about some."),
     answered(answer, ({ parked }) => content(app, described, parked)),
   );
 }

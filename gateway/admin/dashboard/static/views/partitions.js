@@ -3,6 +3,7 @@
 import { h, named } from "../dom.js";
 import { count, short, whole } from "../format.js";
 import { at } from "../rest.js";
+import { groupAddress } from "../routes.js";
 import { table } from "../table.js";
 import { legend, partsOf, pointing, spanText, windowPicture } from "../window_picture.js";
 
@@ -33,7 +34,7 @@ export function drawPartitions(app, described) {
       empty: "The group has read no partition yet.",
     }),
     partitions.length > SHOWN && h("p", { class: "soft" }, `Pictures of the first ${SHOWN} of ${count(partitions.length, "partition")}.`),
-    troubles(partitions),
+    troubles(described.group, partitions),
   );
 }
 
@@ -74,12 +75,15 @@ function nameOf(row) {
   return [named(placeOf(row)), tone !== undefined && h("span", { class: `pill ${tone}` }, row.state === "up" ? "stuck" : row.state)];
 }
 
-function troubles(partitions) {
+function troubles(group, partitions) {
   const said = partitions.flatMap((row) => [
     row.trouble && `${placeOf(row)} waits: ${row.trouble}`,
     row.read_trouble && `${placeOf(row)} cannot be read: ${row.read_trouble}`,
     row.dead_letter_trouble && `${placeOf(row)}: dead letters cannot be written: ${row.dead_letter_trouble}`,
-    row.full_span && `${placeOf(row)}: no more is read until offset ${whole(row.full_span.offset)} is settled (${row.full_span.limit})`,
+    row.full_span && [
+      `${placeOf(row)}: all keys wait for offset ${whole(row.full_span.offset)} (${row.full_span.limit} is reached). `,
+      h("a", { href: groupAddress(group, "parked") }, "Release or skip the parked records"),
+    ],
   ]).filter(Boolean);
   return said.length > 0 && h("ul", { class: "reasons" }, said.map((it) => h("li", null, it)));
 }
