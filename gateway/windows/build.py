@@ -30,7 +30,7 @@ from gateway.windows.metrics import RecordOutcomes, RoundTripCollector, WindowCo
 from gateway.windows.ready_signals import ReadySignals
 from gateway.windows.record_flow import FlowCollector, RecordFlow
 from gateway.windows.store_availability import MonitoredStore
-from gateway.windows.waiting_windows import WaitingWindows
+from gateway.windows.waiting_windows import WaitingWindows, holder_of
 from gateway.windows.windows import Windows
 
 log = structlog.get_logger("keyway.windows")
@@ -169,7 +169,7 @@ def window_troubles(waiting: WaitingWindows) -> list[Trouble]:
         found.append(
             Trouble(
                 f"{len(held_up)} windows are held up by one record, the first: {place} at offset"
-                f" {one.holder} ; `keyway group parked` lists parked ones"
+                f" {holder_of(one)} ; `keyway group parked` lists parked ones"
             )
         )
     return found

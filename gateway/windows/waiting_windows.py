@@ -11,6 +11,12 @@ from gateway.windows.window import Window
 from gateway.windows.windows import Windows
 
 
+def holder_of(window: Window) -> int:
+    """The offset that holds up all keys of the window; -1: none."""
+    core = window.dispatcher
+    return -1 if core is None else core.holder
+
+
 @dataclass(frozen=True, slots=True)
 class _Seen:
     rest: int | None
@@ -37,7 +43,8 @@ class WaitingWindows:
             if seen is None or seen.rest != rest:
                 windows = self.windows.of_group(group)
                 waiting = [it for it in windows if it.dispatcher is None]
-                seen = _Seen(rest, waiting, [it for it in windows if it.holder >= 0])
+                held_up = [it for it in windows if holder_of(it) >= 0]
+                seen = _Seen(rest, waiting, held_up)
             if rest is not None:
                 known[group] = seen
             found.append(seen)

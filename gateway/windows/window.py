@@ -134,12 +134,6 @@ class Window:
         return 0 if core is None else max(core.read_position - core.front, 0)
 
     @property
-    def holder(self) -> int:
-        """The offset that holds up all keys of the window; -1: none."""
-        core = self._life.core
-        return -1 if core is None else core.holder
-
-    @property
     def trouble(self) -> str:
         """Why the window could not be loaded, or broke; empty: it is up, or on its way."""
         return self._life.trouble

@@ -239,12 +239,8 @@ class TestRedisStore(StoreContract):
         (window,) = [name for name in admin.scan_iter() if name.endswith(b"}")]
         admin.rename(window + b":leases", b"aside")
         admin.set(window + b":leases", "not a hash")  # The first write will fail, the second not.
-        results = await store.apply(
-            [
-                Write(KEY, fence, [LeaseEnded(LeaseId(3))]),
-                Write(KEY, fence, [CursorMoved(70_000, 70_000)]),
-            ]
-        )
+        steps = [LeaseEnded(LeaseId(3))], [CursorMoved(70_000, 70_000)]
+        results = await store.apply([Write(KEY, fence, step) for step in steps])
         assert [type(result) for result in results] == [StoreError, WindowGone]
         admin.rename(b"aside", window + b":leases")
         assert (await store.claim(KEY, "one")).snapshot == FULL

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from dispatcher.store.base import StoreError
+from gateway.config import GroupSection
+from gateway.windows.build import window_troubles
 from gateway.windows.waiting_windows import WaitingWindows
 from tests.rig.admin_parts import AdminStore
 from tests.rig.node_parts import GROUP, Node, topology
@@ -41,5 +43,26 @@ def test_one_that_opens_in_a_group_at_rest_waits_until_it_is_up() -> None:
             assert partitions() == []
             node.window(0).fail(RuntimeError("no room"))
             assert partitions() == [0]
+
+    run(work())
+
+
+def test_one_that_is_held_up_by_one_record_is_a_trouble() -> None:
+    async def work() -> None:
+        section = GroupSection(
+            auto_offset_reset="earliest", span_max=4, held_max=0, session_timeout_ms=600_000
+        )
+        async with Node(section) as node:
+            waiting = WaitingWindows(node.windows)
+            node.log.produce(b"a", b"b", b"c")
+            node.beat()
+            await asyncio.sleep(REST_S)
+            assert window_troubles(waiting) == []
+            node.log.produce(b"d", b"e", b"f")
+            await asyncio.sleep(REST_S)
+            (trouble,) = window_troubles(waiting)
+            assert f"group {GROUP}: " in trouble.text
+            assert "at offset 0" in trouble.text
+            assert trouble.serving
 
     run(work())
