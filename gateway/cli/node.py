@@ -143,6 +143,8 @@ def _print_health(row: HealthRow) -> None:
     print_line(row.status)
     for reason in row.reasons:
         print_line(reason)
+    for warning in row.warnings:
+        print_line(f"warning: {warning}")
 
 
 def whoami(admin: AdminOption = DEFAULT_ADMIN, output: Output = "table") -> None:

@@ -17,7 +17,7 @@ from tests.rig.clients.share_members import ShareHost, ShareMember
 from tests.rig.committed import wait_for_committed
 from tests.rig.gateway_process import GatewayProcess, Settings
 from tests.rig.kafka import create_topic, produce
-from tests.rig.operating import keyway, rest
+from tests.rig.operating import keyway, metrics, rest
 from tests.rig.patience import wait_until
 from tests.rig.topic_contents import headers_of, read_messages
 
@@ -171,6 +171,27 @@ def test_released_without_members_after_a_restart(
     assert sorted(it.offset for it in got) == [0, 3, 5]
     assert [it.offset for it in got if it.key == b"a"] == [0, 3]
     heir.close()
+
+
+def test_counted_without_members_after_a_restart(
+    gateway: GatewayProcess, topic: Topic, fresh_name: Names, share_host: ShareHost
+) -> None:
+    """No window is in memory, and nobody asks for the records themselves: the list, the overview
+    and the metric, hence its alert, know of them all the same.
+    """
+    name, group = topic(partitions=1), fresh_name("counted")
+    two_of_each(gateway, name)
+    member = share_host.member(gateway.bootstrap, group, [name], explicit=True)
+    park(member, {0, 1}, 1)
+    member.close()
+    gateway.restart()
+    sample = f'keyway_window_records{{group="{group}",partition="0",state="parked",topic="{name}"}}'
+    wait_until(lambda: metrics(gateway).get(sample) == 2, what="the metric", deadline_s=60)
+    _, listed = rest(gateway, f"/v1/groups?{urllib.parse.urlencode({'name': group})}")
+    (row,) = listed["groups"]
+    assert (row["state"], row["windows"], row["parked"]) == ("Empty", 0, 2)
+    _, overview = rest(gateway, "/v1/overview")
+    assert [it["parked"] for it in overview["groups"] if it["group"] == group] == [2]
 
 
 def test_dead_lettered(

@@ -220,9 +220,12 @@ def test_a_key_is_named_in_one_way() -> None:
 
 def test_health_has_its_exit_status() -> None:
     well = {"status": "up", "reasons": []}
+    warned = {"status": "up", "reasons": [], "warnings": ["group g has no member"]}
     ill = (503, {"status": "not ready", "reasons": ["Redis does not answer: refused\x1b"]})
-    with stand_in({"/health": [well, ill]}) as rest:
+    with stand_in({"/health": [well, warned, ill]}) as rest:
         assert keyway("health", "--admin", rest.address) == (0, "up\n", "")
+        said = "up\nwarning: group g has no member\n"
+        assert keyway("health", "--admin", rest.address) == (0, said, "")
         code, out, _ = keyway("health", "--admin", rest.address)
     assert (code, out) == (1, "not ready\nRedis does not answer: refused\\x1b\n")
 
