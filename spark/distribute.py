@@ -16,7 +16,7 @@ import json
 import shutil
 import threading
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
@@ -47,6 +47,8 @@ from spark.limits import (
     LOOK_AT_STOPPED_S,
     STATUS_EVERY_S,
     SURVEY_EVERY_S,
+    SURVEY_EVERY_S_MAX,
+    SURVEY_REST,
 )
 from spark.links import Link
 from spark.lookup import Lookup, Named, lookup
@@ -134,6 +136,7 @@ class LinkRun:
         self.report.load()
         self._link = choose_target(self.config, self.distributor, self._source, self.report)
         self._target = KafkaSide(self.config.cluster(self._link.target))
+        self._replan.clear()
         surveyed = self._survey()
         starts, plan = self._starts(surveyed)
         starts, plan = self._up_to_unreadable(starts, plan)
@@ -143,11 +146,9 @@ class LinkRun:
         if not starts:
             self.stop.wait(SURVEY_EVERY_S)
             return
-        self._replan.clear()
         if not starts:
             self.stop.wait(SURVEY_EVERY_S)
             return
-        self._replan.clear()
         names = {it.name: Named(plan.logical[it.name], it.topic_id) for it in plan.topics.values()}
         self._lookup = lookup(self.session, names, self.config.seals())
         checkpoints = self.config.messages.state_directory / self._link.name
@@ -171,9 +172,10 @@ class LinkRun:
         could be copied; of these `plan` has those that are.
         """
         looked_s = looked_at_stopped_s = monotonic()
+        pause_s = SURVEY_EVERY_S
         while query.isActive and not self.stop.is_set() and not self._replan.is_set():
             self._replan.wait(0.1)
-            if monotonic() - looked_s < SURVEY_EVERY_S:
+            if monotonic() - looked_s < pause_s:
                 continue
             looked_s = monotonic()
             if query.exception() is not None:  # its thread died, which Spark may call active
@@ -187,6 +189,8 @@ class LinkRun:
                 looked_at_stopped_s = monotonic()
                 if self._goes_on(surveyed, plan):
                     self._replan.set()
+            took_s = monotonic() - looked_s
+            pause_s = min(max(SURVEY_EVERY_S, took_s * SURVEY_REST), SURVEY_EVERY_S_MAX)
 
     def _query(self, plan: Plan, starts: Mapping[Place, int], checkpoint: Path) -> StreamingQuery:
         messages = self.config.messages
@@ -239,7 +243,8 @@ class LinkRun:
         if self._replan.is_set() or self.stop.is_set():
             return
         began_s = monotonic()
-        if self._source_changed(plan):
+        places = moved(ends, {**starts, **self._reached})
+        if self._source_changed(plan, {name for name, _ in places}):
             self._replan.set()
             return
         rows = judged(records, self._lookup)
@@ -248,7 +253,6 @@ class LinkRun:
         rows = sealed(rows, self.distributor, self._lookup)
         if self.pipeline is None:  # Only routed rows are written by their logical name.
             rows = rows.drop("logical_topic")
-        places = moved(ends, {**starts, **self._reached})
         writing = self._writing(plan, ends, places=len(places))
         copied = rows.mapInArrow(copying(writing), RESULT_DDL)
         results = [result.asDict() for result in copied.collect()]
@@ -325,12 +329,13 @@ class LinkRun:
 
     # ------------------------------------------------------------------------- the topics to copy
 
-    def _source_changed(self, plan: Plan) -> bool:
-        """Asked before every batch: a topic that was created again must not be read at the old
-        one's positions.
+    def _source_changed(self, plan: Plan, read: Set[str]) -> bool:
+        """Asked before every batch of the topics that it reads: one that was created again must not
+        be read at the old one's positions.
         """
-        now = self._source.identities(list(plan.topics))
-        return now != {name: (it.topic_id, it.partitions) for name, it in plan.topics.items()}
+        topics = {name: plan.topics[name] for name in sorted(read)}
+        now = self._source.identities(list(topics))
+        return now != {name: (it.topic_id, it.partitions) for name, it in topics.items()}
 
     def _survey(self) -> Plan:
         surveyor = Surveyor(
