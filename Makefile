@@ -186,6 +186,10 @@ bench-window: compile ## the CPU of a window's shell beside that of AGAINST=dir,
 bench-links: ready ## one link beside MirrorMaker 2 on the same copy (ARGS="--records n --rounds n", "--lag 60")
 	$(BIN)/python -m tests.bench.links $(ARGS)
 
+.PHONY: distribution-scale
+distribution-scale: ready ## distribution at its stated size: 1,000 topics, 10,000 partitions, 1,000 groups (ARGS="offsets --topics n --groups n")
+	$(BIN)/python -m tests.bench.scale $(ARGS)
+
 .PHONY: demo
 demo: demo-ready ## the main job on real data, everything embedded (KEEP=1 keeps it up)
 	@$(BIN)/python -m gateway.demo $(if $(KEEP),--keep)

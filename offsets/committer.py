@@ -19,13 +19,14 @@ import structlog
 
 from clusters.config import OffsetsSection
 from clusters.core.tree import Tree
+from offsets.activity import Activity
 from offsets.board import BoardTopic
 from offsets.client import ClusterClient, Partition, TopicFacts
 from offsets.commits import CommitSource
 from offsets.core.entries import Applied, Entry, Place, with_flags, without_flags, work_told_ms
 from offsets.core.index import PartitionIndex
 from offsets.core.limits import METADATA_CHARS_MAX, SETTLED_SPAN_OFFSETS
-from offsets.core.model import Range, Stream
+from offsets.core.model import Range, Search, Stream
 from offsets.core.plan import Committed, Mode, Refusal, Row, Target, decide, mode_of
 from offsets.core.switches import unfinished_subtrees
 from offsets.core.translate import Located, first_at_or_after, locate, may_repeat
@@ -90,10 +91,12 @@ class Committer:
     source: CommitSource | None = None
     facts: dict[str, TopicFacts] = field(default_factory=dict)
     rows: dict[Place, Row] = field(default_factory=dict)
-    _since: dict[str, tuple[bool, int]] = field(default_factory=dict)  # group: active, since when
     _planned: dict[Place, _Planned] = field(default_factory=dict)
     _switching: set[str] = field(default_factory=set)  # clusters
-    _seen: dict[Place, int] = field(default_factory=dict)  # offsets elsewhere at the last look
+    activity: Activity = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.activity = Activity(self.board, self.now_ms)
 
     def entries(self, groups: Iterable[str]) -> list[Entry]:
         """The newest of each place of `groups` that came from elsewhere."""
@@ -111,18 +114,43 @@ class Committer:
         if not entries:
             return []
         active = self.client.active_groups()
-        self._look_at_groups(entries, active)
+        self.activity.look(
+            entries,
+            lambda group: self.client.group_here(group) in active,
+            both_ms=self.options.both_ms,
+        )
         now = self._asked(entries) if ask or self.source is None else self._told(entries)
         self._compare(entries)
         self._switching = unfinished_subtrees(self.board.state.switches, self.tree)
-        return [
-            self._row_kept(entry, active, now.get(entry.place), keep=not ask) for entry in entries
-        ]
+        kept = {it.place: self._kept(it, active, now.get(it.place), keep=not ask) for it in entries}
+        again = [it for it in entries if kept[it.place] is None]
+        found = self._searched(again)
+        for entry in again:
+            at = now.get(entry.place)
+            row = self._row(entry, active, at, found.get(entry.place))
+            self._planned[entry.place] = _Planned(*self._state(entry, active, at), row)
+            kept[entry.place] = row
+        return [one for it in entries if (one := kept[it.place]) is not None]
 
-    def _row_kept(
+    def _kept(
         self, entry: Entry, active: set[str], now: Committed | None, *, keep: bool
-    ) -> Row:
+    ) -> Row | None:
         """The last row, unless something that it depends on is another."""
+        state, end = self._state(entry, active, now)
+        known = self._planned.get(entry.place)
+        index = self.partitions.index((entry.topic, entry.partition))
+        if known is None and keep and (stood := self._stood(entry, active, now)) is not None:
+            if index is not None:
+                self._planned[entry.place] = _Planned(state, end, stood)
+            return stood
+        if keep and known is not None and known.state == state and known.holds(entry, index):
+            return known.row
+        return None
+
+    def _state(
+        self, entry: Entry, active: set[str], now: Committed | None
+    ) -> tuple[tuple[object, ...], int]:
+        """All that a row depends on, and the log's end."""
         index = self.partitions.index((entry.topic, entry.partition))
         end = -1 if index is None else index.end
         state = (
@@ -130,43 +158,59 @@ class Committer:
             None if index is None else (index.own, index.start, index.former_end),
             self.facts.get(entry.topic),
             self.client.group_here(entry.group) in active,
-            self._rested(entry.group),
+            self.activity.rested(entry.group, self.options.empty_ms),
             entry.group in self.board.state.both,
             entry.source in self._switching,
             now,
             self.board.state.applied.get(entry.place),
         )
-        known = self._planned.get(entry.place)
-        if keep and known is not None and known.state == state and known.holds(entry, index):
-            return known.row
-        row = self._row(entry, active, now)
-        self._planned[entry.place] = _Planned(state, end, row)
-        return row
+        return state, end
 
-    def _look_at_groups(self, entries: Sequence[Entry], active: set[str]) -> None:
-        """How long each has been at work here, or not, and whether it goes on elsewhere meanwhile.
-        Raises ClusterAway, NotReadable.
+    def _stood(self, entry: Entry, active: set[str], now: Committed | None) -> Row | None:
+        """After a restart: the row on the board, if its commit was made and the group still stands
+        there.
         """
-        now, both = self.now_ms(), set()
-        for group in dict.fromkeys(it.group for it in entries):
-            works = self.client.group_here(group) in active
-            if self._since.get(group, (None, 0))[0] is not works:
-                self._since[group] = (works, now)
-        for entry in entries:
-            works, since = self._since[entry.group]
-            went_on = self._seen.get(entry.place, entry.offset) != entry.offset
-            # Its last commits elsewhere may come when it works here already, but are older.
-            if works and went_on and entry.committed_ms > since + self.options.both_ms:
-                both.add(entry.group)
-            self._seen[entry.place] = entry.offset
-        fresh = both - self.board.state.both
-        if fresh:
-            log.warning("groups_at_work_on_both", groups=sorted(fresh)[:LOGGED_PLACES_MAX])
-            self.board.write_both(sorted(fresh), both=True)
+        applied = self.board.state.applied.get(entry.place)
+        shown = self.board.state.rows.get((entry.place, entry.source))
+        if applied is None or shown is None or now is None:
+            return None
+        if entry.group in self.board.state.both or entry.source in self._switching:
+            return None
+        if self.client.group_here(entry.group) in active:
+            return None
+        told = (shown["source_ms"], shown["source_offset"], shown["new"], shown["refusals"])
+        made = (applied.source, applied.committed_ms) == (entry.source, entry.committed_ms)
+        if not made or told != (entry.committed_ms, entry.offset, applied.offset, []):
+            return None
+        if not applied.made(now.offset, now.metadata):
+            return None
+        names = ("old", "new", "replay", "replay_ms", "source_offset", "source_ms")
+        return Row(
+            *entry.place,
+            source=entry.source,
+            mode=Mode(shown["mode"]),
+            metadata=applied.metadata,
+            stood=now,
+            **{name: shown[name] for name in names},
+        )
 
-    def _rested(self, group: str) -> bool:
-        works, since = self._since[group]
-        return not works and self.now_ms() - since >= self.options.empty_ms
+    def _searched(self, entries: Sequence[Entry]) -> dict[Place, Located | int | None]:
+        """By origin or by timestamp, as the mode of each has it. Raises ClusterAway."""
+        searches: dict[Place, tuple[Partition, Search[Located | int | None]]] = {}
+        for entry in entries:
+            partition = (entry.topic, entry.partition)
+            index = self.partitions.index(partition)
+            if index is None:
+                continue
+            if self._mode(entry) is Mode.TIMESTAMP:
+                if entry.timestamp_ms is not None:
+                    first = first_at_or_after(index, entry.timestamp_ms)
+                    searches[entry.place] = (partition, first)
+            elif entry.progress is not None:
+                behind = SETTLED_SPAN_OFFSETS if entry.key_shared else 0
+                located = locate(index, entry.progress, behind=behind)
+                searches[entry.place] = (partition, located)
+        return self.partitions.all_answered(searches)
 
     def _mode(self, entry: Entry) -> Mode:
         index = self.partitions.index((entry.topic, entry.partition))
@@ -237,7 +281,13 @@ class Committer:
             if index is not None and index.compare(beyond[partition], end):
                 log.warning("topic_created_anew", partitions=[f"{partition[0]}-{partition[1]}"])
 
-    def _row(self, entry: Entry, active: set[str], now: Committed | None) -> Row:
+    def _row(
+        self,
+        entry: Entry,
+        active: set[str],
+        now: Committed | None,
+        found: Located | int | None,
+    ) -> Row:
         """All that is said about the log is of one state of its index: with an end that is asked
         for after the search, records that come in between would be passed.
         """
@@ -245,7 +295,7 @@ class Committer:
         facts = self.facts.get(entry.topic)
         there = facts is not None and entry.partition < facts.partitions
         index = self.partitions.index(partition)
-        located = self._located(entry) if mode is Mode.EXACT else None
+        located = found if isinstance(found, Located) else None
         here = self.client.group_here(entry.group)
         target = Target(
             partitions=facts.partitions if facts is not None and there else None,
@@ -253,13 +303,13 @@ class Committer:
             log_end=0 if index is None else index.end,
             create_time=facts is None or facts.create_time,
             active=here in active,
-            rested=self._rested(entry.group),
+            rested=self.activity.rested(entry.group, self.options.empty_ms),
             both=entry.group in self.board.state.both,
             switching=entry.source in self._switching,
             committed=now,
             applied=self.board.state.applied.get(entry.place),
             located=located,
-            first=self._first(entry) if mode is Mode.TIMESTAMP else None,
+            first=found if isinstance(found, int) else None,
             indexed=index is not None,
             origins=1 if index is None else len(_native(entry, index.streams)),
         )
@@ -280,21 +330,6 @@ class Committer:
             text = self._settled_metadata(entry, row.new, ranges, now)
             return replace(row, metadata=text)
         return row
-
-    def _located(self, entry: Entry) -> Located | None:
-        partition = (entry.topic, entry.partition)
-        index = self.partitions.index(partition)
-        if index is None or entry.progress is None:
-            return None
-        behind = SETTLED_SPAN_OFFSETS if entry.key_shared else 0
-        return self.partitions.answered(partition, locate(index, entry.progress, behind=behind))
-
-    def _first(self, entry: Entry) -> int | None:
-        partition = (entry.topic, entry.partition)
-        index = self.partitions.index(partition)
-        if index is None or entry.timestamp_ms is None:
-            return None
-        return self.partitions.answered(partition, first_at_or_after(index, entry.timestamp_ms))
 
     def _plain_metadata(self, entry: Entry) -> str:
         return (
@@ -326,7 +361,7 @@ class Committer:
     def preview(self, entries: Sequence[Entry]) -> list[Row]:
         """Plans, and lets `status` show it; commits nothing. Raises ClusterAway."""
         rows = self.plan(entries, ask=False)
-        self._report(rows, 0)
+        self._report(rows, ())
         return rows
 
     def apply(self, entries: Sequence[Entry]) -> list[Row]:
@@ -343,7 +378,7 @@ class Committer:
             moved = {it.group for it in chosen} & self.board.state.both
             self.board.write_both(sorted(moved), both=False)
         rows = [refused.get(place_of(it), it) for it in rows]
-        self._report(rows, len(chosen) - len(refused))
+        self._report(rows, [it for it in chosen if place_of(it) not in refused])
         return rows
 
     def _looked_at(self, entries: Sequence[Entry], rows: list[Row]) -> list[Row]:
@@ -357,13 +392,12 @@ class Committer:
                 rows[at] = row
         return rows
 
-    def forget(self, places: Iterable[Place], groups: Collection[str]) -> None:
+    def forget(self, places: Collection[Place], groups: Collection[str]) -> None:
         """`groups`: those that are left."""
         for place in places:
             self.rows.pop(place, None)
             self._planned.pop(place, None)
-            self._seen.pop(place, None)
-        self._since = {group: it for group, it in self._since.items() if group in groups}
+        self.activity.forget(places, groups)
 
     def _is_due(self, row: Row) -> bool:
         return row.changes and not self._is_there(row)
@@ -398,7 +432,7 @@ class Committer:
                 done.append(row)
         return done
 
-    def _report(self, rows: Sequence[Row], committed: int) -> None:
+    def _report(self, rows: Sequence[Row], committed: Sequence[Row]) -> None:
         """Rows that changed become records that `status` shows; they are logged once."""
         changed = [it for it in rows if self.rows.get(place_of(it)) != it]
         self.rows |= {place_of(it): it for it in changed}
@@ -406,10 +440,12 @@ class Committer:
         if committed:
             shown = [
                 f"{it.group} {it.topic}-{it.partition} {it.old} -> {it.new}"
-                for it in rows
-                if it.changes and it.old != it.new
+                for it in committed
+                if it.old != it.new
             ]
-            log.info("offsets_committed", partitions=committed, first=shown[:LOGGED_PLACES_MAX])
+            log.info(
+                "offsets_committed", partitions=len(committed), first=shown[:LOGGED_PLACES_MAX]
+            )
 
 
 def place_of(row: Row) -> Place:

@@ -136,15 +136,12 @@ class Distributor:
         """Writes the entries of commits that are new; how many. Raises ClusterAway, NotReadable."""
         if not self.source.caught_up:
             return 0  # a later commit may follow; an older one is no news
+        copies = [it for it in self.waiting.items() if self._is_copy(*it)]
+        for place, _ in copies:
+            del self.waiting[place]
         fresh: list[Entry] = []
-        for place, commit in list(self.waiting.items()):
-            if self._is_copy(place, commit):
-                del self.waiting[place]
-                continue
-            entry = self._entry(place, commit)
-            if entry is None:
-                continue  # its partition is still being read
-            if _is_news(entry, self.board.state.entries.get((place, self.client.name))):
+        for entry in self._entries():
+            if _is_news(entry, self.board.state.entries.get((entry.place, self.client.name))):
                 fresh.append(entry)
             else:
                 self._done(entry)
@@ -165,32 +162,28 @@ class Distributor:
         applied: Applied | None = self.board.state.applied.get(place)
         return applied is not None and applied.made(commit.offset, commit.metadata)
 
-    def _entry(self, place: Place, commit: OffsetCommitted) -> Entry | None:
-        _, topic, partition = place
-        index, facts = self.partitions.index((topic, partition)), self.facts.get(topic)
-        if index is None or facts is None:
-            return None
-        text = without_flags(commit.metadata)
-        settled = settled_metadata.decode(commit.offset, text)
-        search = source_facts(
-            index,
-            commit.offset,
-            settled=settled or (),
-            window_ms=self.settings.lag_window_ms,
-        )
-        found = self.partitions.answered((topic, partition), search)
-        return self._filled(place, commit, found, facts, text, key_shared=settled is not None)
+    def _entries(self) -> list[Entry]:
+        """Of the commits whose partition is read to its end. Raises ClusterAway."""
+        searches = {}
+        for place, commit in self.waiting.items():
+            index = self.partitions.index(place[1:])
+            if index is not None and place[1] in self.facts:
+                settled = settled_metadata.decode(commit.offset, without_flags(commit.metadata))
+                search = source_facts(
+                    index,
+                    commit.offset,
+                    settled=settled or (),
+                    window_ms=self.settings.lag_window_ms,
+                )
+                searches[place] = (place[1:], search)
+        return [
+            self._filled(place, self.waiting[place], found)
+            for place, found in self.partitions.all_answered(searches).items()
+        ]
 
-    def _filled(
-        self,
-        place: Place,
-        commit: OffsetCommitted,
-        found: SourceFacts,
-        facts: TopicFacts,
-        text: str,
-        *,
-        key_shared: bool,
-    ) -> Entry:
+    def _filled(self, place: Place, commit: OffsetCommitted, found: SourceFacts) -> Entry:
+        facts, text = self.facts[place[1]], without_flags(commit.metadata)
+        key_shared = settled_metadata.decode(commit.offset, text) is not None
         settings = self.settings
         by = by_timestamp(
             found,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from array import array
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import structlog
@@ -19,7 +19,7 @@ from clusters.core.copies import COPY_HEADER, Stood, judge
 from clusters.core.trust import Seals
 from offsets.client import ClusterClient, Partition, TopicFacts, consumed
 from offsets.core.index import PartitionIndex
-from offsets.core.model import Rows, Search, Stream
+from offsets.core.model import ReadRange, Rows, Search, Stream
 from offsets.errors import ClusterAway
 from offsets.index_file import IndexFile
 from offsets.limits import (
@@ -35,6 +35,7 @@ from offsets.limits import (
 
 log = structlog.get_logger("keyway.offsets")
 Answer = TypeVar("Answer")
+Asked = TypeVar("Asked", bound=Hashable)
 
 
 class _Columns:
@@ -301,45 +302,85 @@ class Partitions:
 
     def answered(self, partition: Partition, search: Search[Answer]) -> Answer:
         """The answer of a search in this partition's index. Raises ClusterAway."""
-        try:
-            wish = next(search)
-            while True:
-                rows = self._rows(partition, wish.first, wish.last)
-                wish = search.send(rows)
-        except StopIteration as stop:
-            answer: Answer = stop.value
-            return answer
+        return self.all_answered({partition: (partition, search)})[partition]
 
-    def _rows(self, partition: Partition, first: int, last: int) -> Rows:
-        followed = self._followed[partition]
-        first, last = max(first, followed.index.start), min(last, followed.index.end - 1)
-        if first > last:
-            return Rows([], [], [], [])
-        kept = followed.kept(first, last)
-        return kept if kept is not None else self._read_again(partition, first, last)
+    def all_answered(
+        self, searches: Mapping[Asked, tuple[Partition, Search[Answer]]]
+    ) -> dict[Asked, Answer]:
+        """The answers of searches in the indexes of their partitions. What has to be read again
+        from Kafka is read together: one after the other, each would wait for a fetch of its own.
+        Raises ClusterAway.
+        """
+        answers: dict[Asked, Answer] = {}
+        waiting: dict[Asked, ReadRange] = {}
+        rows: dict[Asked, Rows] = {}
+        for asked, (_, search) in searches.items():
+            try:
+                waiting[asked] = next(search)
+            except StopIteration as stop:
+                answers[asked] = stop.value
+        while waiting:
+            rows = self._rows({it: (searches[it][0], wish) for it, wish in waiting.items()})
+            for asked, found in rows.items():
+                try:
+                    waiting[asked] = searches[asked][1].send(found)
+                except StopIteration as stop:
+                    del waiting[asked]
+                    answers[asked] = stop.value
+        return answers
 
-    def _read_again(self, place: Partition, first: int, last: int) -> Rows:
+    def _rows(self, wishes: Mapping[Asked, tuple[Partition, ReadRange]]) -> dict[Asked, Rows]:
+        """Of some wishes at least: one range of each partition is read again at a time."""
+        found: dict[Asked, Rows] = {}
+        again: dict[Partition, tuple[int, int]] = {}
+        waiting: dict[Partition, list[Asked]] = {}
+        for asked, (partition, wish) in wishes.items():
+            followed = self._followed[partition]
+            first = max(wish.first, followed.index.start)
+            last = min(wish.last, followed.index.end - 1)
+            kept = Rows([], [], [], []) if first > last else followed.kept(first, last)
+            if kept is not None:
+                found[asked] = kept
+            elif again.setdefault(partition, (first, last)) == (first, last):
+                waiting.setdefault(partition, []).append(asked)
+        for partition, rows in self._read_again(again).items():
+            found |= dict.fromkeys(waiting[partition], rows)
+        return found
+
+    def _read_again(self, ranges: Mapping[Partition, tuple[int, int]]) -> dict[Partition, Rows]:
+        """Offsets from the first to the last of each range."""
+        if not ranges:
+            return {}
         if self._again is None:
             self._again = self._client.consumer()
-        name = self._client.topic_here(place[0])
-        assert name is not None, "it is followed"
-        self._again.assign([TopicPartition(name, place[1], first)])
-        columns = _Columns()
-        until = time.monotonic() + REREAD_S_MAX
+        names = {it: self._client.topic_here(it[0]) or "" for it in ranges}
+        self._again.assign(
+            [TopicPartition(names[it], it[1], first) for it, (first, _) in ranges.items()]
+        )
+        columns = {it: _Columns() for it in ranges}
+        left = set(ranges)
+        progress = time.monotonic()
         try:
-            while time.monotonic() < until:
+            while left and time.monotonic() - progress < REREAD_S_MAX:
                 for message in _consumed(self._again, 0.05, self._client.name):
+                    place = self._places.get((str(message.topic()), int(message.partition() or 0)))
                     offset, error = message.offset(), message.error()
+                    if place not in left or place is None:
+                        continue
                     if error is not None and error.code() != KafkaError._PARTITION_EOF:
                         continue
-                    if error is not None or offset is None or offset > last:
-                        return columns.rows()
-                    self._add(columns, message, place)
-                    if offset == last:
-                        return columns.rows()
+                    last = ranges[place][1]
+                    if error is None and offset is not None and offset <= last:
+                        self._add(columns[place], message, place)
+                    if error is not None or offset is None or offset >= last:
+                        left.discard(place)
+                        progress = time.monotonic()
         finally:
             self._again.unassign()
-        raise ClusterAway(f"{self._client.name}: {name}-{place[1]} could not be read again")
+        if left:
+            topic, partition = min(left)
+            raise ClusterAway(f"{self._client.name}: {topic}-{partition} could not be read again")
+        return {it: one.rows() for it, one in columns.items()}
 
     def close(self) -> None:
         if self._file is not None:

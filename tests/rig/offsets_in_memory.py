@@ -13,10 +13,10 @@ from offsets.client import ClusterClient, Partition, Refused, TopicFacts
 from offsets.commits import Change, GroupPlace
 from offsets.core.consumer_offsets import OffsetCommitted
 from offsets.core.index import PartitionIndex
-from offsets.core.model import Answer, Rows, Search, Stream
+from offsets.core.model import Rows, Search, Stream
 from offsets.core.plan import Committed
 from offsets.group_requests import Wanted
-from offsets.partitions import Partitions
+from offsets.partitions import Answer, Asked, Partitions
 from tests.rig.offset_histories import answered
 
 RECORDS = 100
@@ -115,8 +115,10 @@ class MemoryPartitions(Partitions):
     def leave(self, partitions: Iterable[Partition]) -> None:  # noqa: ARG002
         self._index = None
 
-    def answered(self, partition: Partition, search: Search[Answer]) -> Answer:  # noqa: ARG002
-        return answered(search, _rows)
+    def all_answered(
+        self, searches: Mapping[Asked, tuple[Partition, Search[Answer]]]
+    ) -> dict[Asked, Answer]:
+        return {it: answered(search, _rows) for it, (_, search) in searches.items()}
 
 
 def _rows(first: int, last: int) -> Rows:

@@ -220,3 +220,26 @@ def test_progress_behind_an_unfinished_switch_is_not_taken() -> None:
     committer.board.write_told([replace(switch, source="C")])
     (row,) = committer.apply([entry("billing", 40, 1_000)])
     assert (row.refusals, positions(client)) == ((), [40])
+
+
+def test_after_a_restart_what_was_done_is_not_searched_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each search may read a part of a log again. The row is the one that was shown."""
+    searched: list[object] = []
+    client = MemoryClient("B", now_ms=5_000)
+    committer = committer_on(client)
+    told = entry("billing", 40, 1_000)
+    (before,) = committer.apply([told])
+    again = committer_on(client)
+    again.board = committer.board
+    with monkeypatch.context() as patch:
+        patch.setattr(again.partitions, "all_answered", searched.append)
+        (row,) = again.apply([told])
+    assert searched == [{}]
+    assert (row.new, row.refusals, row.mode) == (before.new, (), before.mode)
+    client.positions["billing", "topic", 0] = Committed(3, "", 6_000)
+    again = committer_on(client)
+    again.board = committer.board
+    (row,) = again.apply([told])
+    assert row.refusals == (Refusal.OVERTAKEN,)
