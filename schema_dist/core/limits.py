@@ -9,4 +9,6 @@ LOOK_MS_MAX = 120_000  # an answer that is older says nothing about now
 JOURNAL_MAX = 10_000  # latest changes of contents that are remembered; more are read as a whole
 ANSWER_TEXT_CHARS_MAX = 16 * 1024 * 1024  # of the texts in one list of a view
 SCHEMAS_LISTED_MAX = 1_000  # of a view in one answer, as Confluent's registry; more by offset
-FINGERPRINTS_KEPT = 100_000  # of schemas that two registries hold; 200 bytes each beside the text
+# Of schemas that two registries hold; 200 bytes each beside the text. With fewer than there are
+# schemas, each round would parse all of them.
+FINGERPRINTS_KEPT = 500_000
