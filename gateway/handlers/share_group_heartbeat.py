@@ -6,8 +6,10 @@ Not implemented: rack-aware assignment (RackId is kept for describe only).
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import replace
 
 from gateway.core.share.declared_filters import inline_filters
 from gateway.core.share.membership import (
@@ -15,6 +17,7 @@ from gateway.core.share.membership import (
     Assignment,
     GroupError,
     Heartbeat,
+    HeartbeatAnswer,
     InvalidRequest,
     possible,
 )
@@ -104,9 +107,11 @@ async def _heartbeat(services: ShareServices, request: Request, body: Message) -
         connection=connection.id,
     )
     try:
-        answer = services.groups.heartbeat(
-            group, beat, lambda name: services.topology().topics.get(name), services.now_ms()
-        )
+        answer = _beat(services, group, beat)
+        if answer.wait_ms:
+            await asyncio.sleep(answer.wait_ms / 1000)
+            beat = replace(beat, member_epoch=answer.member_epoch, topics=None)
+            answer = _beat(services, group, beat)
     finally:
         if services.groups.get(group) is None:  # refused: nobody else would forget it
             services.settings.forget(group)
@@ -117,6 +122,12 @@ async def _heartbeat(services: ShareServices, request: Request, body: Message) -
         "HeartbeatIntervalMs": 0 if answer.member_epoch == LEAVE_EPOCH else interval_ms,  # as Kafka
         "Assignment": None if answer.assignment is None else assignment_row(answer.assignment),
     }
+
+
+def _beat(services: ShareServices, group: str, beat: Heartbeat) -> HeartbeatAnswer:
+    """Raises GroupError."""
+    topics = services.topology().topics
+    return services.groups.heartbeat(group, beat, topics.get, services.now_ms())
 
 
 def _subscribed(services: ShareServices, group: str, member_id: str) -> tuple[str, ...]:

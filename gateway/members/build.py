@@ -17,7 +17,11 @@ from gateway.members.group_settings import GroupSettings
 from gateway.members.group_types import OtherGroupTypes
 from gateway.members.groups import Groups
 from gateway.members.key_filters import KeyFilters
-from gateway.members.limits import CONNECTION_SHARE_SESSIONS_MAX, SHARE_SESSIONS_MAX
+from gateway.members.limits import (
+    CONNECTION_SHARE_SESSIONS_MAX,
+    GROUP_START_MS,
+    SHARE_SESSIONS_MAX,
+)
 from gateway.members.redis_table import TableUnavailable
 from gateway.members.saved_members import SavedMembers
 from gateway.part import Part
@@ -48,7 +52,7 @@ def build(
     sessions = ShareSessions(
         secrets.token_hex(4), SHARE_SESSIONS_MAX, CONNECTION_SHARE_SESSIONS_MAX
     )
-    groups = Groups(settings, sessions, key_filters.of)
+    groups = Groups(settings, sessions, key_filters.of, GROUP_START_MS)
 
     def save(group: ShareGroup) -> None:
         if settings.of(group.name).reliable:  # nothing is saved of unreliable groups

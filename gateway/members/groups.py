@@ -114,6 +114,7 @@ class Groups:
     settings: GroupSettings
     sessions: ShareSessions
     key_filters: Callable[[str, str], tuple[bytes, ...]]  # of a group's member, by its client.id
+    start_ms: int = 0  # the first members of a group wait so long for each other
     _on_topic_members: list[Callable[[TopicMembersChanged], None]] = field(default_factory=list)
     _on_session_lost: list[Callable[[ShareSession], None]] = field(default_factory=list)
     _on_change: list[Callable[[ShareGroup], None]] = field(default_factory=list)
@@ -204,6 +205,7 @@ class Groups:
             disconnect_grace_ms=section.disconnect_grace_ms,
             members_max=GROUP_MEMBERS_MAX,
             assignment_interval_ms=section.assignment_interval_ms,
+            start_ms=self.start_ms,
         )
 
     def _create(self, name: str) -> ShareGroup:

@@ -5,6 +5,8 @@ from __future__ import annotations
 # To find out whether a name is that of a group of another type; then a member may join.
 OTHER_GROUP_TYPE_S_MAX = 2.0
 
+# Clients of one deployment that start together join within this time; a lone one hardly notices it.
+GROUP_START_MS = 500
 GROUP_MEMBERS_MAX = 1_000  # per group; the ring holds 100 points for each
 
 # An empty group is forgotten after Kafka's own offsets.retention.minutes; its positions stay in the

@@ -7,7 +7,11 @@ Member ids are UUIDs that clients choose, one per client instance.
 
 A member that joins others within `assignment_interval_ms` of another join is answered without
 partitions, and its next heartbeat brings them, as Kafka batches assignments (KIP-1263,
-share.assignment.interval.ms). Until then no key goes to it. So a member of a crowd that leaves at
+share.assignment.interval.ms). Until then no key goes to it.
+
+The first members of a group share its start: those that join within `start_ms` of the first, at
+most START_MEMBERS_MAX, are answered together at its end, with their partitions. Otherwise the first
+would read alone until the next heartbeats of the others. So a member of a crowd that leaves at
 once never had partitions: librdkafka does not get rid of those that reach it while it leaves.
 
 A member is evicted when its heartbeats stop for the session timeout, or when none of its
@@ -27,6 +31,9 @@ from gateway.core.wire.errors import ErrorCode
 
 LEAVE_EPOCH = -1
 JOIN_EPOCH = 0
+
+# More members that start at once are a crowd: their partitions come with the next heartbeat.
+START_MEMBERS_MAX = 10
 
 Assignment = dict[bytes, tuple[int, ...]]  # topic id (16 bytes) -> partitions
 TopicByName = Callable[[str], Topic | None]
@@ -70,6 +77,7 @@ class HeartbeatAnswer:
     member_epoch: int
     assignment: Assignment | None  # None: unchanged
     members_changed: bool  # the dispatchers must hear of it
+    wait_ms: int = 0  # a join that is answered later: ask again then, with the new epoch
 
 
 @dataclass(slots=True)
@@ -99,9 +107,11 @@ class ShareGroup:
     disconnect_grace_ms: int
     members_max: int
     assignment_interval_ms: int
+    start_ms: int = 0
     epoch: int = 0
     members: dict[str, ShareMember] = field(default_factory=dict)  # in join order
     _joined_ms: int | None = None  # the newest join
+    _started_ms: int | None = None  # the join of the first of the present members
 
     def heartbeat(
         self, beat: Heartbeat, topic_by_name: TopicByName, now_ms: int
@@ -134,7 +144,10 @@ class ShareGroup:
         if changed:
             self.epoch += 1
         assignment = assign(topics, topic_by_name)
-        later = known is None and bool(assignment) and self._is_crowd(now_ms)
+        if not self.members:
+            self._started_ms = now_ms
+        wait_ms = self._start_left_ms(now_ms) if known is None and assignment else 0
+        later = known is None and bool(assignment) and (wait_ms > 0 or self._is_crowd(now_ms))
         if known is None:
             self._joined_ms = now_ms
             known = ShareMember(
@@ -155,7 +168,14 @@ class ShareGroup:
         known.assigned_later = later
         self._move_epoch(known)
         self._seen(known, beat.connection, now_ms)
-        return HeartbeatAnswer(known.epoch, known.assignment, members_changed=changed)
+        return HeartbeatAnswer(known.epoch, known.assignment, changed, wait_ms)
+
+    def _start_left_ms(self, now_ms: int) -> int:
+        """Until the end of the group's start; 0: it is over, or is a crowd."""
+        if self._started_ms is None or len(self.members) >= START_MEMBERS_MAX:
+            return 0
+        start_ms = min(self.start_ms, self.assignment_interval_ms)
+        return max(0, self._started_ms + start_ms - now_ms)
 
     def _is_crowd(self, now_ms: int) -> bool:
         """Does a member that joins now join others, just after another join?"""

@@ -6,6 +6,7 @@ import pytest
 
 from gateway.core.cluster.topology import PartitionInfo, Topic
 from gateway.core.share.membership import (
+    START_MEMBERS_MAX,
     FencedMemberEpoch,
     GroupFull,
     Heartbeat,
@@ -19,13 +20,14 @@ GROWN = Topic("orders", b"o" * 16, {p: PartitionInfo(1, 0) for p in range(4)})
 TOPICS = {"orders": ORDERS}
 
 
-def group(members_max: int = 10, assignment_interval_ms: int = 0) -> ShareGroup:
+def group(members_max: int = 20, assignment_interval_ms: int = 0, start_ms: int = 0) -> ShareGroup:
     return ShareGroup(
         "g",
         session_timeout_ms=45_000,
         disconnect_grace_ms=3_000,
         members_max=members_max,
         assignment_interval_ms=assignment_interval_ms,
+        start_ms=start_ms,
     )
 
 
@@ -244,3 +246,56 @@ def test_topics_that_nobody_knew_at_the_join_are_not_waited_for_twice() -> None:
     assert g.heartbeat(beat("m2"), lambda _name: None, 0).assignment == {}
     assert [member.member_id for member in g.subscribers("orders")] == ["m1", "m2"]
     assert g.heartbeat(beat("m2", epoch=2), TOPICS.get, 1).assignment == {b"o" * 16: (0, 1)}
+
+
+def test_members_that_start_together_are_answered_together() -> None:
+    """Each asks again when the start is over, with its new epoch."""
+    g = group(assignment_interval_ms=1_000, start_ms=500)
+    first = g.heartbeat(beat("m1"), TOPICS.get, 10_000)
+    second = g.heartbeat(beat("m2"), TOPICS.get, 10_200)
+    assert (first.assignment, first.wait_ms) == ({}, 500)
+    assert (second.assignment, second.wait_ms) == ({}, 300)
+    assert g.subscribers("orders") == [], "no key goes to anybody yet"
+    for name, answer in (("m1", first), ("m2", second)):
+        again = g.heartbeat(beat(name, answer.member_epoch), TOPICS.get, 10_500)
+        assert (again.assignment, again.wait_ms) == ({b"o" * 16: (0, 1)}, 0)
+        assert again.members_changed
+    assert [it.member_id for it in g.subscribers("orders")] == ["m1", "m2"]
+
+
+def test_who_joins_after_the_start_is_of_a_crowd() -> None:
+    g = group(assignment_interval_ms=1_000, start_ms=500)
+    g.heartbeat(beat("m1"), TOPICS.get, 10_000)
+    late = g.heartbeat(beat("m2"), TOPICS.get, 10_500)
+    assert (late.assignment, late.wait_ms) == ({}, 0)
+    alone = g.heartbeat(beat("m3"), TOPICS.get, 11_500)
+    assert (alone.assignment, alone.wait_ms) == ({b"o" * 16: (0, 1)}, 0)
+
+
+def test_many_members_that_start_together_are_a_crowd() -> None:
+    g = group(assignment_interval_ms=1_000, start_ms=500)
+    waits = [
+        g.heartbeat(beat(f"m{at}"), TOPICS.get, 10_000).wait_ms
+        for at in range(START_MEMBERS_MAX + 2)
+    ]
+    assert waits == [500] * START_MEMBERS_MAX + [0, 0]
+
+
+@pytest.mark.parametrize(("interval_ms", "start_ms"), [(0, 500), (1_000, 0)])
+def test_a_group_without_a_start_answers_at_once(interval_ms: int, start_ms: int) -> None:
+    g = group(assignment_interval_ms=interval_ms, start_ms=start_ms)
+    answer = g.heartbeat(beat("m1"), TOPICS.get, 10_000)
+    assert (answer.assignment, answer.wait_ms) == ({b"o" * 16: (0, 1)}, 0)
+
+
+def test_an_empty_group_starts_again() -> None:
+    g = group(assignment_interval_ms=1_000, start_ms=500)
+    epoch = g.heartbeat(beat("m1"), TOPICS.get, 10_000).member_epoch
+    assert g.heartbeat(beat("m1", epoch), TOPICS.get, 10_500).assignment
+    g.heartbeat(beat("m1", -1), TOPICS.get, 20_000)
+    assert g.heartbeat(beat("m2"), TOPICS.get, 20_100).wait_ms == 500
+
+
+def test_topics_that_are_not_there_are_not_waited_for() -> None:
+    g = group(assignment_interval_ms=1_000, start_ms=500)
+    assert g.heartbeat(beat("m1", topics=("missing",)), TOPICS.get, 10_000).wait_ms == 0

@@ -1,0 +1,33 @@
+"""Joins that are answered later."""
+
+from __future__ import annotations
+
+import asyncio
+
+from gateway.config import GroupSection
+from tests.rig.node_parts import Node
+from tests.rig.share_client import Client, ScriptedConnection, services
+from tests.rig.virtual_time import now_ms, run
+
+
+def test_members_that_start_together_get_their_partitions_together() -> None:
+    async def work() -> None:
+        async with Node(GroupSection(assignment_interval_ms=1_000)) as node:
+            node.groups.start_ms = 500
+            clients = [
+                Client(node, services(node), ScriptedConnection(at), f"m{at}") for at in (1, 2)
+            ]
+            began_ms = now_ms()
+            first = asyncio.ensure_future(clients[0].heartbeat())
+            await asyncio.sleep(0.2)
+            answers = await asyncio.gather(first, clients[1].heartbeat())
+            assert now_ms() - began_ms == 500
+            for answer in answers:
+                assert answer["ErrorCode"] == 0, answer["ErrorMessage"]
+                assert answer["Assignment"]["TopicPartitions"]
+            third = await Client(node, services(node), ScriptedConnection(3), "m3").heartbeat()
+            assert third["Assignment"]["TopicPartitions"] == [], "with its next heartbeat"
+            beat = await clients[0].heartbeat(answers[0]["MemberEpoch"])
+            assert beat["ErrorCode"] == 0
+
+    run(work())
