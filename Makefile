@@ -174,6 +174,10 @@ integration: ready ## only the tests with a real Kafka and Spark
 bench: ready ## side by side with Kafka direct; writes build/bench.json
 	$(BIN)/python -m tests.bench $(ARGS)
 
+.PHONY: parked-scale
+parked-scale: ready ## 100 parked keys, then ten million records of others: rate, memory, restart
+	$(BIN)/python -m tests.bench.parked_scale
+
 .PHONY: ring
 ring: ready ## how evenly keys are spread, with and without bounded loads; writes build/ring.json
 	$(BIN)/python -m tests.bench.ring

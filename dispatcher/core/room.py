@@ -4,7 +4,8 @@ The span begins at the front of the rings, the oldest record that has not gone a
 aside (aside.py) when the span is nearly full and
 - the key of the record is held (parked, waiting for a retry, on its way to the dead letters), or
 - most of the span is settled, so that few records, in flight for long, hold up the others, or
-- at a tick: the front has not moved since the last tick, and some member has nothing to do.
+- at a tick: the front has not moved since the last tick, and some member has nothing to do. That
+  may be for want of its keys, so no more than FORCED_SPANS go aside for it.
 A span that is full of records which the members can have is none of these: nobody is held up, and
 more would only be read twice.
 
@@ -22,6 +23,7 @@ from dispatcher.core.model import Effect, Notice, Noticed, ReadOn
 from dispatcher.core.state import WindowState
 
 FORCED_DIVISOR: Final = 4  # of the span is free after a tick that made room
+FORCED_SPANS: Final = 4  # aside: 0.5 MiB with the default span
 
 
 def room(state: WindowState) -> int:
@@ -116,7 +118,7 @@ def watch_span(state: WindowState) -> None:
         state.full_at = NO_OFFSET
         return
     if front == state.full_at:
-        if may_go_aside(state):
+        if _may_be_forced(state):
             if state.idle_members > 0:
                 force_room(state)
         elif front != state.stuck_at:
@@ -130,7 +132,8 @@ def watch_span(state: WindowState) -> None:
 def holder(state: WindowState) -> int:
     """The front of a span that a tick reported, while it is full."""
     front = state.window.front
-    return front if state.stuck_at == front and room(state) <= 0 else NO_OFFSET
+    held_up = state.stuck_at == front and room(state) <= 0 and not may_go_aside(state)
+    return front if held_up else NO_OFFSET
 
 
 def is_looked_at_again(state: WindowState) -> bool:
@@ -140,7 +143,11 @@ def is_looked_at_again(state: WindowState) -> bool:
     front = state.window.front
     if state.full_at != front:
         return True
-    return state.idle_members > 0 if may_go_aside(state) else state.stuck_at != front
+    return state.idle_members > 0 if _may_be_forced(state) else state.stuck_at != front
+
+
+def _may_be_forced(state: WindowState) -> bool:
+    return may_go_aside(state) and state.window.aside.count < FORCED_SPANS * state.policy.span_max
 
 
 def may_go_aside(state: WindowState) -> bool:

@@ -60,7 +60,7 @@ GROUPS: list[Settings] = [
         "in_flight_per_member_max": 10,
         "lock_duration_ms": 600_000,
     },
-    {"match": "span-*", **QUICK_RETRY, "span_max": 4_096},
+    {"match": "span-*", **QUICK_RETRY, "span_max": 4_096, "held_max": 0},
     {"match": "prefetch-*", **QUICK_RETRY, "prefetch_per_key": 3},
     {
         "match": "filter-*",

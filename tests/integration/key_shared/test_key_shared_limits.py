@@ -50,6 +50,7 @@ def gateway(
         kafka.bootstrap_servers,
         groups=[
             WIDE,
+            {"match": "narrow-*", "auto_offset_reset": "earliest", "held_max": 0, **LOCK},
             {"match": "*", "auto_offset_reset": "earliest", **LOCK},
         ],
     ) as process:

@@ -54,6 +54,20 @@ def test_the_backlog_of_a_paused_member_goes_aside_at_a_tick() -> None:
     assert play.acquire("c2") == [2 * SPAN]
 
 
+def test_a_member_without_keys_makes_nobody_read_all_of_the_log() -> None:
+    policy = Policy(span_max=SPAN, lock_duration_ms=3_600_000)
+    play = Playbook(policy).join("c1").join("idle", filters=(b"none",))
+    play.produce(*[b"slow-%d" % (at % 3) for at in range(100 * SPAN)])
+    assert len(play.acquire("c1")) == 3
+    said: list[Notice] = []
+    for _ in range(100):
+        said += play.wait(500).notices()
+        if play.read_on():
+            play.read()
+    assert 4 * SPAN <= play.core.stats().aside <= 5 * SPAN
+    assert said == [Notice.SPAN_FULL]
+
+
 def test_a_window_of_records_has_room_again_when_they_go_aside() -> None:
     policy = Policy(window_records=4, deliveries_max=1)
     play = Playbook(policy).join("c1").produce(b"poison")
