@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 import structlog
 
@@ -26,6 +27,7 @@ from offsets.core.index import PartitionIndex
 from offsets.core.switches import Told
 from offsets.core.translate import SourceFacts, by_timestamp, source_facts, still_holds
 from offsets.errors import OffsetsError
+from offsets.limits import PLACES_AT_ONCE
 from offsets.partitions import Partitions
 from settled.core import metadata as settled_metadata
 
@@ -165,9 +167,14 @@ class Distributor:
     def _entries(self) -> list[Entry]:
         """Of the commits whose partition is read to its end. Raises ClusterAway."""
         searches = {}
-        for place, commit in self.waiting.items():
+        read = (
+            it
+            for it in self.waiting.items()
+            if it[0][1] in self.facts and self.partitions.index(it[0][1:]) is not None
+        )
+        for place, commit in islice(read, PLACES_AT_ONCE):
             index = self.partitions.index(place[1:])
-            if index is not None and place[1] in self.facts:
+            if index is not None:
                 settled = settled_metadata.decode(commit.offset, without_flags(commit.metadata))
                 search = source_facts(
                     index,

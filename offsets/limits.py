@@ -28,6 +28,9 @@ NAMES_KEPT: Final = 50_000
 SAVED_S: Final = 60.0
 SAVED_AT_ONCE: Final = 1_000
 
+# Places that one round looks at: all at once would take seconds, in which no commit is read.
+PLACES_AT_ONCE: Final = 1_000
+
 # Partitions that one service follows. Their indexes are some 180 KiB each at most.
 PARTITIONS_MAX: Final = 10_000
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import takewhile
+from itertools import islice, takewhile
 
 import structlog
 
@@ -28,7 +28,7 @@ from offsets.core.switches import Told
 from offsets.distributor import Distributor, Forwarder
 from offsets.errors import NotReadable, OffsetsError
 from offsets.index_file import IndexFile
-from offsets.limits import DELETED_KEPT_MS, PARTITIONS_MAX
+from offsets.limits import DELETED_KEPT_MS, PARTITIONS_MAX, PLACES_AT_ONCE
 from offsets.metrics import Metrics
 from offsets.partitions import Partitions
 from offsets.switches import Switches
@@ -99,7 +99,7 @@ class Service:
         self._waiting: list[list[Entry | Told]] = [[] for _ in self._forwarders]
         self._refreshed: float | None = None
         self._looked: dict[Place, tuple[Entry, float]] = {}  # the oldest look first
-        self._due: set[Place] = set()  # also those of a round that failed
+        self._due: dict[Place, None] = {}  # also those of a round that failed
         self._asked_for: set[str] = set()  # topics
         self._links_seen = False
         self._error = ""
@@ -231,21 +231,26 @@ class Service:
         now = time.monotonic() * 1_000
         since = now - self.settings.refresh_ms
         old = takewhile(lambda it: it[1][1] <= since, self._looked.items())  # the oldest first
-        self._due |= changed.union(place for place, _ in old)
-        due = self.committer.entries_of(self._due)
+        self._due |= dict.fromkeys([*sorted(changed), *(place for place, _ in old)])
+        now_due = list(islice(self._due, PLACES_AT_ONCE))
+        due = self.committer.entries_of(now_due)
         if not due:
-            return self._due.clear()
+            return self._settle(now_due)
         fresh = [it for it in due if self._looked.get(it.place, (None, 0))[0] is not it]
         rows = self.committer.apply(due) if self.settings.apply else self.committer.preview(due)
         delays = [wall_ms() - it.committed_ms for it in fresh]
         self.metrics.decided(list(self.committer.rows.values()), delays)
-        self._due.clear()
+        self._settle(now_due)
         for entry, row in zip(due, rows, strict=True):
             self._looked.pop(entry.place, None)
             if Refusal.NOT_INDEXED in row.refusals:
-                self._due.add(entry.place)
+                self._due[entry.place] = None
             else:
                 self._looked[entry.place] = (entry, now)
+
+    def _settle(self, places: Iterable[Place]) -> None:
+        for place in places:
+            del self._due[place]
 
     def close(self) -> None:
         self._threads.shutdown(cancel_futures=True)

@@ -304,8 +304,10 @@ def _of_this_life(index: PartitionIndex, progress: Progress) -> Progress:
     """Without the records produced here in a life that is not told, as long as it may be an earlier
     one.
     """
+    if not index.former_end:
+        return progress
     own = index.own._replace(life="")
-    if not index.former_end or progress.vector.get(own, 0) > index.former_end:
+    if progress.vector.get(own, 0) > index.former_end:
         return progress
     vector = {stream: origin for stream, origin in progress.vector.items() if stream != own}
     settled = {stream: ranges for stream, ranges in progress.settled.items() if stream != own}
