@@ -7,6 +7,7 @@ or the lease is another process's; 3 a registry or Kafka did not answer.
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import sys
 from collections.abc import Callable, Coroutine
@@ -133,6 +134,22 @@ def view(
 ) -> None:
     """Serve the cluster's registry view until stopped: its `registry_view` section says where."""
     _serve(lambda: commands.view(load(config), cluster, beats))
+
+
+@app.command(hidden=True)
+def decode(
+    config: ConfigFile,
+    cluster: Annotated[str, typer.Argument(help="A cluster's name.")],
+    topic: Annotated[str, typer.Argument(help="The topic of the value.")],
+) -> None:
+    """Take the value on stdin apart by the schema it names: a line of JSON, for the node."""
+
+    async def work() -> commands.Answer:
+        found = await commands.decode(load(config), cluster, topic, sys.stdin.buffer.read())
+        return commands.Answer(ok=True, fields=found)
+
+    answer = _run(work())
+    typer.echo(json.dumps(answer.raw))
 
 
 def _serve(serve: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -15,12 +15,13 @@ from schema_dist import service
 from schema_dist.core.desired import desired
 from schema_dist.core.differences import differences
 from schema_dist.core.model import Register, SchemaVersion, SetCompatibility, SetMode, Write
-from schema_dist.errors import AwayError
+from schema_dist.errors import AwayError, RefusedError
 from schema_dist.limits import LISTED_MAX
 from schema_dist.parts import (
     allowed,
     confirming_of,
     followed,
+    lookups,
     names_between,
     primary_of,
     reader_of,
@@ -69,6 +70,31 @@ async def view(config: ClustersConfig, cluster: str, beats: int | None) -> None:
     from schema_dist.view.serve import serve  # a web server, which the other commands start without
 
     await serve(config, config.cluster(cluster), beats)
+
+
+async def decode(config: ClustersConfig, cluster: str, topic: str, value: bytes) -> dict[str, Any]:
+    """The value as JSON has it, by the schema that it names; or the `problem`, in a line. The
+    cluster's registry is asked, or else its registry view.
+    """
+    from schema_dist.decoding import (  # libraries that the other commands start without
+        HEADER_BYTES,
+        Undecodable,
+        document_of,
+        schema_id_of,
+        schema_of,
+    )
+
+    try:
+        schema_id = schema_id_of(value)
+    except Undecodable as error:
+        return {"problem": str(error)}
+    try:
+        async with lookups(config, config.cluster(cluster)) as registry:
+            schema = await schema_of(registry, schema_id, topic)
+        document = document_of(schema, value[HEADER_BYTES:])
+    except (Undecodable, AwayError, RefusedError) as error:
+        return {"problem": f"schema {schema_id}: {error}", "schema_id": schema_id}
+    return {"format": schema.kind.lower(), "schema_id": schema_id, "document": document}
 
 
 async def check(config: ClustersConfig, *, probe: bool, told: Told) -> Answer:

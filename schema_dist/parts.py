@@ -101,6 +101,28 @@ async def rest_client(registry: Registry) -> AsyncIterator[RestClient]:
 
 
 @asynccontextmanager
+async def lookups(config: ClustersConfig, cluster: Cluster) -> AsyncIterator[RestClient]:
+    """The registry that knows the schemas of the cluster's records: its own, or else its view.
+    Raises ConfigError.
+    """
+    if cluster.registry is not None:
+        async with rest_client(cluster.registry) as client:
+            yield client
+        return
+    view = cluster.registry_view
+    if view is None:
+        raise ConfigError(f"cluster {cluster.name} has neither a registry nor a registry_view")
+    primary = config.schemas.primary
+    asked = None if primary is None else config.cluster(primary).registry
+    basic = None if asked is None else asked.basic
+    user = None if basic is None else (basic.username, basic.secret())
+    scheme = "http" if view.cert_file is None else "https"
+    ca_file = None if view.cert_file is None else str(view.cert_file)
+    async with Connections(user=user, ca_file=ca_file) as http:
+        yield RestClient(f"{scheme}://{view.host}:{view.port}", http)
+
+
+@asynccontextmanager
 async def source_of(cluster: Cluster) -> AsyncIterator[Source]:
     """The reader of a cluster's registry."""
     registry = cluster.registry

@@ -18,6 +18,7 @@ from gateway.admin.failed_logins import FailedLogins
 from gateway.admin.health import look
 from gateway.admin.rest import RestParts, rest_app
 from gateway.admin.tokens import LoginSessions, Tokens
+from gateway.admin.value_decoder import ValueDecoder
 from gateway.config import AdminSection, Config, ConfigSource, is_loopback
 from gateway.core.forwarding.api_counts import BOUNDS_MS
 from gateway.core.wire.apis import ApiKey
@@ -78,6 +79,7 @@ def build(
         ),
         distribution=Distribution(section.clusters_file, now_ms),
         metrics_open=section.metrics_open,
+        decoder=ValueDecoder.of(config.registry_view),
         traffic=partial(traffic, listen),
         outcomes=windows.outcomes.of,
     )

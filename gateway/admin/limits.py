@@ -35,6 +35,10 @@ STATUS_PORTION_BYTES = 16 * 1024  # of one, read between two pauses: some 0.3 ms
 STATUS_PAUSE_S = 0.0002  # for the node's clients; 64 MiB then take some 3 s in place of one
 STATUS_PROBLEMS_SHOWN = 20  # lines of one answer: clusters that are away
 
+DECODE_S_MAX = 20.0  # of one value by its schema: the process starts in a second
+DECODE_BYTES_MAX = 4 * 1024 * 1024  # of its JSON, from 64 KiB of the value at the most
+DECODES_AT_ONCE = 2
+
 AUDIT_ROWS_MAX = 1_000  # of callers, and of strangers: in memory, some 500 bytes each
 AUDIT_DUE_MS = 1_000  # between two looks for counts of refusals to be written
 AUDIT_OFFSETS_SHOWN = 20  # of one line

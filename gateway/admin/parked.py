@@ -36,6 +36,7 @@ from gateway.admin.rows import (
     Released,
     ReleasedPartition,
 )
+from gateway.admin.value_decoder import Undecoded, ValueDecoder
 from gateway.admin.values import globs_of, shown_value
 from gateway.core.wire.records import RecordStart
 from gateway.operations.parked_records import (
@@ -49,7 +50,9 @@ from gateway.operations.parked_records import (
 ANY = -1  # no partition has this number
 
 
-def parked_routes(parked: ParkedRecords, configuration: Configuration) -> list[Route]:
+def parked_routes(
+    parked: ParkedRecords, configuration: Configuration, decoder: ValueDecoder
+) -> list[Route]:
     async def list_parked(request: Request) -> Response:
         group = query(request, "group")
         limit, after = limit_of(request), record_after(request)
@@ -104,7 +107,13 @@ def parked_routes(parked: ParkedRecords, configuration: Configuration) -> list[R
         if start is None:
             raise HTTPException(404, f"{topic}-{partition}: offset {offset} is gone from the log")
         masks = globs_of(configuration.running.admin.masks, topic)
-        return answered(shown_value(start, masks))
+        cut = start.value_bytes > len(start.value)
+        found = None if cut else await decoder.decoded(topic, start.value)
+        if isinstance(found, Undecoded):
+            row = shown_value(start, masks)
+            problem = {"problem": found.problem, "schema_id": found.schema_id}
+            return answered(row.model_copy(update=problem))
+        return answered(shown_value(start, masks, found))
 
     return [
         Route("/v1/parked/value", value, methods=["GET"]),

@@ -55,6 +55,7 @@ from gateway.admin.supervision import supervision_routes
 from gateway.admin.tokens import Caller
 from gateway.admin.topics import topic_routes
 from gateway.admin.unreadable import unreadable_routes
+from gateway.admin.value_decoder import ValueDecoder
 from gateway.admin.windows import window_routes
 from gateway.listen.server import Server
 from gateway.members.groups import Groups
@@ -97,6 +98,7 @@ class RestParts:
     distribution: Distribution
     rows: Sequence[RowCollector] = ()  # metrics that are not in `registry`
     metrics_open: bool = False
+    decoder: ValueDecoder = field(default_factory=ValueDecoder)
     refusals: Refusals = field(default_factory=Refusals)
     health_seen: HealthCollector = field(default_factory=HealthCollector)
     traffic: Callable[[], TrafficRow] = TrafficRow
@@ -140,7 +142,7 @@ def rest_app(parts: RestParts, *, loopback: bool) -> Starlette:
                 *position_routes(parts.offsets, parts.lags),
                 *topic_routes(parts.offsets, parts.lags),
                 *connection_routes(parts.server, parts.upstream, parts.groups),
-                *parked_routes(parts.parked, parts.configuration),
+                *parked_routes(parts.parked, parts.configuration, parts.decoder),
                 *administration_routes(parts.administration),
                 *unreadable_routes(parts.unreadable),
                 *filter_routes(parts.filters, parts.groups, _effects(parts)),

@@ -49,7 +49,7 @@ def build(section: RegistryViewSection) -> list[Part[None]]:
     missing = [it for it in _NEEDED if find_spec(it) is None]
     if missing:
         raise ConfigError(
-            f"registry_view: no module {missing[0]}: pip install 'keyway[distribution]'"
+            f"registry_view: no module {missing[0]}: pip install 'keyway-gateway[distribution]'"
         )
     try:
         cluster = load(section.clusters_file).cluster(section.cluster)

@@ -4,17 +4,22 @@ id. A's registry is Apicurio, polled; B has no registry but its view, fed by dis
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 
 import fastavro
 import pytest
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
+from gateway.admin.value_decoder import Undecoded, ValueDecoder
+from gateway.admin.values import Decoded
+from gateway.config import RegistryViewSection
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import free_ports
 from tests.rig.apicurio import served_apicurio
@@ -32,6 +37,7 @@ class Views:
     b: str
     registry: str
     kafka: str
+    clusters: Path
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +55,7 @@ def views(kafka: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
         stack.enter_context(site.running("view", "b"))
         a, b = f"http://127.0.0.1:{ports}", f"http://127.0.0.1:{ports + 1}"
         wait_until(lambda: answers(a) and answers(b), what="both views", deadline_s=60)
-        yield Views(a, b, registry, kafka.bootstrap_servers)
+        yield Views(a, b, registry, kafka.bootstrap_servers, site.config())
 
 
 @pytest.fixture
@@ -125,6 +131,31 @@ def test_other_types(
     value = kind.write(a, topic)
     arrived(views.b, id_of(value))
     assert kind.read(b, topic, carried(views, topic, value)) == kind.datum
+
+
+@pytest.mark.parametrize(
+    ("name", "document"),
+    [("avro", {"customer": {"name": "Ann"}}), ("protobuf", {"name": "Ann"}), ("json", {"a": 1})],
+)
+@pytest.mark.parametrize("cluster", ["a", "b"])
+def test_an_operator_sees_a_value_by_its_schema(
+    views: Views,
+    fresh_name: Callable[[str], str],
+    a: SchemaRegistryClient,
+    name: str,
+    document: object,
+    cluster: str,
+) -> None:
+    """A has a registry, B the view alone."""
+    topic = fresh_name(name)
+    value = KINDS[name].write(a, topic)
+    arrived(views.b, id_of(value))
+    section = RegistryViewSection(clusters_file=views.clusters, cluster=cluster)
+    found = asyncio.run(ValueDecoder.of(section).decoded(topic, value))
+    assert found == Decoded(document, name, id_of(value))  # type: ignore[arg-type]
+    missing = asyncio.run(ValueDecoder.of(section).decoded(topic, b"\0\x7f\0\0\0abc"))
+    assert isinstance(missing, Undecoded)
+    assert str(0x7F000000) in missing.problem
 
 
 def test_written_on_b_by_its_logical_subject(
