@@ -84,6 +84,7 @@ def only_looks(line: str) -> bool:
         "keyway window list",
         "keyway broker list",
         "curl -s http",
+        "tail",
         "timeout",
     )
     return line.startswith(looking) or " --describe" in line
