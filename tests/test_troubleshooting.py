@@ -92,6 +92,9 @@ PIECES = {
         "... clients refused: ...",
         "no more clients are taken: raise the limit of open files (ulimit -n), two for a client",
     ),
+    "keyway: no module ...: pip install 'keyway-gateway[distribution]'": (
+        "no module ...: pip install '...[...]'",
+    ),
     "dead_letter needs a dead_letter_topic": ("...: dead_letter needs a dead_letter_topic",),
 }
 

@@ -45,12 +45,12 @@ def build(section: RegistryViewSection) -> list[Part[None]]:
     if section.clusters_file is None or section.cluster is None:
         return []
     from clusters.config import load
+    from clusters.extras import what_to_install
 
     missing = [it for it in _NEEDED if find_spec(it) is None]
     if missing:
-        raise ConfigError(
-            f"registry_view: no module {missing[0]}: pip install 'keyway-gateway[distribution]'"
-        )
+        absent = ModuleNotFoundError(name=missing[0])
+        raise ConfigError(f"registry_view: {what_to_install(absent)}")
     try:
         cluster = load(section.clusters_file).cluster(section.cluster)
     except ConfigError as error:
