@@ -120,7 +120,7 @@ def rest_parts(admin: Admin | None = None, **changes: Any) -> RestParts:
         ),
     }
     parts |= changes
-    if node is not None or "groups" in changes:
+    if parts["lags"] is not None:
         group = parts["groups"].get
         parts["histories"] = GroupHistories(parts["lags"], RecordFlow(), group, now_ms)
     return RestParts(**{"histories": None} | parts)

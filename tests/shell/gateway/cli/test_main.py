@@ -66,6 +66,8 @@ GROUP = {
                     "deliveries": 5,
                     "reason": "exhausted",
                     "member_id": "m1",
+                    "since_ms": 1_000,
+                    "behind": 2,
                 }
             ],
             "members": [
@@ -196,7 +198,8 @@ def test_a_group_whose_names_are_hostile(node: Node) -> None:
     assert "idle" not in out
     assert out.splitlines()[-5:] == [
         "a-0: the span of 64 offsets is full: offset 17 is not settled (key hash 0a, 9 records of"
-        " its key are read, at member m1)",
+        " its key are read, at member m1). No key goes on. `keyway group parked` and `keyway group"
+        " release` end it for parked records",
         "a-0: late\\x1b (m2, 10.0.0.2) joined behind offset 21, which is not settled",
         "a-0: nothing more can be read: offset 17: wrong\\x1bCRC",
         "a-0: dead letters are not written: no\\x1btopic",
@@ -352,6 +355,8 @@ PARKED = {
     "deliveries": 5,
     "reason": "exhausted",
     "member_id": "m1",
+    "since_ms": 1_000,
+    "behind": 2,
 }
 
 

@@ -159,7 +159,8 @@ BROKERS: dict[str, Any] = {
         (
             ("whoami",),
             "/v1/login",
-            {"name": "alice", "role": "viewer", "groups": ["orders-*"], "keys": False},
+            {"name": "alice", "role": "viewer", "groups": ["orders-*"], "keys": False}
+            | {"values": False},
             ["alice", "viewer", "orders-*", "hashes"],
         ),
     ],

@@ -64,7 +64,7 @@ def member(member_id: str, **changes: object) -> ShareMember:
 
 
 def group(name: str, *members: ShareMember, epoch: int = 4) -> ShareGroup:
-    found = ShareGroup(name, 45_000, 3_000, 10, 1_000, epoch)
+    found = ShareGroup(name, 45_000, 3_000, 10, 1_000, epoch=epoch)
     found.members.update({m.member_id: m for m in members})
     return found
 
