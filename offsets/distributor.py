@@ -25,7 +25,14 @@ from offsets.core.consumer_offsets import OffsetCommitted
 from offsets.core.entries import Applied, Entry, Place, without_flags, work_told_ms
 from offsets.core.index import PartitionIndex
 from offsets.core.switches import Told
-from offsets.core.translate import SourceFacts, by_timestamp, source_facts, still_holds
+from offsets.core.translate import (
+    SourceFacts,
+    Unsafe,
+    by_timestamp,
+    margin_and_doubts,
+    source_facts,
+    still_holds,
+)
 from offsets.errors import OffsetsError
 from offsets.limits import PLACES_AT_ONCE
 from offsets.partitions import Partitions
@@ -64,7 +71,8 @@ class Distributor:
             else:
                 self.waiting.pop(place, None)
                 self._delete(place)
-        self._look_again()
+        if self.source.caught_up:  # else the commit of an entry may not be read yet
+            self._look_again()
 
     def _place(self, change: Change) -> Place | None:
         """None: its names have no logical form here, or the topic is not followed."""
@@ -100,11 +108,26 @@ class Distributor:
             if index is None or facts is None or now - when < self.settings.refresh_ms:
                 continue
             same = (entry.partitions, entry.create_time) == (facts.partitions, facts.create_time)
+            # An entry of before a restart may be one of other settings.
+            same = same and (place in self._at_end or self._as_configured(entry, index))
             if same and index.end == end:
+                self._at_end.setdefault(place, (end, now))
                 continue
             self._at_end[place] = (index.end, now)
             if not (same and self._holds(entry, index, end)):
                 self._wait_again(place, entry)
+
+    def _as_configured(self, entry: Entry, index: PartitionIndex) -> bool:
+        """Its margin is that of the settings, and so are the doubts of a timestamp."""
+        settings = self.settings
+        margin_ms, doubts = margin_and_doubts(
+            index.late_ms(settings.lag_window_ms),
+            several=settings.several_origins or len(index.streams | {index.own}) > 1,
+            margin_ms=settings.margin_ms,
+            margin_ms_max=settings.margin_max_ms,
+        )
+        told = tuple(it for it in entry.unsafe if it is not Unsafe.BEFORE_START)
+        return (entry.margin_ms, told) == (margin_ms, doubts)
 
     def _holds(self, entry: Entry, index: PartitionIndex, end: int) -> bool:
         """By timestamp, the margin may be another: then everything is looked at."""

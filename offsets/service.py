@@ -144,10 +144,11 @@ class Service:
         if not self.board.read(for_s=BOARD_READ_S):
             return self._wait_for_board()
         self._poll()
-        self._refresh()
-        self.partitions.read()
         if not self.board.read(for_s=BOARD_READ_S):  # what was applied here, to judge commits
             return self._wait_for_board()
+        # Behind all reading of the board: a topic that was not asked for would count as missing.
+        self._refresh()
+        self.partitions.read()
         self.metrics.distributed.inc(self.distributor.distribute())
         changed = {place for place, _ in self.board.state.changed}
         self._forward()

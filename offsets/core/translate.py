@@ -234,17 +234,28 @@ def by_timestamp(
     """The margin is raised to the largest link lag seen, up to `margin_ms_max`. `several_origins`:
     other clusters write this topic, whether or not the log shows it.
     """
-    several = several_origins or facts.origins > 1
-    margin = min(max(margin_ms, facts.late_ms if several else 0), max(margin_ms, margin_ms_max))
+    margin, unsafe = margin_and_doubts(
+        facts.late_ms,
+        several=several_origins or facts.origins > 1,
+        margin_ms=margin_ms,
+        margin_ms_max=margin_ms_max,
+    )
     base = facts.earliest_ms if facts.earliest_ms is not None else facts.last_ms
-    unsafe = []
-    if several:
-        unsafe.append(Unsafe.LAG if facts.late_ms > margin_ms else Unsafe.ORIGINS)
     if facts.offset < facts.log_start:
-        unsafe.append(Unsafe.BEFORE_START)
+        unsafe = (*unsafe, Unsafe.BEFORE_START)
     # Negative times mean the latest record, or the end, to Kafka's ListOffsets.
     at = None if base is None else max(0, base - margin)
-    return ByTimestamp(at, margin, tuple(unsafe))
+    return ByTimestamp(at, margin, unsafe)
+
+
+def margin_and_doubts(
+    late_ms: int, *, several: bool, margin_ms: int, margin_ms_max: int
+) -> tuple[int, tuple[Unsafe, ...]]:
+    """Of a partition, whatever the position of a group."""
+    if not several:
+        return margin_ms, ()
+    margin = min(max(margin_ms, late_ms), max(margin_ms, margin_ms_max))
+    return margin, (Unsafe.LAG if late_ms > margin_ms else Unsafe.ORIGINS,)
 
 
 # ------------------------------------------------------------------------------------- the target

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from clusters.config import OffsetsSection
 from clusters.core.internal import OFFSETS_TOPIC
 from offsets.board import BoardTopic
 from offsets.core.entries import Applied
 from offsets.core.plan import Committed
+from offsets.core.translate import Unsafe
 from offsets.distributor import Distributor
 from settled.core import metadata as settled_metadata
 from tests.rig.offsets_in_memory import FACTS, STREAM, MemoryClient, MemoryPartitions, MemorySource
@@ -18,13 +21,15 @@ def told(last: int, settled_ms: int, *, origin: int = 7_000_000) -> str:
     return settled_metadata.encode(6, [(7, last)], origin=origin, settled_ms=settled_ms)
 
 
-def distributor_on(client: MemoryClient) -> Distributor:
+def distributor_on(
+    client: MemoryClient, *, board: BoardTopic | None = None, **settings: Any
+) -> Distributor:
     return Distributor(
         client,
         MemorySource(client),
         MemoryPartitions(client),
-        BoardTopic(client),
-        OffsetsSection(),
+        board or BoardTopic(client),
+        OffsetsSection(**settings),
         linked=lambda _: True,
         wanted_topic=lambda _: True,
         now_ms=lambda: client.now_ms,
@@ -70,3 +75,56 @@ def test_a_group_that_reads_the_board_makes_no_entry() -> None:
     distributor.poll()
     assert distributor.distribute() == 1
     assert list(distributor.board.state.entries) == [(("reader", "topic", 0), "B")]
+
+
+def restarted(client: MemoryClient, board: BoardTopic, **settings: Any) -> int:
+    """How many entries are written anew in the first rounds; no group commits."""
+    distributor = distributor_on(client, board=board, **settings)
+    count = 0
+    for _ in range(3):
+        distributor.poll()
+        count += distributor.distribute()
+        client.now_ms += 60_000
+    return count
+
+
+def test_a_margin_that_was_changed_counts_after_a_restart() -> None:
+    """Also for a group that never commits again."""
+    client = MemoryClient("B", now_ms=9_000)
+    board = BoardTopic(client)
+    client.positions[PLACE] = Committed(6, "", 5_000)
+    assert restarted(client, board) == 1
+    assert restarted(client, board) == 0, "it is told"
+    assert restarted(client, board, margin_ms=0) == 1
+    assert board.state.entries[PLACE, "B"].margin_ms == 0
+    assert restarted(client, board, margin_ms=0) == 0
+
+
+def test_other_writers_that_are_named_count_after_a_restart() -> None:
+    client = MemoryClient("A", now_ms=9_000)
+    board = BoardTopic(client)
+    client.positions[PLACE] = Committed(6, "", 5_000)
+    assert restarted(client, board) == 1
+    assert board.state.entries[PLACE, "A"].unsafe == ()
+    assert restarted(client, board, several_origins=True) == 1
+    assert board.state.entries[PLACE, "A"].unsafe == (Unsafe.ORIGINS,)
+    assert restarted(client, board, several_origins=True) == 0
+
+
+def test_nothing_is_looked_at_again_before_the_commits_are_read() -> None:
+    """A commit that is read later would stay behind an entry of former settings."""
+    client = MemoryClient("B", now_ms=9_000)
+    board = BoardTopic(client)
+    client.positions[PLACE] = Committed(6, "", 5_000)
+    assert restarted(client, board) == 1
+    position = client.positions.pop(PLACE)
+    distributor = distributor_on(client, board=board, margin_ms=0)
+    source = distributor.source
+    assert isinstance(source, MemorySource)
+    source.caught_up = False
+    distributor.poll()
+    client.positions[PLACE] = position
+    source.caught_up = True
+    client.now_ms += 60_000
+    distributor.poll()
+    assert distributor.distribute() == 1

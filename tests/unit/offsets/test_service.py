@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from clusters.config import ClustersConfig, ConfigError
-from offsets.client import ClusterClient
+from offsets.client import ClusterClient, TopicFacts
+from offsets.core.entries import ENTRY, Entry, encode_entry, key_of
+from offsets.core.plan import Refusal
 from offsets.service import Service, followed_group
 
 
@@ -54,4 +56,36 @@ def test_no_round_before_the_board_is_read_to_its_end(monkeypatch: pytest.Monkey
     read_to_end = True
     service.round()
     assert done == ["poll", "refresh"]
+    service.close()
+
+
+def test_a_topic_is_asked_for_before_its_absence_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An entry comes while the round has begun already, and is decided on in that round."""
+    service = Service(config(groups={"include": ["*"]}, offsets={"apply": False}), "ams")
+    entry = Entry("billing", "orders", 0, "fra", 1_000, offset=5, partitions=1)
+    arriving = [None, entry]
+    asked: set[str] = set()
+
+    def read(**_: float) -> bool:
+        if arriving and (one := arriving.pop(0)) is not None:
+            service.board.state.read(key_of(ENTRY, one.place, one.source), encode_entry(one))
+        return True
+
+    def facts(topics: set[str]) -> dict[str, TopicFacts]:
+        asked.update(topics)
+        return {it: TopicFacts(partitions=1, create_time=True, topic_id="life") for it in topics}
+
+    monkeypatch.setattr(service.board, "ensure", lambda: None)
+    monkeypatch.setattr(service.board, "read", read)
+    monkeypatch.setattr(service, "_poll", lambda: None)
+    monkeypatch.setattr(service, "_forward", lambda: None)
+    monkeypatch.setattr(service.switches, "look", lambda: None)
+    monkeypatch.setattr(service.client, "facts", facts)
+    monkeypatch.setattr(service.client, "topics", set)
+    monkeypatch.setattr(service.partitions, "follow", lambda *_: None)
+    monkeypatch.setattr(service.client, "active_groups", set)
+    monkeypatch.setattr(service.board, "write_rows", lambda _: None)
+    service.round()
+    assert asked == {"orders"}
+    assert service.committer.rows[entry.place].refusals == (Refusal.NOT_INDEXED,)
     service.close()
