@@ -9,7 +9,7 @@ import textwrap
 import pytest
 
 SCRIPT = """
-import subprocess, sys
+import subprocess, sys, threading
 from spark.quiet_start import quiet_start
 
 def say(text):
@@ -24,6 +24,8 @@ with quiet_start():
     if sys.argv[1] == "fails":
         raise RuntimeError("no JVM")
 java.communicate(b"go\\n")
+for relay in threading.enumerate()[1:]:  # it ends when nobody can write any more
+    relay.join(60)
 say("the end")
 """
 
