@@ -426,18 +426,27 @@ def read_back(
         where = TopicPartition(topic, partition)
         low, high = consumer.get_watermark_offsets(where, ANSWER_S)
         consumer.assign([TopicPartition(topic, partition, max(low, high - records_max))])
-        while True:
-            message = consumer.poll(ANSWER_S)
-            if message is None:
-                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
-            error = message.error()
-            if error is not None:
-                if error.code() == KafkaError._PARTITION_EOF:
-                    return
-                raise KafkaException(error)
+        for message in to_the_end(consumer):
             for name, value in headers_of(message):
                 if name == COPY_HEADER and value is not None and isinstance(parse(value), Claim):
                     yield value
+
+
+def to_the_end(consumer: Consumer) -> Iterator[Message]:
+    """The records from its position to the end of the one partition that is assigned; it must have
+    `enable.partition.eof`. Raises KafkaException.
+    """
+    while True:
+        # Not `consume`: it waits for as many as it is asked for, also behind the last.
+        message = consumer.poll(ANSWER_S)
+        if message is None:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        error = message.error()
+        if error is not None:
+            if error.code() == KafkaError._PARTITION_EOF:
+                return
+            raise KafkaException(error)
+        yield message
 
 
 def headers_of(message: Message) -> list[tuple[str, bytes | None]]:

@@ -20,7 +20,7 @@ from spark.kafka import KafkaSide
 from spark.limits import ANSWER_S, UNFORWARDED_SCANNED_MAX
 from spark.links import Link
 from spark.orders import Place
-from spark.produce import headers_of
+from spark.produce import headers_of, to_the_end
 
 # An origin without its topic id, which headers of version 1 lack.
 Spot = tuple[ClusterName, str, int, int]
@@ -212,18 +212,10 @@ def messages(
     if max(first, low) >= end:
         return found
     consumer.assign([TopicPartition(*place, max(first, low))])
-    while True:
-        # Not `consume`: it waits for as many as it is asked for, also behind the last.
-        message = consumer.poll(ANSWER_S)
-        if message is None:
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
-        error = message.error()
-        if error is not None:
-            if error.code() == KafkaError._PARTITION_EOF:
-                return found
-            raise KafkaException(error)
+    for message in to_the_end(consumer):
         if offset_of(message) >= end:
-            return found
+            break
         found.append(message)
         if offset_of(message) == end - 1:
-            return found
+            break
+    return found
