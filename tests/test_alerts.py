@@ -42,7 +42,7 @@ from gateway.operations.metrics import LagCollector
 from gateway.part import Part, Trouble
 from gateway.reading.build import reading_troubles
 from gateway.reading.metrics import ReaderCollector
-from gateway.reading.reader import ReaderCounts
+from gateway.reading.refetch import ReaderCounts
 from gateway.upstream.build import broker_troubles
 from gateway.windows.metrics import RecordOutcomes, RoundTripCollector, WindowCollector
 from gateway.windows.store_availability import MonitoredStore

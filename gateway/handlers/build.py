@@ -50,6 +50,7 @@ def build(
         refresh=cluster.refresh,
         groups=members.groups,
         windows=windows.windows,
+        records=reading.reader.records,
         authoriser=authoriser,
         ready=windows.ready,
         other_type_active=members.other_types.active,

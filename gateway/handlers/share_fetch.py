@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from dispatcher.core.model import Acknowledge, AckType, Acquire, NotSent
 from gateway.core.cluster.topology import PartitionInfo
 from gateway.core.limits import LONG_STEP_BYTES
+from gateway.core.reading.cache import RecordsGone, RecordsLarge
 from gateway.core.share.answers import (
     acquired_ranges,
     by_topic,
@@ -59,7 +60,7 @@ from gateway.handlers.share_requests import (
     locate,
 )
 from gateway.listen.server import Request
-from gateway.reading.reader import NO_BYTES_MAX, RecordsGone, RecordsLarge
+from gateway.reading.read_records import NO_BYTES_MAX
 from gateway.upstream.errors import UpstreamError
 from gateway.windows.failures import WindowUnavailable
 from gateway.windows.window import Acquired, Window
@@ -360,7 +361,7 @@ class _ShareFetch:
         for (key, window, _), share in zip(having, shares, strict=True):
             if share == 0 or bytes_left <= 0:
                 continue
-            mean_bytes = window.mean_record_bytes
+            mean_bytes = self.services.records.mean_record_bytes(window.source)
             if not self.request.connection.has_room(max(mean_bytes, self.large_bytes)):
                 self.no_room = True  # Its records wait in the window.
                 continue
@@ -385,7 +386,9 @@ class _ShareFetch:
         batch_size = self.body["BatchSize"]
         records_max = batch_size if batch_size > 0 else self.body["MaxRecords"]
         try:
-            records = await window.bytes_for(offsets, records_max, bytes_max)
+            records = await self.services.records.bytes_for(
+                window.source, offsets, records_max, bytes_max
+            )
             return records, acquired_ranges(offsets, attempts)
         except RecordsGone as gone:
             # Retention or compaction took them after they were read: nothing is left to wait for.

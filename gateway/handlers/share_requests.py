@@ -23,6 +23,7 @@ from gateway.listen.authoriser import Authoriser
 from gateway.listen.server import ClientConnection
 from gateway.members.group_settings import GroupSettings
 from gateway.members.groups import Groups
+from gateway.windows.dependencies import Records
 from gateway.windows.failures import WindowUnavailable
 from gateway.windows.ready_signals import ReadySignals
 from gateway.windows.window import Window
@@ -43,6 +44,7 @@ class ShareServices:
     refresh: Callable[[list[str]], Awaitable[Topology]]
     groups: Groups
     windows: Windows
+    records: Records
     authoriser: Authoriser
     ready: ReadySignals
     other_type_active: Callable[[str], Awaitable[bool]]  # under the name of a group

@@ -19,7 +19,7 @@ from gateway.reading.build import ReadingRoom
 
 
 def build(reading: ReadingRoom) -> Part[None]:
-    counts = reading.reader.counts
+    counts = reading.reader.records.counts
     return Part(
         name="memory",
         room=None,

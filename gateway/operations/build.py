@@ -50,7 +50,7 @@ def build(
         filters=members.key_filters,
         owner=windows.windows.dependencies.owner,
     )
-    lags = Lags(offsets, OldestRecords(reading.reader.record_times), now_ms)
+    lags = Lags(offsets, OldestRecords(reading.reader.records.times), now_ms)
     histories = GroupHistories(lags, windows.flow, members.groups.get, now_ms)
     deleted_topics = DeletedTopics(offsets, config.state.deleted_topics_interval_ms)
     return Part(
@@ -59,7 +59,7 @@ def build(
             offsets,
             lags,
             histories,
-            ParkedRecords(offsets, reading.reader.record_starts, now_ms),
+            ParkedRecords(offsets, reading.reader.records.starts, now_ms),
             UnreadableRecords(offsets),
             GroupAdministration(offsets, members.settings),
         ),

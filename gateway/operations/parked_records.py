@@ -17,7 +17,7 @@ import structlog
 from dispatcher.core.glob import matches
 from dispatcher.core.model import Key, OperatorAct, OperatorVerb, Reason
 from dispatcher.core.stats import ParkedRecord
-from gateway.core.reading.cache import Source
+from gateway.core.reading.cache import RecordsGone, Source
 from gateway.core.wire.errors import WireError
 from gateway.core.wire.records import RecordStart, read_records
 from gateway.operations.errors import (
@@ -32,10 +32,9 @@ from gateway.operations.limits import (
     VALUE_BYTES_SHOWN,
     WINDOW_LOAD_S_MAX,
 )
-from gateway.reading.reader import NO_BYTES_MAX, RecordsGone
+from gateway.reading.read_records import NO_BYTES_MAX
 from gateway.upstream.errors import UpstreamError
 from gateway.windows.failures import WindowUnavailable
-from gateway.windows.start_position import isolation_of
 from gateway.windows.window import Window
 
 log = structlog.get_logger("keyway.admin")
@@ -126,7 +125,7 @@ class ParkedRecords:
             if choice.key is None:
                 parked = [it for it in parked if _is_chosen(it, choice, {})]
                 parked = parked[: rows_max - len(rows)]
-            keys = await _keys(window, parked)
+            keys = await self._keys(window, parked)
             chosen = [it for it in parked if _is_chosen(it, choice, keys)]
             rows += [
                 ParkedRow(
@@ -174,9 +173,10 @@ class ParkedRecords:
 
     async def _start(self, window: Window, offset: int, value_bytes_max: int) -> RecordStart | None:
         """Raises StateUnavailable."""
-        source = Source(window.partition, isolation_of(window.section))
         try:
-            return await self.record_starts.of(source, offset, value_bytes_max=value_bytes_max)
+            return await self.record_starts.of(
+                window.source, offset, value_bytes_max=value_bytes_max
+            )
         except UpstreamError as error:
             raise StateUnavailable(f"the record cannot be read: {error}") from error
 
@@ -211,7 +211,7 @@ class ParkedRecords:
         await _loaded(window)
         keys: dict[int, Key] = {}
         if choice.key is not None:
-            keys = await _keys(window, await _parked(window), sys.maxsize)
+            keys = await self._keys(window, await _parked(window), sys.maxsize)
         # From here to `ask` nothing is awaited: the decision is about the records parked now.
         core = window.dispatcher
         place = _text(window)
@@ -244,6 +244,24 @@ class ParkedRecords:
             last=chosen[-1],
         )
         return chosen
+
+    async def _keys(
+        self, window: Window, parked: list[ParkedRecord], most: int = PARKED_KEYS_READ_MAX
+    ) -> dict[int, Key]:
+        """Keys by offset. A window without members has not read its records: Kafka is asked, for
+        `most` of them.
+        """
+        records = self.offsets.windows.dependencies.records
+        keys = {record.offset: record.key for record in parked}
+        unknown = [record.offset for record in parked if record.key is None][:most]
+        try:
+            for at in range(0, len(unknown), PARKED_KEYS_READ_MAX):
+                wanted = unknown[at : at + PARKED_KEYS_READ_MAX]
+                data = await records.bytes_for(window.source, wanted, len(wanted), NO_BYTES_MAX)
+                keys.update({record.offset: record.key for record in read_records(data)})
+        except (RecordsGone, UpstreamError, WireError) as error:
+            log.info("parked_keys_not_read", window=repr(window), reason=str(error))
+        return keys
 
     async def _windows(self, group: str) -> list[Window]:
         """All of the group, loaded or being loaded. Raises GroupUnknown, StateUnavailable."""
@@ -310,21 +328,3 @@ async def _parked(window: Window) -> list[ParkedRecord]:
     await _loaded(window)
     core = window.dispatcher
     return [] if core is None else core.stats().parked
-
-
-async def _keys(
-    window: Window, parked: list[ParkedRecord], most: int = PARKED_KEYS_READ_MAX
-) -> dict[int, Key]:
-    """Keys by offset. A window without members has not read its records: Kafka is asked, for
-    `most` of them.
-    """
-    keys = {record.offset: record.key for record in parked}
-    unknown = [record.offset for record in parked if record.key is None][:most]
-    try:
-        for at in range(0, len(unknown), PARKED_KEYS_READ_MAX):
-            wanted = unknown[at : at + PARKED_KEYS_READ_MAX]
-            data = await window.bytes_for(wanted, len(wanted), NO_BYTES_MAX)
-            keys.update({record.offset: record.key for record in read_records(data)})
-    except (RecordsGone, UpstreamError, WireError) as error:
-        log.info("parked_keys_not_read", window=repr(window), reason=str(error))
-    return keys

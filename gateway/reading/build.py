@@ -23,18 +23,18 @@ class ReadingRoom:
 
 def build(upstream: UpstreamRoom, group_log: GroupLog) -> Part[ReadingRoom]:
     reader = Reader(upstream.cluster)
-    dead_letters = DeadLetters(upstream.cluster, reader, group_log)
+    dead_letters = DeadLetters(upstream.cluster, reader.records, group_log)
     delivered = BusiestTopics()
 
     async def troubles() -> Sequence[Trouble]:
-        return reading_troubles(reader.failing_partitions())
+        return reading_troubles(reader.failing.failing_partitions())
 
     return Part(
         name="reading",
         room=ReadingRoom(reader, dead_letters, delivered),
         collectors=(
-            ReaderCollector(reader.counts, reader.failing_partitions),
-            TopicCollector(reader.read_by_topic, delivered),
+            ReaderCollector(reader.records.counts, reader.failing.failing_partitions),
+            TopicCollector(reader.records.read_by_topic, delivered),
         ),
         troubles=troubles,
         background=(reader.run,),

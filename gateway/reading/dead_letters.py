@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from dispatcher.core.model import WriteDeadLetters
 from gateway.core.cluster.topology import TopicPartition
-from gateway.core.reading.cache import Source
+from gateway.core.reading.cache import RecordsGone, RecordsLarge, Source
 from gateway.core.wire.errors import ErrorCode, error_name
 from gateway.core.wire.records import Header, Record, read_records
 from gateway.group_log import GroupLog
@@ -25,8 +25,8 @@ from gateway.reading.limits import (
     DEAD_LETTER_PARTS_MAX,
     DEAD_LETTERS_AT_ONCE,
 )
-from gateway.reading.reader import NO_BYTES_MAX, Reader, RecordsGone, RecordsLarge
-from gateway.upstream.cluster import READ_COMMITTED, Upstream
+from gateway.reading.read_records import NO_BYTES_MAX, ReadRecords
+from gateway.upstream.cluster import Upstream
 from gateway.upstream.errors import Unreachable, UpstreamError
 
 if TYPE_CHECKING:
@@ -66,9 +66,9 @@ OWN_TOPIC = "the records come from that very topic"
 class DeadLetters:
     """The producer starts with the first dead letter; `close` stops it."""
 
-    def __init__(self, upstream: Upstream, reader: Reader, group_log: GroupLog) -> None:
+    def __init__(self, upstream: Upstream, records: ReadRecords, group_log: GroupLog) -> None:
         self._upstream = upstream
-        self._reader = reader
+        self._records = records
         self._group_log = group_log
         self._producer: LetterProducer | None = None
         self._changing = asyncio.Lock()
@@ -83,18 +83,16 @@ class DeadLetters:
     async def write_offsets(
         self,
         group: str,
-        tp: TopicPartition,
+        source: Source,
         topic: str,
         effect: WriteDeadLetters,
-        *,
-        isolation: int = READ_COMMITTED,
     ) -> list[bool]:
         """Reads these records and writes them to `topic`: one answer per offset, true = durable.
 
         A record that is no longer in the log counts as durable: there is nothing left to keep.
         None is written to the topic it comes from: the group that rejects it would get it for ever.
         """
-        if topic == tp.topic:
+        if topic == source.tp.topic:
             self._note(group, topic, len(effect.offsets), OWN_TOPIC)
             return [False] * len(effect.offsets)
         durable: list[bool] = []
@@ -107,7 +105,7 @@ class DeadLetters:
                 effect.members[at:stop],
             )
             async with self._parts:
-                durable += await self._write_part(group, Source(tp, isolation), topic, part)
+                durable += await self._write_part(group, source, topic, part)
         return durable
 
     async def _write_part(
@@ -117,22 +115,22 @@ class DeadLetters:
         if self._closed:
             return [False] * len(part.offsets)
         try:
-            records, count = await self._records(group, source, part.offsets)
+            found, count = await self._found(group, source, part.offsets)
         except UpstreamError as error:
             self._not_written(group, topic, len(part.offsets), str(error))
             return [False] * len(part.offsets)
         letters = [
-            DeadLetter(records[offset], source.tp, group, attempts, reason.value, member)
+            DeadLetter(found[offset], source.tp, group, attempts, reason.value, member)
             for offset, attempts, reason, member in zip(
                 part.offsets, part.deliveries, part.reasons, part.members, strict=True
             )
-            if offset in records
+            if offset in found
         ]
         results = await self.write(topic, letters)
         written = {letter.record.offset: ok for letter, ok in zip(letters, results, strict=True)}
         return [written.get(offset, True) for offset in part.offsets[:count]]
 
-    async def _records(
+    async def _found(
         self, group: str, source: Source, offsets: list[int]
     ) -> tuple[dict[int, Record], int]:
         """Of the first so many offsets those that still exist, by offset. Raises UpstreamError."""
@@ -140,9 +138,7 @@ class DeadLetters:
         while wanted:
             bytes_max = DEAD_LETTER_PART_BYTES_MAX if len(wanted) > 1 else NO_BYTES_MAX
             try:
-                data = await self._reader.bytes_for(
-                    source.tp, wanted, len(wanted), bytes_max, isolation=source.isolation
-                )
+                data = await self._records.bytes_for(source, wanted, len(wanted), bytes_max)
             except RecordsLarge as large:
                 wanted = wanted[: max(1, large.fitting)]
                 count = offsets.index(wanted[-1]) + 1

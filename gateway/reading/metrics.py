@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 
 from gateway.core.cluster.busiest_topics import BusiestTopics
 from gateway.metric_rows import bytes_by_topic
-from gateway.reading.reader import ReaderCounts
+from gateway.reading.refetch import ReaderCounts
 
 _READER = {  # by field of ReaderCounts: the counter and its text
     "fetches": ("fetches", "Fetch requests for records that windows wait for"),

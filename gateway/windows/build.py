@@ -78,6 +78,8 @@ def build(
         dependencies=Dependencies(
             store=monitored,
             reader=reading.reader,
+            records=reading.reader.records,
+            unreadables=reading.reader.failing,
             commits=upstream.commits,
             upstream=cluster,
             dead_letters=reading.dead_letters,

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from dispatcher.core.model import Effect, Noticed, WriteDeadLetters
 from dispatcher.store.base import StoreError, WindowKey, WindowStore
 from gateway.core.cluster.topology import TopicPartition
+from gateway.core.reading.cache import Source
 from gateway.core.reading.fetching import ReadResult, Unreadable
 from gateway.core.wire.long_bytes import LongBytes
 from gateway.group_log import GroupLog
@@ -24,50 +25,35 @@ class LogReader(Protocol):
     """gateway/reading/reader.py."""
 
     def read_on(
-        self,
-        tp: TopicPartition,
-        position: int,
-        offsets_max: int,
-        sink: Callable[[ReadResult], None],
-        *,
-        isolation: int,
+        self, source: Source, position: int, offsets_max: int, sink: Callable[[ReadResult], None]
     ) -> None:
         """One result for `sink`, later; replaces its earlier wish."""
 
-    def stop(
-        self, tp: TopicPartition, sink: Callable[[ReadResult], None], *, isolation: int
-    ) -> None: ...
+    def stop(self, source: Source, sink: Callable[[ReadResult], None]) -> None: ...
 
     def forget_below(
-        self,
-        tp: TopicPartition,
-        offset: int,
-        sink: Callable[[ReadResult], None],
-        *,
-        isolation: int,
+        self, source: Source, offset: int, sink: Callable[[ReadResult], None]
     ) -> None: ...
 
-    def mean_record_bytes(self, tp: TopicPartition, *, isolation: int) -> int: ...
 
-    def failing_partitions(self) -> int:
-        """How many cannot be read at the moment."""
-        ...
+class Records(Protocol):
+    """gateway/reading/read_records.py."""
 
-    def unreadable(
-        self, tp: TopicPartition, position: int, *, isolation: int
-    ) -> Unreadable | None: ...
+    def mean_record_bytes(self, source: Source) -> int: ...
 
     async def bytes_for(
-        self,
-        tp: TopicPartition,
-        offsets: list[int],
-        records_max: int,
-        bytes_max: int,
-        *,
-        isolation: int,
+        self, source: Source, offsets: list[int], records_max: int, bytes_max: int
     ) -> bytes | LongBytes:
         """Raises RecordsGone, RecordsLarge, UpstreamError."""
         ...
+
+
+class Unreadables(Protocol):
+    """gateway/reading/failing_reads.py."""
+
+    def unreadable(self, source: Source, position: int) -> Unreadable | None: ...
+
+    def failing_partitions(self) -> int: ...
 
 
 class CommittedOffsets(Protocol):
@@ -97,11 +83,9 @@ class DeadLetterWriter(Protocol):
     async def write_offsets(
         self,
         group: str,
-        tp: TopicPartition,
+        source: Source,
         topic: str,
         effect: WriteDeadLetters,
-        *,
-        isolation: int,
     ) -> list[bool]: ...
 
     def trouble(self, origin: str, topic: str) -> str | None: ...
@@ -121,6 +105,8 @@ class Dependencies:
 
     store: WindowStore
     reader: LogReader
+    records: Records
+    unreadables: Unreadables
     commits: CommittedOffsets
     upstream: OffsetsByTime
     dead_letters: DeadLetterWriter

@@ -10,6 +10,7 @@ import structlog
 
 from gateway.config import GroupSection
 from gateway.core.cluster.topology import TopicPartition
+from gateway.core.reading.cache import Source
 from gateway.upstream.cluster import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED
 from gateway.windows.dependencies import OffsetsByTime
 
@@ -24,6 +25,11 @@ _UNITS_MS = (86_400_000, 3_600_000, 60_000, 1_000)
 
 def isolation_of(section: GroupSection) -> int:
     return READ_COMMITTED if section.isolation_level == "read_committed" else READ_UNCOMMITTED
+
+
+def source_of(section: GroupSection, partition: TopicPartition) -> Source:
+    """The partition as members of a group with these settings see it."""
+    return Source(partition, isolation_of(section))
 
 
 def duration_ms(text: str) -> int | None:

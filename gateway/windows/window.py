@@ -61,14 +61,13 @@ from gateway.config import GroupSection
 from gateway.core.cluster.topology import TopicPartition
 from gateway.core.reading.fetching import ReadResult, Unreadable
 from gateway.core.wire.errors import ErrorCode
-from gateway.core.wire.long_bytes import LongBytes
 from gateway.upstream.errors import UpstreamError
 from gateway.windows.dependencies import Dependencies, retrieved
 from gateway.windows.failures import WindowUnavailable, failure_of
 from gateway.windows.life_log import log_life, log_loaded
 from gateway.windows.loading import Loaded, load
 from gateway.windows.read_results import taken_in
-from gateway.windows.start_position import isolation_of
+from gateway.windows.start_position import source_of
 
 log = structlog.get_logger("keyway.window")
 
@@ -110,7 +109,7 @@ class Window:
         self._persist_soon = persist_soon
         self._stirred = stirred
         self._when_loaded = when_loaded
-        self._isolation = isolation_of(self.section)
+        self.source = source_of(self.section, partition)
         self._life = WindowLife()
         self._tickets = 0
         self._waiting: dict[Ticket, asyncio.Future[list[Effect]]] = {}
@@ -202,20 +201,6 @@ class Window:
         core = self._life.core
         return 0 if core is None else core.ready_for(member_id, now_ms)
 
-    async def bytes_for(
-        self, offsets: list[int], records_max: int, bytes_max: int
-    ) -> bytes | LongBytes:
-        """Batches with exactly these records. Raises RecordsGone, RecordsLarge, UpstreamError."""
-        return await self._dependencies.reader.bytes_for(
-            self.partition, offsets, records_max, bytes_max, isolation=self._isolation
-        )
-
-    @property
-    def mean_record_bytes(self) -> int:
-        return self._dependencies.reader.mean_record_bytes(
-            self.partition, isolation=self._isolation
-        )
-
     # ------------------------------------------------------------------------ persist, then effects
 
     def take_batch(self) -> Batch | None:
@@ -280,13 +265,9 @@ class Window:
                 ready = [str(one) for one in members]
                 self._dependencies.members_ready(self.key.group, ready)
             case ReadOn(position=position, offsets_max=ahead):
-                self._dependencies.reader.read_on(
-                    self.partition, position, ahead, self.on_read, isolation=self._isolation
-                )
+                self._dependencies.reader.read_on(self.source, position, ahead, self.on_read)
             case ForgetBelow(offset=offset):
-                self._dependencies.reader.forget_below(
-                    self.partition, offset, self.on_read, isolation=self._isolation
-                )
+                self._dependencies.reader.forget_below(self.source, offset, self.on_read)
             case WriteDeadLetters():
                 self._dependencies.spawn(self._write_dead_letters(effect))
             case Tell(event=event):
@@ -298,7 +279,7 @@ class Window:
         if self._life.core is None:
             self._up.clear()
             self._stirred(self)
-        self._dependencies.reader.stop(self.partition, self.on_read, isolation=self._isolation)
+        self._dependencies.reader.stop(self.source, self.on_read)
 
     def _refuse(self, ticket: Ticket, why: str) -> None:
         future = self._waiting.pop(ticket)
@@ -351,8 +332,7 @@ class Window:
         core = self._life.core
         if core is None:
             return None
-        reader = self._dependencies.reader
-        return reader.unreadable(self.partition, core.read_position, isolation=self._isolation)
+        return self._dependencies.unreadables.unreadable(self.source, core.read_position)
 
     def give_up(self, end: int) -> asyncio.Future[list[Effect]]:
         """Reads on at `end`, behind a batch that is too large. The future is as that of `ask`."""
@@ -383,11 +363,7 @@ class Window:
     async def _write_dead_letters(self, effect: WriteDeadLetters) -> None:
         try:
             durable = await self._dependencies.dead_letters.write_offsets(
-                self.key.group,
-                self.partition,
-                self.section.dead_letter_topic or "",
-                effect,
-                isolation=self._isolation,
+                self.key.group, self.source, self.section.dead_letter_topic or "", effect
             )
         except Exception:  # The records stay held and are tried again, as after any failure.
             log.exception("dead_letters_failed", window=repr(self))
@@ -451,7 +427,7 @@ class Window:
     def _go_up(self, loaded: Loaded) -> None:
         # They may have changed while the store was asked, and nobody tells a window on its way.
         self.section = self._dependencies.settings.of(self.key.group)
-        self._isolation = isolation_of(self.section)
+        self.source = source_of(self.section, self.partition)
         snapshot = loaded.snapshot
         commands = self._life.loaded(
             self.section.policy(),
@@ -477,7 +453,7 @@ class Window:
         if self._life.core is None:
             return
         self.section = section
-        if isolation_of(section) != self._isolation:
+        if source_of(section, self.partition) != self.source:
             self.fail(WindowUnavailable("the isolation level has changed"))
         else:
             self._life.retune(section.policy())

@@ -16,7 +16,7 @@ from dispatcher.store.memory import MemoryStore
 from gateway.config import Config, GroupSection
 from gateway.core.cluster.busiest_topics import BusiestTopics
 from gateway.core.cluster.topology import Broker, PartitionInfo, Topic, TopicPartition, Topology
-from gateway.core.reading.cache import RecordsGone, RecordsLarge
+from gateway.core.reading.cache import RecordsGone, RecordsLarge, Source
 from gateway.core.reading.fetching import ReadResult, Unreadable
 from gateway.core.share.membership import Heartbeat, ShareGroup
 from gateway.core.share.sessions import ShareSessions
@@ -101,46 +101,36 @@ class ScriptedLog:
                 start = self.starts.get(partition, 0)
                 sink(ReadResult(position, position, [], [], start, log_end, error))
 
-    def read_on(
-        self, tp: TopicPartition, position: int, offsets_max: int, sink: Sink, *, isolation: int
-    ) -> None:
+    def read_on(self, source: Source, position: int, offsets_max: int, sink: Sink) -> None:
         assert offsets_max > 0
-        assert isolation in (0, 1)
-        self.wishes[tp.partition, sink] = (position, offsets_max)
+        assert source.isolation in (0, 1)
+        self.wishes[source.tp.partition, sink] = (position, offsets_max)
         asyncio.get_running_loop().call_soon(self.serve)
 
-    def stop(self, tp: TopicPartition, sink: Sink, *, isolation: int) -> None:  # noqa: ARG002
-        self.wishes.pop((tp.partition, sink), None)
+    def stop(self, source: Source, sink: Sink) -> None:
+        self.wishes.pop((source.tp.partition, sink), None)
 
-    def forget_below(self, tp: TopicPartition, offset: int, sink: Sink, *, isolation: int) -> None:
+    def forget_below(self, source: Source, offset: int, sink: Sink) -> None:
         pass
 
-    def mean_record_bytes(self, tp: TopicPartition, *, isolation: int) -> int:  # noqa: ARG002
+    def mean_record_bytes(self, source: Source) -> int:  # noqa: ARG002
         return self.mean_bytes
 
     def failing_partitions(self) -> int:
         return len(self.troubles)
 
-    def unreadable(
-        self,
-        tp: TopicPartition,
-        position: int,  # noqa: ARG002
-        *,
-        isolation: int,  # noqa: ARG002
-    ) -> Unreadable | None:
-        return self.troubles.get(tp.partition)
+    def unreadable(self, source: Source, position: int) -> Unreadable | None:  # noqa: ARG002
+        return self.troubles.get(source.tp.partition)
 
     async def bytes_for(
         self,
-        tp: TopicPartition,
+        source: Source,
         offsets: list[int],
         records_max: int,
         bytes_max: int,
-        *,
-        isolation: int,
     ) -> bytes:
         """Not Kafka's bytes: the offsets, for a test to read back."""
-        assert isolation in (0, 1)
+        assert source.isolation in (0, 1)
         assert records_max > 0
         self.asked.append(offsets)
         if self.gate is not None:
@@ -149,7 +139,7 @@ class ScriptedLog:
             raise self.failure
         if lost := [offset for offset in offsets if offset in self.gone]:
             raise RecordsGone(lost)
-        parts = [b"%d-%d" % (tp.partition, offset) for offset in offsets]
+        parts = [b"%d-%d" % (source.tp.partition, offset) for offset in offsets]
         parts = [p.ljust(self.sizes.get(o, 0) - 1) for o, p in zip(offsets, parts, strict=True)]
         fitting = sum(size <= bytes_max for size in accumulate(len(part) + 1 for part in parts))
         if fitting < len(parts):
@@ -195,14 +185,12 @@ class ScriptedDeadLetters:
     async def write_offsets(
         self,
         group: str,  # noqa: ARG002
-        tp: TopicPartition,  # noqa: ARG002
+        source: Source,
         topic: str,  # noqa: ARG002
         effect: WriteDeadLetters,
-        *,
-        isolation: int,
     ) -> list[bool]:
         self.written.append(effect.offsets)
-        self.isolations.append(isolation)
+        self.isolations.append(source.isolation)
         if self.gate is not None:
             await self.gate.wait()
         outcome = self.outcomes.pop(0) if self.outcomes else True
@@ -285,6 +273,8 @@ class Node:
             dependencies=Dependencies(
                 store=MonitoredStore(self.store, now_ms),
                 reader=self.log,
+                records=self.log,
+                unreadables=self.log,
                 commits=self.commits,
                 upstream=self,
                 dead_letters=self.dead_letters,

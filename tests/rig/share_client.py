@@ -117,6 +117,7 @@ def services(node: Node, others: Container[str] = ()) -> ShareServices:
         refresh=refresh,
         groups=node.groups,
         windows=node.windows,
+        records=node.log,
         authoriser=Authoriser(now_ms),
         ready=node.ready,
         other_type_active=other_type_active,

@@ -12,6 +12,7 @@ from typing import TypeVar
 import uvloop
 
 from gateway.core.cluster.topology import TopicPartition
+from gateway.core.reading.cache import Source
 from gateway.core.reading.fetching import ReadResult
 from gateway.reading.limits import CACHE_BYTES_MAX
 from gateway.reading.reader import Reader
@@ -78,6 +79,10 @@ async def running(
                 loop.cancel()
 
 
+def committed(tp: TopicPartition) -> Source:
+    return Source(tp, READ_COMMITTED)
+
+
 @dataclass(eq=False)
 class Collector:
     """A sink that reads on by itself, `offsets_max` at a time, and checks that it skips nothing."""
@@ -92,14 +97,16 @@ class Collector:
     keys: list[bytes | None] = field(default_factory=list)
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
 
+    @property
+    def source(self) -> Source:
+        return Source(self.tp, self.isolation)
+
     def start(self) -> Collector:
         self._read_on()
         return self
 
     def _read_on(self) -> None:
-        self.reader.read_on(
-            self.tp, self.position, self.offsets_max, self.sink, isolation=self.isolation
-        )
+        self.reader.read_on(self.source, self.position, self.offsets_max, self.sink)
 
     def sink(self, result: ReadResult) -> None:
         assert result.start == self.position
@@ -116,7 +123,7 @@ class Collector:
         self._read_on()
 
     def stop(self) -> None:
-        self.reader.stop(self.tp, self.sink, isolation=self.isolation)
+        self.reader.stop(self.source, self.sink)
 
     async def until(self, enough: Callable[[Collector], bool]) -> None:
         async with asyncio.timeout(patient_s(DEADLINE_S)):

@@ -150,7 +150,7 @@ class Overviews:
 
     def _may_be_stuck(self, sums: _Sums) -> bool:
         """The reader and the dead letters have their troubles while a group is at rest, too."""
-        failing = self.windows.dependencies.reader.failing_partitions()
+        failing = self.windows.dependencies.unreadables.failing_partitions()
         return failing > 0 or sums.stuck > 0 or sums.dead_lettering > 0
 
 

@@ -19,7 +19,7 @@ from gateway.reading.dead_letters import DeadLetter, DeadLetters
 from gateway.upstream.settings import UpstreamSettings
 from tests.rig.kafka import create_topic, produce, read_partition
 from tests.rig.patience import patient_s
-from tests.rig.upstream_side import DEADLINE_S, run, running, until
+from tests.rig.upstream_side import DEADLINE_S, committed, run, running, until
 
 pytestmark = pytest.mark.integration
 
@@ -63,10 +63,12 @@ def test_the_record_goes_as_it_was_with_its_origin_behind(
 
     async def work() -> list[bool]:
         async with running(settings(kafka)) as side:
-            letters = DeadLetters(side.upstream, side.reader, GroupLog(lambda: 0))
+            letters = DeadLetters(side.upstream, side.reader.records, GroupLog(lambda: 0))
             try:
                 tp = await side.partition(name)
-                return await letters.write_offsets("g", tp, dead, exhausted([0, 1, 2, 3]))
+                return await letters.write_offsets(
+                    "g", committed(tp), dead, exhausted([0, 1, 2, 3])
+                )
             finally:
                 await letters.close()
 
@@ -106,16 +108,22 @@ def test_a_missing_topic_is_not_durable_until_it_exists(
 
     async def work() -> None:
         async with running(settings(kafka)) as side:
-            letters = DeadLetters(side.upstream, side.reader, GroupLog(lambda: 0))
+            letters = DeadLetters(side.upstream, side.reader.records, GroupLog(lambda: 0))
             try:
                 tp = await side.partition(name)
                 effect = exhausted([0, 2])
                 async with asyncio.timeout(patient_s(10)):
-                    assert await letters.write_offsets("g", tp, dead, effect) == [False, False]
+                    assert await letters.write_offsets("g", committed(tp), dead, effect) == [
+                        False,
+                        False,
+                    ]
                 await asyncio.to_thread(create_topic, kafka.bootstrap_servers, dead)
 
                 async def written() -> bool:
-                    return await letters.write_offsets("g", tp, dead, effect) == [True, True]
+                    return await letters.write_offsets("g", committed(tp), dead, effect) == [
+                        True,
+                        True,
+                    ]
 
                 await until(written)
             finally:
@@ -139,9 +147,12 @@ def test_nothing_is_written_to_where_it_comes_from(
 
     async def work() -> None:
         async with running(settings(kafka)) as side:
-            letters = DeadLetters(side.upstream, side.reader, GroupLog(lambda: 0))
+            letters = DeadLetters(side.upstream, side.reader.records, GroupLog(lambda: 0))
             tp = await side.partition(name)
-            assert await letters.write_offsets("g", tp, name, exhausted([0, 1])) == [False, False]
+            assert await letters.write_offsets("g", committed(tp), name, exhausted([0, 1])) == [
+                False,
+                False,
+            ]
             assert letters.trouble(name, name) == "the records come from that very topic"
             assert letters.trouble("another", name) is None
             await letters.close()
@@ -157,11 +168,11 @@ def test_each_record_has_its_own_answer(kafka: KafkaCluster, topic: Callable[...
 
     async def work() -> list[bool]:
         async with running(settings(kafka)) as side:
-            letters = DeadLetters(side.upstream, side.reader, GroupLog(lambda: 0))
+            letters = DeadLetters(side.upstream, side.reader.records, GroupLog(lambda: 0))
             try:
                 tp = await side.partition(name)
                 one_by_one = [
-                    await letters.write_offsets("g", tp, dead, exhausted([offset]))
+                    await letters.write_offsets("g", committed(tp), dead, exhausted([offset]))
                     for offset in range(3)
                 ]
                 return [durable for (durable,) in one_by_one]
@@ -196,13 +207,15 @@ def test_large_ones_are_held_a_few_at_a_time(
 
     async def work() -> list[bool]:
         async with running(settings(kafka)) as side:
-            letters = DeadLetters(side.upstream, side.reader, GroupLog(lambda: 0))
+            letters = DeadLetters(side.upstream, side.reader.records, GroupLog(lambda: 0))
             try:
                 tp = await side.partition(name)
                 if cached:
-                    side.reader.read_on(tp, 0, len(sizes), lambda _: None)
-                    await side.reader.bytes_for(tp, list(range(len(sizes))), 10)
-                return await letters.write_offsets("g", tp, dead, exhausted(list(range(7))))
+                    side.reader.read_on(committed(tp), 0, len(sizes), lambda _: None)
+                    await side.reader.records.bytes_for(committed(tp), list(range(len(sizes))), 10)
+                return await letters.write_offsets(
+                    "g", committed(tp), dead, exhausted(list(range(7)))
+                )
             finally:
                 await letters.close()
 
@@ -226,10 +239,10 @@ def test_records_that_retention_took_are_settled(
 
     async def work() -> list[bool]:
         async with running(settings(kafka)) as side:
-            letters = DeadLetters(side.upstream, side.reader, GroupLog(lambda: 0))
+            letters = DeadLetters(side.upstream, side.reader.records, GroupLog(lambda: 0))
             try:
                 tp = await side.partition(name)
-                return await letters.write_offsets("g", tp, dead, exhausted([3, 4, 9]))
+                return await letters.write_offsets("g", committed(tp), dead, exhausted([3, 4, 9]))
             finally:
                 await letters.close()
 

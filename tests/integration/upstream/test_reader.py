@@ -15,16 +15,16 @@ from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient
 
+from gateway.core.reading.cache import RecordsGone
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.long_bytes import whole
 from gateway.core.wire.records import read_records, scan
 from gateway.embedded.kafka import KafkaCluster
-from gateway.reading.reader import RecordsGone
 from gateway.upstream.cluster import EARLIEST, LATEST, READ_UNCOMMITTED
 from gateway.upstream.settings import UpstreamSettings
 from tests.rig.kafka import create_topic, end_transaction, produce, read_partition
 from tests.rig.patience import patient_s
-from tests.rig.upstream_side import DEADLINE_S, Collector, blocking, run, running
+from tests.rig.upstream_side import DEADLINE_S, Collector, blocking, committed, run, running
 
 pytestmark = pytest.mark.integration
 
@@ -52,8 +52,10 @@ def test_every_codec_gives_the_same_records(
             await collector.reached(500)
             assert collector.offsets == list(range(500))
             assert collector.keys == [key for key, _ in sent]
-            data = await side.reader.bytes_for(tp, list(range(0, 500, 3)), records_max=10)
-            assert side.reader.counts.refetches == 0
+            data = await side.reader.records.bytes_for(
+                committed(tp), list(range(0, 500, 3)), records_max=10
+            )
+            assert side.reader.records.counts.refetches == 0
             records = read_records(data)
             assert [(r.offset, r.key, r.value) for r in records] == [
                 (i, *sent[i]) for i in range(0, 500, 3)
@@ -95,7 +97,7 @@ def test_aborted_records_and_control_batches_are_holes(
             assert collector.offsets == [0, 1, 6]
             assert collector.results[-1].high_watermark == 9
             with pytest.raises(RecordsGone) as gone:
-                await side.reader.bytes_for(tp, [1, 3, 4, 6], records_max=10)
+                await side.reader.records.bytes_for(committed(tp), [1, 3, 4, 6], records_max=10)
             assert gone.value.offsets == [3, 4]
 
             everything = Collector(side.reader, tp, isolation=READ_UNCOMMITTED).start()
@@ -196,7 +198,7 @@ def test_delete_records_past_the_position_is_reported(
             await on.reached(100)
             assert on.results[0].log_start == 60
             with pytest.raises(RecordsGone) as gone:
-                await side.reader.bytes_for(tp, [5, 59, 60, 61], records_max=10)
+                await side.reader.records.bytes_for(committed(tp), [5, 59, 60, 61], records_max=10)
             assert gone.value.offsets == [5, 59]
 
             beyond = Collector(side.reader, tp, position=500).start()
@@ -217,14 +219,17 @@ def test_records_that_left_the_cache_are_read_again(kafka: KafkaCluster, topic: 
             tp = await side.partition(name)
             collector = Collector(side.reader, tp, offsets_max=500).start()
             await collector.reached(2_000)
-            assert side.reader.counts.evicted > 0
+            assert side.reader.records.counts.evicted > 0
             wanted = [3, 700, 701, 1_500, 1_999]
-            reads = [side.reader.bytes_for(tp, wanted, records_max=10) for _ in range(5)]
+            reads = [
+                side.reader.records.bytes_for(committed(tp), wanted, records_max=10)
+                for _ in range(5)
+            ]
             for data in await asyncio.gather(*reads):
                 assert [(r.offset, r.key, r.value) for r in read_records(data)] == [
                     (i, *sent[i]) for i in wanted
                 ]
-            assert 0 < side.reader.counts.refetches < 5 * len(wanted)
+            assert 0 < side.reader.records.counts.refetches < 5 * len(wanted)
 
     run(read())
 
@@ -240,7 +245,7 @@ def test_three_sinks_at_one_place_share_the_fetches(kafka: KafkaCluster, topic: 
             for collector in collectors:
                 await collector.reached(20_000)
                 assert collector.offsets == list(range(20_000))
-            return side.reader.counts.fetched_bytes
+            return side.reader.records.counts.fetched_bytes
 
     assert run(fetched_bytes(3)) == run(fetched_bytes(1))
 
@@ -261,7 +266,7 @@ def test_a_group_that_is_behind_does_not_wait_for_one_at_the_end(
             at_end = Collector(side.reader, tp, position=100).start()
             for turn in range(40):
                 reader = other.reader if turn % 2 else side.reader
-                reader.forget_below(tp, 100, at_end.sink)
+                reader.forget_below(committed(tp), 100, at_end.sink)
                 started = time.perf_counter()
                 behind = Collector(reader, tp).start()
                 await behind.reached(100)

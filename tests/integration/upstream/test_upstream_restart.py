@@ -17,7 +17,7 @@ from gateway.upstream.commits import Commit, Commits
 from gateway.upstream.errors import UpstreamError
 from gateway.upstream.settings import UpstreamSettings
 from tests.rig.kafka import create_topic, produce, read_partition
-from tests.rig.upstream_side import Collector, Side, blocking, run, running, until
+from tests.rig.upstream_side import Collector, Side, blocking, committed, run, running, until
 
 pytestmark = pytest.mark.integration
 
@@ -34,7 +34,7 @@ class Everything:
     def __init__(self, side: Side, tp: TopicPartition, dead: str) -> None:
         self.side = side
         self.commits = Commits(side.upstream)
-        self.letters = DeadLetters(side.upstream, side.reader, GroupLog(lambda: 0))
+        self.letters = DeadLetters(side.upstream, side.reader.records, GroupLog(lambda: 0))
         self.tail = Collector(side.reader, tp).start()
         self.tp = tp
         self.dead = dead
@@ -46,7 +46,7 @@ class Everything:
 
     async def write(self, offset: int) -> bool:
         (durable,) = await self.letters.write_offsets(
-            "group", self.tp, self.dead, exhausted(offset)
+            "group", committed(self.tp), self.dead, exhausted(offset)
         )
         return durable
 

@@ -7,11 +7,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from dispatcher.core.model import MemberId, Reason, WriteDeadLetters
+from gateway.core.reading.cache import Source
 from gateway.core.wire.records import Record
 from gateway.group_log import GroupLog
 from gateway.reading.dead_letters import DeadLetter, DeadLetters
 from gateway.reading.limits import DEAD_LETTER_PARTS_MAX
-from gateway.reading.reader import Reader
+from gateway.reading.read_records import ReadRecords
 from gateway.upstream.cluster import Upstream
 from tests.rig.letters_broker import ORDERS, SHORT, WHOLE, LettersBroker
 from tests.rig.loopback import run, until
@@ -26,12 +27,12 @@ async def upstream_of(kafka: LettersBroker) -> AsyncIterator[Upstream]:
 
 
 def letters_of(upstream: Upstream) -> DeadLetters:
-    return DeadLetters(upstream, Reader(upstream), GroupLog(lambda: 0))
+    return DeadLetters(upstream, ReadRecords(upstream), GroupLog(lambda: 0))
 
 
 async def write(letters: DeadLetters, topic: str, offset: int) -> list[bool]:
     effect = WriteDeadLetters([offset], [1], [Reason.REJECTED], [MemberId("m")])
-    return await letters.write_offsets("g", ORDERS, topic, effect)
+    return await letters.write_offsets("g", Source(ORDERS, 1), topic, effect)
 
 
 async def all_held(

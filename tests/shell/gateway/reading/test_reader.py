@@ -14,6 +14,7 @@ import pytest
 from gateway.core.cluster.topology import TopicPartition
 from gateway.core.limits import LONG_STEP_BYTES
 from gateway.core.reading import fetch_messages
+from gateway.core.reading.cache import RecordsGone, RecordsLarge, Source
 from gateway.core.reading.fetch_messages import UndamagedScan
 from gateway.core.reading.fetching import ReadResult
 from gateway.core.wire.apis import ApiKey
@@ -21,7 +22,7 @@ from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.long_bytes import whole as whole_bytes
 from gateway.core.wire.records import BODY_BYTES_MAX, Compression, Record, build, read_records
 from gateway.core.wire.schema import Message
-from gateway.reading.reader import Reader, RecordsGone, RecordsLarge
+from gateway.reading.reader import Reader
 from gateway.upstream.cluster import EARLIEST, Upstream
 from gateway.upstream.errors import UpstreamError
 from gateway.upstream.settings import UpstreamSettings
@@ -31,6 +32,7 @@ from tests.rig.patience import patient_s
 
 TOPIC, TOPIC_ID = "orders", bytes(range(16))
 TP = TopicPartition(TOPIC, TOPIC_ID, 0)
+COMMITTED = Source(TP, 1)
 BATCH_BYTES = 100  # more than a batch of one of its records
 END = 5  # of the log, as all in-sync replicas have it
 
@@ -117,7 +119,7 @@ def test_a_replica_that_lags_has_not_lost_what_it_does_not_show_yet(row: Message
     """A leader that was just elected, or a follower, hides records until it has caught up."""
 
     async def work(reader: Reader) -> None:
-        data = await reader.bytes_for(TP, [3, 4], records_max=10)
+        data = await reader.records.bytes_for(COMMITTED, [3, 4], records_max=10)
         assert [record.value for record in read_records(data)] == [b"3", b"4"]
 
     run(work, Log([row, row]))
@@ -138,10 +140,15 @@ def test_large_records_are_cut_out_in_turns_of_their_own() -> None:
                 turn += 1
 
         async def cut() -> None:
-            assert len(await reader.bytes_for(TP, [0], records_max=10)) > LONG_STEP_BYTES
+            assert (
+                len(await reader.records.bytes_for(COMMITTED, [0], records_max=10))
+                > LONG_STEP_BYTES
+            )
             cut_in.append(turn)
 
-        await reader.bytes_for(TP, [0], records_max=10)  # it is in the cache from here on
+        await reader.records.bytes_for(
+            COMMITTED, [0], records_max=10
+        )  # it is in the cache from here on
         await asyncio.gather(count(), cut(), cut(), cut())
         assert len(set(cut_in)) == 3
 
@@ -163,7 +170,7 @@ def test_many_records_are_scanned_in_turns_of_their_own(monkeypatch: pytest.Monk
 
     async def work(reader: Reader) -> None:
         nonlocal turn
-        reading = asyncio.ensure_future(reader.bytes_for(TP, [1, 3], records_max=10))
+        reading = asyncio.ensure_future(reader.records.bytes_for(COMMITTED, [1, 3], records_max=10))
         while not reading.done():
             await asyncio.sleep(0)
             turn += 1
@@ -187,7 +194,7 @@ def test_a_long_batch_is_decompressed_in_another_thread(monkeypatch: pytest.Monk
     monkeypatch.setattr(UndamagedScan, "step", noted)
 
     async def work(reader: Reader) -> None:
-        data = await reader.bytes_for(TP, [0], records_max=10)
+        data = await reader.records.bytes_for(COMMITTED, [0], records_max=10)
         assert [record.value for record in read_records(whole_bytes(data))] == [value]
         here = threading.get_ident()
         assert [thread == here for thread in threads] == [True, False]
@@ -198,7 +205,7 @@ def test_a_long_batch_is_decompressed_in_another_thread(monkeypatch: pytest.Monk
 def test_what_nobody_shows_is_not_taken_for_gone() -> None:
     async def work(reader: Reader) -> None:
         with pytest.raises(UpstreamError):
-            await reader.bytes_for(TP, [3, 4], records_max=10)
+            await reader.records.bytes_for(COMMITTED, [3, 4], records_max=10)
 
     run(work, Log([LAGS] * 100))
 
@@ -211,17 +218,17 @@ def test_a_failure_that_comes_when_nobody_reads_any_more_is_nobodys() -> None:
         def sink(_: ReadResult) -> None: ...
 
         running = asyncio.ensure_future(reader.run())
-        reader.read_on(TP, 0, END, sink)
-        await until(lambda: reader.failing_partitions() == 1)
+        reader.read_on(COMMITTED, 0, END, sink)
+        await until(lambda: reader.failing.failing_partitions() == 1)
         log.gate = asyncio.Event()
         asked = log.asked
         await until(lambda: log.asked > asked)
-        reader.stop(TP, sink)
-        assert reader.failing_partitions() == 0
+        reader.stop(COMMITTED, sink)
+        assert reader.failing.failing_partitions() == 0
         log.gate.set()
         await until(lambda: not reader._schedule._wants)
-        assert reader.failing_partitions() == 0
-        assert reader.unreadable(TP, 0) is None
+        assert reader.failing.failing_partitions() == 0
+        assert reader.failing.unreadable(COMMITTED, 0) is None
         running.cancel()
 
     run(work, log)
@@ -230,13 +237,15 @@ def test_a_failure_that_comes_when_nobody_reads_any_more_is_nobodys() -> None:
 def test_more_bytes_than_asked_for_are_refused_wherever_they_come_from() -> None:
     async def work(reader: Reader) -> None:
         for _ in ("read again", "cached"):
-            one = await reader.bytes_for(TP, [3], 10, BATCH_BYTES)
+            one = await reader.records.bytes_for(COMMITTED, [3], 10, BATCH_BYTES)
             with pytest.raises(RecordsLarge) as large:
-                await reader.bytes_for(TP, [0, 2, 4], 1, 2 * len(one))
+                await reader.records.bytes_for(COMMITTED, [0, 2, 4], 1, 2 * len(one))
             assert large.value.fitting <= 2
-            everything = await reader.bytes_for(TP, [0, 2, 4], 1, 3 * len(one))
+            everything = await reader.records.bytes_for(COMMITTED, [0, 2, 4], 1, 3 * len(one))
             assert [record.offset for record in read_records(everything)] == [0, 2, 4]
-            reader.read_on(TP, 0, END, lambda _: None)  # somebody reads here: it may stay cached
+            reader.read_on(
+                COMMITTED, 0, END, lambda _: None
+            )  # somebody reads here: it may stay cached
 
     run(work, Log())
 
@@ -244,7 +253,7 @@ def test_more_bytes_than_asked_for_are_refused_wherever_they_come_from() -> None
 def test_what_lies_before_the_start_of_the_log_is_gone() -> None:
     async def work(reader: Reader) -> None:
         with pytest.raises(RecordsGone) as gone:
-            await reader.bytes_for(TP, [1, 3], records_max=10)
+            await reader.records.bytes_for(COMMITTED, [1, 3], records_max=10)
         assert gone.value.offsets == [1]
 
     run(work, Log([OUT_OF_RANGE], start=2))
@@ -276,11 +285,11 @@ def test_who_gives_a_batch_up_reads_on_and_the_others_are_told_again() -> None:
         def reads_on(read: ReadResult) -> None:
             gives_up.append(read)
             if read.error:
-                reader.read_on(TP, read.end, END, reads_on)
+                reader.read_on(COMMITTED, read.end, END, reads_on)
 
         running = asyncio.ensure_future(reader.run())
-        reader.read_on(TP, 1, END, reads_on)
-        reader.read_on(TP, 1, END, waits.append)
+        reader.read_on(COMMITTED, 1, END, reads_on)
+        reader.read_on(COMMITTED, 1, END, waits.append)
         await until(lambda: len(waits) >= 2 and len(gives_up) >= 2)
         told = ReadResult(1, 2, [], [], 0, END, int(ErrorCode.MESSAGE_TOO_LARGE))
         assert (gives_up[0], waits[:2]) == (told, [told, told])
@@ -297,14 +306,14 @@ def test_operators_see_where_a_batch_is_too_large() -> None:
     async def work(reader: Reader) -> None:
         told: list[ReadResult] = []
         running = asyncio.ensure_future(reader.run())
-        reader.read_on(TP, 1, END, told.append)
-        await until(lambda: reader.unreadable(TP, 1) is not None)
-        unreadable = reader.unreadable(TP, 1)
+        reader.read_on(COMMITTED, 1, END, told.append)
+        await until(lambda: reader.failing.unreadable(COMMITTED, 1) is not None)
+        unreadable = reader.failing.unreadable(COMMITTED, 1)
         assert unreadable is not None
-        assert (unreadable.end, reader.failing_partitions()) == (2, 1)
+        assert (unreadable.end, reader.failing.failing_partitions()) == (2, 1)
         assert "too large when decompressed: more than 134,217,728 bytes" in unreadable.reason
-        assert reader.unreadable(TP, 2) is None, "it is readable there"
-        reader.stop(TP, told.append)
+        assert reader.failing.unreadable(COMMITTED, 2) is None, "it is readable there"
+        reader.stop(COMMITTED, told.append)
         running.cancel()
 
     run(work, log)
@@ -320,19 +329,19 @@ def test_a_failure_that_comes_when_nobody_reads_there_any_more_is_not_kept() -> 
         def stays(_: ReadResult) -> None: ...
 
         running = asyncio.ensure_future(reader.run())
-        reader.read_on(TP, 0, END, stays)
-        reader.read_on(TP, 1, END, leaves)
-        await until(lambda: reader.unreadable(TP, 1) is not None)
+        reader.read_on(COMMITTED, 0, END, stays)
+        reader.read_on(COMMITTED, 1, END, leaves)
+        await until(lambda: reader.failing.unreadable(COMMITTED, 1) is not None)
         log.gate = asyncio.Event()
         asked = log.asked
         await until(lambda: log.asked > asked)
-        reader.stop(TP, leaves)
-        assert reader.unreadable(TP, 1) is None
+        reader.stop(COMMITTED, leaves)
+        assert reader.failing.unreadable(COMMITTED, 1) is None
         log.gate.set()
         await until(lambda: not any(it.position == 1 for it in reader._schedule._wants))
-        assert reader.unreadable(TP, 1) is None
-        reader.stop(TP, stays)
-        assert reader.failing_partitions() == 0
+        assert reader.failing.unreadable(COMMITTED, 1) is None
+        reader.stop(COMMITTED, stays)
+        assert reader.failing.failing_partitions() == 0
         running.cancel()
 
     run(work, log)

@@ -27,7 +27,7 @@ def test_headers_in_their_order_and_again_from_the_cache() -> None:
 
     async def work(reader: Reader) -> None:
         for _ in range(2):
-            assert await reader.record_starts.of(COMMITTED, 0) == RecordStart(
+            assert await reader.records.starts.of(COMMITTED, 0) == RecordStart(
                 1_000,
                 b"",
                 len(b"secret"),
@@ -48,7 +48,7 @@ def test_no_more_of_them_than_fits_on_a_screen() -> None:
     headers = [("n" * long, b"v" * long) for _ in range(HEADERS_SHOWN + 1)]
 
     async def work(reader: Reader) -> None:
-        found = await reader.record_starts.of(COMMITTED, 0)
+        found = await reader.records.starts.of(COMMITTED, 0)
         assert found is not None
         assert (found.headers_count, len(found.headers)) == (HEADERS_SHOWN + 1, HEADERS_SHOWN)
         cut = HEADER_BYTES_SHOWN
@@ -59,12 +59,12 @@ def test_no_more_of_them_than_fits_on_a_screen() -> None:
 
 def test_a_record_that_is_gone_has_none() -> None:
     async def work(reader: Reader) -> None:
-        assert await reader.record_starts.of(COMMITTED, 0) is None, "retention took it"
+        assert await reader.records.starts.of(COMMITTED, 0) is None, "retention took it"
 
     run(work, Log([OUT_OF_RANGE], start=3))
 
     async def later(reader: Reader) -> None:
-        assert await reader.record_starts.of(COMMITTED, 1) is None, "compaction took it"
+        assert await reader.records.starts.of(COMMITTED, 1) is None, "compaction took it"
 
     records = [Record(0, 1_000, b"k", b"v"), Record(4, 1_000, b"k", b"v")]
     run(later, Log([whole() | {"Records": build(records, base_offset=0)}]))
@@ -79,14 +79,14 @@ def test_a_record_whose_headers_are_damaged_is_refused() -> None:
 
     async def work(reader: Reader) -> None:
         with pytest.raises(UpstreamError, match="offset 0 of orders-0"):
-            await reader.record_starts.of(COMMITTED, 0)
+            await reader.records.starts.of(COMMITTED, 0)
 
     run(work, Log([whole() | {"Records": bytes(data)}]))
 
 
 def test_a_value_is_read_as_far_as_it_is_asked_for() -> None:
     async def work(reader: Reader) -> None:
-        found = await reader.record_starts.of(COMMITTED, 0, value_bytes_max=3)
+        found = await reader.records.starts.of(COMMITTED, 0, value_bytes_max=3)
         assert found is not None
         assert (found.value, found.value_bytes) == (b"sec", 6)
 

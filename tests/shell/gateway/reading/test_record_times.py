@@ -40,7 +40,7 @@ def test_the_record_at_the_position() -> None:
     log = Log([made(0, 1, 2, 3)])
 
     async def work(reader: Reader) -> None:
-        assert await reader.record_times.look(COMMITTED, 2) == Seen(3, 2, 1_002)
+        assert await reader.records.times.look(COMMITTED, 2) == Seen(3, 2, 1_002)
 
     run(work, log)
     assert log.asked == 1
@@ -48,7 +48,7 @@ def test_the_record_at_the_position() -> None:
 
 def test_a_record_that_compaction_took_is_not_waited_for() -> None:
     async def work(reader: Reader) -> None:
-        assert await reader.record_times.look(COMMITTED, 1) == Seen(5, 4, 1_004)
+        assert await reader.records.times.look(COMMITTED, 1) == Seen(5, 4, 1_004)
 
     run(work, Log([made(0, 4)]))
 
@@ -57,14 +57,14 @@ def test_records_of_an_aborted_transaction_are_passed_and_so_is_its_marker() -> 
     end = whole() | {"Records": marker(2, WRITER, commit=False)}
 
     async def work(reader: Reader) -> None:
-        assert await reader.record_times.look(COMMITTED, 0) == Seen(4, 3, 1_003)
+        assert await reader.records.times.look(COMMITTED, 0) == Seen(4, 3, 1_003)
 
     run(work, Log([made(0, 1, producer=WRITER, aborted=True), end, made(3)]))
 
 
 def test_who_reads_uncommitted_sees_them() -> None:
     async def work(reader: Reader) -> None:
-        assert await reader.record_times.look(UNCOMMITTED, 0) == Seen(1, 0, 1_000)
+        assert await reader.records.times.look(UNCOMMITTED, 0) == Seen(1, 0, 1_000)
 
     run(work, Log([made(0, 1, producer=WRITER, aborted=True)]))
 
@@ -74,7 +74,7 @@ def test_a_long_aborted_transaction_is_left_for_the_next_look() -> None:
     log = Log(rows)
 
     async def work(reader: Reader) -> None:
-        assert await reader.record_times.look(COMMITTED, 0) == Seen(BATCHES_LOOKED_AT)
+        assert await reader.records.times.look(COMMITTED, 0) == Seen(BATCHES_LOOKED_AT)
 
     run(work, log)
     assert log.asked == BATCHES_LOOKED_AT
@@ -82,14 +82,14 @@ def test_a_long_aborted_transaction_is_left_for_the_next_look() -> None:
 
 def test_nothing_at_the_end_of_the_log() -> None:
     async def work(reader: Reader) -> None:
-        assert await reader.record_times.look(COMMITTED, END) == Seen(END)
+        assert await reader.records.times.look(COMMITTED, END) == Seen(END)
 
     run(work, Log([whole() | {"Records": b""}]))
 
 
 def test_records_that_retention_took_are_passed() -> None:
     async def work(reader: Reader) -> None:
-        assert await reader.record_times.look(COMMITTED, 0) == Seen(4, 3, 1_003)
+        assert await reader.records.times.look(COMMITTED, 0) == Seen(4, 3, 1_003)
 
     run(work, Log([OUT_OF_RANGE, made(3)], start=3))
 
@@ -100,9 +100,9 @@ def test_a_batch_that_cannot_be_read_is_refused() -> None:
 
     async def work(reader: Reader) -> None:
         with pytest.raises(UpstreamError, match=r"offset 0 of orders-0: wrong CRC"):
-            await reader.record_times.look(COMMITTED, 0)
+            await reader.records.times.look(COMMITTED, 0)
         with pytest.raises(UpstreamError, match="NOT_LEADER_OR_FOLLOWER"):
-            await reader.record_times.look(COMMITTED, 0)
+            await reader.records.times.look(COMMITTED, 0)
 
     refused = whole() | {"Records": b"", "ErrorCode": int(ErrorCode.NOT_LEADER_OR_FOLLOWER)}
     run(work, Log([whole() | {"Records": bytes(data)}, refused]))
@@ -136,7 +136,7 @@ def test_a_long_batch_is_decompressed_in_another_thread(monkeypatch: pytest.Monk
     monkeypatch.setattr(record_times, "Scan", Noted)
 
     async def work(reader: Reader) -> None:
-        assert await reader.record_times.look(COMMITTED, 0) == Seen(1, 0, 5)
+        assert await reader.records.times.look(COMMITTED, 0) == Seen(1, 0, 5)
         here = threading.get_ident()
         assert [thread == here for thread in Noted.threads] == [True, False]
 
@@ -147,7 +147,7 @@ def test_a_record_without_a_time_says_so() -> None:
     data = build([Record(0, -1, b"k", b"v")], base_offset=0)
 
     async def work(reader: Reader) -> None:
-        assert await reader.record_times.look(COMMITTED, 0) == Seen(1, 0, -1)
+        assert await reader.records.times.look(COMMITTED, 0) == Seen(1, 0, -1)
 
     run(work, Log([whole() | {"Records": data}]))
 
@@ -156,9 +156,9 @@ def test_records_in_the_cache_are_not_asked_for() -> None:
     log = Log([made(0, 1, 2)])
 
     async def work(reader: Reader) -> None:
-        times = reader.record_times
+        times = reader.records.times
         assert times.in_cache(COMMITTED, 1) is None
-        await reader.bytes_for(TP, [1], records_max=10)
+        await reader.records.bytes_for(COMMITTED, [1], records_max=10)
         assert times.in_cache(COMMITTED, 1) == Seen(2, 1, 1_001)
         assert times.in_cache(COMMITTED, 3) is None
 
@@ -171,6 +171,6 @@ def test_a_large_batch_is_one_answer() -> None:
     data = build([Record(0, 5, b"k", bytes(LONG_STEP_BYTES))], base_offset=0)
 
     async def work(reader: Reader) -> None:
-        assert await reader.record_times.look(COMMITTED, 0) == Seen(1, 0, 5)
+        assert await reader.records.times.look(COMMITTED, 0) == Seen(1, 0, 5)
 
     run(work, Log([whole() | {"Records": data}]))

@@ -7,7 +7,7 @@ from prometheus_client.registry import Collector
 
 from gateway.core.cluster.busiest_topics import BusiestTopics
 from gateway.reading.metrics import ReaderCollector, TopicCollector
-from gateway.reading.reader import ReaderCounts
+from gateway.reading.refetch import ReaderCounts
 
 
 def exported(*collectors: Collector) -> str:

@@ -1,0 +1,49 @@
+"""Positions where every fetch has failed for a while, and why. Each topic gets one log line when
+reading fails and one when it works again: a broker that is down leads many partitions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import structlog
+
+from gateway.core.reading.cache import Source
+from gateway.core.reading.fetching import Place, Unreadable
+from gateway.core.wire.errors import error_name
+
+log = structlog.get_logger("keyway.reader")
+
+
+@dataclass(slots=True)
+class FailingReads:
+    _by_topic: dict[str, dict[Place, Unreadable]] = field(default_factory=dict)
+
+    def unreadable(self, source: Source, position: int) -> Unreadable | None:
+        """Why nothing more of a partition can be read at this position; None if it can. It is
+        tried again for ever: a group that gives the records up reads on behind them.
+        """
+        return self._by_topic.get(source.tp.topic, {}).get(Place(source, position))
+
+    def failing_partitions(self) -> int:
+        """How many cannot be read at the moment."""
+        return len({place.source for places in self._by_topic.values() for place in places})
+
+    def failed(self, place: Place, code: int, reason: str, end: int) -> None:
+        """`end`: behind a batch that is too large; -1: any other reason."""
+        topic = place.source.tp.topic
+        if topic not in self._by_topic:
+            log.warning("reading_stopped", topic=topic, error=code, reason=reason)
+        why = f"offset {place.position}: {reason} ({error_name(code)})"
+        self._by_topic.setdefault(topic, {})[place] = Unreadable(why, end)
+
+    def over(self, place: Place) -> None:
+        """It was read, or nobody wants to read there any more."""
+        topic = place.source.tp.topic
+        failing = self._by_topic.get(topic)
+        if failing is None:
+            return
+        failing.pop(place, None)
+        if not failing:
+            del self._by_topic[topic]
+            log.info("reading_again", topic=topic)
