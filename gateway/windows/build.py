@@ -74,7 +74,6 @@ def build(
         watch=cluster.watch,
         unwatch=cluster.unwatch,
         watched=lambda: cluster.watched,
-        waiting=ready.waiting,
         dependencies=Dependencies(
             store=monitored,
             reader=reading.reader,
@@ -86,7 +85,7 @@ def build(
             settings=members.settings,
             owner=f"{socket.gethostname()}:{os.getpid()}",
             now_ms=now_ms,
-            members_ready=ready.wake,
+            ready=ready,
             noticed=_to(outcomes.noticed, flow.noticed),
             log=group_log,
             spawn=spawn,

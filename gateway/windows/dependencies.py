@@ -18,6 +18,7 @@ from gateway.group_log import GroupLog
 from gateway.members.group_settings import GroupSettings
 from gateway.upstream.commits import Commit, Committed
 from gateway.windows.limits import LOAD_SLOW_S, LOADED_AT_ONCE
+from gateway.windows.ready_signals import ReadySignals
 from gateway.windows.turns import Turns
 
 
@@ -113,7 +114,7 @@ class Dependencies:
     settings: GroupSettings
     owner: str
     now_ms: Callable[[], int]
-    members_ready: Callable[[str, list[str]], None]
+    ready: ReadySignals
     noticed: Callable[[str, TopicPartition, Noticed], None]  # the group comes first
     log: GroupLog
     spawn: Callable[[Coroutine[Any, Any, None]], None]

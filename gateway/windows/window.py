@@ -263,7 +263,7 @@ class Window:
                 self._dependencies.noticed(self.key.group, self.partition, effect)
             case MembersReady(members=members):
                 ready = [str(one) for one in members]
-                self._dependencies.members_ready(self.key.group, ready)
+                self._dependencies.ready.wake(self.key.group, ready)
             case ReadOn(position=position, offsets_max=ahead):
                 self._dependencies.reader.read_on(self.source, position, ahead, self.on_read)
             case ForgetBelow(offset=offset):

@@ -65,7 +65,6 @@ class Windows:
     watch: Callable[[Iterable[str]], None]  # topics upstream is asked about from now on ...
     unwatch: Callable[[Iterable[str]], None]  # ... and no more
     watched: Callable[[], Iterable[str]]
-    waiting: Callable[[str, int], frozenset[MemberId]]  # of a group, at a virtual broker
     _windows: dict[WindowKey, Window] = field(default_factory=dict)
     _by_group: dict[str, dict[WindowKey, Window]] = field(default_factory=dict)
     _by_topic: dict[tuple[str, str], dict[Window, None]] = field(default_factory=dict)  # of a group
@@ -391,7 +390,7 @@ class Windows:
                 self._uncommitted[window] = None
                 place = (window.key.group, window.leader)
                 if place not in waiting:
-                    waiting[place] = self.waiting(*place)
+                    waiting[place] = self.dependencies.ready.waiting(*place)
                 self._ticks.rests(window, window.tick(now_ms, waiting[place]), now_ms)
             if at % TICKED_AT_ONCE == 0:
                 await asyncio.sleep(0)

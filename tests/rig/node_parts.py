@@ -269,7 +269,6 @@ class Node:
             watch=self._watch,
             unwatch=self._unwatch,
             watched=lambda: self.watched,
-            waiting=self.ready.waiting,
             dependencies=Dependencies(
                 store=MonitoredStore(self.store, now_ms),
                 reader=self.log,
@@ -281,7 +280,7 @@ class Node:
                 settings=self.settings,
                 owner="node",
                 now_ms=now_ms,
-                members_ready=self.ready.wake,
+                ready=self.ready,
                 noticed=lambda _group, _partition, noticed: self.noticed.append(noticed),
                 log=GroupLog(now_ms),
                 spawn=self._spawn,
