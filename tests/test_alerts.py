@@ -327,7 +327,7 @@ def beating(watch: Watch, node: Node) -> None:
         epoch = node.beat("m1", epoch)
 
     watch.before = before
-    watch.register(WindowCollector(node.windows))
+    watch.register(WindowCollector(node.windows.table))
 
 
 @STORIES.of("KeywayParkedRecords")
@@ -340,7 +340,7 @@ async def a_record_is_parked(watch: Watch) -> None:
         assert node.window().acquire(Acquire(M1, S1, 9, now_ms())) is not None
         reject = bytes([AckType.REJECT.value])
         await node.window().ask(Acknowledge(M1, S1, [(0, 0, reject)], now_ms()))
-        node.windows.drop(node.window().key)
+        node.windows.table.drop(node.window().key)
         await watch.amiss(1)
 
 

@@ -58,7 +58,7 @@ def build(
         upstream=upstream.cluster,
         offsets=operations.offsets,
         groups=members.groups,
-        windows=windows.windows,
+        windows=windows.windows.table,
         parked=operations.parked,
         unreadable=operations.unreadable,
         administration=operations.administration,

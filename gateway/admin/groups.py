@@ -39,9 +39,9 @@ from gateway.core.share.membership import ShareGroup
 from gateway.members.groups import Groups
 from gateway.operations.lag import Lag, Lags
 from gateway.operations.lag_sums import GroupLag
+from gateway.windows.table import WindowTable
 from gateway.windows.window import Window
 from gateway.windows.window_keys import window_key
-from gateway.windows.windows import Windows
 
 
 class AnyName(Convertor[str]):
@@ -67,7 +67,7 @@ class GroupHead(GroupSummary):
     memberships: list[MembershipRow]
 
 
-def group_routes(groups: Groups, windows: Windows, lags: Lags) -> list[Route]:
+def group_routes(groups: Groups, windows: WindowTable, lags: Lags) -> list[Route]:
     async def list_groups(request: Request) -> Response:
         caller, state = caller_of(request), request.query_params.get("state")
 
@@ -111,7 +111,7 @@ def _together(lags: list[Lag]) -> GroupLag:
     return together
 
 
-def _summary(group: ShareGroup, windows: Windows, lag: GroupLag) -> GroupSummary:
+def _summary(group: ShareGroup, windows: WindowTable, lag: GroupLag) -> GroupSummary:
     return GroupSummary(
         group=group.name,
         state=group.state,
@@ -124,7 +124,7 @@ def _summary(group: ShareGroup, windows: Windows, lag: GroupLag) -> GroupSummary
     )
 
 
-async def _description(group: ShareGroup, windows: Windows, lags: list[Lag]) -> bytes:
+async def _description(group: ShareGroup, windows: WindowTable, lags: list[Lag]) -> bytes:
     """A GroupDescription as JSON, made a window at a time: each takes a millisecond or two, and
     requests about a group of many must not hold up the others.
     """
@@ -160,7 +160,7 @@ async def _description(group: ShareGroup, windows: Windows, lags: list[Lag]) -> 
     head = GroupHead(
         **dict(_summary(group, windows, _together(lags))),
         epoch=group.epoch,
-        policies=_policies(windows.section_of(group.name)),
+        policies=_policies(windows.dependencies.settings.of(group.name)),
         memberships=[
             MembershipRow(
                 member_id=member.member_id,

@@ -18,7 +18,7 @@ from gateway.admin.pages import names_page
 from gateway.admin.problems import answered, query
 from gateway.core.share.membership import ShareGroup, ShareMember
 from gateway.members.groups import Groups
-from gateway.windows.windows import Windows
+from gateway.windows.table import WindowTable
 
 
 class _Figures(NamedTuple):
@@ -30,7 +30,7 @@ class _Figures(NamedTuple):
     silent: Counter[str]  # partitions
 
 
-def member_routes(groups: Groups, windows: Windows) -> list[Route]:
+def member_routes(groups: Groups, windows: WindowTable) -> list[Route]:
     async def list_members(request: Request) -> Response:
         name = query(request, "group")
         group = groups.get(name)
@@ -65,7 +65,7 @@ def _shares(group: ShareGroup) -> Mapping[str, float]:
     return dict(zip(members, shared_ring(members).shares(), strict=True))
 
 
-async def _figures(windows: Windows, group: str) -> _Figures:
+async def _figures(windows: WindowTable, group: str) -> _Figures:
     figures = _Figures(Counter(), Counter(), Counter(), Counter())
     for window in windows.of_group(group):
         core = window.dispatcher

@@ -70,7 +70,7 @@ from gateway.operations.lag import Lags
 from gateway.operations.parked_records import ParkedRecords
 from gateway.operations.unreadable_records import UnreadableRecords
 from gateway.upstream.build import Brokers
-from gateway.windows.windows import Windows
+from gateway.windows.table import WindowTable
 
 READY = "/health/ready"
 METRICS = "/metrics"
@@ -84,7 +84,7 @@ class RestParts:
     upstream: Brokers
     offsets: GroupOffsets
     groups: Groups
-    windows: Windows
+    windows: WindowTable
     parked: ParkedRecords
     unreadable: UnreadableRecords
     administration: GroupAdministration

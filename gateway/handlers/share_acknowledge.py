@@ -72,7 +72,7 @@ async def _acknowledge(services: ShareServices, request: Request, body: Message)
         await acknowledgements.ask(allowed)
     finally:
         if closing:  # also here when the client hangs up meanwhile
-            services.windows.session_closed(session)
+            services.news.session_closed(session)
     answers = await acknowledgements.answers()
     for at, (partition, (error, message)) in enumerate(answers.items(), 1):
         if at % TURN_PARTITIONS == 0:

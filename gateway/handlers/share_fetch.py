@@ -124,7 +124,7 @@ def _session(
             raise UnknownMember(f"Member {member_id} is not a member of group {group}.")
         acknowledges = bool(ack_batches(body["Topics"]))
         session = sessions.open(key, connection.id, acknowledges=acknowledges)
-        services.windows.session_opened(session)
+        services.news.session_opened(session)
     elif epoch == CLOSE_EPOCH:
         return sessions.close(key)
     else:
@@ -199,7 +199,7 @@ class _ShareFetch:
             await acks.ask(allowed)
         finally:
             if closing:  # also here when the client hangs up meanwhile
-                self.services.windows.session_closed(self.session)
+                self.services.news.session_closed(self.session)
         if closing or self.body["MaxRecords"] <= 0 or self.body["MaxBytes"] <= 0 or renewing:
             keys = []
         await self._acquire(keys)

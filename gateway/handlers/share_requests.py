@@ -25,9 +25,10 @@ from gateway.members.group_settings import GroupSettings
 from gateway.members.groups import Groups
 from gateway.windows.dependencies import Records
 from gateway.windows.failures import WindowUnavailable
+from gateway.windows.news import WindowNews
 from gateway.windows.ready_signals import ReadySignals
+from gateway.windows.table import WindowTable
 from gateway.windows.window import Window
-from gateway.windows.windows import Windows
 
 AckBatches = list[tuple[int, int, bytes]]
 
@@ -43,7 +44,8 @@ class ShareServices:
     advertised: Callable[[], dict[int, tuple[str, int]]]
     refresh: Callable[[list[str]], Awaitable[Topology]]
     groups: Groups
-    windows: Windows
+    windows: WindowTable
+    news: WindowNews
     records: Records
     authoriser: Authoriser
     ready: ReadySignals

@@ -45,10 +45,11 @@ def build(
         store=windows.store,
         commits=upstream.commits,
         groups=members.groups,
-        windows=windows.windows,
+        windows=windows.windows.table,
+        committer=windows.windows.committer,
         saved_members=members.saved_members,
         filters=members.key_filters,
-        owner=windows.windows.dependencies.owner,
+        owner=windows.windows.table.dependencies.owner,
     )
     lags = Lags(offsets, OldestRecords(reading.reader.records.times), now_ms)
     histories = GroupHistories(lags, windows.flow, members.groups.get, now_ms)

@@ -16,7 +16,7 @@ from gateway.config import FilterRule
 from gateway.members.groups import Groups
 from gateway.members.key_filters import KeyFilters
 from gateway.operations.limits import EFFECT_KEYS_AT_ONCE, EFFECT_KEYS_MAX
-from gateway.windows.windows import Windows
+from gateway.windows.table import WindowTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class FilterEffect:
 @dataclass(frozen=True, slots=True)
 class FilterEffects:
     groups: Groups
-    windows: Windows
+    windows: WindowTable
     filters: KeyFilters
 
     async def of(self, group: str, rules: Iterable[FilterRule] | None) -> FilterEffect:

@@ -52,10 +52,11 @@ from gateway.upstream.cluster import LATEST
 from gateway.upstream.commits import Commit, Committed
 from gateway.upstream.errors import UpstreamError
 from gateway.upstream.requests import names_by_id
+from gateway.windows.committing import Committer
 from gateway.windows.loading import unstored_fence
 from gateway.windows.start_position import isolation_of
+from gateway.windows.table import WindowTable
 from gateway.windows.window_keys import topic_id_bytes, topic_id_text
-from gateway.windows.windows import Windows
 from settled.core.metadata import decode as decode_commit
 from settled.core.metadata import encode as encode_commit
 
@@ -118,7 +119,8 @@ class GroupOffsets:
     store: WindowStore
     commits: OffsetCommits
     groups: Groups
-    windows: Windows
+    windows: WindowTable
+    committer: Committer
     saved_members: SavedMemberRows
     filters: FilterRules
     owner: str
@@ -312,7 +314,7 @@ class GroupOffsets:
         members that join meanwhile get windows after it. Raises GroupInUse.
         """
         with self.windows.frozen(name):
-            async with self.windows.committing:
+            async with self.committer.committing:
                 self.check_empty(name)
                 for window in self.windows.of_group(name):
                     if chosen(window.key):

@@ -272,7 +272,7 @@ class Lags:
 
     def _as_of(self, group: str) -> tuple[int, int] | None:
         """Equal: all figures of the group are as they were, but for the age of its records."""
-        rest = self.offsets.windows.rest_of(group)
+        rest = self.offsets.windows.ticks.rest_of(group)
         return None if rest is None else (rest, self._looks[group])
 
     def _sum(self, group: str) -> LagSum:
@@ -347,7 +347,7 @@ class Lags:
     async def _positions_in_memory(self, group: str, portions: Portions) -> None:
         """Of a group at rest they are as they were."""
         windows = self.offsets.windows
-        rest = windows.rest_of(group)
+        rest = windows.ticks.rest_of(group)
         if rest is not None and self._seen_at.get(group) == rest:
             return
         self._seen_at.pop(group, None)
@@ -421,7 +421,7 @@ class Lags:
         if topics != self._topics:
             self._topics = topics
             self._placed.clear()
-        self.offsets.windows.asked_for = {topic.name for topic in topics.values()}
+        self.offsets.windows.topics.asked_for = {topic.name for topic in topics.values()}
 
     async def _places(self, group: str, portions: Portions) -> tuple[_Placed, bool]:
         """Of topics that are there; True: they may be others than those looked at last."""

@@ -80,7 +80,7 @@ class UnreadableRecords:
             reason=place.reason,
         )
         # The skipped offsets behind the cursor are in the commit alone, as holes of the log are.
-        await self.offsets.windows.commit()
+        await self.offsets.committer.commit()
         return place
 
     async def _windows(self, group: str) -> list[Window]:

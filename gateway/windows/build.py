@@ -27,9 +27,11 @@ from gateway.upstream.errors import UpstreamError
 from gateway.windows.dependencies import Dependencies
 from gateway.windows.limits import MISSING_TOPIC_MS
 from gateway.windows.metrics import RecordOutcomes, RoundTripCollector, WindowCollector
+from gateway.windows.news import WindowNews
 from gateway.windows.ready_signals import ReadySignals
 from gateway.windows.record_flow import FlowCollector, RecordFlow
 from gateway.windows.store_availability import MonitoredStore
+from gateway.windows.table import WindowTable
 from gateway.windows.waiting_windows import WaitingWindows, holder_of
 from gateway.windows.windows import Windows
 
@@ -66,14 +68,10 @@ def build(
         tasks.create_task(work)
 
     windows = Windows(
-        config=config,
-        topology=lambda: cluster.topology,
-        groups=groups,
+        config,
+        groups,
         tasks=tasks,
         key_filters_loaded=members.key_filters.loaded,
-        watch=cluster.watch,
-        unwatch=cluster.unwatch,
-        watched=lambda: cluster.watched,
         dependencies=Dependencies(
             store=monitored,
             reader=reading.reader,
@@ -91,39 +89,39 @@ def build(
             spawn=spawn,
         ),
     )
-    cluster.on_topology(windows.topology_changed)
-    members.key_filters.on_loaded(lambda: windows.topology_changed(cluster.topology))
+    cluster.on_topology(windows.news.topology_changed)
+    members.key_filters.on_loaded(lambda: windows.news.topology_changed(cluster.topology))
     _hear_of_groups(members, windows)
     groups.on_forgotten(outcomes.forget)
     groups.on_forgotten(flow.forget)
-    waiting = WaitingWindows(windows)
+    waiting = WaitingWindows(windows.table)
 
     async def troubles() -> Sequence[Trouble]:
-        return window_troubles(waiting)
+        return window_troubles(waiting, windows.committer.failing())
 
     return Part(
         name="windows",
         room=WindowsRoom(windows, monitored, ready, outcomes, flow),
-        collectors=_collectors(windows, outcomes, flow, monitored),
+        collectors=_collectors(windows.table, outcomes, flow, monitored),
         troubles=troubles,
         figures=lambda: window_figures(waiting),
         background=(
-            windows.watch_forever,
-            windows.persisting.persist_forever,
-            windows.commit_forever,
-            lambda: look_for_missing_topics(windows, cluster.request_refresh),
+            windows.watchdog.watch_forever,
+            windows.persister.persist_forever,
+            windows.committer.commit_forever,
+            lambda: look_for_missing_topics(windows.news, cluster.request_refresh),
         ),
-        ready=lambda: _reopen(cluster, groups, windows),
+        ready=lambda: _reopen(cluster, groups, windows.news),
         stop=windows.stop,
         close=monitored.close,
     )
 
 
 def _hear_of_groups(members: MembersRoom, windows: Windows) -> None:
-    members.settings.on_change(windows.settings_changed)
-    members.groups.on_topic_members(windows.membership_moved)
-    members.groups.on_session_lost(windows.session_lost)
-    members.groups.on_forgotten(windows.parked.forget)
+    members.settings.on_change(windows.news.settings_changed)
+    members.groups.on_topic_members(windows.news.membership_moved)
+    members.groups.on_session_lost(windows.news.session_lost)
+    members.groups.on_forgotten(windows.table.parked.forget)
 
 
 def _to(*counts: NoticeSink) -> NoticeSink:
@@ -134,29 +132,28 @@ def _to(*counts: NoticeSink) -> NoticeSink:
     return noticed
 
 
-async def _reopen(cluster: Upstream, groups: Groups, windows: Windows) -> None:
+async def _reopen(cluster: Upstream, groups: Groups, news: WindowNews) -> None:
     """Opens the windows of members that were restored."""
     topics = sorted({topic for group in groups.all() for topic in group.topics()})
     if not topics:
         return
     try:
-        windows.topology_changed(await cluster.refresh(topics))
+        news.topology_changed(await cluster.refresh(topics))
     except UpstreamError as error:
         # They are watched now: the next refresh that works opens their windows.
         log.warning("topics_not_known_yet", topics=topics, reason=str(error))
         cluster.request_refresh()
 
 
-async def look_for_missing_topics(windows: Windows, request_refresh: Callable[[], None]) -> None:
+async def look_for_missing_topics(news: WindowNews, request_refresh: Callable[[], None]) -> None:
     """A topic that is created, or created anew, must not wait for the regular refresh."""
     while True:
         await asyncio.sleep(MISSING_TOPIC_MS / 1000)
-        if windows.waits_for_topics():
+        if news.waits_for_topics():
             request_refresh()
 
 
-def window_troubles(waiting: WaitingWindows) -> list[Trouble]:
-    failing = waiting.windows.commits_failing()
+def window_troubles(waiting: WaitingWindows, failing: list[str]) -> list[Trouble]:
     found = [Trouble(f"commits of group {name} fail") for name in failing]
     troubled = [it for it in waiting.all() if it.trouble]
     if troubled:
@@ -181,7 +178,7 @@ def window_figures(waiting: WaitingWindows) -> dict[str, Any]:
 
 
 def _collectors(
-    windows: Windows, outcomes: RecordOutcomes, flow: RecordFlow, store: MonitoredStore
+    windows: WindowTable, outcomes: RecordOutcomes, flow: RecordFlow, store: MonitoredStore
 ) -> tuple[Collector, ...]:
     return (
         outcomes.counter,

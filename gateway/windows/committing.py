@@ -7,16 +7,19 @@ meanwhile, as after a fail-over to another cluster and back: it is loaded again 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import asyncio
 
 import structlog
 
 from dispatcher.core.commands import CommitState
 from dispatcher.core.reconcile import overtakes
+from dispatcher.store.base import WindowKey
 from gateway.core.wire.errors import ErrorCode, error_name
 from gateway.upstream.commits import Commit, Committed
 from gateway.upstream.errors import Refused, UpstreamError
-from gateway.windows.dependencies import CommittedOffsets
+from gateway.windows.limits import ASKED_AT_REST
+from gateway.windows.persisting import Persister
+from gateway.windows.table import WindowTable
 from gateway.windows.window import Window
 from settled.core.metadata import encode as encode_commit
 from settled.core.metadata import read_times
@@ -26,38 +29,87 @@ log = structlog.get_logger("keyway.windows")
 States = list[tuple[Window, CommitState]]
 
 
-@dataclass(slots=True)
-class GroupCommits:
-    """`failing`: the Kafka error of each group whose last commit was not taken."""
+class Committer:
+    def __init__(self, table: WindowTable, persister: Persister, interval_ms: int) -> None:
+        # Held by a commit: a position set by hand must not be overtaken by the old one.
+        self.committing = asyncio.Lock()
+        self._table = table
+        self._persister = persister
+        self._commits = table.dependencies.commits
+        self._interval_ms = interval_ms
+        self._uncommitted: dict[Window, None] = {}  # ticked since the last commit
+        self._failing: dict[str, int] = {}  # Kafka's error, by group whose last commit failed
 
-    commits: CommittedOffsets
-    failing: dict[str, int] = field(default_factory=dict)
+    async def commit_forever(self) -> None:
+        while True:
+            await asyncio.sleep(self._interval_ms / 1000)
+            await self.commit()
 
-    async def commit(self, group: str, states: States) -> None:
+    def look_at(self, window: Window) -> None:
+        """Something may have happened in it since the last commit."""
+        self._uncommitted[window] = None
+
+    def forget(self, window: Window) -> None:
+        self._uncommitted.pop(window, None)
+
+    def failing(self) -> list[str]:
+        """Groups whose last commit Kafka did not take, and that still have something to commit."""
+        return sorted(self._failing.keys() & self._table.names())
+
+    async def commit(self) -> None:
+        """Commits the records settled since the last time."""
+        async with self.committing:
+            asked = self._to_commit()
+            for window in asked:
+                window.perform(window.life.want_commit())
+            await self._persister.persist()
+            by_group: dict[str, States] = {}
+            for window in asked:
+                state = window.life.take_committable()
+                if state is not None:
+                    by_group.setdefault(window.key.group, []).append((window, state))
+            for group, states in by_group.items():
+                self._note(group, await self._commit_group(group, states))
+
+    def _to_commit(self) -> list[Window]:
+        """The windows in which something has happened that Kafka may not know of. A few others ask
+        the store in turn: a store that has lost its state is found out also while nothing happens,
+        and then all windows ask it.
+        """
+        lost, self._persister.lost = self._persister.lost, False
+        if lost:
+            return self._table.all()
+        stirred = {**self._uncommitted, **self._table.ticks.stirred}
+        self._uncommitted = {window: None for window in stirred if window.life.commit_due}
+        asked = dict(self._uncommitted)
+        asked.update(dict.fromkeys(self._table.in_turn(ASKED_AT_REST)))
+        return sorted(asked, key=_key_of)
+
+    async def _commit_group(self, group: str, states: States) -> int:
+        """Returns the first error; 0 = Kafka has all of them."""
         try:
             states = await self._not_overtaken(group, states)
         except UpstreamError as error:
             for window, _ in states:
-                window.commit_failed()
+                window.life.commit_failed()
             refused = error.error_code if isinstance(error, Refused) else None
-            self._note(group, refused or ErrorCode.NETWORK_EXCEPTION)
-            return
+            return refused or ErrorCode.NETWORK_EXCEPTION
         errors = await self._write(group, states)
         for (window, state), error_code in zip(states, errors, strict=True):
             if error_code == 0:
-                window.commit_taken(state)
+                window.life.commit_taken(state)
             else:
-                window.commit_failed()
-        self._note(group, next((it for it in errors if it != 0), 0))
+                window.life.commit_failed()
+        return next((error_code for error_code in errors if error_code != 0), 0)
 
     async def _not_overtaken(self, group: str, states: States) -> States:
         """Without the windows whose position was set elsewhere: those are loaded again. Raises
         UpstreamError.
         """
-        doubtful = [window.partition for window, _ in states if window.looks_first]
+        doubtful = [window.partition for window, _ in states if window.life.looks_first()]
         if not doubtful:
             return states
-        found = await self.commits.fetch_some(group, doubtful)
+        found = await self._commits.fetch_some(group, doubtful)
         own: States = []
         for window, state in states:
             committed = found.get(window.partition)
@@ -76,7 +128,7 @@ class GroupCommits:
     async def _write(self, group: str, states: States) -> list[int]:
         if not states:
             return []
-        chars_max = self.commits.metadata_chars_max
+        chars_max = self._commits.metadata_chars_max
         commits = [
             Commit(
                 window.partition,
@@ -91,18 +143,22 @@ class GroupCommits:
             )
             for window, state in states
         ]
-        return await self.commits.commit(group, commits)
+        return await self._commits.commit(group, commits)
 
     def _note(self, group: str, error: int) -> None:
         """One line when it starts to fail, and one when it works again."""
-        if error == self.failing.get(group, 0):
+        if error == self._failing.get(group, 0):
             return
         if error:
-            self.failing[group] = error
+            self._failing[group] = error
             log.warning("commit_failed", group=group, error=error_name(error))
         else:
-            del self.failing[group]
+            del self._failing[group]
             log.info("commit_works_again", group=group)
+
+
+def _key_of(window: Window) -> WindowKey:
+    return window.key
 
 
 def _origin_of(committed: Committed) -> int:

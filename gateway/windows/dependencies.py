@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from dispatcher.core.model import Effect, Noticed, WriteDeadLetters
+from dispatcher.core.model import Noticed, WriteDeadLetters
 from dispatcher.store.base import StoreError, WindowKey, WindowStore
-from gateway.core.cluster.topology import TopicPartition
+from gateway.core.cluster.topology import TopicPartition, Topology
 from gateway.core.reading.cache import Source
 from gateway.core.reading.fetching import ReadResult, Unreadable
 from gateway.core.wire.long_bytes import LongBytes
@@ -20,6 +19,7 @@ from gateway.upstream.commits import Commit, Committed
 from gateway.windows.limits import LOAD_SLOW_S, LOADED_AT_ONCE
 from gateway.windows.ready_signals import ReadySignals
 from gateway.windows.turns import Turns
+from gateway.windows.watched_topics import TopicsView
 
 
 class LogReader(Protocol):
@@ -100,6 +100,13 @@ class OffsetsByTime(Protocol):
         ...
 
 
+class UpstreamView(OffsetsByTime, TopicsView, Protocol):
+    """gateway/upstream/cluster.py."""
+
+    @property
+    def topology(self) -> Topology: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Dependencies:
     """The parts that all windows of the node share."""
@@ -109,7 +116,7 @@ class Dependencies:
     records: Records
     unreadables: Unreadables
     commits: CommittedOffsets
-    upstream: OffsetsByTime
+    upstream: UpstreamView
     dead_letters: DeadLetterWriter
     settings: GroupSettings
     owner: str
@@ -126,9 +133,3 @@ class Dependencies:
         """
         with suppress(StoreError):
             await self.store.delete(key)
-
-
-def retrieved(future: asyncio.Future[list[Effect]]) -> None:
-    """A client that hangs up leaves futures nobody awaits; the window has logged their failure."""
-    if not future.cancelled():
-        future.exception()

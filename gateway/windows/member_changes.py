@@ -20,7 +20,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dispatcher.core.model import Reason
+from dispatcher.core.model import MembersChanged, Reason
 from gateway.members.groups import TopicMembersChanged
 from gateway.windows.limits import MEMBER_CHANGES_AT_ONCE
 from gateway.windows.window import Window
@@ -39,6 +39,7 @@ class _Change:
 @dataclass(slots=True)
 class MemberChanges:
     spawn: Callable[[Coroutine[Any, Any, None]], None]
+    now_ms: Callable[[], int]
     _waiting: dict[Window, list[_Change]] = field(default_factory=dict)
     _last: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict)  # group, topic
     _telling: bool = False
@@ -73,8 +74,8 @@ class MemberChanges:
             moved = changes.pop(0).moved
             if not changes:
                 del self._waiting[window]
-            window.members_changed(moved.members, moved.reason)
-            left -= 1 + len(moved.members) + window.unsettled_span
+            window.post(MembersChanged(moved.members, self.now_ms(), moved.reason))
+            left -= 1 + len(moved.members) + _unsettled_span(window)
         return bool(self._waiting)
 
     async def _tell_the_rest(self) -> None:
@@ -85,6 +86,12 @@ class MemberChanges:
                     break
         finally:
             self._telling = False
+
+
+def _unsettled_span(window: Window) -> int:
+    """Offsets; 0 while the window is not up."""
+    core = window.life.core
+    return 0 if core is None else max(core.read_position - core.front, 0)
 
 
 def _together(

@@ -16,8 +16,8 @@ from gateway.core.times import Times
 from gateway.group_log import GroupLog
 from gateway.metric_rows import Labels, Rows, families, histogram_of
 from gateway.windows.limits import WINDOWS_READ_AT_ONCE
+from gateway.windows.table import WindowTable
 from gateway.windows.window_keys import topic_id_bytes
-from gateway.windows.windows import Windows
 
 # Logged for the operator, beside the counter: one line per group in 10 s.
 _LOGGED = {
@@ -93,7 +93,7 @@ class WindowCollector(Collector):
     must not end because the group stopped.
     """
 
-    windows: Windows
+    windows: WindowTable
 
     def collect(self) -> Iterator[Metric]:
         return families(self)
@@ -162,7 +162,7 @@ class WindowCollector(Collector):
         yield found
 
     def _parked_elsewhere(self, records: Rows) -> None:
-        names = self.windows.topology().names
+        names = self.windows.dependencies.upstream.topology.names
         for group in self.windows.parked.groups():
             for key, count in self.windows.parked.last(group).items():
                 window, topic = self.windows.find(key), names.get(topic_id_bytes(key.topic_id))

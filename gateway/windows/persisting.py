@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
 
 from dispatcher.core.life import Batch
-from dispatcher.store.base import StoreError, WindowGone, WindowStore, Write
+from dispatcher.store.base import Fence, FencedError, StoreError, WindowGone, Write
+from gateway.windows.dependencies import Dependencies
+from gateway.windows.failures import failure_of
 from gateway.windows.limits import STORE_RETRY_MS
 from gateway.windows.store_availability import away
 from gateway.windows.window import Window
 
 
-@dataclass(slots=True)
-class Persisting:
-    store: WindowStore
-    lost: bool = False  # the store has lost a window: all ask it with the next commit
-    _unpersisted: dict[Window, None] = field(default_factory=dict)
-    _wake: asyncio.Event = field(default_factory=asyncio.Event)
-    _round_trip: asyncio.Lock = field(default_factory=asyncio.Lock)
+class Persister:
+    def __init__(self, dependencies: Dependencies) -> None:
+        self.lost = False  # the store has lost a window: all ask it with the next commit
+        self._dependencies = dependencies
+        self._unpersisted: dict[Window, None] = {}
+        self._wake = asyncio.Event()
+        self._round_trip = asyncio.Lock()
 
     def soon(self, window: Window) -> None:
         """It has steps to persist."""
@@ -39,36 +40,45 @@ class Persisting:
         async with self._round_trip:
             windows, self._unpersisted = self._unpersisted, {}
             batches: list[tuple[Window, Batch]] = []
+            writes: list[Write] = []
             for window in windows:
-                batch = window.take_batch()
+                batch = window.life.take_batch()
                 if batch is not None:
                     batches.append((window, batch))
+                    writes.append(Write(window.key, Fence(batch.fence), batch.changes))
             if not batches:
                 return False
             try:
-                results = await self._apply([window.write_of(batch) for window, batch in batches])
+                results = await self._apply(writes)
             except BaseException as error:
                 # Cancelled: any part may have been applied, so the windows are loaded again.
                 for window, batch in batches:
-                    window.not_persisted(batch, StoreError(f"interrupted: {error!r}"))
+                    self._not_persisted(window, batch, StoreError(f"interrupted: {error!r}"))
                 raise
             for (window, batch), failure in zip(batches, results, strict=True):
                 if failure is None:
-                    window.persisted(batch)
+                    window.perform(window.life.persisted(batch))
                 else:
                     self.lost = self.lost or isinstance(failure, WindowGone)
-                    window.not_persisted(batch, failure)
+                    self._not_persisted(window, batch, failure)
             return True
+
+    def _not_persisted(self, window: Window, batch: Batch, error: StoreError) -> None:
+        now_ms = self._dependencies.now_ms()
+        commands = window.life.not_persisted(batch, failure_of(error), now_ms)
+        if commands and isinstance(error, FencedError):
+            self._dependencies.log.note(window.key.group, "window_fenced", window=repr(window))
+        window.perform(commands)
 
     async def _apply(self, writes: list[Write]) -> list[StoreError | None]:
         """Tries failed writes once more: a Redis that was restarted leaves a dead connection, and
         to write the same again changes nothing.
         """
-        results = await self.store.apply(writes)
+        results = await self._dependencies.store.apply(writes)
         failed = [at for at, error in enumerate(results) if away(error)]
         if failed:
             await asyncio.sleep(STORE_RETRY_MS / 1000)
-            again = await self.store.apply([writes[at] for at in failed])
+            again = await self._dependencies.store.apply([writes[at] for at in failed])
             for at, error in zip(failed, again, strict=True):
                 results[at] = error
         return results

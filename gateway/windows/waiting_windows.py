@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from gateway.windows.table import WindowTable
 from gateway.windows.window import Window
-from gateway.windows.windows import Windows
 
 
 def holder_of(window: Window) -> int:
@@ -26,7 +26,7 @@ class _Seen:
 
 @dataclass(slots=True)
 class WaitingWindows:
-    windows: Windows
+    windows: WindowTable
     _known: dict[str, _Seen] = field(default_factory=dict)  # by group
 
     def all(self) -> list[Window]:
@@ -39,7 +39,7 @@ class WaitingWindows:
         found: list[_Seen] = []
         known: dict[str, _Seen] = {}
         for group in self.windows.names():
-            rest, seen = self.windows.rest_of(group), self._known.get(group)
+            rest, seen = self.windows.ticks.rest_of(group), self._known.get(group)
             if seen is None or seen.rest != rest:
                 windows = self.windows.of_group(group)
                 waiting = [it for it in windows if it.dispatcher is None]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import base64
+from functools import lru_cache
 
 from dispatcher.store.base import WindowKey
 from gateway.core.cluster.topology import TopicPartition
+from gateway.windows.limits import TOPIC_IDS_REMEMBERED
 
 
+@lru_cache(TOPIC_IDS_REMEMBERED)  # a share fetch asks about each of its partitions
 def topic_id_text(topic_id: bytes) -> str:
     """Kafka's own text form of a topic id: URL-safe base64 without padding, 22 characters."""
     return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")

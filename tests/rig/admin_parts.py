@@ -263,10 +263,11 @@ class Admin:
         self.times = Times(self.node)
         self.offsets = GroupOffsets(
             upstream=self.view,
-            store=self.node.windows.dependencies.store,
+            store=self.node.windows.table.dependencies.store,
             commits=self.commits,
             groups=self.node.groups,
-            windows=self.node.windows,
+            windows=self.node.windows.table,
+            committer=self.node.windows.committer,
             saved_members=self.forgotten,
             filters=self.forgotten,
             owner="node",
@@ -292,5 +293,5 @@ async def worked(admin: Admin, count: int = 5) -> None:
     done = [*range(count - 1), count]
     await node.window().ask(Acknowledge(M1, S1, [(o, o, b"\1") for o in done], now_ms()))
     node.beat("m1", -1)
-    await node.windows.commit()
+    await node.windows.committer.commit()
     await settle()

@@ -261,14 +261,10 @@ class Node:
             key_filters=lambda _group, _client: self.filters,
         )
         self.windows = Windows(
-            config=self.config,
-            topology=lambda: self.topology,
-            groups=self.groups,
+            self.config,
+            self.groups,
             tasks=self.tasks,
             key_filters_loaded=lambda: True,
-            watch=self._watch,
-            unwatch=self._unwatch,
-            watched=lambda: self.watched,
             dependencies=Dependencies(
                 store=MonitoredStore(self.store, now_ms),
                 reader=self.log,
@@ -287,24 +283,24 @@ class Node:
             ),
         )
         self.settings.on_change(self.groups.settings_changed)
-        self.settings.on_change(self.windows.settings_changed)
-        self.groups.on_topic_members(self.windows.membership_moved)
-        self.groups.on_session_lost(self.windows.session_lost)
+        self.settings.on_change(self.windows.news.settings_changed)
+        self.groups.on_topic_members(self.windows.news.membership_moved)
+        self.groups.on_session_lost(self.windows.news.session_lost)
         self.groups.on_change(self.changed.append)
         self.groups.on_forgotten(self.settings.forget)
         self._background: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Node:
         await self.tasks.__aenter__()
-        self.windows.topology_changed(self.topology)
-        for work in (self.windows.persisting.persist_forever(), self.windows.watch_forever()):
-            self._background.append(self.tasks.create_task(work))
+        self.windows.news.topology_changed(self.topology)
+        for work in (self.windows.persister.persist_forever, self.windows.watchdog.watch_forever):
+            self._background.append(self.tasks.create_task(work()))
         return self
 
     async def __aexit__(self, kind: Any, error: Any, trace: Any) -> None:
         for task in self._background:
             task.cancel()
-        for window in self.windows.all():
+        for window in self.windows.table.all():
             window.close()
         try:
             await self.tasks.__aexit__(kind, error, trace)
@@ -313,11 +309,11 @@ class Node:
                 raise
             # The test's own error goes on as it is.
 
-    def _watch(self, topics: Iterable[str]) -> None:
+    def watch(self, topics: Iterable[str]) -> None:
         self.unwatched = [name for name in self.unwatched if name not in set(topics)]
         self.watched += [name for name in topics if name not in self.watched]
 
-    def _unwatch(self, topics: Iterable[str]) -> None:
+    def unwatch(self, topics: Iterable[str]) -> None:
         self.unwatched.extend(topics)
         self.watched = [name for name in self.watched if name not in set(topics)]
 
@@ -337,7 +333,7 @@ class Node:
 
     def change_topology(self, changed: Topology) -> None:
         self.topology = changed
-        self.windows.topology_changed(changed)
+        self.windows.news.topology_changed(changed)
 
     # ------------------------------------------------------------------------------ words of tests
 
@@ -372,10 +368,10 @@ class Node:
         for name in known.topics if known is not None else ():
             topic = self.topology.topics.get(name)
             for partition in sorted(topic.partitions) if topic is not None else ():
-                assert self.windows.wanted(group, name, partition, connection)
+                assert self.windows.table.wanted(group, name, partition, connection)
 
     def window(self, partition: int = 0) -> Window:
-        window = self.windows.get(GROUP, self.topology.topics[TOPIC].topic_id, partition)
+        window = self.windows.table.get(GROUP, self.topology.topics[TOPIC].topic_id, partition)
         assert window is not None
         return window
 

@@ -98,7 +98,7 @@ def rest_parts(admin: Admin | None = None, **changes: Any) -> RestParts:
         "upstream": None if admin is None else admin.view,
         "offsets": offsets,
         "groups": None if node is None else node.groups,
-        "windows": None if node is None else node.windows,
+        "windows": None if node is None else node.windows.table,
         "parked": ParkedRecords(offsets, record_starts, now_ms),
         "unreadable": UnreadableRecords(offsets),
         "administration": GroupAdministration(offsets, cast(Any, node and node.settings)),

@@ -31,8 +31,8 @@ from gateway.operations.group_histories import GroupHistories
 from gateway.operations.lag import Lags
 from gateway.operations.lag_sums import GroupLag
 from gateway.operations.portions import Portions
+from gateway.windows.table import WindowTable
 from gateway.windows.window import Window
-from gateway.windows.windows import Windows
 
 Outcomes = Callable[[str], Mapping[str, int]]
 
@@ -57,7 +57,7 @@ class Snapshot:
 @dataclass(slots=True)
 class Overviews:
     groups: Groups
-    windows: Windows
+    windows: WindowTable
     lags: Lags
     histories: GroupHistories
     health: Callable[[], Awaitable[Health]]
@@ -135,7 +135,7 @@ class Overviews:
 
     async def _sum(self, group: str, portions: Portions) -> _Sums:
         """Over the windows of a group; those of a group at rest are not asked again."""
-        rest = self.windows.rest_of(group)
+        rest = self.windows.ticks.rest_of(group)
         known = self._sums.get(group)
         if known is not None and known[0] == rest and not self._may_be_stuck(known[1]):
             return known[1]

@@ -66,7 +66,7 @@ class NodeHealth:
             return reading_troubles(world.failing)
 
         async def of_windows() -> list[Trouble]:
-            return window_troubles(waiting)
+            return window_troubles(waiting, self.node.windows.committer.failing())
 
         known = {"cluster_id": world.topology.cluster_id, "brokers": len(world.topology.brokers)}
         return await look(
@@ -91,7 +91,7 @@ def story(tell: Callable[[Node, World, NodeHealth], Awaitable[None]]) -> None:
         async with Node(topology=topology(2)) as node:
             node.beat()
             await settle()
-            await tell(node, world, NodeHealth(node, world, WaitingWindows(node.windows)))
+            await tell(node, world, NodeHealth(node, world, WaitingWindows(node.windows.table)))
 
     run(work())
 
@@ -140,10 +140,10 @@ def test_what_keeps_the_node_from_serving() -> None:
 def test_a_group_that_is_gone_has_nothing_to_commit() -> None:
     async def tell(node: Node, _world: World, health: NodeHealth) -> None:
         node.commits.errors = [30]
-        await node.windows.commit()
+        await node.windows.committer.commit()
         assert (await health.look()).shown()["status"] == "degraded"
-        for window in node.windows.all():
-            node.windows.drop(window.key)
+        for window in node.windows.table.all():
+            node.windows.table.drop(window.key)
         assert (await health.look()).reasons == ()
 
     story(tell)
@@ -164,9 +164,9 @@ def test_what_is_amiss_while_it_serves() -> None:
         assert await reason() == "3 partitions cannot be read"
         world.failing = 0
         node.commits.errors = [30]
-        await node.windows.commit()
+        await node.windows.committer.commit()
         assert await reason() == f"commits of group {GROUP} fail"
-        await node.windows.commit()
+        await node.windows.committer.commit()
         assert (await health.look()).reasons == ()
         node.window(1).fail(RuntimeError("no room"))
         assert await reason() == "1 windows wait, the first: RuntimeError: no room"

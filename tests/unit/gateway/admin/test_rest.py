@@ -65,7 +65,7 @@ class Rest:
     async def ask(self, path: str, *, method: str = "GET", host: str = "localhost") -> Answer:
         parts = rest_parts(
             groups=self.node.groups,
-            windows=self.node.windows,
+            windows=self.node.windows.table,
             registry=self.registry,
             lags=self.lags,
             health=self.look,
@@ -204,7 +204,7 @@ def test_other_work_goes_on_between_two_windows(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_group_whose_windows_have_left_memory() -> None:
     async def tell(rest: Rest) -> None:
-        rest.node.windows.drop(rest.node.window(0).key)
+        rest.node.windows.table.drop(rest.node.window(0).key)
         rest.node.log.produce(b"d")
         idle, up = (await rest.ask(f"/v1/groups/{GROUP}")).json["partitions"]
         place = {"topic": TOPIC, "partition": 0, "state": "idle"}
@@ -331,7 +331,7 @@ def test_a_page_from_elsewhere_is_not_served() -> None:
 
 def test_metrics_and_health() -> None:
     async def tell(rest: Rest) -> None:
-        rest.registry.register(WindowCollector(rest.node.windows))
+        rest.registry.register(WindowCollector(rest.node.windows.table))
         rest.registry.register(rest.refusals)
         rest.registry.register(rest.health_seen)
         await rest.ask("/v1/nothing")

@@ -56,7 +56,7 @@ def test_pages_and_filters_of_windows() -> None:
         path = f"/v1/windows?group={GROUP}"
         found = [row["partition"] for row in await pages(client, path, "windows")]
         assert found == [0, 1]
-        admin.node.windows.drop(admin.node.window(0).key)
+        admin.node.windows.table.drop(admin.node.window(0).key)
         (idle,) = await rows(client, f"{path}&state=idle", "windows")
         refused = await client.get(f"{path}&state=down")
         assert refused.status_code == 400

@@ -90,7 +90,7 @@ def test_kafka_says_where_it_goes_on() -> None:
             node.log.produce(b"a", b"b", b"c")
             client = await joined(node)
             assert offsets(await client.fetch(MaxRecords=2)) == [0, 1]
-            await node.windows.commit()
+            await node.windows.committer.commit()
             assert commits.committed[GROUP, 0].offset == 2
 
     async def second() -> None:
@@ -98,8 +98,8 @@ def test_kafka_says_where_it_goes_on() -> None:
             node.log.produce(b"a", b"b", b"c")
             client = await joined(node)
             assert offsets(await client.fetch()) == [2]
-            await node.windows.commit()
-            await node.windows.commit()
+            await node.windows.committer.commit()
+            await node.windows.committer.commit()
             assert [c.offset for (c,) in commits.requests] == [2, 3], "new ones only"
 
     run(first())
@@ -119,7 +119,7 @@ def test_what_was_sent_behind_the_cursor_is_in_the_commit() -> None:
         sent = offsets(await first.fetch())
         held = core.cursor
         sent += offsets(await second.fetch(MaxRecords=1))
-        await node.windows.commit()
+        await node.windows.committer.commit()
         committed = node.commits.committed[GROUP, 0]
         ranges = decode_commit(committed.offset, committed.metadata)
         assert ranges is not None
@@ -135,8 +135,8 @@ def test_a_window_that_is_closed_idle_has_left_nothing_behind() -> None:
     async def tell(node: Node, client: Client) -> None:
         await client.fetch()
         await client.heartbeat(epoch=-1)
-        await node.windows.commit()
-        await until(lambda: not node.windows.all(), within_s=120)
+        await node.windows.committer.commit()
+        await until(lambda: not node.windows.table.all(), within_s=120)
         client.epoch = 0
         again = await joined(node)
         assert offsets(await again.fetch()) == []
@@ -156,7 +156,7 @@ def test_what_a_reliable_group_left_in_the_store_is_gone() -> None:
             sent = offsets(await client.fetch(MaxRecords=records_max))
             accepted = [(sent[0], sent[-1], bytes([AckType.ACCEPT]))]
             assert row_error(await client.acknowledge({0: accepted})) == ErrorCode.NONE
-            await node.windows.commit()
+            await node.windows.committer.commit()
             return sent
 
     assert run(sends(reliable, 2)) == [0, 1]

@@ -252,7 +252,7 @@ def test_members_of_before_a_restart_have_a_while_to_come_back() -> None:
         async with Node(QUICK) as after:
             restored = {GROUP: SavedGroup(group.epoch, list(group.members.values()))}
             assert after.groups.restore(restored, now_ms()) == [TOPIC]
-            after.windows.topology_changed(after.topology)
+            after.windows.news.topology_changed(after.topology)
             await settle()
             assert names(after) == ["m1", "m2"]
             await beating(after, "m1", epoch, RESTART_GRACE_MS // 1000 - 1, connection=5)

@@ -34,7 +34,7 @@ def story(
             own = GroupSection(filters=configured)
             config = Config(groups=(own,))
             filters = KeyFilters(config, cast(Redis, None))
-            await tell(node, FilterEffects(node.groups, node.windows, filters))
+            await tell(node, FilterEffects(node.groups, node.windows.table, filters))
 
     run(work())
 

@@ -54,7 +54,7 @@ def test_positions_are_found_wherever_they_are() -> None:
             here = {(TOPIC, 0): Position(4, settled=1), (TOPIC, 1): Position(0)}
             assert await admin.offsets.positions(GROUP) == here, "in memory"
             for partition in (0, 1):
-                admin.node.windows.drop(admin.key(partition))
+                admin.node.windows.table.drop(admin.key(partition))
             assert await admin.offsets.positions(GROUP) == here, "in the store"
             fence = (await admin.store.claim(admin.key(0), "node")).fence
             await admin.store.apply([Write(admin.key(0), fence, [CursorMoved(6, 6)])])
@@ -216,7 +216,7 @@ def test_who_joins_meanwhile_starts_at_the_new_position() -> None:
         await settle()
         admin.node.beat("m2")
         await settle()
-        windows = admin.node.windows
+        windows = admin.node.windows.table
         assert windows.get(GROUP, TOPIC_ID, 0) is None, "no window before the position is set"
         # A second operator who gives up must not let go of the first one's hold.
         with pytest.raises(GroupInUse):
@@ -242,7 +242,7 @@ def test_a_commit_under_way_does_not_overtake() -> None:
         await admin.node.window().ask(Acknowledge(member, S1, [(4, 4, b"\1")], now_ms()))
         admin.node.beat("m2", -1)
         gate = admin.commits.gate = asyncio.Event()
-        committing = asyncio.ensure_future(admin.node.windows.commit())
+        committing = asyncio.ensure_future(admin.node.windows.committer.commit())
         await settle()
         admin.commits.gate = None  # only the commit under way is slow
         setting = asyncio.ensure_future(admin.offsets.set_positions(GROUP, {P0: 1}))
@@ -251,7 +251,7 @@ def test_a_commit_under_way_does_not_overtake() -> None:
         gate.set()
         await committing
         await setting
-        await admin.node.windows.commit()
+        await admin.node.windows.committer.commit()
         assert admin.commits.committed[GROUP, 0].offset == 1
         offsets = [c.offset for request in admin.commits.requests for c in request if c.tp == P0]
         assert offsets[-2:] == [6, 1]
@@ -313,7 +313,7 @@ def test_one_topic_is_forgotten() -> None:
         async with admin.offsets.at_rest(GROUP, lambda key: key != other):
             await admin.offsets.forget_windows(GROUP, lambda key: key != other)
         assert list(admin.store.windows) == [other]
-        assert admin.node.windows.of_group(GROUP) == []
+        assert admin.node.windows.table.of_group(GROUP) == []
         assert admin.node.groups.get(GROUP) is not None
 
     story(tell)
@@ -333,7 +333,7 @@ def test_a_group_is_forgotten_unless_somebody_joins_meanwhile(*, joins: bool) ->
         assert (group is not None) is joins
         assert (GROUP in admin.forgotten.names) is not joins
         await settle()
-        assert bool(admin.node.windows.of_group(GROUP)) is joins
+        assert bool(admin.node.windows.table.of_group(GROUP)) is joins
 
     story(tell)
 

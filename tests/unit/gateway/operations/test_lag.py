@@ -69,8 +69,8 @@ def test_a_group_that_stopped_falls_behind() -> None:
 
     async def tell(admin: Admin, lags: Lags) -> None:
         await lags.refresh(stored=True)
-        for window in admin.node.windows.all():
-            admin.node.windows.drop(window.key)
+        for window in admin.node.windows.table.all():
+            admin.node.windows.table.drop(window.key)
         admin.node.log.produce(b"k", b"k", partition=0)
         admin.node.log.produce(b"k", partition=1)
         await lags.refresh(stored=False)
@@ -120,7 +120,7 @@ def test_a_position_set_or_deleted_by_hand_is_seen_by_who_asks() -> None:
         tps = {lag.tp.partition: lag.tp for lag in lags.all()}
         await admin.offsets.set_positions(GROUP, {tps[0]: 2})
         await admin.offsets.forget_windows(GROUP, lambda key: key.partition == 1)
-        admin.node.windows.drop(admin.key(1))
+        admin.node.windows.table.drop(admin.key(1))
         await lags.refresh_group(GROUP)
         assert figures(lags) == {0: (2, 6, 4)}
 
@@ -130,7 +130,7 @@ def test_a_position_set_or_deleted_by_hand_is_seen_by_who_asks() -> None:
 def test_groups_and_topics_that_are_gone_have_no_lag() -> None:
     async def tell(admin: Admin, lags: Lags) -> None:
         await lags.refresh(stored=True)
-        assert admin.node.windows.asked_for == {TOPIC}
+        assert admin.node.windows.table.topics.asked_for == {TOPIC}
         admin.node.groups.forget(GROUP)
         assert figures(lags) == {}
         admin.node.groups.ensure(GROUP)
@@ -151,8 +151,8 @@ def test_a_group_of_which_nothing_is_stored() -> None:
         await lags.refresh(stored=True)
         before = figures(lags)
         assert before[0][1] == 6
-        for window in admin.node.windows.all():
-            admin.node.windows.drop(window.key)
+        for window in admin.node.windows.table.all():
+            admin.node.windows.table.drop(window.key)
         await lags.refresh(stored=True)
         assert figures(lags) == before
         admin.node.groups.forget(GROUP)
@@ -333,8 +333,8 @@ def test_a_lag_of_0_stands_beside_no_age() -> None:
 def test_a_stopped_group_at_a_log_that_ends_in_markers_has_caught_up() -> None:
     async def tell(admin: Admin, lags: Lags) -> None:
         admin.times.holes = {4: 6}
-        for window in admin.node.windows.all():
-            admin.node.windows.drop(window.key)
+        for window in admin.node.windows.table.all():
+            admin.node.windows.table.drop(window.key)
         await lags.refresh(stored=True)
         assert seconds(lags)[0] == 0.0
         await lags.refresh(stored=True)

@@ -62,7 +62,7 @@ class Story:
         await settle()
 
     def window(self, partition: int) -> Window | None:
-        found = [it for it in self.node.windows.all() if it.partition.partition == partition]
+        found = [it for it in self.node.windows.table.all() if it.partition.partition == partition]
         return found[0] if found and found[0].dispatcher is not None else None
 
 
@@ -96,7 +96,7 @@ def test_figures_are_those_of_somebody_who_looks_for_the_first_time(seed: int) -
                     await check_sums(lags)
                     first = admin.lags()
                     await first.refresh(stored=True)
-                    in_memory = {it.key.partition for it in admin.node.windows.all()}
+                    in_memory = {it.key.partition for it in admin.node.windows.table.all()}
                     assert [shown(it, in_memory) for it in rows(lags)] == [
                         shown(it, in_memory) for it in rows(first)
                     ]
@@ -156,9 +156,9 @@ def test_the_end_of_a_log_that_one_group_was_told_of_counts_for_the_others() -> 
             await worked(admin)
             node = admin.node
             node.groups.ensure("other")
-            node.windows.open("other", node.topology.topics[TOPIC], 1)
+            node.windows.table.open("other", node.topology.topics[TOPIC], 1)
             await settle()
-            await node.windows.commit()
+            await node.windows.committer.commit()
             await asyncio.sleep(1)
             lags = admin.lags()
             await lags.refresh(stored=True)

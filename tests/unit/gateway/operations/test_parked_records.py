@@ -139,11 +139,11 @@ def test_a_window_that_is_not_in_memory_is_opened() -> None:
             admin.node.beat("m1", -1)
             await settle()
             for partition in (0, 1):
-                admin.node.windows.drop(admin.key(partition))
+                admin.node.windows.table.drop(admin.key(partition))
             assert await released(records, Choice(TOPIC, 0, (0,)), OperatorVerb.SKIP) == [0]
-            admin.node.windows.drop(admin.key(0))
+            admin.node.windows.table.drop(admin.key(0))
             assert await offsets_of(records) == [1, 2], "the decision is stored"
-            assert admin.node.windows.get(GROUP, TOPIC_ID, 0) is not None
+            assert admin.node.windows.table.get(GROUP, TOPIC_ID, 0) is not None
 
     run(work())
 
@@ -166,7 +166,7 @@ def test_a_window_that_does_not_load_is_not_waited_for_without_end() -> None:
         admin = Admin(section=BLOCKING)
         async with admin.node:
             records = await parked(admin)
-            admin.node.windows.drop(admin.key(0))
+            admin.node.windows.table.drop(admin.key(0))
             admin.store.create_failures = [StoreError("away")] * 1_000
             with pytest.raises(StateUnavailable, match="is not loaded"):
                 await records.rows(GROUP)
@@ -217,7 +217,7 @@ def test_a_partition_that_is_away_does_not_hold_up_the_others() -> None:
             other = admin.node.window(1)
             assert other.acquire(Acquire(M1, S1, 9, now_ms())) is not None
             await other.ask(Acknowledge(M1, S1, [(0, 0, REJECT)], now_ms()))
-            admin.node.windows.drop(admin.key(0))
+            admin.node.windows.table.drop(admin.key(0))
             admin.store.create_failures = [StoreError("away")] * 1_000
             gone, done = await records.release(GROUP, EVERYTHING, OperatorVerb.SKIP)
             assert (gone.partition, gone.offsets) == (0, [])
@@ -237,14 +237,14 @@ def test_a_group_that_stopped_still_has_its_parked_records() -> None:
         admin = Admin(section=BLOCKING)
         async with admin.node:
             records = await parked(admin)
-            lags, counts = admin.lags(), admin.node.windows.parked
+            lags, counts = admin.lags(), admin.node.windows.table.parked
 
             def shown() -> int | None:
-                return counts.of_group(GROUP, admin.node.windows.of_group(GROUP))
+                return counts.of_group(GROUP, admin.node.windows.table.of_group(GROUP))
 
             assert shown() is not None
-            for window in admin.node.windows.all():
-                admin.node.windows.drop(window.key)
+            for window in admin.node.windows.table.all():
+                admin.node.windows.table.drop(window.key)
             assert shown() == 3
             await lags.refresh(stored=True)
             assert shown() == 3
@@ -258,8 +258,8 @@ def test_a_group_that_stopped_still_has_its_parked_records() -> None:
             await admin.lags().refresh(stored=True)
             assert shown() == 3
             assert await released(records, Choice(TOPIC, 0, (1,)), OperatorVerb.SKIP) == [1]
-            for window in admin.node.windows.all():
-                admin.node.windows.drop(window.key)
+            for window in admin.node.windows.table.all():
+                admin.node.windows.table.drop(window.key)
             assert shown() == 2
             (tp,) = {lag.tp for lag in lags.of_group(GROUP) if lag.tp.partition == 0}
             admin.node.beat("m1", -1)

@@ -17,7 +17,9 @@ def test_upstream_is_asked_for_a_missing_topic_until_it_is_there() -> None:
             node.beat()
             began_ms = now_ms()
             task = node.tasks.create_task(
-                look_for_missing_topics(node.windows, lambda: asked_ms.append(now_ms() - began_ms))
+                look_for_missing_topics(
+                    node.windows.news, lambda: asked_ms.append(now_ms() - began_ms)
+                )
             )
             await asyncio.sleep(3.5 * MISSING_TOPIC_MS / 1000)
             assert asked_ms == [MISSING_TOPIC_MS, 2 * MISSING_TOPIC_MS, 3 * MISSING_TOPIC_MS]

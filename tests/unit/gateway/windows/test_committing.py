@@ -50,24 +50,24 @@ def test_a_late_commit_is_not_written_over_a_position_that_was_set_meanwhile() -
     async def tell(node: Node) -> None:
         await worked(node, 0, 1, 2)
         node.commits.failure = Unreachable("Kafka was killed")
-        await node.windows.commit()
-        assert node.windows.commits_failing() == [GROUP]
+        await node.windows.committer.commit()
+        assert node.windows.committer.failing() == [GROUP]
         node.commits.failure = None
         theirs = node.commits.committed[GROUP, 0] = from_elsewhere(5, (7, 7))
         with structlog.testing.capture_logs() as logs:
-            await node.windows.commit()
+            await node.windows.committer.commit()
         assert committed(node) == theirs, "nothing was written"
         assert "position_set_elsewhere" in [line["event"] for line in logs]
         await until(lambda: node.window().dispatcher is not None)
         assert node.stored[node.window().key] == 5
         for _ in range(2):
-            await node.windows.commit()
+            await node.windows.committer.commit()
             assert decode(5, committed(node).metadata) == [(7, 7)]
             assert (
                 read_times(5, committed(node).metadata).settled_ms
                 == read_times(5, theirs.metadata).settled_ms
             ), "late again, and of the same time"
-        assert node.windows.commits_failing() == []
+        assert node.windows.committer.failing() == []
 
     story(tell, None, *KEYS)
 
@@ -77,7 +77,7 @@ def test_members_that_come_back_start_at_a_position_that_was_set_meanwhile() -> 
 
     async def tell(node: Node) -> None:
         await worked(node, 0)
-        await node.windows.commit()
+        await node.windows.committer.commit()
         node.commits.committed[GROUP, 0] = from_elsewhere(6)
         node.beat("m2")
         await until(lambda: node.window().dispatcher is not None)
@@ -97,7 +97,7 @@ def test_a_clock_that_is_ahead_does_not_hold_the_group_up(*, reliable: bool) -> 
         node.beat("m1", -1)
         await asyncio.sleep(1)
         node.commits.committed[GROUP, 0] = from_elsewhere(4, ahead_ms=AHEAD_MS)
-        await node.windows.commit()
+        await node.windows.committer.commit()
         await until(lambda: node.window().dispatcher is not None)
         node.beat("m1")
         await until(lambda: node.window().dispatcher is not None)
@@ -105,7 +105,7 @@ def test_a_clock_that_is_ahead_does_not_hold_the_group_up(*, reliable: bool) -> 
         for at in (4, 5, 6):
             await acquire(node.window(), 1).persisted
             await node.window().ask(accept(at))
-            await node.windows.commit()
+            await node.windows.committer.commit()
             assert committed(node).offset == at + 1
             origin = read_times(at + 1, committed(node).metadata).origin
             assert origin >= (now_ms() + AHEAD_MS - 60_000) * 1_000, "of that incarnation"
@@ -128,12 +128,12 @@ def test_a_group_at_work_does_not_look_before_each_commit() -> None:
         await acquire(node.window()).persisted
         for at in range(4):
             await node.window().ask(accept(at))
-            await node.windows.commit()
+            await node.windows.committer.commit()
         assert (committed(node).offset, commits.looked) == (4, 1), "once, after it was loaded"
         node.commits.errors = [int(ErrorCode.UNKNOWN_MEMBER_ID)]
         for at in (4, 5, 6):
             await node.window().ask(accept(at))
-            await node.windows.commit()
+            await node.windows.committer.commit()
         assert (committed(node).offset, commits.looked) == (7, 2), "and after one that failed"
 
     story(tell, None, *KEYS, commits=commits)
@@ -145,16 +145,16 @@ def test_what_cannot_be_looked_at_is_not_written(failure: Unreachable | Refused)
         await worked(node, 0)
         node.commits.failure = failure
         with structlog.testing.capture_logs() as logs:
-            await node.windows.commit()
-            await node.windows.commit()
+            await node.windows.committer.commit()
+            await node.windows.committer.commit()
         assert node.commits.requests == []
         (said,) = [line for line in logs if line["event"] == "commit_failed"]
         refused = isinstance(failure, Refused)
         assert said["error"] == ("COORDINATOR_NOT_AVAILABLE" if refused else "NETWORK_EXCEPTION")
         await asyncio.sleep(WINDOW_IDLE_MS_MAX / 1000 + 1)
-        assert len(node.windows.all()) == 1, "Kafka does not know yet"
+        assert len(node.windows.table.all()) == 1, "Kafka does not know yet"
         node.commits.failure = None
-        await node.windows.commit()
+        await node.windows.committer.commit()
         assert committed(node).offset == 1
 
     story(tell, None, *KEYS)
@@ -167,7 +167,7 @@ def test_a_commit_without_an_origin_is_written_over(theirs: Committed) -> None:
     async def tell(node: Node) -> None:
         await worked(node, 0)
         node.commits.committed[GROUP, 0] = theirs
-        await node.windows.commit()
+        await node.windows.committer.commit()
         assert committed(node).offset == 1
 
     story(tell, None, *KEYS)

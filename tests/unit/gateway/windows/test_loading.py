@@ -47,7 +47,7 @@ def test_a_store_that_fell_behind_learns_from_the_commit_what_is_settled() -> No
         await worked(node, 0)
         before = node.store.dump()
         await node.window().ask(accept(1, 4, 5))
-        await node.windows.commit()
+        await node.windows.committer.commit()
         await node.window().ask(accept(3))
         node.store.set_back(before)
         await reloaded(node)
@@ -65,7 +65,7 @@ def test_a_store_that_fell_behind_learns_from_the_commit_what_is_settled() -> No
 def test_a_store_that_is_ahead_is_left_as_it_is() -> None:
     async def tell(node: Node) -> None:
         await worked(node, 0, 2)
-        await node.windows.commit()
+        await node.windows.committer.commit()
         await node.window().ask(accept(1, 4))
         before, life = node.store.windows[node.window().key], dict(node.store.origins)
         await reloaded(node)
@@ -80,14 +80,14 @@ def test_a_window_that_was_reset_is_not_brought_back_by_its_old_commit() -> None
 
     async def tell(node: Node) -> None:
         await worked(node, *range(8))
-        await node.windows.commit()
+        await node.windows.committer.commit()
         node.log.refuse(ErrorCode.OFFSET_OUT_OF_RANGE, log_end=3)
         await until(lambda: node.window().dispatcher is not None)
         for _ in range(2):
             assert node.stored[node.window().key] == 0
             await reloaded(node)
         assert node.commits.committed[GROUP, 0].offset == 8
-        await node.windows.commit()
+        await node.windows.committer.commit()
         assert node.commits.committed[GROUP, 0].offset == 0
         assert origin_committed(node.commits) == node.store.origins[node.window().key]
 
@@ -134,7 +134,7 @@ def test_without_a_coordinator_the_store_is_believed(*, silent: bool) -> None:
 def test_what_an_unreliable_group_committed_is_later_than_what_a_store_could_not_forget() -> None:
     async def tell(node: Node) -> None:
         await acquire(node.window(), 3).persisted
-        await node.windows.commit()
+        await node.windows.committer.commit()
         claimed = await node.store.claim(node.window().key, "earlier")
         await node.store.create(node.window().key, claimed.fence, Snapshot(cursor=1))
         assert origin_committed(node.commits) > claimed.fence

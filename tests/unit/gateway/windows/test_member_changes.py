@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from dispatcher.core.model import Acquire, Member, MemberId, Reason, SessionId
+from dispatcher.core.model import Acquire, Event, MemberId, MembersChanged, Reason, SessionId
 from gateway.windows import member_changes
 from gateway.windows.window import Window
 from tests.rig.node_parts import GROUP, Node, topology
@@ -20,14 +20,16 @@ Heard = list[tuple[int, str, Reason]]  # partition, members, why some are gone
 def heard(monkeypatch: pytest.MonkeyPatch) -> Heard:
     """The news of windows, one window a turn of the loop."""
     told: Heard = []
-    members_changed = Window.members_changed
+    post = Window.post
 
-    def tell(window: Window, members: tuple[Member, ...], reason: Reason) -> None:
-        told.append((window.key.partition, " ".join(m.member_id for m in members), reason))
-        members_changed(window, members, reason)
+    def tell(window: Window, event: Event) -> None:
+        if isinstance(event, MembersChanged):
+            members = " ".join(member.member_id for member in event.members)
+            told.append((window.key.partition, members, event.reason))
+        post(window, event)
 
     monkeypatch.setattr(member_changes, "MEMBER_CHANGES_AT_ONCE", 1)
-    monkeypatch.setattr(Window, "members_changed", tell)
+    monkeypatch.setattr(Window, "post", tell)
     return told
 
 
@@ -156,7 +158,7 @@ def test_a_window_that_is_closed_is_told_no_more(heard: Heard) -> None:
         async with Node(topology=topology(PARTITIONS)) as node:
             await joined(node, heard)
             node.beat("m2")
-            node.windows.drop(node.window(1).key)
+            node.windows.table.drop(node.window(1).key)
             await settle()
             assert [partition for partition, _, _ in heard] == [0, 2]
 

@@ -91,7 +91,7 @@ def test_a_group_that_is_gone_leaves_no_series() -> None:
 def test_windows_are_read_when_asked() -> None:
     async def work() -> None:
         async with Node() as node:
-            metrics = WindowCollector(node.windows)
+            metrics = WindowCollector(node.windows.table)
             node.log.produce(b"a", b"b")
             assert "keyway_window_cursor{" not in exported(metrics)
             node.beat()
@@ -111,7 +111,7 @@ def test_parked_records_are_told_of_also_when_their_window_is_not_up() -> None:
     async def work() -> None:
         section = GroupSection(auto_offset_reset="earliest", rejected=PoisonPolicy.BLOCK)
         async with Node(section) as node:
-            metrics = WindowCollector(node.windows)
+            metrics = WindowCollector(node.windows.table)
             node.log.produce(b"a", b"b")
             node.beat()
             await settle()
@@ -123,13 +123,13 @@ def test_parked_records_are_told_of_also_when_their_window_is_not_up() -> None:
             labels = f'{{group="{GROUP}",partition="0",state="parked",topic="{TOPIC}"}}'
             line = f"keyway_window_records{labels} 2.0"
             assert exported(metrics).count(line) == 1
-            node.windows.parked.note(window)  # as each look at the lag does
+            node.windows.table.parked.note(window)  # as each look at the lag does
             window.fail(RuntimeError("away"))
             assert exported(metrics).count(line) == 1
             await settle()
-            node.windows.drop(window.key)
+            node.windows.table.drop(window.key)
             assert exported(metrics).count(line) == 1
-            node.windows.parked.position_set(window.key)
+            node.windows.table.parked.position_set(window.key)
             assert labels not in exported(metrics)
 
     run(work())
@@ -138,7 +138,7 @@ def test_parked_records_are_told_of_also_when_their_window_is_not_up() -> None:
 def test_keys_that_change_hands() -> None:
     async def work() -> None:
         async with Node() as node:
-            metrics = WindowCollector(node.windows)
+            metrics = WindowCollector(node.windows.table)
             node.log.produce(b"a", b"b")
             node.beat()
             await settle()
@@ -163,7 +163,7 @@ def test_fill_and_records_by_state() -> None:
             auto_offset_reset="earliest", span_max=8, rejected=PoisonPolicy.BLOCK
         )
         async with Node(section) as node:
-            metrics = WindowCollector(node.windows)
+            metrics = WindowCollector(node.windows.table)
             assert "keyway_windows_waiting 0.0" in exported(metrics)
             node.log.produce(b"a", b"b")
             node.beat()

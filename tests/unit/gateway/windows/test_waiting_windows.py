@@ -20,7 +20,7 @@ def test_one_that_opens_in_a_group_at_rest_waits_until_it_is_up() -> None:
     async def work() -> None:
         store = AdminStore()
         async with Node(topology=topology(1), store=store) as node:
-            waiting = WaitingWindows(node.windows)
+            waiting = WaitingWindows(node.windows.table)
 
             def partitions() -> list[int]:
                 return [it.partition.partition for it in waiting.all()]
@@ -28,7 +28,7 @@ def test_one_that_opens_in_a_group_at_rest_waits_until_it_is_up() -> None:
             node.beat()
             await settle()
             await asyncio.sleep(REST_S)
-            assert node.windows.rest_of(GROUP) is not None
+            assert node.windows.table.ticks.rest_of(GROUP) is not None
             assert partitions() == []
             store.create_failures = [StoreError("away")] * 1_000
             node.change_topology(topology(2))
@@ -36,7 +36,7 @@ def test_one_that_opens_in_a_group_at_rest_waits_until_it_is_up() -> None:
             await settle()
             assert partitions() == [1]
             await asyncio.sleep(REST_S)
-            assert node.windows.rest_of(GROUP) is not None
+            assert node.windows.table.ticks.rest_of(GROUP) is not None
             assert partitions() == [1], "known from before"
             store.create_failures.clear()
             await asyncio.sleep(LOADED_S)
@@ -53,14 +53,14 @@ def test_one_that_is_held_up_by_one_record_is_a_trouble() -> None:
             auto_offset_reset="earliest", span_max=4, held_max=0, session_timeout_ms=600_000
         )
         async with Node(section) as node:
-            waiting = WaitingWindows(node.windows)
+            waiting = WaitingWindows(node.windows.table)
             node.log.produce(b"a", b"b", b"c")
             node.beat()
             await asyncio.sleep(REST_S)
-            assert window_troubles(waiting) == []
+            assert window_troubles(waiting, []) == []
             node.log.produce(b"d", b"e", b"f")
             await asyncio.sleep(REST_S)
-            (trouble,) = window_troubles(waiting)
+            (trouble,) = window_troubles(waiting, [])
             assert f"group {GROUP}: " in trouble.text
             assert "at offset 0" in trouble.text
             assert trouble.serving

@@ -125,7 +125,7 @@ def test_while_it_is_away_it_says_so_and_keeps_nothing() -> None:
                 await window.ask(accept(0))
             assert window.acquire(Acquire(M1, S1, 1, now_ms())) is None
             window.post(accept(0))
-            assert not window._life.busy
+            assert not window.life.busy
             node.store.down = False
             await until(lambda: window.dispatcher is not None)
             assert [m.member_id for m in members_of(window)] == ["m1"]
@@ -254,7 +254,7 @@ def test_an_answer_of_the_store_to_a_core_that_is_gone_means_nothing() -> None:
         with pytest.raises(WindowUnavailable):
             await acquired.persisted
         await until(lambda: window.dispatcher is not None)
-        await until(lambda: not window._life.busy)
+        await until(lambda: not window.life.busy)
 
     story(tell)
 
@@ -489,7 +489,7 @@ def test_closed_means_no_answer_and_no_rebuild() -> None:
         gate = node.store.gate = asyncio.Event()
         acquired = acquire(window)
         await settle()
-        node.windows.drop(window.key)
+        node.windows.table.drop(window.key)
         gate.set()
         with pytest.raises(WindowUnavailable):
             await acquired.persisted

@@ -7,8 +7,8 @@ import structlog
 
 from dispatcher.core.model import Snapshot
 from dispatcher.store.base import StoreError
+from gateway.windows.news import WindowNews
 from gateway.windows.window import Window
-from gateway.windows.windows import Windows
 from tests.rig.node_parts import Node
 from tests.rig.virtual_time import run, settle, until
 
@@ -19,18 +19,18 @@ def test_what_fails_when_the_window_is_up_already_loads_it_again(
     bug: Exception, monkeypatch: pytest.MonkeyPatch, *, breaks_first: bool
 ) -> None:
     async def work() -> None:
+        catch_up = WindowNews.catch_up
+        failures = [bug]
+
+        def fails_once(news: WindowNews, window: Window, snapshot: Snapshot) -> None:
+            if failures:
+                if breaks_first:
+                    window.fail(ValueError("an earlier bug"))
+                raise failures.pop()
+            catch_up(news, window, snapshot)
+
+        monkeypatch.setattr(WindowNews, "catch_up", fails_once)
         async with Node() as node:
-            catch_up = Windows.catch_up
-            failures = [bug]
-
-            def fails_once(windows: Windows, window: Window, snapshot: Snapshot) -> None:
-                if failures:
-                    if breaks_first:
-                        window.fail(ValueError("an earlier bug"))
-                    raise failures.pop()
-                catch_up(windows, window, snapshot)
-
-            monkeypatch.setattr(Windows, "catch_up", fails_once)
             with structlog.testing.capture_logs():
                 node.log.produce(b"a")
                 node.beat()

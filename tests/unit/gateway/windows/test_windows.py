@@ -122,7 +122,7 @@ def test_a_store_that_stays_away_fails_the_windows_and_says_so_once() -> None:
                     "store_away"
                 ]
                 node.store.down = False
-                windows = node.windows.all()
+                windows = node.windows.table.all()
                 await until(lambda: all(w.dispatcher is not None for w in windows))
                 assert "store_back" in [line["event"] for line in logs]
                 assert "window_waits" not in [line["event"] for line in logs]
@@ -163,7 +163,7 @@ def test_a_cancelled_round_trip_leaves_no_window_waiting_for_it() -> None:
             task.cancel()
             with pytest.raises(WindowUnavailable):
                 await acquired.persisted
-            assert not window._life.busy
+            assert not window.life.busy
 
     run(work())
 
@@ -187,7 +187,7 @@ def test_stopping_waits_for_the_round_trip_under_way() -> None:
             await stopping
             assert late.done()
             assert node.commits.committed[GROUP, 0].offset == 2
-            assert node.windows.all() == []
+            assert node.windows.table.all() == []
 
     run(work())
 
@@ -226,7 +226,7 @@ def test_no_window_opens_while_stopping() -> None:
             await node.windows.stop()
             node.beat()
             node.change_topology(topology(3))
-            assert node.windows.all() == []
+            assert node.windows.table.all() == []
 
     run(work())
 
@@ -243,11 +243,11 @@ def test_only_what_is_in_the_store_is_committed() -> None:
             await accept(window, 0, 2)
             node.store.failures = [FencedError("another node")]
             window.ask(Acknowledge(M1, S1, [(1, 1, b"\1")], now_ms()))
-            await node.windows.commit()
+            await node.windows.committer.commit()
             assert (GROUP, 0) not in node.commits.committed, "nothing it may speak for"
             await until(lambda: window.dispatcher is not None)
             await settle()
-            await node.windows.commit()
+            await node.windows.committer.commit()
             committed = node.commits.committed[GROUP, 0]
             assert committed.offset == 1
             assert decode_commit(committed.offset, committed.metadata) == [(2, 2)]
@@ -259,13 +259,13 @@ def test_what_is_committed_is_not_committed_again() -> None:
     async def work() -> None:
         async with Node(topology=topology(2)) as node:
             await filled(node, 2)
-            await node.windows.commit()
+            await node.windows.committer.commit()
             assert [len(r) for r in node.commits.requests] == [2], "both of the group in one"
-            await node.windows.commit()
+            await node.windows.committer.commit()
             assert len(node.commits.requests) == 1
             acquire(node.window(1))
             await accept(node.window(1), 0)
-            await node.windows.commit()
+            await node.windows.committer.commit()
             assert [c.tp.partition for c in node.commits.requests[-1]] == [1]
 
     run(work())
@@ -278,7 +278,7 @@ def test_a_commit_that_fails_is_tried_again_and_said_once() -> None:
             node.commits.errors = [int(ErrorCode.UNKNOWN_MEMBER_ID)] * 3
             with structlog.testing.capture_logs() as logs:
                 for _ in range(5):
-                    await node.windows.commit()
+                    await node.windows.committer.commit()
             said = [line["event"] for line in logs if line["event"].startswith("commit")]
             assert said == ["commit_failed", "commit_works_again"]
             assert len(node.commits.requests) == 4
@@ -329,7 +329,7 @@ def test_a_recreated_topic_is_another_one() -> None:
             assert old.dispatcher is None
             assert node.window(0) is not old
             assert node.window(0).key.topic_id != old.key.topic_id
-            assert len(node.windows.all()) == 2
+            assert len(node.windows.table.all()) == 2
 
     run(work())
 
@@ -340,10 +340,10 @@ def test_a_deleted_topic_takes_its_windows_along_and_may_come_back() -> None:
             await filled(node)
             acquire(node.window())
             await accept(node.window(), 0)
-            assert not node.windows.waits_for_topics()
+            assert not node.windows.news.waits_for_topics()
             node.change_topology(topology(error=3))
-            assert node.windows.all() == []
-            assert node.windows.waits_for_topics(), "upstream is asked again soon"
+            assert node.windows.table.all() == []
+            assert node.windows.news.waits_for_topics(), "upstream is asked again soon"
             node.change_topology(topology())
             node.fetch()
             await until(lambda: node.window().dispatcher is not None)
@@ -356,11 +356,11 @@ def test_a_member_that_joins_before_its_topic_exists_gets_it_when_it_does() -> N
     async def work() -> None:
         async with Node(topology=topology(error=3)) as node:
             node.beat()
-            assert node.windows.all() == []
+            assert node.windows.table.all() == []
             node.change_topology(topology(2))
             node.fetch()
             await settle()
-            assert len(node.windows.all()) == 2
+            assert len(node.windows.table.all()) == 2
 
     run(work())
 

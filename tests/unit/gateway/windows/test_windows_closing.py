@@ -36,10 +36,10 @@ def test_a_window_that_is_dropped_while_it_loads_does_not_come_into_the_store() 
         node = SlowNode()
         async with node:
             (topic,) = node.topology.topics.values()
-            node.windows.open(GROUP, topic, 0)
+            node.windows.table.open(GROUP, topic, 0)
             key = node.window().key
             await settle()
-            node.windows.drop(key)
+            node.windows.table.drop(key)
             await node.store.delete(key)
             node.answers.set()
             await settle()

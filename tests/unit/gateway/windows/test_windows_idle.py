@@ -25,10 +25,10 @@ def test_a_window_without_members_leaves_memory_once_everything_is_committed() -
             await node.window().ask(Acknowledge(M1, S1, [(0, 0, b"\1")], now_ms()))
             node.beat("m1", -1)
             await asyncio.sleep(WINDOW_IDLE_MS_MAX / 1000 + 1)
-            assert len(node.windows.all()) == 1, "Kafka does not know yet"
-            await node.windows.commit()
+            assert len(node.windows.table.all()) == 1, "Kafka does not know yet"
+            await node.windows.committer.commit()
             await asyncio.sleep(1)
-            assert node.windows.all() == []
+            assert node.windows.table.all() == []
             node.beat("m2")
             await settle()
             assert node.stored[node.window().key] == 1
@@ -40,7 +40,7 @@ def test_a_window_without_members_leaves_memory_once_everything_is_committed() -
 def test_members_that_come_while_idle_windows_are_closed_keep_theirs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("gateway.windows.windows.TICKED_AT_ONCE", 1)  # other work after each
+    monkeypatch.setattr("gateway.windows.watchdog.TICKED_AT_ONCE", 1)  # other work after each
 
     async def work() -> None:
         async with Node(topology=topology(3)) as node:
@@ -55,13 +55,13 @@ def test_members_that_come_while_idle_windows_are_closed_keep_theirs(
                 closed.set()
 
             monkeypatch.setattr(Window, "close", close_and_tell)
-            await node.windows.commit()
+            await node.windows.committer.commit()
             async with asyncio.timeout(2 * WINDOW_IDLE_MS_MAX / 1000):
                 await closed.wait()
-            assert len(node.windows.all()) == 2
+            assert len(node.windows.table.all()) == 2
             node.beat("m2")
             await settle()
             await asyncio.sleep(1)
-            assert [it.key.partition for it in node.windows.all()] == [0, 1, 2]
+            assert [it.key.partition for it in node.windows.table.all()] == [0, 1, 2]
 
     run(work())

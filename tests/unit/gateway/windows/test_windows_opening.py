@@ -13,13 +13,13 @@ def test_to_join_opens_no_window() -> None:
         async with Node(topology=topology(3)) as node:
             node.beat(fetches=False)
             await settle()
-            assert node.windows.all() == []
+            assert node.windows.table.all() == []
             node.change_topology(topology(4))
             await settle()
-            assert node.windows.all() == [], "nobody fetches"
+            assert node.windows.table.all() == [], "nobody fetches"
             node.fetch()
-            await until(lambda: all(it.dispatcher is not None for it in node.windows.all()))
-            assert len(node.windows.all()) == 4
+            await until(lambda: all(it.dispatcher is not None for it in node.windows.table.all()))
+            assert len(node.windows.table.all()) == 4
 
     run(work())
 
@@ -31,7 +31,7 @@ def test_a_group_that_fetches_gets_windows_of_new_partitions_at_once() -> None:
             await settle()
             node.groups.sessions.open((1, GROUP, "m1"), 1, acknowledges=False)
             node.change_topology(topology(2))
-            assert len(node.windows.all()) == 2
+            assert len(node.windows.table.all()) == 2
 
     run(work())
 
@@ -39,24 +39,24 @@ def test_a_group_that_fetches_gets_windows_of_new_partitions_at_once() -> None:
 def test_a_fetch_for_a_topic_that_the_member_does_not_subscribe_to_opens_nothing() -> None:
     async def work() -> None:
         async with Node() as node:
-            assert node.windows.wanted(GROUP, TOPIC, 0, 1)
-            assert node.windows.all() == []
+            assert node.windows.table.wanted(GROUP, TOPIC, 0, 1)
+            assert node.windows.table.all() == []
 
     run(work())
 
 
 @pytest.mark.parametrize("bound", ["WINDOWS_MAX", "CONNECTION_WINDOWS_MAX"])
 def test_windows_have_a_bound(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(f"gateway.windows.windows.{bound}", 2)
+    monkeypatch.setattr(f"gateway.windows.table.{bound}", 2)
 
     async def work() -> None:
         async with Node(topology=topology(3)) as node:
             node.beat(fetches=False)
-            opened = [node.windows.wanted(GROUP, TOPIC, at, 1) for at in range(3)]
+            opened = [node.windows.table.wanted(GROUP, TOPIC, at, 1) for at in range(3)]
             assert opened == [True, True, False]
-            assert node.windows.wanted(GROUP, TOPIC, 2, 7) is (bound != "WINDOWS_MAX")
-            node.windows.drop(node.window(0).key)
+            assert node.windows.table.wanted(GROUP, TOPIC, 2, 7) is (bound != "WINDOWS_MAX")
+            node.windows.table.drop(node.window(0).key)
             if bound == "WINDOWS_MAX":
-                assert node.windows.wanted(GROUP, TOPIC, 2, 1)
+                assert node.windows.table.wanted(GROUP, TOPIC, 2, 1)
 
     run(work())

@@ -57,7 +57,7 @@ def test_what_is_settled_within_five_seconds_is_one_commit() -> None:
 
     async def work() -> None:
         async with Node() as node:
-            committing = node.tasks.create_task(node.windows.commit_forever())
+            committing = node.tasks.create_task(node.windows.committer.commit_forever())
             node.log.produce(*(b"key-%d" % at for at in range(1_000)))
             node.beat("m1", connection=1)
             epoch = 1
@@ -117,7 +117,7 @@ def test_windows_in_which_nothing_happens_are_left_alone(monkeypatch: pytest.Mon
     async def work() -> None:
         ticks = Ticks(monkeypatch)
         async with Node(topology=topology(40)) as node:
-            committing = node.tasks.create_task(node.windows.commit_forever())
+            committing = node.tasks.create_task(node.windows.committer.commit_forever())
             for partition in range(40):
                 node.log.produce(b"a", b"b", partition=partition)
             node.beat()
@@ -170,7 +170,9 @@ def test_settings_that_make_room_reach_a_window_at_rest() -> None:
             core = node.window().dispatcher
             assert core is not None
             assert core.read_position == 2
-            node.windows.settings_changed(GROUP, section.model_copy(update={"window_records": 4}))
+            node.windows.news.settings_changed(
+                GROUP, section.model_copy(update={"window_records": 4})
+            )
             await ticks(1)
             assert core.read_position == 4
 
@@ -182,7 +184,7 @@ def test_a_store_that_was_flushed_while_nothing_happens_is_found_out() -> None:
 
     async def work() -> None:
         async with Node(topology=topology(40)) as node:
-            committing = node.tasks.create_task(node.windows.commit_forever())
+            committing = node.tasks.create_task(node.windows.committer.commit_forever())
             node.beat()
             await beaten(node, 20)
             assert len(node.stored) == 40
@@ -200,13 +202,13 @@ def test_a_window_of_a_topic_that_left_the_view_leaves_memory_without_members() 
         async with Node() as node:
             node.beat()
             await settle()
-            await node.windows.commit()
+            await node.windows.committer.commit()
             await ticks(1)
-            await node.windows.commit()
+            await node.windows.committer.commit()
             node.topology = replace(node.topology, topics={})
             node.beat("m1", -1)
             await asyncio.sleep(WINDOW_IDLE_MS_MAX / 1000 + 1)
-            assert node.windows.all() == []
+            assert node.windows.table.all() == []
 
     run(work())
 
@@ -214,11 +216,11 @@ def test_a_window_of_a_topic_that_left_the_view_leaves_memory_without_members() 
 def test_an_operators_window_without_members_leaves_memory_again() -> None:
     async def work() -> None:
         async with Node() as node:
-            node.windows.open(GROUP, node.topology.topics[TOPIC], 0)
+            node.windows.table.open(GROUP, node.topology.topics[TOPIC], 0)
             await settle()
-            await node.windows.commit()
-            assert len(node.windows.all()) == 1
+            await node.windows.committer.commit()
+            assert len(node.windows.table.all()) == 1
             await asyncio.sleep(WINDOW_IDLE_MS_MAX / 1000 + 1)
-            assert node.windows.all() == []
+            assert node.windows.table.all() == []
 
     run(work())

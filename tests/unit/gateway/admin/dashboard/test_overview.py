@@ -47,7 +47,7 @@ class Watched:
         self.now_s = 0.0
         self.overviews = Overviews(
             groups=self.node.groups,
-            windows=self.node.windows,
+            windows=self.node.windows.table,
             lags=self.lags,
             histories=GroupHistories(self.lags, self.node.flow, self.node.groups.get, now_ms),
             health=self.look,
@@ -140,7 +140,7 @@ def test_a_group_at_rest_is_not_counted_again(monkeypatch: pytest.MonkeyPatch) -
         node.store.down = True
         node.window(1).fail(StoreError("away"))
         assert (await line())["waiting"] == 1
-        node.windows.drop(node.window(1).key)
+        node.windows.table.drop(node.window(1).key)
         assert (await line())["windows"] == 1
 
     story(tell)

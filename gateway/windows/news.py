@@ -1,0 +1,150 @@
+"""News for windows: of the topology, of members and their share sessions, of settings."""
+
+from __future__ import annotations
+
+from dispatcher.core.missed_sessions import missed_ends, open_sessions
+from dispatcher.core.model import Event, SessionClosed, SessionLost, SessionOpened, Snapshot
+from gateway.config import GroupSection
+from gateway.core.cluster.topology import Topic, Topology
+from gateway.core.share.sessions import ShareSession
+from gateway.core.wire.errors import ErrorCode
+from gateway.members.groups import Groups, TopicMembersChanged
+from gateway.windows.member_changes import MemberChanges
+from gateway.windows.table import WindowTable
+from gateway.windows.window import Window
+
+TOPIC_GONE_ERRORS = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+
+
+class WindowNews:
+    def __init__(self, table: WindowTable, groups: Groups) -> None:
+        self._table = table
+        self._groups = groups
+        self._now_ms = table.dependencies.now_ms
+        self._member_changes = MemberChanges(table.dependencies.spawn, self._now_ms)
+        self._partitions_before: dict[bytes, frozenset[int]] = {}  # by topic id
+        table.on_loaded(self.catch_up)
+        table.on_dropped(self._member_changes.knows)
+
+    # ------------------------------------------------------------------------------------- topology
+
+    def topology_changed(self, topology: Topology) -> None:
+        """Opens windows of partitions that are new for groups that fetch, drops those of topics
+        that are gone.
+        """
+        if self._table.stopping:
+            return
+        for window in self._table.all():
+            topic = topology.topics.get(window.partition.topic)
+            if topic is None:
+                continue
+            if _is_gone(topic, window):
+                place = window.partition
+                self._table.dependencies.log.note(
+                    window.key.group, "topic_gone", topic=place.topic, partition=place.partition
+                )
+                self._table.drop(window.key)
+            else:
+                self._tell_leader(window, topic)
+        for group in self._groups.all():
+            fetches = bool(self._groups.sessions.of_group(group.name))
+            for name in group.topics():
+                topic = topology.topics.get(name)
+                if topic is not None and topic.partitions:
+                    self._note_added(group.name, topic)
+                    if fetches:
+                        self._table.open_all(group.name, topic)
+        self._partitions_before = {
+            topic.topic_id: frozenset(topic.partitions)
+            for topic in topology.topics.values()
+            if topic.partitions
+        }
+
+    def waits_for_topics(self) -> bool:
+        """Some member subscribes to a topic that upstream did not have when it was last asked."""
+        topics = self._table.dependencies.upstream.topology.topics
+        return any(
+            name not in topics or not topics[name].partitions
+            for group in self._groups.all()
+            for name in group.topics()
+        )
+
+    def _tell_leader(self, window: Window, topic: Topic) -> None:
+        """When the leader moves, members open sessions with the new leader's virtual broker. Their
+        records of the old sessions are given back after the grace, not only when the locks run out.
+        If the leader moved back, sessions from its earlier time there are valid again.
+        """
+        info = topic.partitions.get(window.partition.partition)
+        if info is None or info.leader in (-1, window.leader):
+            return  # none for the moment, or the same
+        window.leader = info.leader
+        self._tell_sessions(window)
+
+    def _note_added(self, group: str, topic: Topic) -> None:
+        before = self._partitions_before.get(topic.topic_id)
+        if before is not None and len(before) < len(topic.partitions):
+            added = min(topic.partitions.keys() - before)
+            self._table.added_from.setdefault((group, topic.topic_id), added)
+
+    # ------------------------------------------------------------------------- members and settings
+
+    def membership_moved(self, moved: TopicMembersChanged) -> None:
+        """Tells the windows that are open. A join opens none: a fetch does."""
+        table = self._table
+        known = table.of_topic(moved.group, moved.topic)
+        if moved.members:
+            table.topics.upstream.watch([moved.topic])
+            for window in known:
+                if table.idle.woken(window):
+                    window.look_again()
+        else:
+            table.idle.look_at(known)
+            for place in [place for place in table.added_from if place[0] == moved.group]:
+                del table.added_from[place]
+        self._member_changes.tell(moved, known)
+
+    def settings_changed(self, group: str, section: GroupSection) -> None:
+        for window in self._table.of_group(group):
+            window.retune(section)
+
+    # ------------------------------------------------------------------------------- share sessions
+
+    def session_opened(self, session: ShareSession) -> None:
+        """In the windows its broker leads, nothing else of this member can be alive."""
+        opened = SessionOpened(session.member_id, session.session_id, self._now_ms())
+        for window in self._table.of_group(session.group):
+            if window.leader == session.key[0]:
+                window.post(opened)
+
+    def session_lost(self, session: ShareSession) -> None:
+        self._tell(session, SessionLost(session.member_id, session.session_id, self._now_ms()))
+
+    def session_closed(self, session: ShareSession) -> None:
+        self._tell(session, SessionClosed(session.member_id, session.session_id, self._now_ms()))
+
+    def _tell(self, session: ShareSession, event: Event) -> None:
+        # All windows of the group: a partition that left the session may still have leases of it.
+        for window in self._table.of_group(session.group):
+            window.post(event)
+
+    def catch_up(self, window: Window, snapshot: Snapshot) -> None:
+        """Tells a window that was just loaded of sessions that ended meanwhile and of open ones."""
+        self._member_changes.knows(window)
+        for event in missed_ends(snapshot.leases, self._groups.sessions.ended, self._now_ms()):
+            window.post(event)
+        self._tell_sessions(window)
+
+    def _tell_sessions(self, window: Window) -> None:
+        """Tells the window of the open sessions, those with its leader and the others."""
+        sessions = [
+            (session.member_id, session.session_id, session.key[0])
+            for session in self._groups.sessions.of_group(window.key.group)
+        ]
+        for event in open_sessions(sessions, window.leader, self._now_ms()):
+            window.post(event)
+
+
+def _is_gone(topic: Topic, window: Window) -> bool:
+    """Deleted, or replaced by another topic of the same name."""
+    replaced = topic.error == 0 and topic.topic_id != window.partition.topic_id
+    return replaced or topic.error in TOPIC_GONE_ERRORS

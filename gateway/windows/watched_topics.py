@@ -1,0 +1,31 @@
+"""The topics that upstream is asked about, as long as somebody has a use for them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+class TopicsView(Protocol):
+    """gateway/upstream/cluster.py."""
+
+    @property
+    def watched(self) -> Collection[str]: ...
+    def watch(self, topics: Iterable[str]) -> None: ...
+    def unwatch(self, topics: Iterable[str]) -> None: ...
+
+
+@dataclass(slots=True)
+class WatchedTopics:
+    upstream: TopicsView
+    asked_for: set[str] = field(default_factory=set)  # topics whose lag is shown (operations)
+    _unused: set[str] = field(default_factory=set)  # nobody had a use for them at the last sweep
+
+    def sweep(self, used: Iterable[str]) -> None:
+        """Clients may name topics that do not exist, or leave: a topic that had no use at two
+        sweeps is no longer asked about. One that a join just asked for had no first sweep yet.
+        """
+        unused = set(self.upstream.watched) - self.asked_for - set(used)
+        self.upstream.unwatch(sorted(unused & self._unused))
+        self._unused = unused
