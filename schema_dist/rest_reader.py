@@ -13,13 +13,15 @@ from schema_dist.tasks import together
 
 
 class RestReader:
-    """Reads everything at each call. The schema of a version never changes, so versions are fetched
-    once where the registry has no list of all.
+    """Reads everything at each call, into the same contents: only differences are changes of them.
+    The schema of a version never changes, so versions are fetched once where the registry has no
+    list of all.
     """
 
     def __init__(self, client: RestClient) -> None:
         self._client = client
         self._known: dict[Place, SchemaVersion] = {}
+        self._contents = Contents(recorded=False)
 
     async def read(self, settings_of: Iterable[str] | None = None) -> Contents:
         """`settings_of`: the subjects whose compatibility and mode are asked for. None: all, and a
@@ -37,14 +39,15 @@ class RestReader:
             live = {it.place for it in shown}
         contents = Contents(recorded=False)
         # The order of a log is unknown here; ids grow with time.
-        for at, it in enumerate(sorted(everything, key=lambda it: (it.id, it.place))):
-            contents.put(replace(it, deleted=it.place not in live), at)
+        for it in sorted(everything, key=lambda it: (it.id, it.place)):
+            contents.put(replace(it, deleted=it.place not in live), it.id)
         wanted = list(contents.subjects) if settings_of is None else list(settings_of)
         await self._settings(contents, [GLOBAL, *dict.fromkeys(wanted)])
         if settings_of is None:
             contents.compatibility = _own(contents.compatibility)
             contents.modes = _own(contents.modes)
-        return contents
+        self._contents.become(contents)
+        return self._contents
 
     async def _one_by_one(self) -> list[SchemaVersion]:
         client = self._client

@@ -6,16 +6,18 @@ A round can end anywhere. The next one plans the rest, from the target as read a
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Protocol
 
 from clusters.core.subjects import SubjectTranslation
 from schema_dist.confirming import Confirming
+from schema_dist.core.compare import fingerprint
 from schema_dist.core.contents import Contents
-from schema_dist.core.desired import Desired, Follows, desired
+from schema_dist.core.desired import Desired, Follows
 from schema_dist.core.ledger import (
     Entry,
     Ledger,
@@ -33,7 +35,8 @@ from schema_dist.core.model import (
     SetMode,
     Write,
 )
-from schema_dist.core.plan import Plan, Removals, make_plan
+from schema_dist.core.plan import Plan, Removals
+from schema_dist.core.standing import Standing
 from schema_dist.limits import PLANS_MAX, PROBE_SUBJECT, WRITES_AT_ONCE
 
 
@@ -106,19 +109,22 @@ class TargetSync:
         self._allowed = allowed
         self._progress = progress
         self._ledger: Ledger | None = None
+        self._wanted: Desired | None = None
+        self._standing: Standing | None = None
         self._stale = True
         self._probed: str | None = None  # the fault that the probe found; empty: none
 
     def read_anew(self) -> None:
-        """Before the next round: somebody else may have written to the target."""
+        """Before the next round: somebody else may have written to the target. Then all is compared
+        with all, too, and not only what changed.
+        """
         self._stale = True
         self._probed = None
 
     async def plan(self, source: Contents) -> Plan:
         """The first writes of a round. Writes nothing. Raises as `round`."""
-        wanted, ledger = self._wanted(source), await self._loaded()
-        await self._read(wanted, ledger)
-        return self._plan(wanted, ledger, source)
+        await self._read(source)
+        return await self._plan(source)
 
     async def probe(self, plan: Plan) -> str | None:
         """The registry's fault with explicit ids; None if it has none, or if there is nothing to
@@ -142,50 +148,68 @@ class TargetSync:
             raise
 
     async def _round(self, source: Contents) -> Round:
-        wanted, ledger = self._wanted(source), await self._loaded()
         if self._stale:
-            await self._read(wanted, ledger)
+            await self._read(source)
             if self._target.contents.of(PROBE_SUBJECT):
                 await self._target.clean_up_probe()
             self._stale = False
         written: Counter[str] = Counter()
         refused: dict[Place | Write, Refusal] = {}
         for _ in range(PLANS_MAX):
-            plan = self._plan(wanted, ledger, source)
-            await self._note(ledger.missing(plan.adopted))
+            plan = await self._plan(source)
+            await self._note(plan.adopted)
             registers = any(isinstance(it, Register) for it in _writes(plan))
             if self._probed is None and registers:
                 self._probed = await self.probe(plan) or ""
-            made = await self._perform(plan, wanted, refused, written)
+            made = await self._perform(plan, refused, written)
             if not made:
                 break
         refusals = (*plan.refusals, *refused.values())
         behind = plan.writes + len(plan.unconfirmed)
         return Round(plan.in_sync, behind, refusals, written)
 
-    def _wanted(self, source: Contents) -> Desired:
-        return desired(source, self._names, self._follows)
-
     async def _loaded(self) -> Ledger:
         if self._ledger is None:
             self._ledger = await self._store.load()
         return self._ledger
 
-    async def _read(self, wanted: Desired, ledger: Ledger) -> None:
+    async def _read(self, source: Contents) -> None:
+        """Reads the target, and forgets all that was compared before."""
+        self._wanted = self._standing = None
+        wanted, ledger = await self._desired(source), await self._loaded()
         settings = {*wanted.compatibility, *wanted.modes, *ledger.compatibility, *ledger.modes}
         settings.discard("")
         await self._target.read(sorted(settings))
 
-    def _plan(self, wanted: Desired, ledger: Ledger, source: Contents) -> Plan:
+    async def _desired(self, source: Contents) -> Desired:
+        """Up to date with the source."""
+        while True:
+            wanted = self._wanted
+            if wanted is None or wanted.source is not source or wanted.is_behind is None:
+                wanted = self._wanted = Desired(source, self._names, self._follows)
+            await _in_slices(wanted.catch_up())
+            if wanted.is_behind is False:
+                return wanted
+
+    async def _stands(self, source: Contents) -> Standing:
+        """Up to date with the source, the target and the ledger."""
+        while True:
+            wanted, ledger = await self._desired(source), await self._loaded()
+            standing, target = self._standing, self._target.contents
+            if standing is None or not standing.follows(wanted, target, ledger):
+                hard = self._allowed.hard_deletes
+                standing = self._standing = Standing(wanted, target, ledger, hard=hard)
+            await _in_slices(standing.catch_up())
+            if standing.is_behind is False:
+                return standing
+
+    async def _plan(self, source: Contents) -> Plan:
+        standing = await self._stands(source)
         confirmed = self._allowed.confirming.confirmed()
-        plan = make_plan(
-            wanted,
-            self._target.contents,
-            ledger,
+        plan = standing.plan(
             contexts=self._target.contexts,
             removals=Removals(
                 recorded=source.recorded,
-                tombstones=frozenset(there for there, _ in self._there(source.removed)),
                 confirmed=None
                 if confirmed is None
                 else {there: confirmed[it] for there, it in self._there(confirmed)},
@@ -214,7 +238,6 @@ class TargetSync:
     async def _perform(
         self,
         plan: Plan,
-        wanted: Desired,
         refused: dict[Place | Write, Refusal],
         written: Counter[str],
     ) -> int:
@@ -224,7 +247,7 @@ class TargetSync:
             ready = [it for it in wave if self._may(it, refused)]
             for batch in _batches(ready, WRITES_AT_ONCE):
                 self._progress(left)
-                for write, refusal in zip(batch, await self._write(batch, wanted), strict=True):
+                for write, refusal in zip(batch, await self._write(batch), strict=True):
                     left -= 1
                     if refusal is None:
                         made += 1
@@ -250,12 +273,12 @@ class TargetSync:
                 return False
         return True
 
-    async def _write(self, batch: Sequence[Write], wanted: Desired) -> list[Refusal | None]:
+    async def _write(self, batch: Sequence[Write]) -> list[Refusal | None]:
         before: list[Entry] = [
             SettingEntry("mode", subject, ours=True) for subject in self._target.switched_by(batch)
         ]
         for write in batch:
-            meaning = wanted.fingerprints[write.place] if isinstance(write, Register) else None
+            meaning = fingerprint(write.wanted.schema) if isinstance(write, Register) else None
             before += entries_before(write, meaning)
         await self._allowed.still_ours()
         await self._note(before)
@@ -264,6 +287,11 @@ class TargetSync:
         done = [it for it, refusal in zip(batch, refusals, strict=True) if refusal is None]
         await self._note(entry for write in done for entry in entries_after(write))
         return refusals
+
+
+async def _in_slices(work: Iterator[None]) -> None:
+    for _ in work:
+        await asyncio.sleep(0)  # the lease and the other targets have their turn
 
 
 def _key(write: Write) -> Place | Write:

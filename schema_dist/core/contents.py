@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from schema_dist.core.limits import JOURNAL_MAX
-from schema_dist.core.model import Place, SchemaVersion, Version
+from schema_dist.core.model import Place, SchemaId, SchemaVersion, Version
+from schema_dist.core.places import PlacesBy
 from schema_dist.core.records import (
     CompatibilitySet,
     Event,
@@ -32,7 +33,8 @@ class Contents:
 
     `order`: when each version was last written (the log's offset, or a count). `removed`: versions
     whose tombstone was read. `recorded`: soft deletes are records of a log; otherwise a list lacked
-    the version. `ignored`, `malformed`: how many records changed nothing, by kind.
+    the version. `ids`: the places of each id, of all contexts. `users`: by version, those that
+    refer to it. `ignored`, `malformed`: how many records changed nothing, by kind.
     """
 
     subjects: dict[str, dict[Version, SchemaVersion]] = field(default_factory=dict)
@@ -43,6 +45,8 @@ class Contents:
     ignored: Counter[str] = field(default_factory=Counter)
     malformed: Counter[str] = field(default_factory=Counter)
     recorded: bool = field(default=True, compare=False)
+    ids: PlacesBy[SchemaId] = field(default_factory=PlacesBy, compare=False)
+    users: PlacesBy[Place] = field(default_factory=PlacesBy, compare=False)
     _journal: list[Place] = field(default_factory=list, compare=False)
     _forgotten: int = field(default=0, compare=False)  # of the journal's beginning
 
@@ -79,21 +83,50 @@ class Contents:
                 self.remove(it.place)
 
     def put(self, written: SchemaVersion, at: int) -> None:
+        place = written.place
+        self._take_out(place)
         self.subjects.setdefault(written.subject, {})[written.version] = written
-        self.order[written.place] = at
-        self.removed.discard(written.place)
-        self._note(written.place)
+        self.order[place] = at
+        self.removed.discard(place)
+        self.ids.add(written.id, place)
+        for reference in written.schema.references:
+            self.users.add(reference.place, place)
+        self._note(place)
 
     def remove(self, place: Place) -> None:
         """The log says that it is gone."""
         self._note(place)
+        self._take_out(place)
+        self.removed.add(place)
+
+    def _take_out(self, place: Place) -> None:
         subject, version = place
         versions = self.subjects.get(subject, {})
-        versions.pop(version, None)
+        found = versions.pop(version, None)
+        if found is None:
+            return
         if not versions:
-            self.subjects.pop(subject, None)
-        self.order.pop(place, None)
-        self.removed.add(place)
+            del self.subjects[subject]
+        del self.order[place]
+        self.ids.discard(found.id, place)
+        for reference in found.schema.references:
+            self.users.discard(reference.place, place)
+
+    def become(self, other: Contents) -> None:
+        """Takes over another reading of the same registry, and notes the differences as changes. A
+        version that the other reading lacks leaves no tombstone.
+        """
+        for place in [it for it in self.order if it not in other.order]:
+            self._take_out(place)
+            self._note(place)
+        for it in other.versions():
+            if self.get(it.place) != it:
+                self.put(it, other.order[it.place])
+        for mine, theirs in ((self.compatibility, other.compatibility), (self.modes, other.modes)):
+            for subject in {*mine, *theirs}:
+                if mine.get(subject) != theirs.get(subject):
+                    self._set(mine, subject, theirs.get(subject))
+        self.recorded = other.recorded
 
     def _set(self, settings: dict[str, str], subject: str, value: str | None) -> None:
         self._note((subject, SETTINGS))
@@ -127,6 +160,11 @@ class Contents:
     def of(self, subject: str) -> list[SchemaVersion]:
         """The versions of a subject, ascending."""
         return [it for _, it in sorted(self.subjects.get(subject, {}).items())]
+
+    def places(self) -> list[Place]:
+        """All that `changed_since` could name, of the contents as they are now."""
+        settings = {*self.compatibility, *self.modes}
+        return [*self.order, *self.removed, *((subject, SETTINGS) for subject in settings)]
 
     def versions(self) -> Iterator[SchemaVersion]:
         for of_subject in self.subjects.values():

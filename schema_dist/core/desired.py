@@ -2,17 +2,26 @@
 
 A version that has no counterpart is refused by name, and only that version: its subject fits no
 pattern, its text does not parse, or a schema it refers to is missing or refused itself.
+
+The contents follow the source change by change. What becomes of a version depends on its own record
+and on what becomes of the versions it refers to; whether an unfollowed version is distributed
+depends on the versions that refer to it. So a change goes on to the users of a version when its
+outcome differs from before, and to its references when it brings them along.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from itertools import islice
+from typing import TypeVar
 
 from clusters.core.names import Unfit
 from clusters.core.subjects import SubjectTranslation
-from schema_dist.core.compare import Fingerprint, SchemaTextError, fingerprint
-from schema_dist.core.contents import Contents
+from schema_dist.core.compare import SchemaTextError, fingerprint
+from schema_dist.core.contents import SETTINGS, Contents
+from schema_dist.core.limits import SLICE_PLACES
 from schema_dist.core.model import (
     GLOBAL,
     Place,
@@ -20,129 +29,262 @@ from schema_dist.core.model import (
     Reference,
     Refusal,
     SchemaVersion,
+    Version,
 )
 
 Follows = Callable[[str], bool]  # whether a subject of the source is distributed
+Outcome = int | Reason | None  # the depth of its references; why it is refused; None: not there
+T = TypeVar("T")
 
 
-@dataclass(slots=True)
 class Desired:
-    """`versions`: references before their users, else in the source's order. `at_source`: every
-    place of the target that the source holds, also of versions that are refused or not followed.
-    `left_alone`: the target's subjects that are not followed.
+    """Places are the target's unless they are said to be the source's.
+
+    `versions`: all that the target should have. `subjects`: how many of them each subject has.
+    `at_source`: every place that the source holds, also of versions that are refused or not
+    followed. `tombstones`: places whose removal the source's log records. `left_alone`: the
+    subjects that are not followed. `changed`: places to be looked at since somebody emptied it.
     """
 
-    versions: dict[Place, SchemaVersion] = field(default_factory=dict)
-    fingerprints: dict[Place, Fingerprint] = field(default_factory=dict)
-    compatibility: dict[str, str] = field(default_factory=dict)
-    modes: dict[str, str] = field(default_factory=dict)
-    refusals: list[Refusal] = field(default_factory=list)
-    at_source: set[Place] = field(default_factory=set)
-    left_alone: set[str] = field(default_factory=set)
+    def __init__(self, source: Contents, names: SubjectTranslation, follows: Follows) -> None:
+        """For the subjects that `follows` names and all they refer to. Empty before `catch_up`."""
+        self.source = source
+        self.versions: dict[Place, SchemaVersion] = {}
+        self.subjects: Counter[str] = Counter()
+        self.compatibility: dict[str, str] = {}
+        self.modes: dict[str, str] = {}
+        self.at_source: set[Place] = set()
+        self.tombstones: set[Place] = set()
+        self.left_alone: set[str] = set()
+        self.changed: set[Place] = set()
+        self._names = names
+        self._decide = follows
+        self._there: dict[str, str | Unfit] = {}
+        self._followed: dict[str, bool] = {}
+        self._sources: dict[str, str] = {}  # the source's subject of each of the target's
+        self._refused: dict[Place, Refusal] = {}  # by the source's place
+        self._depths: dict[Place, int] = {}  # of versions with references, by the source's place
+        self._brought: dict[str, set[Version]] = {}  # not followed, but referred to; the source's
+        self._circular: dict[Place, bool | None] = {}
+        self._seen: int | None = None  # changes of the source
+
+    # ------------------------------------------------------------------------------------ following
+
+    @property
+    def is_behind(self) -> bool | None:
+        """None: so far that all must be read anew, by another object."""
+        if self._seen is None:
+            return True
+        changed = self.source.changed_since(self._seen)
+        return None if changed is None else bool(changed)
+
+    def catch_up(self) -> Iterator[None]:
+        """Follows the source to its present state, in slices: others may work between them."""
+        while self.is_behind:
+            changed = None if self._seen is None else self.source.changed_since(self._seen)
+            self._seen = self.source.changes
+            for part in slices(self.source.places() if changed is None else changed, SLICE_PLACES):
+                self._follow(part)
+                yield
+
+    def _follow(self, places: Iterable[Place]) -> None:
+        self._circular.clear()
+        waiting = deque(places)
+        if any(self._outcome(it) is not None for it in waiting):  # a user may be gone
+            waiting.extend((subject, it) for subject, of in self._brought.items() for it in of)
+        subjects: dict[str, None] = {}
+        while waiting:
+            place = waiting.popleft()
+            subject, version = place
+            subjects[subject] = None
+            if version == SETTINGS:
+                continue
+            before, after = self._outcome(place), self._bring(place)
+            if before != after:
+                waiting.extend(self.source.users.get(place))
+            it = self.source.get(place)
+            if it is not None and after is not None:
+                for reference in it.schema.references:
+                    if reference.place in self.source.order and (
+                        self._outcome(reference.place) is None
+                    ):
+                        waiting.append(reference.place)
+        for subject in subjects:
+            self._settle(subject)
+
+    def _outcome(self, place: Place) -> Outcome:
+        if place in self._refused:
+            return self._refused[place].reason
+        there = self._target(place)
+        return self._depths.get(place, 0) if there in self.versions else None
+
+    def _bring(self, place: Place) -> Outcome:
+        """Brings one place of the source up to date; what becomes of it."""
+        it, there = self.source.get(place), self._target(place)
+        if there is not None:
+            _keep(self.at_source, there, it is not None)
+            _keep(self.tombstones, there, place in self.source.removed)
+            self.changed.add(there)
+            if self.versions.pop(there, None) is not None:
+                self.subjects[there[0]] -= 1
+                if not self.subjects[there[0]]:
+                    del self.subjects[there[0]]
+        self._refused.pop(place, None)
+        self._depths.pop(place, None)
+        taken = it is not None and self._is_taken(place)
+        self._note_brought(place, taken=taken)
+        if it is None or not taken:
+            return None
+        made = self._translated(it)
+        if isinstance(made, Refusal):
+            self._refused[place] = made
+            return made.reason
+        assert there is not None
+        self.versions[there] = made
+        self.subjects[there[0]] += 1
+        if it.schema.references:
+            depths = (self._depths.get(used.place, 0) for used in it.schema.references)
+            self._depths[place] = 1 + max(depths)
+        return self._depths.get(place, 0)
+
+    def _target(self, place: Place) -> Place | None:
+        there = self._target_of(place[0])
+        return None if isinstance(there, Unfit) else (there, place[1])
+
+    def _target_of(self, subject: str) -> str | Unfit:
+        if subject not in self._there:
+            there = self._there[subject] = self._names.there(subject)
+            if not isinstance(there, Unfit):
+                self._sources[there] = subject
+        return self._there[subject]
+
+    def _follows(self, subject: str) -> bool:
+        if subject not in self._followed:
+            self._followed[subject] = self._decide(subject)
+        return self._followed[subject]
+
+    def _is_taken(self, first: Place) -> bool:
+        """Whether the version is followed, or one that refers to it in any number of steps."""
+        found, stack = {first}, [first]
+        while stack:
+            place = stack.pop()
+            if self._follows(place[0]):
+                return True
+            new = [it for it in self.source.users.get(place) if it not in found]
+            found.update(new)
+            stack += new
+        return False
+
+    def _note_brought(self, place: Place, *, taken: bool) -> None:
+        subject, version = place
+        if taken and not self._follows(subject):
+            self._brought.setdefault(subject, set()).add(version)
+        elif subject in self._brought:
+            self._brought[subject].discard(version)
+            if not self._brought[subject]:
+                del self._brought[subject]
+
+    # ---------------------------------------------------------------------------------- translating
+
+    def _translated(self, it: SchemaVersion) -> SchemaVersion | Refusal:
+        subject = self._target_of(it.subject)
+        if isinstance(subject, Unfit):
+            return _refusal(it, Reason.SUBJECT, str(subject))
+        there = it if subject == it.subject else replace(it, subject=subject)
+        references: list[Reference] = []
+        for used in it.schema.references:
+            name = f"{used.subject} version {used.version}"
+            target = self._target_of(used.subject)
+            if self.source.get(used.place) is None:
+                detail = f"it refers to {name}, which does not exist"
+                return _refusal(there, Reason.REFERENCE, detail)
+            if (
+                isinstance(target, Unfit)
+                or (target, used.version) not in self.versions
+                or self._leads_to_a_circle(used.place)
+            ):
+                detail = f"it refers to {name}, which is refused or part of a circle"
+                return _refusal(there, Reason.REFERENCE, detail)
+            references.append(Reference(used.name, target, used.version))
+        if tuple(references) != it.schema.references:
+            there = replace(there, schema=replace(it.schema, references=tuple(references)))
+        try:
+            fingerprint(there.schema)
+        except SchemaTextError as error:
+            return _refusal(there, Reason.SCHEMA, str(error))
+        return there
+
+    def _leads_to_a_circle(self, first: Place) -> bool:
+        known, stack = self._circular, [first]  # None: on the way
+        while stack:
+            place = stack[-1]
+            known.setdefault(place, None)
+            found = self.source.get(place)
+            used = [] if found is None else [it.place for it in found.schema.references]
+            unknown = next((it for it in used if it not in known), None)
+            if unknown is not None:
+                stack.append(unknown)
+                continue
+            stack.pop()
+            if known[place] is None:
+                known[place] = any(known[it] is not False for it in used)
+        return bool(known[first])
+
+    def _settle(self, subject: str) -> None:
+        """The settings of a subject of the source."""
+        there = GLOBAL if subject == GLOBAL else self._target_of(subject)
+        if isinstance(there, Unfit):
+            return
+        held, follows = subject in self.source.subjects, self._follows(subject)
+        distributed = held and (follows or subject in self._brought)
+        _keep(self.left_alone, there, held and not distributed)
+        takes = there == GLOBAL or distributed or follows
+        for source, mine in (
+            (self.source.compatibility, self.compatibility),
+            (self.source.modes, self.modes),
+        ):
+            mine.pop(there, None)
+            if takes and subject in source:
+                mine[there] = source[subject]
+        self.modes.pop(GLOBAL, None)  # the whole registry's mode is the target's own affair
+
+    # ------------------------------------------------------------------------------------ in order
+
+    @property
+    def refusals(self) -> list[Refusal]:
+        """In the source's order."""
+        order = self.source.order
+        ordered = sorted(self._refused, key=lambda place: (order[place], place))
+        return [self._refused[place] for place in ordered]
+
+    def in_order(self, places: Iterable[Place]) -> list[SchemaVersion]:
+        """The versions at these places, references before users, else in the source's order."""
+        return [self.versions[it] for it in sorted(places, key=self._rank) if it in self.versions]
+
+    def _rank(self, place: Place) -> tuple[int, int, Place]:
+        here = self._sources.get(place[0], ""), place[1]
+        return self._depths.get(here, 0), self.source.order.get(here, 0), place
 
 
 def desired(source: Contents, names: SubjectTranslation, follows: Follows) -> Desired:
-    """The target's contents, for the subjects that `follows` names and all they refer to."""
-    made = Desired()
-    subjects: dict[str, str | Unfit] = {}
-
-    def target_of(subject: str) -> str | Unfit:
-        if subject not in subjects:
-            subjects[subject] = names.there(subject)
-        return subjects[subject]
-
-    followed = [it for it in source.versions() if follows(it.subject)]
-    followed.sort(key=lambda it: (source.order[it.place], it.place))
-    refused: set[Place] = set()
-    for it in _with_references(source, followed):
-        problem = _translate(it, source, target_of, refused, made)
-        if problem is not None:
-            refused.add(it.place)
-            made.refusals.append(problem)
-    distributed = {subject for subject, _ in made.at_source}
-    for it in source.versions():
-        there = target_of(it.subject)
-        if not isinstance(there, Unfit):
-            made.at_source.add((there, it.version))
-            if there not in distributed:
-                made.left_alone.add(there)
-    _translate_settings(source.compatibility, target_of, follows, distributed, made.compatibility)
-    _translate_settings(source.modes, target_of, follows, distributed, made.modes)
-    made.modes.pop(GLOBAL, None)  # the whole registry's mode is the target's own affair
+    """The target's contents for the source's present ones."""
+    made = Desired(source, names, follows)
+    for _ in made.catch_up():
+        continue
     return made
 
 
-def _translate_settings(
-    source: Mapping[str, str],
-    target_of: Callable[[str], str | Unfit],
-    follows: Follows,
-    distributed: set[str],
-    made: dict[str, str],
-) -> None:
-    for subject, value in source.items():
-        there = target_of(subject) if subject else GLOBAL
-        if not isinstance(there, Unfit) and (
-            there == GLOBAL or there in distributed or follows(subject)
-        ):
-            made[there] = value
+def slices(found: Iterable[T], size: int) -> Iterator[list[T]]:
+    each = iter(found)
+    while part := list(islice(each, size)):
+        yield part
 
 
-def _with_references(source: Contents, versions: Iterable[SchemaVersion]) -> list[SchemaVersion]:
-    """The versions and all they refer to, referred ones first, without recursion."""
-    done: set[Place] = set()
-    made: list[SchemaVersion] = []
-    for first in versions:
-        stack = [(first, False)]
-        entered: set[Place] = set()
-        while stack:
-            it, after = stack.pop()
-            if it.place in done:
-                continue
-            if after or it.place in entered:  # entered again: a circle, cut here
-                done.add(it.place)
-                made.append(it)
-                continue
-            entered.add(it.place)
-            stack.append((it, True))
-            for reference in reversed(it.schema.references):
-                found = source.get(reference.place)
-                if found is not None and found.place not in entered:
-                    stack.append((found, False))
-    return made
-
-
-def _translate(
-    it: SchemaVersion,
-    source: Contents,
-    target_of: Callable[[str], str | Unfit],
-    refused: set[Place],
-    made: Desired,
-) -> Refusal | None:
-    """Adds one version to `made`; the refusal if that cannot be."""
-    subject = target_of(it.subject)
-    if isinstance(subject, Unfit):
-        return _refusal(it, Reason.SUBJECT, str(subject))
-    there = replace(it, subject=subject)
-    made.at_source.add(there.place)
-    references: list[Reference] = []
-    for reference in it.schema.references:
-        name = f"{reference.subject} version {reference.version}"
-        if source.get(reference.place) is None:
-            return _refusal(there, Reason.REFERENCE, f"it refers to {name}, which does not exist")
-        target = target_of(reference.subject)
-        if reference.place in refused or isinstance(target, Unfit):
-            return _refusal(there, Reason.REFERENCE, f"it refers to {name}, which is refused")
-        place = target, reference.version
-        if place not in made.versions:
-            return _refusal(there, Reason.REFERENCE, f"it refers to {name}, in a circle")
-        references.append(Reference(reference.name, target, reference.version))
-    there = replace(there, schema=replace(it.schema, references=tuple(references)))
-    try:
-        made.fingerprints[there.place] = fingerprint(there.schema)
-    except SchemaTextError as error:
-        return _refusal(there, Reason.SCHEMA, str(error))
-    made.versions[there.place] = there
-    return None
+def _keep(places: set[T], place: T, wanted: bool) -> None:
+    if wanted:
+        places.add(place)
+    else:
+        places.discard(place)
 
 
 def _refusal(it: SchemaVersion, reason: Reason, detail: str) -> Refusal:

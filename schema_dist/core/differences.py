@@ -31,7 +31,7 @@ def differences(first: Desired, second: Contents) -> list[Difference]:
         Difference(it.subject, it.version, it.id, f"{it.reason.value}: {it.detail}")
         for it in first.refusals
     ]
-    subjects = dict.fromkeys(subject for subject, _ in first.versions)
+    subjects = sorted(first.subjects)
     found += [
         Difference(*it.place, it.id, "only in the second")
         for subject in subjects

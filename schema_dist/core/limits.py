@@ -12,3 +12,4 @@ SCHEMAS_LISTED_MAX = 1_000  # of a view in one answer, as Confluent's registry; 
 # Of schemas that two registries hold; 200 bytes each beside the text. With fewer than there are
 # schemas, each round would parse all of them.
 FINGERPRINTS_KEPT = 500_000
+SLICE_PLACES = 1_000  # worked through at a time: 20 ms, then the event loop has its turn

@@ -16,7 +16,7 @@ the rest of the same plan when it starts again, and a second run has nothing to 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -46,14 +46,12 @@ from schema_dist.core.model import (
 class Removals:
     """Which removals are proven, and which are allowed. Places are the target's.
 
-    `recorded`: the source's soft deletes are records of its log. `tombstones`: hard deletes that
-    its log records. `confirmed`: places that stayed away when they were asked for by name; None if
-    nobody can be asked. `at_once_max`: how many may go at once without a record. `hard`: hard
-    deletes are made, too.
+    `recorded`: the source's soft deletes are records of its log. `confirmed`: places that stayed
+    away when they were asked for by name; None if nobody can be asked. `at_once_max`: how many may
+    go at once without a record. `hard`: hard deletes are made, too.
     """
 
     recorded: bool = True
-    tombstones: frozenset[Place] = frozenset()
     confirmed: Mapping[Place, Presence] | None = None
     at_once_max: int = 100
     hard: bool = False
@@ -82,14 +80,19 @@ def make_plan(
     target: Contents,
     ledger: Ledger,
     *,
+    places: Collection[Place],
     contexts: bool,
     removals: Removals,
+    in_sync: int = 0,
 ) -> Plan:
     """The writes that turn `target` into `wanted`.
 
+    `places`: all that are not in sync (core/standing.py); `in_sync`: how many others there are.
     `contexts`: the target's registry keeps the ids of each context apart.
     """
-    planning = _Planning(wanted, target, ledger, contexts, removals)
+    planning = _Planning(
+        wanted, target, ledger, sorted(places), contexts, removals, in_sync=in_sync
+    )
     planning.remove()
     planning.register()
     planning.report_foreign()
@@ -111,6 +114,7 @@ class _Planning:
     wanted: Desired
     target: Contents
     ledger: Ledger
+    places: list[Place]
     contexts: bool
     removals: Removals
     writes: list[Write] = field(default_factory=list)
@@ -120,15 +124,17 @@ class _Planning:
     withheld: set[Place] = field(default_factory=set)  # stay as they are, for now
     in_sync: int = 0
     gone: set[Place] = field(default_factory=set)  # removed by this plan
+    going: frozenset[Place] = frozenset()  # of these, those that the source lost
     later: set[Place] = field(default_factory=set)  # registered by the next plan
+    owners: _Owners = field(default_factory=dict)  # by context and id
 
     # ------------------------------------------------------------------------------------- removals
 
     def remove(self) -> None:
         """Versions of ours that the source no longer has, or has soft-deleted."""
         lost: list[SchemaVersion] = []
-        for place in self.ledger.versions:
-            if place in self.wanted.at_source:
+        for place in self.places:
+            if place not in self.ledger.versions or place in self.wanted.at_source:
                 continue
             found = self.target.get(place)
             if found is None:
@@ -137,7 +143,7 @@ class _Planning:
                 self.refuse(found, Reason.NOT_OURS, "it was changed on the target")
             elif self.removals.hard or not found.deleted:
                 lost.append(found)
-        tombstones = self.removals.tombstones
+        tombstones = self.wanted.tombstones
         unproven = [(it, Presence.GONE) for it in lost if it.place not in tombstones]
         if not self.removals.recorded:
             unproven += [(it, Presence.DELETED) for it in self._soft_deleted()]
@@ -150,8 +156,11 @@ class _Planning:
         """The target's live versions that the source shows as deleted."""
         return [
             found
-            for place, it in self.wanted.versions.items()
-            if it.deleted and (found := self.target.get(place)) is not None and not found.deleted
+            for place in self.places
+            if (it := self.wanted.versions.get(place)) is not None
+            and it.deleted
+            and (found := self.target.get(place)) is not None
+            and not found.deleted
         ]
 
     def _withhold(self, unproven: Sequence[tuple[SchemaVersion, Presence]]) -> None:
@@ -180,24 +189,24 @@ class _Planning:
             self.gone.add(found.place)
 
     def _is_ours(self, found: SchemaVersion) -> bool:
-        return self.ledger.versions.get(found.place) == (found.id, _meaning(found))
+        return self.ledger.versions.get(found.place) == (found.id, meaning_of(found))
 
     # ---------------------------------------------------------------------------------- registering
 
     def register(self) -> None:
-        owners = self._owners()
+        self.going = frozenset(self.gone)
         refused: set[Place] = set()
-        for place, it in self.wanted.versions.items():
-            meaning = self.wanted.fingerprints[place]
+        for it in self.wanted.in_order(self.places):
+            place, meaning = it.place, fingerprint(it.schema)
             found = self.target.get(place)
-            if found is not None and found.id == it.id and _meaning(found) == meaning:
+            if found is not None and found.id == it.id and meaning_of(found) == meaning:
                 self._keep(it, found, meaning)
                 continue
-            problem = self._problem(it, found, meaning, owners, refused)
+            problem = self._problem(it, found, meaning, refused)
             if problem is not None:
                 self.refuse(it, *problem)
                 refused.add(place)
-            elif self._waits_for_next_plan(it, found, owners[self._id(it)][1]):
+            elif self._waits_for_next_plan(it, found, meaning):
                 self.later.add(place)
             else:
                 self.writes.append(Register(it))
@@ -205,12 +214,13 @@ class _Planning:
                     self.writes.append(SoftDelete(it))
 
     def _waits_for_next_plan(
-        self, it: SchemaVersion, found: SchemaVersion | None, owner: SchemaVersion
+        self, it: SchemaVersion, found: SchemaVersion | None, meaning: Fingerprint
     ) -> bool:
         """Its place or its id must become free first, or that of a version it refers to."""
         if found is not None:  # ours, and the source has another one in its place now
             self.take_away(found)
             return True
+        _, owner = self._owner(it, meaning)
         if owner.place in self.gone and owner.place != it.place:
             return True
         return any(reference.place in self.later for reference in it.schema.references)
@@ -228,7 +238,6 @@ class _Planning:
         it: SchemaVersion,
         found: SchemaVersion | None,
         meaning: Fingerprint,
-        owners: _Owners,
         refused: set[Place],
     ) -> tuple[Reason, str] | None:
         if found is not None and not self._is_ours(found):
@@ -236,7 +245,7 @@ class _Planning:
             return Reason.VERSION_TAKEN, f"the target has this version{also}"
         if found is not None and not self.removals.hard:
             return Reason.HARD_DELETES_OFF, "the target has the version that it replaces"
-        owned, owner = owners.setdefault(self._id(it), (meaning, it))
+        owned, owner = self._owner(it, meaning)
         if owned != meaning and owner.place != it.place and owner.place not in self.gone:
             at = f"{owner.subject} version {owner.version}"
             return Reason.ID_TAKEN, f"id {it.id} is the id of another schema, {at}"
@@ -246,16 +255,22 @@ class _Planning:
                 return Reason.REFERENCE, f"it refers to {at}, which is refused"
         return None
 
-    def _owners(self) -> _Owners:
-        owners: _Owners = {}
-        going = [it for it in self.target.versions() if it.place in self.gone]
-        staying = [it for it in self.target.versions() if it.place not in self.gone]
-        for it in (*staying, *going):
-            owners.setdefault(self._id(it), (_meaning(it), it))
-        return owners
-
-    def _id(self, it: SchemaVersion) -> tuple[str, SchemaId]:
-        return (context_of(it.subject) if self.contexts else ".", it.id)
+    def _owner(
+        self, it: SchemaVersion, meaning: Fingerprint
+    ) -> tuple[Fingerprint | None, SchemaVersion]:
+        """The holder of a version's id: the target's, one that stays before one that goes; or the
+        first that is planned.
+        """
+        context = context_of(it.subject) if self.contexts else "."
+        if (context, it.id) not in self.owners:
+            held = self.target.ids.get(it.id)
+            if self.contexts:
+                held = [place for place in held if context_of(place[0]) == context]
+            first = min(held, key=lambda place: (place in self.going, place), default=None)
+            found = None if first is None else self.target.get(first)
+            owner = (meaning, it) if found is None else (meaning_of(found), found)
+            self.owners[context, it.id] = owner
+        return self.owners[context, it.id]
 
     def refuse(self, it: SchemaVersion, reason: Reason, detail: str) -> None:
         self.refusals.append(
@@ -264,10 +279,10 @@ class _Planning:
 
     def report_foreign(self) -> None:
         """Versions in distributed subjects that neither the source has nor Keyway wrote."""
-        for subject in dict.fromkeys(subject for subject, _ in self.wanted.versions):
-            for it in self.target.of(subject):
-                if it.place not in self.wanted.at_source and it.place not in self.ledger.versions:
-                    self.refuse(it, Reason.NOT_OURS, "the source has no such version")
+        for place in self.places:
+            found = self.target.get(place)
+            if found is not None and is_foreign(place, self.wanted, self.ledger):
+                self.refuse(found, Reason.NOT_OURS, "the source has no such version")
 
     # ------------------------------------------------------------------------------------- settings
 
@@ -276,24 +291,40 @@ class _Planning:
         wanted, target, ledger = self.wanted, self.target, self.ledger
         if not wanted.at_source:
             return  # a source that lost its contents
-        for subject in self._settings(wanted.compatibility, ledger.compatibility):
+        for subject in self._unsettled(
+            wanted.compatibility, target.compatibility, ledger.compatibility
+        ):
             level = wanted.compatibility.get(subject)
             if target.compatibility.get(subject) != level:
                 self.writes.append(SetCompatibility(subject, level))
-            elif level is None:
+            else:
                 self.adopted.append(SettingEntry("compatibility", subject, ours=False))
-        for subject in self._settings(wanted.modes, ledger.modes):
+        for subject in self._unsettled(wanted.modes, target.modes, ledger.modes):
             mode = wanted.modes.get(subject)
             if target.modes.get(subject) != mode:
                 self.writes.append(SetMode(subject, mode))
-            elif mode is None:
+            else:
                 self.adopted.append(SettingEntry("mode", subject, ours=False))
 
-    def _settings(self, wanted: Mapping[str, str], ours: Iterable[str]) -> list[str]:
-        return sorted({*wanted, *ours} - self.wanted.left_alone)
+    def _unsettled(
+        self, wanted: Mapping[str, str], there: Mapping[str, str], ours: Iterable[str]
+    ) -> list[str]:
+        """The subjects whose setting is not the wanted one, or is ours although none is wanted."""
+        found = {it for it, value in wanted.items() if there.get(it) != value}
+        found.update(it for it in ours if it not in wanted)
+        return sorted(found - self.wanted.left_alone)
 
 
-def _meaning(it: SchemaVersion) -> Fingerprint | None:
+def is_foreign(place: Place, wanted: Desired, ledger: Ledger) -> bool:
+    """Whether a version of the target is in a distributed subject, and somebody else's."""
+    return (
+        place[0] in wanted.subjects
+        and place not in wanted.at_source
+        and place not in ledger.versions
+    )
+
+
+def meaning_of(it: SchemaVersion) -> Fingerprint | None:
     """None for a text that cannot be parsed: like nothing else, not even itself on the source."""
     try:
         return fingerprint(it.schema)
@@ -366,10 +397,15 @@ def _waits(writes: list[Write], target: Contents) -> list[set[int]]:
 
 
 def _users(writes: Iterable[Write], target: Contents) -> dict[Place, set[Place]]:
-    """By version, the versions that refer to it: on the target or soon."""
-    users: dict[Place, set[Place]] = {}
-    soon = (it.wanted for it in writes if isinstance(it, Register))
-    for it in (*target.versions(), *soon):
-        for reference in it.schema.references:
-            users.setdefault(reference.place, set()).add(it.place)
+    """Of each version that goes, the versions that refer to it: on the target or soon."""
+    users = {
+        it.place: set(target.users.get(it.place))
+        for it in writes
+        if isinstance(it, SoftDelete | HardDelete)
+    }
+    for it in writes:
+        if isinstance(it, Register):
+            for place in it.needs:
+                if place in users:
+                    users[place].add(it.place)
     return users

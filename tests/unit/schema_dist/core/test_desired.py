@@ -38,7 +38,11 @@ def test_names_and_references_are_translated_and_references_come_first() -> None
         version("a-y-value", 2, "a-z-value"),
         version("a-z-value", 3),
     )
-    assert [subject for subject, _ in found.versions] == ["b-z-value", "b-y-value", "b-x-value"]
+    assert [it.subject for it in found.in_order(found.versions)] == [
+        "b-z-value",
+        "b-y-value",
+        "b-x-value",
+    ]
     x = found.versions["b-x-value", Version(1)]
     assert x.schema.references == (Reference("a-y-value", "b-y-value", Version(1)),)
     assert x.id == 1
@@ -47,7 +51,7 @@ def test_names_and_references_are_translated_and_references_come_first() -> None
 
 def test_the_source_s_order_is_kept() -> None:
     found = made(version("a-q-value", 9), version("a-c-value", 3), version("a-m-value", 5))
-    assert [it.id for it in found.versions.values()] == [9, 3, 5]
+    assert [it.id for it in found.in_order(found.versions)] == [9, 3, 5]
 
 
 def test_each_refusal_concerns_its_version_and_its_users_alone() -> None:
@@ -98,7 +102,7 @@ def test_what_is_followed_brings_what_it_refers_to() -> None:
         version("a-z-value", 3),
         only="a-x",
     )
-    assert list(found.versions) == [("b-y-value", 1), ("b-x-value", 1)]
+    assert [it.subject for it in found.in_order(found.versions)] == ["b-y-value", "b-x-value"]
     assert ("b-z-value", 1) in found.at_source  # so that it is not taken for removed
     assert found.left_alone == {"b-z-value"}
 

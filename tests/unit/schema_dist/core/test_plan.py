@@ -12,7 +12,7 @@ from clusters.core.subjects import pair_subjects
 from schema_dist.core.absences import Presence
 from schema_dist.core.compare import fingerprint
 from schema_dist.core.contents import Contents
-from schema_dist.core.desired import desired
+from schema_dist.core.desired import Desired
 from schema_dist.core.ledger import Ledger, SettingEntry, VersionEntry
 from schema_dist.core.model import (
     HardDelete,
@@ -29,7 +29,8 @@ from schema_dist.core.model import (
     Version,
     Write,
 )
-from schema_dist.core.plan import Plan, Removals, make_plan
+from schema_dist.core.plan import Plan, Removals
+from schema_dist.core.standing import Standing
 
 SAME = pair_subjects(compile_pattern("{topic}"), compile_pattern("{topic}"))
 
@@ -77,19 +78,22 @@ def planned(
     follows: str = "",
     hard: bool = True,
     confirmed: Mapping[Place, Presence] | None = None,
+    ask: bool = True,
 ) -> Plan:
-    return make_plan(
-        desired(source, SAME, lambda subject: subject.startswith(follows)),
+    standing = Standing(
+        Desired(source, SAME, lambda subject: subject.startswith(follows)),
         target,
         Ledger() if ledger is None else ledger,
-        contexts=contexts,
-        removals=Removals(
-            recorded=source.recorded,
-            tombstones=frozenset(source.removed),
-            confirmed={} if confirmed is None else confirmed,
-            hard=hard,
-        ),
+        hard=hard,
     )
+    for _ in standing.catch_up():
+        continue
+    removals = Removals(
+        recorded=source.recorded,
+        confirmed={} if ask and confirmed is None else confirmed,
+        hard=hard,
+    )
+    return standing.plan(contexts=contexts, removals=removals)
 
 
 def waves(plan: Plan) -> list[list[Write]]:
@@ -247,13 +251,7 @@ def test_a_version_without_a_tombstone_goes_once_it_stayed_away_by_name() -> Non
     asked = {gone.place: Presence.GONE}
     plan = planned(holding(kept), target, ledger, confirmed=asked)
     assert waves(plan) == [[SoftDelete(gone)], [HardDelete(gone)]]
-    nobody = make_plan(
-        desired(holding(kept), SAME, lambda _subject: True),
-        target,
-        ledger,
-        contexts=False,
-        removals=Removals(confirmed=None),
-    )
+    nobody = planned(holding(kept), target, ledger, ask=False)
     assert (nobody.writes, refused(nobody)) == (0, [("a-value", Reason.UNPROVEN)])
 
 

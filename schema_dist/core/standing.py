@@ -1,0 +1,120 @@
+"""Where a target stands: the places that are in sync, and those that are not.
+
+A place is in sync by what the source, the target and the ledger have at this place alone. So a
+change asks for a look at its own place, and a plan for the places that are not in sync: with
+200,000 schemas, a new one costs what it costs with ten. Every place that is not in sync is part of
+every plan until it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from schema_dist.core.contents import SETTINGS, Contents
+from schema_dist.core.desired import Desired, slices
+from schema_dist.core.ledger import Ledger
+from schema_dist.core.limits import SLICE_PLACES
+from schema_dist.core.model import Place, SchemaVersion
+from schema_dist.core.plan import Plan, Removals, is_foreign, make_plan, meaning_of
+
+
+class Standing:
+    def __init__(self, wanted: Desired, target: Contents, ledger: Ledger, *, hard: bool) -> None:
+        """`hard`: hard deletes are made, too. Nothing is known before `catch_up`."""
+        self.wanted = wanted
+        self.target = target
+        self.ledger = ledger
+        self.in_sync: set[Place] = set()
+        self.open: set[Place] = set()
+        self._hard = hard
+        self._seen: int | None = None  # changes of the target
+
+    def follows(self, wanted: Desired, target: Contents, ledger: Ledger) -> bool:
+        """Whether it is about these, and can catch up with them."""
+        return (
+            self.wanted is wanted
+            and self.target is target
+            and self.ledger is ledger
+            and self.is_behind is not None
+        )
+
+    @property
+    def is_behind(self) -> bool | None:
+        """As `Desired.is_behind`, of source and target."""
+        source = self.wanted.is_behind
+        target = set() if self._seen is None else self.target.changed_since(self._seen)
+        if source is None or target is None:
+            return None
+        return self._seen is None or source or bool(target or self.wanted.changed)
+
+    def catch_up(self) -> Iterator[None]:
+        """Takes in all that changed, in slices: others may work between them, and change more."""
+        while self.is_behind:
+            seen, self._seen = self._seen, self.target.changes
+            yield from self.wanted.catch_up()
+            changed = None if seen is None else self.target.changed_since(seen)
+            touched = self.wanted.changed
+            self.wanted.changed = set()
+            if changed is None:
+                found = {*self.wanted.versions, *self.target.order, *self.ledger.versions}
+            else:
+                found = self._around({*touched, *changed})
+            for part in slices(found, SLICE_PLACES):
+                self._look(part)
+                yield
+
+    def _around(self, places: set[Place]) -> set[Place]:
+        """These, and the target's other versions of their subjects: a subject that becomes
+        distributed, or is no more, makes a difference to what strangers have in it.
+        """
+        subjects = {subject for subject, _ in places}
+        held = ((it, n) for it in subjects for n in self.target.subjects.get(it, ()))
+        return {*places, *held}
+
+    def _look(self, places: Iterable[Place]) -> None:
+        for place in places:
+            self.in_sync.discard(place)
+            self.open.discard(place)
+            if place[1] == SETTINGS:
+                continue
+            if self._is_in_sync(place):
+                self.in_sync.add(place)
+            elif self._concerns(place):
+                self.open.add(place)
+
+    def _is_in_sync(self, place: Place) -> bool:
+        it, found = self.wanted.versions.get(place), self.target.get(place)
+        if it is None or found is None or (it.id, it.deleted) != (found.id, found.deleted):
+            return False
+        meaning = meaning_of(found)
+        written = self.ledger.versions.get(place)
+        return meaning == meaning_of(it) and written == (it.id, meaning)
+
+    def _concerns(self, place: Place) -> bool:
+        """Whether something may have to be done or said about a place that is not in sync."""
+        if place in self.wanted.versions:
+            return True
+        if place in self.wanted.at_source:
+            return False  # it is refused already, or not followed
+        found = self.target.get(place)
+        if place in self.ledger.versions:
+            return found is None or not self._is_done(found)
+        return found is not None and is_foreign(place, self.wanted, self.ledger)
+
+    def _is_done(self, found: SchemaVersion) -> bool:
+        """Whether it is ours and soft-deleted, and more is not allowed."""
+        ours = self.ledger.versions[found.place] == (found.id, meaning_of(found))
+        return ours and found.deleted and not self._hard
+
+    def plan(self, *, contexts: bool, removals: Removals) -> Plan:
+        """Of the state that was caught up with; what the ledger noted since counts, too."""
+        self._look(tuple(self.open))
+        return make_plan(
+            self.wanted,
+            self.target,
+            self.ledger,
+            places=self.open,
+            contexts=contexts,
+            removals=removals,
+            in_sync=len(self.in_sync),
+        )
