@@ -24,6 +24,7 @@ from schema_dist.lease import Lease
 from schema_dist.limits import (
     LOGGED_MAX,
     REREAD_S,
+    REREAD_S_MAX,
     RETRY_S_MAX,
     RETRY_S_MIN,
     WRITING_TOLD_EVERY_S,
@@ -166,7 +167,7 @@ class Follower:
     async def run(self, news: News) -> None:
         """Until it is cancelled."""
         await news.wait_past(0)
-        revision, wait_s = 0, RETRY_S_MIN
+        revision, wait_s, read_s = 0, RETRY_S_MIN, time.monotonic()
         shown: object = None
         while True:
             assert news.contents is not None
@@ -194,8 +195,10 @@ class Follower:
             wait_s = RETRY_S_MIN
             unfinished = done.behind > 0
             await news.wait_past(revision, RETRY_S_MAX if unfinished else REREAD_S)
-            if news.revision == revision:
+            quiet = news.revision == revision
+            if quiet or time.monotonic() - read_s > REREAD_S_MAX:
                 self._sync.read_anew()
+                read_s = time.monotonic()
 
     async def _report(self, done: Round) -> None:
         if done.writes:

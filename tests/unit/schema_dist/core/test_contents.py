@@ -83,3 +83,14 @@ def test_settings_and_the_rest() -> None:
     assert contents.ignored == {"NOOP": 1}
     assert contents.malformed == {"no key": 2}
     assert contents.changes == 5
+
+
+def test_another_reading_changes_what_differs_alone() -> None:
+    mine = after(written(1), written(2), written(3), CompatibilitySet("s", "FULL"))
+    before = mine.changes
+    mine.become(after(written(2), written(3, deleted=True), ModeSet("s", "READONLY")))
+    assert live(mine) == {2: True, 3: False}
+    assert (mine.compatibility, mine.modes) == ({}, {"s": "READONLY"})
+    assert mine.removed == set()  # a list that lacks a version is no tombstone
+    assert mine.changed_since(before) == {("s", 1), ("s", 3), ("s", 0)}
+    assert list(mine.ids.get(SchemaId(1))) == []
