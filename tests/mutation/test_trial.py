@@ -23,6 +23,8 @@ def sign(number: int) -> int:
     return -1 if number < 0 else 0
 """
 
+LONG_NAMES = 100
+
 RUN = """
 import pathlib, pytest
 from tests.mutation.mutants import mutants_of
@@ -39,9 +41,10 @@ print("FAILED", trials.failed)
 """
 
 
-def results(folder: Path, quick: str, deep: str) -> tuple[dict[str, str], str]:
+def results(folder: Path, quick: str, deep: str, fixtures: str = "") -> tuple[dict[str, str], str]:
     """The killers by mutant, and everything that was said."""
     (folder / "toy.py").write_text(TOY)
+    (folder / "conftest.py").write_text(fixtures)
     for name, body in (("quick", quick), ("deep", deep)):
         (folder / name).mkdir()
         test = f"import toy\n\ndef test_{name}():\n    {body}\n"
@@ -87,3 +90,20 @@ def test_nothing_is_said_of_mutants_when_a_test_fails_without_any(tmp_path: Path
     killers, said = results(tmp_path, "assert toy.below(3) == 4", "pass")
     assert killers == {}
     assert "FAILED ['quick/test_quick.py::test_quick']" in said
+
+
+def test_the_names_of_many_tests_do_not_hold_up_a_mutant(tmp_path: Path) -> None:
+    """Together they are longer than the 64 KiB that a pipe holds."""
+    killers, _ = results(
+        tmp_path,
+        quick="assert toy.below(3) == 3",
+        deep="assert toy.sign(5) == 1",
+        fixtures=f"""
+import pytest
+@pytest.fixture(params=range({LONG_NAMES}), ids=lambda at: f"{{at}}-" + 1_000 * "x", autouse=True)
+def many(request):
+    pass
+""",
+    )
+    assert killers["toy.sign: `number < 0` -> `number <= 0`"] == ""
+    assert killers["toy.sign: `number > 0` -> `not number > 0`"].startswith("test_deep[")

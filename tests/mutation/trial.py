@@ -14,10 +14,12 @@ mutant has survived the quick ones and is not explained.
 from __future__ import annotations
 
 import gc
+import mmap
 import os
 import re
 import resource
 import signal
+import struct
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -37,6 +39,7 @@ SLOWER_MAX = 5  # times the time that a test takes
 GRACE_SECONDS = 0.5
 LONG_SECONDS = 0.2  # tests that take longer run through most lines of a function anyway
 KILLERS_MAX = 5  # of a function that are tried first
+SURVIVED = -1
 
 Function = tuple[str, str]  # module, qualified name
 Line = tuple[str, int]
@@ -138,7 +141,7 @@ class Trials:
         self, items: dict[str, pytest.Item], covered: Covered, mutants: list[Mutant]
     ) -> Iterator[Result]:
         waiting = iter(mutants)
-        running: dict[int, tuple[Mutant, int, int]] = {}  # pid -> mutant, pipe, tests
+        running: dict[int, tuple[Mutant, list[str], Progress]] = {}  # by the fork's process id
         exhausted = False
         gc.collect()
         gc.freeze()  # A trial must not touch, and so copy, all that was there before it.
@@ -150,19 +153,17 @@ class Trials:
                     break
                 nodeids = self._tests_of(mutant, covered)
                 tests = [(items[nodeid], covered.seconds[nodeid]) for nodeid in nodeids]
-                reading, writing = os.pipe()
+                progress = Progress()
                 pid = os.fork()
                 if pid == 0:
-                    os.close(reading)
-                    _try(mutant, tests, writing)
-                os.close(writing)
-                running[pid] = (mutant, reading, len(tests))
+                    _try(mutant, tests, progress)
+                running[pid] = (mutant, nodeids, progress)
             if running:
                 pid, status = os.wait()
-                mutant, reading, count = running.pop(pid)
-                killer = _killer(reading, status)
+                mutant, nodeids, progress = running.pop(pid)
+                killer = _killer(nodeids, progress.reached(), status)
                 self._remember(mutant, killer)
-                yield Result(mutant, killer, count)
+                yield Result(mutant, killer, len(nodeids))
 
     def _tests_of(self, mutant: Mutant, covered: Covered) -> list[str]:
         function = (mutant.module, mutant.place)
@@ -181,17 +182,31 @@ class Trials:
             killers[:] = [*(other for other in killers if other != killer), killer][-KILLERS_MAX:]
 
 
-def _killer(reading: int, status: int) -> str:
-    with os.fdopen(reading, "rb") as pipe:
-        said = pipe.read().decode()
-    started, _, verdict = said.rpartition("\n")
-    if verdict == "survived":
+class Progress:
+    """How far a fork has come, in memory that it shares with its parent. A pipe would not do: the
+    parent reads only after the fork has ended, and a fork waits when its pipe is full.
+    """
+
+    def __init__(self) -> None:
+        self._memory = mmap.mmap(-1, mmap.PAGESIZE)
+
+    def reach(self, test: int) -> None:
+        struct.pack_into("q", self._memory, 0, test)
+
+    def reached(self) -> int:
+        """The number of the test that began last, from 1; 0 if none did; SURVIVED after all."""
+        (test,) = struct.unpack_from("q", self._memory)
+        self._memory.close()
+        return int(test)
+
+
+def _killer(nodeids: list[str], reached: int, status: int) -> str:
+    if reached == SURVIVED:
         return ""
-    # It names each test before it begins: the last one was running when it ended.
-    return (started or verdict).rpartition("\n")[2] or said or f"nothing ran: {status}"
+    return nodeids[reached - 1] if reached else f"nothing ran: {status}"
 
 
-def _try(mutant: Mutant, tests: list[tuple[pytest.Item, float]], pipe: int) -> None:
+def _try(mutant: Mutant, tests: list[tuple[pytest.Item, float]], progress: Progress) -> None:
     """In the fork; does not return."""
     try:
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
@@ -199,12 +214,12 @@ def _try(mutant: Mutant, tests: list[tuple[pytest.Item, float]], pipe: int) -> N
         os.dup2(null, 1)
         os.dup2(null, 2)
         exchange(mutant)
-        for item, seconds in tests:
-            os.write(pipe, f"{item.nodeid}\n".encode())
+        for number, (item, seconds) in enumerate(tests, start=1):
+            progress.reach(number)
             signal.setitimer(signal.ITIMER_VIRTUAL, SLOWER_MAX * seconds + GRACE_SECONDS)
             if not _passes(item):
                 os._exit(1)
-        os.write(pipe, b"survived")
+        progress.reach(SURVIVED)
     finally:
         os._exit(0)
 
