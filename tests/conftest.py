@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, Phase, settings
 from gateway.embedded import process
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import FREE_PORT_MAX, FREE_PORT_MIN, free_ports
+from tests.rig import quick_start
 from tests.rig.kafka import QUICK_TURNS, create_topic
 from tests.rig.logs import log_as_tests_do
 from tests.rig.spark_jvm import start_quickly
@@ -70,6 +71,7 @@ def ports_of_worker(worker: int, workers: int) -> tuple[int, int]:
 def pytest_configure(config: pytest.Config) -> None:
     start_quickly(os.environ)
     log_as_tests_do()
+    quick_start.allow()
     if worker := getattr(config, "workerinput", None):
         number, workers = int(worker["workerid"].removeprefix("gw")), int(worker["workercount"])
         process.FREE_PORT_MIN, process.FREE_PORT_MAX = ports_of_worker(number, workers)

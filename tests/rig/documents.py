@@ -20,9 +20,11 @@ import yaml
 
 from gateway.embedded.jars import kafka_classpath, kafka_libs, shared_classes
 from gateway.embedded.process import kill_child, start_child
+from tests.rig import fork_server
 from tests.rig.clients.java_programs import JVM_OPTIONS
 from tests.rig.gateway_process import REPOSITORY, GatewayProcess
 from tests.rig.patience import patient_s, wait_until
+from tests.rig.quick_start import server
 from tests.rig.transcripts import Command, File, same_lines, steps
 
 COMMAND_S_MAX = 120.0
@@ -183,7 +185,8 @@ def _environment(node: GatewayProcess, directory: Path) -> Mapping[str, str]:
         )
         _script(bin_ / name, f"exec java {options} -cp '{kafka_classpath()}' {main} \"$@\"")
     _script(bin_ / "python", f'exec {sys.executable} "$@"')
-    _script(bin_ / "keyway", f'exec {sys.executable} -m gateway.cli "$@"')
+    quick = f"{sys.executable} -I -S {fork_server.__file__} run {server()}"
+    _script(bin_ / "keyway", f'exec {quick} "$@"')
     contexts = directory / "config" / "keyway" / "contexts.yaml"
     contexts.parent.mkdir(parents=True)
     contexts.write_text(

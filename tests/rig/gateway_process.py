@@ -6,7 +6,6 @@ import os
 import socket
 import struct
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -15,9 +14,9 @@ import yaml
 
 from gateway.embedded.process import free_ports, kill_child, start_child, stop_child
 from tests.rig.patience import patient_s, wait_until
+from tests.rig.quick_start import OF_THE_CHECKOUT, started
+from tests.rig.quick_start import REPOSITORY as REPOSITORY
 
-REPOSITORY = Path(__file__).parents[2]
-OF_THE_CHECKOUT = (sys.executable, "-m", "gateway.cli")
 READY_S_MAX = 60.0
 BROKER_IDS_MAX = 4  # ports kept free for virtual brokers 1..4
 
@@ -43,9 +42,11 @@ class GatewayProcess:
         open_files_max: int | None = None,
         stderr: str | None = None,
         command: Sequence[str] = OF_THE_CHECKOUT,
+        afresh: bool = False,
     ) -> None:
         """`stderr`: where bash leads it, such as ">/dev/full"; None: to the log. `command`: of
         another Keyway than the checkout's, which then is not the working directory either.
+        `afresh`: a Python of its own, not a fork of one that has imported Keyway.
         """
         directory.mkdir(parents=True, exist_ok=True)
         first = free_ports(BROKER_IDS_MAX + 3)
@@ -77,6 +78,7 @@ class GatewayProcess:
         self.open_files_max = open_files_max
         self.stderr = stderr
         self.command = command
+        self.afresh = afresh or command is not OF_THE_CHECKOUT
         self.directory = REPOSITORY if command is OF_THE_CHECKOUT else directory
         self.child: subprocess.Popen[bytes] | None = None
 
@@ -104,13 +106,18 @@ class GatewayProcess:
     def spawn(self) -> None:
         """Starts it and returns at once."""
         assert not self.running, "runs already"
-        command = [*self.command, "serve", "--config", str(self.config)]
+        words = ["serve", "--config", str(self.config)]
+        env = dict(os.environ)
+        if self.open_files_max is None and self.stderr is None and not self.afresh:
+            self.child = started(words, log=self.log, cwd=self.directory, env=env)
+            return
+        command = [*self.command, *words]
         if self.open_files_max is not None:
             limited = f'ulimit -n {self.open_files_max}; exec "$@"'
             command = ["sh", "-c", limited, "sh", *command]
         if self.stderr is not None:
             command = ["bash", "-c", f'exec "$@" 2{self.stderr}', "bash", *command]
-        self.child = start_child(command, log=self.log, cwd=self.directory, env=dict(os.environ))
+        self.child = start_child(command, log=self.log, cwd=self.directory, env=env)
 
     def wait_ready(self) -> None:
         """Until the bootstrap port answers ApiVersions; REST listens by then. Raises AssertionError

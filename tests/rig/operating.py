@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import subprocess
-import sys
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -16,8 +14,9 @@ from dispatcher.core.model import Member, MemberId
 from dispatcher.core.ring import Router
 from tests.rig.clients.share_lines import Delivery
 from tests.rig.clients.share_members import ShareMember
-from tests.rig.gateway_process import REPOSITORY, GatewayProcess
+from tests.rig.gateway_process import GatewayProcess
 from tests.rig.patience import wait_until
+from tests.rig.quick_start import ran
 
 COMMAND_S_MAX = 60
 
@@ -88,17 +87,8 @@ def metrics(gateway: GatewayProcess) -> dict[str, float]:
 
 def keyway(gateway: GatewayProcess, *arguments: str) -> tuple[int, str, str]:
     """Runs the command against the node: exit status, standard output, standard error."""
-    finished = subprocess.run(
-        [
-            *(sys.executable, "-m", "gateway.cli", *arguments),
-            *("--admin", f"http://{gateway.admin}"),
-        ],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        timeout=COMMAND_S_MAX,
-        check=False,
-    )
+    admin = ("--admin", f"http://{gateway.admin}")
+    finished = ran([*arguments, *admin], timeout_s=COMMAND_S_MAX)
     return finished.returncode, finished.stdout, finished.stderr
 
 

@@ -23,20 +23,14 @@ from tests.integration.offsets.conftest import Addresses
 from tests.rig.gateway_process import REPOSITORY
 from tests.rig.offset_clusters import PlainLink, commit, committed, produce_at, write_config
 from tests.rig.patience import patient_s
+from tests.rig.quick_start import ran
 
 pytestmark = pytest.mark.integration
 BASE = 1_700_000_000_000
 
 
 def keyway(*words: str) -> tuple[int, str, str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "gateway.cli", "offsets", *words],
-        capture_output=True,
-        text=True,
-        timeout=patient_s(120),
-        cwd=REPOSITORY,
-        check=False,
-    )
+    done = ran(["offsets", *words], timeout_s=patient_s(120))
     return done.returncode, done.stdout, done.stderr
 
 

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from gateway.embedded.kafka import KafkaCluster
-from tests.rig.gateway_process import REPOSITORY, GatewayProcess
+from tests.rig.gateway_process import GatewayProcess
+from tests.rig.quick_start import ran
 
 pytestmark = pytest.mark.integration
 
 
 def doctor(node: GatewayProcess) -> dict[str, tuple[str, str]]:
     """Status and finding by check."""
-    words = [sys.executable, "-m", "gateway.cli", "doctor", "--config", str(node.config)]
-    ended = subprocess.run(
-        [*words, "-o", "json"], cwd=REPOSITORY, capture_output=True, text=True, timeout=120
-    )
+    words = ["doctor", "--config", str(node.config)]
+    ended = ran([*words, "-o", "json"], timeout_s=120)
     rows = json.loads(ended.stdout)["findings"]
     faults = [row for row in rows if row["status"] == "fault"]
     assert ended.returncode == bool(faults), ended.stderr

@@ -38,7 +38,7 @@ def changed(node: GatewayProcess, section: str, **options: Any) -> None:
 def test_a_port_that_is_taken(
     tmp_path: Path, kafka: KafkaCluster, section: str, option: str, below: int, named: str
 ) -> None:
-    node = GatewayProcess(tmp_path, kafka.bootstrap_servers)
+    node = GatewayProcess(tmp_path, kafka.bootstrap_servers, afresh=True)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -56,7 +56,7 @@ def test_a_port_that_is_taken(
 def test_rest_on_ipv6(tmp_path: Path, kafka: KafkaCluster) -> None:
     if not socket.has_dualstack_ipv6():
         pytest.skip("no IPv6 here")
-    node = GatewayProcess(tmp_path, kafka.bootstrap_servers)
+    node = GatewayProcess(tmp_path, kafka.bootstrap_servers, afresh=True)
     changed(node, "admin", host="::1")
     node.admin = node.admin.replace("127.0.0.1", "[::1]")
     with node:
@@ -64,7 +64,7 @@ def test_rest_on_ipv6(tmp_path: Path, kafka: KafkaCluster) -> None:
 
 
 def test_waiting_for_kafka_names_the_option_and_can_be_ended(tmp_path: Path) -> None:
-    node = GatewayProcess(tmp_path, "127.0.0.1:1")
+    node = GatewayProcess(tmp_path, "127.0.0.1:1", afresh=True)
     node.spawn()
     assert node.child is not None
     wait_until(
