@@ -39,6 +39,12 @@ HANDSHAKE_BYTES_MAX = 36 * 1024
 # A token of OAUTHBEARER or Kerberos: Kafka's sasl.server.max.receive.size.
 SASL_TOKEN_BYTES_MAX = 512 * 1024
 
+# Any request but Produce, which alone carries records. A broker takes a request apart whole, with
+# many times its bytes. The longest of real clients: OffsetCommit of 4,000 partitions with 4 KB of
+# metadata each, as Keyway's own commits have; Metadata of 50,000 long names; assignments of 100,000
+# partitions. Group assignments end at the 1 MB of a record of __consumer_offsets.
+PLAIN_REQUEST_BYTES_MAX = 16 * 1024 * 1024
+
 # Requests forwarded and not yet answered. Kafka's own clients stop at 5, librdkafka at 1,000,000 by
 # configuration; Kafka itself works on one at a time, so nothing is gained by sending it more.
 PIPELINED_REQUESTS_MAX = 1_024

@@ -41,6 +41,7 @@ from gateway.core.limits import (
     HEADER_TAGS_MAX,
     LOCAL_REQUEST_BYTES_MAX,
     PIPELINED_REQUESTS_MAX,
+    PLAIN_REQUEST_BYTES_MAX,
     SASL_TOKEN_BYTES_MAX,
     UNAUTHENTICATED_REQUEST_BYTES_MAX,
 )
@@ -274,8 +275,10 @@ class Requests:
         elif not self.authenticated:
             limit = UNAUTHENTICATED_REQUEST_BYTES_MAX
             fault = Fault.UNAUTHENTICATED
-        else:
+        elif api_key == PRODUCE:
             return
+        else:
+            limit = PLAIN_REQUEST_BYTES_MAX
         if size > limit:
             raise _stop(fault, f"size={size} limit={limit} api_key={api_key}")
 

@@ -12,7 +12,13 @@ from gateway.core.forwarding.connection_state import ConnectionState
 from gateway.core.forwarding.effects import Call, Effect, Failed, Fault, Intercepted, Kind, Stop
 from gateway.core.forwarding.requests import Requests
 from gateway.core.forwarding.served_apis import rules
-from gateway.core.limits import HANDSHAKE_BYTES_MAX, HEADER_TAGS_MAX, SASL_TOKEN_BYTES_MAX
+from gateway.core.limits import (
+    FRAME_BYTES_MAX,
+    HANDSHAKE_BYTES_MAX,
+    HEADER_TAGS_MAX,
+    PLAIN_REQUEST_BYTES_MAX,
+    SASL_TOKEN_BYTES_MAX,
+)
 from gateway.core.wire.apis import ApiKey
 from tests.rig.wire_frames import request, response, to_client, to_upstream
 
@@ -168,3 +174,22 @@ def test_an_authenticated_client_may_send_long_requests(
         assert to_client(effects) == answer
         (last,) = it.from_client(LONG)
         assert isinstance(last, Intercepted) is taken, cut
+
+
+@pytest.mark.parametrize(
+    ("key", "limit"),
+    [
+        (ApiKey.PRODUCE, FRAME_BYTES_MAX),
+        (ApiKey.METADATA, PLAIN_REQUEST_BYTES_MAX),
+        (ApiKey.OFFSET_COMMIT, PLAIN_REQUEST_BYTES_MAX),
+        (ApiKey.CREATE_TOPICS, PLAIN_REQUEST_BYTES_MAX),
+    ],
+)
+def test_only_produce_may_be_as_long_as_a_frame(key: ApiKey, limit: int) -> None:
+    """Also where upstream asks nobody to log in: a broker takes a request apart whole."""
+    asked = request(key)
+    for size, refused in ((limit, False), (limit + 1, True)):
+        state = ConnectionState(rules(LOCAL), ApiCounts())
+        effects = state.from_client(size.to_bytes(4, "big") + asked[4:])
+        failed = [it.fault for it in effects if isinstance(it, Failed)]
+        assert failed == ([Fault.FRAME_SIZE] if refused else []), (key, size)
