@@ -20,7 +20,7 @@ from tests.rig.clients.wire_client import (
     fetched_partitions,
 )
 from tests.rig.gateway_process import GatewayProcess
-from tests.rig.kafka import produce
+from tests.rig.kafka import produce, set_group_config
 
 pytestmark = pytest.mark.integration
 
@@ -56,6 +56,24 @@ def test_records_are_acquired_and_accepted(session: ShareSession) -> None:
         acks = {0: [(first, last, [ACCEPT]) for first, last, _ in got.ranges]}
         assert session.acknowledge(acks) == {0: 0}
         session.leave()
+
+
+def test_a_group_of_latest_starts_at_its_first_fetch(
+    front: str, topic: Topic, fresh_name: Group
+) -> None:
+    """Not when its first member joins: a record that comes in between is before the start, as with
+    Kafka.
+    """
+    name, group = topic(partitions=1), fresh_name("newest")
+    set_group_config(front, group, {"share.auto.offset.reset": "latest"})
+    with ShareSession(front, group, name) as member:
+        member.join()
+        produce(front, name, [(b"k", b"before the first fetch")])
+        early = member.fetch().get(0)
+        assert early is None or early.acquired == []
+        produce(front, name, [(b"k", b"after it")])
+        assert [first for first, _ in member.fetch_some().acquired] == [1]
+        member.leave()
 
 
 def test_heartbeat_of_an_unknown_member(session: ShareSession) -> None:
