@@ -31,7 +31,7 @@ from tests.rig.kafka import create_topic, produce
 
 pytestmark = pytest.mark.integration
 
-USERS = ("keyway", "owner", "looker", "nobody")
+USERS = ("keyway", "node", "owner", "looker", "nobody")
 GROUP, TOPIC = "guarded", "guarded-topic"
 ANSWER_S_MAX = 30.0
 
