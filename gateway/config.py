@@ -60,6 +60,7 @@ class Sasl(_Section):
     """The gateway's own identity. Clients bring theirs: their SASL exchange passes through.
 
     It needs READ on topics and groups, WRITE on dead-letter topics, and DESCRIBE_CONFIGS on groups.
+    To change settings of groups it needs ALTER_CONFIGS on them, to delete groups DELETE.
     """
 
     mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "PLAIN"
@@ -116,7 +117,9 @@ class ListenSection(_Section):
     port_base: Port = 9200
     """The virtual broker with id n listens on `port_base` + n."""
     frame_bytes_max: Annotated[int, Field(ge=1024, le=2_000_000_000)] = FRAME_BYTES_MAX
-    """Limit of one request, as `socket.request.max.bytes` of Kafka."""
+    """Limit of one Produce request, as `socket.request.max.bytes` of Kafka. Any other request may
+    have 16 MiB.
+    """
 
     @model_validator(mode="after")
     def _reachable(self) -> ListenSection:

@@ -18,9 +18,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from gateway.embedded import process
-from gateway.embedded.kafka import KafkaCluster
+from gateway.embedded.kafka import KafkaCluster, kafka_libs
 from gateway.embedded.process import FREE_PORT_MAX, FREE_PORT_MIN, free_ports
 from tests.rig import quick_start
+from tests.rig.clients.java_programs import JavaPrograms, compile_programs
+from tests.rig.clients.kafka_tools import KafkaTools
 from tests.rig.kafka import QUICK_TURNS, create_topic
 from tests.rig.logs import log_as_tests_do
 from tests.rig.spark_jvm import start_quickly
@@ -138,3 +140,14 @@ def topic(kafka: KafkaCluster, fresh_name: Callable[[str], str]) -> Callable[...
         return name
 
     return create
+
+
+@pytest.fixture(scope="session")
+def java_programs(tmp_path_factory: pytest.TempPathFactory) -> JavaPrograms:
+    return compile_programs(kafka_libs(), tmp_path_factory.mktemp("classes"))
+
+
+@pytest.fixture(scope="session")
+def kafka_tools(java_programs: JavaPrograms) -> Iterator[KafkaTools]:
+    with KafkaTools(java_programs) as tools:
+        yield tools

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -98,6 +99,23 @@ def test_every_folder_is_in_the_file_map() -> None:
     }
     assert sorted(folders - set(listed)) == [], "not in the file map"
     assert sorted(set(listed) - folders) == [], "in the file map and not in the tree"
+
+
+LIMIT = re.compile(r"^\| [^|]+ \| ([\d,]+) \| `([\w/.]+)` \| `([\w.\[\]]+)` \|$", re.M)
+
+
+def test_the_limits_of_the_sizing_are_those_of_the_code() -> None:
+    found = LIMIT.findall(text_of("docs/sizing.md"))
+    assert len(found) >= 10
+    for said, file, name in found:
+        if file.endswith(".py"):
+            room = importlib.import_module(file.removesuffix(".py").replace("/", "."))
+            value = getattr(room, name)
+        else:
+            section, _, option = name.partition(".")
+            model = Config().listen if section == "listen" else GroupSection()
+            value = getattr(model, option)
+        assert int(said.replace(",", "")) == value, name
 
 
 @pytest.mark.parametrize("document", LINES_MAX)

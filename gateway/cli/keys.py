@@ -29,7 +29,7 @@ keys = typer.Typer(help="Keys of a group: where they are.", no_args_is_help=True
 
 _MEMBER = (
     *("GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "SHARE", "READY-KEYS", "IN-FLIGHT"),
-    *("DRAINING-KEYS", "CONNECTIONS", "HEARTBEAT", "TOPICS"),
+    *("DRAINING-KEYS", "SILENT", "CONNECTIONS", "HEARTBEAT", "TOPICS"),
 )
 _WINDOW = (
     *("TOPIC", "PARTITION", "STATE", "LEADER", "CURRENT-OFFSET", "READ-OFFSET", "LOG-END-OFFSET"),
@@ -52,7 +52,9 @@ def member_list(
     admin: AdminOption = DEFAULT_ADMIN,
     output: Output = "table",
 ) -> None:
-    """List the members of a group: SHARE is the part of all key hashes that is theirs."""
+    """List the members of a group. SHARE is a member's part of all key hashes, SILENT the number
+    of partitions where it fetches nothing, so that other members have its keys.
+    """
 
     def look() -> View:
         given = {"group": group, "client_id": client_id}
@@ -68,7 +70,8 @@ def _member(row: MemberRow) -> tuple[object, ...]:
     ago_s = max(0.0, time.time_ns() / 1e9 - row.last_heartbeat_ms / 1e3)
     return (
         *(row.group, row.member_id, row.host, row.client_id, share, row.ready_keys),
-        *(row.in_flight, row.draining_keys, row.connections, f"{age(ago_s)} s ago", row.topics),
+        *(row.in_flight, row.draining_keys, row.silent_partitions, row.connections),
+        *(f"{age(ago_s)} s ago", row.topics),
     )
 
 

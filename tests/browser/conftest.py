@@ -103,9 +103,15 @@ def stage(kafka: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
         delete_topic(kafka.bootstrap_servers, name)
 
 
-def park(stage: Stage, count: int, headers: Headers | None = None, value: bytes = b"100") -> None:
-    """So many records of the ledger, each of a key of its own, are rejected and parked."""
-    keys = [b"account-%d" % random.getrandbits(40) for _ in range(count)]
+def park(
+    stage: Stage,
+    count: int,
+    headers: Headers | None = None,
+    value: bytes = b"100",
+    key: bytes | None = None,
+) -> None:
+    """So many records of the ledger, each of its own key or of `key`, are rejected and parked."""
+    keys = [key or b"account-%d" % random.getrandbits(40) for _ in range(count)]
     producer = Producer({"bootstrap.servers": stage.gateway.bootstrap})
     for key in keys:
         producer.produce(PAYMENTS, key=key, value=value, headers=headers or [])

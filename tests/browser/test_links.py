@@ -79,6 +79,7 @@ def site(kafka: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 def written(file: Path, tree: Settings, **kafkas: KafkaCluster) -> ClustersConfig:
+    state = str(file.parent / "state")
     body = {
         "clusters": [
             {"name": name, "bootstrap_servers": it.bootstrap_servers} for name, it in kafkas.items()
@@ -86,7 +87,7 @@ def written(file: Path, tree: Settings, **kafkas: KafkaCluster) -> ClustersConfi
         "tree": tree,
         "topics": {"include": [ORDERS]},
         "groups": {"include": [BILLING]},
-        "offsets": {"interval_ms": 100, "refresh_ms": 300},
+        "offsets": {"interval_ms": 100, "refresh_ms": 300, "state_directory": state},
         "schemas": {"primary": "ams"},
     }
     file.write_text(yaml.safe_dump(body))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 
 import pytest
 from playwright.sync_api import Browser, expect
@@ -18,6 +19,8 @@ from tests.browser.conftest import (
     parked_offsets,
 )
 from tests.rig.browser import Tab, tab
+from tests.rig.clients.kafka_tools import KafkaTools
+from tests.rig.documents import TOOLS
 from tests.rig.kafka import read_partition
 from tests.rig.patience import wait_until
 
@@ -93,6 +96,69 @@ def test_a_value_is_shown_to_those_who_may_see_values(browser: Browser, stage: S
         with opened.page.expect_response(re.compile("/v1/parked")) as renewed:
             pass
         assert "value" not in renewed.value.url
+
+
+def test_parked_records_are_narrowed_by_reason_and_key(browser: Browser, stage: Stage) -> None:
+    """What is decided about all is then about all that the page shows."""
+    park(stage, 1, key=b"narrow-1")
+    before = parked_offsets(stage)
+    with tab(browser, stage.url, token=OPERATOR) as opened:
+        page = opened.page
+        opened.open(f"groups/{LEDGER}/parked")
+        expect(page.locator("tbody tr")).to_have_count(len(before))
+        page.get_by_label("Reason").select_option("lock timeout")
+        expect(page.get_by_text("No parked record has this reason and key.")).to_be_visible()
+        page.get_by_label("Reason").select_option("rejected")
+        expect(page.locator("tbody tr")).to_have_count(len(before))
+        page.get_by_label("Key (").fill("narrow-*")
+        page.keyboard.press("Enter")
+        expect(page.locator("tbody tr")).to_have_count(1)
+        park(stage, 1, key=b"narrow-2")
+        expect(page.locator("tbody tr")).to_have_count(2)
+        page.get_by_role("button", name="Skip all …").click()
+        dialog = page.get_by_role("dialog")
+        expect(dialog).to_contain_text("with the reason rejected and a key like narrow-*")
+        dialog.get_by_role("button", name="Skip all").click()
+        expect(dialog).to_have_count(0)
+        expect(page.get_by_text("No parked record has this reason and key.")).to_be_visible()
+    assert parked_offsets(stage) == before[:-1]
+    with tab(browser, stage.url, token=AUDITOR) as opened:
+        opened.open(f"groups/{LEDGER}/parked")
+        expect(opened.page.get_by_label("Reason")).to_be_visible()
+        expect(opened.page.get_by_label("Key (")).to_have_count(0)
+
+
+def test_the_page_has_the_commands_of_kafkas_own_tools(
+    browser: Browser, stage: Stage, kafka_tools: KafkaTools
+) -> None:
+    """They are run as they stand there, by those very tools."""
+    views = {
+        f"groups/{LEDGER}": ("Positions and lag", PAYMENTS),
+        f"groups/{LEDGER}/members": ("Members", "ledger"),
+        f"groups/{LEDGER}/positions": ("A move to the start", "not empty"),
+        f"groups/{LEDGER}/settings": ("Settings in Kafka", LEDGER),
+        f"groups/{LEDGER}/parked": ("The record", "100"),
+    }
+    with tab(browser, stage.url, token=OPERATOR) as opened:
+        page = opened.page
+        for view, (what, expected) in views.items():
+            opened.open(view)
+            page.get_by_role("button", name="Kafka's own commands").click()
+            row = page.locator("#stock-commands > div").filter(has_text=what).first
+            tool, option, bootstrap, *words = shlex.split(row.locator("code").inner_text())
+            assert (option, bootstrap) == ("--bootstrap-server", stage.gateway.bootstrap)
+            said = kafka_tools.run(TOOLS[tool], bootstrap, *words)
+            assert expected in said, (view, said)
+            row.get_by_role("button", name="copy").click()
+            expect(page.get_by_text("The command is").last).to_be_attached()
+        opened.open("topics")
+        page.get_by_role("button", name="Kafka's own commands").click()
+        topics = page.locator("#stock-commands code").all_inner_texts()
+        assert [line.split()[0] for line in topics] == [
+            "kafka-topics.sh",
+            "kafka-console-consumer.sh",
+            "kafka-acls.sh",
+        ]
 
 
 def test_all_parked_records_of_a_group_are_released_at_once(page: Tab, stage: Stage) -> None:

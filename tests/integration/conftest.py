@@ -11,24 +11,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from gateway.embedded.kafka import KafkaCluster, kafka_libs
-from tests.rig.clients.java_programs import JavaPrograms, compile_programs
-from tests.rig.clients.kafka_tools import KafkaTools
+from gateway.embedded.kafka import KafkaCluster
+from tests.rig.clients.java_programs import JavaPrograms
 from tests.rig.clients.share_members import ShareHost
 from tests.rig.gateway_process import DIRECT, GatewayProcess
 from tests.rig.groups import DEAD_LETTERS, GROUPS
 from tests.rig.kafka import QUICK_TURNS, create_topic, set_group_config
-
-
-@pytest.fixture(scope="session")
-def java_programs(tmp_path_factory: pytest.TempPathFactory) -> JavaPrograms:
-    return compile_programs(kafka_libs(), tmp_path_factory.mktemp("classes"))
-
-
-@pytest.fixture(scope="session")
-def kafka_tools(java_programs: JavaPrograms) -> Iterator[KafkaTools]:
-    with KafkaTools(java_programs) as tools:
-        yield tools
 
 
 @pytest.fixture(scope="session")

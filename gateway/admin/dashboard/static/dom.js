@@ -46,6 +46,11 @@ export function named(text) {
   return text.split(/(?<=[._\/:-])(?!\d+$)/).flatMap((part, at) => (at === 0 ? [part] : [h("wbr"), part]));
 }
 
+/** A field of a form with its label; `id`: of the field. */
+export function labelled(id, label, field) {
+  return h("p", { key: id }, h("label", { for: id }, label), field);
+}
+
 /** Makes the children of `shown` those of `wanted`. */
 export function update(shown, wanted) {
   const staying = new Set([...wanted.childNodes].map((child) => child.key));

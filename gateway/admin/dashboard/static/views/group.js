@@ -6,6 +6,7 @@ import { count, short, some, whole } from "../format.js";
 import { sum } from "../history.js";
 import { groupPath } from "../rest.js";
 import { GROUP_TABS, groupAddress } from "../routes.js";
+import { stockCommands } from "../stock_tool.js";
 import { answered } from "../table.js";
 import { drawFilters } from "./filters.js";
 import { stateOf } from "./groups.js";
@@ -30,6 +31,24 @@ const DRAWN = {
   settings: drawSettings,
 };
 
+/** Kafka's own commands about a group, by tab. */
+const COMMANDS = {
+  "": (group) => [
+    { what: "Positions and lag", words: ["kafka-share-groups.sh", "--describe", "--group", group] },
+    { what: "Who may do what with the group", words: ["kafka-acls.sh", "--list", "--group", group] },
+  ],
+  members: (group) => [{ what: "Members", words: ["kafka-share-groups.sh", "--describe", "--members", "--verbose", "--group", group] }],
+  positions: (group) => [
+    { what: "Positions", words: ["kafka-share-groups.sh", "--describe", "--offsets", "--group", group] },
+    { what: "A move to the start, shown only: --execute moves", words: ["kafka-share-groups.sh", "--reset-offsets", "--all-topics", "--to-earliest", "--dry-run", "--group", group] },
+  ],
+  settings: (group) => [
+    { what: "Settings in Kafka", words: ["kafka-configs.sh", "--describe", "--entity-type", "groups", "--entity-name", group] },
+    { what: "A longer lock", words: ["kafka-configs.sh", "--alter", "--entity-type", "groups", "--entity-name", group, "--add-config", "share.record.lock.duration.ms=60000"] },
+    { what: "Delete the group", words: ["kafka-share-groups.sh", "--delete", "--group", group] },
+  ],
+};
+
 export function drawGroup(app, { group, tab }) {
   const answer = app.answers.use(groupPath(group));
   const line = app.overview?.groups.find((it) => it.group === group);
@@ -43,6 +62,7 @@ export function drawGroup(app, { group, tab }) {
       tabs(group, tab, described),
       tab === "" && drawHistory(app, described, line),
       draw(app, described),
+      COMMANDS[tab] && stockCommands(app, `${tab} of ${group}`, COMMANDS[tab](group)),
     ]),
   ];
 }

@@ -1,14 +1,18 @@
 // Parked records: chosen, then retried, skipped or sent to the dead letters, after a preview.
 
 import { askFirst, toast } from "../dialog.js";
-import { h } from "../dom.js";
+import { h, labelled } from "../dom.js";
 import { bytes, count, duration, some, whole } from "../format.js";
 import { ask, at } from "../rest.js";
+import { stockCommands } from "../stock_tool.js";
 import { answered, table } from "../table.js";
 import { keyName } from "./keys.js";
 import { mayAct } from "./login.js";
 
 const SHOWN = 200;
+
+/** Why a record can be poison, as REST says it. */
+const REASONS = ["rejected", "released", "lock_timeout", "session_closed", "member_left", "member_evicted", "gap_ack"];
 
 const ACTIONS = {
   retry: {
@@ -32,7 +36,8 @@ const ACTIONS = {
 
 export function drawParked(app, described) {
   const { group } = described;
-  const answer = app.answers.use(at("/v1/parked", { group }));
+  const choice = app.choice(`parked of ${group}`, () => ({ reason: "", key: "", chosen: new Set(), details: new Map(), values: new Map() }));
+  const answer = app.answers.use(at("/v1/parked", { group, ...narrowed(choice) }));
   return h(
     "section",
     { class: "panel", "aria-labelledby": "parked" },
@@ -40,20 +45,40 @@ export function drawParked(app, described) {
     h("p", { class: "soft" }, "The rest of each key waits behind its parked record. Other keys go on."),
     described.partitions.some((it) => it.full_span?.limit === "held_max") &&
       h("p", { class: "warn" }, "So many records wait that some partitions have stopped (held_max): decide about some."),
-    answered(answer, ({ parked }) => content(app, described, parked)),
+    (described.parked > 0 || choice.reason || choice.key) && narrowing(app, choice),
+    answered(answer, (shown) => content(app, described, shown, choice)),
   );
 }
 
-function content(app, described, parked) {
-  const choice = app.choice(`parked of ${described.group}`, () => ({ chosen: new Set(), details: new Map(), values: new Map() }));
+/** The fields of REST that leave only some of the records. */
+function narrowed({ reason, key }) {
+  return { reason: reason || undefined, key: key || undefined };
+}
+
+function narrowing(app, choice) {
+  const set = (name) => (event) => {
+    choice[name] = event.target.value;
+    app.draw();
+  };
+  const reasons = [["", "any reason"], ...REASONS.map((it) => [it, it.replaceAll("_", " ")])];
+  return h(
+    "form",
+    { class: "seek", "aria-label": "Show only some", onsubmit: (event) => event.preventDefault() },
+    labelled("parked-reason", "Reason", h("select", { id: "parked-reason", value: choice.reason, onchange: set("reason") }, reasons.map(([value, name]) => h("option", { value, selected: value === choice.reason }, name)))),
+    app.who?.keys && labelled("parked-key", "Key (* and ? stand for any characters)", h("input", { id: "parked-key", type: "search", placeholder: "all keys, then Enter", spellcheck: "false", value: choice.key, onchange: set("key") })),
+  );
+}
+
+function content(app, described, { parked, next }, choice) {
   const there = new Set(parked.map(nameOf));
   for (const known of [choice.chosen, choice.details, choice.values]) {
     for (const name of known.keys()) if (!there.has(name)) known.delete(name);
   }
-  if (parked.length === 0) return h("p", { class: "empty" }, "No record is parked.");
+  const some = Boolean(choice.reason || choice.key);
+  if (parked.length === 0) return h("p", { class: "empty" }, some ? "No parked record has this reason and key." : "No record is parked.");
   const chosen = parked.filter((it) => choice.chosen.has(nameOf(it)));
   return [
-    mayAct(app) ? actions(app, described, chosen, choice, parked.length) : h("p", { class: "soft" }, "Your role may look, and not decide."),
+    mayAct(app) ? actions(app, described, chosen, choice, some || !next ? parked.length : described.parked) : h("p", { class: "soft" }, "Your role may look, and not decide."),
     table({
       caption: "Parked records",
       columns: columns(app, described, parked, choice),
@@ -61,8 +86,15 @@ function content(app, described, parked) {
       keyOf: nameOf,
       empty: "",
     }),
-    parked.length > SHOWN && h("p", { class: "soft" }, `The first ${SHOWN} of ${whole(parked.length)} are shown.`),
+    (parked.length > SHOWN || next) && h("p", { class: "soft" }, `The first ${Math.min(SHOWN, parked.length)} of ${next ? "more than " : ""}${whole(parked.length)} are shown.`),
+    stockCommands(app, `parked of ${described.group}`, [recordCommand(chosen[0] ?? parked[0])]),
   ];
+}
+
+function recordCommand({ topic, partition, offset }) {
+  const place = ["--topic", topic, "--partition", String(partition), "--offset", String(offset), "--max-messages", "1"];
+  const more = ["--formatter-property", "print.key=true", "--formatter-property", "print.headers=true"];
+  return { what: `The record ${topic}-${partition} @ ${whole(offset)}`, words: ["kafka-console-consumer.sh", ...place, ...more] };
 }
 
 function nameOf(row) {
@@ -84,7 +116,7 @@ function actions(app, described, chosen, choice, parked) {
       h(
         "p",
         { class: "actions" },
-        h("span", { class: "soft" }, "Or decide about all of the group:"),
+        h("span", { class: "soft" }, choice.reason || choice.key ? "Or decide about all with this reason and key:" : "Or decide about all of the group:"),
         Object.entries(ACTIONS).map(([action, { verb }]) =>
           button(action, `${verb} all`, false, () => decideAll(app, described.group, action, parked, choice)),
         ),
@@ -240,12 +272,12 @@ function decide(app, group, action, chosen, choice) {
 function decideAll(app, group, action, parked, choice) {
   const { verb, danger, said, done } = ACTIONS[action];
   askFirst({
-    title: `${verb} all parked records of ${group}?`,
+    title: `${verb} all parked records of ${group}${saidOf(choice)}?`,
     verb: `${verb} all`,
     danger,
     effect: [h("p", null, said(parked)), h("p", { class: "soft" }, "Records that are parked meanwhile are among them.")],
     act: async () => {
-      const { records, partitions } = await ask("POST", "/v1/parked/release", { group, offsets: "all", action });
+      const { records, partitions } = await ask("POST", "/v1/parked/release", { group, offsets: "all", ...narrowed(choice), action });
       choice.chosen.clear();
       const failed = partitions.filter((it) => it.failed);
       const left = failed.length > 0 ? ` ${failed[0].topic}-${failed[0].partition} was left as it is: ${failed[0].failed}.` : "";
@@ -253,6 +285,11 @@ function decideAll(app, group, action, parked, choice) {
     },
     done: app.refresh,
   });
+}
+
+function saidOf({ reason, key }) {
+  const said = [reason && `the reason ${reason.replaceAll("_", " ")}`, key && `a key like ${key}`].filter(Boolean);
+  return said.length > 0 ? ` with ${said.join(" and ")}` : "";
 }
 
 function byPlace(chosen) {

@@ -1,7 +1,7 @@
 // The positions of a group, and moving them: the moves are shown first, partition by partition.
 
 import { askFirst } from "../dialog.js";
-import { h } from "../dom.js";
+import { h, labelled } from "../dom.js";
 import { count, short, whole } from "../format.js";
 import { ask, at } from "../rest.js";
 import { answered, table } from "../table.js";
@@ -70,10 +70,6 @@ function seekForm(app, group, positions) {
     h("button", { class: "primary" }, "Preview …"),
     choice.problem && h("p", { class: "problem", role: "alert" }, choice.problem),
   );
-}
-
-function labelled(id, label, field) {
-  return h("p", { key: id }, h("label", { for: id }, label), field);
 }
 
 function bodyOf({ to, value, topic, partition }) {

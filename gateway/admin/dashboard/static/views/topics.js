@@ -4,6 +4,7 @@ import { h, named } from "../dom.js";
 import { bytes, count, duration, short, some, whole } from "../format.js";
 import { at } from "../rest.js";
 import { groupAddress } from "../routes.js";
+import { stockCommands } from "../stock_tool.js";
 import { answered, search, sorted, table } from "../table.js";
 
 const SHOWN = 200;
@@ -32,10 +33,20 @@ function topics(app) {
   return panel(
     "topics",
     "Topics that groups read",
-    answered(answer, (shown) =>
+    answered(answer, (shown) => [
       table({ app, caption: "Topics", columns, rows: shown.topics, keyOf: (it) => it.topic, sort: choice.sort, empty: "No group reads a topic yet." }),
-    ),
+      shown.topics.length > 0 && stockCommands(app, "topics", topicCommands(sorted(shown.topics, columns, choice.sort)[0].topic)),
+    ]),
   );
+}
+
+/** About the topic that stands first. */
+function topicCommands(topic) {
+  return [
+    { what: `Partitions, replicas and settings of ${topic}`, words: ["kafka-topics.sh", "--describe", "--topic", topic] },
+    { what: "Its first records", words: ["kafka-console-consumer.sh", "--topic", topic, "--from-beginning", "--max-messages", "10"] },
+    { what: "Who may do what with it", words: ["kafka-acls.sh", "--list", "--topic", topic] },
+  ];
 }
 
 function partitionsOf(topic) {
