@@ -23,22 +23,17 @@ from time import monotonic
 from typing import TypeVar
 
 import structlog
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from clusters.config import ClustersConfig
-from clusters.core.tree import Distributor
+from clusters.core.tree import ClusterName, Distributor
+from clusters.identities import Identities
+from spark.beginning import Beginning, policy_of
 from spark.columns import judged, sealed
 from spark.core.pace import BatchSize
-from spark.core.survey import (
-    Copied,
-    Policy,
-    Position,
-    Stopped,
-    start,
-)
 from spark.faults import cause
 from spark.kafka import KafkaSide, source_settings
 from spark.limits import (
@@ -54,7 +49,6 @@ from spark.links import Link
 from spark.lookup import Lookup, Named, lookup
 from spark.on_the_way import through_pipeline
 from spark.orders import RESULT_DDL, Place, Result, Taking, Writing
-from spark.own_copies import REASON, Fresh, topics_copied_before
 from spark.pipelines.config import Pipeline
 from spark.plan import Plan
 from spark.produce import copying, passed, places_of
@@ -63,7 +57,7 @@ from spark.refusals import Refusals
 from spark.reports import LinkReport
 from spark.status import StatusTopic
 from spark.surveyor import Surveyor
-from spark.switch import choose_target, require_generation
+from spark.switch import choose_target
 from spark.unreadable import OVERFLOW, between, told, unreadable
 
 log = structlog.get_logger()
@@ -83,6 +77,7 @@ class LinkRun:
     stop: threading.Event
     pipeline: Pipeline | None = None
     from_start: bool = False  # also where the target has copies, but the link no position
+    identities: Identities | None = None  # None: nobody asks
     _replan: threading.Event = field(default_factory=threading.Event, init=False)
     _idle: threading.Event = field(default_factory=threading.Event, init=False)
     _refusals: Refusals = field(default_factory=Refusals, init=False)
@@ -133,8 +128,10 @@ class LinkRun:
     # ---------------------------------------------------------------- a query, from start to end
 
     def _round(self) -> None:
+        away = self._away()
         self.report.load()
         self._link = choose_target(self.config, self.distributor, self._source, self.report)
+        self._require_identity(self._link.target, away)
         self._target = KafkaSide(self.config.cluster(self._link.target))
         self._replan.clear()
         surveyed = self._survey()
@@ -143,9 +140,6 @@ class LinkRun:
         self._starts_at = starts
         reasons = {name: why for name in plan.topics if (why := self._refusals.reason(name))}
         self.report.planned(plan.topics, plan.stopped, plan.target_ids, self._reached, reasons)
-        if not starts:
-            self.stop.wait(SURVEY_EVERY_S)
-            return
         if not starts:
             self.stop.wait(SURVEY_EVERY_S)
             return
@@ -167,6 +161,21 @@ class LinkRun:
         if failure is not None and not self._replan.is_set():
             raise failure
 
+    def _away(self) -> dict[str, str]:
+        """Of the clusters that this link reads from or may write to. A switch writes to its target,
+        so all are asked before. Raises ConfigError for one that is not what the file says.
+        """
+        if self.identities is None:
+            return {}
+        source = self.distributor.source
+        away = self.identities.look([source, *self.distributor.allowed])
+        self._require_identity(source, away)
+        return away
+
+    def _require_identity(self, name: ClusterName, away: Mapping[str, str]) -> None:
+        if name in away:
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT, f"{name}: {away[name]}"))
+
     def _watch(self, query: StreamingQuery, surveyed: Plan, plan: Plan) -> None:
         """Until the query ended, or there is a reason for another one. `surveyed`: the topics that
         could be copied; of these `plan` has those that are.
@@ -187,7 +196,7 @@ class LinkRun:
                 self._replan.set()
             if monotonic() - looked_at_stopped_s >= LOOK_AT_STOPPED_S:
                 looked_at_stopped_s = monotonic()
-                if self._goes_on(surveyed, plan):
+                if self._beginning.goes_on(surveyed, plan, self._unreadable):
                     self._replan.set()
             took_s = monotonic() - looked_s
             pause_s = min(max(SURVEY_EVERY_S, took_s * SURVEY_REST), SURVEY_EVERY_S_MAX)
@@ -341,68 +350,12 @@ class LinkRun:
         surveyor = Surveyor(
             self.config, self._link, self._source, self._target, self.pipeline, self._refusals
         )
-        plan = surveyor.plan(self.report.knows, self._policy)
+        plan = surveyor.plan(self.report.knows, policy_of(self.config.messages))
         for name in plan.taking:  # What was refused may fit now.
             if name in self._taking and self._taking[name] != plan.taking[name]:
                 self._refusals.try_again(name)
         self._taking = plan.taking
         return plan
-
-    def _positions(self, plan: Plan) -> tuple[dict[Place, Position], dict[Place, Position]]:
-        """Of the plan's topics: those committed on the target, and all that are known."""
-        places = plan.places()
-        back = {plan.targets[name]: name for name in plan.topics}
-        found = self._target.positions(
-            self._link.group, [(plan.targets[name], p) for name, p in places]
-        )
-        committed = {(back[name], p): it for (name, p), it in found.items()}
-        # Kafka forgets positions that nobody has committed for a week; the status topic does not.
-        reported = self.report.positions(self._link.target, plan.target_ids)
-        return committed, {it: Position(*reported[it]) for it in places if it in reported} | (
-            committed
-        )
-
-    def _verdicts(
-        self, plan: Plan, positions: Mapping[Place, Position]
-    ) -> dict[str, Copied | Stopped]:
-        """By topic of the plan. The ends are asked for behind the positions: none is beyond."""
-        log_starts = self._source.log_starts(plan.places())
-        log_ends = self._source.log_ends(plan.places())
-        verdicts = {
-            name: start(
-                topic, of(positions, name), of(log_starts, name), of(log_ends, name), self._policy
-            )
-            for name, topic in plan.topics.items()
-        }
-        stopped: dict[str, Copied | Stopped] = {
-            it: Stopped(REASON) for it in self._copied_before(plan, positions, verdicts)
-        }
-        return verdicts | stopped
-
-    def _copied_before(
-        self,
-        plan: Plan,
-        positions: Mapping[Place, Position],
-        verdicts: Mapping[str, Copied | Stopped],
-    ) -> set[str]:
-        """Topics that would be copied from their start although the target has copies of them. One
-        that this link has begun before is no surprise: its first batch may have been cut off.
-        """
-        if self.from_start:
-            return set()
-        going = {
-            name
-            for name, it in verdicts.items()
-            if isinstance(it, Copied) and not self.report.began(name, plan.target_ids.get(name, ""))
-        }
-        places = {
-            (plan.targets[name], partition): Fresh(plan.logical[name], plan.topics[name].topic_id)
-            for name, partition in plan.places()
-            if name in going and (name, partition) not in positions
-        }
-        source, seals = self.distributor.source, self.config.seals()
-        found = topics_copied_before(self._target, self._link.group, source, places, seals)
-        return {name for name in going if plan.targets[name] in found}
 
     def _look_for_unreadable(self, fault: str) -> None:
         if OVERFLOW not in fault:
@@ -442,59 +395,16 @@ class LinkRun:
             ),
         )
 
-    def _goes_on(self, surveyed: Plan, plan: Plan) -> bool:
-        """Whether a topic that stopped at its positions can be copied now."""
-        held = {name: it for name, it in surveyed.topics.items() if name not in plan.topics}
-        asked = replace(surveyed, topics=held)
-        verdicts = self._verdicts(asked, self._positions(asked)[1]) if held else {}
-        still = {
-            name
-            for (name, partition), at in self._unreadable.items()
-            if isinstance(it := verdicts.get(name), Copied) and it.starts[partition] <= at
-        }
-        return any(isinstance(it, Copied) for name, it in verdicts.items() if name not in still)
-
     def _starts(self, plan: Plan) -> tuple[dict[Place, int], Plan]:
-        """The places of the next query and where each begins; topics with a gap or another topic id
-        move to the stopped ones, unless the policy goes on.
+        """The places of the next query and where each begins; and the plan without the topics that
+        stop at their positions.
         """
-        committed, positions = self._positions(plan)
-        require_generation(committed.values(), self.report, self._link)
-        starts: dict[Place, int] = {}
-        stopped = dict(plan.stopped)
-        renewed: dict[Place, Position] = {}
-        for name, verdict in self._verdicts(plan, positions).items():
-            topic = plan.topics[name]
-            self.report.lost(name, verdict.gaps, of(positions, name))
-            match verdict:
-                case Stopped():
-                    stopped[name] = verdict.reason
-                case Copied():
-                    for partition, offset in verdict.starts.items():
-                        starts[name, partition] = offset
-                        place, goes_on = (
-                            (name, partition),
-                            Position(offset, topic.topic_id, self.report.generation),
-                        )
-                        if place in positions and committed.get(place) != goes_on:
-                            renewed[plan.targets[name], partition] = goes_on
-        # Of a gap, an older topic, or a forgotten one: set before the query runs.
-        self._target.set_positions(self._link.group, renewed)
-        self._reached = {place: it for place, it in starts.items() if place in positions}
-        self._taken_up = set(self._reached)
-        kept = {name: it for name, it in plan.topics.items() if name not in stopped}
-        return starts, replace(plan, topics=kept, stopped=stopped)
+        begun = self._beginning.starts(plan)
+        self._reached, self._taken_up = begun.reached, set(begun.reached)
+        return begun.starts, begun.plan
 
     @property
-    def _policy(self) -> Policy:
-        messages = self.config.messages
-        return Policy(
-            create_topics=messages.create_topics,
-            stop_on_gap=messages.on_gap == "stop",
-            stop_on_recreated=messages.on_recreated == "stop",
+    def _beginning(self) -> Beginning:
+        return Beginning(
+            self.config, self._link, self._source, self._target, self.report, self.from_start
         )
-
-
-def of(by_place: Mapping[Place, _T], topic: str) -> dict[int, _T]:
-    """The part of one topic, by partition."""
-    return {partition: it for (name, partition), it in by_place.items() if name == topic}
