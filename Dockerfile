@@ -6,10 +6,9 @@ WORKDIR /src
 COPY pyproject.toml setup.py README.md LICENSE ./
 COPY gateway gateway
 COPY dispatcher dispatcher
-COPY settled settled
 COPY offsets offsets
 COPY schema_dist schema_dist
-COPY clusters clusters
+COPY keyway keyway
 COPY spark spark
 # Keyway's own wheel, with the compiled modules in it, for both images.
 RUN pip wheel --no-cache-dir --no-deps --wheel-dir /own .

@@ -102,9 +102,9 @@ compile: $(STAMPS)/compiled ## the hot modules, in place, with mypyc
 # All of them anew: a module of another version beside the rest would be worse than the seconds it takes.
 $(STAMPS)/compiled: $(HOT) gateway/compiled.py setup.py $(STAMPS)/base
 	@echo "keyway: compiling the hot modules"
-	@find gateway dispatcher settled -name '*.so' -delete
+	@find gateway dispatcher keyway -name '*.so' -delete
 	@$(BIN)/python setup.py --quiet build_ext --inplace > build/compile.log 2>&1 || { tail -20 build/compile.log; exit 1; }
-	@find gateway dispatcher settled -name '*.so' -exec touch {} +  # those whose C came out the same keep their old time
+	@find gateway dispatcher keyway -name '*.so' -exec touch {} +  # those whose C came out the same keep their old time
 	@grep -h '^keyway:' build/compile.log || true
 	@touch $@
 
@@ -120,7 +120,7 @@ demo-ready:
 
 .PHONY: interpreted
 interpreted: ## removes the compiled modules
-	@find gateway dispatcher settled -name '*.so' -delete; rm -f $(STAMPS)/compiled
+	@find gateway dispatcher keyway -name '*.so' -delete; rm -f $(STAMPS)/compiled
 
 .PHONY: fmt
 fmt: $(STAMPS)/venv ## format the code, fix the faults that ruff can
@@ -222,7 +222,7 @@ schemas-peers: $(STAMPS)/venv $(STAMPS)/jars ## schema distribution against regi
 .PHONY: spark-package
 spark-package: ## the code that spark-submit needs to copy records: build/keyway-spark.zip
 	@mkdir -p build && rm -f build/keyway-spark.zip
-	@$(PYTHON) -m zipfile -c build/keyway-spark.zip clusters spark && echo build/keyway-spark.zip
+	@$(PYTHON) -m zipfile -c build/keyway-spark.zip keyway spark && echo build/keyway-spark.zip
 
 .PHONY: distribution
 distribution: ready ## records across clusters, in full: 1,000 records an origin, all targets, KILLS=n (50)

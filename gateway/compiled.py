@@ -25,8 +25,8 @@ HOT_MODULES = (
     "gateway/core/forwarding/node_endpoints.py",
     "gateway/core/forwarding/partition_walk.py",
     "gateway/core/forwarding/topic_bytes.py",
-    "dispatcher/core/*.py",
-    "settled/core/*.py",
+    "dispatcher/core/**/*.py",
+    "keyway/commit_metadata/core/*.py",
 )
 # Plain data that loops only at import, or code that mypyc cannot take: compiling gains nothing.
 LEFT_OUT: tuple[str, ...] = ()

@@ -27,9 +27,6 @@ from pydantic import (
     model_validator,
 )
 
-from clusters.addresses import BootstrapServers
-from clusters.yaml_file import ConfigError as ConfigError
-from clusters.yaml_file import first_fault, read_mapping
 from dispatcher.core.model import EvictPolicy, JoinPolicy, PoisonPolicy, Policy
 from gateway.core.limits import (
     DELETED_TOPICS_MS,
@@ -42,7 +39,10 @@ from gateway.core.limits import (
     TOKENS_MAX,
 )
 from gateway.core.share.declared_filters import InvalidKeyFilters, checked
-from settled.core.limits import SPAN_OFFSETS_MAX
+from keyway.clusters.addresses import BootstrapServers
+from keyway.clusters.yaml_file import ConfigError as ConfigError
+from keyway.clusters.yaml_file import first_fault, read_mapping
+from keyway.commit_metadata.core.limits import SPAN_OFFSETS_MAX
 
 ANY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104 - to be refused
 

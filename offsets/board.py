@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from clusters.core.internal import OFFSETS_TOPIC as TOPIC
-from clusters.core.internal import STATE_TOPIC_CONFIG
+from keyway.clusters.core.internal import OFFSETS_TOPIC as TOPIC
+from keyway.clusters.core.internal import STATE_TOPIC_CONFIG
 from offsets.client import RECORD_BYTES_MAX, ClusterClient
 from offsets.core.board import Board
 from offsets.core.entries import (

@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
-from clusters.config import ClustersConfig
+from keyway.clusters.config import ClustersConfig
 from offsets.client import ClusterClient, Partition, TopicFacts
 from offsets.core.checkpoint import (
     Checkpoint,

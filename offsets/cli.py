@@ -22,11 +22,11 @@ from prometheus_client import start_http_server
 from rich.console import Console
 from rich.table import Table
 
-from clusters.asking import LOOK_S_MAX
-from clusters.config import ClustersConfig, ConfigError, load
-from clusters.progress import Progress
-from clusters.usage import OneLineUsage
-from clusters.watching import Output, View, Watching, WatchOption, show
+from keyway.clusters.config import ClustersConfig, ConfigError, load
+from keyway.kafka.asking import LOOK_S_MAX
+from keyway.terminal.progress import Progress
+from keyway.terminal.usage import OneLineUsage
+from keyway.terminal.watching import Output, View, Watching, WatchOption, show
 from offsets import checkpoints, commands
 from offsets.committer import Options
 from offsets.core.plan import Mode, Row

@@ -25,10 +25,10 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec
 
-from clusters.config import Cluster
-from clusters.core.copies import as_in_headers
-from clusters.core.internal import is_internal
-from clusters.core.names import Unfit
+from keyway.clusters.config import Cluster
+from keyway.clusters.core.copies import as_in_headers
+from keyway.clusters.core.internal import is_internal
+from keyway.clusters.core.names import Unfit
 from offsets.core.plan import Committed, Refusal
 from offsets.errors import ClusterAway, NotReadable
 from offsets.group_requests import KafkaError as RequestFailed

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from clusters.asking import Asking, Away
-from clusters.config import ClustersConfig
+from keyway.clusters.config import ClustersConfig
+from keyway.kafka.asking import Asking, Away
 from offsets.board import BoardTopic
 from offsets.client import ClusterClient
 from offsets.commits import TailedCommits

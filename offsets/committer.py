@@ -17,8 +17,9 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
-from clusters.config import OffsetsSection
-from clusters.core.tree import Tree
+from keyway.clusters.config import OffsetsSection
+from keyway.clusters.core.tree import Tree
+from keyway.commit_metadata.core import metadata as settled_metadata
 from offsets.activity import Activity
 from offsets.board import BoardTopic
 from offsets.client import ClusterClient, Partition, TopicFacts
@@ -32,7 +33,6 @@ from offsets.core.switches import unfinished_subtrees
 from offsets.core.translate import Located, first_at_or_after, locate, may_repeat
 from offsets.limits import AT_WORK_ON_BOTH_MS, LOGGED_PLACES_MAX
 from offsets.partitions import Partitions
-from settled.core import metadata as settled_metadata
 
 log = structlog.get_logger("keyway.offsets")
 
@@ -343,7 +343,7 @@ class Committer:
     ) -> str:
         """Of a Key-Shared group, without flags: the gateway reads it. Its origin is later than any
         life that the window had here, so that the gateway believes it, whatever is in its store
-        (dispatcher/core/reconcile.py).
+        (dispatcher/core/stored/reconcile.py).
         """
         applied = self.board.state.applied.get(entry.place)
         if applied is not None and applied.offset == offset:

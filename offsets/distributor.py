@@ -15,9 +15,10 @@ from itertools import islice
 
 import structlog
 
-from clusters.config import OffsetsSection
-from clusters.core.tree import Distributor as Link
-from clusters.core.tree import Flags
+from keyway.clusters.config import OffsetsSection
+from keyway.clusters.core.tree import Distributor as Link
+from keyway.clusters.core.tree import Flags
+from keyway.commit_metadata.core import metadata as settled_metadata
 from offsets.board import BoardTopic
 from offsets.client import ClusterClient, Partition, TopicFacts
 from offsets.commits import Change, CommitSource, GroupPlace
@@ -36,7 +37,6 @@ from offsets.core.translate import (
 from offsets.errors import OffsetsError
 from offsets.limits import PLACES_AT_ONCE
 from offsets.partitions import Partitions
-from settled.core import metadata as settled_metadata
 
 log = structlog.get_logger("keyway.offsets")
 
@@ -264,7 +264,6 @@ class Forwarder:
 
     link: Link
     boards: Sequence[BoardTopic]
-    identified: Callable[[str], None]  # of a target, before it is written to
     due: dict[tuple[Place, str], Entry | Told] = field(default_factory=dict)
     error: str = ""
 
@@ -281,7 +280,6 @@ class Forwarder:
             return 0
         for board in self.boards:
             try:
-                self.identified(board.client.name)
                 board.write_told(self.due.values())
             except OffsetsError as error:
                 if str(error) != self.error:

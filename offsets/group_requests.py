@@ -32,7 +32,7 @@ from aiokafka.protocol.types import (
     TaggedFields,
 )
 
-from clusters.config import Cluster
+from keyway.clusters.config import Cluster
 
 Place = tuple[str, int]  # topic, partition, by their names on the cluster
 Offsets = dict[Place, tuple[int, str]]  # offset and metadata

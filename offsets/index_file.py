@@ -17,7 +17,7 @@ from typing import Final
 
 import structlog
 
-from clusters.core.trust import Seals
+from keyway.clusters.core.trust import Seals
 from offsets.client import Partition
 from offsets.core.index import PartitionIndex
 from offsets.core.stored import VERSION, Unusable, packed, unpacked

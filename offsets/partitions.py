@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from clusters.core.copies import COPY_HEADER, Stood, judge
-from clusters.core.trust import Seals
+from keyway.clusters.core.copies import COPY_HEADER, Stood, judge
+from keyway.clusters.core.trust import Seals
 from offsets.client import ClusterClient, Partition, TopicFacts, consumed
 from offsets.core.index import PartitionIndex
 from offsets.core.model import ReadRange, Rows, Search, Stream

@@ -9,15 +9,15 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from clusters.config import ClustersConfig
-from clusters.core.tree import ClusterName, Distributor, Tree
+from keyway.clusters.config import ClustersConfig
+from keyway.clusters.core.tree import ClusterName, Distributor, Tree
 from offsets.board import BoardTopic
 from offsets.client import ClusterClient, Partition
 from offsets.core.switches import Told, orders
 from offsets.latest import LatestValues
 from offsets.limits import STATUS_READ_S_MAX
 
-# Keys of the topic: spark/status.py.
+# Keys of the topic: spark/links/status.py.
 _LINK, _TOPIC, _SWITCH, _LEFT = "link", "topic", "switch", "left"
 
 
@@ -115,5 +115,5 @@ class Switches:
 
 
 def _link_name(link: Distributor) -> str:
-    """As spark/links.py names it."""
+    """As spark/links/link.py names it."""
     return f"{link.source}-level-{link.level}"

@@ -20,11 +20,11 @@ import uvloop
 from rich.console import Console
 from rich.table import Table
 
-from clusters.asking import LOOK_S_MAX
-from clusters.config import ConfigError, load
-from clusters.core.names import PatternError
-from clusters.usage import OneLineUsage
-from clusters.watching import Output, View, Watching, WatchOption, show
+from keyway.clusters.config import ConfigError, load
+from keyway.clusters.core.names import PatternError
+from keyway.kafka.asking import LOOK_S_MAX
+from keyway.terminal.usage import OneLineUsage
+from keyway.terminal.watching import Output, View, Watching, WatchOption, show
 from schema_dist import commands
 from schema_dist.errors import AwayError, LeaseError, LogError, RefusedError
 from schema_dist.limits import TOLD_EVERY_S

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from clusters.asking import Asking, Away
-from clusters.config import ClustersConfig, ConfigError
+from keyway.clusters.config import ClustersConfig, ConfigError
+from keyway.kafka.asking import Asking, Away
 from schema_dist import service
 from schema_dist.core.desired import desired
 from schema_dist.core.differences import differences

@@ -1,5 +1,5 @@
-"""The right to distribute from a primary: one process has it (clusters/lease.py), a second one is
-refused.
+"""The right to distribute from a primary: one process has it (keyway/kafka/lease.py), a second one
+is refused.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
-from clusters import lease
+from keyway.kafka import lease
 from schema_dist.errors import AwayError, LeaseError
 from schema_dist.limits import LEASE_S_MAX
 

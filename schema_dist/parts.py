@@ -7,10 +7,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-from clusters.config import Cluster, ClustersConfig, ConfigError, Registry
-from clusters.core.internal import is_internal
-from clusters.core.names import compile_pattern
-from clusters.core.subjects import (
+from keyway.clusters.config import Cluster, ClustersConfig, ConfigError, Registry
+from keyway.clusters.core.internal import is_internal
+from keyway.clusters.core.names import compile_pattern
+from keyway.clusters.core.subjects import (
     RecordNames,
     SubjectTranslation,
     pair_subjects,

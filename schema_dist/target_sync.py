@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Protocol
 
-from clusters.core.subjects import SubjectTranslation
+from keyway.clusters.core.subjects import SubjectTranslation
 from schema_dist.confirming import Confirming
 from schema_dist.core.compare import fingerprint
 from schema_dist.core.contents import Contents

@@ -16,7 +16,7 @@ from typing import Protocol, Self
 import aiohttp
 from yarl import URL
 
-from clusters.yaml_file import ConfigError
+from keyway.clusters.yaml_file import ConfigError
 from schema_dist.limits import (
     ANSWER_S_MAX,
     BODY_BYTES_MAX,

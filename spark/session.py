@@ -47,6 +47,18 @@ _COLLECTOR_CHOSEN = re.compile(r"-XX:\+Use\w+GC\b")
 _JAVA_VARIABLES = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 
 JARS = "connector.txt"  # the connector's version, and a jar a line
+# Of links and pipelines. The driver's callbacks, one per batch, run in threads of their
+# own; a batch is one job.
+SETTINGS = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "5000",
+    # With the default of 256 MB a task of large records holds them three times over.
+    "spark.sql.execution.arrow.maxBytesPerBatch": "4194304",
+    "spark.sql.streaming.stopTimeout": "60000",
+    "spark.cleaner.periodicGC.interval": "5min",
+    # A metric that Kafka's source computes for its UI: one more request to Kafka a batch.
+    "spark.sql.streaming.metricsEnabled": "false",
+}
 
 
 def kafka_session(

@@ -7,16 +7,16 @@ from typing import cast
 
 import pytest
 
-from clusters.core.tree import ClusterName, Distributor, Level
+from keyway.clusters.core.tree import ClusterName, Distributor, Level
 from offsets.core.plan import Mode, Refusal, Row
 from offsets.metrics import Metrics as OffsetsMetrics
 from schema_dist.core import model as schemas
 from schema_dist.metrics import Metrics as SchemasMetrics
 from schema_dist.target_sync import Round
-from spark.metrics import LinkCollector
-from spark.reports import LinkReport
-from spark.reports import now_ms as reported_ms
-from spark.status import Json, StatusTopic
+from spark.links.metrics import LinkCollector
+from spark.links.reports import LinkReport
+from spark.links.reports import now_ms as reported_ms
+from spark.links.status import Json, StatusTopic
 from tests.rig.alerts import Stories, Watch, rules
 from tests.rig.virtual_time import now_ms, run
 

@@ -12,9 +12,9 @@ import pytest
 import typer.main
 import yaml
 
-from clusters.extras import DISTRIBUTION_NAME
 from gateway.cli.main import app
 from gateway.config import Config, load
+from keyway.terminal.extras import DISTRIBUTION_NAME
 
 ROOT = Path(__file__).resolve().parent.parent
 PINNED = re.compile(r"[a-z0-9/_-]+:\d+\.\d+\.\d+(-[a-z0-9]+)*")

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from dispatcher.core.model import Notice
-from dispatcher.core.stats import Held
+from dispatcher.core.reports.stats import Held
 from tests.rig.alerts import MONITORING, rules
 from tests.rig.metric_names import exported, parts
 

@@ -19,8 +19,7 @@ PACKAGES = (
     "offsets",
     "schema_dist",
     "spark",
-    "clusters",
-    "settled",
+    "keyway",
     "tests",
 )
 FILE_LINES_MAX = 500

@@ -13,7 +13,7 @@ from gateway.core.wire.errors import ErrorCode
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
-PACKAGES = ("gateway", "dispatcher", "clusters", "offsets", "schema_dist", "spark", "settled")
+PACKAGES = ("gateway", "dispatcher", "offsets", "schema_dist", "spark", "keyway")
 FILLED = "\0"  # in place of a value
 
 

@@ -31,17 +31,20 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from dispatcher.core.acknowledge import acknowledge
-from dispatcher.core.acquire import acquire, not_sent, ready_for
-from dispatcher.core.invariants import check
-from dispatcher.core.key_stats import KeyStats, hot_keys, key_stats, keys_with_hash
-from dispatcher.core.limits import COMMITTED_RANGES_MAX
-from dispatcher.core.membership import (
+from dispatcher.core.events.acknowledge import acknowledge
+from dispatcher.core.events.acquire import acquire, not_sent, ready_for
+from dispatcher.core.events.membership import (
     members_changed,
     session_closed,
     session_lost,
     session_opened,
 )
+from dispatcher.core.events.poisoned import dead_lettered, operator_act, retries_due
+from dispatcher.core.events.reading import log_truncated, records_read
+from dispatcher.core.events.room import holder
+from dispatcher.core.events.step_end import finish
+from dispatcher.core.events.ticking import due_ms, tick
+from dispatcher.core.limits import COMMITTED_RANGES_MAX
 from dispatcher.core.model import (
     Acknowledge,
     Acquire,
@@ -62,20 +65,17 @@ from dispatcher.core.model import (
     Step,
     Ticked,
 )
-from dispatcher.core.picture import Picture, picture_of
-from dispatcher.core.poisoned import dead_lettered, operator_act, retries_due
-from dispatcher.core.reading import log_truncated, records_read
-from dispatcher.core.restore import restore, snapshot_of
-from dispatcher.core.room import holder
-from dispatcher.core.stats import (
+from dispatcher.core.reports.invariants import check
+from dispatcher.core.reports.key_stats import KeyStats, hot_keys, key_stats, keys_with_hash
+from dispatcher.core.reports.picture import Picture, picture_of
+from dispatcher.core.reports.stats import (
     Held,
     WindowStats,
     held_records,
     unsettled_keys,
     window_stats,
 )
-from dispatcher.core.step_end import finish
-from dispatcher.core.ticking import due_ms, tick
+from dispatcher.core.stored.restore import restore, snapshot_of
 from dispatcher.core.unreliable import Unreliable
 
 

@@ -51,7 +51,7 @@ class EvictPolicy(Enum):
 
 
 class JoinPolicy(Enum):
-    """When a member that joins gets records of keys that others held (dispatcher/core/joins.py)."""
+    """When a member that joins gets records of keys that others held (events/joins.py)."""
 
     PER_KEY = "per_key"  # PIP-379's rule made exact: each key as soon as nothing of it is in flight
     LAST_SENT = "last_sent"  # PIP-282: nothing new before all that was sent by then is settled
@@ -99,7 +99,7 @@ class Policy:
     on_evict: EvictPolicy = EvictPolicy.REDELIVER
     disconnect_grace_ms: int = 3_000  # six watchdog ticks of 500 ms
     join_policy: JoinPolicy = JoinPolicy.PER_KEY
-    bounded_load: float | None = None  # c >= 1 of dispatcher/core/loads.py; None: the ring alone
+    bounded_load: float | None = None  # c >= 1 of records/loads.py; None: the ring alone
     reliable: bool = True  # False: settled when sent (dispatcher/core/unreliable.py)
 
 

@@ -23,9 +23,7 @@ from bisect import bisect_left
 from heapq import nsmallest
 from typing import assert_never
 
-from dispatcher.core.hashes import key_hash32
-from dispatcher.core.key_stats import KeyStats
-from dispatcher.core.keys import NO_OFFSET
+from dispatcher.core.events.ticking import NEVER, NEXT_TICK
 from dispatcher.core.model import (
     AckError,
     Acknowledge,
@@ -55,14 +53,16 @@ from dispatcher.core.model import (
     Step,
     Ticked,
 )
-from dispatcher.core.outbox import Outbox
-from dispatcher.core.owners import Owners
-from dispatcher.core.picture import OffsetState, Picture, drawn, runs_of
-from dispatcher.core.ring import Router
-from dispatcher.core.silence import fall_silent
-from dispatcher.core.stats import Held, MemberStats, WindowStats
-from dispatcher.core.ticking import NEVER, NEXT_TICK
-from settled.core.bitmap import united
+from dispatcher.core.records.keys import NO_OFFSET
+from dispatcher.core.records.outbox import Outbox
+from dispatcher.core.records.owners import Owners
+from dispatcher.core.reports.key_stats import KeyStats
+from dispatcher.core.reports.picture import OffsetState, Picture, drawn, runs_of
+from dispatcher.core.reports.stats import Held, MemberStats, WindowStats
+from dispatcher.core.routing.hashes import key_hash32
+from dispatcher.core.routing.ring import Router
+from dispatcher.core.routing.silence import fall_silent
+from keyway.commit_metadata.core.bitmap import united
 
 
 class Unreliable:

@@ -44,7 +44,7 @@ class WindowGone(StoreError):
 class Claimed:
     fence: Fence
     snapshot: Snapshot | None  # None: the store knows nothing of this window
-    origin: int = 0  # of its incarnation (dispatcher/core/reconcile.py); 0 = not known
+    origin: int = 0  # of its incarnation (dispatcher/core/stored/reconcile.py); 0 = not known
 
     @property
     def next_origin(self) -> int:

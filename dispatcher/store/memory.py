@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dispatcher.core.model import RetryState, Snapshot
-from dispatcher.core.snapshot import WindowState, state_of
+from dispatcher.core.stored.snapshot import WindowState, state_of
 from dispatcher.store.base import (
     Claimed,
     Fence,

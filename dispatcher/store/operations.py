@@ -17,7 +17,7 @@ from dispatcher.core.model import (
     RetriesForgotten,
     RetryNoted,
 )
-from dispatcher.core.packing import pack_deadline, pack_lease, pack_retry
+from dispatcher.core.stored.packing import pack_deadline, pack_lease, pack_retry
 
 Argument = bytes | int
 

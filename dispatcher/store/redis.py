@@ -39,14 +39,14 @@ from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from dispatcher.core.model import LeaseId, Snapshot
-from dispatcher.core.packing import (
+from dispatcher.core.stored.packing import (
     PARKED_CODE,
     RETRY_STATE_AT,
     Unreadable,
     unpack_lease,
     unpack_retry,
 )
-from dispatcher.core.snapshot import WindowState, changes_of
+from dispatcher.core.stored.snapshot import WindowState, changes_of
 from dispatcher.store.base import (
     Claimed,
     Fence,
@@ -63,7 +63,7 @@ PREFIX = "keyway:"
 CONNECTIONS_MAX = 32  # calls at a time; the others wait for their turn
 SCAN_KEYS = 1_000  # looked at per round trip of a scan
 DELETED_KEPT_MAX = 10_000  # deleted windows that an older file of Redis may bring back, 200 B each
-FORMAT = b"2"  # of the data that window.lua and dispatcher.core.packing write
+FORMAT = b"2"  # of the data that window.lua and dispatcher.core.stored.packing write
 
 SCRIPT = files("dispatcher.store").joinpath("window.lua").read_text()
 GONE, FENCED = -1, -2

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from clusters.config import ClustersConfig
 from gateway.config import Config
+from keyway.clusters.config import ClustersConfig
 
 Schema = dict[str, Any]
 

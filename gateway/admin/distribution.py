@@ -21,12 +21,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from clusters.config import ConfigError, TreeNode, load
 from gateway.admin.limits import STATUS_EVERY_S
 from gateway.admin.node_rows import ClustersRow, LinkRow, TreeRow
 from gateway.admin.problems import answered
 from gateway.admin.status_parts import PartOf, part_asked
 from gateway.admin.watched_command import CommandFailed, WatchedCommand
+from keyway.clusters.config import ConfigError, TreeNode, load
 
 COMMANDS: Final[Mapping[str, Sequence[str]]] = {  # by path
     "/v1/links": ("distribute", "status"),

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from dispatcher.core.stats import FullSpan, WindowStats
+from dispatcher.core.reports.stats import FullSpan, WindowStats
 from gateway.admin.access import caller_of, unknown_group
 from gateway.admin.keys import hash_text
 from gateway.admin.limits import ROWS_AT_ONCE

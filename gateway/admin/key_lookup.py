@@ -20,8 +20,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from dispatcher.core.key_stats import KeyStats
-from dispatcher.core.picture import OffsetState
+from dispatcher.core.reports.key_stats import KeyStats
+from dispatcher.core.reports.picture import OffsetState
 from gateway.admin.access import caller_of
 from gateway.admin.keys import shown_key
 from gateway.admin.limits import HOT_KEYS_SHOWN, KEY_BYTES_MAX, KEYS_MAX

@@ -7,8 +7,8 @@ from __future__ import annotations
 import base64
 from typing import TypedDict
 
-from dispatcher.core.hashes import key_hash32
 from dispatcher.core.model import Key
+from dispatcher.core.routing.hashes import key_hash32
 
 
 class ShownKey(TypedDict, total=False):

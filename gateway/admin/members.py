@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from dispatcher.core.ring import shared_ring
+from dispatcher.core.routing.ring import shared_ring
 from gateway.admin.access import unknown_group
 from gateway.admin.node_rows import MemberList, MemberRow
 from gateway.admin.pages import names_page

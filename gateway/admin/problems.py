@@ -23,11 +23,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from clusters.yaml_file import first_fault
 from gateway.admin.limits import ADMIN_BODY_BYTES_MAX
 from gateway.config import is_loopback
 from gateway.handlers.limits import GROUP_ID_CHARS_MAX
 from gateway.operations.errors import OperationError
+from keyway.clusters.yaml_file import first_fault
 
 DESCRIPTION = "/v1/openapi.json"
 

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from dispatcher.core.picture import OffsetState
+from dispatcher.core.reports.picture import OffsetState
 from gateway.admin.limits import PAGE_WINDOWS_MAX, RUNS_MAX
 from gateway.admin.pages import limit_of, number, one_of, page_of, place_after, place_text
 from gateway.admin.problems import answered, query

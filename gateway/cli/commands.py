@@ -12,17 +12,17 @@ from importlib import import_module
 import typer
 from typer.core import TyperCommand
 
-from clusters.extras import what_to_install
-from clusters.usage import OneLineUsage
-from clusters.watching import Click
 from gateway.cli.node_options import with_node_options
+from keyway.terminal.extras import what_to_install
+from keyway.terminal.usage import OneLineUsage
+from keyway.terminal.watching import Click
 
 # name: the module whose `app` it is, the line of `keyway --help`
 GROUPS = {
-    "distribute": ("spark.cli", "Records copied between clusters, along their tree."),
+    "distribute": ("spark.links.cli", "Records copied between clusters, along their tree."),
     "offsets": ("offsets.cli", "Where groups go on on another cluster, and why not."),
     "pipeline": (
-        "spark.pipeline_cli",
+        "spark.pipelines.cli",
         "Transform the records of a topic: mask, rename, drop, timestamp, filter, route.",
     ),
     "schemas": ("schema_dist.cli", "The same schema, the same id, each cluster's own subjects."),

@@ -17,9 +17,9 @@ import typer
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from clusters.yaml_file import first_fault
 from gateway.cli.options import NODE, Output
 from gateway.cli.tables import end, print_data, print_table
+from keyway.clusters.yaml_file import first_fault
 
 CONTEXT_VARIABLE = "KEYWAY_CONTEXT"
 _HOST = r"(?:[\w.-]+|\[[\da-f:.]+\])"

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from clusters.extras import what_to_install
+from keyway.terminal.extras import what_to_install
 
 
 def demo(

@@ -12,9 +12,9 @@ from typing import Annotated
 
 import typer
 
-from clusters.watching import Click
 from gateway.cli import contexts
 from gateway.cli.node_client import use_token_file
+from keyway.terminal.watching import Click
 
 CONTEXT_HELP = "The node of this name, see `keyway context`. Without it: the current one."
 TOKEN_FILE_HELP = "File with the token for the node's REST. Without it: KEYWAY_TOKEN."  # noqa: S105

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from clusters.watching import Output as Output
-from clusters.watching import Watching as Watching
-from clusters.watching import WatchOption as WatchOption
+from keyway.terminal.watching import Output as Output
+from keyway.terminal.watching import Watching as Watching
+from keyway.terminal.watching import WatchOption as WatchOption
 
 ConfigOption = Annotated[
     Path | None,

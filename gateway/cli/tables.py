@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from clusters.watching import View as View
-from clusters.watching import plain as plain
-from clusters.watching import print_data as print_data
-from clusters.watching import show as show
+from keyway.terminal.watching import View as View
+from keyway.terminal.watching import plain as plain
+from keyway.terminal.watching import print_data as print_data
+from keyway.terminal.watching import show as show
 
 COLUMNS_MAX = 100_000
 

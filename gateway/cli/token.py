@@ -8,11 +8,11 @@ from typing import Annotated, Any
 import typer
 from pydantic import ValidationError
 
-from clusters.yaml_file import first_fault
 from gateway.admin.tokens import new_token, sha256_of
 from gateway.cli.options import Output
 from gateway.cli.tables import print_data
 from gateway.config import Role, TokenSection
+from keyway.clusters.yaml_file import first_fault
 
 
 def token(

@@ -22,11 +22,11 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from clusters.watching import WATCH_S, WATCH_S_MIN
 from gateway.admin.dashboard.rows import GroupLine, Overview, TrafficRow
 from gateway.cli.node_client import ask
 from gateway.cli.options import DEFAULT_ADMIN, AdminOption
 from gateway.cli.tables import age, counted, plain, table_of
+from keyway.terminal.watching import WATCH_S, WATCH_S_MIN
 
 _COLUMNS = (
     *("GROUP", "STATE", "MEMBERS", "WINDOWS", "LAG", "LAG-SECONDS", "PRODUCED/S", "ACCEPTED/S"),

@@ -23,7 +23,6 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from rich.console import Console
 from rich.table import Table
 
-from clusters.config import ClustersConfig, load
 from gateway.demo.failover_groups import Group, Processed
 from gateway.demo.failover_member import ALL
 from gateway.demo.flights import PARTITIONS, Flight, create_topic, read_flights
@@ -32,6 +31,7 @@ from gateway.demo.scene import Scene, stay
 from gateway.embedded.jars import KAFKA_VERSION, build_dir, java
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import SetupError, kill_child, start_child, stop_child, wait_until
+from keyway.clusters.config import ClustersConfig, load
 from offsets.board import BoardTopic
 from offsets.client import ClusterClient
 from offsets.core.entries import Entry

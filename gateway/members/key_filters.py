@@ -20,7 +20,6 @@ import structlog
 from pydantic import ValidationError
 from redis.asyncio import Redis
 
-from clusters.yaml_file import first_fault
 from gateway.config import Config, FilterRule, FilterRules
 from gateway.core.share.declared_filters import InvalidKeyFilters, client_name, inline_filters
 from gateway.members.limits import (
@@ -30,6 +29,7 @@ from gateway.members.limits import (
     MEMBERSHIP_RETRY_MS,
 )
 from gateway.members.redis_table import RedisTable, TableUnavailable
+from keyway.clusters.yaml_file import first_fault
 
 log = structlog.get_logger("keyway.groups")
 

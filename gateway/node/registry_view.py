@@ -44,8 +44,8 @@ def build(section: RegistryViewSection) -> list[Part[None]]:
     """One part, or none if the view is off. Raises ConfigError."""
     if section.clusters_file is None or section.cluster is None:
         return []
-    from clusters.config import load
-    from clusters.extras import what_to_install
+    from keyway.clusters.config import load
+    from keyway.terminal.extras import what_to_install
 
     missing = [it for it in _NEEDED if find_spec(it) is None]
     if missing:

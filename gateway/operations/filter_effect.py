@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dispatcher.core.model import Member
-from dispatcher.core.ring import NOBODY, Router
+from dispatcher.core.routing.ring import NOBODY, Router
 from gateway.config import FilterRule
 from gateway.members.groups import Groups
 from gateway.members.key_filters import KeyFilters

@@ -7,8 +7,8 @@ commits.
 A position is set while the group has no members. It is committed to Kafka first (Kafka refuses it
 for a group of another kind that is in use), then written to the store under a new fence; the next
 load of the window starts there. The commit has that fence as its origin, so it counts from then on,
-also against the store (dispatcher/core/reconcile.py), and after a crash between the two, which
-leaves the caller with an error.
+also against the store (dispatcher/core/stored/reconcile.py), and after a crash between the two,
+which leaves the caller with an error.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ from gateway.windows.loading import unstored_fence
 from gateway.windows.start_position import isolation_of
 from gateway.windows.table import WindowTable
 from gateway.windows.window_keys import topic_id_bytes, topic_id_text
-from settled.core.metadata import decode as decode_commit
-from settled.core.metadata import encode as encode_commit
+from keyway.commit_metadata.core.metadata import decode as decode_commit
+from keyway.commit_metadata.core.metadata import encode as encode_commit
 
 log = structlog.get_logger("keyway.admin")
 

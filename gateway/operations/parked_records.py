@@ -14,9 +14,9 @@ from typing import Protocol
 
 import structlog
 
-from dispatcher.core.glob import matches
 from dispatcher.core.model import Key, OperatorAct, OperatorVerb, Reason
-from dispatcher.core.stats import ParkedRecord
+from dispatcher.core.reports.stats import ParkedRecord
+from dispatcher.core.routing.glob import matches
 from gateway.core.reading.cache import RecordsGone, Source
 from gateway.core.wire.errors import WireError
 from gateway.core.wire.records import RecordStart, read_records

@@ -1,8 +1,8 @@
 """Commits of a node's windows to Kafka: cursor as offset, settled records as metadata, per group.
 
 Kafka knows no owner of a group's offsets while the group has no members. So a window looks first if
-somebody else may have committed (dispatcher/core/life.py). It yields to a position that was set
-meanwhile, as after a fail-over to another cluster and back: it is loaded again from there.
+somebody else may have committed (dispatcher/core/life/life.py). It yields to a position that was
+set meanwhile, as after a fail-over to another cluster and back: it is loaded again from there.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import asyncio
 
 import structlog
 
-from dispatcher.core.commands import CommitState
-from dispatcher.core.reconcile import overtakes
+from dispatcher.core.life.commands import CommitState
+from dispatcher.core.stored.reconcile import overtakes
 from dispatcher.store.base import WindowKey
 from gateway.core.wire.errors import ErrorCode, error_name
 from gateway.upstream.commits import Commit, Committed
@@ -21,8 +21,8 @@ from gateway.windows.limits import ASKED_AT_REST
 from gateway.windows.persisting import Persister
 from gateway.windows.table import WindowTable
 from gateway.windows.window import Window
-from settled.core.metadata import encode as encode_commit
-from settled.core.metadata import read_times
+from keyway.commit_metadata.core.metadata import encode as encode_commit
+from keyway.commit_metadata.core.metadata import read_times
 
 log = structlog.get_logger("keyway.windows")
 

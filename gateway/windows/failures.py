@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dispatcher.core.commands import Failure
+from dispatcher.core.life.commands import Failure
 from dispatcher.store.base import StoreError
 from gateway.windows.store_availability import away
 

@@ -6,7 +6,7 @@ from typing import assert_never
 
 import structlog
 
-from dispatcher.core.commands import PositionReset, RetentionPassed, TroubleBegan, TroubleOver
+from dispatcher.core.life.commands import PositionReset, RetentionPassed, TroubleBegan, TroubleOver
 from dispatcher.core.model import Snapshot
 from gateway.group_log import GroupLog
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import structlog
 
 from dispatcher.core.model import Snapshot
-from dispatcher.core.reconcile import reconciled
+from dispatcher.core.stored.reconcile import reconciled
 from dispatcher.store.base import Fence, WindowKey
 from gateway.core.cluster.topology import TopicPartition
 from gateway.upstream.commits import Committed
@@ -16,8 +16,8 @@ from gateway.upstream.errors import UpstreamError
 from gateway.windows.dependencies import Dependencies
 from gateway.windows.limits import COMMIT_WAIT_S_MAX
 from gateway.windows.start_position import start_position
-from settled.core.metadata import read as read_commit
-from settled.core.metadata import read_times
+from keyway.commit_metadata.core.metadata import read as read_commit
+from keyway.commit_metadata.core.metadata import read_times
 
 log = structlog.get_logger("keyway.window")
 
@@ -25,7 +25,7 @@ log = structlog.get_logger("keyway.window")
 @dataclass(frozen=True, slots=True)
 class Loaded:
     fence: Fence
-    origin: int  # of its commits (dispatcher/core/reconcile.py)
+    origin: int  # of its commits (dispatcher/core/stored/reconcile.py)
     settled_ms: int  # when the last record was settled, or earlier; 0 = not known
     snapshot: Snapshot
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from dispatcher.core.life import Batch
+from dispatcher.core.life.life import Batch
 from dispatcher.store.base import Fence, FencedError, StoreError, WindowGone, Write
 from gateway.windows.dependencies import Dependencies
 from gateway.windows.failures import failure_of

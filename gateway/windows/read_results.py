@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dispatcher.core.commands import Command, Failure
-from dispatcher.core.life import WindowLife
+from dispatcher.core.life.commands import Command, Failure
+from dispatcher.core.life.life import WindowLife
 from dispatcher.core.model import RecordsRead
 from gateway.config import GroupSection
 from gateway.core.reading.fetching import ReadResult

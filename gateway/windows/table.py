@@ -16,7 +16,7 @@ from itertools import islice
 
 import structlog
 
-from dispatcher.core.idle_windows import IdleWindows
+from dispatcher.core.life.idle_windows import IdleWindows
 from dispatcher.core.model import Snapshot
 from dispatcher.store.base import WindowKey
 from gateway.core.cluster.topology import Topic, TopicPartition

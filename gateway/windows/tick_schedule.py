@@ -2,7 +2,7 @@
 
 A node has thousands of windows, and in most of them nothing happens: a node at rest would spend its
 time with a walk of all of them at each tick. So a window is ticked after something has happened in
-it, and then not before the time that it names itself (dispatcher/core/ticking.py).
+it, and then not before the time that it names itself (dispatcher/core/events/ticking.py).
 
 Times are kept in slots of one tick, since many windows share one: a window that changes its time
 leaves nothing behind. A slot comes up when it begins, so a window may be ticked once too early, and
@@ -15,7 +15,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
-from dispatcher.core.ticking import NEVER
+from dispatcher.core.events.ticking import NEVER
 from gateway.members.limits import TICK_MS
 from gateway.windows.window import Window
 

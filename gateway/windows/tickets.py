@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from dispatcher.core.commands import Ticket
+from dispatcher.core.life.commands import Ticket
 from dispatcher.core.model import Effect
 from gateway.windows.failures import WindowUnavailable
 

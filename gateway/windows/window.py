@@ -1,4 +1,4 @@
-"""The shell around one window's life (dispatcher/core/life.py): it performs the commands.
+"""The shell around one window's life (dispatcher/core/life/life.py): it performs the commands.
 
 Every decision is the life's: to wait for the store, to refuse, to load again. Here are the steps
 that take time or may fail: reading, dead letters, the log lines. The window's task loads it
@@ -14,7 +14,8 @@ from typing import assert_never
 
 import structlog
 
-from dispatcher.core.commands import (
+from dispatcher.core.dispatcher import Core
+from dispatcher.core.life.commands import (
     NO_TICKET,
     Answer,
     Command,
@@ -31,8 +32,7 @@ from dispatcher.core.commands import (
     TroubleBegan,
     TroubleOver,
 )
-from dispatcher.core.dispatcher import Core
-from dispatcher.core.life import WindowLife
+from dispatcher.core.life.life import WindowLife
 from dispatcher.core.model import (
     Acquire,
     DeadLettered,
@@ -154,7 +154,7 @@ class Window:
 
     def tick(self, now_ms: int, waiting: frozenset[MemberId]) -> int:
         """The watchdog's; the fetches of `waiting` wait for records. Returns the time of the next
-        tick with something to do, if nothing happens before (dispatcher/core/ticking.py).
+        tick with something to do, if nothing happens before (dispatcher/core/events/ticking.py).
         """
         self.post(Ticked(now_ms, waiting))
         return self.life.due_ms()

@@ -7,8 +7,8 @@ from typing import assert_never
 
 import structlog
 
-from dispatcher.core.commands import Failure, Load, Pause
-from dispatcher.core.life_states import LifeState
+from dispatcher.core.life.commands import Failure, Load, Pause
+from dispatcher.core.life.states import LifeState
 from dispatcher.store.base import StoreError
 from gateway.upstream.errors import UpstreamError
 from gateway.windows.dependencies import Dependencies

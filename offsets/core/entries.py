@@ -21,9 +21,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from keyway.commit_metadata.core import metadata as settled_metadata
 from offsets.core.model import Progress, Range, Stream
 from offsets.core.translate import Unsafe
-from settled.core import metadata as settled_metadata
 
 VERSION: Final = 2
 ENTRY, APPLIED, ROW, BOTH = "entry", "applied", "row", "both"

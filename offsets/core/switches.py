@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from clusters.core.tree import ClusterName, Distributor, Level, Tree
+from keyway.clusters.core.tree import ClusterName, Distributor, Level, Tree
 from offsets.core.entries import VERSION, MalformedEntry, Place, read_body
 
 SWITCH: Final = "switch"

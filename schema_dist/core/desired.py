@@ -17,8 +17,8 @@ from dataclasses import replace
 from itertools import islice
 from typing import TypeVar
 
-from clusters.core.names import Unfit
-from clusters.core.subjects import SubjectTranslation
+from keyway.clusters.core.names import Unfit
+from keyway.clusters.core.subjects import SubjectTranslation
 from schema_dist.core.compare import SchemaTextError, fingerprint
 from schema_dist.core.contents import SETTINGS, Contents
 from schema_dist.core.limits import SLICE_PLACES

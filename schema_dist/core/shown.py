@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, TypeVar
 
-from clusters.core.internal import is_internal
-from clusters.core.names import Unfit
-from clusters.core.subjects import SubjectTranslation, split_subject
+from keyway.clusters.core.internal import is_internal
+from keyway.clusters.core.names import Unfit
+from keyway.clusters.core.subjects import SubjectTranslation, split_subject
 from schema_dist.core.compare import Fingerprint, SchemaTextError, computed_fingerprint
 from schema_dist.core.contents import SETTINGS, Contents
 from schema_dist.core.limits import ANSWER_TEXT_CHARS_MAX, SCHEMAS_LISTED_MAX

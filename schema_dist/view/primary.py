@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import quote, urlencode
 
-from clusters.core.internal import is_internal
-from clusters.core.names import Unfit
-from clusters.core.subjects import SubjectTranslation, split_subject
+from keyway.clusters.core.internal import is_internal
+from keyway.clusters.core.names import Unfit
+from keyway.clusters.core.subjects import SubjectTranslation, split_subject
 from schema_dist.core.shown import Json, ViewError
 from schema_dist.limits import AUTHORISED_KEPT_MAX, AUTHORISED_S
 from schema_dist.transport import Answer, Http, HttpError

@@ -17,8 +17,8 @@ import structlog
 import uvicorn
 from starlette.applications import Starlette
 
-from clusters.config import Cluster, ClustersConfig, ConfigError, RegistryView
-from clusters.core.subjects import RecordNames, SubjectTranslation
+from keyway.clusters.config import Cluster, ClustersConfig, ConfigError, RegistryView
+from keyway.clusters.core.subjects import RecordNames, SubjectTranslation
 from schema_dist.core.contents import Contents
 from schema_dist.core.model import Place
 from schema_dist.core.shown import Shown, under_logical_names

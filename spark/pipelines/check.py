@@ -16,10 +16,10 @@ import fastavro
 
 from spark.pipelines.config import Fault, Pipeline, location_of_path
 from spark.pipelines.sample import SampledRecord
-from spark.transforms.avro_types import Definitions
-from spark.transforms.engine import WIRE_HEADER, Engine, Outcome, Schemas
-from spark.transforms.plan import Format, missing_of
-from spark.transforms.steps import Part
+from spark.transforms.core.avro_types import Definitions
+from spark.transforms.core.engine import WIRE_HEADER, Engine, Outcome, Schemas
+from spark.transforms.core.plan import Format, missing_of
+from spark.transforms.core.steps import Part
 
 PROBE_RECORDS = 100  # a field that none of so many records has is taken for a slip of the pen
 _UNREGISTERED_ID = 0xFFFF_0000  # ids of registries count up from 1

@@ -25,14 +25,14 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from clusters.config import Cluster, ConfigError, Sasl, Tls
-from clusters.config import Registry as RegistrySection
+from keyway.clusters.config import Cluster, ConfigError, Sasl, Tls
+from keyway.clusters.config import Registry as RegistrySection
 from spark.pipelines.lines import LinedYaml, Location, YamlFault, read_yaml
-from spark.transforms.limits import HMAC_KEY_BYTES_MIN, STEPS_MAX
-from spark.transforms.masks import Secret
-from spark.transforms.paths import Path, parse_path
-from spark.transforms.plan import Format, ImpossibleStep, Plan, RegistrySettings
-from spark.transforms.steps import (
+from spark.transforms.core.limits import HMAC_KEY_BYTES_MIN, STEPS_MAX
+from spark.transforms.core.masks import Secret
+from spark.transforms.core.paths import Path, parse_path
+from spark.transforms.core.plan import Format, ImpossibleStep, Plan, RegistrySettings
+from spark.transforms.core.steps import (
     Drop,
     Filter,
     Mask,

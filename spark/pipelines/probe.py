@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clusters.config import ConfigError
+from keyway.clusters.config import ConfigError
 from spark.pipelines.check import PROBE_RECORDS, DrySchemas, Findings, tried
 from spark.pipelines.config import Pipeline, PipelineError
 from spark.pipelines.sample import SampleError, newest_records

@@ -1,9 +1,9 @@
 """A pipeline that runs on its own: topic to topics, exactly once, until it is stopped.
 
 Spark reads; one task per partition of the source transforms its records and writes them with the
-producer that message distribution uses (spark/produce.py): records and the position behind them are
-one Kafka transaction on the target. The position is the committed offset of the group
-`keyway-pipeline-NAME`, on the source's topic if both are one cluster, so that tools show the
+producer that message distribution uses (spark/streaming/produce.py): records and the position
+behind them are one Kafka transaction on the target. The position is the committed offset of the
+group `keyway-pipeline-NAME`, on the source's topic if both are one cluster, so that tools show the
 pipeline's lag; else, on the target, on the target's topic. Spark's checkpoint holds nothing that
 matters and is thrown away.
 
@@ -27,14 +27,23 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark.core.survey import Copied, Missing, Policy, Position, Stopped, Topic, compare, start
-from spark.faults import cause
-from spark.kafka import KafkaSide, source_settings
-from spark.limits import BACKOFF_S
-from spark.orders import RESULT_DDL, Place, Result, Writing
 from spark.pipelines.config import Pipeline
-from spark.produce import copying, passed, places_of
-from spark.ranges import batch_ends, moved
+from spark.streaming.core.survey import (
+    Copied,
+    Missing,
+    Policy,
+    Position,
+    Stopped,
+    Topic,
+    compare,
+    start,
+)
+from spark.streaming.faults import cause
+from spark.streaming.kafka import KafkaSide, source_settings
+from spark.streaming.limits import BACKOFF_S
+from spark.streaming.orders import RESULT_DDL, Place, Result, Writing
+from spark.streaming.produce import copying, passed, places_of
+from spark.streaming.ranges import batch_ends, moved
 from spark.transforms.frames import marked
 
 GROUP_PREFIX = "keyway-pipeline-"
@@ -280,8 +289,8 @@ class PipelineRun:
 
 
 def outgoing(records: DataFrame, pipeline: Pipeline, topic: str) -> DataFrame:
-    """The columns that `spark.produce` takes, one row per record of the Kafka source; `to` is where
-    it goes, null: nowhere. `topic`: where records go that no route sends elsewhere.
+    """The columns that `streaming/produce.py` takes, one row per record of the Kafka source; `to`
+    is where it goes, null: nowhere. `topic`: where records go that no route sends elsewhere.
     """
     rows = marked(records.withColumn("to", F.lit(topic)), pipeline.plan, destination="to")
     kept: Column = F.col("to").isNotNull()

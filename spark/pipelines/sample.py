@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from clusters.config import Cluster
+from keyway.clusters.config import Cluster
 
 ANSWER_S_MAX = 20.0  # for an answer of the brokers, and between two records
 SAMPLE_RECORDS_MAX = 10_000  # held in memory

@@ -29,8 +29,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql.functions import col
 from pyspark.sql.types import StructField, StructType
 
-from spark.transforms.engine import Engine, Outcome
-from spark.transforms.plan import Plan
+from spark.transforms.core.engine import Engine, Outcome
+from spark.transforms.core.plan import Plan
 from spark.transforms.registry import registry_of
 
 if TYPE_CHECKING:

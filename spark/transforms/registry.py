@@ -14,9 +14,9 @@ from urllib.parse import quote
 
 import httpx
 
-from spark.transforms.avro_types import Definitions, InvalidSchema, Schema, defined
-from spark.transforms.engine import UnknownSchema
-from spark.transforms.plan import RegistrySettings
+from spark.transforms.core.avro_types import Definitions, InvalidSchema, Schema, defined
+from spark.transforms.core.engine import UnknownSchema
+from spark.transforms.core.plan import RegistrySettings
 
 ANSWER_S_MAX = 15.0  # a registry answers in milliseconds, or after it elected a primary
 REFERENCES_MAX = 100  # of one schema, nested ones included

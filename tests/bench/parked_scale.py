@@ -32,8 +32,8 @@ from dispatcher.core.model import (
     Snapshot,
     Step,
 )
-from dispatcher.core.snapshot import WindowState, state_of
-from settled.core.metadata import decode, encode
+from dispatcher.core.stored.snapshot import WindowState, state_of
+from keyway.commit_metadata.core.metadata import decode, encode
 
 RECORDS = 10_000_000
 PARKED = 100

@@ -21,7 +21,7 @@ from uuid import UUID
 
 from dispatcher.core.dispatcher import Dispatcher
 from dispatcher.core.model import Member, MemberId, MembersChanged, Policy, RecordsRead, Snapshot
-from dispatcher.core.ring import Router
+from dispatcher.core.routing.ring import Router
 
 MEMBERS = (10, 20, 50)
 FACTORS = (None, 1.25, 1.1)

@@ -2,9 +2,9 @@
 
 A member acquires one record, the step is persisted, it accepts the record, the step is persisted.
 This is the path of a share fetch and its acknowledgement through gateway/windows and the life of
-the window (dispatcher/core/life.py), with the store in memory and without sockets. CPU time of the
-thread. Both checkouts run in one process each, and take turns of some 50 ms: their ratio turn by
-turn holds on a machine whose speed changes. Compile both, or neither.
+the window (dispatcher/core/life/life.py), with the store in memory and without sockets. CPU time
+of the thread. Both checkouts run in one process each, and take turns of some 50 ms: their ratio
+turn by turn holds on a machine whose speed changes. Compile both, or neither.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from redis import Redis
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import free_ports
 from gateway.embedded.redis import EmbeddedRedis
-from settled.core.metadata import decode
+from keyway.commit_metadata.core.metadata import decode
 from tests.chaos.plan import Victim
 from tests.rig.clients.share_lines import TopicPartitionOffset
 from tests.rig.committed import committed

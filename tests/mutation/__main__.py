@@ -25,7 +25,7 @@ from tests.mutation.trial import Result, Trials, every_module
 ROOT = Path(__file__).resolve().parents[2]
 COPY = ROOT / "build" / "mutation"
 EXPLAINED = Path(__file__).with_name("survivors.txt")
-QUICK = ("tests/unit/dispatcher/core", "tests/unit/settled/core")
+QUICK = ("tests/unit/dispatcher/core", "tests/unit/keyway/commit_metadata/core")
 DEEP = (
     "tests/sim/scenarios",
     "--ignore=tests/sim/scenarios/test_steps.py",
@@ -69,7 +69,7 @@ def _copy() -> None:
     shutil.rmtree(COPY, ignore_errors=True)
     COPY.mkdir(parents=True)
     without = shutil.ignore_patterns("*.so", "__pycache__")
-    for package in ("dispatcher", "settled", "gateway", "clusters", "tests"):
+    for package in ("dispatcher", "gateway", "keyway", "tests"):
         shutil.copytree(ROOT / package, COPY / package, ignore=without)
     shutil.copy(ROOT / "pyproject.toml", COPY)
 

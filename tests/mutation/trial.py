@@ -33,7 +33,7 @@ from _pytest.runner import runtestprotocol
 
 from tests.mutation.mutants import Mutant
 
-CORES = ("dispatcher/core", "settled/core")
+CORES = ("dispatcher/core", "keyway/commit_metadata/core")
 MEMORY_BYTES_MAX = 2 << 30  # address space of one trial
 SLOWER_MAX = 5  # times the time that a test takes
 GRACE_SECONDS = 0.5

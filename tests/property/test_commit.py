@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from settled.core.bitmap import ranges_of
-from settled.core.metadata import decode, encode, read, read_times
+from keyway.commit_metadata.core.bitmap import ranges_of
+from keyway.commit_metadata.core.metadata import decode, encode, read, read_times
 
 SPAN = 16_384
 Ranges = list[tuple[int, int]]

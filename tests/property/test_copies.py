@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from clusters.core.copies import COPY_HEADER, Copy, Origin, Stood, encode, judge, parse
-from clusters.core.tree import ClusterName, Flags
-from clusters.core.trust import Seals
+from keyway.clusters.core.copies import COPY_HEADER, Copy, Origin, Stood, encode, judge, parse
+from keyway.clusters.core.tree import ClusterName, Flags
+from keyway.clusters.core.trust import Seals
 
 NAMES = st.text("abzABZ019._-", min_size=1, max_size=64)
 FIELDS = st.none() | st.binary(max_size=80)

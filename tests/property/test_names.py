@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from clusters.core.names import (
+from keyway.clusters.core.names import (
     CollisionError,
     Pattern,
     PatternError,
@@ -13,7 +13,7 @@ from clusters.core.names import (
     compile_pattern,
     pair,
 )
-from clusters.core.subjects import RecordNames, SubjectTranslation, split_subject
+from keyway.clusters.core.subjects import RecordNames, SubjectTranslation, split_subject
 
 FIELDS = ("tenant", "site", "env")
 values = st.text("aB0_.", min_size=1, max_size=4)

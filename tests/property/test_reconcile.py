@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from dispatcher.core.dispatcher import Dispatcher
 from dispatcher.core.limits import CHUNK_OFFSETS
 from dispatcher.core.model import Change, Policy, Snapshot, Ticked
-from dispatcher.core.reconcile import merged
-from dispatcher.core.snapshot import WindowState, state_of
-from settled.core.bitmap import ranges_of
+from dispatcher.core.stored.reconcile import merged
+from dispatcher.core.stored.snapshot import WindowState, state_of
+from keyway.commit_metadata.core.bitmap import ranges_of
 from tests.rig.window_changes import OFFSETS, histories
 
 commits = st.builds(

@@ -8,10 +8,10 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.core.glob import accepts, matches, matches_long
-from dispatcher.core.hashes import key_hash32
 from dispatcher.core.model import Member, MemberId
-from dispatcher.core.ring import NOBODY, Ring, Router
+from dispatcher.core.routing.glob import accepts, matches, matches_long
+from dispatcher.core.routing.hashes import key_hash32
+from dispatcher.core.routing.ring import NOBODY, Ring, Router
 
 # Ids that differ in digits and dashes only are the ones whose labels could be confused.
 ids = st.text("01-a", max_size=4) | st.uuids().map(str)

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusters.core.names import compile_pattern
-from clusters.core.subjects import pair_subjects
+from keyway.clusters.core.names import compile_pattern
+from keyway.clusters.core.subjects import pair_subjects
 from schema_dist.core.absences import Presence
 from schema_dist.core.contents import Contents
 from schema_dist.core.desired import Desired

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusters.core.names import compile_pattern
-from clusters.core.subjects import pair_subjects
+from keyway.clusters.core.names import compile_pattern
+from keyway.clusters.core.subjects import pair_subjects
 from schema_dist.core.contents import Contents
 from schema_dist.core.model import Reference, Schema, SchemaId, SchemaVersion, Version
 from schema_dist.core.records import (

@@ -1,7 +1,7 @@
 from hypothesis import given
 
 from dispatcher.core.model import Change, RetryState, Snapshot
-from dispatcher.core.snapshot import WindowState, apply_changes, state_of
+from dispatcher.core.stored.snapshot import WindowState, apply_changes, state_of
 from tests.rig.window_changes import histories
 
 

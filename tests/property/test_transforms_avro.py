@@ -11,11 +11,11 @@ import fastavro
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark.transforms.avro_derived import ConflictingChange, SchemaTree
-from spark.transforms.avro_document import AvroDocument
-from spark.transforms.avro_types import Definitions, defined, types_of
-from spark.transforms.paths import EVERY, Path
-from spark.transforms.values import Number, UnreadableRecord
+from spark.transforms.core.avro_derived import ConflictingChange, SchemaTree
+from spark.transforms.core.avro_document import AvroDocument
+from spark.transforms.core.avro_types import Definitions, defined, types_of
+from spark.transforms.core.paths import EVERY, Path
+from spark.transforms.core.values import Number, UnreadableRecord
 
 LONG = st.integers(-(2**63), 2**63 - 1)
 SIMPLE: dict[str, st.SearchStrategy[Any]] = {

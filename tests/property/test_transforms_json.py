@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark.transforms.json_document import JsonDocument
-from spark.transforms.paths import EVERY, Path, Segment
-from spark.transforms.values import UnreadableRecord
+from spark.transforms.core.json_document import JsonDocument
+from spark.transforms.core.paths import EVERY, Path, Segment
+from spark.transforms.core.values import UnreadableRecord
 
 NAMES = st.sampled_from(["a", "b", "c", "é", "a.b", 'q"', ""])
 SCALARS = st.one_of(

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusters.core.tree import (
+from keyway.clusters.core.tree import (
     ClusterName,
     Flags,
     Inner,

@@ -16,7 +16,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from clusters.extras import DISTRIBUTION_NAME
+from keyway.terminal.extras import DISTRIBUTION_NAME
 from tests.rig.gateway_process import REPOSITORY
 
 LEFT_OUT = ("__pycache__", "keyway_gateway")  # top-level entries that are not linked

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dispatcher.core.commands import (
+from dispatcher.core.life.commands import (
     NO_TICKET,
     Answer,
     Command,
@@ -12,7 +12,7 @@ from dispatcher.core.commands import (
     Tell,
     Ticket,
 )
-from dispatcher.core.life import Batch, WindowLife
+from dispatcher.core.life.life import Batch, WindowLife
 from dispatcher.core.model import (
     Acknowledge,
     AckType,

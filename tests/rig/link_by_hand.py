@@ -11,15 +11,15 @@ from typing import Any
 import pyarrow
 import yaml
 
-from clusters.config import ClustersConfig, load
-from clusters.core.copies import COPY_HEADER, Copy, Origin, Stood, encode
-from clusters.core.tree import ClusterName, Distributor, Flags, Level
-from spark.core.survey import Position
-from spark.kafka import KafkaSide
-from spark.links import Link
-from spark.orders import Writing
-from spark.reports import LinkReport
-from spark.status import StatusTopic
+from keyway.clusters.config import ClustersConfig, load
+from keyway.clusters.core.copies import COPY_HEADER, Copy, Origin, Stood, encode
+from keyway.clusters.core.tree import ClusterName, Distributor, Flags, Level
+from spark.links.link import Link
+from spark.links.reports import LinkReport
+from spark.links.status import StatusTopic
+from spark.streaming.core.survey import Position
+from spark.streaming.kafka import KafkaSide
+from spark.streaming.orders import Writing
 from tests.rig.kafka import create_topic
 from tests.rig.several_clusters import read, send
 

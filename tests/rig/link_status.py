@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from spark.status import Json
+from spark.links.status import Json
 
 
 class Kept:

@@ -17,7 +17,7 @@ from gateway.node.wiring import Process, wire
 from gateway.part import Part
 from offsets.metrics import Metrics as OffsetsMetrics
 from schema_dist.metrics import Metrics as SchemasMetrics
-from spark.metrics import LinkCollector
+from spark.links.metrics import LinkCollector
 
 TARGET = frozenset({"instance", "job"})  # Prometheus adds them
 _SAMPLES = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_sum", "_count")}

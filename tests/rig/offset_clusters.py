@@ -22,9 +22,17 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient
 
-from clusters.config import ClustersConfig, load
-from clusters.core.copies import COPY_HEADER, Copy, Origin, Stood, as_in_headers, encode, judge
-from clusters.core.tree import ClusterName, Flags
+from keyway.clusters.config import ClustersConfig, load
+from keyway.clusters.core.copies import (
+    COPY_HEADER,
+    Copy,
+    Origin,
+    Stood,
+    as_in_headers,
+    encode,
+    judge,
+)
+from keyway.clusters.core.tree import ClusterName, Flags
 from offsets.client import ClusterClient
 from offsets.core.plan import Committed, Refusal
 from offsets.service import Service

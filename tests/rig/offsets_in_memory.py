@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from clusters.config import Cluster
-from clusters.core.trust import CHECKSUM
+from keyway.clusters.config import Cluster
+from keyway.clusters.core.trust import CHECKSUM
 from offsets.client import ClusterClient, Partition, Refused, TopicFacts
 from offsets.commits import Change, GroupPlace
 from offsets.core.consumer_offsets import OffsetCommitted

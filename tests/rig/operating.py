@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dispatcher.core.model import Member, MemberId
-from dispatcher.core.ring import Router
+from dispatcher.core.routing.ring import Router
 from tests.rig.clients.share_lines import Delivery
 from tests.rig.clients.share_members import ShareMember
 from tests.rig.gateway_process import GatewayProcess

@@ -40,8 +40,8 @@ from dispatcher.core.model import (
     Ticked,
     WriteDeadLetters,
 )
-from dispatcher.core.ring import Router
-from dispatcher.core.snapshot import apply_changes
+from dispatcher.core.routing.ring import Router
+from dispatcher.core.stored.snapshot import apply_changes
 
 
 class Playbook:

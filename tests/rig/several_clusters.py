@@ -15,13 +15,13 @@ import yaml
 from confluent_kafka import Consumer, Producer, TopicPartition
 from pyspark.sql import SparkSession
 
-from clusters.config import ClustersConfig, load
-from clusters.core.copies import COPY_HEADER, Copy, Origin, Stood, judge
-from clusters.core.tree import FRESH, ClusterName
-from clusters.core.trust import CHECKSUM, Seals
 from gateway.embedded.kafka import KafkaCluster
-from spark.produce import headers_of
-from spark.turns import run_links
+from keyway.clusters.config import ClustersConfig, load
+from keyway.clusters.core.copies import COPY_HEADER, Copy, Origin, Stood, judge
+from keyway.clusters.core.tree import FRESH, ClusterName
+from keyway.clusters.core.trust import CHECKSUM, Seals
+from spark.links.turns import run_links
+from spark.streaming.produce import headers_of
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.patience import wait_until
 

@@ -31,7 +31,7 @@ from dispatcher.core.model import (
     SessionId,
     Snapshot,
 )
-from dispatcher.core.snapshot import apply_changes
+from dispatcher.core.stored.snapshot import apply_changes
 from dispatcher.store.base import (
     Fence,
     FencedError,

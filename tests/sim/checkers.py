@@ -9,7 +9,6 @@ a delivery needs its key to be free (`delivered`), an accepted acknowledgement n
 
 from __future__ import annotations
 
-from dispatcher.core.glob import accepts
 from dispatcher.core.model import (
     AckError,
     AckType,
@@ -30,7 +29,8 @@ from dispatcher.core.model import (
     RetryNoted,
     Snapshot,
 )
-from dispatcher.core.ring import Router
+from dispatcher.core.routing.glob import accepts
+from dispatcher.core.routing.ring import Router
 from tests.sim.filed import Filed, filed, held_back, offsets_of, settled_of
 from tests.sim.holds import Hold, Holds
 from tests.sim.passed import Passed

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from random import Random
 
-from dispatcher.core.commands import CommitState
+from dispatcher.core.life.commands import CommitState
 from dispatcher.core.model import Policy, Snapshot
-from dispatcher.core.reconcile import overtakes, reconciled
+from dispatcher.core.stored.reconcile import overtakes, reconciled
 from dispatcher.store.base import Claimed
-from settled.core.bitmap import united
-from settled.core.metadata import decode, encode, read_times
+from keyway.commit_metadata.core.bitmap import united
+from keyway.commit_metadata.core.metadata import decode, encode, read_times
 from tests.sim.checkers import Checkers, CheckFailure
 from tests.sim.filed import settled_of
 from tests.sim.upstream import Log

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dispatcher.core.glob import accepts
 from dispatcher.core.model import JoinPolicy
+from dispatcher.core.routing.glob import accepts
 from tests.sim.checkers import NOW, UNKNOWN, Checkers
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dispatcher.core.idle_windows import IdleWindows
-from dispatcher.core.missed_sessions import missed_ends, open_sessions
+from dispatcher.core.life.idle_windows import IdleWindows
+from dispatcher.core.life.missed_sessions import missed_ends, open_sessions
 from dispatcher.core.model import (
     Event,
     Member,

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dispatcher.core.dispatcher import Core
-from dispatcher.core.life import WindowLife
+from dispatcher.core.life.life import WindowLife
 from dispatcher.core.model import Ticked
 from tests.sim.checkers import CheckFailure
 

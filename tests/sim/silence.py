@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dispatcher.core.model import Member
-from dispatcher.core.ring import Router
-from dispatcher.core.silence import HEARD_MS
+from dispatcher.core.routing.ring import Router
+from dispatcher.core.routing.silence import HEARD_MS
 
 LOOKED_MS = 2_000  # ticks and looks from outside, some of each
 

@@ -5,7 +5,6 @@ every record sent, skipped, gone from the log or counted as dropped.
 
 from __future__ import annotations
 
-from dispatcher.core.glob import accepts
 from dispatcher.core.model import (
     AckError,
     Acknowledge,
@@ -23,6 +22,7 @@ from dispatcher.core.model import (
     Snapshot,
     Step,
 )
+from dispatcher.core.routing.glob import accepts
 from tests.sim.checkers import CheckFailure
 from tests.sim.upstream import Log
 

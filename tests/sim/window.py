@@ -8,7 +8,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
-from dispatcher.core.commands import (
+from dispatcher.core.dispatcher import Core
+from dispatcher.core.life.commands import (
     Answer,
     Command,
     Failure,
@@ -25,9 +26,8 @@ from dispatcher.core.commands import (
     TroubleBegan,
     TroubleOver,
 )
-from dispatcher.core.dispatcher import Core
-from dispatcher.core.life import Batch, WindowLife
-from dispatcher.core.life_states import LifeState
+from dispatcher.core.life.life import Batch, WindowLife
+from dispatcher.core.life.states import LifeState
 from dispatcher.core.model import (
     DeadLettered,
     Effect,

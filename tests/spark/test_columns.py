@@ -10,13 +10,13 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from clusters.core.copies import COPY_HEADER, Copy, Origin, Stood, encode, judge
-from clusters.core.limits import COPY_HEADERS_MAX
-from clusters.core.seals import checksum, pads
-from clusters.core.tree import ClusterName, Distributor, Flags, Level
-from clusters.core.trust import CHECKSUM, Seals
-from spark.columns import judged, sealed
-from spark.lookup import Named, lookup
+from keyway.clusters.core.copies import COPY_HEADER, Copy, Origin, Stood, encode, judge
+from keyway.clusters.core.limits import COPY_HEADERS_MAX
+from keyway.clusters.core.seals import checksum, pads
+from keyway.clusters.core.tree import ClusterName, Distributor, Flags, Level
+from keyway.clusters.core.trust import CHECKSUM, Seals
+from spark.links.columns import judged, sealed
+from spark.links.lookup import Named, lookup
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore")]
 

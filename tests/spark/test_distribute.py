@@ -15,11 +15,11 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
-from clusters.config import ClustersConfig
-from clusters.core.copies import COPY_HEADER
-from clusters.core.trust import Seals
-from spark.kafka import KafkaSide
-from spark.show import links_of
+from keyway.clusters.config import ClustersConfig
+from keyway.clusters.core.copies import COPY_HEADER
+from keyway.clusters.core.trust import Seals
+from spark.links.show import links_of
+from spark.streaming.kafka import KafkaSide
 from tests.rig.kafka import create_topic, delete_topic
 from tests.rig.patience import wait_until
 from tests.rig.several_clusters import Clusters, clusters, read, running, send, wait_for

@@ -88,7 +88,7 @@ def test_every_flight_once_though_the_first_run_is_killed(
     load(front, name, flights[:first_part], lambda _count: None)
     file = pipeline(tmp_path, front, name)
     log = tmp_path / "run.log"
-    command = [sys.executable, "-m", "spark.pipeline_cli", "run", str(file)]
+    command = [sys.executable, "-m", "spark.pipelines.cli", "run", str(file)]
     first = start_child(command, log=log, cwd=REPOSITORY, env=dict(os.environ))
     try:
         wait_until(

@@ -10,10 +10,10 @@ from pydantic import SecretStr
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 
-from clusters.config import Cluster, Sasl
 from gateway.embedded.kafka import KafkaCluster
+from keyway.clusters.config import Cluster, Sasl
 from spark.flights import flights_per_carrier, read_topic
-from spark.kafka import source_settings
+from spark.streaming.kafka import source_settings
 from tests.rig.kafka import produce, read_partition
 
 # pyspark's sockets are closed by the collector, at any time and in any test.

@@ -20,9 +20,9 @@ import pytest
 import yaml
 from confluent_kafka.schema_registry import SchemaRegistryClient
 
-from clusters.config import ClustersConfig, load
 from gateway.embedded.process import free_ports, kill_child, start_child, stop_child
-from spark.show import links_of
+from keyway.clusters.config import ClustersConfig, load
+from spark.links.show import links_of
 from tests.rig.gateway_process import REPOSITORY
 from tests.rig.kafka import create_topic
 from tests.rig.patience import wait_until

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from clusters.config import Cluster
 from gateway.embedded.kafka import KafkaCluster
-from spark.pipeline_cli import app
+from keyway.clusters.config import Cluster
+from spark.pipelines.cli import app
 from spark.pipelines.sample import SampleError, newest_records
 from tests.rig.kafka import produce
 
@@ -147,7 +147,15 @@ def test_an_empty_topic_is_no_fault(made: Callable[..., Path], topic: Callable[.
 
 
 def test_it_runs_as_a_module(made: Callable[..., Path], filled: str) -> None:
-    command = [sys.executable, "-m", "spark.pipeline_cli", "check", str(made(filled)), "-o", "json"]
+    command = [
+        sys.executable,
+        "-m",
+        "spark.pipelines.cli",
+        "check",
+        str(made(filled)),
+        "-o",
+        "json",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["records"] == 4

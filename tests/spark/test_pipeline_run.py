@@ -13,9 +13,9 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 from gateway.embedded.kafka import KafkaCluster
-from spark.kafka import KafkaSide
 from spark.pipelines.config import Pipeline, load_pipeline
 from spark.pipelines.run import GROUP_PREFIX, Counts, PipelineRun, RunError
+from spark.streaming.kafka import KafkaSide
 from spark.transforms.frames import ORIGIN_HEADER, REASON_HEADER
 from tests.rig.kafka import create_topic, log_end
 

@@ -13,13 +13,13 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from gateway.embedded.kafka import KafkaCluster
-from spark import produce
-from spark.careful import ORIGIN_HEADER, REASON_HEADER
-from spark.core import pace
-from spark.core.limits import TRANSACTION_BYTES_FIRST
-from spark.orders import Result, Taking, Writing
-from spark.produce import copying
-from spark.writers import Kept, Writer, positions_of
+from spark.streaming import produce
+from spark.streaming.careful import ORIGIN_HEADER, REASON_HEADER
+from spark.streaming.core import pace
+from spark.streaming.core.limits import TRANSACTION_BYTES_FIRST
+from spark.streaming.orders import Result, Taking, Writing
+from spark.streaming.produce import copying
+from spark.streaming.writers import Kept, Writer, positions_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.filterwarnings("ignore")]
 

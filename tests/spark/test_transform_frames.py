@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
+from spark.transforms.core.masks import Secret, hmac_masked
+from spark.transforms.core.plan import Plan
+from spark.transforms.core.steps import Condition, Filter, Hmac, Mask, Route, Rule, Step
 from spark.transforms.frames import ORIGIN_HEADER, REASON_HEADER, marked, transformed
-from spark.transforms.masks import Secret, hmac_masked
-from spark.transforms.plan import Plan
-from spark.transforms.steps import Condition, Filter, Hmac, Mask, Route, Rule, Step
 
 pytestmark = [
     pytest.mark.spark,

@@ -13,13 +13,11 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerialize
 from confluent_kafka.serialization import MessageField, SerializationContext
 from pyspark.sql import SparkSession
 
-from spark.transforms.avro_types import InvalidSchema, defined, types_of
-from spark.transforms.engine import Engine, UnknownSchema
-from spark.transforms.frames import transformed
-from spark.transforms.masks import Secret, hmac_masked
-from spark.transforms.plan import Plan, RegistrySettings
-from spark.transforms.registry import Registry, RegistryError, registry_of
-from spark.transforms.steps import (
+from spark.transforms.core.avro_types import InvalidSchema, defined, types_of
+from spark.transforms.core.engine import Engine, UnknownSchema
+from spark.transforms.core.masks import Secret, hmac_masked
+from spark.transforms.core.plan import Plan, RegistrySettings
+from spark.transforms.core.steps import (
     Drop,
     Hmac,
     Mask,
@@ -31,6 +29,8 @@ from spark.transforms.steps import (
     TimeFormat,
     Timestamp,
 )
+from spark.transforms.frames import transformed
+from spark.transforms.registry import Registry, RegistryError, registry_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.filterwarnings("ignore")]
 

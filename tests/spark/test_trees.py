@@ -16,12 +16,12 @@ from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from clusters.config import ClustersConfig
-from clusters.core.copies import COPY_HEADER
-from clusters.core.tree import ClusterName
 from gateway.cli.main import app
-from spark.produce import headers_of
-from spark.verify import compare
+from keyway.clusters.config import ClustersConfig
+from keyway.clusters.core.copies import COPY_HEADER
+from keyway.clusters.core.tree import ClusterName
+from spark.links.verify import compare
+from spark.streaming.produce import headers_of
 from tests.rig.kafka import create_topic
 from tests.rig.patience import wait_until
 from tests.rig.several_clusters import Clusters, clusters, read, running, send, wait_for

@@ -10,11 +10,11 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
-from clusters.config import ClustersConfig, load
-from clusters.core.copies import COPY_HEADER, Copy, Origin, Stood, encode
-from clusters.core.tree import ClusterName, Flags
 from gateway.embedded.kafka import KafkaCluster
-from spark.verify import compare, comparison_text
+from keyway.clusters.config import ClustersConfig, load
+from keyway.clusters.core.copies import COPY_HEADER, Copy, Origin, Stood, encode
+from keyway.clusters.core.tree import ClusterName, Flags
+from spark.links.verify import compare, comparison_text
 from tests.rig.kafka import create_topic
 from tests.rig.several_clusters import send
 

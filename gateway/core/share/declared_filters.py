@@ -1,9 +1,9 @@
 """Key filters that a client declares in its own client.id: `orders-1;keys=eu-*|us-*`.
 
 The globs follow the first `;keys=`, with `|` between them; the member takes only keys that match
-one of them (dispatcher/core/glob.py). A `|`, `;` or `%` that belongs to a key, and a byte that is
-no text, is written as %XX. The part before `;keys=` is the name for the rules of keyway.yaml and
-REST; a rule that matches the name wins over the declaration.
+one of them (dispatcher/core/routing/glob.py). A `|`, `;` or `%` that belongs to a key, and a byte
+that is no text, is written as %XX. The part before `;keys=` is the name for the rules of
+keyway.yaml and REST; a rule that matches the name wins over the declaration.
 """
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ from pathlib import Path
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from clusters.config import ClustersConfig, load
-from clusters.core.copies import COPY_HEADER, Copy, Origin, Stood, encode
-from clusters.core.tree import ClusterName, Flags
+from keyway.clusters.config import ClustersConfig, load
+from keyway.clusters.core.copies import COPY_HEADER, Copy, Origin, Stood, encode
+from keyway.clusters.core.tree import ClusterName, Flags
 from offsets.client import ClusterClient
 from offsets.service import Service
 from tests.bench.scale.figures import Figure, Size, resident_mib

@@ -21,7 +21,7 @@ from redis import Redis
 from gateway.core.wire.apis import ApiKey
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.redis import EmbeddedRedis
-from settled.core.metadata import decode as decode_commit
+from keyway.commit_metadata.core.metadata import decode as decode_commit
 from tests.rig.clients.order import assert_first_deliveries_in_order
 from tests.rig.clients.share_lines import TopicPartitionOffset
 from tests.rig.clients.share_members import ShareHost, ShareMember, accepted_places, deliveries_of

@@ -96,7 +96,7 @@ def test_a_plain_installation_serves(
 
 
 def test_all_of_a_plain_gateway_imports(plain: Path) -> None:
-    imported(plain, "gateway", "dispatcher", "settled", left_out="gateway.demo.")
+    imported(plain, "gateway", "dispatcher", "keyway.commit_metadata", left_out="gateway.demo.")
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_a_command_that_needs_an_extra_says_so_in_one_line(
 
 def test_the_extra_for_distribution(wheel: Path, tmp_path: Path, clusters_file: Path) -> None:
     commands = make_environment(tmp_path / "environment", wheel, "distribution")
-    imported(commands, "clusters", "offsets", "schema_dist", "spark")
+    imported(commands, "keyway", "offsets", "schema_dist", "spark")
     for name in GROUPS:
         ended = ran(commands, "keyway", name, "--help")
         assert (ended.returncode, ended.stderr) == (0, ""), name

@@ -14,7 +14,7 @@ from statistics import geometric_mean, median
 import psutil
 import pytest
 
-from dispatcher.core.hashes import key_hash32
+from dispatcher.core.routing.hashes import key_hash32
 from gateway.embedded.kafka import KafkaCluster
 from tests.rig.clients.order import assert_never_backwards
 from tests.rig.clients.share_members import ShareHost, ShareMember, deliveries_of

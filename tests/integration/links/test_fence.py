@@ -10,10 +10,10 @@ import pytest
 from confluent_kafka import KafkaException
 
 from gateway.embedded.kafka import KafkaCluster
-from spark.core.survey import Position
-from spark.produce import PositionMoved, copying
-from spark.switch import choose_target, require_generation
-from spark.switching import ask_for_switch
+from spark.links.switch import choose_target, require_generation
+from spark.links.switching import ask_for_switch
+from spark.streaming.core.survey import Position
+from spark.streaming.produce import PositionMoved, copying
 from tests.rig.link_by_hand import LEVEL, A, B, C, LinkByHand
 
 pytestmark = pytest.mark.integration

@@ -7,8 +7,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from clusters.lease import Lease
 from gateway.embedded.kafka import KafkaCluster
+from keyway.kafka.lease import Lease
 from tests.rig.kafka import create_topic
 from tests.rig.patience import wait_until
 

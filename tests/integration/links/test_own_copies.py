@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from clusters.core.copies import COPY_HEADER, Copy, Origin, Stood, encode
-from clusters.core.tree import ClusterName, Flags
-from clusters.core.trust import CHECKSUM
 from gateway.embedded.kafka import KafkaCluster
-from spark.limits import OWN_COPIES_SCANNED_MAX
-from spark.own_copies import Fresh, topics_copied_before
+from keyway.clusters.core.copies import COPY_HEADER, Copy, Origin, Stood, encode
+from keyway.clusters.core.tree import ClusterName, Flags
+from keyway.clusters.core.trust import CHECKSUM
+from spark.links.own_copies import Fresh, topics_copied_before
+from spark.streaming.limits import OWN_COPIES_SCANNED_MAX
 from tests.rig.link_by_hand import TIMESTAMP_MS, A, B, C, LinkByHand
 from tests.rig.several_clusters import send
 

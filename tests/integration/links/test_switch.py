@@ -9,10 +9,10 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from gateway.embedded.kafka import KafkaCluster
-from spark import switching
-from spark.status import Json
-from spark.switch import choose_target
-from spark.switching import ask_for_switch, switch_text
+from spark.links import switching
+from spark.links.status import Json
+from spark.links.switch import choose_target
+from spark.links.switching import ask_for_switch, switch_text
 from tests.rig.kafka import delete_topic
 from tests.rig.link_by_hand import LEVEL, A, B, C, LinkByHand
 

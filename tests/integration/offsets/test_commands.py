@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 import yaml
 
-from clusters.config import load
 from gateway.embedded.process import free_ports, start_child, stop_child
+from keyway.clusters.config import load
 from tests.integration.offsets.conftest import Addresses
 from tests.rig.gateway_process import REPOSITORY
 from tests.rig.offset_clusters import PlainLink, commit, committed, produce_at, write_config

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from clusters.config import load
 from gateway.embedded.kafka import KafkaCluster
+from keyway.clusters.config import load
 from tests.integration.offsets.conftest import Addresses
 from tests.rig.clients.share_lines import Delivery
 from tests.rig.clients.share_members import ShareHost, ShareMember

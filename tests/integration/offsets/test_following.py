@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from clusters.config import load
-from clusters.core.internal import OFFSETS_TOPIC
+from keyway.clusters.config import load
+from keyway.clusters.core.internal import OFFSETS_TOPIC
 from offsets.commits import CommitSource
 from offsets.core.plan import Mode, Refusal
 from tests.integration.offsets.conftest import Addresses

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from clusters.core.copies import Stood, judge
+from keyway.clusters.core.copies import Stood, judge
 from offsets.core.plan import Mode, Refusal
 from tests.integration.offsets.conftest import Addresses
 from tests.rig.offset_clusters import PlainLink, Services, commit, produce_at, write_config

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from keyway.commit_metadata.core.metadata import decode
 from offsets.core.plan import Refusal
-from settled.core.metadata import decode
 from tests.integration.offsets.conftest import Addresses
 from tests.rig.clients.share_members import ShareHost, ShareMember
 from tests.rig.gateway_process import GatewayProcess

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dispatcher.core.hashes import key_hash32
+from dispatcher.core.routing.hashes import key_hash32
 from gateway.admin.limits import ADMIN_BODY_BYTES_MAX
 from gateway.embedded.kafka import KafkaCluster
 from tests.rig.clients.share_lines import Delivery

@@ -12,7 +12,7 @@ from redis import Redis
 
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.redis import EmbeddedRedis
-from settled.core.metadata import decode as decode_commit
+from keyway.commit_metadata.core.metadata import decode as decode_commit
 from tests.rig.clients.share_members import ShareHost
 from tests.rig.clients.wire_client import ShareSession
 from tests.rig.committed import committed, wait_for_committed

@@ -29,7 +29,7 @@ from dispatcher.core.model import (
     SessionId,
     Snapshot,
 )
-from dispatcher.core.snapshot import WindowState, apply_changes
+from dispatcher.core.stored.snapshot import WindowState, apply_changes
 from dispatcher.store.base import Fence, StoreError, WindowGone, WindowKey, Write
 from dispatcher.store.redis import RedisStore
 from gateway.embedded.process import free_ports

@@ -11,7 +11,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from gateway.embedded.kafka import KafkaCluster
-from settled.core.metadata import encode as encode_commit
+from keyway.commit_metadata.core.metadata import encode as encode_commit
 from tests.rig.clients.share_members import ShareHost
 from tests.rig.clients.wire_client import WireClient
 from tests.rig.committed import commit_plain, committed, wait_for_committed

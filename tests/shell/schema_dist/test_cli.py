@@ -12,7 +12,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from clusters.config import load
+from keyway.clusters.config import load
 from schema_dist import cli, commands
 from schema_dist.commands import Targets
 from tests.rig.schema_registry.site import HTTP, served_registry

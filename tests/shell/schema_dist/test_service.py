@@ -10,8 +10,8 @@ from typing import Any, cast
 import aiohttp
 import pytest
 
-from clusters.core.names import compile_pattern
-from clusters.core.subjects import pair_subjects
+from keyway.clusters.core.names import compile_pattern
+from keyway.clusters.core.subjects import pair_subjects
 from schema_dist import service, transport
 from schema_dist.confirming import Confirming
 from schema_dist.core.contents import Contents

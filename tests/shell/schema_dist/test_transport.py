@@ -9,7 +9,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from clusters.config import ConfigError
+from keyway.clusters.config import ConfigError
 from schema_dist import transport
 from schema_dist.errors import AwayError
 from schema_dist.rest_client import RestClient

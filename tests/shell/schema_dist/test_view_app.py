@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
-from clusters.core.names import compile_pattern
-from clusters.core.subjects import pair_subjects
+from keyway.clusters.core.names import compile_pattern
+from keyway.clusters.core.subjects import pair_subjects
 from schema_dist.core import compare
 from schema_dist.core.contents import Contents
 from schema_dist.core.model import Schema

@@ -20,7 +20,7 @@ from dispatcher.core.model import (
     Snapshot,
     WriteDeadLetters,
 )
-from settled.core.metadata import decode, encode
+from keyway.commit_metadata.core.metadata import decode, encode
 from tests.rig.playbook import Playbook
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from clusters.config import ConfigError, load
+from keyway.clusters.config import ConfigError, load
 from offsets.commands import Decisions, Status
 
 TWO = """

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from clusters.core.tree import ClusterName, Inner, Leaf, Level, build_tree
+from keyway.clusters.core.tree import ClusterName, Inner, Leaf, Level, build_tree
+from keyway.commit_metadata.core import metadata as settled_metadata
 from offsets.board import BoardTopic
 from offsets.client import Refused
 from offsets.committer import Committer, Options
@@ -16,7 +17,6 @@ from offsets.core.model import Progress
 from offsets.core.plan import Committed, Mode, Refusal, Row
 from offsets.core.switches import Told
 from offsets.errors import ClusterAway
-from settled.core import metadata as settled_metadata
 from tests.rig.offsets_in_memory import (
     FACTS,
     RECORDS,

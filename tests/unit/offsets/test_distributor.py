@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from clusters.config import OffsetsSection
-from clusters.core.internal import OFFSETS_TOPIC
+from keyway.clusters.config import OffsetsSection
+from keyway.clusters.core.internal import OFFSETS_TOPIC
+from keyway.commit_metadata.core import metadata as settled_metadata
 from offsets.board import BoardTopic
 from offsets.core.entries import Applied
 from offsets.core.plan import Committed
 from offsets.core.translate import Unsafe
 from offsets.distributor import Distributor
-from settled.core import metadata as settled_metadata
 from tests.rig.offsets_in_memory import FACTS, STREAM, MemoryClient, MemoryPartitions, MemorySource
 
 PLACE = ("billing", "topic", 0)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from clusters.core.trust import Seals
+from keyway.clusters.core.trust import Seals
 from offsets.client import Partition, TopicFacts
 from offsets.core.index import PartitionIndex
 from offsets.core.model import Rows, Stream

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from clusters.asking import Away
-from clusters.config import ClustersConfig, ConfigError
-from clusters.core.tree import ClusterName, Level
-from clusters.identities import Identities
-from offsets.board import BoardTopic
+from keyway.clusters.config import ClustersConfig, ConfigError
 from offsets.client import ClusterClient, TopicFacts
 from offsets.core.entries import ENTRY, Entry, encode_entry, key_of
 from offsets.core.plan import Refusal
-from offsets.distributor import Forwarder
 from offsets.service import Service, followed_group
 
 
@@ -94,24 +88,4 @@ def test_a_topic_is_asked_for_before_its_absence_counts(monkeypatch: pytest.Monk
     service.round()
     assert asked == {"orders"}
     assert service.committer.rows[entry.place].refusals == (Refusal.NOT_INDEXED,)
-    service.close()
-
-
-def test_nothing_is_written_to_a_cluster_that_is_not_the_one_of_the_file() -> None:
-    service = Service(config(groups={"include": ["*"]}), "ams")
-    ids: dict[str, str | Away] = {"ams": "1", "fra": Away("no answer")}
-    service._identities = Identities(service.config, lambda it: ids[it.name])
-    written: list[str] = []
-    board = SimpleNamespace(
-        client=SimpleNamespace(name="fra"), write_told=lambda _: written.append("fra")
-    )
-    link = service.config.checked_tree().distributor(ClusterName("ams"), Level(1))
-    forwarder = Forwarder(link, [cast(BoardTopic, board)], service._identified)
-    news = [Entry("billing", "orders", 0, "ams", 1_000, offset=5, partitions=1)]
-    assert (forwarder.forward(news), forwarder.error) == (0, "fra: no answer")
-    ids["fra"] = "1"
-    service._identified("ams")
-    with pytest.raises(ConfigError, match="ams and fra are one Kafka cluster"):
-        forwarder.forward(())
-    assert written == []
     service.close()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from clusters.config import ClustersConfig
+from keyway.clusters.config import ClustersConfig
 from offsets.board import BoardTopic
 from offsets.client import Partition
 from offsets.core.switches import Told

@@ -12,8 +12,8 @@ from typing import cast
 
 import pytest
 
-from clusters.core.names import compile_pattern
-from clusters.core.subjects import pair_subjects
+from keyway.clusters.core.names import compile_pattern
+from keyway.clusters.core.subjects import pair_subjects
 from schema_dist.confirming import Confirming
 from schema_dist.metrics import Metrics
 from schema_dist.parts import TargetParts

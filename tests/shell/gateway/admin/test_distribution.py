@@ -15,13 +15,13 @@ import httpx
 import pytest
 from starlette.exceptions import HTTPException
 
-from clusters.config import load
 from gateway.admin import watched_command
 from gateway.admin.distribution import COMMANDS, Distribution
 from gateway.admin.rest import rest_app
+from keyway.clusters.config import load
 from offsets.commands import Decisions
 from schema_dist.commands import Targets
-from spark.show import Links
+from spark.links.show import Links
 from tests.rig.patience import patient_s
 from tests.rig.rest_parts import rest_parts
 

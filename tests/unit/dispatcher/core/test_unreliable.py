@@ -21,7 +21,7 @@ from dispatcher.core.model import (
     SessionId,
     Snapshot,
 )
-from dispatcher.core.stats import Held, MemberStats, WindowStats
+from dispatcher.core.reports.stats import Held, MemberStats, WindowStats
 from tests.rig.playbook import Playbook
 
 

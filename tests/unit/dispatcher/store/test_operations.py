@@ -13,7 +13,7 @@ from dispatcher.core.model import (
     RetryState,
     SessionId,
 )
-from dispatcher.core.packing import pack_deadline, pack_lease, pack_retry
+from dispatcher.core.stored.packing import pack_deadline, pack_lease, pack_retry
 from dispatcher.store.operations import FIELDS_MAX, operations
 
 M1 = MemberId("m1")

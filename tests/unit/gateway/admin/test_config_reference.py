@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
-from clusters.config import Cluster, ClustersConfig, LinkTargets, Selection, TreeNode
 from gateway.admin.config_reference import reference, text
 from gateway.config import Config, FilterRule, GroupSection, UpstreamSection
+from keyway.clusters.config import Cluster, ClustersConfig, LinkTargets, Selection, TreeNode
 
 FILE = Path(__file__).resolve().parents[4] / "docs" / "configuration.md"
 

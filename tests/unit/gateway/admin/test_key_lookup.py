@@ -6,8 +6,8 @@ import base64
 
 import httpx
 
-from dispatcher.core.hashes import key_hash32
 from dispatcher.core.model import Acknowledge, AckType, Acquire
+from dispatcher.core.routing.hashes import key_hash32
 from gateway.config import Role
 from tests.rig.admin_parts import M1, S1, Admin
 from tests.rig.node_parts import GROUP, TOPIC

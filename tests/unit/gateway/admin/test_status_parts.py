@@ -1,4 +1,4 @@
-"""Parts of a status, in the shapes that the commands print: spark/show.py, offsets/cli.py,
+"""Parts of a status, in the shapes that the commands print: spark/links/show.py, offsets/cli.py,
 schema_dist/commands.py.
 """
 
@@ -18,7 +18,7 @@ from starlette.requests import Request
 from gateway.admin.status_parts import part_asked
 from offsets.core.plan import Mode, Refusal, Row
 from schema_dist.commands import Answer
-from spark.status import PartitionStatus, TopicStatus
+from spark.links.status import PartitionStatus, TopicStatus
 
 Json = dict[str, Any]
 

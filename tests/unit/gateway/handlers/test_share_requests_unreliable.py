@@ -13,7 +13,7 @@ from dispatcher.core.model import AckType, Notice
 from gateway.config import GroupSection
 from gateway.core.wire.errors import ErrorCode
 from gateway.upstream.errors import Unreachable
-from settled.core.metadata import decode as decode_commit
+from keyway.commit_metadata.core.metadata import decode as decode_commit
 from tests.rig.node_parts import GROUP, Node, ScriptedCommits, ScriptedStore
 from tests.rig.share_client import Client, ack_error, joined, offsets, row_error
 from tests.rig.virtual_time import run, settle, until

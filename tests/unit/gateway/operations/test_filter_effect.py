@@ -8,7 +8,7 @@ from typing import cast
 from redis.asyncio import Redis
 
 from dispatcher.core.model import Acknowledge, Acquire, Member, MemberId, SessionId
-from dispatcher.core.ring import Router
+from dispatcher.core.routing.ring import Router
 from gateway.config import Config, FilterRule, GroupSection
 from gateway.members.key_filters import KeyFilters
 from gateway.operations.filter_effect import FilterEffects

@@ -21,7 +21,7 @@ from gateway.operations.limits import RECOGNISED_AT_ONCE
 from gateway.upstream.commits import Committed
 from gateway.upstream.errors import Unreachable
 from gateway.windows.window_keys import topic_id_text
-from settled.core.metadata import encode as encode_commit
+from keyway.commit_metadata.core.metadata import encode as encode_commit
 from tests.rig.admin_parts import M1, S1, Admin, worked
 from tests.rig.node_parts import (
     GROUP,

@@ -15,7 +15,7 @@ from gateway.core.wire.errors import ErrorCode
 from gateway.upstream.commits import Committed
 from gateway.upstream.errors import Refused, Unreachable
 from gateway.windows.limits import WINDOW_IDLE_MS_MAX
-from settled.core.metadata import decode, encode, read_times
+from keyway.commit_metadata.core.metadata import decode, encode, read_times
 from tests.rig.node_parts import GROUP, Node, ScriptedCommits
 from tests.rig.virtual_time import now_ms, settle, until
 from tests.unit.gateway.windows.test_window import accept, acquire, story

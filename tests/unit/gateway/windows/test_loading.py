@@ -15,8 +15,8 @@ from gateway.core.wire.errors import ErrorCode
 from gateway.upstream.commits import Committed
 from gateway.upstream.errors import Unreachable
 from gateway.windows.limits import COMMIT_WAIT_S_MAX
-from settled.core.metadata import encode as encode_commit
-from settled.core.metadata import read
+from keyway.commit_metadata.core.metadata import encode as encode_commit
+from keyway.commit_metadata.core.metadata import read
 from tests.rig.node_parts import GROUP, Node, ScriptedCommits
 from tests.rig.virtual_time import now_ms, settle, until
 from tests.unit.gateway.windows.test_window import accept, acquire, story

@@ -8,7 +8,7 @@ from typing import cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.core.ticking import NEVER, NEXT_TICK
+from dispatcher.core.events.ticking import NEVER, NEXT_TICK
 from dispatcher.store.base import WindowKey
 from gateway.members.limits import TICK_MS
 from gateway.windows.tick_schedule import TickSchedule

@@ -26,7 +26,7 @@ from gateway.upstream.commits import Committed
 from gateway.upstream.errors import Refused, Unreachable
 from gateway.windows.failures import WindowUnavailable
 from gateway.windows.window import Acquired, Window
-from settled.core.metadata import encode as encode_commit
+from keyway.commit_metadata.core.metadata import encode as encode_commit
 from tests.rig.node_parts import GROUP, Node, ScriptedCommits, ScriptedStore
 from tests.rig.virtual_time import now_ms, run, settle, until
 

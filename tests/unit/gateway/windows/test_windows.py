@@ -16,7 +16,7 @@ from gateway.core.wire.errors import ErrorCode
 from gateway.windows.failures import WindowUnavailable
 from gateway.windows.limits import TOPIC_UNUSED_MS
 from gateway.windows.window import Acquired, Window
-from settled.core.metadata import decode as decode_commit
+from keyway.commit_metadata.core.metadata import decode as decode_commit
 from tests.rig.node_parts import GROUP, TOPIC, Node, ScriptedStore, topology
 from tests.rig.virtual_time import now_ms, run, settle, until
 

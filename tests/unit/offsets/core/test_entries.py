@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from keyway.commit_metadata.core import metadata as settled_metadata
 from offsets.core.board import Board
 from offsets.core.entries import (
     APPLIED,
@@ -28,7 +29,6 @@ from offsets.core.entries import (
 )
 from offsets.core.model import Progress, Range, Stream, joined
 from offsets.core.translate import Unsafe
-from settled.core import metadata as settled_metadata
 
 PLACE = ("my group", "tøpic", 3)
 A, B = Stream("A", "tøpic", 3), Stream("B", "tøpic", 3)

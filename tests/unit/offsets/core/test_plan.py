@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from keyway.commit_metadata.core import metadata as settled_metadata
 from offsets.core.entries import Applied, Entry
 from offsets.core.model import Progress, Stream
 from offsets.core.plan import Committed, Mode, Refusal, Row, Target, decide, is_due, mode_of
 from offsets.core.translate import Located, Unsafe
-from settled.core import metadata as settled_metadata
 
 A = Stream("A", "topic", 0)
 ENTRY = Entry(

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from clusters.core.tree import ClusterName, Inner, Leaf, Level, Node, build_tree
+from keyway.clusters.core.tree import ClusterName, Inner, Leaf, Level, Node, build_tree
 from offsets.core.board import Board
 from offsets.core.entries import MalformedEntry, key_of
 from offsets.core.switches import SWITCH, Told, decode_told, encode_told, unfinished_subtrees

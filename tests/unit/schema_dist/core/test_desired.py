@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from clusters.core.names import compile_pattern
-from clusters.core.subjects import RecordNames, pair_subjects
+from keyway.clusters.core.names import compile_pattern
+from keyway.clusters.core.subjects import RecordNames, pair_subjects
 from schema_dist.core.contents import Contents
 from schema_dist.core.desired import Desired, desired
 from schema_dist.core.model import Reason, Reference, Schema, SchemaId, SchemaVersion, Version

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from clusters.core.names import compile_pattern
-from clusters.core.subjects import pair_subjects
+from keyway.clusters.core.names import compile_pattern
+from keyway.clusters.core.subjects import pair_subjects
 from schema_dist.core.absences import Presence
 from schema_dist.core.compare import fingerprint
 from schema_dist.core.contents import Contents

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from clusters.core.names import compile_pattern
-from clusters.core.subjects import RecordNames, pair_subjects
+from keyway.clusters.core.names import compile_pattern
+from keyway.clusters.core.subjects import RecordNames, pair_subjects
 from schema_dist.core.contents import Contents
 from schema_dist.core.model import JSON, Reference, Schema, SchemaId, SchemaVersion, Version
 from schema_dist.core.shown import (

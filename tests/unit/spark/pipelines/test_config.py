@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from spark.pipelines.config import Pipeline, PipelineError, load_pipeline, location_of_path
-from spark.transforms.paths import parse_path
-from spark.transforms.steps import Drop, Filter, Mask, Rename, Route, Timestamp
+from spark.transforms.core.paths import parse_path
+from spark.transforms.core.steps import Drop, Filter, Mask, Rename, Route, Timestamp
 
 ENVIRONMENT = {"MASK_KEY": "a key of 16 bytes", "SHORT": "short", "REGISTRY": "SECRET"}
 WHOLE = """\

@@ -1,0 +1,217 @@
+"""Input from the log: records, holes, and a log start that ran past the cursor."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+from mypy_extensions import i64
+
+from dispatcher.core.events.joins import read_again
+from dispatcher.core.events.room import room
+from dispatcher.core.model import Key, LogTruncated, Notice, RecordsRead
+from dispatcher.core.records.keys import NO_OFFSET, KeyQueue
+from dispatcher.core.records.state import WindowState
+
+
+def records_read(state: WindowState, event: RecordsRead) -> None:
+    """Takes the records from the read position on, as many as have room. Others are ignored: the
+    next read starts at the new read position.
+    """
+    window = state.window
+    state.reading = False
+    start = window.read_position
+    if not state.members or start not in range(event.start, event.end):
+        return
+    offsets = event.offsets
+    assert len(offsets) == len(event.keys), "columns of unequal length"
+    if state.owners.loads is not None:
+        state.drop_idle_keys()  # so that each is placed anew
+        state.owners.loads.recount(state.attentive, list(state.by_key.values()))
+    if start < window.front:
+        _read_aside(state, event)
+        start = window.read_position
+    if window.front <= start < event.end:
+        _read_ahead(state, start, event)
+    if state.provisional:
+        read_again(state)
+
+
+def _read_ahead(state: WindowState, start: int, event: RecordsRead) -> None:
+    """From the front of the rings on."""
+    window = state.window
+    offsets = event.offsets
+    if window.front == start and start >= window.known_end:
+        # Nothing is unsettled: a hole in front, however long (a compacted log), is passed at once.
+        first = bisect_left(offsets, start)
+        start = offsets[first] if first < len(offsets) else event.end
+        window.read_position = start
+        window.move_front(start)
+    end = min(event.end, window.read_position + room(state))
+    window.reserve(end)
+    _append(state, start, end, offsets, event.keys)
+    window.read_position = end
+    if window.unread:
+        _reread(state, end)
+
+
+def _read_aside(state: WindowState, event: RecordsRead) -> None:
+    """Records aside are read again after a restart: each finds its key, or is gone from the log."""
+    window = state.window
+    aside = window.aside
+    start = window.read_position
+    end = min(event.end, window.front)
+    for i in range(bisect_left(event.offsets, start), bisect_left(event.offsets, end)):
+        offset = event.offsets[i]
+        if not aside.contains(offset):
+            continue
+        for gone in aside.between(start, offset):
+            _end_gone(state, gone)
+        start = offset + 1
+        window.unread.discard(offset)
+        queue = _queue_for(state, event.keys[i], offset)
+        aside.append(queue, offset, NO_OFFSET)
+        lease = aside.leases.get(offset)
+        if lease is not None or offset in state.retries.by_offset:
+            aside.queues[offset] = queue
+        if lease is not None:
+            queue.in_flight += 1
+            queue.holder = lease.session
+            state.draining_keys.look_at(queue)
+        elif not queue.listed:
+            state.offer(queue)
+    for gone in aside.between(start, end):
+        _end_gone(state, gone)
+    window.read_position = window.first_aside_from(end)
+
+
+def _queue_for(state: WindowState, key: Key, offset: int) -> KeyQueue:
+    """The queue of a record that is the last one of its key so far."""
+    queue = None if key is None else state.by_key.get(key)
+    if queue is None:
+        queue = KeyQueue(key, state.owner_of(key, offset))
+        if key is not None:
+            state.by_key[key] = queue
+        queue.head = offset
+    elif queue.head < 0:
+        state.idle_keys -= 1
+        queue.head = offset
+    queue.tail = offset
+    return queue
+
+
+def _end_gone(state: WindowState, offset: int) -> None:
+    """The log does not have it any more."""
+    if state.window.lease_at(offset) is not None:
+        state.detach(offset)
+    state.settle(offset)
+
+
+def _append(  # noqa: C901, PLR0915 - the hot loop, kept in one piece
+    state: WindowState, start: int, end: int, offsets: list[int], keys: list[Key]
+) -> None:
+    """Appends the part of the columns in [start, end)."""
+    window = state.window
+    by_key = state.by_key
+    queues = window.queues
+    nexts = window.nexts
+    leases = window.leases
+    bits = window.bits
+    mask: i64 = window.mask
+    bits_mask: i64 = window.bits_mask
+    front: i64 = window.front
+    appended: i64 = 0
+    expected: i64 = start
+    first: i64 = bisect_left(offsets, start)
+    behind: i64 = bisect_left(offsets, end)
+    for i in range(first, behind):
+        offset: i64 = offsets[i]
+        if offset != expected:
+            assert offset > expected, "offsets not ascending"
+            window.mark_hole(expected, offset)
+        expected = offset + 1
+        if (i64(bits[(offset >> 3) & bits_mask]) >> (offset & 7)) & 1:
+            continue  # Settled before the restart.
+        key = keys[i]
+        at = offset & mask
+        if key is None:
+            queue: KeyQueue | None = None
+        else:
+            queue = by_key.get(key)
+        if queue is None:
+            queue = KeyQueue(key, state.owner_of(key, offset))
+            if key is not None:
+                by_key[key] = queue
+            queue.head = offset
+        elif queue.head < 0:
+            state.idle_keys -= 1
+            queue.head = offset
+        elif queue.tail >= front:
+            nexts[i64(queue.tail) & mask] = offset
+        else:
+            window.aside.followed(queue, offset)
+        queue.tail = offset
+        appended += 1
+        nexts[at] = NO_OFFSET
+        queues[at] = queue
+        lease = leases[at]
+        if lease is not None:  # In flight since before the restart.
+            queue.in_flight += 1
+            queue.holder = lease.session
+            state.draining_keys.look_at(queue)
+        elif not queue.listed:
+            state.offer(queue)
+    window.live += appended
+    window.mark_hole(expected, end)
+
+
+def _reread(state: WindowState, end: int) -> None:
+    """Ends the wait for records of the snapshot, leased or retried: by now each has its key, or is
+    gone from the log and settled.
+    """
+    window = state.window
+    for offset in sorted([offset for offset in window.unread if offset < end]):
+        window.unread.discard(offset)
+        if offset >= window.front and window.queue_at(offset) is None:
+            _end_gone(state, offset)
+
+
+def log_truncated(state: WindowState, event: LogTruncated) -> None:
+    window = state.window
+    log_start = event.log_start
+    if log_start <= window.cursor:
+        return
+    known = max(window.read_position, window.known_end, window.front)
+    first = window.cursor
+    aside = window.aside.between(window.cursor, min(log_start, window.front))
+    for offset in aside:
+        _end_gone(state, offset)
+    lost = len(aside) + _end_span(state, min(log_start, known))
+    lost += max(log_start - known, 0)  # never read: holes of the log count, nobody can tell
+    if log_start > window.read_position:
+        window.read_position = max(log_start, window.first_aside_from(log_start))
+        state.reading = False
+    if log_start > window.front:
+        window.move_front(log_start)
+    state.relist()
+    if state.provisional:
+        read_again(state)
+    if lost:
+        state.count(Notice.TRUNCATED, lost)
+        state.example(Notice.TRUNCATED, first)
+
+
+def _end_span(state: WindowState, end: int) -> int:
+    """The log lacks all below `end`. Returns how many of them were not settled."""
+    window = state.window
+    lost = 0
+    for offset in range(window.front, end):
+        at = offset & window.mask
+        queue = window.queues[at]
+        if window.leases[at] is not None:
+            state.detach(offset)
+        if queue is not None or offset in window.unread:
+            state.settle(offset)
+            lost += 1
+        elif offset >= window.read_position and not window.is_settled(offset):
+            lost += 1
+    return lost

@@ -1,0 +1,155 @@
+"""How far a window may read: the room in its span, and the records that go aside to make some.
+
+The span begins at the front of the rings, the oldest record that has not gone aside. A record goes
+aside (aside.py) when the span is nearly full and
+- the key of the record is held (parked, waiting for a retry, on its way to the dead letters), or
+- most of the span is settled, so that few records, in flight for long, hold up the others, or
+- at a tick: the front has not moved since the last tick, and some member has nothing to do. That
+  may be for want of its keys, so no more than FORCED_SPANS go aside for it.
+A span that is full of records which the members can have is none of these: nobody is held up, and
+more would only be read twice.
+
+At `held_max` records aside the window reads no further than its span, and says so.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dispatcher.core.limits import READ_ROOM_DIVISOR, REREAD_GAP_OFFSETS
+from dispatcher.core.model import Effect, Notice, Noticed, ReadOn
+from dispatcher.core.records.keys import NO_OFFSET
+from dispatcher.core.records.state import WindowState
+from dispatcher.core.routing.hashes import key_hash32
+
+FORCED_DIVISOR: Final = 4  # of the span is free after a tick that made room
+FORCED_SPANS: Final = 4  # aside: 0.5 MiB with the default span
+
+
+def room(state: WindowState) -> int:
+    """Offsets that may be read on, within the span and within the limit of records. Restored
+    offsets are read again even beyond `window_records`.
+    """
+    window = state.window
+    if window.read_position < window.front:
+        return _room_behind(state)
+    left = state.policy.span_max - (window.read_position - window.front)
+    records_max = state.policy.window_records
+    if records_max is not None:
+        known = window.known_end - window.read_position
+        left = min(left, max(records_max - window.live, known, 0))
+    return left
+
+
+def _room_behind(state: WindowState) -> int:
+    """From one record aside, not read again yet since a restart, to the last of its neighbours."""
+    window = state.window
+    start = window.read_position
+    end = start + 1
+    while end < window.front and end - start < state.policy.span_max:
+        after = window.first_aside_from(end)
+        if after == window.front or after - end > REREAD_GAP_OFFSETS:
+            break
+        end = after + 1
+    return min(end - start, state.policy.span_max)
+
+
+def read_on(state: WindowState, effects: list[Effect]) -> None:
+    if state.reading or not state.members:
+        return
+    left = room(state)
+    if left <= 0:
+        return
+    behind = state.window.read_position < state.window.front
+    if behind or left * READ_ROOM_DIVISOR >= state.read_ahead or state.idle_members > 0:
+        state.reading = True
+        effects.append(ReadOn(position=state.window.read_position, offsets_max=left))
+
+
+def make_room(state: WindowState) -> None:
+    """At the end of a step: the front passes records that would hold it for long."""
+    window = state.window
+    if window.read_position <= window.front or room(state) * READ_ROOM_DIVISOR >= state.read_ahead:
+        return
+    few = window.live * 2 <= state.read_ahead
+    while window.read_position > window.front and room(state) * 2 <= state.read_ahead:
+        queue = window.queues[window.front & window.mask]
+        assert queue is not None, "the front is settled"
+        if not (few or state.retries.held(queue.head)) or not _put_front_aside(state):
+            break
+
+
+def force_room(state: WindowState) -> None:
+    """Passes a part of the span, whatever is in it."""
+    window = state.window
+    wanted = max(state.read_ahead // FORCED_DIVISOR, 1)
+    while window.read_position > window.front and room(state) < wanted:
+        if not _put_front_aside(state):
+            break
+
+
+def _put_front_aside(state: WindowState) -> bool:
+    """And passes the settled offsets behind it. False: there is no room aside."""
+    window = state.window
+    if not may_go_aside(state):
+        return False
+    offset = window.front
+    queue = window.queues[offset & window.mask]
+    assert queue is not None, "the front is settled"
+    # With prefetch it may be the one that is listed, behind others in flight.
+    listed = queue.listed and state.prefetch > 1
+    window.put_aside(queue, offset, asked_for=listed or offset in state.retries.by_offset)
+    window.advance()
+    return True
+
+
+def watch_span(state: WindowState) -> None:
+    """At a tick: makes room if the same record was at the front of a full span at the last one, or
+    reports, once for each such record, that it holds the span. A full span whose front moves is no
+    news: reading ahead fills it.
+    """
+    window = state.window
+    if window.read_position <= window.front or not state.members or room(state) > 0:
+        state.full_at = NO_OFFSET
+        return
+    front = window.front
+    blocker = window.queues[front & window.mask]
+    if blocker is None:  # The front moves on in this very step.
+        state.full_at = NO_OFFSET
+        return
+    if front == state.full_at:
+        if _may_be_forced(state):
+            if state.idle_members > 0:
+                force_room(state)
+        elif front != state.stuck_at:
+            state.stuck_at = front
+            key_hash = int(key_hash32(blocker.key or b""))
+            detail = f"offset {front} key hash {key_hash:08x}"
+            state.effects.append(Noticed(notice=Notice.SPAN_FULL, count=1, detail=detail))
+    state.full_at = window.front
+
+
+def holder(state: WindowState) -> int:
+    """The front of a span that a tick reported, while it is full."""
+    front = state.window.front
+    held_up = state.stuck_at == front and room(state) <= 0 and not may_go_aside(state)
+    return front if held_up else NO_OFFSET
+
+
+def is_looked_at_again(state: WindowState) -> bool:
+    """The last tick found a full span: the next one makes room, or reports it, if it is stuck."""
+    if state.full_at == NO_OFFSET:
+        return False
+    front = state.window.front
+    if state.full_at != front:
+        return True
+    return state.idle_members > 0 if _may_be_forced(state) else state.stuck_at != front
+
+
+def _may_be_forced(state: WindowState) -> bool:
+    return may_go_aside(state) and state.window.aside.count < FORCED_SPANS * state.policy.span_max
+
+
+def may_go_aside(state: WindowState) -> bool:
+    """Whether one more record may."""
+    return state.window.aside.has_room(state.policy.held_max)

@@ -1,0 +1,152 @@
+"""Commands of the life of a window (life.py) to its shell.
+
+Effects of the dispatcher (model.py) that are not the answer to an event are commands, too.
+Commands of every event have an `__init__` of their own, for its speed (model.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, NewType
+
+from dispatcher.core.model import Effect, Event, MembersReady, Noticed, ReadOn, WriteDeadLetters
+
+Ticket = NewType("Ticket", int)
+NO_TICKET: Final = Ticket(0)  # of an event that nobody waits for
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Claim the window and read it, then report `loaded` or `load_failed`. `reset_to`: the position
+    to start from instead of the stored one, which the log does not have any more.
+    """
+
+    reset_to: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Report `pause_over` after this time."""
+
+    wait_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Persist:
+    """There is something to write: ask for it with `take_batch`."""
+
+
+PERSIST: Final = Persist()  # one for all
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Handle this event next, as one that nobody waits for."""
+
+    event: Event
+
+
+@dataclass(init=False, slots=True)
+class Answer:
+    """The event is handled, and its changes are in the store."""
+
+    ticket: Ticket
+    effects: list[Effect]
+
+    def __init__(self, ticket: Ticket, effects: list[Effect]) -> None:
+        self.ticket = ticket
+        self.effects = effects
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Nothing is known to be kept of the event: a retriable error."""
+
+    ticket: Ticket
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class StopReading:
+    """Withdraw the read that was asked for with `ReadOn`, if it is still under way."""
+
+
+@dataclass(init=False, slots=True)
+class ForgetBelow:
+    """Nobody needs the bytes of records below `offset` any more."""
+
+    offset: int
+
+    def __init__(self, offset: int) -> None:
+        self.offset = offset
+
+
+@dataclass(frozen=True, slots=True)
+class TroubleBegan:
+    """To be logged; said once for as long as the reason is the same."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class TroubleOver:
+    """To be logged; `reason` is the last one."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionPassed:
+    """To be logged: the log now starts behind the next offset to read."""
+
+    cursor: int
+    log_start: int
+
+
+@dataclass(frozen=True, slots=True)
+class PositionReset:
+    """To be logged: the log ends before `position`, which was read already (an unclean election, or
+    an offset that was set beyond the end). The window is loaded again and starts at `reset_to`.
+    """
+
+    position: int
+    log_end: int
+    reset_to: int
+
+
+Command = (
+    Load
+    | Pause
+    | Persist
+    | Tell
+    | Answer
+    | Refuse
+    | StopReading
+    | ForgetBelow
+    | TroubleBegan
+    | TroubleOver
+    | RetentionPassed
+    | PositionReset
+    | MembersReady
+    | ReadOn
+    | WriteDeadLetters
+    | Noticed
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    why: str  # for the callers that are refused
+    trouble: str = ""  # the reason that operators see until the window is up again; empty: none
+    logged: bool = False  # somebody else has logged it: it is not of this window alone
+
+
+@dataclass(frozen=True, slots=True)
+class CommitState:
+    """A state that may be committed to Kafka: it is in the store, under a fence that was valid."""
+
+    cursor: int
+    settled: list[tuple[int, int]]
+    origin: int  # of this incarnation (dispatcher/core/stored/reconcile.py)
+    # When the last record was settled. Two states that differ in it alone are equal.
+    settled_ms: int = field(default=0, compare=False)

@@ -1,0 +1,78 @@
+"""The commits of one window to Kafka: the state that Kafka has, and the one that may follow.
+
+A state may be committed once it is in the store, so it is captured with a write and offered when
+that is persisted. A version, which grows with every event, says cheaply whether there can be
+anything to commit: a window in which nothing happens is not asked for its state.
+
+Kafka's offset is not the window's alone: `alone` says whether somebody else may have set it.
+"""
+
+from __future__ import annotations
+
+from dispatcher.core.life.commands import CommitState
+
+
+class Capture:
+    """The state of a window, and its version then."""
+
+    def __init__(self, state: CommitState, version: int) -> None:
+        self.state = state
+        self.version = version
+
+    def __repr__(self) -> str:
+        return f"<{self.state!r} version={self.version}>"
+
+
+class Commits:
+    def __init__(self) -> None:
+        self.wanted = False  # the next write captures a state
+        self.alone = False  # nobody else can have committed since Kafka took the last state
+        self._committed: CommitState | None = None  # the last state that Kafka took
+        self._version = -1  # of the newest state that Kafka is known to have
+        self._offered: Capture | None = None
+        self._taken: Capture | None = None  # on its way to Kafka
+
+    def due(self, version: int) -> bool:
+        """Whether something has happened up to `version` that Kafka may not know of."""
+        return version != self._version
+
+    def offer(self, capture: Capture) -> None:
+        """A state that is in the store."""
+        self._offered = capture
+
+    @property
+    def offers(self) -> bool:
+        return self._offered is not None
+
+    def take(self) -> CommitState | None:
+        """None: nothing new to commit. `taken` or `failed` must follow."""
+        capture, self._offered = self._offered, None
+        if capture is None:
+            return None
+        if capture.state == self._committed:
+            self._version = capture.version
+            return None
+        self._taken = capture
+        return capture.state
+
+    def taken(self, state: CommitState, *, alone: bool) -> None:
+        """Kafka has it."""
+        self._committed = state
+        if self._taken is not None and self._taken.state is state:
+            self._version = self._taken.version
+        self._taken = None
+        self.alone = alone
+
+    def failed(self) -> None:
+        """Kafka may have it nevertheless, and others may have come before the next one."""
+        self._taken = None
+        self.alone = False
+
+    def lacks(self, state: CommitState) -> bool:
+        """Kafka is not known to have it."""
+        return self._committed != state
+
+    def forget(self) -> None:
+        """The window is not up any more: it has nothing to commit."""
+        self.wanted = False
+        self._offered = None

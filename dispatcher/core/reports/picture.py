@@ -1,0 +1,150 @@
+"""The picture of one window for operators: its offsets in runs of one state, however many it has.
+
+A window with more runs than may be shown is drawn in steps of 2, 4, 8, ... offsets. A step has the
+state of its offset that needs an operator most: that is the order of `OffsetState`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+from dispatcher.core.model import RetryState
+from dispatcher.core.records.state import WindowState
+
+
+class OffsetState(IntEnum):
+    """The later, the more it needs an operator."""
+
+    SETTLED = 0  # or without a record
+    READY = 1
+    IN_FLIGHT = 2
+    BACKING_OFF = 3
+    DEAD_LETTERING = 4
+    PARKED = 5
+
+
+class Run(NamedTuple):
+    """Neighbouring offsets, `last` included."""
+
+    state: int  # of OffsetState
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """`runs` cover all offsets from the cursor to the read position, ascending. `counts`: offsets
+    by state, exact whatever the `resolution`, the offsets of one step.
+    """
+
+    resolution: int
+    runs: list[Run]
+    counts: list[int]
+
+
+HELD = {
+    RetryState.WAITING: OffsetState.BACKING_OFF,
+    RetryState.DEAD_LETTER: OffsetState.DEAD_LETTERING,
+    RetryState.PARKED: OffsetState.PARKED,
+}
+
+
+def picture_of(state: WindowState, runs_max: int) -> Picture:
+    """O(span + records aside)."""
+    return drawn(_runs_aside(state) + runs_of(_states_ahead(state), state.window.front), runs_max)
+
+
+def _states_ahead(state: WindowState) -> bytearray:
+    """Of each offset from the front to the read position. O(span)."""
+    window = state.window
+    queues = window.queues
+    leases = window.leases
+    mask = window.mask
+    front = window.front
+    states = bytearray(max(window.read_position - front, 0))
+    for at in range(len(states)):
+        slot = (front + at) & mask
+        if leases[slot] is not None:
+            states[at] = 2
+        elif queues[slot] is not None:
+            states[at] = 1
+    for offset, retry in state.retries.by_offset.items():
+        at = offset - front
+        if retry.held and 0 <= at < len(states) and states[at] == 1:
+            states[at] = int(HELD[retry.state])
+    return states
+
+
+def _runs_aside(state: WindowState) -> list[Run]:
+    """From the cursor to the front, or as far as it was read again since a restart."""
+    window = state.window
+    end = min(window.read_position, window.front)
+    runs: list[Run] = []
+    start = window.cursor
+    for offset in window.aside.between(start, end):
+        retry = state.retries.by_offset.get(offset)
+        kind = OffsetState.READY
+        if offset in window.aside.leases:
+            kind = OffsetState.IN_FLIGHT
+        elif retry is not None and retry.held:
+            kind = HELD[retry.state]
+        if offset > start:
+            runs.append(Run(0, start, offset - 1))
+        runs.append(Run(int(kind), offset, offset))
+        start = offset + 1
+    if start < end:
+        runs.append(Run(0, start, end - 1))
+    return runs
+
+
+def runs_of(states: bytearray, first: int) -> list[Run]:
+    """Of these states, the first of them at offset `first`. O(their number)."""
+    runs: list[Run] = []
+    begin = 0
+    for at in range(1, len(states) + 1):
+        if at == len(states) or states[at] != states[begin]:
+            runs.append(Run(states[begin], first + begin, first + at - 1))
+            begin = at
+    return runs
+
+
+def drawn(runs: list[Run], runs_max: int) -> Picture:
+    """The picture of these runs, which lie one behind the other. O(their number)."""
+    counts = [0] * len(OffsetState)
+    for run in runs:
+        counts[run.state] += run.last - run.first + 1
+    resolution = 1
+    shown = _in_steps(runs, 1)
+    while len(shown) > runs_max:
+        resolution *= 2
+        shown = _in_steps(shown, resolution)
+    return Picture(resolution, shown, counts)
+
+
+def _in_steps(runs: list[Run], size: int) -> list[Run]:
+    """In steps of `size` offsets from the first on, each with the state of its offset that needs an
+    operator most; neighbours of one state are one run.
+    """
+    merged: list[Run] = []
+    if not runs:
+        return merged
+    origin, end = runs[0].first, runs[-1].last
+    for run in runs:
+        first = origin + (run.first - origin) // size * size
+        last = min(origin + ((run.last - origin) // size + 1) * size - 1, end)
+        if merged and first <= merged[-1].last:  # They share a step.
+            before = merged.pop()
+            if before.state >= run.state:
+                merged.append(before)
+                first = before.last + 1
+            elif before.first < first:
+                merged.append(Run(before.state, before.first, first - 1))
+        if first > last:
+            continue
+        if merged and merged[-1].state == run.state:
+            merged.append(Run(run.state, merged.pop().first, last))
+        else:
+            merged.append(Run(run.state, first, last))
+    return merged

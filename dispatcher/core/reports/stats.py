@@ -1,0 +1,248 @@
+"""Figures of one window for operators, and the recount that tests compare them with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dispatcher.core.events.joins import individually_sent, last_sent
+from dispatcher.core.events.room import may_go_aside, room
+from dispatcher.core.limits import DRAINING_SHOWN_MAX
+from dispatcher.core.model import Key, MemberId, Reason, RetryState
+from dispatcher.core.records.draining_keys import Draining
+from dispatcher.core.records.keys import NO_OFFSET, KeyQueue, MemberQueue
+from dispatcher.core.records.state import WindowState
+
+
+@dataclass(frozen=True, slots=True)
+class MemberStats:
+    member_id: MemberId
+    ready_keys: int
+    in_flight: int
+    draining_keys: int  # held here, owned by another member since a join or a leave
+    draining_in_flight: int  # records of those that it holds
+    draining_blocked: int  # records that wait behind those
+    draining_attempts: int = 0  # times that their owners asked meanwhile (draining_keys.py)
+    draining_cleared: int = 0  # keys that have drained here since it joined
+    # The last sent position when it joined others (joins.py); None: it was there first, or at once.
+    last_sent_when_joining: int | None = None
+    dropped: int = 0  # records it had no room for, since it joined (unreliable groups)
+    silent: bool = False  # asks for nothing: its keys are with the others (silence.py)
+
+
+@dataclass(frozen=True, slots=True)
+class ParkedRecord:
+    """While the record was not read again since a restart, `key` is None and `behind` 0."""
+
+    offset: int
+    key: Key
+    deliveries: int
+    reason: Reason
+    member_id: MemberId
+    since_ms: int  # when it was parked
+    behind: int  # records of its key that were read and wait for it
+
+
+@dataclass(frozen=True, slots=True)
+class FullSpan:
+    """The first record of a span from which nothing more is read before it is settled, or, with
+    `window_records`, before any is: no more records may go aside (room.py).
+    """
+
+    offset: int
+    key: Key
+    records: int  # unsettled ones of its key, itself included
+    member_id: MemberId | None  # its holder; None: it waits, or no member takes its key now
+    by_span: bool = True  # False: it is the limit of records that is reached
+
+
+@dataclass(frozen=True, slots=True)
+class DrainingKey:
+    """A key whose next record goes to another member than the one that holds its last."""
+
+    key: Key
+    member_id: MemberId  # its holder
+    in_flight: int
+    blocked: int  # records that wait until those are settled
+    attempts: int  # times that its owner asked for records while some waited
+
+
+@dataclass(frozen=True, slots=True)
+class WindowStats:
+    cursor: int
+    read_position: int
+    unsettled: int  # records read and not settled
+    keys: int  # distinct keys with unsettled records; records without a key count one each
+    in_flight: int
+    backing_off: int
+    dead_lettering: int
+    parked: list[ParkedRecord]
+    members: list[MemberStats]
+    span_max: int
+    full_span: FullSpan | None  # None: there is room to read on, or will be
+    draining: list[DrainingKey]  # the oldest DRAINING_SHOWN_MAX
+    draining_cleared: int  # keys that have drained since the window was loaded
+    last_sent: int  # all up to it were handed out once, or are not there (joins.py)
+    individually_sent: list[tuple[int, int]]  # behind it; inclusive ranges
+    dropped: int = 0  # records, since the window was loaded (unreliable groups)
+    aside: int = 0  # of the unsettled ones those that the others have passed (aside.py)
+    held_max: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Records that are not free to go out, by their state."""
+
+    in_flight: int
+    backing_off: int
+    dead_lettering: int
+    parked: int
+    aside: int = 0  # of any state: the others have passed them (aside.py)
+    aside_part: float = 0.0  # of those that may go aside; 1: no more
+
+
+def held_records(state: WindowState) -> Held:
+    """O(members + records with a retry): for scrapes."""
+    states = [retry.state for retry in state.retries.by_offset.values()]
+    return Held(
+        in_flight=sum(member.in_flight for member in [*state.members, *state.absent.values()]),
+        backing_off=states.count(RetryState.WAITING),
+        dead_lettering=states.count(RetryState.DEAD_LETTER),
+        parked=states.count(RetryState.PARKED),
+        aside=state.window.aside.count,
+        aside_part=state.window.aside.part_of(state.policy.held_max),
+    )
+
+
+def unsettled_keys(state: WindowState) -> list[bytes]:
+    """Distinct keys of unsettled records; records without a key have none. O(span)."""
+    return [queue.key for queue in _queues(state) if queue.key is not None]
+
+
+def _queues(state: WindowState) -> list[KeyQueue]:
+    """Those with unsettled records, in the order of their first ones. O(span + keys aside)."""
+    window = state.window
+    aside = window.aside.queues
+    found = [queue for offset, queue in sorted(aside.items()) if queue.head == offset]
+    for offset in range(window.front, window.read_position):
+        queue = window.queues[offset & window.mask]
+        if queue is not None and queue.head == offset:
+            found.append(queue)
+    return found
+
+
+def records_of(state: WindowState, queue: KeyQueue) -> int:
+    """The unsettled records of a key. O(those in the span)."""
+    window = state.window
+    backlog = queue.backlog
+    records = 0 if backlog is None else len(backlog.offsets) - backlog.at
+    offset = queue.head if backlog is None else backlog.after
+    while offset >= 0:
+        offset = window.nexts[offset & window.mask]
+        records += 1
+    return records
+
+
+def window_stats(state: WindowState) -> WindowStats:
+    """O(span): for operators, not for every step or scrape."""
+    window = state.window
+    queues = _queues(state)
+    draining = [
+        DrainingCount(state, queue, state.draining_keys.by_key[queue])
+        for queue in queues
+        if queue in state.draining_keys.by_key
+    ]
+    members: list[MemberQueue] = [*state.members, *state.absent.values()]
+    held = held_records(state)
+    return WindowStats(
+        cursor=window.cursor,
+        read_position=window.read_position,
+        unsettled=window.unsettled(),
+        keys=len(queues),
+        in_flight=held.in_flight,
+        backing_off=held.backing_off,
+        dead_lettering=held.dead_lettering,
+        parked=_parked(state),
+        members=[_member(member, draining) for member in members],
+        span_max=state.policy.span_max,
+        full_span=_full_span(state),
+        draining=[key.stats() for key in draining[:DRAINING_SHOWN_MAX]],
+        draining_cleared=state.draining_keys.cleared,
+        last_sent=last_sent(state),
+        individually_sent=individually_sent(state),
+        aside=window.aside.count,
+        held_max=state.policy.held_max,
+    )
+
+
+class DrainingCount:
+    def __init__(self, state: WindowState, queue: KeyQueue, drain: Draining) -> None:
+        self.key = queue.key
+        self.member_id = drain.holder.member_id
+        self.attempts = drain.attempts
+        self.in_flight = queue.in_flight
+        self.blocked = records_of(state, queue) - queue.in_flight
+
+    def stats(self) -> DrainingKey:
+        return DrainingKey(self.key, self.member_id, self.in_flight, self.blocked, self.attempts)
+
+
+def _member(member: MemberQueue, draining: list[DrainingCount]) -> MemberStats:
+    mine = [count for count in draining if count.member_id == member.member_id]
+    return MemberStats(
+        member_id=member.member_id,
+        ready_keys=member.ready_count(),
+        in_flight=member.in_flight,
+        draining_keys=len(mine),
+        draining_in_flight=sum(count.in_flight for count in mine),
+        draining_blocked=sum(count.blocked for count in mine),
+        draining_attempts=sum(count.attempts for count in mine),
+        draining_cleared=member.drained,
+        last_sent_when_joining=None if member.joined_behind == NO_OFFSET else member.joined_behind,
+        silent=member.joined and member.attention.silent,
+    )
+
+
+def _full_span(state: WindowState) -> FullSpan | None:
+    window = state.window
+    if window.read_position <= window.front or room(state) > 0 or may_go_aside(state):
+        return None
+    queue = window.queues[window.front & window.mask]
+    lease = window.leases[window.front & window.mask]
+    assert queue is not None, "a full span without a record at its front"
+    return FullSpan(
+        offset=window.front,
+        key=queue.key,
+        records=records_of(state, queue),
+        member_id=None if lease is None else lease.session.member.member_id,
+        by_span=window.read_position - window.front >= state.policy.span_max,
+    )
+
+
+def _parked(state: WindowState) -> list[ParkedRecord]:
+    parked: list[ParkedRecord] = []
+    for offset in sorted(state.retries.by_offset):
+        retry = state.retries.by_offset[offset]
+        if retry.state is RetryState.PARKED:
+            queue = state.window.queue_at(offset)
+            parked.append(
+                ParkedRecord(
+                    offset=offset,
+                    key=None if queue is None else queue.key,
+                    deliveries=retry.deliveries,
+                    reason=retry.reason,
+                    member_id=retry.member_id,
+                    since_ms=retry.due_ms,
+                    behind=0 if queue is None else _behind(state, queue, offset),
+                )
+            )
+    return parked
+
+
+def _behind(state: WindowState, queue: KeyQueue, offset: int) -> int:
+    """O(records of the key in the span)."""
+    earlier = 0  # with prefetch
+    before = queue.head
+    while before != offset:
+        earlier += 1
+        before = state.window.after(queue, before)
+    return records_of(state, queue) - earlier - 1

@@ -1,0 +1,3 @@
+"""What all packages share: clusters and their YAML, questions to Kafka, the terminal, and the
+metadata of commits.
+"""

@@ -1,0 +1,1 @@
+"""The clusters that records, offsets and schemas travel between: their names, tree and YAML."""

@@ -1,0 +1,105 @@
+"""Seals bind a copy header to the record it stands on: who makes them, and which are believed.
+
+Without a secret a seal is a checksum: it tells a copy from a record that has inherited the header.
+Any client that can write to a topic can make one, and so make a header that is believed.
+
+With a secret it is an HMAC-SHA-256, of which 64 bits are kept: a guess cannot be tried without
+writing a record, and 2^64 records are out of reach.
+
+The checksum is XXH64 chained over the fields, each seeded with the hash before it, the first with
+42; nulls are left out. That is Spark's `xxhash64(column, …)` (measured for nulls, lengths 0 to 65,
+negative numbers). Headers of version 1 had it with a secret as its first field, which protects
+nothing: one observed copy gives away all that is needed for another.
+"""
+
+from __future__ import annotations
+
+import hmac
+import struct
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import NewType
+
+import xxhash
+
+from keyway.clusters.core.trust import Seals
+
+HASH_SEED = 42  # Spark's
+SEAL_DIGITS = 16
+_BLOCK_BYTES = 64  # of SHA-256
+_UNSIGNED = (1 << 64) - 1
+
+Seal = NewType("Seal", int)  # 64 bits, unsigned
+
+
+@dataclass(frozen=True, slots=True)
+class Stood:
+    """The subject of a seal: one record as written at one cluster. `topic` is the logical name."""
+
+    topic: str
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+
+
+def made(claimed: str, record: Stood, seals: Seals) -> Seal:
+    """The seal of a new header of version 2; `claimed` are its other fields."""
+    if seals.secrets:
+        return keyed(claimed, record, seals.secrets[0])
+    return checksum(claimed, record)
+
+
+def fits(version: int, claimed: str, record: Stood, seal: Seal, seals: Seals) -> bool:
+    """Whether `seal` is one of those that are believed."""
+    if seals.checksums_believed and seal == checksum(claimed, record):
+        return True
+    if version == 1:
+        return any(seal == checksum(claimed, record, it) for it in seals.secrets)
+    return any(seal == keyed(claimed, record, it) for it in seals.secrets)
+
+
+def keyed(claimed: str, record: Stood, secret: str) -> Seal:
+    """The lengths end where they do, so no two records have the same text."""
+    key, value = record.key, record.value
+    text = (
+        f"{claimed} {record.topic} {record.timestamp_ms}"
+        f" {-1 if key is None else len(key)} {-1 if value is None else len(value)} "
+    )
+    digest = hmac.digest(secret.encode(), text.encode() + (key or b"") + (value or b""), "sha256")
+    return Seal(int.from_bytes(digest[: SEAL_DIGITS // 2], "big"))
+
+
+def checksum(claimed: str, record: Stood, secret: str = "") -> Seal:
+    """`secret`: of headers of version 1."""
+    return Seal(
+        _chained(
+            secret.encode(),
+            claimed.encode(),
+            record.topic.encode(),
+            struct.pack("<q", record.timestamp_ms),
+            _length(record.key),
+            record.key,
+            _length(record.value),
+            record.value,
+        )
+    )
+
+
+def pads(secret: str) -> tuple[bytes, bytes]:
+    """What an HMAC-SHA-256 hashes before the message, and before the inner hash."""
+    key = secret.encode()
+    block = (sha256(key).digest() if len(key) > _BLOCK_BYTES else key).ljust(_BLOCK_BYTES, b"\0")
+    return bytes(it ^ 0x36 for it in block), bytes(it ^ 0x5C for it in block)
+
+
+def _length(content: bytes | None) -> bytes:
+    """Nulls leave no trace in the hash, so their place is marked: null keys are no null values."""
+    return struct.pack("<i", -1 if content is None else len(content))
+
+
+def _chained(*fields: bytes | None) -> int:
+    found = HASH_SEED
+    for it in fields:
+        if it is not None:
+            found = xxhash.xxh64_intdigest(it, seed=found)
+    return found & _UNSIGNED

@@ -1,0 +1,500 @@
+"""Links at work: one PySpark Structured Streaming query per link, and the loop around it.
+
+The position of a link is its group's committed offset on the target, and nothing else: every query
+starts from there with an empty checkpoint, so there is nothing that could disagree with it. A query
+copies a fixed set of partitions. When that set changes (a new topic, a topic that stops, another
+target) or the query fails, it is stopped and a new one starts from the positions.
+
+    survey ─► positions ─► query (batches) ─┬─ a batch fails: wait, survey
+       ▲                                    ├─ topics or target changed, a topic refused: survey
+       └────────────────────────────────────┘
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+import uuid
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from time import monotonic
+from typing import TypeVar
+
+import structlog
+from confluent_kafka import KafkaException
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from keyway.clusters.config import ClustersConfig
+from keyway.clusters.core.tree import Distributor
+from spark.links.columns import judged, sealed
+from spark.links.link import Link
+from spark.links.lookup import Lookup, Named, lookup
+from spark.links.on_the_way import through_pipeline
+from spark.links.own_copies import REASON, Fresh, topics_copied_before
+from spark.links.plan import Plan
+from spark.links.refusals import Refusals
+from spark.links.reports import LinkReport
+from spark.links.status import StatusTopic
+from spark.links.surveyor import Surveyor
+from spark.links.switch import choose_target, require_generation
+from spark.pipelines.config import Pipeline
+from spark.streaming.core.pace import BatchSize
+from spark.streaming.core.survey import (
+    Copied,
+    Policy,
+    Position,
+    Stopped,
+    start,
+)
+from spark.streaming.faults import cause
+from spark.streaming.kafka import KafkaSide, source_settings
+from spark.streaming.limits import (
+    BACKOFF_S,
+    BATCH_ENDS_S,
+    LOOK_AT_STOPPED_S,
+    STATUS_EVERY_S,
+    SURVEY_EVERY_S,
+    SURVEY_EVERY_S_MAX,
+    SURVEY_REST,
+)
+from spark.streaming.orders import RESULT_DDL, Place, Result, Taking, Writing
+from spark.streaming.produce import copying, passed, places_of
+from spark.streaming.ranges import batch_ends, moved
+from spark.streaming.unreadable import OVERFLOW, between, told, unreadable
+
+log = structlog.get_logger()
+
+# The failures of queries and clusters; anything else is a bug and ends the run.
+FAILURES = (KafkaException, PySparkException)
+_T = TypeVar("_T")
+
+
+@dataclass(slots=True)
+class LinkRun:
+    """One link, run until `stop` is set. Fresh records go through `pipeline`."""
+
+    session: SparkSession
+    config: ClustersConfig
+    distributor: Distributor
+    stop: threading.Event
+    pipeline: Pipeline | None = None
+    from_start: bool = False  # also where the target has copies, but the link no position
+    _replan: threading.Event = field(default_factory=threading.Event, init=False)
+    _idle: threading.Event = field(default_factory=threading.Event, init=False)
+    _refusals: Refusals = field(default_factory=Refusals, init=False)
+    _reached: dict[Place, int] = field(default_factory=dict, init=False)
+    _taken_up: set[Place] = field(default_factory=set, init=False)
+    report: LinkReport = field(init=False)
+    _source: KafkaSide = field(init=False)
+    _target: KafkaSide = field(init=False)
+    _link: Link = field(init=False)
+    _lookup: Lookup = field(init=False)
+    _published_s: float = field(default=0.0, init=False)
+    _starts_at: dict[Place, int] = field(default_factory=dict, init=False)
+    # What a batch failed with: Spark tells of it only that a callback has failed.
+    _failure: Exception | None = field(default=None, init=False)
+    _size: BatchSize = field(init=False)
+    _taking: Mapping[str, Taking] = field(default_factory=dict, init=False)
+    _unreadable: dict[Place, int] = field(default_factory=dict, init=False)  # offsets
+
+    def __post_init__(self) -> None:
+        self._idle.set()
+        self._source = KafkaSide(self.config.cluster(self.distributor.source))
+        status = StatusTopic(self._source, self.config.messages.status_topic)
+        messages = self.config.messages
+        self._size = BatchSize(messages.records_per_batch_max, messages.bytes_per_batch_max)
+        self.report = LinkReport(self.distributor, status, seals=self.config.seals())
+
+    def run(self) -> None:
+        """Raises bugs; a cluster that is away is waited for."""
+        failures = 0
+        while not self.stop.is_set():
+            try:
+                copied = self.report.copied_total
+                self._failure = None
+                self._round()
+                failures = 0
+            except FAILURES as error:
+                if self.report.copied_total > copied:
+                    failures = 0
+                wait_s = BACKOFF_S[min(failures, len(BACKOFF_S) - 1)]
+                failures += 1
+                fault = cause(self._failure or error)
+                self._look_for_unreadable(fault)
+                log.warning("link waits", link=self.report.link, fault=fault, wait_s=wait_s)
+                self.report.trouble(fault)
+                self.stop.wait(wait_s)
+        self.report.ended()
+
+    # ---------------------------------------------------------------- a query, from start to end
+
+    def _round(self) -> None:
+        self.report.load()
+        self._link = choose_target(self.config, self.distributor, self._source, self.report)
+        self._target = KafkaSide(self.config.cluster(self._link.target))
+        self._replan.clear()
+        surveyed = self._survey()
+        starts, plan = self._starts(surveyed)
+        starts, plan = self._up_to_unreadable(starts, plan)
+        self._starts_at = starts
+        reasons = {name: why for name in plan.topics if (why := self._refusals.reason(name))}
+        self.report.planned(plan.topics, plan.stopped, plan.target_ids, self._reached, reasons)
+        if not starts:
+            self.stop.wait(SURVEY_EVERY_S)
+            return
+        if not starts:
+            self.stop.wait(SURVEY_EVERY_S)
+            return
+        names = {it.name: Named(plan.logical[it.name], it.topic_id) for it in plan.topics.values()}
+        self._lookup = lookup(self.session, names, self.config.seals())
+        checkpoints = self.config.messages.state_directory / self._link.name
+        shutil.rmtree(checkpoints, ignore_errors=True)  # of a run that was killed
+        query = self._query(plan, starts, (checkpoints / uuid.uuid4().hex).resolve())
+        log.info(
+            "link runs", link=self._link.name, target=self._link.target, partitions=len(starts)
+        )
+        try:
+            self._watch(query, surveyed, plan)
+        finally:
+            self._idle.wait(BATCH_ENDS_S)  # stopped in a batch, its tasks would go on writing
+            query.stop()
+            shutil.rmtree(checkpoints, ignore_errors=True)
+        failure = query.exception()
+        if failure is not None and not self._replan.is_set():
+            raise failure
+
+    def _watch(self, query: StreamingQuery, surveyed: Plan, plan: Plan) -> None:
+        """Until the query ended, or there is a reason for another one. `surveyed`: the topics that
+        could be copied; of these `plan` has those that are.
+        """
+        looked_s = looked_at_stopped_s = monotonic()
+        pause_s = SURVEY_EVERY_S
+        while query.isActive and not self.stop.is_set() and not self._replan.is_set():
+            self._replan.wait(0.1)
+            if monotonic() - looked_s < pause_s:
+                continue
+            looked_s = monotonic()
+            if query.exception() is not None:  # its thread died, which Spark may call active
+                return
+            if query.lastProgress is not None:  # it has read what is new, or found nothing
+                self.report.well()
+            self._publish()
+            if self.report.switch_wanted() or not surveyed.same_work(self._survey()):
+                self._replan.set()
+            if monotonic() - looked_at_stopped_s >= LOOK_AT_STOPPED_S:
+                looked_at_stopped_s = monotonic()
+                if self._goes_on(surveyed, plan):
+                    self._replan.set()
+            took_s = monotonic() - looked_s
+            pause_s = min(max(SURVEY_EVERY_S, took_s * SURVEY_REST), SURVEY_EVERY_S_MAX)
+
+    def _query(self, plan: Plan, starts: Mapping[Place, int], checkpoint: Path) -> StreamingQuery:
+        messages = self.config.messages
+        rows_max = min(self._size.records, messages.rate_records_per_s or 2**62)
+        offsets: dict[str, dict[str, int]] = {}
+        for (topic, partition), offset in starts.items():
+            offsets.setdefault(topic, {})[str(partition)] = offset
+        records = (
+            self.session.readStream.format("kafka")
+            .options(**source_settings(self._source.cluster))
+            .option("assign", json.dumps({it: [int(p) for p in ps] for it, ps in offsets.items()}))
+            .option("startingOffsets", json.dumps(offsets))
+            .option("maxOffsetsPerTrigger", rows_max)
+            .option("includeHeaders", "true")
+            .option("failOnDataLoss", "true")
+            .option("kafka.isolation.level", "read_committed")
+            .option("kafka.allow.auto.create.topics", "false")
+            .load()
+        )
+
+        def batch(rows: DataFrame, number: int) -> None:
+            self._idle.clear()
+            try:
+                self._batch(plan, starts, batch_ends(checkpoint, number), rows)
+            except Exception as error:
+                self._failure = error
+                raise
+            finally:
+                self._idle.set()
+
+        return (
+            records.writeStream.queryName(f"{self._link.name}-{uuid.uuid4().hex[:8]}")
+            .option("checkpointLocation", checkpoint.as_uri())
+            .trigger(processingTime=f"{messages.trigger_interval_ms} milliseconds")
+            .foreachBatch(batch)
+            .start()
+        )
+
+    def _batch(
+        self,
+        plan: Plan,
+        starts: Mapping[Place, int],
+        ends: Mapping[Place, int],
+        records: DataFrame,
+    ) -> None:
+        """Copies one micro-batch, which began at `starts` or where the last one ended, and reads up
+        to `ends`. Once a new query is wanted, the rest of this one does nothing: the next starts
+        from the positions.
+        """
+        if self._replan.is_set() or self.stop.is_set():
+            return
+        began_s = monotonic()
+        places = moved(ends, {**starts, **self._reached})
+        if self._source_changed(plan, {name for name, _ in places}):
+            self._replan.set()
+            return
+        rows = judged(records, self._lookup)
+        if self.pipeline is not None:
+            rows = through_pipeline(rows, self.pipeline)
+        rows = sealed(rows, self.distributor, self._lookup)
+        if self.pipeline is None:  # Only routed rows are written by their logical name.
+            rows = rows.drop("logical_topic")
+        writing = self._writing(plan, ends, places=len(places))
+        copied = rows.mapInArrow(copying(writing), RESULT_DDL)
+        results = [result.asDict() for result in copied.collect()]
+        total = self._account(results)
+        without = sorted(places - places_of(results))
+        self._account(passed(self._writing(plan, ends), without))
+        self._measure(results, ends, monotonic() - began_s)
+        self._keep_to_the_rate(total, began_s)
+        if monotonic() - self._published_s >= STATUS_EVERY_S:
+            self._publish()
+
+    def _account(self, results: Iterable[Result]) -> int:
+        """Takes note of the work of tasks; returns the number of records."""
+        total = 0
+        for result in results:
+            place = (result["topic"], result["partition"])
+            if result["position"] >= 0:
+                self._taken_up.discard(place)
+                self._reached[place] = max(self._reached.get(place, 0), result["position"])
+                total += result["copied"] + result["skipped"] + result["left_out"]
+                self.report.copied(result)
+            if (why := result["refused"]) is not None:
+                if self._refusals.refused(place, why, monotonic()):
+                    log.warning("topic stops", link=self._link.name, topic=place[0], why=why)
+                self._replan.set()
+                continue
+            self._refusals.written(place)
+            if not self._refusals.reason(place[0]):
+                self.report.runs(place[0])
+        return total
+
+    def _measure(
+        self, results: Sequence[Result], ends: Mapping[Place, int], seconds: float
+    ) -> None:
+        """The next batches get other records if these took too long, or were too large."""
+        cut = any(
+            it["refused"] is None and it["position"] < ends[it["topic"], it["partition"]]
+            for it in results
+        )
+        records = sum(it["copied"] + it["skipped"] + it["left_out"] for it in results)
+        if self._size.measured(records, sum(it["bytes"] for it in results), seconds, cut=cut):
+            log.info("batches change", link=self._link.name, records=self._size.records)
+            self._replan.set()
+
+    def _writing(self, plan: Plan, ends: Mapping[Place, int], places: int = 1) -> Writing:
+        """`places`: the tasks that share the bytes of a batch."""
+        messages = self.config.messages
+        return Writing(
+            group=self._link.group,
+            client=self._target.settings,
+            targets=dict(plan.targets),
+            topic_ids={name: it.topic_id for name, it in plan.topics.items()},
+            expected=dict(self._reached),
+            ends=ends,
+            taken_up=frozenset(self._taken_up),
+            generation=self.report.generation,
+            exactly_once=messages.delivery == "exactly_once",
+            transaction_timeout_ms=messages.transaction_timeout_ms,
+            routed=None if self.pipeline is None else self._target.cluster.topic_names(),
+            taking=plan.taking,
+            task_bytes_max=messages.bytes_per_batch_max // max(1, places),
+            on_refused=messages.on_refused,
+            dead_letter_topic=messages.dead_letter_topic,
+        )
+
+    def _keep_to_the_rate(self, records: int, began_s: float) -> None:
+        rate = self.config.messages.rate_records_per_s
+        if rate is not None:
+            self.stop.wait(max(0.0, records / rate - (monotonic() - began_s)))
+
+    def _publish(self) -> None:
+        self._published_s = monotonic()
+        self.report.publish(self._source.log_ends(self._starts_at), self._starts_at)
+
+    # ------------------------------------------------------------------------- the topics to copy
+
+    def _source_changed(self, plan: Plan, read: Set[str]) -> bool:
+        """Asked before every batch of the topics that it reads: one that was created again must not
+        be read at the old one's positions.
+        """
+        topics = {name: plan.topics[name] for name in sorted(read)}
+        now = self._source.identities(list(topics))
+        return now != {name: (it.topic_id, it.partitions) for name, it in topics.items()}
+
+    def _survey(self) -> Plan:
+        surveyor = Surveyor(
+            self.config, self._link, self._source, self._target, self.pipeline, self._refusals
+        )
+        plan = surveyor.plan(self.report.knows, self._policy)
+        for name in plan.taking:  # What was refused may fit now.
+            if name in self._taking and self._taking[name] != plan.taking[name]:
+                self._refusals.try_again(name)
+        self._taking = plan.taking
+        return plan
+
+    def _positions(self, plan: Plan) -> tuple[dict[Place, Position], dict[Place, Position]]:
+        """Of the plan's topics: those committed on the target, and all that are known."""
+        places = plan.places()
+        back = {plan.targets[name]: name for name in plan.topics}
+        found = self._target.positions(
+            self._link.group, [(plan.targets[name], p) for name, p in places]
+        )
+        committed = {(back[name], p): it for (name, p), it in found.items()}
+        # Kafka forgets positions that nobody has committed for a week; the status topic does not.
+        reported = self.report.positions(self._link.target, plan.target_ids)
+        return committed, {it: Position(*reported[it]) for it in places if it in reported} | (
+            committed
+        )
+
+    def _verdicts(
+        self, plan: Plan, positions: Mapping[Place, Position]
+    ) -> dict[str, Copied | Stopped]:
+        """By topic of the plan. The ends are asked for behind the positions: none is beyond."""
+        log_starts = self._source.log_starts(plan.places())
+        log_ends = self._source.log_ends(plan.places())
+        verdicts = {
+            name: start(
+                topic, of(positions, name), of(log_starts, name), of(log_ends, name), self._policy
+            )
+            for name, topic in plan.topics.items()
+        }
+        stopped: dict[str, Copied | Stopped] = {
+            it: Stopped(REASON) for it in self._copied_before(plan, positions, verdicts)
+        }
+        return verdicts | stopped
+
+    def _copied_before(
+        self,
+        plan: Plan,
+        positions: Mapping[Place, Position],
+        verdicts: Mapping[str, Copied | Stopped],
+    ) -> set[str]:
+        """Topics that would be copied from their start although the target has copies of them. One
+        that this link has begun before is no surprise: its first batch may have been cut off.
+        """
+        if self.from_start:
+            return set()
+        going = {
+            name
+            for name, it in verdicts.items()
+            if isinstance(it, Copied) and not self.report.began(name, plan.target_ids.get(name, ""))
+        }
+        places = {
+            (plan.targets[name], partition): Fresh(plan.logical[name], plan.topics[name].topic_id)
+            for name, partition in plan.places()
+            if name in going and (name, partition) not in positions
+        }
+        source, seals = self.distributor.source, self.config.seals()
+        found = topics_copied_before(self._target, self._link.group, source, places, seals)
+        return {name for name in going if plan.targets[name] in found}
+
+    def _look_for_unreadable(self, fault: str) -> None:
+        if OVERFLOW not in fault:
+            return
+        try:
+            self._unreadable |= unreadable(self._source, {**self._starts_at, **self._reached})
+        except KafkaException as error:
+            log.warning("link looks in vain", link=self.report.link, fault=cause(error))
+
+    def _up_to_unreadable(
+        self, starts: dict[Place, int], plan: Plan
+    ) -> tuple[dict[Place, int], Plan]:
+        """Copies the records before those that Spark cannot read. Then their topics stop, or go on
+        behind them.
+        """
+        held = {it: at for it, at in self._unreadable.items() if starts.get(it, at + 1) <= at}
+        if not held:
+            return starts, plan
+        before = {it: at for it, at in held.items() if starts[it] < at}
+        if before:
+            records = between(self.session, self._source.cluster, starts, before)
+            self._batch(plan, starts, before, records)
+        if self.config.messages.on_refused == "skip":
+            behind = {it: at + 1 for it, at in held.items() if self._reached.get(it, at) == at}
+            self._account(passed(self._writing(plan, behind), behind))
+            for place, offset in behind.items():
+                self.report.left_out(place)
+                starts[place] = offset
+            held = {it: at for it, at in held.items() if it not in behind}
+        stopped = {name: told(partition, at) for (name, partition), at in held.items()}
+        return (
+            {it: at for it, at in starts.items() if it[0] not in stopped},
+            replace(
+                plan,
+                topics={name: it for name, it in plan.topics.items() if name not in stopped},
+                stopped={**plan.stopped, **stopped},
+            ),
+        )
+
+    def _goes_on(self, surveyed: Plan, plan: Plan) -> bool:
+        """Whether a topic that stopped at its positions can be copied now."""
+        held = {name: it for name, it in surveyed.topics.items() if name not in plan.topics}
+        asked = replace(surveyed, topics=held)
+        verdicts = self._verdicts(asked, self._positions(asked)[1]) if held else {}
+        still = {
+            name
+            for (name, partition), at in self._unreadable.items()
+            if isinstance(it := verdicts.get(name), Copied) and it.starts[partition] <= at
+        }
+        return any(isinstance(it, Copied) for name, it in verdicts.items() if name not in still)
+
+    def _starts(self, plan: Plan) -> tuple[dict[Place, int], Plan]:
+        """The places of the next query and where each begins; topics with a gap or another topic id
+        move to the stopped ones, unless the policy goes on.
+        """
+        committed, positions = self._positions(plan)
+        require_generation(committed.values(), self.report, self._link)
+        starts: dict[Place, int] = {}
+        stopped = dict(plan.stopped)
+        renewed: dict[Place, Position] = {}
+        for name, verdict in self._verdicts(plan, positions).items():
+            topic = plan.topics[name]
+            self.report.lost(name, verdict.gaps, of(positions, name))
+            match verdict:
+                case Stopped():
+                    stopped[name] = verdict.reason
+                case Copied():
+                    for partition, offset in verdict.starts.items():
+                        starts[name, partition] = offset
+                        place, goes_on = (
+                            (name, partition),
+                            Position(offset, topic.topic_id, self.report.generation),
+                        )
+                        if place in positions and committed.get(place) != goes_on:
+                            renewed[plan.targets[name], partition] = goes_on
+        # Of a gap, an older topic, or a forgotten one: set before the query runs.
+        self._target.set_positions(self._link.group, renewed)
+        self._reached = {place: it for place, it in starts.items() if place in positions}
+        self._taken_up = set(self._reached)
+        kept = {name: it for name, it in plan.topics.items() if name not in stopped}
+        return starts, replace(plan, topics=kept, stopped=stopped)
+
+    @property
+    def _policy(self) -> Policy:
+        messages = self.config.messages
+        return Policy(
+            create_topics=messages.create_topics,
+            stop_on_gap=messages.on_gap == "stop",
+            stop_on_recreated=messages.on_recreated == "stop",
+        )
+
+
+def of(by_place: Mapping[Place, _T], topic: str) -> dict[int, _T]:
+    """The part of one topic, by partition."""
+    return {partition: it for (name, partition), it in by_place.items() if name == topic}

@@ -1,0 +1,68 @@
+"""The end of all writing to a target that a link leaves.
+
+Each partition gets a transaction with the id that its tasks use. To open it ends theirs and keeps
+them from committing. In it the position is committed as it stands, with the generation of the
+switch: a task that comes later, of this process or of one that was frozen, finds it and stops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+
+from spark.links.link import Link
+from spark.streaming.core.survey import Position
+from spark.streaming.kafka import KafkaSide
+from spark.streaming.limits import ANSWER_S, FENCED_AT_ONCE, QUIET
+from spark.streaming.orders import Place
+
+
+def fence(
+    side: KafkaSide, link: Link, places: Mapping[Place, Position], transaction_timeout_ms: int
+) -> None:
+    """`places`: by the target's topics, the position of one that has none yet, and the generation
+    of the switch. Raises KafkaException at the first that fails; the others that wait are left.
+    """
+    with side.consumer(link.group) as consumer, ThreadPoolExecutor(FENCED_AT_ONCE) as pool:
+        work = [
+            pool.submit(_fence, side, link, consumer, place, position, transaction_timeout_ms)
+            for place, position in places.items()
+        ]
+        try:
+            for it in work:
+                it.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _fence(
+    side: KafkaSide,
+    link: Link,
+    consumer: Consumer,
+    place: Place,
+    begun: Position,
+    transaction_timeout_ms: int,
+) -> None:
+    producer = Producer(
+        {
+            **side.settings,
+            "transactional.id": link.transactional_id(*place),
+            "transaction.timeout.ms": transaction_timeout_ms,
+            "log_level": QUIET,
+        }
+    )
+    producer.init_transactions(ANSWER_S)
+    (found,) = consumer.committed([TopicPartition(*place)], ANSWER_S)
+    if found.error is not None:
+        raise KafkaException(found.error)
+    position = begun
+    if found.offset >= 0:
+        stood = Position.of(found.offset, found.metadata)
+        position = replace(stood, generation=max(stood.generation, begun.generation))
+    marked = TopicPartition(*place, position.offset, metadata=position.metadata)
+    producer.begin_transaction()
+    producer.send_offsets_to_transaction([marked], consumer.consumer_group_metadata(), ANSWER_S)
+    producer.commit_transaction(ANSWER_S)

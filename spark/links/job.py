@@ -1,0 +1,49 @@
+"""The job of `keyway distribute run`, and of `spark-submit`: the links of one cluster, until a
+signal ends it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import threading
+from pathlib import Path
+
+from keyway.clusters.config import load
+from keyway.clusters.core.tree import ClusterName
+from spark.links.turns import run_links
+from spark.session import SETTINGS, kafka_session
+
+
+def run_job(
+    config: Path, cluster: str, level: int | None, *, master: str | None, from_start: bool = False
+) -> None:
+    """Copies until SIGTERM or SIGINT. `master` None: as spark-submit says. Raises ConfigError,
+    TreeError, and the errors that end a link.
+    """
+    settings = load(config)
+    settings.cluster(cluster)
+    settings.seals()
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    session = kafka_session(f"keyway-{cluster}", master=master, settings=SETTINGS)
+    try:
+        source = ClusterName(cluster)
+        run_links(session, settings, source, level=level, stop=stop, from_start=from_start)
+    finally:
+        session.stop()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("config", type=Path)
+    parser.add_argument("--cluster", required=True)
+    parser.add_argument("--level", type=int)
+    parser.add_argument("--from-start", action="store_true")
+    given = parser.parse_args()
+    run_job(given.config, given.cluster, given.level, master=None, from_start=given.from_start)
+
+
+if __name__ == "__main__":
+    main()

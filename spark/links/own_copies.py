@@ -1,0 +1,86 @@
+"""Whether a target has copies of a link's records although the link has no position there: its
+cluster or level has another name now, or its positions and its status topic were deleted. Without
+this look the link would copy all retained records once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from keyway.clusters.core.copies import Stood, judge
+from keyway.clusters.core.tree import ClusterName
+from keyway.clusters.core.trust import Seals
+from spark.links.lookup import topic_id_of
+from spark.streaming.kafka import KafkaSide
+from spark.streaming.limits import ANSWER_S, OWN_COPIES_SCANNED_MAX, PARTITIONS_SCANNED_AT_ONCE
+from spark.streaming.orders import Place
+from spark.streaming.produce import headers_of
+
+REASON = (
+    "the target has copies of its records, but the link has no position there: was the cluster or"
+    " its level renamed? `keyway distribute run --from-start` copies all records again"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Fresh:
+    """A topic of the source of which the link has no position in some partition."""
+
+    logical: str
+    topic_id: str
+
+
+def topics_copied_before(
+    target: KafkaSide, group: str, source: ClusterName, places: Mapping[Place, Fresh], seals: Seals
+) -> set[str]:
+    """`places`: by the target's topics. Those topics that have a copy of the source's records among
+    the last ones of such a partition. Raises KafkaException.
+    """
+    starts, ends = target.log_starts(places), target.log_ends(places)
+    filled = {it: max(starts[it], ends[it] - OWN_COPIES_SCANNED_MAX) for it in places}
+    filled = {it: at for it, at in filled.items() if at < ends[it]}
+    found: set[str] = set()
+    listed = sorted(filled)
+    with target.consumer(f"{group}-compare", enable_partition_eof=True) as consumer:
+        for first in range(0, len(listed), PARTITIONS_SCANNED_AT_ONCE):
+            chosen = listed[first : first + PARTITIONS_SCANNED_AT_ONCE]
+            consumer.assign([TopicPartition(*it, filled[it]) for it in chosen])
+            found |= _found(consumer, set(chosen), source, places, seals)
+    return found
+
+
+def _found(
+    consumer: Consumer,
+    left: set[Place],
+    source: ClusterName,
+    places: Mapping[Place, Fresh],
+    seals: Seals,
+) -> set[str]:
+    found: set[str] = set()
+    while left:
+        message = consumer.poll(ANSWER_S)
+        if message is None:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        place = (str(message.topic()), int(message.partition() or 0))
+        error = message.error()
+        if error is not None:
+            if error.code() != KafkaError._PARTITION_EOF:
+                raise KafkaException(error)
+            left.discard(place)
+        elif place[0] not in found and _is_own(message, source, places[place], seals):
+            found.add(place[0])
+    return found
+
+
+def _is_own(message: Message, source: ClusterName, topic: Fresh, seals: Seals) -> bool:
+    """The topic's id tells it also where the cluster is called otherwise now."""
+    stood = Stood(topic.logical, message.timestamp()[1], message.key(), message.value())
+    copy = judge(headers_of(message), stood, seals=seals).copy
+    if copy is None:
+        return False
+    if copy.origin.topic_id:
+        return copy.origin.topic_id == topic_id_of(topic.topic_id)
+    return (copy.origin.cluster, copy.origin.topic) == (source, topic.logical)

@@ -1,0 +1,264 @@
+"""The reports of a running link about itself, kept in the status topic of its source cluster."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections.abc import Iterable, Mapping, Set
+from datetime import UTC, datetime
+from typing import Any
+
+from keyway.clusters.core.tree import ClusterName, Distributor
+from keyway.clusters.core.trust import CHECKSUM, Seals
+from spark.links.link import link_name
+from spark.links.status import (
+    LEFT,
+    LINK,
+    SWITCH,
+    TOPIC,
+    Json,
+    PartitionStatus,
+    StatusTopic,
+    TopicStatus,
+)
+from spark.streaming.core.survey import Position, Topic
+from spark.streaming.orders import Place
+
+
+class LinkReport:
+    """Counts and states of one link. Batches report from Spark's callback thread, the link's loop
+    from its own, so a lock guards every method.
+    """
+
+    def __init__(
+        self, distributor: Distributor, status: StatusTopic, *, seals: Seals = CHECKSUM
+    ) -> None:
+        self.link = link_name(distributor.source, distributor.level)
+        self.copied_total = 0
+        self._seals = str(seals)
+        self._status = status
+        self._lock = threading.Lock()
+        self._topics: dict[str, TopicStatus] | None = None
+        self._state: Json = {"target": None, "generation": 0}
+        self._told: dict[str, Json] = {}
+        self.running = False
+        self.fault = ""  # why the link waited last, until a query of it is well
+
+    def load(self) -> None:
+        """Counts go on from where the last run published them. Raises KafkaException."""
+        with self._lock:
+            if self._topics is not None:
+                return
+            self._status.ensure()
+            kept = self._status.read()
+            self._state |= kept.get(f"{LINK}/{self.link}", {})
+            prefix = f"{TOPIC}/{self.link}/"
+            self._topics = {
+                key.removeprefix(prefix): TopicStatus.of(value)
+                for key, value in kept.items()
+                if key.startswith(prefix) and value
+            }
+
+    # ------------------------------------------------------------------------ targets and switches
+
+    @property
+    def target(self) -> ClusterName | None:
+        """The one this link has copied to last."""
+        target = self._state["target"]
+        return None if target is None else ClusterName(target)
+
+    @property
+    def generation(self) -> int:
+        """Of the last switch that was carried out."""
+        return int(self._state["generation"])
+
+    def topics(self) -> dict[str, TopicStatus]:
+        """A copy of the status of each topic; empty before `load`."""
+        with self._lock:
+            return copy.deepcopy(self._topics or {})
+
+    def knows(self, topic: str) -> bool:
+        """Whether this link has copied of it."""
+        known = (self._topics or {}).get(topic)
+        return known is not None and any(row.position >= 0 for row in known.partitions.values())
+
+    def began(self, topic: str, target_id: str) -> bool:
+        """Whether this link has begun to copy it to that very topic."""
+        known = (self._topics or {}).get(topic)
+        return known is not None and known.target_id == target_id != ""
+
+    def positions(
+        self, target: ClusterName | None = None, target_ids: Mapping[str, str] | None = None
+    ) -> dict[Place, tuple[int, str]]:
+        """(position, topic id) as last reported; with `target` and its topic ids only those that
+        were reached by writing to these very topics. A report without an id fits none of them.
+        """
+        if target is not None and target != self.target:
+            return {}
+        return {
+            (name, partition): (row.position, topic.topic_id)
+            for name, topic in (self._topics or {}).items()
+            if target_ids is None or (topic.target_id and topic.target_id == target_ids.get(name))
+            for partition, row in topic.partitions.items()
+            if row.position >= 0
+        }
+
+    def switch(self) -> Json | None:
+        """An operator's order that the link has not carried out yet. Raises KafkaException."""
+        wanted = self._status.read().get(f"{SWITCH}/{self.link}")
+        if wanted and wanted["generation"] > self._state["generation"]:
+            return wanted
+        return None
+
+    def switch_wanted(self) -> bool:
+        return self.switch() is not None
+
+    def targeted(self, target: ClusterName, generation: int | None = None) -> None:
+        """Stores the target before the first record goes there. Raises KafkaException."""
+        with self._lock:
+            if generation is None:
+                generation = self._state["generation"]
+            if (target, generation) == (self._state["target"], self._state["generation"]):
+                return
+            self._state |= {"target": target, "generation": generation}
+            self._status.publish({f"{LINK}/{self.link}": self._with("starting", "")})
+
+    # ----------------------------------------------------------------------------- topics, batches
+
+    def planned(
+        self,
+        topics: Mapping[str, Topic],
+        stopped: Mapping[str, str],
+        target_ids: Mapping[str, str],
+        reached: Mapping[Place, int],
+        refusals: Mapping[str, str] | None = None,
+    ) -> None:
+        """The topics that the link follows now, and those it cannot copy, with the reason. Any
+        other topic that it knows has been left: its rows are no longer shown. A place that is not
+        in `reached` begins without a position: one told of the target's topic before would leave
+        a hole in the new one. `refusals`: of topics that stopped and are tried again; they are told
+        to run when they do.
+        """
+        with self._lock:
+            for name, topic in topics.items():
+                known = self._topic(name)
+                why = (refusals or {}).get(name, "")
+                known.state, known.reason = ("stopped", why) if why else ("running", "")
+                known.topic_id = topic.topic_id
+                known.target_id = target_ids.get(name, "")
+                for row in known.partitions.values():
+                    row.position = -1
+            for (name, partition), position in reached.items():
+                if name in topics:
+                    self._row(name, partition).position = position
+            for name, reason in stopped.items():
+                known = self._topic(name)
+                known.state, known.reason = "stopped", reason
+            left = self._others(topics.keys() | stopped.keys())
+            for name in left:
+                self._topic(name).state = LEFT
+            self._tell(self._now() | self._rows([*topics, *stopped, *left]))
+
+    def _others(self, followed: Set[str]) -> list[str]:
+        """Topics that are left now, and were not before."""
+        known = (self._topics or {}).items()
+        return [name for name, it in known if it.state != LEFT and name not in followed]
+
+    def lost(self, topic: str, gaps: Mapping[int, int], positions: Mapping[int, Position]) -> None:
+        """Records that were deleted before they were copied, behind `positions`. A gap that is seen
+        again, because the topic stopped at it, is counted once.
+        """
+        with self._lock:
+            for partition, count in gaps.items():
+                row = self._row(topic, partition)
+                position = positions[partition].offset
+                row.gap += count - (row.gap_counted if row.gap_at == position else 0)
+                row.gap_at, row.gap_counted = position, count
+
+    def copied(self, result: Any) -> None:  # noqa: ANN401 - a row of RESULT_DDL
+        with self._lock:
+            row = self._row(result["topic"], result["partition"])
+            if result["position"] > row.position and row.waits_since_ms:
+                row.waits_since_ms = now_ms()
+            row.position = max(row.position, result["position"])
+            for name in ("copied", "skipped", "repeats", "doubts", "left_out"):
+                setattr(row, name, getattr(row, name) + result[name])
+            if result["last_timestamp_ms"] >= 0:
+                row.last_timestamp_ms = result["last_timestamp_ms"]
+            self.copied_total += result["copied"]
+
+    def left_out(self, place: Place) -> None:
+        """A record that Spark cannot read."""
+        with self._lock:
+            self._row(*place).left_out += 1
+
+    def runs(self, topic: str) -> None:
+        """A record of it was written, or there was none to write."""
+        with self._lock:
+            known = self._topic(topic)
+            known.state, known.reason = "running", ""
+
+    def publish(
+        self, log_ends: Mapping[Place, int], starts: Mapping[Place, int] | None = None
+    ) -> None:
+        """`starts`: where the places without a position began. Raises KafkaException."""
+        with self._lock:
+            for (topic, partition), end in log_ends.items():
+                row = self._row(topic, partition)
+                began = (starts or {}).get((topic, partition), 0)
+                row.log_end = end
+                row.lag_records = max(0, end - max(row.position, began))
+                row.waits_since_ms = (row.waits_since_ms or now_ms()) if row.lag_records else 0
+                behind = row.lag_records > 0 and row.last_timestamp_ms >= 0
+                row.lag_s = max(0.0, now_ms() - row.last_timestamp_ms) / 1_000 if behind else 0.0
+            self._tell(self._now() | self._rows({topic for topic, _ in log_ends}))
+
+    def trouble(self, fault: str) -> None:
+        """The link waits. Said where it can be; a source that is away cannot be told."""
+        self.fault = fault
+        self._say("waiting", fault)
+
+    def well(self) -> None:
+        """The fault is over. A new query alone does not say so."""
+        with self._lock:
+            self.fault = ""
+
+    def _now(self) -> dict[str, Json]:
+        state = "waiting" if self.fault else "running"
+        return {f"{LINK}/{self.link}": self._with(state, self.fault)}
+
+    def ended(self) -> None:
+        self._say("ended", "")
+
+    def _say(self, state: str, error: str) -> None:
+        with self._lock:
+            try:
+                link = {f"{LINK}/{self.link}": self._with(state, error)}
+                self._tell(link | self._rows(self._topics or ()))
+            except Exception:  # noqa: BLE001 - the fault was logged; this only tells others
+                return
+
+    def _tell(self, records: dict[str, Json]) -> None:
+        """Those that are not told yet."""
+        news = {key: it for key, it in records.items() if self._told.get(key) != it}
+        self._status.publish(news)
+        self._told |= news
+
+    def _with(self, state: str, error: str) -> Json:
+        self.running = state == "running"
+        told = {"state": state, "error": error, "seals": self._seals, "updated_ms": now_ms()}
+        return {**self._state, **told}
+
+    def _rows(self, topics: Iterable[str]) -> dict[str, Json]:
+        return {f"{TOPIC}/{self.link}/{it}": self._topic(it).as_json() for it in topics}
+
+    def _topic(self, name: str) -> TopicStatus:
+        assert self._topics is not None, "loaded"
+        return self._topics.setdefault(name, TopicStatus())
+
+    def _row(self, topic: str, partition: int) -> PartitionStatus:
+        return self._topic(topic).partitions.setdefault(partition, PartitionStatus())
+
+
+def now_ms() -> int:
+    return int(datetime.now(UTC).timestamp() * 1_000)

@@ -1,0 +1,138 @@
+"""The output of `keyway distribute status`: the links of all clusters, from their status topics."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from confluent_kafka import KafkaException
+
+from keyway.clusters.config import ClustersConfig, ConfigError
+from keyway.clusters.core.tree import Distributor
+from keyway.clusters.core.trust import CHECKSUM
+from keyway.kafka.asking import Asking, Away
+from spark.links.link import link_name
+from spark.links.reports import now_ms
+from spark.links.status import LEFT, LINK, TOPIC, Json, StatusTopic
+from spark.streaming.kafka import KafkaSide
+
+STALE_MS = 30_000  # a running link says more often how it does
+
+
+class Links:
+    """The links of the tree or one, with their topics or one, as the status topics of their sources
+    tell of them. A second look fetches only new records. Raises ConfigError.
+    """
+
+    def __init__(
+        self, config: ClustersConfig, link: str | None = None, topic: str | None = None
+    ) -> None:
+        named = {link_name(it.source, it.level): it for it in config.checked_tree().distributors}
+        if link is not None and link not in named:
+            raise ConfigError(f"no link {link}: there are {', '.join(named)}")
+        self._distributors = [it for name, it in named.items() if link in (None, name)]
+        self._topic = topic
+        sources = dict.fromkeys(it.source for it in self._distributors)
+        self._asking = Asking({name: Source(config, name).records for name in sources})
+
+    def look(self, *, within_s: float | None = None) -> list[Json]:
+        """One object per link, with its topics and their partitions. `within_s`: as Asking's."""
+        kept = self._asking.look(within_s=within_s)
+        return [link_row(it, kept[it.source], self._topic) for it in self._distributors]
+
+
+def links_of(config: ClustersConfig) -> list[Json]:
+    return Links(config).look()
+
+
+class Source:
+    """A cluster whose records links copy."""
+
+    def __init__(self, config: ClustersConfig, cluster: str) -> None:
+        self._side = KafkaSide(config.cluster(cluster))
+        self._topic = config.messages.status_topic
+        self._status: StatusTopic | None = None
+
+    def records(self) -> dict[str, Json] | Away:
+        """Those of its status topic."""
+        try:
+            if not self._side.answers():
+                return Away(f"no answer at {self._side.cluster.bootstrap_servers}")
+            if self._topic not in self._side.topic_names():
+                return {}
+            if self._status is None:
+                self._status = StatusTopic(self._side, self._topic)
+            return self._status.read()
+        except KafkaException as error:
+            return Away(str(error.args[0].str()))
+
+
+def link_row(
+    distributor: Distributor, records: dict[str, Json] | Away, topic: str | None = None
+) -> Json:
+    """`topic`: only this one of its topics."""
+    name, level = distributor.source, distributor.level
+    link = link_name(name, level)
+    row: Json = {"link": link, "source": name, "level": level}
+    if isinstance(records, Away):
+        return {**row, "state": "unknown", "error": records.reason, "topics": {}}
+    state = records.get(f"{LINK}/{link}", {"state": "never run", "target": None, "error": ""})
+    late = now_ms() - int(state.get("updated_ms", 0)) > STALE_MS
+    if state["state"] in ("running", "waiting") and late:
+        at = datetime.fromtimestamp(state["updated_ms"] / 1_000, UTC)
+        state = {**state, "state": "silent", "error": f"not heard of since {at:%F %T}Z"}
+    prefix = f"{TOPIC}/{link}/"
+    topics = {
+        key.removeprefix(prefix): value
+        for key, value in sorted(records.items())
+        if key.startswith(prefix)
+        and value.get("state") != LEFT
+        and topic in (None, key.removeprefix(prefix))
+    }
+    return {**row, **state, "topics": topics}
+
+
+COLUMNS = (
+    "LINK",
+    "TARGET",
+    "STATE",
+    "TOPIC",
+    "PARTITION",
+    "LAG",
+    "LAG-S",
+    "COPIED",
+    "SKIPPED",
+    "REPEATS",
+    "REJECTED",
+    "GAP",
+    "REMARK",
+)
+
+
+def links_table(links: list[Json]) -> str:
+    """Columns of text, a row per partition."""
+    rows: list[tuple[str, ...]] = [COLUMNS]
+    for link in links:
+        head = (link["link"], link.get("target") or "-", link["state"])
+        if not link["topics"]:
+            rows.append((*head, *("-",) * 9, link["error"]))
+        for name, topic in link["topics"].items():
+            for partition, row in topic["partitions"].items() or {"-": {}}.items():
+                rows.append(
+                    (*head, name, *_cells(partition, row), topic["reason"] or link["error"])
+                )
+    widths = [max(len(row[at]) for row in rows) for at in range(len(COLUMNS))]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+    unkeyed = [it["link"] for it in links if it.get("seals") == str(CHECKSUM)]
+    if unkeyed:
+        lines.append(f"the seals of {', '.join(unkeyed)}: {CHECKSUM}, which any client can make")
+    return "\n".join(lines)
+
+
+def _cells(partition: str, row: dict[str, Any]) -> tuple[str, ...]:
+    names = ("lag_records", "lag_s", "copied", "skipped", "repeats", "doubts", "gap")
+    shown = [row.get(name, "-") for name in names]
+    return (str(partition), *(f"{it:.1f}" if isinstance(it, float) else str(it) for it in shown))

@@ -1,0 +1,120 @@
+"""A compacted topic on every cluster with the state of its links and the target that an operator
+has switched them to. Anybody with access to the cluster can show it.
+
+Keys are text, values are JSON objects:
+
+    link/<link>              target, generation, state, error, seals, updated_ms
+    topic/<link>/<topic>     state, reason, and a row per partition
+    switch/<link>            target, generation, rewind: the operator's wish
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+
+from keyway.clusters.core.internal import STATE_TOPIC_CONFIG
+from spark.streaming.kafka import KafkaSide
+from spark.streaming.limits import ANSWER_S, QUIET, STATUS_READ_S
+
+LINK, TOPIC, SWITCH = "link", "topic", "switch"
+LEFT = "left"  # the state of a topic that the link followed once; its positions are kept
+Json = dict[str, Any]
+
+
+@dataclass(slots=True)
+class PartitionStatus:
+    """Counts since the link exists; `position` and `log_end` are offsets of the source."""
+
+    position: int = -1
+    log_end: int = -1
+    lag_records: int = 0
+    lag_s: float = 0.0  # age of the last copied record while there are others behind it
+    copied: int = 0
+    skipped: int = 0  # by flags: on another way to the target, or there already
+    repeats: int = 0  # written twice (at_least_once after a crash), by origin
+    doubts: int = 0  # copy headers that were not believed
+    left_out: int = 0  # refused by the target: skipped, or among the dead letters
+    gap: int = 0  # records that were deleted before they were copied
+    last_timestamp_ms: int = -1
+    waits_since_ms: int = 0  # no position was committed since, and records wait; 0: none waits
+    gap_at: int = -1  # the position behind which the last gap began, and its records
+    gap_counted: int = 0
+
+
+@dataclass(slots=True)
+class TopicStatus:
+    """One topic of one link."""
+
+    state: str = "running"  # or stopped, left
+    reason: str = ""
+    topic_id: str = ""
+    target_id: str = ""  # of the target's topic
+    partitions: dict[int, PartitionStatus] = field(default_factory=dict)
+
+    def as_json(self) -> Json:
+        return asdict(self)
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any]) -> TopicStatus:
+        """Fields of other versions are left out."""
+        rows = {
+            int(number): PartitionStatus(
+                **{name: row[name] for name in PartitionStatus.__slots__ if name in row}
+            )
+            for number, row in value.get("partitions", {}).items()
+        }
+        texts = {it: str(value.get(it, "")) for it in ("state", "reason", "topic_id", "target_id")}
+        return cls(**texts, partitions=rows)
+
+
+class StatusTopic:
+    """The status topic of one cluster. Raises KafkaException if the cluster does not answer."""
+
+    def __init__(self, side: KafkaSide, name: str) -> None:
+        self._side = side
+        self._name = name
+        self._producer: Producer | None = None
+        self._consumer: Consumer | None = None
+        self._found: dict[str, Json] = {}
+        self._read_to = 0
+
+    def ensure(self) -> None:
+        if self._name not in self._side.topic_names():
+            self._side.create(self._name, 1, STATE_TOPIC_CONFIG)
+
+    def publish(self, records: Mapping[str, Json]) -> None:
+        if self._producer is None:
+            self._producer = Producer(
+                {**self._side.settings, "enable.idempotence": True, "log_level": QUIET}
+            )
+        for key, value in records.items():
+            self._producer.produce(self._name, json.dumps(value).encode(), key.encode())
+        if self._producer.flush(ANSWER_S):
+            self._producer.purge()
+            raise KafkaException(KafkaError(KafkaError._MSG_TIMED_OUT))
+
+    def read(self) -> dict[str, Json]:
+        """The newest value of every key; the topic must exist. Only new records are fetched."""
+        if self._consumer is None:
+            settings = {**self._side.settings, "group.id": "keyway-status", "log_level": QUIET}
+            self._consumer = Consumer({**settings, "enable.auto.commit": False})
+            self._consumer.assign([TopicPartition(self._name, 0, 0)])
+        _, end = self._consumer.get_watermark_offsets(TopicPartition(self._name, 0), ANSWER_S)
+        while self._read_to < end:
+            message = self._consumer.poll(STATUS_READ_S)
+            if message is None:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+            error = message.error()
+            if error is not None:
+                raise KafkaException(error)
+            key, value, offset = message.key(), message.value(), message.offset()
+            assert offset is not None
+            self._read_to = offset + 1
+            if key is not None:
+                self._found[key.decode()] = json.loads(value) if value else {}
+        return dict(self._found)

@@ -1,0 +1,117 @@
+"""The topics that a link copies now: both clusters' topics are compared, and those that the target
+lacks are created.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import monotonic
+
+import structlog
+
+from keyway.clusters.config import ClustersConfig
+from keyway.clusters.core.names import Unfit
+from spark.links.link import Link
+from spark.links.naming import following
+from spark.links.plan import Plan
+from spark.links.refusals import Refusals
+from spark.pipelines.config import Pipeline
+from spark.streaming.core.survey import Grown, Missing, Policy, Stopped, Topic, compare
+from spark.streaming.kafka import KafkaSide
+from spark.streaming.limits import RECORD_BYTES_MAX
+from spark.streaming.orders import Taking
+from spark.transforms.core.steps import topics_of
+
+log = structlog.get_logger()
+
+# A dead letter is as long as its record, and stands until somebody has looked at it.
+DEAD_LETTER_CONFIGS = {"max.message.bytes": str(RECORD_BYTES_MAX), "retention.ms": "-1"}
+
+
+@dataclass(frozen=True, slots=True)
+class Surveyor:
+    """Its questions raise KafkaException if a cluster does not answer."""
+
+    config: ClustersConfig
+    link: Link
+    source: KafkaSide
+    target: KafkaSide
+    pipeline: Pipeline | None
+    refusals: Refusals
+
+    def plan(self, known: Callable[[str], bool], policy: Policy) -> Plan:
+        """Compares both clusters' topics, and creates those that the target lacks."""
+        messages = self.config.messages
+        logical, targets, stopped = self._names()
+        here = self.source.topics(list(targets), messages.copied_configs)
+        there = self.target.topics([targets[name] for name in here])
+        ids = {name: it.topic_id for name in here if (it := there.get(targets[name]))}
+        topics: dict[str, Topic] = {}
+        created: list[str] = []
+        for name, topic in here.items():
+            verdict = self._standing_refusal(name) or compare(
+                topic,
+                there.get(targets[name]),
+                policy,
+                copied_before=known(name),
+            )
+            match verdict:
+                case Stopped():
+                    stopped[name] = verdict.reason
+                case Missing():
+                    self.target.create_like(topic, targets[name], messages)
+                    log.info("topic created", link=self.link.name, topic=targets[name])
+                    created.append(name)
+                    topics[name] = topic
+                case Grown():
+                    self.target.grow(targets[name], topic.partitions)
+                    log.info("topic grown", link=self.link.name, topic=targets[name])
+                    topics[name] = topic
+                case None:
+                    topics[name] = topic
+        if self.pipeline is not None and topics:
+            partitions = max(it.partitions for it in topics.values())
+            self._create_written(self.pipeline, partitions)
+        found = self.target.identities([targets[name] for name in created])
+        ids |= {name: found[targets[name]][0] for name in created if targets[name] in found}
+        taking = {name: self._taking(it, there.get(targets[name])) for name, it in here.items()}
+        if messages.on_refused == "dead_letter":
+            self.target.create(messages.dead_letter_topic, 1, DEAD_LETTER_CONFIGS)
+        return Plan(topics, targets, logical, stopped, ids, taking)
+
+    def _taking(self, topic: Topic, there: Topic | None) -> Taking:
+        """`there` None: it was created a moment ago, with these configs."""
+        messages = self.config.messages
+        configs = messages.configs_of_new(topic.configs) if there is None else there.configs
+        bytes_max = int(configs.get("max.message.bytes", "0"))
+        return Taking(bytes_max, configs.get("compression.type", "producer"))
+
+    def _create_written(self, pipeline: Pipeline, partitions: int) -> None:
+        """Topics that the steps route to, quarantine among them."""
+        names = self.target.cluster.topic_names()
+        steps = tuple(entry.step for entry in pipeline.config.steps)
+        written = {names.back(it) for it in {pipeline.config.quarantine} | topics_of(steps)}
+        known = [it for it in written if not isinstance(it, Unfit)]
+        there = self.target.identities(known)
+        for name in sorted(set(known) - there.keys()):
+            if self.config.messages.create_topics:
+                self.target.create(name, partitions, self.config.messages.topic_configs)
+
+    def _names(self) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
+        """Of the topics that follow: logical names, names on the target, and those without one."""
+        logical: dict[str, str] = {}
+        targets: dict[str, str] = {}
+        stopped: dict[str, str] = {}
+        names = self.source.topic_names()
+        for it in following(self.config, self.source.cluster, self.target.cluster, names):
+            if isinstance(it.there, Unfit):
+                stopped[it.name] = f"it has no name on the target: {it.there}"
+            else:
+                logical[it.name], targets[it.name] = it.logical, it.there
+        return logical, targets, stopped
+
+    def _standing_refusal(self, topic: str) -> Stopped | None:
+        if self.refusals.waits(topic, monotonic()):
+            return Stopped(self.refusals.reason(topic))
+        return None

@@ -1,0 +1,238 @@
+"""The target of a link: the present one, the switch to another, and the records left behind by it.
+
+The old target may have records that it has not forwarded to the rest of its subtree. Without
+`rewind` they arrive there when the old target is back, behind newer ones. With `rewind` the link
+copies again from the first record that the new target lacks: nothing waits for the old target, and
+records that it still forwards when it is back arrive twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import structlog
+from confluent_kafka import KafkaError, KafkaException
+
+from keyway.clusters.config import ClustersConfig
+from keyway.clusters.core.names import Unfit
+from keyway.clusters.core.tree import ClusterName, Distributor
+from spark.links.fence import fence
+from spark.links.link import Link
+from spark.links.naming import following, topic_there
+from spark.links.reports import LinkReport
+from spark.links.unforwarded import Windows, compare_into, subtree_now
+from spark.streaming.core.survey import Position
+from spark.streaming.kafka import KafkaSide
+from spark.streaming.orders import Place
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a link stands. `positions`: of topics that the source has. `followed`: those of them
+    that follow to the target, which are compared and created there. `left_out`: any other topic
+    that the link knows, with the reason.
+    """
+
+    positions: dict[Place, Position]
+    followed: frozenset[str]
+    left_out: dict[str, str]
+
+    def compared(self) -> dict[Place, Position]:
+        return {place: it for place, it in self.positions.items() if place[0] in self.followed}
+
+
+def choose_target(
+    config: ClustersConfig, distributor: Distributor, source: KafkaSide, report: LinkReport
+) -> Link:
+    """The link with the target it is to have now: the operator's choice, else the present one, else
+    the first that answers. Raises KafkaException if none does.
+    """
+    wanted = report.switch()
+    if wanted is not None:
+        target = distributor.switched(ClusterName(wanted["target"])).targets[0]
+        link = Link(distributor, target)
+        generation = int(wanted["generation"])
+        if report.target is not None and report.target != target:
+            leave(config, Link(distributor, report.target), source, generation)
+        stand = standing(config, link, source, report)
+        positions = stand.positions
+        if wanted["rewind"]:
+            positions = rewound(config, link, source, stand, report.target)
+        to = KafkaSide(config.cluster(target))
+        create_missing(config, link, source, to, stand.followed)
+        to.set_positions(
+            link.group, on_target(config, link, to, _of_generation(positions, generation))
+        )
+        report.targeted(target, generation)
+        log.info("link switched", link=link.name, target=target, rewind=bool(wanted["rewind"]))
+        return link
+    if report.target in distributor.allowed:
+        assert report.target is not None
+        return Link(distributor, report.target)
+    for target in distributor.targets:
+        if KafkaSide(config.cluster(target)).answers():
+            report.targeted(target)
+            return Link(distributor, target)
+    raise KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN, "no target answers"))
+
+
+def standing(config: ClustersConfig, link: Link, source: KafkaSide, report: LinkReport) -> Standing:
+    """At its present target, or as last reported if that is away. A topic that was deleted on the
+    source since is left out: nobody can copy it, or take its positions.
+    """
+    reported = {
+        place: Position(offset, topic_id)
+        for place, (offset, topic_id) in report.positions().items()
+    }
+    known = sorted({topic for topic, _ in reported})
+    here = source.identities(known)
+    target = config.cluster(link.target)
+    follows = {it.name: it.there for it in following(config, source.cluster, target, here)}
+    left_out: dict[str, str] = {}
+    for topic in known:
+        there = follows.get(topic)
+        if topic not in here:
+            left_out[topic] = f"{link.source} has no such topic any more"
+        elif there is None:
+            left_out[topic] = "it does not follow any more"
+        elif isinstance(there, Unfit):
+            left_out[topic] = f"it has no name on {link.target}: {there}"
+    ids = {topic: topic_id for topic, (topic_id, _) in here.items()}
+    positions = {place: it for place, it in reported.items() if place[0] in here}
+    positions |= _committed(config, link, report, positions)
+    for (topic, _), position in positions.items():
+        if position.topic_id not in ("", ids[topic]):
+            left_out[topic] = f"it was deleted on {link.source} and created again"
+    return Standing(positions, frozenset(follows.keys() - left_out.keys()), left_out)
+
+
+def _committed(
+    config: ClustersConfig, link: Link, report: LinkReport, places: Iterable[Place]
+) -> dict[Place, Position]:
+    """The positions at the present target; none if it is away."""
+    if report.target is None:
+        return {}
+    old = KafkaSide(config.cluster(report.target))
+    if not old.answers():
+        return {}
+    before = Link(link.distributor, report.target)
+    here = {
+        (topic, partition): (name, partition)
+        for topic, partition in places
+        if (name := topic_on_target(config, before, topic)) is not None
+    }
+    found = old.positions(link.group, here.values())
+    return {place: found[it] for place, it in here.items() if it in found}
+
+
+def rewound(
+    config: ClustersConfig, link: Link, source: KafkaSide, stand: Standing, old: ClusterName | None
+) -> dict[Place, Position]:
+    """The positions, each moved back to the first record that the subtree lacks."""
+    compared = stand.compared()
+    logical = {str(source.cluster.topic_names().there(topic)) for topic, _ in compared}
+    subtree = subtree_now(config, link, old, logical)
+    windows = Windows()
+    compare_into(windows, link, source, compared, subtree, config.seals())
+    for topic, why in windows.failed.items():
+        log.warning("topic not rewound", link=link.name, topic=topic, why=why)
+    moved = {
+        place: Position(it.first, compared[place].topic_id) for place, it in windows.found.items()
+    }
+    return {**stand.positions, **moved}
+
+
+def create_missing(
+    config: ClustersConfig,
+    link: Link,
+    source: KafkaSide,
+    target: KafkaSide,
+    topics: Iterable[str],
+) -> None:
+    """Kafka takes positions only for topics that exist."""
+    if not config.messages.create_topics:
+        return
+    names = {topic: topic_on_target(config, link, topic) for topic in topics}
+    known = {topic: name for topic, name in names.items() if name is not None}
+    there = target.identities(list(known.values()))
+    for topic in source.topics(list(known), config.messages.copied_configs).values():
+        if known[topic.name] not in there:
+            target.create_like(topic, known[topic.name], config.messages)
+
+
+def topic_on_target(config: ClustersConfig, link: Link, topic: str) -> str | None:
+    """The target's name of a topic of the source; None if it has none."""
+    return topic_there(config.cluster(link.source), config.cluster(link.target), topic)
+
+
+def on_target(
+    config: ClustersConfig, link: Link, target: KafkaSide, positions: Mapping[Place, Position]
+) -> dict[Place, Position]:
+    """The same positions by the target's topic names, of the partitions that it has; without those
+    that this switch has set before.
+    """
+    names = {topic: topic_on_target(config, link, topic) for topic, _ in positions}
+    there = target.identities(sorted({it for it in names.values() if it is not None}))
+    wanted = {
+        (name, partition): position
+        for (topic, partition), position in positions.items()
+        if (name := names[topic]) is not None and name in there and partition < there[name][1]
+    }
+    set_before = target.positions(link.group, wanted)
+    return {
+        place: it
+        for place, it in wanted.items()
+        if place not in set_before or set_before[place].generation < it.generation
+    }
+
+
+def _of_generation(positions: Mapping[Place, Position], generation: int) -> dict[Place, Position]:
+    return {place: replace(it, generation=generation) for place, it in positions.items()}
+
+
+def require_generation(committed: Iterable[Position], report: LinkReport, link: Link) -> None:
+    """Raises KafkaException where a switch was carried out that the status topic does not know: it
+    was deleted, or made anew. The link may have gone on elsewhere, so somebody must say.
+    """
+    latest = max((it.generation for it in committed), default=0)
+    if latest > report.generation:
+        raise KafkaException(
+            KafkaError(
+                KafkaError._STATE,
+                f"positions on {link.target} are of a switch that the status topic of"
+                f" {link.source} does not know: say with `keyway distribute switch` where"
+                f" {link.name} goes on",
+            )
+        )
+
+
+def leave(config: ClustersConfig, link: Link, source: KafkaSide, generation: int) -> None:
+    """Fences the tasks that still write to a target that the link leaves, if it answers. Without
+    that a batch in flight, or a process that was frozen, would write there what the link copies to
+    the new target, too.
+    """
+    old = KafkaSide(config.cluster(link.target))
+    if not old.answers():
+        return
+    follows = following(config, source.cluster, old.cluster, source.topic_names())
+    names = {it.name: it.there for it in follows if not isinstance(it.there, Unfit)}
+    here, there = source.identities(list(names)), old.identities(list(names.values()))
+    places = {
+        (name, partition): names[name]
+        for name, (_, partitions) in here.items()
+        if names[name] in there
+        for partition in range(min(partitions, there[names[name]][1]))
+    }
+    starts = source.log_starts(places)
+    begun = {
+        (places[name, partition], partition): Position(start, here[name][0], generation)
+        for (name, partition), start in starts.items()
+    }
+    try:
+        fence(old, link, begun, config.messages.transaction_timeout_ms)
+    except KafkaException as error:
+        fault = error.args[0].str()
+        log.warning("target left without a fence", link=link.name, target=link.target, fault=fault)

@@ -1,0 +1,102 @@
+"""`keyway distribute switch`: it shows the window that the old target has not forwarded, and leaves
+the order in the status topic, where the running link, or the next run, finds it.
+"""
+
+from __future__ import annotations
+
+from confluent_kafka import KafkaException
+
+from keyway.clusters.config import ClustersConfig
+from keyway.clusters.core.tree import ClusterName, Level
+from keyway.terminal.progress import Step, no_step
+from spark.links.link import Link
+from spark.links.reports import LinkReport, now_ms
+from spark.links.status import SWITCH, Json, StatusTopic
+from spark.links.switch import standing
+from spark.links.unforwarded import Windows, compare_into, subtree_now
+from spark.streaming.kafka import KafkaSide
+
+
+def ask_for_switch(
+    config: ClustersConfig,
+    cluster: str,
+    level: int,
+    to: str,
+    *,
+    rewind: bool,
+    execute: bool,
+    step: Step = no_step,
+) -> Json:
+    """Raises ConfigError, TreeError, KafkaException; only with `execute` anything is changed, and
+    before the records are compared: that reads much, and an outage does not wait.
+    """
+    tree = config.checked_tree().switched(ClusterName(cluster), Level(level), ClusterName(to))
+    link = Link(tree.distributor(ClusterName(cluster), Level(level)), ClusterName(to))
+    source = KafkaSide(config.cluster(cluster))
+    status = StatusTopic(source, config.messages.status_topic)
+    distributor = config.checked_tree().distributor(link.source, link.level)
+    report = LinkReport(distributor, status)
+    report.load()
+    old = report.target
+    stand = standing(config, link, source, report)
+    compared = stand.compared()
+    logical = {str(source.cluster.topic_names().there(topic)) for topic, _ in compared}
+    to_others = Link(distributor, link.target)
+    subtree = subtree_now(config, to_others, old, logical)
+    if execute:
+        wanted = {
+            "target": to,
+            "generation": max(report.generation + 1, now_ms()),
+            "rewind": rewind,
+        }
+        status.publish({f"{SWITCH}/{link.name}": wanted})
+    windows, problem = Windows(), ""
+    try:
+        compare_into(windows, to_others, source, compared, subtree, config.seals(), step)
+    except KafkaException as error:
+        problem = error.args[0].str()
+    return {
+        "link": link.name,
+        "from": old,
+        "to": to,
+        "rewind": rewind,
+        "executed": execute,
+        "unforwarded": [
+            {
+                "topic": topic,
+                "partition": partition,
+                "records": it.records,
+                "first_offset": it.first,
+                "compared_to_the_beginning": not it.cut,
+            }
+            for (topic, partition), it in sorted(windows.found.items())
+        ],
+        "left_out": dict(sorted((stand.left_out | windows.failed).items())),
+        "problem": problem,
+    }
+
+
+def switch_text(shown: Json) -> str:
+    """For people."""
+    lines = [f"{shown['link']}: from {shown['from'] or 'no target'} to {shown['to']}"]
+    lines += [
+        f"  {row['topic']}-{row['partition']}: {row['records']} records, from offset"
+        f" {row['first_offset']} on, are not on the rest of the subtree"
+        for row in shown["unforwarded"]
+    ]
+    lines += [f"  {topic}: left out, {why}" for topic, why in shown["left_out"].items()]
+    if shown["problem"]:
+        lines.append(f"  the others were not compared: {shown['problem']}")
+    elif not shown["unforwarded"]:
+        lines.append("  everything that was copied is on the rest of the subtree")
+    elif shown["rewind"]:
+        lines.append(
+            "  they are copied again; records that the old target forwards later arrive twice"
+        )
+    else:
+        lines.append(
+            "  they arrive there when the old target is back, behind newer ones; --rewind copies"
+            " them again instead"
+        )
+    done = "the link switches within seconds" if shown["executed"] else "nothing done; --execute"
+    return "\n".join([*lines, done])

@@ -1,0 +1,170 @@
+"""The links of one process, each while it has the lease of that link: a second process of a link
+stands by, and goes on when the first one ends.
+
+The lease is a consumer group on the link's source, beside its status topic. What a process that has
+lost it still writes is fenced by Kafka's transactions, at an old target by spark/links/fence.py.
+"""
+
+from __future__ import annotations
+
+import threading
+from time import monotonic
+
+import structlog
+from confluent_kafka import KafkaException
+from pyspark.sql import SparkSession
+
+from keyway.clusters.config import ClustersConfig
+from keyway.clusters.core.tree import ClusterName, Distributor, Level
+from keyway.kafka.lease import Lease
+from spark.links.distribute import LinkRun
+from spark.links.link import link_name
+from spark.links.metrics import serve_metrics
+from spark.links.reports import LinkReport
+from spark.links.status import StatusTopic
+from spark.pipelines.config import Pipeline, load_pipeline
+from spark.streaming.kafka import KafkaSide
+from spark.streaming.limits import BACKOFF_S, LEASE_SESSION_MS, STANDBY_LOOKS_EVERY_S
+
+log = structlog.get_logger()
+
+_POLL_S = 0.5
+
+
+class LinkTurns:
+    """One link of this process: `report` is that of the present or last turn."""
+
+    def __init__(
+        self,
+        session: SparkSession,
+        config: ClustersConfig,
+        distributor: Distributor,
+        stop: threading.Event,
+        pipeline: Pipeline | None,
+        *,
+        from_start: bool = False,
+    ) -> None:
+        self._parts = (session, config, distributor)
+        self._from_start = from_start
+        self._pipeline = pipeline
+        self._stop = stop
+        self._name = link_name(distributor.source, distributor.level)
+        self._source = KafkaSide(config.cluster(distributor.source))
+        self._status = StatusTopic(self._source, config.messages.status_topic)
+        self._lease = Lease(
+            self._source.settings,
+            config.messages.status_topic,
+            group=f"keyway-lease-{self._name}",
+            session_ms=LEASE_SESSION_MS,
+        )
+        self._next = self._new()
+
+    @property
+    def report(self) -> LinkReport:
+        return self._next.report
+
+    def run(self) -> None:
+        """Until `stop` is set. Raises what ends a link."""
+        looked_s, told = -STANDBY_LOOKS_EVERY_S, False
+        try:
+            while not self._stop.is_set():
+                if monotonic() - looked_s > STANDBY_LOOKS_EVERY_S:
+                    self._status_topic()
+                    if not told and self._others():
+                        log.info("link stands by: another process runs it", link=self._name)
+                        told = True
+                    looked_s = monotonic()
+                if self._lease.poll(_POLL_S):
+                    self._turn()
+                    told = False
+        finally:
+            self._lease.release()
+
+    def _others(self) -> bool:
+        """Besides this one, once it has joined."""
+        return len(self._lease.members()) > 1
+
+    def _turn(self) -> None:
+        """Until `stop` is set or the lease is lost; a later turn begins with a new run, which reads
+        all anew.
+        """
+        link, failed = self._next, list[BaseException]()
+
+        def work() -> None:
+            try:
+                link.run()
+            except BaseException as error:
+                failed.append(error)
+                raise
+
+        worker = threading.Thread(target=work, name=self._name, daemon=True)
+        worker.start()
+        while worker.is_alive():
+            if not self._lease.poll(_POLL_S) and not link.stop.is_set() and not self._stop.is_set():
+                log.warning("link gives way: its lease is lost", link=self._name)
+                link.stop.set()
+            if self._stop.is_set():
+                link.stop.set()
+        if failed:
+            raise failed[0]
+        if not self._stop.is_set():
+            self._next = self._new()
+
+    def _new(self) -> LinkRun:
+        session, config, distributor = self._parts
+        stop = threading.Event()
+        return LinkRun(session, config, distributor, stop, self._pipeline, self._from_start)
+
+    def _status_topic(self) -> None:
+        """The lease is a partition of it, so it must exist; a source that is away is waited for."""
+        failures = 0
+        while not self._stop.is_set():
+            try:
+                self._status.ensure()
+                return
+            except KafkaException as error:
+                wait_s = BACKOFF_S[min(failures, len(BACKOFF_S) - 1)]
+                failures += 1
+                fault = error.args[0].str()
+                log.warning("link waits", link=self._name, fault=fault, wait_s=wait_s)
+                self._stop.wait(wait_s)
+
+
+def run_links(
+    session: SparkSession,
+    config: ClustersConfig,
+    cluster: ClusterName,
+    *,
+    level: int | None,
+    stop: threading.Event,
+    from_start: bool = False,
+) -> None:
+    """All links of a cluster, or that of one level, until `stop` is set. `from_start`: topics of
+    which the target has copies, but no position, are copied again. Raises TreeError if there
+    is none, ConfigError, PipelineError, and the errors that end a link.
+    """
+    tree = config.checked_tree()
+    path = config.messages.pipeline
+    pipeline = None if path is None else load_pipeline(path)
+    chosen = tree.of(cluster) if level is None else (tree.distributor(cluster, Level(level)),)
+    ended: list[BaseException] = []
+
+    def run(link: LinkTurns) -> None:
+        try:
+            link.run()
+        except BaseException as error:
+            ended.append(error)
+            stop.set()
+            raise
+
+    links = [LinkTurns(session, config, it, stop, pipeline, from_start=from_start) for it in chosen]
+    if config.messages.metrics_port is not None:
+        serve_metrics(config.messages.metrics_port, lambda: [it.report for it in links])
+    threads = [threading.Thread(target=run, args=(it,), daemon=True) for it in links]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        while thread.is_alive():
+            thread.join(0.5)  # signals reach the main thread meanwhile
+    if ended:
+        raise ended[0]

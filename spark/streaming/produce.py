@@ -1,0 +1,455 @@
+"""The work of one Spark task: it writes the records of one partition, and the position behind
+them, to the target.
+
+The position is the end of the range that Spark has read, not the offset behind the last record:
+markers and aborted records may stand between the two.
+
+Exactly once: records and position are one Kafka transaction, and a task makes several of them, each
+with the position behind its records. The transactional id belongs to the link and partition, so
+opening it fences the writer before and ends its open transaction; then the position is read, and
+records before it, which an earlier attempt has committed, are not written again. A task that is not
+the newest cannot commit.
+
+At least once: records are flushed, then the position is committed. Records between the two are
+written again after a crash; they are recognised by their origin in the target's log, and counted.
+
+A record that the target refuses is found by sending the records of its transaction one by one; what
+is before it is committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+from time import monotonic
+from typing import Any, cast
+
+import pyarrow
+from confluent_kafka import (
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+
+from keyway.clusters.core.copies import COPY_HEADER, Claim, parse
+from keyway.clusters.core.names import Unfit
+from spark.streaming.careful import sent_singly
+from spark.streaming.core.limits import BATCH_S_MAX
+from spark.streaming.core.survey import Position
+from spark.streaming.limits import (
+    ANSWER_S,
+    CAREFUL_RECORDS,
+    PIECE_BYTES,
+    POLL_EVERY_RECORDS,
+    PROBE_S,
+    REPEATS_SCANNED_MAX,
+)
+from spark.streaming.orders import (
+    RECORD_REFUSALS,
+    REFUSALS,
+    RESULT_SCHEMA,
+    Place,
+    Result,
+    Settings,
+    Taking,
+    Tally,
+    Writing,
+)
+from spark.streaming.rows import headers_of_rows, listed, origin_of, pieces_of
+from spark.streaming.writers import Kept, Writer, positions_of
+
+KEPT = Kept()  # of this process, which runs one task after the other
+
+
+class PositionMoved(Exception):
+    """The position on the target is not the one this run has reached: somebody set it back, or the
+    link has another target now.
+    """
+
+
+class _Refused(Exception):
+    """Why the topic stops."""
+
+
+def copying(
+    writing: Writing,
+) -> Callable[[Iterable[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]:
+    """The function for `mapInArrow` over columns as spark/links/columns.py seals them. Each Spark
+    partition must be one partition of a topic, in order, as the Kafka source makes them.
+    """
+
+    def copy(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+        rest = (batch for batch in batches if batch.num_rows)
+        first = next(rest, None)
+        if first is not None:
+            topic, partition = (
+                first.column("topic")[0].as_py(),
+                first.column("partition")[0].as_py(),
+            )
+            row = _result(_Task(writing, topic, partition, KEPT), chain([first], rest))
+            yield pyarrow.RecordBatch.from_pylist([row], schema=RESULT_SCHEMA)
+
+    return copy
+
+
+def passed(writing: Writing, places: Iterable[Place]) -> list[Result]:
+    """Moves the positions of places whose ranges held no record, as a task of each would do it. A
+    task without rows does not know its partition, so the driver does this.
+    """
+    kept = Kept()  # links of one process do not share theirs
+    try:
+        return [_result(_Task(writing, *place, kept), iter(())) for place in places]
+    finally:
+        kept.close()
+
+
+def places_of(results: Iterable[Result]) -> set[Place]:
+    return {(it["topic"], it["partition"]) for it in results}
+
+
+def _result(task: _Task, batches: Iterator[pyarrow.RecordBatch]) -> Result:
+    tally, refused = task.run(batches)
+    return {
+        "topic": task.topic,
+        "partition": task.partition,
+        **{name: getattr(tally, name) for name in Tally.__slots__},
+        "refused": refused,
+    }
+
+
+@dataclass(slots=True)
+class _Open:
+    """The transaction under way."""
+
+    pieces: list[pyarrow.RecordBatch] = field(default_factory=list)
+    bytes: int = 0
+    began_s: float = 0.0
+
+
+@dataclass(slots=True)
+class _Task:
+    writing: Writing
+    topic: str
+    partition: int
+    kept: Kept
+    consumer: Consumer = field(init=False)
+    writer: Writer = field(init=False)
+    tally: Tally = field(default_factory=Tally, init=False)
+    origins: frozenset[bytes] = field(default=frozenset(), init=False)
+
+    def run(self, batches: Iterator[pyarrow.RecordBatch]) -> tuple[Tally, str | None]:
+        """Returns the done work, and a reason if the target refuses more. Raises KafkaException for
+        failures that Spark may try again.
+        """
+        try:
+            self._write(batches)
+        except _Refused as refused:
+            return self.tally, str(refused)
+        except KafkaException as error:
+            if error.args[0].code() not in REFUSALS:
+                raise
+            return self.tally, self._reason(self.tally.position, error.args[0])
+        return self.tally, None
+
+    @property
+    def _place(self) -> Place:
+        return self.topic, self.partition
+
+    @property
+    def _target(self) -> str:
+        return self.writing.targets[self.topic]
+
+    def _reason(self, offset: int, error: KafkaError) -> str:
+        near = f"{self.topic}-{self.partition}, offset {offset}"
+        return f"the target refuses a record of {near}: {error.str()}"
+
+    # ----------------------------------------------------------------------------- the transactions
+
+    def _write(self, batches: Iterator[pyarrow.RecordBatch]) -> None:
+        since = self.tally.position = self._opened()
+        taken_up = since > 0 and self._place in self.writing.taken_up
+        if taken_up and not self.writing.exactly_once:
+            self.origins = self._origins_of_the_end()
+        began_s, transaction = monotonic(), _Open()
+        try:
+            for batch in batches:
+                for piece in self._new_pieces(batch, since):
+                    full = self._add(transaction, piece)
+                    late = monotonic() - began_s >= BATCH_S_MAX
+                    if full and (late or self.tally.bytes >= self.writing.task_bytes_max):
+                        self.kept.leave(self.writer)
+                        return
+            self._end(transaction)
+        except BaseException:
+            self.writer.close()
+            raise
+        self.kept.leave(self.writer)
+
+    def _new_pieces(self, batch: pyarrow.RecordBatch, since: int) -> Iterator[pyarrow.RecordBatch]:
+        done = int(batch.column("offset").to_numpy().searchsorted(since))
+        self.tally.already += done
+        if done < batch.num_rows:
+            yield from pieces_of(batch.slice(done), min(PIECE_BYTES, self.writer.pace.bytes_max))
+
+    def _add(self, transaction: _Open, piece: pyarrow.RecordBatch) -> bool:
+        """Whether that filled the transaction, which is committed then."""
+        if not transaction.pieces:
+            transaction.began_s = monotonic()
+            self.writer.begin()
+        transaction.pieces.append(piece)
+        transaction.bytes += piece.nbytes
+        try:
+            self._produce(piece)
+            seconds = monotonic() - transaction.began_s
+            full = self.writer.pace.full(transaction.bytes, seconds)
+            if full:
+                self._commit(transaction, _end_of(piece))
+        except KafkaException as error:
+            self._carefully(transaction, error)
+            return True
+        return full
+
+    def _end(self, transaction: _Open) -> None:
+        """The range ends where its last record is, or behind that."""
+        last = _end_of(transaction.pieces[-1]) if transaction.pieces else self.tally.position
+        end = max(last, self.writing.ends.get(self._place, 0))
+        if end <= self.tally.position:
+            return
+        if not transaction.pieces:
+            self.writer.begin()
+        try:
+            self._commit(transaction, end)
+        except KafkaException as error:
+            self._carefully(transaction, error)
+            self._end(transaction)
+
+    def _commit(self, transaction: _Open, position: int) -> None:
+        self.writer.commit(self.consumer, self._at(position))
+        seconds = monotonic() - transaction.began_s
+        self.writer.pace.committed(transaction.bytes, seconds)
+        for piece in transaction.pieces:
+            self._count(piece)
+        self.tally.position = position
+        transaction.pieces.clear()
+        transaction.bytes = 0
+
+    def _count(self, piece: pyarrow.RecordBatch, left_out: int = 0) -> None:
+        tally = self.tally
+        written = piece.num_rows - self._topics(piece).count(None)
+        tally.skipped += piece.num_rows - written
+        tally.copied += written - left_out
+        tally.left_out += left_out
+        tally.doubts += sum(listed(piece.column("doubts")))
+        tally.last_timestamp_ms = piece.column("timestamp_ms")[-1].as_py()
+        tally.bytes += piece.nbytes
+        if self.origins:
+            copies = listed(piece.column("copy"))
+            tally.repeats += sum(it is not None and origin_of(it) in self.origins for it in copies)
+
+    # ---------------------------------------------------------------------------- the position
+
+    def _opened(self) -> int:
+        """Opens consumer and writer; returns the position, before which all records are there."""
+        writing = self.writing
+        self.consumer = self.kept.consumer(writing.client, writing.group)
+        found = self.kept.taken(self._settings(), self._name, self._timeout_s)
+        if found is not None and found.failed is None and self._stands_at(found.position):
+            self.writer, position = found, found.position
+        else:
+            self.writer = self._new_writer()
+            position = self._since(ANSWER_S)
+        expected = writing.expected.get(self._place, 0)
+        if position < expected:
+            raise PositionMoved(
+                f"{self.topic}-{self.partition}: the position on the target is {position}, this run"
+                f" has reached {expected}"
+            )
+        return position
+
+    @property
+    def _name(self) -> str:
+        """The transactional id, too."""
+        return f"{self.writing.group}-{self._target}-{self.partition}"
+
+    @property
+    def _timeout_s(self) -> float:
+        return self.writing.transaction_timeout_ms / 1_000
+
+    def _settings(self, *, careful: bool = False) -> Settings:
+        taking = self.writing.taking.get(self.topic, Taking())
+        return {**self.writing.client, **taking.settings(careful=careful)}
+
+    def _new_writer(self, *, careful: bool = False) -> Writer:
+        return Writer(
+            self._settings(careful=careful),
+            self._name,
+            self._timeout_s,
+            exactly_once=self.writing.exactly_once,
+        )
+
+    def _stands_at(self, position: int) -> bool:
+        """No proof is needed: without one the writer is opened anew."""
+        try:
+            return self._since(PROBE_S) == position
+        except KafkaException:
+            return False
+
+    def _since(self, within_s: float) -> int:
+        """The position on the target; 0 if there is none yet."""
+        (found,) = self.consumer.committed([TopicPartition(self._target, self.partition)], within_s)
+        if found.error is not None:
+            raise KafkaException(found.error)
+        position = Position.of(max(found.offset, 0), found.metadata)
+        if position.generation > self.writing.generation:
+            raise PositionMoved(
+                f"{self.topic}-{self.partition}: the link was switched away from this target"
+            )
+        return position.offset
+
+    def _at(self, position: int) -> TopicPartition:
+        writing = self.writing
+        told = Position(position, writing.topic_ids[self.topic], writing.generation).metadata
+        return TopicPartition(self._target, self.partition, position, metadata=told)
+
+    def _origins_of_the_end(self) -> frozenset[bytes]:
+        """The origins of the target's last records, the ones a crash may have left unaccounted."""
+        settings = {**self.writing.client, "group.id": self.writing.group}
+        found = read_back(settings, self._target, self.partition, REPEATS_SCANNED_MAX)
+        return frozenset(origin_of(header) for header in found)
+
+    # ----------------------------------------------------------------------------- the records
+
+    def _produce(self, piece: pyarrow.RecordBatch) -> None:
+        writer, partition = self.writer, self.partition
+        produce, poll = writer.producer.produce, writer.producer.poll
+        for at, (topic, key, value, timestamp_ms, headers) in enumerate(self._rows(piece)):
+            if topic is None:
+                continue
+            while True:
+                try:
+                    produce(topic, value, key, partition, timestamp=timestamp_ms, headers=headers)
+                    break
+                except BufferError:
+                    poll(0.1)
+                    writer.check()
+            if at % POLL_EVERY_RECORDS == 0:
+                poll(0)
+        writer.check()
+
+    def _rows(self, piece: pyarrow.RecordBatch) -> Iterator[tuple[Any, ...]]:
+        """Topic, key, value, timestamp, headers."""
+        return zip(
+            self._topics(piece),
+            listed(piece.column("key")),
+            listed(piece.column("value")),
+            listed(piece.column("timestamp_ms")),
+            headers_of_rows(piece, listed(piece.column("copy"))),
+            strict=True,
+        )
+
+    def _topics(self, batch: pyarrow.RecordBatch) -> list[str | None]:
+        """The target's topic of each row, None: it is not written. A pipeline that runs on its own
+        names it in the column `to`; a link writes the records that have a copy header.
+        """
+        if "to" in batch.schema.names:
+            return listed(batch.column("to"))
+        copied = listed(batch.column("copy").is_valid())
+        routed = self.writing.routed
+        if routed is None:
+            target = self._target
+            return [target if it else None for it in copied]
+        logical = listed(batch.column("logical_topic"))
+        names = {it: routed.back(it) for it in set(logical) if it is not None}
+        for it in names.values():
+            if isinstance(it, Unfit):
+                raise KafkaException(KafkaError(KafkaError.TOPIC_EXCEPTION, str(it)))
+        return [str(names[it]) if one else None for it, one in zip(logical, copied, strict=True)]
+
+    # ------------------------------------------------------------------- records that are refused
+
+    def _carefully(self, transaction: _Open, error: KafkaException) -> None:
+        """Writes the transaction's records once more, each on its own, if it failed because of one
+        of them. Raises any other failure, and _Refused.
+        """
+        fault = self.writer.failed or error.args[0]
+        if fault.code() not in RECORD_REFUSALS:
+            raise KafkaException(fault) from error
+        self.writer.close()
+        for piece in transaction.pieces:
+            for at in range(0, piece.num_rows, CAREFUL_RECORDS):
+                self._one_by_one(piece.slice(at, CAREFUL_RECORDS))
+        transaction.pieces.clear()
+        transaction.bytes = 0
+        self.writer = self._new_writer()
+
+    def _one_by_one(self, piece: pyarrow.RecordBatch) -> None:
+        """Commits the piece up to the first record that is refused, or as the policy says: without
+        such records, or with these among the dead letters.
+        """
+        refused: dict[int, KafkaError] = {}
+        stops = ""
+        while piece.num_rows:
+            self.writer = self._new_writer(careful=True)
+            self.writer.begin()
+            rows = zip(listed(piece.column("offset")), self._rows(piece), strict=True)
+            found = sent_singly(self.writer, self.writing, self._place, rows, refused)
+            if not found:
+                self.writer.commit(self.consumer, self._at(_end_of(piece)))
+                self._count(piece, len(refused))
+                self.tally.position = _end_of(piece)
+                break
+            self.writer.close()
+            first = min(found)
+            lasting = self.writing.on_refused == "stop" or first in refused
+            if lasting or found[first].code() not in RECORD_REFUSALS:
+                stops = self._reason(first, found[first])
+                before = int(piece.column("offset").to_numpy().searchsorted(first))
+                piece = piece.slice(0, before)
+            else:
+                refused |= found
+        if stops:
+            raise _Refused(stops)
+
+
+def _end_of(piece: pyarrow.RecordBatch) -> int:
+    return int(piece.column("offset")[-1].as_py()) + 1
+
+
+def read_back(
+    client: Mapping[str, str], topic: str, partition: int, records_max: int
+) -> Iterator[bytes]:
+    """The well-formed copy headers among the last `records_max` offsets of a partition."""
+    with positions_of({**client, "enable.partition.eof": "true"}, client["group.id"]) as consumer:
+        where = TopicPartition(topic, partition)
+        low, high = consumer.get_watermark_offsets(where, ANSWER_S)
+        consumer.assign([TopicPartition(topic, partition, max(low, high - records_max))])
+        for message in to_the_end(consumer):
+            for name, value in headers_of(message):
+                if name == COPY_HEADER and value is not None and isinstance(parse(value), Claim):
+                    yield value
+
+
+def to_the_end(consumer: Consumer) -> Iterator[Message]:
+    """The records from its position to the end of the one partition that is assigned; it must have
+    `enable.partition.eof`. Raises KafkaException.
+    """
+    while True:
+        # Not `consume`: it waits for as many as it is asked for, also behind the last.
+        message = consumer.poll(ANSWER_S)
+        if message is None:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        error = message.error()
+        if error is not None:
+            if error.code() == KafkaError._PARTITION_EOF:
+                return
+            raise KafkaException(error)
+        yield message
+
+
+def headers_of(message: Message) -> list[tuple[str, bytes | None]]:
+    """A record's headers, in order."""
+    found = cast("list[tuple[str, bytes | None]] | None", message.headers())
+    return found or []

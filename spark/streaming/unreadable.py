@@ -1,0 +1,84 @@
+"""Records that Spark cannot read at all: its timestamps are microseconds in 64 bits, so Kafka's
+source fails with "long overflow" on a record of the year 294,247 or later, without a word of where
+it is. The broker's index of timestamps says which partitions have one; there it is looked for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from pyspark.sql import DataFrame, SparkSession
+
+from keyway.clusters.config import Cluster
+from spark.streaming.kafka import KafkaSide, source_settings
+from spark.streaming.limits import ANSWER_S, UNREADABLE_SCANNED_MAX
+from spark.streaming.orders import Place
+
+OVERFLOW = "long overflow"  # what Spark says
+TIMESTAMP_MS_MAX = (2**63 - 1) // 1_000
+
+
+def unreadable(side: KafkaSide, starts: Mapping[Place, int]) -> dict[Place, int]:
+    """The offset of the first such record from `starts` on, of the places that have one. Raises
+    KafkaException.
+    """
+    found: dict[Place, int] = {}
+    with side.consumer("keyway-unreadable", enable_partition_eof=True) as consumer:
+        asked = [TopicPartition(*place, TIMESTAMP_MS_MAX + 1) for place in starts]
+        suspects = {
+            (it.topic, it.partition): it.offset
+            for it in consumer.offsets_for_times(asked, ANSWER_S)
+            if it.error is None and it.offset >= 0
+        }
+        for place, first in suspects.items():
+            # The index knows the first of the whole log, which may be passed already.
+            consumer.assign([TopicPartition(*place, max(first, starts[place]))])
+            for _ in range(UNREADABLE_SCANNED_MAX):
+                message = consumer.poll(ANSWER_S)
+                if message is None:
+                    raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+                error, offset = message.error(), message.offset()
+                if error is not None:
+                    if error.code() == KafkaError._PARTITION_EOF:
+                        break
+                    raise KafkaException(error)
+                if offset is not None and message.timestamp()[1] > TIMESTAMP_MS_MAX:
+                    found[place] = offset
+                    break
+    return found
+
+
+def told(partition: int, offset: int) -> str:
+    return (
+        f"the timestamp at offset {offset} of partition {partition} is more than"
+        f" {TIMESTAMP_MS_MAX} ms, which Spark cannot read; `on_refused: skip` leaves it out"
+    )
+
+
+def between(
+    session: SparkSession, cluster: Cluster, starts: Mapping[Place, int], ends: Mapping[Place, int]
+) -> DataFrame:
+    """The records of the places of `ends`, up to there."""
+
+    def offsets(by_place: Mapping[Place, int]) -> str:
+        found: dict[str, dict[str, int]] = {}
+        for topic, partition in ends:
+            found.setdefault(topic, {})[str(partition)] = by_place[topic, partition]
+        return json.dumps(found)
+
+    partitions: dict[str, list[int]] = {}
+    for topic, partition in ends:
+        partitions.setdefault(topic, []).append(partition)
+    return (
+        session.read.format("kafka")
+        .options(**source_settings(cluster))
+        .option("assign", json.dumps(partitions))
+        .option("startingOffsets", offsets(starts))
+        .option("endingOffsets", offsets(ends))
+        .option("includeHeaders", "true")
+        .option("failOnDataLoss", "true")
+        .option("kafka.isolation.level", "read_committed")
+        .load()
+    )

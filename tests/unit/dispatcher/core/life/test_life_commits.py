@@ -1,0 +1,307 @@
+"""The life of a window: its reads of the log, and its commits to Kafka."""
+
+from __future__ import annotations
+
+import pytest
+
+from dispatcher.core.life.commands import (
+    NO_TICKET,
+    Answer,
+    CommitState,
+    Failure,
+    ForgetBelow,
+    Load,
+    Pause,
+    Persist,
+    PositionReset,
+    Refuse,
+    RetentionPassed,
+    StopReading,
+    Tell,
+)
+from dispatcher.core.life.states import LifeState
+from dispatcher.core.model import (
+    Acknowledge,
+    AckType,
+    Acquire,
+    Delivered,
+    LogTruncated,
+    MembersChanged,
+    Policy,
+    Snapshot,
+    Ticked,
+)
+from tests.rig.life_playbook import (
+    M1,
+    MEMBERS,
+    NOW_MS,
+    S1,
+    T1,
+    T2,
+    T3,
+    UNRELIABLE,
+    LifePlay,
+    acknowledge,
+    acquire,
+    records,
+    tickets,
+)
+
+# -------------------------------------------------------------------------------------------- reads
+
+
+def test_records_that_do_not_start_at_the_read_position_are_dropped() -> None:
+    play = LifePlay().up()
+    assert play.life.records_read(records(0, 4), 0) == []
+    assert play.life.records_read(records(5, 6), 0) == []
+    stale = play.life.handle(records(0, 4), NO_TICKET)
+    assert (stale.step, stale.commands) == (None, [])
+    assert LifePlay().life.records_read(records(0, 4), 0) == [], "loading"
+
+
+def test_retention_that_passed_the_cursor_is_told_before_the_records() -> None:
+    play = LifePlay().up()
+    read = records(4, 6)
+    assert play.life.records_read(read, 1) == [Tell(LogTruncated(1, NOW_MS)), Tell(read)]
+    assert play.life.records_read(read, 0) == [Tell(read)]
+
+
+def test_a_log_that_starts_behind_the_read_position_is_followed() -> None:
+    play = LifePlay().up()
+    commands = play.life.out_of_range(4, 9, 20, NOW_MS, from_start=False)
+    assert commands == [RetentionPassed(0, 9), Tell(LogTruncated(9, NOW_MS))]
+    play.does(commands)
+    play.write()
+    core = play.life.core
+    assert core is not None
+    assert (core.cursor, play.life.state) == (9, LifeState.UP)
+
+
+@pytest.mark.parametrize(("from_start", "reset_to"), [(True, 1), (False, 3)])
+def test_a_log_that_ends_before_the_position_loads_the_window_elsewhere(
+    *, from_start: bool, reset_to: int
+) -> None:
+    play = LifePlay().up()
+    assert play.life.out_of_range(4, 1, 3, NOW_MS, from_start=from_start) == [
+        PositionReset(4, 3, reset_to),
+        StopReading(),
+        Pause(100),
+    ]
+    assert play.life.trouble == ""
+    assert play.life.pause_over() == [Load(reset_to)]
+    play.life.load_failed(Failure("away"))
+    assert play.life.pause_over() == [Load(reset_to)], "until it is loaded"
+    play.load(reset_to)
+    play.breaks()
+    assert play.life.pause_over() == [Load(None)]
+
+
+def test_a_log_that_starts_at_the_position_has_nothing_behind_it() -> None:
+    play = LifePlay().up()
+    (reset, *_) = play.life.out_of_range(4, 4, 4, NOW_MS, from_start=True)
+    assert reset == PositionReset(4, 4, 4)
+
+
+def test_a_read_that_failed_for_good_loads_the_window_again() -> None:
+    play = LifePlay().up()
+    assert play.life.read_failed(4, Failure("refused"), NOW_MS) == [StopReading(), Pause(100)]
+    assert play.life.read_failed(4, Failure("refused"), NOW_MS) == []
+
+
+def test_answers_to_earlier_reads_change_nothing() -> None:
+    play = LifePlay().up()
+    assert play.life.out_of_range(3, 9, 20, NOW_MS, from_start=True) == []
+    assert play.life.read_failed(3, Failure("refused"), NOW_MS) == []
+    life = LifePlay().life
+    assert life.out_of_range(0, 9, 20, NOW_MS, from_start=True) == []
+    assert life.read_failed(0, Failure("refused"), NOW_MS) == []
+
+
+def test_a_window_that_stops_reading_asks_for_no_more() -> None:
+    play = LifePlay()
+    play.life.start()
+    assert play.life.stop_reads() == [StopReading()]
+    assert play.load() == []
+
+
+# ------------------------------------------------------------------------------------------ commits
+
+
+def test_a_state_may_be_committed_when_it_is_in_the_store() -> None:
+    play = LifePlay().up()
+    play.ask(acquire(3), T1)
+    play.write()
+    play.ask(acknowledge(0, 2), T2)
+    assert play.life.want_commit() == [Persist()]
+    assert play.life.busy
+    batch = play.take()
+    state = CommitState(1, [(2, 2)], 3)
+    assert batch.capture is not None
+    assert batch.capture.state == state
+    assert play.life.take_committable() is None, "not yet"
+    play.ask(acknowledge(1), T3)
+    play.does(play.life.persisted(batch))
+    assert play.life.take_committable() == state, "without the later ones"
+    assert play.life.take_committable() is None
+    play.life.commit_taken(state)
+    assert play.life.is_uncommitted(), "there is more by now"
+    play.write()
+    play.life.want_commit()
+    play.write()
+    later = play.life.take_committable()
+    assert later == CommitState(3, [], 3)
+    play.life.commit_taken(later)
+    assert not play.life.is_uncommitted()
+    assert play.life.want_commit() == [Persist()]
+    play.write()
+    assert play.life.take_committable() is None, "Kafka has it"
+
+
+def test_a_commit_asks_the_store_although_nothing_has_changed() -> None:
+    """It may be another store by now: an empty batch tells."""
+    play = LifePlay().up()
+    play.life.want_commit()
+    batch = play.take()
+    assert batch.changes == []
+    assert play.life.want_commit() == [Persist()]
+    assert play.does(play.life.persisted(batch))[-1] == Persist(), "asked for again meanwhile"
+
+
+def test_nothing_of_a_broken_window_is_committed() -> None:
+    play = LifePlay().up()
+    play.life.want_commit()
+    batch = play.take()
+    play.life.persisted(batch)
+    play.life.want_commit()
+    play.breaks()
+    assert play.life.take_committable() is None
+    play.life.pause_over()
+    play.load()
+    assert play.life.take_batch() is None, "nor is it asked for any more"
+
+
+def test_an_unreliable_group_has_its_state_in_kafka_alone() -> None:
+    play = LifePlay(UNRELIABLE)
+    play.life.start()
+    play.load()
+    play.does(play.life.records_read(records(0, 4), 0))
+    assert tickets(play.ask(acquire(2), T1)) == [(Answer, T1)]
+    assert play.life.want_commit() == [ForgetBelow(2)]
+    assert play.life.take_batch() is None
+    assert play.life.take_committable() == CommitState(2, [], 3)
+    assert play.life.want_commit() == [], "forgotten already"
+
+
+def test_settings_reach_a_window_that_is_up() -> None:
+    play = LifePlay().up()
+    play.life.retune(Policy(lock_duration_ms=5))
+    step = play.life.handle(acquire(1), T1).step
+    assert step is not None
+    (delivered,) = [it for it in step.effects if isinstance(it, Delivered)]
+    assert delivered.deadline_ms == NOW_MS + 5
+
+
+# ------------------------------------------------------------- positions that were set elsewhere
+
+
+def committable(play: LifePlay) -> CommitState:
+    play.life.want_commit()
+    play.write()
+    state = play.life.take_committable()
+    assert state is not None
+    return state
+
+
+def test_a_window_looks_first_until_kafka_has_taken_a_commit_of_its_members() -> None:
+    play = LifePlay().up()
+    assert play.life.looks_first(), "just loaded"
+    play.ask(acquire(3), T1)
+    play.ask(acknowledge(0), T2)
+    play.life.commit_taken(committable(play))
+    assert not play.life.looks_first()
+    play.life.commit_failed()
+    assert play.life.looks_first(), "Kafka's commit is unknown"
+    play.ask(acknowledge(1), T3)
+    play.life.commit_taken(committable(play))
+    play.does(play.life.handle(MembersChanged((), NOW_MS), NO_TICKET).commands)
+    assert play.life.looks_first(), "others may move a group without members"
+    play.life.commit_taken(CommitState(2, [], 3))
+    assert play.life.looks_first(), "as long as there are none"
+
+
+def test_a_window_that_looks_again_is_loaded_at_once_and_refuses_what_waits() -> None:
+    play = LifePlay().up()
+    play.ask(acquire(3), T1)
+    play.write()
+    play.ask(acknowledge(0), T2)
+    commands = play.does(play.life.look_again())
+    assert tickets(commands) == [(Refuse, T2)]
+    assert [it for it in commands if not isinstance(it, Refuse)] == [StopReading(), Load(None)]
+    assert play.life.state is LifeState.LOADING
+    assert play.life.look_again() == [], "it is on its way"
+    play.load(2)
+    core = play.life.core
+    assert core is not None
+    assert core.cursor == 2
+
+
+def test_a_broken_or_closed_window_has_nothing_to_look_for() -> None:
+    play = LifePlay().up()
+    play.breaks()
+    assert play.life.look_again() == []
+    assert play.life.pause_over() == [Load(None)]
+    play.life.close()
+    assert play.life.look_again() == []
+
+
+def test_a_commit_tells_when_the_last_record_was_settled() -> None:
+    play = LifePlay()
+    play.life.start()
+    play.does(
+        play.life.loaded(
+            Policy(), Snapshot(0), MEMBERS, NOW_MS, fence=7, origin=3, settled_ms=NOW_MS - 500
+        )
+    )
+    play.does(play.life.records_read(records(0, 4), 0))
+    assert committable(play).settled_ms == NOW_MS - 500, "as loaded"
+    play.ask(acquire(3), T1)
+    assert committable(play).settled_ms == NOW_MS - 500, "a delivery settles nothing"
+    play.ask(Acknowledge(M1, S1, [(1, 1, bytes([AckType.ACCEPT]))], NOW_MS + 70), T2)
+    state = committable(play)
+    assert state.settled_ms == NOW_MS + 70
+    play.ask(Ticked(NOW_MS + 60_000), T3)
+    assert committable(play).settled_ms == NOW_MS + 70, "nor does the end of a lock"
+    assert state == CommitState(0, [(1, 1)], 3, settled_ms=0), "the time makes no other state"
+
+
+def test_records_of_an_unreliable_group_are_settled_when_they_are_sent() -> None:
+    play = LifePlay(UNRELIABLE)
+    play.life.start()
+    play.load()
+    play.does(play.life.records_read(records(0, 4), 0))
+    play.ask(Acquire(M1, S1, 2, NOW_MS + 70), T1)
+    play.life.want_commit()
+    state = play.life.take_committable()
+    assert state is not None
+    assert (state.cursor, state.settled_ms) == (2, NOW_MS + 70)
+    play.ask(acquire(2), T2)
+    play.ask(Acquire(M1, S1, 2, NOW_MS + 900), T3)
+    assert play.life.settled_ms == NOW_MS, "nothing was left to send"
+
+
+def test_an_idle_window_may_leave_once_store_and_kafka_have_all_of_it() -> None:
+    assert LifePlay().life.may_leave(), "it is not up"
+    play = LifePlay().up()
+    play.ask(acquire(3), T1)
+    assert not play.life.may_leave(), "a step is not persisted"
+    play.write()
+    play.ask(acknowledge(0), T2)
+    play.write()
+    assert not play.life.may_leave(), "Kafka has not its cursor"
+    play.life.want_commit()
+    play.write()
+    state = play.life.take_committable()
+    assert state is not None
+    assert not play.life.may_leave(), "the commit is on its way"
+    play.life.commit_taken(state)
+    assert play.life.may_leave()

@@ -1,0 +1,33 @@
+"""The sessions that a window hears of when it is up again."""
+
+from __future__ import annotations
+
+from dispatcher.core.life.missed_sessions import missed_ends, open_sessions
+from dispatcher.core.model import (
+    LeaseId,
+    LeaseState,
+    MemberId,
+    SessionId,
+    SessionLost,
+    SessionOpened,
+)
+
+M1, M2 = MemberId("m1"), MemberId("m2")
+ENDED, OPEN, UNKNOWN = SessionId("ended"), SessionId("open"), SessionId("before the restart")
+NOW_MS = 5_000
+
+
+def test_of_the_leases_only_those_of_sessions_known_to_have_ended_are_lost() -> None:
+    leases = [
+        LeaseState(LeaseId(at), M1, session, 30_000, [at])
+        for at, session in enumerate((ENDED, OPEN, UNKNOWN))
+    ]
+    assert missed_ends(leases, {ENDED}.__contains__, NOW_MS) == [SessionLost(M1, ENDED, NOW_MS)]
+
+
+def test_open_sessions_are_alive_with_the_leader_alone() -> None:
+    sessions = [(M2, UNKNOWN, 2), (M1, OPEN, 1)]
+    assert open_sessions(sessions, 1, NOW_MS) == [
+        SessionLost(M2, UNKNOWN, NOW_MS),
+        SessionOpened(M1, OPEN, NOW_MS),
+    ]

@@ -1,0 +1,112 @@
+"""Figures for operators."""
+
+from __future__ import annotations
+
+from dispatcher.core.model import AckType, MemberId, PoisonPolicy, Policy, Reason, Snapshot
+from dispatcher.core.reports.stats import FullSpan, Held, MemberStats, ParkedRecord
+from tests.rig.playbook import Playbook
+
+
+def test_counts() -> None:
+    policy = Policy(rejected=PoisonPolicy.BLOCK)
+    play = Playbook(policy).join("c1").produce(b"a", b"a", b"b", b"c", None, None)
+    play.acquire("c1", 3)
+    play.ack("c1", 0, AckType.RELEASE)
+    play.ack("c1", 2, AckType.REJECT)
+    stats = play.core.stats()
+    assert (stats.cursor, stats.read_position, stats.unsettled, stats.keys) == (0, 6, 6, 5)
+    assert (stats.in_flight, stats.backing_off, stats.dead_lettering) == (1, 1, 0)
+    assert stats.parked == [ParkedRecord(2, b"b", 1, Reason.REJECTED, MemberId("c1"), 1_000, 0)]
+    assert stats.members == [MemberStats(MemberId("c1"), 2, 1, 0, 0, 0)]
+    assert play.core.held() == Held(in_flight=1, backing_off=1, dead_lettering=0, parked=1)
+
+
+def test_parked_records_are_shown_in_the_order_of_the_log() -> None:
+    policy = Policy(rejected=PoisonPolicy.BLOCK)
+    play = Playbook(policy).join("c1").produce(b"a", b"b", b"c")
+    play.acquire("c1")
+    play.ack("c1", [2, 0, 1], AckType.REJECT)
+    assert [parked.offset for parked in play.core.stats().parked] == [0, 1, 2]
+
+
+def test_since_when_a_record_is_parked_and_how_many_wait_behind_it() -> None:
+    policy = Policy(exhausted=PoisonPolicy.BLOCK, deliveries_max=1)
+    play = Playbook(policy).join("c1").produce(b"a", b"b", b"a", b"a")
+    play.acquire("c1", 1)
+    play.now_ms += 700
+    play.ack("c1", 0, AckType.RELEASE)
+    parked_ms = play.now_ms
+    play.now_ms += 60_000
+    (parked,) = play.core.stats().parked
+    assert (parked.since_ms, parked.behind) == (parked_ms, 2)
+
+
+def test_dead_letters_under_way() -> None:
+    play = Playbook(Policy(rejected=PoisonPolicy.DEAD_LETTER)).join("c1").produce(b"a")
+    play.acquire("c1")
+    play.ack("c1", 0, AckType.REJECT)
+    assert play.core.stats().dead_lettering == 1
+    assert play.core.held() == Held(in_flight=0, backing_off=0, dead_lettering=1, parked=0)
+
+
+def test_who_holds_a_full_span() -> None:
+    play = (
+        Playbook(Policy(span_max=4, held_max=0))
+        .join("c1")
+        .produce(b"hot", b"a", b"hot", None, b"behind")
+    )
+    assert play.core.stats().full_span == FullSpan(0, b"hot", 2, None), "nobody has fetched it yet"
+    play.acquire("c1")
+    stats = play.core.stats()
+    assert (stats.span_max, stats.full_span) == (4, FullSpan(0, b"hot", 2, MemberId("c1")))
+    play.ack("c1", 1)
+    play.ack("c1", 3)
+    assert play.core.stats().full_span == FullSpan(0, b"hot", 2, MemberId("c1")), "room in it, but"
+    play.ack("c1", 0)
+    assert play.core.stats().full_span is None
+
+
+def test_a_hundred_draining_keys_are_shown_and_all_are_counted() -> None:
+    play = Playbook().join("c1", "c2")
+    keys = play.keys_of("c2", 101)
+    play.leave("c2").produce(*keys, keys[0])
+    play.acquire("c1")
+    stats = play.join("c2").core.stats()
+    assert [key.key for key in stats.draining] == keys[:100], "the oldest"
+    held = [(key.member_id, key.in_flight, key.blocked) for key in stats.draining]
+    assert held == [("c1", 1, 1)] + [("c1", 1, 0)] * 99
+    first = stats.members[0]
+    assert (first.draining_keys, first.draining_in_flight, first.draining_blocked) == (101, 101, 1)
+
+
+def test_holders_that_are_not_there() -> None:
+    play = Playbook().join("c1").produce(b"a", b"b")
+    play.acquire("c1")
+    stats = play.restart().core.stats()
+    assert stats.members == [MemberStats(MemberId("c1"), 0, 2, 0, 0, 0)]
+    assert (stats.unsettled, stats.in_flight) == (0, 2), "nothing was read again yet"
+
+
+def test_settled_records_between_others_are_not_counted() -> None:
+    play = Playbook().join("c1").produce(b"a", b"b", b"c", b"c")
+    play.acquire("c1")
+    play.ack("c1", 1)
+    stats = play.core.stats()
+    assert (stats.unsettled, stats.keys, stats.in_flight) == (3, 2, 2)
+
+
+def test_a_span_that_has_room_for_one_is_not_full() -> None:
+    play = (
+        Playbook(Policy(span_max=3, held_max=0), Snapshot(cursor=10))
+        .join("c1")
+        .produce(b"hot", b"hot")
+    )
+    assert play.core.stats().full_span is None
+    play.produce(b"a")
+    assert play.core.stats().full_span == FullSpan(10, b"hot", 2, None)
+
+
+def test_a_window_that_is_full_of_records() -> None:
+    policy = Policy(span_max=20, window_records=2, held_max=0)
+    play = Playbook(policy, Snapshot(cursor=10)).join("c1").produce(b"a", b"b", b"c")
+    assert play.core.stats().full_span == FullSpan(10, b"a", 1, None, by_span=False)

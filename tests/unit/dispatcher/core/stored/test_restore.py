@@ -1,0 +1,152 @@
+"""A window rebuilt from the store, or from Kafka's commit metadata alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from dispatcher.core.dispatcher import Dispatcher
+from dispatcher.core.model import (
+    AckError,
+    AckType,
+    LeaseEnded,
+    LeaseId,
+    LeaseState,
+    LogTruncated,
+    MemberId,
+    Policy,
+    ReadOn,
+    Reason,
+    RecordsRead,
+    RetryNoted,
+    RetryState,
+    SessionId,
+    Snapshot,
+)
+from dispatcher.core.stored.snapshot import apply_changes
+from tests.rig.playbook import Playbook
+
+WAITING = RetryState.WAITING
+
+
+def crashed() -> Playbook:
+    play = Playbook().join("c1").produce(b"a", b"b", b"a", b"b", b"c")
+    assert play.acquire("c1") == [0, 1, 4]
+    play.ack("c1", 4)
+    return play.restart()
+
+
+def test_acknowledgements_are_taken_before_the_records_are_read_again() -> None:
+    play = crashed()
+    assert play.ack("c1", 1) == [None]
+    assert play.ack("c1", 1) == [AckError.INVALID_RECORD_STATE]
+    assert play.core.settled_ranges() == [(1, 1), (4, 4)]
+    play.join("c1").read()
+    assert play.acquire("c1") == [3], "0 is still held, 1 and 4 are settled"
+
+
+def test_the_cursor_overtakes_a_read_under_way_and_another_is_asked_for() -> None:
+    play = Playbook().join("c1").produce(b"a", b"b", b"c")
+    play.acquire("c1")
+    play.ack("c1", [1, 2])
+    play.restart().join("c1").expect(ReadOn(0, 16_384))
+    play.ack("c1", 0)
+    play.expect(ReadOn(3, 16_384))
+
+
+def test_a_release_before_the_record_is_read_again() -> None:
+    play = crashed()
+    play.ack("c1", 0, AckType.RELEASE)
+    play.join("c1").read()
+    assert play.acquire("c1") == []
+    assert play.wait(1_000).acquire("c1") == [0]
+    assert play.delivered().attempts == [2]
+
+
+def test_live_leases_hold_their_keys_against_other_members() -> None:
+    play = crashed().join("c2").read()
+    assert play.acquire("c2") == []
+    assert play.wait(2_999).acquire("c2") == []
+    assert play.wait(1).acquire("c2") == [0, 1], "c1 did not show up within the grace"
+
+
+def test_a_holder_that_shows_up_keeps_its_leases() -> None:
+    play = crashed().join("c1").read()
+    play.wait(29_000)
+    assert play.ack("c1", [0, 1]) == [None, None]
+
+
+def test_leases_of_one_that_came_back_and_left() -> None:
+    play = crashed().join("c1", "c2").read().leave("c1")
+    assert play.acquire("c2") == [0, 1]
+
+
+def test_attempts_survive() -> None:
+    play = Playbook(Policy(deliveries_max=5, backoff_base_ms=1)).join("c1").produce(b"k")
+    for _ in range(3):
+        play.acquire("c1")
+        play.ack("c1", 0, AckType.RELEASE)
+        play.wait(100)
+    play.restart().join("c1").read()
+    sends = 0
+    while play.acquire("c1"):
+        sends += 1
+        play.ack("c1", 0, AckType.RELEASE)
+        play.wait(100)
+    assert sends == 2
+    assert play.core.stats().parked[0].deliveries == 5
+
+
+def test_lease_ids_are_not_reused_and_stale_leases_end() -> None:
+    snapshot = Snapshot(
+        cursor=5,
+        settled=[(7, 7)],
+        leases=[
+            LeaseState(LeaseId(3), MemberId("c1"), SessionId("s1"), 9_000, [4, 7]),
+            LeaseState(LeaseId(6), MemberId("c1"), SessionId("s1"), 9_000, [5, 6]),
+            LeaseState(LeaseId(8), MemberId("c1"), SessionId("s1"), 9_900, [6]),
+        ],
+    )
+    play = Playbook(snapshot=apply_changes(snapshot, []))
+    assert [lease.offsets for lease in play.core.snapshot().leases] == [[5], [6]]
+    play.wait(0).persists(LeaseEnded(LeaseId(3)))
+    play.log = dict.fromkeys(range(5, 10), None)
+    play.log_end = 10
+    play.join("c1").read()
+    assert play.acquire("c1") == [8, 9]
+    assert play.stored.leases[-1].lease_id == 9
+
+
+def test_a_retry_in_flight_without_a_lease_goes_out_again() -> None:
+    noted = RetryNoted(0, 2, 500, RetryState.IN_FLIGHT, Reason.RELEASED, MemberId("c1"))
+    play = Playbook(snapshot=Snapshot(cursor=0, retries=[noted]))
+    play.join("c1").produce(b"k")
+    assert play.acquire("c1") == [0]
+    assert play.delivered().attempts == [3]
+
+
+def test_from_commit_metadata_alone() -> None:
+    play = Playbook(snapshot=Snapshot(cursor=10, settled=[(10, 10), (12, 13), (400, 450)]))
+    assert play.core.cursor == 11
+    play.join("c1").produce()
+    play.log = {offset: b"%d" % offset for offset in range(10, 452)}
+    play.log_end = 452
+    play.read()
+    assert play.acquire("c1") == [11, *range(14, 400), 451]
+
+
+@pytest.mark.parametrize(
+    "snapshot",
+    [
+        Snapshot(5, settled=[(6, 6)]),
+        Snapshot(5, leases=[LeaseState(LeaseId(1), MemberId("c1"), SessionId("s1"), 9_000, [6])]),
+        Snapshot(5, retries=[RetryNoted(6, 1, 0, WAITING, Reason.RELEASED, MemberId("c1"))]),
+    ],
+)
+def test_a_long_hole_behind_all_that_was_known_is_passed_at_once(snapshot: Snapshot) -> None:
+    play = Playbook(Policy(span_max=16), snapshot).on(LogTruncated(7, 1_000)).join("c1")
+    play.on(RecordsRead(7, 10_000_001, [10_000_000], [b"a"], 1_000))
+    assert (play.core.cursor, play.core.read_position) == (10_000_000, 10_000_001)
+
+
+def test_snapshot_of_a_fresh_window() -> None:
+    assert Dispatcher(Policy(), Snapshot(cursor=3)).snapshot() == Snapshot(cursor=3)

@@ -1,0 +1,234 @@
+"""The plan of a link's next query: the start of each topic, by Kafka and by the status topic."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+import pytest
+from pyspark.sql import SparkSession
+
+from keyway.clusters.config import ClustersConfig, MessagesSection
+from keyway.clusters.core.tree import ClusterName, Distributor, Level
+from spark.links import distribute
+from spark.links.distribute import LinkRun
+from spark.links.link import Link
+from spark.links.plan import Plan
+from spark.links.reports import LinkReport
+from spark.links.status import Json, StatusTopic
+from spark.streaming.core.survey import Position, Topic
+from spark.streaming.kafka import KafkaSide
+from spark.streaming.orders import Place
+from tests.rig.link_status import Kept
+
+C1, C2 = ClusterName("c1"), ClusterName("c2")
+DISTRIBUTOR = Distributor(C1, Level(1), (C2,), (C2,))
+CONFIG = ClustersConfig.model_validate(
+    {
+        "clusters": [
+            {"name": "c1", "bootstrap_servers": "127.0.0.1:1"},
+            {"name": "c2", "bootstrap_servers": "127.0.0.1:1"},
+        ],
+        "tree": {"level": 1, "children": ["c1", "c2"]},
+        "topics": {"include": ["flights"]},
+    }
+)
+COPIED = 1_000
+
+
+@dataclass(slots=True)
+class Side:
+    """A cluster's topics and committed offsets, as `KafkaSide` tells them."""
+
+    name: str
+    ids: dict[str, str] = field(default_factory=dict)
+    committed: dict[Place, Position] = field(default_factory=dict)
+    partitions: int = 2
+    created: int = 0
+    copies: set[str] = field(default_factory=set)  # topics with copies of the link's records
+
+    @property
+    def cluster(self) -> object:
+        return CONFIG.cluster(self.name)
+
+    def topic_names(self) -> list[str]:
+        return sorted(self.ids)
+
+    def identities(self, names: Sequence[str]) -> dict[str, tuple[str, int]]:
+        return {it: (self.ids[it], self.partitions) for it in names if it in self.ids}
+
+    def topics(self, names: Sequence[str], _configs: Sequence[str] = ()) -> dict[str, Topic]:
+        return {it: Topic(it, self.ids[it], self.partitions, {}) for it in names if it in self.ids}
+
+    def create_like(self, _topic: Topic, name: str, _messages: MessagesSection) -> None:
+        self.created += 1
+        self.ids[name] = f"{self.name}-{self.created}"
+
+    def delete(self, name: str) -> None:
+        """Kafka deletes the offsets of a deleted topic, too."""
+        del self.ids[name]
+        self.committed = {it: at for it, at in self.committed.items() if it[0] != name}
+
+    def log_starts(self, places: Iterable[Place]) -> dict[Place, int]:
+        return dict.fromkeys(places, 0)
+
+    def log_ends(self, places: Iterable[Place]) -> dict[Place, int]:
+        return dict.fromkeys(places, COPIED)
+
+    def positions(self, _group: str, places: Iterable[Place]) -> dict[Place, Position]:
+        return {it: self.committed[it] for it in places if it in self.committed}
+
+    def set_positions(self, _group: str, positions: Mapping[Place, Position]) -> None:
+        self.committed |= positions
+
+
+@dataclass(slots=True)
+class World:
+    """The two clusters and the status topic, all of which outlive a process."""
+
+    here: Side = field(default_factory=lambda: Side("c1", {"flights": "here"}))
+    there: Side = field(default_factory=lambda: Side("c2"))
+    told: dict[str, Json] = field(default_factory=dict)
+
+    def process(self) -> LinkRun:
+        run = LinkRun(cast(SparkSession, None), CONFIG, DISTRIBUTOR, threading.Event())
+        run._source, run._target = cast(KafkaSide, self.here), cast(KafkaSide, self.there)
+        run._link = Link(DISTRIBUTOR, C2)
+        run.report = LinkReport(DISTRIBUTOR, cast(StatusTopic, Kept(self.told)))
+        run.report.load()
+        run.report.targeted(C2)
+        return run
+
+    def copied(self, run: LinkRun, *partitions: int) -> None:
+        """A batch wrote every record of `partitions`, and the status topic tells it."""
+        for it in partitions:
+            self.there.committed["flights", it] = Position(COPIED, "here")
+            counts = {"copied": COPIED, "skipped": 0, "repeats": 0, "doubts": 0, "left_out": 0}
+            place = {"topic": "flights", "partition": it, "position": COPIED}
+            run.report.copied({**place, **counts, "last_timestamp_ms": 1})
+        run.report.publish({("flights", it): COPIED for it in partitions})
+
+
+@pytest.fixture(autouse=True)
+def look_at_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    def found(
+        target: Side, _group: str, _source: str, places: Iterable[Place], _: object
+    ) -> object:
+        return {topic for topic, _ in places if topic in target.copies}
+
+    monkeypatch.setattr(distribute, "topics_copied_before", found)
+
+
+def test_a_link_without_positions_does_not_copy_all_again() -> None:
+    """Its cluster or level has another name now; it copied all retained records, unasked."""
+    world = World(there=Side("c2", {"flights": "there"}, copies={"flights"}))
+    run = world.process()
+    assert starts(run) == {}
+    told = run.report.topics()["flights"]
+    assert told.state == "stopped"
+    assert "--from-start" in told.reason
+    run.from_start = True
+    assert starts(run) == {0: 0, 1: 0}
+
+
+def test_a_first_batch_that_was_cut_off_is_copied_again() -> None:
+    """Without transactions its records are there, and no position is."""
+    world = World(there=Side("c2", {"flights": "there"}))
+    assert starts(world.process()) == {0: 0, 1: 0}
+    world.there.copies.add("flights")
+    assert starts(world.process()) == {0: 0, 1: 0}
+
+
+def test_a_link_with_positions_goes_on_beside_its_copies() -> None:
+    world = World(there=Side("c2", {"flights": "there"}, copies={"flights"}))
+    for it in range(2):
+        world.there.committed["flights", it] = Position(10, "here")
+    assert starts(world.process()) == {0: 10, 1: 10}
+
+
+def starts(run: LinkRun) -> dict[int, int]:
+    """Where each partition of the next query begins."""
+    plan = run._survey()
+    found, plan = run._starts(plan)
+    run.report.planned(plan.topics, plan.stopped, plan.target_ids, run._reached)
+    return {partition: at for (_, partition), at in found.items()}
+
+
+def test_a_copy_that_an_operator_deletes_is_made_again_from_the_beginning() -> None:
+    """It was created by the link itself, and began at its last position: it had a hole."""
+    world = World()
+    first = world.process()
+    assert starts(first) == {0: 0, 1: 0}
+    world.copied(first, 0, 1)
+    world.there.delete("flights")
+    assert starts(world.process()) == {0: 0, 1: 0}
+
+
+def test_a_copy_is_made_again_also_if_the_process_ends_before_the_first_batch() -> None:
+    """The plan was told with the new topic's id and the old one's positions."""
+    world = World(there=Side("c2", {"flights": "of an operator"}))
+    first = world.process()
+    starts(first)
+    world.copied(first, 0, 1)
+    world.there.delete("flights")
+    second = world.process()
+    assert starts(second) == {0: 0, 1: 0}
+    assert starts(second) == {0: 0, 1: 0}, "of the next query, after a failure"
+    world.copied(second, 0)
+    assert starts(world.process()) == {0: COPIED, 1: 0}, "of the next process"
+
+
+def test_a_position_that_kafka_forgets_is_known_of_a_topic_that_the_link_created() -> None:
+    """The partition was copied again from its beginning."""
+    world = World()
+    run = world.process()
+    starts(run)
+    world.copied(run, 0, 1)
+    del world.there.committed["flights", 1]
+    assert starts(run) == {0: COPIED, 1: COPIED}
+    assert world.there.committed["flights", 1] == Position(COPIED, "here"), "committed again"
+
+
+def test_a_report_without_the_target_s_id_gets_it_with_the_next_plan() -> None:
+    """An earlier version did not tell the id of a topic that the link created."""
+    world = World(there=Side("c2", {"flights": "there"}))
+    rows: Json = {"0": {"position": COPIED}, "1": {"position": COPIED}}
+    old: Json = {"topic_id": "here", "target_id": "", "partitions": rows}
+    world.told["topic/c1-level-1/flights"] = old
+    for it in (0, 1):
+        world.there.committed["flights", it] = Position(COPIED, "here")
+    assert starts(world.process()) == {0: COPIED, 1: COPIED}
+    del world.there.committed["flights", 1]
+    assert starts(world.process()) == {0: COPIED, 1: COPIED}
+
+
+def test_a_report_without_the_target_s_id_fits_no_topic() -> None:
+    """Positions that Kafka forgot may be those of a topic that was deleted: twice, but no hole."""
+    world = World()
+    rows: Json = {"0": {"position": COPIED}}
+    old: Json = {"topic_id": "here", "target_id": "", "partitions": rows}
+    world.told["topic/c1-level-1/flights"] = old
+    assert starts(world.process()) == {0: 0, 1: 0}
+
+
+def test_a_position_that_was_set_back_is_told() -> None:
+    """Told was the furthest one: once Kafka forgot the other, the records between were left out."""
+    world = World()
+    run = world.process()
+    starts(run)
+    world.copied(run, 0, 1)
+    world.there.committed["flights", 0] = Position(10, "here")
+    assert starts(run) == {0: 10, 1: COPIED}
+    del world.there.committed["flights", 0]
+    assert starts(world.process()) == {0: 10, 1: COPIED}
+
+
+def test_an_id_that_is_known_only_later_is_worth_a_new_plan() -> None:
+    """A broker may not know a topic yet that was created a moment ago."""
+    first = Plan({}, {}, {}, {}, {})
+    later = Plan({}, {}, {}, {}, {"flights": "there"})
+    assert not first.same_work(later)
+    assert later.same_work(later)
+    assert later.same_work(first), "a topic that is created again is noticed by its positions"

@@ -1,0 +1,164 @@
+"""The metrics of links are their status, at the time of the scrape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+from keyway.clusters.core.tree import ClusterName, Distributor, Level
+from spark.links import metrics, reports
+from spark.links.metrics import LinkCollector
+from spark.links.reports import LinkReport
+from spark.links.status import Json, StatusTopic
+from spark.streaming.core.survey import Topic
+from tests.rig.link_status import Kept
+
+C1, C2 = ClusterName("c1"), ClusterName("c2")
+LABELS = '{link="c1-level-1",topic="flights"}'
+
+
+def report_with(partitions: Mapping[str, Json]) -> LinkReport:
+    kept = Kept({"topic/c1-level-1/flights": {"partitions": partitions}})
+    report = LinkReport(Distributor(C1, Level(1), (C2,), (C2,)), cast(StatusTopic, kept))
+    report.load()
+    return report
+
+
+def exported(report: LinkReport) -> list[str]:
+    registry = CollectorRegistry()
+    registry.register(LinkCollector(lambda: [report]))
+    return generate_latest(registry).decode().splitlines()
+
+
+def link_of(report: LinkReport) -> tuple[str, str]:
+    told = report._status.read()["link/c1-level-1"]
+    return told["state"], told["error"]
+
+
+def test_counts_are_summed_over_partitions_and_go_on_from_the_last_run() -> None:
+    zero = {"copied": 5, "skipped": 2, "repeats": 1, "doubts": 3, "gap": 4, "lag_records": 7}
+    report = report_with({"0": {**zero, "lag_s": 1.5}, "1": {**zero, "lag_s": 9.5}})
+    lines = exported(report)
+    for name, figure in {
+        "copied_records_total": 10,
+        "skipped_records_total": 4,
+        "repeated_records_total": 2,
+        "copy_headers_doubted_total": 6,
+        "deleted_records_total": 8,
+        "lag_records": 14,
+        "lag_seconds": 9.5,
+    }.items():
+        assert f"keyway_distribution_{name}{LABELS} {float(figure)}" in lines
+
+
+def test_a_link_that_waits_and_a_topic_that_stops() -> None:
+    report = report_with({})
+    topic = Topic("flights", "id", 1, {})
+    report.planned({"flights": topic}, {"odd": "another partition count"}, {}, {})
+    lines = exported(report)
+    assert 'keyway_distribution_link_running{link="c1-level-1"} 1.0' in lines
+    assert 'keyway_distribution_topics_stopped{link="c1-level-1"} 1.0' in lines
+    report.trouble("no answer")
+    assert 'keyway_distribution_link_running{link="c1-level-1"} 0.0' in exported(report)
+
+
+def test_the_cause_of_a_fault_stays_until_a_query_is_well() -> None:
+    """Each try told "running" without an error, so that nobody saw a link that never copied."""
+    report = report_with({})
+    report.planned({}, {}, {}, {})
+    report.trouble("long overflow")
+    for _ in range(2):
+        report.planned({}, {}, {}, {})
+        report.publish({})
+        assert link_of(report) == ("waiting", "long overflow")
+        fault = 'keyway_distribution_fault{cause="long overflow",link="c1-level-1",topic=""} 1.0'
+        assert fault in exported(report)
+        assert 'keyway_distribution_link_running{link="c1-level-1"} 0.0' in exported(report)
+    report.well()
+    report.publish({})
+    assert link_of(report) == ("running", "")
+    assert not [line for line in exported(report) if line.startswith("keyway_distribution_fault{")]
+
+
+def test_the_reason_of_a_refusal_stays_while_the_topic_is_tried_again() -> None:
+    report = report_with({})
+    flights = {"flights": Topic("flights", "id", 1, {})}
+    report.planned({}, {"flights": "too large"}, {}, {})
+    report.planned(flights, {}, {}, {}, {"flights": "too large"})
+    assert (report.topics()["flights"].state, report.topics()["flights"].reason) == (
+        "stopped",
+        "too large",
+    )
+    fault = 'keyway_distribution_fault{cause="too large",link="c1-level-1",topic="flights"} 1.0'
+    assert fault in exported(report)
+    report.runs("flights")
+    assert (report.topics()["flights"].state, report.topics()["flights"].reason) == ("running", "")
+
+
+def test_a_place_without_a_position_lags_behind_its_beginning() -> None:
+    report = report_with({})
+    report.planned({"flights": Topic("flights", "id", 1, {})}, {}, {}, {})
+    report.publish({("flights", 0): 50}, {("flights", 0): 20})
+    assert f"keyway_distribution_lag_records{LABELS} 30.0" in exported(report)
+
+
+def test_the_time_without_a_commit_grows_only_while_records_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = 1_000_000
+    for module in (reports, metrics):
+        monkeypatch.setattr(module, "now_ms", lambda: clock)
+    report = report_with({})
+    report.planned({"flights": Topic("flights", "id", 1, {})}, {}, {}, {("flights", 0): 5})
+
+    def age(log_end: int) -> float:
+        report.publish({("flights", 0): log_end})
+        name = f"keyway_distribution_commit_age_seconds{LABELS} "
+        (line,) = (it for it in exported(report) if it.startswith(name))
+        return float(line.removeprefix(name))
+
+    assert age(5) == 0
+    clock += 60_000
+    assert age(9) == 0, "they wait since now"
+    clock += 60_000
+    assert age(9) == 60
+    place = {"topic": "flights", "partition": 0, "position": 7, "last_timestamp_ms": -1}
+    counts = dict.fromkeys(("copied", "skipped", "repeats", "doubts", "left_out"), 0)
+    report.copied({**place, **counts})
+    clock += 10_000
+    assert age(9) == 10
+    report.copied({**place, **counts, "position": 9})
+    clock += 10_000
+    assert age(9) == 0
+
+
+def test_only_topics_that_changed_are_told_again() -> None:
+    report = report_with({})
+    names = ("flights", "orders")
+    report.planned({it: Topic(it, "id", 1, {}) for it in names}, {}, {}, {})
+    published: list[set[str]] = []
+    publish = report._status.publish
+
+    def noted(records: Mapping[str, Json]) -> None:
+        published.append(set(records))
+        publish(records)
+
+    report._status.publish = noted  # type: ignore[method-assign]
+    report.publish({(it, 0): 5 for it in names}, {(it, 0): 5 for it in names})
+    report.publish({("flights", 0): 6, ("orders", 0): 5}, {(it, 0): 5 for it in names})
+    told = [{key for key in one if key.startswith("topic/")} for one in published]
+    assert told == [{f"topic/c1-level-1/{it}" for it in names}, {"topic/c1-level-1/flights"}]
+
+
+def test_a_topic_that_the_link_does_not_follow_any_more() -> None:
+    """It has no lag that could alarm anybody, and goes on where it was if it is followed again."""
+    report = report_with({"0": {"position": 5, "copied": 5, "lag_records": 7}})
+    report.planned({"other": Topic("other", "id", 1, {})}, {}, {}, {})
+    lines = exported(report)
+    assert not [line for line in lines if "flights" in line]
+    assert report.positions()["flights", 0][0] == 5
+    report.planned({"flights": Topic("flights", "id", 1, {})}, {}, {}, {("flights", 0): 5})
+    assert f"keyway_distribution_lag_records{LABELS} 7.0" in exported(report)

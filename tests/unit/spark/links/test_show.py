@@ -1,0 +1,50 @@
+"""The row of a link, from the records of its status topic."""
+
+from __future__ import annotations
+
+from keyway.clusters.core.tree import ClusterName, Distributor, Level
+from keyway.clusters.core.trust import CHECKSUM, Seals
+from keyway.kafka.asking import Away
+from spark.links.reports import now_ms
+from spark.links.show import link_row, links_table
+from spark.links.status import TopicStatus
+
+AMS = Distributor(ClusterName("ams"), Level(1), (ClusterName("fra"),), (ClusterName("fra"),))
+
+
+def test_a_link_with_its_topics_or_one_of_them() -> None:
+    running = {"state": "running", "target": "fra", "error": "", "updated_ms": now_ms()}
+    topic = TopicStatus().as_json()
+    records = {
+        "link/ams-level-1": running,
+        "topic/ams-level-1/orders": topic,
+        "topic/ams-level-1/payments": topic,
+        "topic/ams-level-1/gone": topic | {"state": "left"},
+        "topic/ams-level-2/orders": topic,
+    }
+    all_topics = link_row(AMS, records)
+    assert all_topics == {
+        "link": "ams-level-1",
+        "source": "ams",
+        "level": 1,
+        **running,
+        "topics": {"orders": topic, "payments": topic},
+    }
+    assert link_row(AMS, records, "payments") == {**all_topics, "topics": {"payments": topic}}
+    assert link_row(AMS, records, "gone") == {**all_topics, "topics": {}}
+
+
+def test_the_words_for_seals_without_a_secret() -> None:
+    running = {"state": "running", "target": "fra", "error": "", "updated_ms": now_ms()}
+    rows = [
+        link_row(AMS, {"link/ams-level-1": {**running, "seals": str(seals)}})
+        for seals in (CHECKSUM, Seals(("one",)))
+    ]
+    unkeyed, keyed = (links_table([it]) for it in rows)
+    assert unkeyed.endswith("the seals of ams-level-1: a checksum, which any client can make")
+    assert "seals" not in keyed
+
+
+def test_a_link_whose_source_is_away() -> None:
+    row = link_row(AMS, Away("no answer"), "orders")
+    assert (row["state"], row["error"], row["topics"]) == ("unknown", "no answer", {})

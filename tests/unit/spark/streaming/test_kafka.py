@@ -1,0 +1,76 @@
+"""Answers of Kafka that do not come."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import ConfigEntry, ConfigResource
+
+from keyway.clusters.config import Cluster
+from spark.streaming import kafka
+from spark.streaming.kafka import KafkaSide, answered, jaas_text
+from spark.streaming.limits import CONFIGS_S
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("plain", '"plain"'),
+        ("pässwörd€😀", '"pässwörd€😀"'),
+        ('a"b\\c', '"a\\"b\\\\c"'),
+        ("a\nb", '"a\\012b"'),
+    ],
+)
+def test_a_password_as_java_s_parser_reads_it(text: str, expected: str) -> None:
+    """It knows no `\\u`, so a password that JSON had escaped was another one."""
+    assert jaas_text(text) == expected
+
+
+def test_no_answer_is_an_error_of_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A TimeoutError ended the link, where a cluster that is away is waited for."""
+    monkeypatch.setattr(kafka, "ANSWER_S", 0.01)
+    with pytest.raises(KafkaException) as raised:
+        answered(Future[None]())
+    assert raised.value.args[0].code() == KafkaError._TIMED_OUT
+    come = Future[int]()
+    come.set_result(4)
+    assert answered(come) == 4
+
+
+class Admin:
+    """A cluster with one topic, whose configs may change."""
+
+    def __init__(self) -> None:
+        self.limit = "1000"
+        self.asked = 0
+
+    def describe_configs(
+        self, resources: list[ConfigResource], **_: object
+    ) -> dict[ConfigResource, Future[dict[str, ConfigEntry]]]:
+        self.asked += 1
+        answer = Future[dict[str, ConfigEntry]]()
+        answer.set_result({"max.message.bytes": ConfigEntry("max.message.bytes", self.limit)})
+        return dict.fromkeys(resources, answer)
+
+
+def test_configs_are_asked_for_once_a_minute_and_of_a_new_topic(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Those of all topics, every two seconds, took most of what a link at rest did."""
+    clock, topic_id, admin = 1_000.0, "one", Admin()
+    side = KafkaSide(Cluster(name="c1", bootstrap_servers="127.0.0.1:1"))
+    monkeypatch.setattr(kafka, "monotonic", lambda: clock)
+    monkeypatch.setattr(side, "_admin", admin)
+    monkeypatch.setattr(side, "identities", lambda names: dict.fromkeys(names, (topic_id, 1)))
+
+    def limit() -> str:
+        return side.topics(["t"])["t"].configs["max.message.bytes"]
+
+    assert (limit(), limit(), admin.asked) == ("1000", "1000", 1)
+    admin.limit = "2000"
+    clock += CONFIGS_S + 1
+    assert (limit(), limit(), admin.asked) == ("2000", "2000", 2)
+    admin.limit, topic_id = "3000", "two"
+    assert (limit(), admin.asked) == ("3000", 3)
