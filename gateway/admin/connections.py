@@ -87,11 +87,11 @@ def connection_routes(server: Server, upstream: Brokers, groups: Groups) -> list
 
 def _carries_seen(caller: Caller, groups: Groups, connection: ConnectionId) -> bool:
     """A token for some groups sees the connections that carry members of those."""
-    return caller.sees_all or any(caller.sees(group) for group, _ in groups.carried_by(connection))
+    return caller.sees_all or any(caller.sees(group) for group, _ in groups.carried.of(connection))
 
 
 def _members(caller: Caller, groups: Groups, connection: ConnectionId) -> list[str]:
-    carried = sorted(it for it in groups.carried_by(connection) if caller.sees(it[0]))
+    carried = sorted(it for it in groups.carried.of(connection) if caller.sees(it[0]))
     return [f"{group}/{member}" for group, member in carried[:CONNECTION_MEMBERS_SHOWN]]
 
 

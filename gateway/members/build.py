@@ -84,7 +84,9 @@ def build(
         background=(
             saved_members.write_forever,
             key_filters.load_until_loaded,
-            lambda: settings.refresh_forever(groups.names, groups.exists),
+            lambda: settings.refresh_forever(
+                groups.names, lambda name: groups.get(name) is not None
+            ),
         ),
         stop=stop,
     )

@@ -26,6 +26,7 @@ from gateway.core.share.membership import (
     TopicByName,
 )
 from gateway.core.share.sessions import ShareSession, ShareSessions
+from gateway.members.carried_members import Carried
 from gateway.members.group_settings import GroupSettings
 from gateway.members.limits import (
     CONNECTION_MEMBERS_MAX,
@@ -35,8 +36,8 @@ from gateway.members.limits import (
     MEMBERS_MAX,
     REFUSED_TOLD_MS,
     RESTART_GRACE_MS,
-    TICK_MS,
 )
+from gateway.members.listening import Listening
 from gateway.members.saved_members import SavedGroup
 
 log = structlog.get_logger("keyway.groups")
@@ -55,61 +56,6 @@ class TopicMembersChanged:
 
 
 @dataclass(slots=True)
-class Carried:
-    """Members by connection: a lost connection concerns only the members whose requests it carried,
-    however many groups there are.
-    """
-
-    _members: dict[int, set[tuple[str, str]]] = field(default_factory=dict)  # group, member id
-
-    def __len__(self) -> int:
-        return sum(map(len, self._members.values()))
-
-    def of(self, connection: int) -> list[tuple[str, str]]:
-        return list(self._members.get(connection, ()))
-
-    def add(self, connection: int, group: str, member_id: str) -> None:
-        self._members.setdefault(connection, set()).add((group, member_id))
-
-    def count(self, connection: int) -> int:
-        return len(self._members.get(connection, ()))
-
-    def lost(self, connection: int) -> list[tuple[str, str]]:
-        return sorted(self._members.pop(connection, ()))
-
-    def forget(self, group: str, member: ShareMember) -> None:
-        """The member left or was evicted; its connections may go on for others."""
-        for connection in member.connections:
-            members = self._members.get(connection)
-            if members is not None:
-                members.discard((group, member.member_id))
-                if not members:
-                    del self._members[connection]
-
-
-@dataclass(slots=True)
-class Listening:
-    """Time in which the node could have heard of its members. A node that was held up (a frozen
-    machine, a long request) has their heartbeats still unread when it goes on: its deaf time
-    does not count as their silence.
-    """
-
-    _deaf_ms: int = 0
-    _ticked_ms: int | None = None
-
-    def of(self, now_ms: int) -> int:
-        """`now_ms` on this clock."""
-        return now_ms - self._deaf_ms
-
-    def tick(self, now_ms: int) -> int:
-        """Called every TICK_MS. Leaves out its own delay, beyond one more tick."""
-        if self._ticked_ms is not None:
-            self._deaf_ms += max(0, now_ms - self._ticked_ms - 2 * TICK_MS)
-        self._ticked_ms = now_ms
-        return self.of(now_ms)
-
-
-@dataclass(slots=True)
 class Groups:
     settings: GroupSettings
     sessions: ShareSessions
@@ -121,7 +67,7 @@ class Groups:
     _on_forgotten: list[Callable[[str], None]] = field(default_factory=list)
     _groups: dict[str, ShareGroup] = field(default_factory=dict)
     _empty_since_ms: dict[str, int] = field(default_factory=dict)
-    _carried: Carried = field(default_factory=Carried)
+    carried: Carried = field(default_factory=Carried)
     _listening: Listening = field(default_factory=Listening)
     _kept: bool = False
     _members: int = 0  # of all groups
@@ -161,9 +107,9 @@ class Groups:
         answer = group.heartbeat(beat, topic_by_name, self._listening.of(now_ms))
         self._members += len(group.members) - count
         if beat.member_id in group.members:
-            self._carried.add(beat.connection, group_name, beat.member_id)
+            self.carried.add(beat.connection, group_name, beat.member_id)
         elif known is not None:
-            self._carried.forget(group_name, known)
+            self.carried.forget(group_name, known)
         self._groups[group_name] = group  # a new one only now: a refused join creates none
         if answer.members_changed:
             log.info(
@@ -184,7 +130,7 @@ class Groups:
 
     def _check_room(self, group: str, beat: Heartbeat, now_ms: int) -> None:
         """Raises GroupFull if this member would be one too many."""
-        if self._carried.count(beat.connection) >= CONNECTION_MEMBERS_MAX:
+        if self.carried.count(beat.connection) >= CONNECTION_MEMBERS_MAX:
             why = (
                 f"One connection carries at most {CONNECTION_MEMBERS_MAX} members of share groups."
             )
@@ -250,7 +196,8 @@ class Groups:
                     self._evict(group, listened_ms)
                     await asyncio.sleep(0)
             elif now_ms - self._empty_since_ms.setdefault(group.name, now_ms) >= GROUP_EMPTY_MS_MAX:
-                self._forget_empty(group.name)
+                log.info("group_forgotten", group=name)
+                self.forget(name)
         surplus = len(self._empty_since_ms) - EMPTY_GROUPS_MAX
         if surplus > 0:
             for name in nsmallest(
@@ -259,11 +206,8 @@ class Groups:
                 if self._groups[name].members:  # since the last turn
                     del self._empty_since_ms[name]
                 else:
-                    self._forget_empty(name)
-
-    def _forget_empty(self, name: str) -> None:
-        log.info("group_forgotten", group=name)
-        self.forget(name)
+                    log.info("group_forgotten", group=name)
+                    self.forget(name)
 
     def _evict(self, group: ShareGroup, listened_ms: int) -> None:
         topics = group.topics()
@@ -277,7 +221,7 @@ class Groups:
                 silent_ms=listened_ms - member.last_heartbeat_ms,
                 connected=bool(member.connections),
             )
-            self._carried.forget(group.name, member)
+            self.carried.forget(group.name, member)
             for session in self.sessions.member_gone(group.name, member.member_id):
                 _tell(self._on_session_lost, session)
         self._moved(group, topics, Reason.MEMBER_EVICTED)
@@ -285,7 +229,7 @@ class Groups:
     def connection_lost(self, connection: int, now_ms: int) -> None:
         if self._kept:
             return
-        for group_name, member_id in self._carried.lost(connection):
+        for group_name, member_id in self.carried.lost(connection):
             group = self._groups.get(group_name)
             if group is not None:
                 group.connection_lost(member_id, connection, self._listening.of(now_ms))
@@ -296,16 +240,7 @@ class Groups:
         group = self._groups.get(group_name)
         if group is not None and member_id in group.members:
             group.connected(member_id, connection)
-            self._carried.add(connection, group_name, member_id)
-
-    def carried_by(self, connection: int) -> list[tuple[str, str]]:
-        """Group and member id of the members whose requests it carried."""
-        return self._carried.of(connection)
-
-    @property
-    def carried(self) -> int:
-        """Pairs of a connection and a member it carried requests of."""
-        return len(self._carried)
+            self.carried.add(connection, group_name, member_id)
 
     def _moved(self, group: ShareGroup, topics: Iterable[str], reason: Reason) -> None:
         _tell(self._on_change, group)
@@ -353,9 +288,6 @@ class Groups:
 
     def names(self) -> list[str]:
         return sorted(self._groups)
-
-    def exists(self, name: str) -> bool:
-        return name in self._groups
 
     def get(self, name: str) -> ShareGroup | None:
         return self._groups.get(name)

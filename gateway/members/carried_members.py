@@ -1,0 +1,41 @@
+"""The members of share groups whose requests a connection carried."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gateway.core.share.membership import ShareMember
+
+
+@dataclass(slots=True)
+class Carried:
+    """Members by connection: a lost connection concerns only the members whose requests it carried,
+    however many groups there are.
+    """
+
+    _members: dict[int, set[tuple[str, str]]] = field(default_factory=dict)  # group, member id
+
+    def __len__(self) -> int:
+        return sum(map(len, self._members.values()))
+
+    def of(self, connection: int) -> list[tuple[str, str]]:
+        """Group and member id of the members whose requests it carried."""
+        return list(self._members.get(connection, ()))
+
+    def add(self, connection: int, group: str, member_id: str) -> None:
+        self._members.setdefault(connection, set()).add((group, member_id))
+
+    def count(self, connection: int) -> int:
+        return len(self._members.get(connection, ()))
+
+    def lost(self, connection: int) -> list[tuple[str, str]]:
+        return sorted(self._members.pop(connection, ()))
+
+    def forget(self, group: str, member: ShareMember) -> None:
+        """The member left or was evicted; its connections may go on for others."""
+        for connection in member.connections:
+            members = self._members.get(connection)
+            if members is not None:
+                members.discard((group, member.member_id))
+                if not members:
+                    del self._members[connection]
