@@ -191,7 +191,7 @@ bench-links: ready ## one link beside MirrorMaker 2 on the same copy (ARGS="--re
 	$(BIN)/python -m tests.bench.links $(ARGS)
 
 .PHONY: distribution-scale
-distribution-scale: ready ## distribution at its stated size: 1,000 topics, 10,000 partitions, 1,000 groups (ARGS="offsets --topics n --groups n")
+distribution-scale: ready ## distribution at its stated size: 1,000 topics, 10,000 partitions, 1,000 groups, 200,000 schemas (ARGS="offsets --topics n --groups n")
 	$(BIN)/python -m tests.bench.scale $(ARGS)
 
 .PHONY: demo

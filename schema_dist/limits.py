@@ -11,6 +11,7 @@ PAGES_MAX = 10_000  # ten million schemas: more than an id space of any registry
 REQUESTS_AT_ONCE = 8  # to one registry; more were not faster
 CONNECTION_IDLE_S_MAX = 4.0  # uvicorn, which serves Karapace, closes idle connections after 5 s
 WRITES_AT_ONCE = 256  # noted in the ledger together; a crash leaves at most so many unsure
+NOTED_AT_ONCE = 10_000  # of an adopted registry; librdkafka's queue holds 100,000 records
 PLANS_MAX = 8  # per round: removals, then registering, then modes; each needs a plan of its own
 READ_BACK_S_MAX = 15.0  # a registry serves a record of its log within a second
 REREAD_S = 300.0  # without news, a target is read anew, in case somebody else wrote to it

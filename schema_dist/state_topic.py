@@ -19,9 +19,10 @@ from confluent_kafka import (
     TopicPartition,
 )
 
+from schema_dist.core.desired import slices
 from schema_dist.core.ledger import Entry, Ledger, decode, encode
 from schema_dist.errors import AwayError
-from schema_dist.limits import ANSWER_S_MAX
+from schema_dist.limits import ANSWER_S_MAX, NOTED_AT_ONCE
 from schema_dist.log_reader import NO_RECORD, consume
 from schema_dist.topics import ensure_compacted
 
@@ -46,9 +47,9 @@ class StateTopic:
 
     async def note(self, entries: Iterable[Entry]) -> None:
         """Writes entries of the ledger."""
-        records = [encode(entry) for entry in entries]
-        if records:
-            await asyncio.to_thread(self._produce, records)
+        noted = list(entries)
+        if noted:
+            await asyncio.to_thread(self._produce, map(encode, noted))
 
     async def report(self, status: Mapping[str, Any]) -> None:
         """Writes the status."""
@@ -128,11 +129,12 @@ class StateTopic:
             if error is not None:
                 failed.append(error.str())
 
-        try:
-            for key, value in records:
-                self._producer.produce(self._topic, key=key, value=value, on_delivery=told)
-            left = self._producer.flush(ANSWER_S_MAX)
-        except (BufferError, KafkaException) as error:
-            raise self._fault(error) from error
-        if failed or left:
-            raise self._fault(failed[0] if failed else f"{left} records unsent")
+        for part in slices(records, NOTED_AT_ONCE):
+            try:
+                for key, value in part:
+                    self._producer.produce(self._topic, key=key, value=value, on_delivery=told)
+                left = self._producer.flush(ANSWER_S_MAX)
+            except (BufferError, KafkaException) as error:
+                raise self._fault(error) from error
+            if failed or left:
+                raise self._fault(failed[0] if failed else f"{left} records unsent")

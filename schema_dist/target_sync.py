@@ -10,6 +10,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import Protocol
 
@@ -25,6 +26,7 @@ from schema_dist.core.ledger import (
     entries_after,
     entries_before,
 )
+from schema_dist.core.limits import SLICE_PLACES
 from schema_dist.core.model import (
     Place,
     Reason,
@@ -206,17 +208,18 @@ class TargetSync:
     async def _plan(self, source: Contents) -> Plan:
         standing = await self._stands(source)
         confirmed = self._allowed.confirming.confirmed()
-        plan = standing.plan(
-            contexts=self._target.contexts,
-            removals=Removals(
-                recorded=source.recorded,
-                confirmed=None
-                if confirmed is None
-                else {there: confirmed[it] for there, it in self._there(confirmed)},
-                at_once_max=self._allowed.removals_at_once_max,
-                hard=self._allowed.hard_deletes,
-            ),
+        removals = Removals(
+            recorded=source.recorded,
+            confirmed=None
+            if confirmed is None
+            else {there: confirmed[it] for there, it in self._there(confirmed)},
+            at_once_max=self._allowed.removals_at_once_max,
+            hard=self._allowed.hard_deletes,
         )
+        make = partial(standing.plan, contexts=self._target.contexts, removals=removals)
+        # A first distribution plans everything at once. Meanwhile the source may be read on.
+        is_long = len(standing.open) > SLICE_PLACES
+        plan = await asyncio.to_thread(make) if is_long else make()
         back = ((self._names.back(it.subject), it.version) for it in plan.unconfirmed)
         asked = [(subject, version) for subject, version in back if isinstance(subject, str)]
         self._allowed.confirming.ask_for(self, asked)

@@ -254,7 +254,7 @@ class Desired:
     def refusals(self) -> list[Refusal]:
         """In the source's order."""
         order = self.source.order
-        ordered = sorted(self._refused, key=lambda place: (order[place], place))
+        ordered = sorted(self._refused, key=lambda place: (order.get(place, 0), place))
         return [self._refused[place] for place in ordered]
 
     def in_order(self, places: Iterable[Place]) -> list[SchemaVersion]:

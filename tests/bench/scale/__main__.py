@@ -18,10 +18,13 @@ from contextlib import ExitStack
 from rich.console import Console
 
 from gateway.embedded.kafka import KafkaCluster
-from tests.bench.scale import offsets
+from tests.bench.scale import offsets, schemas
 from tests.bench.scale.figures import Figure, Size
 
-PARTS: dict[str, Callable[[Size, dict[str, str]], Iterator[Figure]]] = {"offsets": offsets.measure}
+PARTS: dict[str, Callable[[Size, dict[str, str]], Iterator[Figure]]] = {
+    "offsets": offsets.measure,
+    "schemas": schemas.measure,
+}
 
 console = Console(highlight=False, width=200)
 
