@@ -17,8 +17,8 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from clusters.core.names import compile_pattern
-from clusters.core.subjects import pair_subjects
+from keyway.clusters.core.names import compile_pattern
+from keyway.clusters.core.subjects import pair_subjects
 from schema_dist.confirming import Confirming
 from schema_dist.core.model import Reference, Schema, SchemaVersion, Version
 from schema_dist.core.records import schema_record
