@@ -118,8 +118,10 @@ class ClusterClient:
 
     # ----------------------------------------------------------------------------------- reading
 
-    def consumer(self) -> Consumer:
-        """Reads committed records, and says where a partition ends. Never joins a group."""
+    def consumer(self, *, wait_ms: int = 100, bytes_min: int = 1) -> Consumer:
+        """Reads committed records, and says where a partition ends. Never joins a group. A fetch
+        waits for `bytes_min`, at most `wait_ms`.
+        """
         return Consumer(
             {
                 **self._settings,
@@ -129,7 +131,8 @@ class ClusterClient:
                 "auto.offset.reset": "earliest",
                 "isolation.level": "read_committed",
                 "enable.partition.eof": True,
-                "fetch.wait.max.ms": 100,
+                "fetch.wait.max.ms": wait_ms,
+                "fetch.min.bytes": bytes_min,
             }
         )
 

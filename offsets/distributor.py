@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from math import inf
 
 import structlog
 
@@ -55,7 +56,9 @@ class Distributor:
     now_ms: Callable[[], int]
     facts: dict[str, TopicFacts] = field(default_factory=dict)  # by logical topic
     waiting: dict[Place, OffsetCommitted] = field(default_factory=dict)
-    _at_end: dict[Place, tuple[int, int]] = field(default_factory=dict)  # index end, when looked at
+    _at_end: dict[Place, int] = field(default_factory=dict)  # the index's end when it was looked at
+    _again: list[Place] = field(default_factory=list)  # left of the present look at all
+    _again_ms: float = -inf  # when that began
 
     def poll(self) -> None:
         """Takes in the commits since the last time. Raises ClusterAway, NotReadable."""
@@ -98,24 +101,30 @@ class Distributor:
         return told == (commit.offset, without_flags(commit.metadata), commit.committed_ms)
 
     def _look_again(self) -> None:
-        """At groups that are behind: records that came since may have earlier timestamps."""
-        now = self.now_ms()
-        for (place, source), entry in self.board.state.entries.items():
-            if source != self.client.name or entry.deleted or place in self.waiting:
-                continue
-            index, facts = self.partitions.index(place[1:]), self.facts.get(place[1])
-            end, when = self._at_end.get(place, (entry.log_end, 0))
-            if index is None or facts is None or now - when < self.settings.refresh_ms:
-                continue
-            same = (entry.partitions, entry.create_time) == (facts.partitions, facts.create_time)
-            # An entry of before a restart may be one of other settings.
-            same = same and (place in self._at_end or self._as_configured(entry, index))
-            if same and index.end == end:
-                self._at_end.setdefault(place, (end, now))
-                continue
-            self._at_end[place] = (index.end, now)
-            if not (same and self._holds(entry, index, end)):
-                self._wait_again(place, entry)
+        """At groups that are behind: records that came since may have earlier timestamps. At each
+        once in `refresh_ms`, and not at too many in one round.
+        """
+        now, name = self.now_ms(), self.client.name
+        if not self._again and now - self._again_ms >= self.settings.refresh_ms:
+            self._again_ms = now
+            self._again = [place for place, source in self.board.state.entries if source == name]
+        for place in self._again[-PLACES_AT_ONCE:]:
+            entry = self.board.state.entries.get((place, name))
+            if entry is not None and not entry.deleted and place not in self.waiting:
+                self._look_at(place, entry)
+        del self._again[-PLACES_AT_ONCE:]
+
+    def _look_at(self, place: Place, entry: Entry) -> None:
+        index, facts = self.partitions.index(place[1:]), self.facts.get(place[1])
+        if index is None or facts is None:
+            return
+        end = self._at_end.get(place, entry.log_end)
+        same = (entry.partitions, entry.create_time) == (facts.partitions, facts.create_time)
+        # An entry of before a restart may be one of other settings.
+        same = same and (place in self._at_end or self._as_configured(entry, index))
+        self._at_end[place] = index.end
+        if not (same and (index.end == end or self._holds(entry, index, end))):
+            self._wait_again(place, entry)
 
     def _as_configured(self, entry: Entry, index: PartitionIndex) -> bool:
         """Its margin is that of the settings, and so are the doubts of a timestamp."""
@@ -181,7 +190,7 @@ class Distributor:
 
     def _done(self, entry: Entry) -> None:
         self.waiting.pop(entry.place, None)
-        self._at_end[entry.place] = (entry.log_end, self.now_ms())
+        self._at_end[entry.place] = entry.log_end
 
     def _is_copy(self, place: Place, commit: OffsetCommitted) -> bool:
         applied: Applied | None = self.board.state.applied.get(place)

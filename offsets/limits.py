@@ -16,6 +16,11 @@ RECENT_ROWS_MIN: Final = 200
 RECORDS_AT_ONCE: Final = 10_000
 READ_S_MAX: Final = 1.0
 
+# A fetch names all partitions that are followed, as librdkafka has no fetch sessions: of 10,000 it
+# costs 10 ms and more here and at the broker. So it waits for records this long, or for so many.
+FETCH_WAIT_MS_MAX: Final = 500
+FETCH_BYTES_MIN: Final = 64 * 1024
+
 # One read of a range of a partition again: the span of a Key-Shared window at 1 MiB a record would
 # be 16 GiB, so a read is given up after this long rather than by bytes.
 REREAD_S_MAX: Final = 30.0
@@ -30,6 +35,10 @@ SAVED_AT_ONCE: Final = 1_000
 
 # Places that one round looks at: all at once would take seconds, in which no commit is read.
 PLACES_AT_ONCE: Final = 1_000
+
+# Partitions whose topics and logs are looked at in one `refresh_ms`: 10,000 would take more than a
+# second of CPU. Those with something to commit or to distribute are looked at in any case.
+LOOKED_AT_ONCE: Final = 1_000
 
 # Partitions that one service follows. Their indexes are some 180 KiB each at most.
 PARTITIONS_MAX: Final = 10_000

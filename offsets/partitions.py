@@ -23,6 +23,8 @@ from offsets.core.model import ReadRange, Rows, Search, Stream
 from offsets.errors import ClusterAway
 from offsets.index_file import IndexFile
 from offsets.limits import (
+    FETCH_BYTES_MIN,
+    FETCH_WAIT_MS_MAX,
     LOGGED_PLACES_MAX,
     READ_S_MAX,
     RECENT_ROWS,
@@ -104,16 +106,25 @@ class _Followed:
 
 
 class Partitions:
-    """Of one cluster. `file`: where indexes are kept over a restart. `close` it."""
+    """Of one cluster. `file`: where indexes are kept over a restart. `wait_ms`: a record is read
+    within this time. `close` it.
+    """
 
     def __init__(
-        self, client: ClusterClient, *, seals: Seals, file: IndexFile | None = None
+        self,
+        client: ClusterClient,
+        *,
+        seals: Seals,
+        file: IndexFile | None = None,
+        wait_ms: int = FETCH_WAIT_MS_MAX,
     ) -> None:
         self._client = client
         self._file = file
         self._unsaved: dict[Partition, float] = {}  # since when they are due, the oldest first
         self._seals = seals
-        self._consumer = client.consumer()
+        self._consumer = client.consumer(
+            wait_ms=min(wait_ms, FETCH_WAIT_MS_MAX), bytes_min=FETCH_BYTES_MIN
+        )
         self._again: Consumer | None = None
         self._followed: dict[Partition, _Followed] = {}
         self._behind: set[Partition] = set()
@@ -121,7 +132,8 @@ class Partitions:
         self._streams: dict[Stream, Stream] = {}  # each once
         self._former: dict[Partition, int] = {}  # ends of logs that were left as created anew
         self.doubted = 0  # headers that were not believed
-        self.outdated = False  # the facts with which partitions were followed, since some were left
+        # Topics of partitions that were left: the facts with which they were followed are old.
+        self.outdated: set[str] = set()
 
     # -------------------------------------------------------------------------------- following
 
@@ -270,13 +282,12 @@ class Partitions:
                 return
         columns.add(offset, timestamp, self._followed[place].index.own, offset)
 
-    def look(self, partitions: Iterable[Partition] | None = None) -> None:
-        """At some or all logs: takes in the starts that retention moved, and leaves partitions that
+    def look(self, partitions: Iterable[Partition]) -> None:
+        """At these logs: takes in the starts that retention moved, and leaves partitions that
         are gone, of a topic that was created again, or with less records than were read; `follow`
         begins anew with them. Raises ClusterAway.
         """
-        wanted = list(self._followed) if partitions is None else partitions
-        asked = [it for it in wanted if it in self._followed]
+        asked = [it for it in partitions if it in self._followed]
         if not asked:
             return
         starts, ends = self._client.starts(asked), self._client.ends(asked)
@@ -296,7 +307,7 @@ class Partitions:
             shown = [f"{topic}-{partition}" for topic, partition in anew[:LOGGED_PLACES_MAX]]
             log.warning("topic_created_anew", partitions=len(anew), first=shown)
             self.leave(anew)
-            self.outdated = True
+            self.outdated |= {topic for topic, _ in anew}
 
     # -------------------------------------------------------------------------------- searching
 

@@ -19,7 +19,7 @@ from keyway.clusters.config import Cluster, ClustersConfig, ConfigError
 from keyway.clusters.core.internal import OWN_GROUPS
 from keyway.clusters.core.tree import ClusterName
 from offsets.board import BoardTopic
-from offsets.client import ClusterClient, Partition
+from offsets.client import ClusterClient, Partition, TopicFacts
 from offsets.commits import CommitSource, ListedCommits, TailedCommits
 from offsets.committer import Committer, Options
 from offsets.core.entries import Entry, Place
@@ -28,7 +28,7 @@ from offsets.core.switches import Told
 from offsets.distributor import Distributor, Forwarder
 from offsets.errors import NotReadable, OffsetsError
 from offsets.index_file import IndexFile
-from offsets.limits import DELETED_KEPT_MS, PARTITIONS_MAX, PLACES_AT_ONCE
+from offsets.limits import DELETED_KEPT_MS, LOOKED_AT_ONCE, PARTITIONS_MAX, PLACES_AT_ONCE
 from offsets.metrics import Metrics
 from offsets.partitions import Partitions
 from offsets.switches import Switches
@@ -70,7 +70,9 @@ class Service:
         self.metrics = Metrics()
         self.board = BoardTopic(self.client)
         file = IndexFile(self.settings.state_directory / f"offsets-{name}.sqlite", config.seals())
-        self.partitions = Partitions(self.client, seals=config.seals(), file=file)
+        self.partitions = Partitions(
+            self.client, seals=config.seals(), file=file, wait_ms=self.settings.interval_ms
+        )
         self.wanted_group = followed_group(config, self.client)
         source = self._source(listed=self.settings.commits == "list")
         self.distributor = Distributor(
@@ -101,6 +103,8 @@ class Service:
         self._looked: dict[Place, tuple[Entry, float]] = {}  # the oldest look first
         self._due: dict[Place, None] = {}  # also those of a round that failed
         self._asked_for: set[str] = set()  # topics
+        self._facts: dict[str, TopicFacts] = {}  # by logical topic
+        self._turns: list[Partition] = []  # left of the present look at all
         self._links_seen = False
         self._error = ""
         self._board_awaited = False  # it was said that the topic takes long to read
@@ -177,28 +181,43 @@ class Service:
     def _refresh(self) -> None:
         """Topics, and the partitions that are followed."""
         now = time.monotonic() * 1_000
+        left = self.partitions.outdated
         due = self._refreshed is None or now - self._refreshed >= self.settings.refresh_ms
-        due = due or self.partitions.outdated
-        if not (due or self.board.state.changed or self.distributor.waiting):
+        due = due or bool(left)
+        changed = {it.place for it in self.board.state.changed.values() if isinstance(it, Entry)}
+        if not (due or changed or self.distributor.waiting):
             return
-        places = self.distributor.wanted() | {place[1:] for place in self.board.state.places}
-        topics = {topic for topic, _ in places}
-        if due or topics - self._asked_for:
-            facts = self.client.facts(topics)
-            self._asked_for = topics
-            self.distributor.facts = self.committer.facts = facts
+        told = self.board.state.places if due else changed
+        wanted = self.distributor.wanted() | {place[1:] for place in told}
+        topics = {topic for topic, _ in wanted}
+        turn = self._turn(wanted) if due else []
+        asked = (topics - self._asked_for) | (left & topics) | {topic for topic, _ in turn}
+        if due:
+            self._asked_for &= topics
             self._links_seen = self.config.messages.status_topic in self.client.topics()
-        facts = self.distributor.facts
-        there = [it for it in sorted(places) if it[0] in facts and it[1] < facts[it[0]].partitions]
+        if due or asked:
+            known = {it: one for it, one in self._facts.items() if it in self._asked_for - asked}
+            self._facts = known | self.client.facts(asked)
+            self._asked_for |= asked
+            self.distributor.facts = self.committer.facts = self._facts
+        facts = self._facts
+        there = [it for it in sorted(wanted) if it[0] in facts and it[1] < facts[it[0]].partitions]
         self._follow(there)
         if due:
             if self.board.write_tombstones(wall_ms() - DELETED_KEPT_MS):
                 self._forget()
             self.switches.look()
-            self._refreshed, self.partitions.outdated = now, False
+            self._refreshed = now
+            left.clear()
             # Partitions that are left are followed in the next round, behind the next look at
             # commits: those of a topic that was deleted are gone by then.
-            self.partitions.look()
+            self.partitions.look(turn)
+
+    def _turn(self, wanted: Iterable[Partition]) -> list[Partition]:
+        """The partitions to look at now: the next ones, so that each has its turn."""
+        self._turns = self._turns or sorted(wanted)
+        turn, self._turns = self._turns[:LOOKED_AT_ONCE], self._turns[LOOKED_AT_ONCE:]
+        return turn
 
     def _follow(self, partitions: list[Partition]) -> None:
         if len(partitions) > PARTITIONS_MAX:
@@ -224,6 +243,7 @@ class Service:
             del self._looked[place]
         self.committer.forget(gone, {group for group, _, _ in live})
         self.distributor.forget(gone)
+        self.metrics.decided(self.committer.rows.values(), ())
 
     def _decide(self, changed: set[Place]) -> None:
         """On the places that changed, those that wait for an index, and those that were not looked
@@ -238,9 +258,11 @@ class Service:
         if not due:
             return self._settle(now_due)
         fresh = [it for it in due if self._looked.get(it.place, (None, 0))[0] is not it]
+        before = [self.committer.rows.get(it.place) for it in due]
         rows = self.committer.apply(due) if self.settings.apply else self.committer.preview(due)
         delays = [wall_ms() - it.committed_ms for it in fresh]
-        self.metrics.decided(list(self.committer.rows.values()), delays)
+        if delays or rows != before:  # it counts all rows of all groups
+            self.metrics.decided(self.committer.rows.values(), delays)
         self._settle(now_due)
         for entry, row in zip(due, rows, strict=True):
             self._looked.pop(entry.place, None)

@@ -20,7 +20,6 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
-from typing import TypeVar
 
 import structlog
 from confluent_kafka import KafkaException
@@ -35,7 +34,7 @@ from spark.links.link import Link
 from spark.links.lookup import Lookup, Named, lookup
 from spark.links.on_the_way import through_pipeline
 from spark.links.own_copies import REASON, Fresh, topics_copied_before
-from spark.links.plan import Plan
+from spark.links.plan import Plan, by_topic
 from spark.links.refusals import Refusals
 from spark.links.reports import LinkReport
 from spark.links.status import StatusTopic
@@ -70,7 +69,6 @@ log = structlog.get_logger()
 
 # The failures of queries and clusters; anything else is a bug and ends the run.
 FAILURES = (KafkaException, PySparkException)
-_T = TypeVar("_T")
 
 
 @dataclass(slots=True)
@@ -146,9 +144,6 @@ class LinkRun:
         if not starts:
             self.stop.wait(SURVEY_EVERY_S)
             return
-        if not starts:
-            self.stop.wait(SURVEY_EVERY_S)
-            return
         names = {it.name: Named(plan.logical[it.name], it.topic_id) for it in plan.topics.values()}
         self._lookup = lookup(self.session, names, self.config.seals())
         checkpoints = self.config.messages.state_directory / self._link.name
@@ -182,8 +177,7 @@ class LinkRun:
                 return
             if query.lastProgress is not None:  # it has read what is new, or found nothing
                 self.report.well()
-            self._publish()
-            if self.report.switch_wanted() or not surveyed.same_work(self._survey()):
+            if self._look(surveyed):
                 self._replan.set()
             if monotonic() - looked_at_stopped_s >= LOOK_AT_STOPPED_S:
                 looked_at_stopped_s = monotonic()
@@ -191,6 +185,11 @@ class LinkRun:
                     self._replan.set()
             took_s = monotonic() - looked_s
             pause_s = min(max(SURVEY_EVERY_S, took_s * SURVEY_REST), SURVEY_EVERY_S_MAX)
+
+    def _look(self, surveyed: Plan) -> bool:
+        """Tells the lag. True: there is another target or other work."""
+        self._publish()
+        return self.report.switch_wanted() or not surveyed.same_work(self._survey())
 
     def _query(self, plan: Plan, starts: Mapping[Place, int], checkpoint: Path) -> StreamingQuery:
         messages = self.config.messages
@@ -368,10 +367,10 @@ class LinkRun:
         """By topic of the plan. The ends are asked for behind the positions: none is beyond."""
         log_starts = self._source.log_starts(plan.places())
         log_ends = self._source.log_ends(plan.places())
+        at = by_topic(positions)
+        low, high = by_topic(log_starts), by_topic(log_ends)
         verdicts = {
-            name: start(
-                topic, of(positions, name), of(log_starts, name), of(log_ends, name), self._policy
-            )
+            name: start(topic, at.get(name, {}), low[name], high[name], self._policy)
             for name, topic in plan.topics.items()
         }
         stopped: dict[str, Copied | Stopped] = {
@@ -463,9 +462,10 @@ class LinkRun:
         starts: dict[Place, int] = {}
         stopped = dict(plan.stopped)
         renewed: dict[Place, Position] = {}
+        stood = by_topic(positions)
         for name, verdict in self._verdicts(plan, positions).items():
             topic = plan.topics[name]
-            self.report.lost(name, verdict.gaps, of(positions, name))
+            self.report.lost(name, verdict.gaps, stood.get(name, {}))
             match verdict:
                 case Stopped():
                     stopped[name] = verdict.reason
@@ -493,8 +493,3 @@ class LinkRun:
             stop_on_gap=messages.on_gap == "stop",
             stop_on_recreated=messages.on_recreated == "stop",
         )
-
-
-def of(by_place: Mapping[Place, _T], topic: str) -> dict[int, _T]:
-    """The part of one topic, by partition."""
-    return {partition: it for (name, partition), it in by_place.items() if name == topic}

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from spark.streaming.core.survey import Topic
 from spark.streaming.orders import Place, Taking
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,3 +36,11 @@ class Plan:
         # A target's id that is learnt only now: the positions that are told need it.
         learnt = other.target_ids.keys() - self.target_ids.keys()
         return mine == others and self.stopped.keys() == other.stopped.keys() and not learnt
+
+
+def by_topic(by_place: Mapping[Place, _T]) -> dict[str, dict[int, _T]]:
+    """By topic and partition."""
+    found: dict[str, dict[int, _T]] = {}
+    for (name, partition), it in by_place.items():
+        found.setdefault(name, {})[partition] = it
+    return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import threading
 from collections.abc import Iterable, Mapping, Set
 from datetime import UTC, datetime
@@ -41,6 +40,7 @@ class LinkReport:
         self._topics: dict[str, TopicStatus] | None = None
         self._state: Json = {"target": None, "generation": 0}
         self._told: dict[str, Json] = {}
+        self._changed: set[str] = set()  # topics whose rows may be other than those that are told
         self.running = False
         self.fault = ""  # why the link waited last, until a query of it is well
 
@@ -75,7 +75,7 @@ class LinkReport:
     def topics(self) -> dict[str, TopicStatus]:
         """A copy of the status of each topic; empty before `load`."""
         with self._lock:
-            return copy.deepcopy(self._topics or {})
+            return {name: it.copy() for name, it in (self._topics or {}).items()}
 
     def knows(self, topic: str) -> bool:
         """Whether this link has copied of it."""
@@ -174,10 +174,12 @@ class LinkReport:
                 position = positions[partition].offset
                 row.gap += count - (row.gap_counted if row.gap_at == position else 0)
                 row.gap_at, row.gap_counted = position, count
+                self._changed.add(topic)
 
     def copied(self, result: Any) -> None:  # noqa: ANN401 - a row of RESULT_DDL
         with self._lock:
             row = self._row(result["topic"], result["partition"])
+            self._changed.add(result["topic"])
             if result["position"] > row.position and row.waits_since_ms:
                 row.waits_since_ms = now_ms()
             row.position = max(row.position, result["position"])
@@ -191,12 +193,14 @@ class LinkReport:
         """A record that Spark cannot read."""
         with self._lock:
             self._row(*place).left_out += 1
+            self._changed.add(place[0])
 
     def runs(self, topic: str) -> None:
         """A record of it was written, or there was none to write."""
         with self._lock:
             known = self._topic(topic)
             known.state, known.reason = "running", ""
+            self._changed.add(topic)
 
     def publish(
         self, log_ends: Mapping[Place, int], starts: Mapping[Place, int] | None = None
@@ -206,12 +210,17 @@ class LinkReport:
             for (topic, partition), end in log_ends.items():
                 row = self._row(topic, partition)
                 began = (starts or {}).get((topic, partition), 0)
-                row.log_end = end
-                row.lag_records = max(0, end - max(row.position, began))
+                lag = max(0, end - max(row.position, began))
+                if (row.log_end, row.lag_records, lag) == (end, 0, 0):
+                    continue  # it rests
+                row.log_end, row.lag_records = end, lag
                 row.waits_since_ms = (row.waits_since_ms or now_ms()) if row.lag_records else 0
                 behind = row.lag_records > 0 and row.last_timestamp_ms >= 0
                 row.lag_s = max(0.0, now_ms() - row.last_timestamp_ms) / 1_000 if behind else 0.0
-            self._tell(self._now() | self._rows({topic for topic, _ in log_ends}))
+                self._changed.add(topic)
+            rows = self._changed & {topic for topic, _ in log_ends}
+            self._tell(self._now() | self._rows(rows))
+            self._changed -= rows
 
     def trouble(self, fault: str) -> None:
         """The link waits. Said where it can be; a source that is away cannot be told."""

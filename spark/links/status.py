@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
@@ -57,7 +58,17 @@ class TopicStatus:
     partitions: dict[int, PartitionStatus] = field(default_factory=dict)
 
     def as_json(self) -> Json:
-        return asdict(self)
+        """As `asdict`, which takes ten times as long."""
+        rows = {
+            number: {name: getattr(row, name) for name in PartitionStatus.__slots__}
+            for number, row in self.partitions.items()
+        }
+        texts = {it: getattr(self, it) for it in ("state", "reason", "topic_id", "target_id")}
+        return {**texts, "partitions": rows}
+
+    def copy(self) -> TopicStatus:
+        rows = {number: copy(row) for number, row in self.partitions.items()}
+        return replace(self, partitions=rows)
 
     @classmethod
     def of(cls, value: Mapping[str, Any]) -> TopicStatus:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
+
+import pytest
 
 from keyway.clusters.config import OffsetsSection
 from keyway.clusters.core.internal import OFFSETS_TOPIC
@@ -128,3 +131,29 @@ def test_nothing_is_looked_at_again_before_the_commits_are_read() -> None:
     client.now_ms += 60_000
     distributor.poll()
     assert distributor.distribute() == 1
+
+
+def test_a_round_looks_again_at_some_groups_and_each_has_its_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All 10,000 places of a large cluster in each round were a tenth of its CPU."""
+    monkeypatch.setattr("offsets.distributor.PLACES_AT_ONCE", 2)
+    client = MemoryClient("B", now_ms=9_000)
+    places = [(f"group-{it}", "topic", 0) for it in range(5)]
+    client.positions |= {place: Committed(6, "", 5_000) for place in places}
+    distributor = distributor_on(client)
+    count = 0
+    for _ in range(3):  # of two entries each
+        distributor.poll()
+        count += distributor.distribute()
+    assert count == 5
+    looked: list[str] = []
+    monkeypatch.setattr(Distributor, "_look_at", lambda _, place, __: looked.append(place[0]))
+    seen = []
+    for _ in range(6):
+        client.now_ms += 4_000  # of the 10 s within which each is looked at
+        distributor.poll()
+        seen.append(len(looked))
+        looked.sort()
+    assert max(b - a for a, b in pairwise([0, *seen])) == 2
+    assert set(looked) == {place[0] for place in places}

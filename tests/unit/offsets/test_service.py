@@ -89,3 +89,51 @@ def test_a_topic_is_asked_for_before_its_absence_counts(monkeypatch: pytest.Monk
     assert asked == {"orders"}
     assert service.committer.rows[entry.place].refusals == (Refusal.NOT_INDEXED,)
     service.close()
+
+
+def test_a_refresh_looks_at_some_partitions_and_each_has_its_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A look at 10,000 takes seconds, without a look at commits. New ones are asked for at once."""
+    monkeypatch.setattr("offsets.service.LOOKED_AT_ONCE", 2)
+    service = Service(config(groups={"include": ["*"]}, offsets={"refresh_ms": 1}), "ams")
+
+    def tell(topic: str) -> None:
+        entry = Entry("billing", topic, 0, "fra", 1_000, offset=5, partitions=1)
+        service.board.state.read(key_of(ENTRY, entry.place, entry.source), encode_entry(entry))
+
+    asked: list[set[str]] = []
+    looked: list[list[Any]] = []
+
+    def facts(topics: set[str]) -> dict[str, TopicFacts]:
+        asked.append(set(topics))
+        return {
+            it: TopicFacts(partitions=1, create_time=True, topic_id="life")
+            for it in topics
+            if it != "gone"
+        }
+
+    monkeypatch.setattr(service.client, "facts", facts)
+    monkeypatch.setattr(service.client, "topics", set)
+    monkeypatch.setattr(service.switches, "look", lambda: None)
+    monkeypatch.setattr(service.partitions, "follow", lambda *_: None)
+    monkeypatch.setattr(service.partitions, "look", looked.append)
+    names = ["a", "b", "c", "d", "gone"]
+    for name in names:
+        tell(name)
+    service._refresh()
+    assert asked == [set(names)], "before the absence of a topic counts"
+    assert sorted(service.committer.facts) == ["a", "b", "c", "d"]
+    for _ in range(2):
+        service.board.state.news()
+        service._refreshed = None
+        service._refresh()
+    assert asked[1:] == [{"c", "d"}, {"gone"}]
+    assert [[topic for topic, _ in it] for it in looked] == [["a", "b"], ["c", "d"], ["gone"]]
+    assert sorted(service.committer.facts) == ["a", "b", "c", "d"], "of the others they are kept"
+    service.partitions.outdated = {"d"}
+    tell("e")
+    service._refresh()
+    assert asked[3] == {"a", "b", "d", "e"}, "the turn, what is new, and what was created anew"
+    assert not service.partitions.outdated
+    service.close()

@@ -12,7 +12,7 @@ from keyway.clusters.core.tree import ClusterName, Distributor, Level
 from spark.links import metrics, reports
 from spark.links.metrics import LinkCollector
 from spark.links.reports import LinkReport
-from spark.links.status import Json, StatusTopic
+from spark.links.status import Json, StatusTopic, TopicStatus
 from spark.streaming.core.survey import Topic
 from tests.rig.link_status import Kept
 
@@ -162,3 +162,30 @@ def test_a_topic_that_the_link_does_not_follow_any_more() -> None:
     assert report.positions()["flights", 0][0] == 5
     report.planned({"flights": Topic("flights", "id", 1, {})}, {}, {}, {("flights", 0): 5})
     assert f"keyway_distribution_lag_records{LABELS} 7.0" in exported(report)
+
+
+def test_a_topic_that_rests_costs_a_look_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of 10,000 partitions were written out every two seconds, to find that all were told."""
+    report = report_with({})
+    topics = {it: Topic(it, "id", 1, {}) for it in ("flights", "bags")}
+    report.planned(topics, {}, {}, {(it, 0): 10 for it in topics})
+    ends = {(it, 0): 10 for it in topics}
+    report.publish(ends)
+    told: list[TopicStatus] = []
+    as_json = TopicStatus.as_json
+
+    def noted(topic: TopicStatus) -> Json:
+        told.append(topic)
+        return as_json(topic)
+
+    monkeypatch.setattr(TopicStatus, "as_json", noted)
+    report.publish(ends)
+    assert told == []
+    report.publish({**ends, ("bags", 0): 12})
+    (bags,) = told
+    assert bags.partitions[0].lag_records == 2
+    told.clear()
+    report.planned(topics, {}, {}, {})  # to another topic of the target: from its start
+    told.clear()
+    report.publish(ends)
+    assert [it.partitions[0].lag_records for it in told] == [10, 10]
