@@ -104,6 +104,7 @@ COLUMNS = (
     "SKIPPED",
     "REPEATS",
     "REJECTED",
+    "REFUSED",
     "GAP",
     "REMARK",
 )
@@ -115,7 +116,7 @@ def links_table(links: list[Json]) -> str:
     for link in links:
         head = (link["link"], link.get("target") or "-", link["state"])
         if not link["topics"]:
-            rows.append((*head, *("-",) * 9, link["error"]))
+            rows.append((*head, *("-",) * (len(COLUMNS) - 4), link["error"]))
         for name, topic in link["topics"].items():
             for partition, row in topic["partitions"].items() or {"-": {}}.items():
                 rows.append(
@@ -133,6 +134,6 @@ def links_table(links: list[Json]) -> str:
 
 
 def _cells(partition: str, row: dict[str, Any]) -> tuple[str, ...]:
-    names = ("lag_records", "lag_s", "copied", "skipped", "repeats", "doubts", "gap")
+    names = ("lag_records", "lag_s", "copied", "skipped", "repeats", "doubts", "left_out", "gap")
     shown = [row.get(name, "-") for name in names]
     return (str(partition), *(f"{it:.1f}" if isinstance(it, float) else str(it) for it in shown))

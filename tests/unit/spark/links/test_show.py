@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from keyway.kafka.asking import Away
 from keyway.clusters.core.tree import ClusterName, Distributor, Level
 from keyway.clusters.core.trust import CHECKSUM, Seals
-from keyway.kafka.asking import Away
 from spark.links.reports import now_ms
-from spark.links.show import link_row, links_table
-from spark.links.status import TopicStatus
+from spark.links.show import COLUMNS, link_row, links_table
+from spark.links.status import PartitionStatus, TopicStatus
 
 AMS = Distributor(ClusterName("ams"), Level(1), (ClusterName("fra"),), (ClusterName("fra"),))
 
@@ -43,6 +43,17 @@ def test_the_words_for_seals_without_a_secret() -> None:
     unkeyed, keyed = (links_table([it]) for it in rows)
     assert unkeyed.endswith("the seals of ams-level-1: a checksum, which any client can make")
     assert "seals" not in keyed
+
+
+def test_records_that_the_target_refused_are_shown() -> None:
+    topic = TopicStatus(partitions={0: PartitionStatus(doubts=2, left_out=3)}).as_json()
+    shown = links_table([link_row(AMS, {"topic/ams-level-1/orders": topic})]).splitlines()
+    at = shown[0].split().index("REJECTED")
+    assert shown[0].split()[at : at + 2] == ["REJECTED", "REFUSED"]
+    row = shown[1].replace("never run", "never-run").split()
+    assert row[at : at + 2] == ["2", "3"]
+    without = links_table([link_row(AMS, {})]).splitlines()
+    assert without[1].replace("never run", "-").split()[3:] == ["-"] * (len(COLUMNS) - 4)
 
 
 def test_a_link_whose_source_is_away() -> None:

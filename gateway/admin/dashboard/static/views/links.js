@@ -79,6 +79,7 @@ function figures(link, status) {
     skipped: of("skipped"),
     repeats: of("repeats"),
     doubts: of("doubts"),
+    refused: of("left_out"),
     gap: of("gap"),
   };
   return { ...row, tone: toneOf(row), said: saidOf(row) };
@@ -110,6 +111,7 @@ function linkTable(app, choice, rows) {
     { name: "Copied", number: true, wide: true, of: (it) => it.copied, cell: (it) => short(it.copied) },
     { name: "Repeats", number: true, wide: true, of: (it) => it.repeats, cell: (it) => short(it.repeats) },
     { name: "Rejected", number: true, wide: true, of: (it) => it.doubts, cell: (it) => short(it.doubts) },
+    { name: "Refused", number: true, wide: true, of: (it) => it.refused, cell: (it) => short(it.refused) },
     { name: "Deleted before", number: true, wide: true, of: (it) => it.gap, cell: (it) => short(it.gap) },
     { name: "Last error", wide: true, cell: (it) => [it.error, ...it.stopped].filter(Boolean).join("; ") || "–" },
   ];
@@ -139,6 +141,7 @@ function details(choice, rows) {
       tile({ name: "Skipped", value: short(row.skipped), note: "there by another way" }),
       tile({ name: "Repeats", value: short(row.repeats), note: "written twice after a crash" }),
       tile({ name: "Rejected", value: short(row.doubts), note: "copy headers not believed" }),
+      tile({ name: "Refused", value: short(row.refused), note: "by the target: left out, or dead letters", tone: row.refused > 0 ? "warn" : "" }),
       tile({ name: "Deleted before", value: short(row.gap), note: "before they were copied", tone: row.gap > 0 ? "warn" : "" }),
     ),
     partitionTable(row.partitions),
@@ -158,6 +161,7 @@ function partitionTable(rows) {
     { name: "Skipped", number: true, wide: true, cell: (it) => short(it.skipped) },
     { name: "Repeats", number: true, wide: true, cell: (it) => short(it.repeats) },
     { name: "Rejected", number: true, wide: true, cell: (it) => short(it.doubts) },
+    { name: "Refused", number: true, wide: true, cell: (it) => short(it.left_out) },
     { name: "Deleted before", number: true, wide: true, cell: (it) => short(it.gap) },
   ];
   return table({ caption: "Partitions of the link", columns, rows: rows.slice(0, SHOWN), keyOf: (it) => `${it.topic} ${it.partition}`, empty: "The link has copied no topic yet." });
