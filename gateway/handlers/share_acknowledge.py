@@ -33,7 +33,7 @@ async def share_acknowledge(services: ShareServices, request: Request) -> bytes:
     try:
         answer = await _acknowledge(services, request, body)
     except GroupError as error:
-        request.connection.count_refused(header.api_key, error.code)
+        request.connection.counters.count_request_refused(header.api_key, error.code)
         answer = {"ErrorCode": int(error.code), "ErrorMessage": str(error)}
     return encode_response(header.api_key, header.api_version, answer)
 

@@ -86,7 +86,7 @@ async def share_fetch(services: ShareServices, request: Request) -> bytes | Long
         with services.ready.watch(group, member_id, key[0]) as signal:
             answer = await _ShareFetch(services, request, body, session, denied, signal).answer()
     except GroupError as error:
-        request.connection.count_refused(header.api_key, error.code)
+        request.connection.counters.count_request_refused(header.api_key, error.code)
         answer = {"ErrorCode": int(error.code), "ErrorMessage": str(error)}
     return encode_long_response(header.api_key, header.api_version, answer)
 
@@ -293,7 +293,7 @@ class _ShareFetch:
         session = self.session
         if not self.services.groups.sessions.is_open(session):
             return  # the member has opened another since, or was evicted: nobody reads this answer
-        answer_room = self.request.connection.answer_room
+        answer_room = self.request.connection.answer_room.bytes_max()
         # Soft: the mean is wrong by a little all the time, and returning records has a cost.
         self.room = min(2 * int(self.body["MaxBytes"]), SHARE_FETCH_BYTES_MAX, answer_room)
         taken = self._take(keys, answer_room)
@@ -311,9 +311,9 @@ class _ShareFetch:
             room -= size
             held += size
             if size > LONG_STEP_BYTES:
-                connection.hold_answer(held)
+                connection.answer_room.hold(held)
                 await asyncio.sleep(0)
-        connection.hold_answer(held)
+        connection.answer_room.hold(held)
         for (key, window, acquired), cut in zip(taken, cuts, strict=True):
             try:
                 await acquired.persisted
@@ -333,8 +333,8 @@ class _ShareFetch:
         """
         connection = self.request.connection
         records, acquired = cut
-        connection.hold_answer(0)  # the guess
-        if connection.has_room(len(records)):
+        connection.answer_room.hold(0)  # the guess
+        if connection.answer_room.has(len(records)):
             return cut
         self.no_room, self.large_bytes = True, len(records)
         self._give_back(window, [acquired[0][0]])
@@ -362,7 +362,7 @@ class _ShareFetch:
             if share == 0 or bytes_left <= 0:
                 continue
             mean_bytes = self.services.records.mean_record_bytes(window.source)
-            if not self.request.connection.has_room(max(mean_bytes, self.large_bytes)):
+            if not self.request.connection.answer_room.has(max(mean_bytes, self.large_bytes)):
                 self.no_room = True  # Its records wait in the window.
                 continue
             records_max = max(1, min(share, bytes_left // mean_bytes))
@@ -373,7 +373,7 @@ class _ShareFetch:
                 taken.append((key, window, acquired))
                 bytes_left -= len(acquired.offsets) * mean_bytes
         if taken:
-            self.request.connection.hold_answer(bytes_max - bytes_left)
+            self.request.connection.answer_room.hold(bytes_max - bytes_left)
         return taken
 
     async def _cut_out(self, window: Window, acquired: Acquired, room: int) -> _Cut | None:

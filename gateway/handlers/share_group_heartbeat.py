@@ -50,7 +50,7 @@ async def share_group_heartbeat(services: ShareServices, request: Request) -> by
     try:
         answer = await _heartbeat(services, request, body)
     except GroupError as error:
-        request.connection.count_refused(header.api_key, error.code)
+        request.connection.counters.count_request_refused(header.api_key, error.code)
         # librdkafka shows its user the code, not the reason.
         if isinstance(error, InvalidRequest | NoShareGroup):
             services.windows.dependencies.log.note(

@@ -108,3 +108,27 @@ class Bounds:
             connection = self._find(each)
             if connection is not None:
                 connection.refuse(reason, of.held(each))
+
+
+class AnswerRoom:
+    """The room for answers, as one connection uses it."""
+
+    def __init__(self, bounds: Bounds, connection: int) -> None:
+        self._bounds = bounds
+        self._connection = connection
+        self._ended = False
+
+    def bytes_max(self) -> int:
+        """Bytes that one more answer may be."""
+        return self._bounds.answer_room()
+
+    def has(self, answer_bytes: int) -> bool:
+        """For an answer that cannot be cut."""
+        return self._bounds.has_room(answer_bytes)
+
+    def hold(self, held_bytes: int) -> None:
+        """Counts an answer that is being made, or that the client has not taken."""
+        self._bounds.hold_answer(self._connection, 0 if self._ended else held_bytes)
+
+    def end(self) -> None:
+        self._ended = True

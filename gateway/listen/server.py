@@ -213,17 +213,16 @@ class Server:
         faults = []
         for host, port in self._upstream_addresses(broker_id):
             secure = self.settings.upstream_ssl
+            free = asyncio.Semaphore(CONNECTS_AT_ONCE)
+            turns = self._connecting.setdefault(Address(host, port), free)
             try:
-                async with asyncio.timeout(CONNECT_TIMEOUT_S), self._turns(Address(host, port)):
+                async with asyncio.timeout(CONNECT_TIMEOUT_S), turns:
                     await loop.create_connection(lambda: protocol, host, port, ssl=secure)
             except (OSError, TimeoutError) as error:
                 faults.append(f"{host}:{port}: {str(error) or type(error).__name__}")
             else:
                 return []
         return faults or [f"broker {broker_id} is gone"]
-
-    def _turns(self, address: Address) -> asyncio.Semaphore:
-        return self._connecting.setdefault(address, asyncio.Semaphore(CONNECTS_AT_ONCE))
 
     def opened(self, connection: ClientConnection) -> None:
         self.connections[connection.id] = connection

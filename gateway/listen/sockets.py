@@ -5,20 +5,23 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol, cast
 
+from gateway.listen.socket_pair import SocketPair
+
 
 class HasClient(Protocol):
     def client_made(self, transport: asyncio.Transport) -> None: ...
     def from_client(self, data: bytes) -> None: ...
     def client_ended(self) -> None: ...
-    def client_takes(self, takes: bool) -> None: ...
+    @property
+    def sockets(self) -> SocketPair: ...
     def client_lost(self) -> None: ...
 
 
 class HasUpstream(Protocol):
-    def upstream_made(self, transport: asyncio.Transport) -> None: ...
+    @property
+    def sockets(self) -> SocketPair: ...
     def from_upstream(self, data: bytes) -> None: ...
     def upstream_ended(self) -> None: ...
-    def upstream_takes(self, takes: bool) -> None: ...
     def upstream_lost(self) -> None: ...
 
 
@@ -38,10 +41,10 @@ class ClientSide(asyncio.Protocol):
         self._connection.client_ended()
 
     def pause_writing(self) -> None:
-        self._connection.client_takes(False)
+        self._connection.sockets.client_took_some(takes=False)
 
     def resume_writing(self) -> None:
-        self._connection.client_takes(True)
+        self._connection.sockets.client_took_some(takes=True)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self._connection.client_lost()
@@ -54,7 +57,7 @@ class UpstreamSide(asyncio.Protocol):
         self._connection = connection
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._connection.upstream_made(cast(asyncio.Transport, transport))
+        self._connection.sockets.connected(cast(asyncio.Transport, transport))
 
     def data_received(self, data: bytes) -> None:
         self._connection.from_upstream(data)
@@ -63,20 +66,10 @@ class UpstreamSide(asyncio.Protocol):
         self._connection.upstream_ended()
 
     def pause_writing(self) -> None:
-        self._connection.upstream_takes(False)
+        self._connection.sockets.upstream_took_some(takes=False)
 
     def resume_writing(self) -> None:
-        self._connection.upstream_takes(True)
+        self._connection.sockets.upstream_took_some(takes=True)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self._connection.upstream_lost()
-
-
-def read_from(transport: asyncio.Transport, *, on: bool) -> None:
-    """False: no more until it is True again."""
-    if transport.is_closing() or transport.is_reading() == on:
-        return
-    if on:
-        transport.resume_reading()
-    else:
-        transport.pause_reading()

@@ -23,8 +23,9 @@ from gateway.handlers.share_group_describe import FindGroup, share_group_describ
 from gateway.handlers.share_group_heartbeat import share_group_heartbeat
 from gateway.handlers.share_requests import ShareServices
 from gateway.listen.authoriser import Authoriser
-from gateway.listen.bounds import Bounds
+from gateway.listen.bounds import AnswerRoom, Bounds
 from gateway.listen.connection_facts import ConnectionFacts
+from gateway.listen.counters import Counters
 from gateway.listen.server import ClientConnection, Request
 from gateway.upstream.errors import UpstreamError
 from tests.rig.node_parts import GROUP, TOPIC, TOPIC_ID, Node, topology
@@ -50,20 +51,11 @@ class ScriptedConnection:
     gates: dict[int, asyncio.Event] = field(default_factory=dict)  # by API key
     failure: UpstreamError | None = None
     bounds: Bounds = field(default_factory=lambda: Bounds(lambda _id: None, lambda: 0))
-    refused: list[tuple[int, int]] = field(default_factory=list)  # API keys and errors
+    counters: Counters = field(default_factory=Counters)
 
     @property
-    def answer_room(self) -> int:
-        return self.bounds.answer_room()
-
-    def has_room(self, answer_bytes: int) -> bool:
-        return self.bounds.has_room(answer_bytes)
-
-    def count_refused(self, api_key: int, error_code: int) -> None:
-        self.refused.append((api_key, error_code))
-
-    def hold_answer(self, held_bytes: int) -> None:
-        self.bounds.hold_answer(self.id, held_bytes)
+    def answer_room(self) -> AnswerRoom:
+        return AnswerRoom(self.bounds, self.id)
 
     async def ask_upstream(self, api_key: int, api_version: int, body: Message) -> Message:
         encode_request(api_key, api_version, body)  # it could be sent

@@ -157,7 +157,7 @@ def test_sockets_send_at_once() -> None:
             await client.ask(request(HEARTBEAT))
             (connection,) = it.server.connections.values()
             inner: Any = connection
-            for transport in (inner._client, inner._upstream):
+            for transport in (inner.sockets.client, inner.sockets.upstream):
                 plain = transport.get_extra_info("socket")
                 assert plain.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
@@ -196,9 +196,9 @@ def test_a_slow_reader_holds_little_and_loses_nothing() -> None:
                 client, b"".join(request(FETCH, correlation_id=n) for n in range(4))
             )
             connection = await stalled(it)
-            assert connection._client.get_write_buffer_size() <= HELD_BYTES_MAX
+            assert connection.sockets.client.get_write_buffer_size() <= HELD_BYTES_MAX
             assert connection._state.held_bytes == 0
-            assert not connection._upstream.is_reading()
+            assert not connection.sockets.upstream.is_reading()
             got = await read_exactly(client, 4 * len(sent))
             for n in range(4):
                 frame = got[n * len(sent) : (n + 1) * len(sent)]
@@ -229,8 +229,10 @@ def test_a_slow_broker_holds_little_and_loses_nothing() -> None:
             await until(lambda: bool(it.server.connections))
             (connection,) = it.server.connections.values()
             inner: Any = connection
-            await until(lambda: inner._upstream is not None and not inner._client.is_reading())
-            held = inner._upstream.get_write_buffer_size() + inner._state.held_bytes
+            await until(
+                lambda: inner.sockets.upstream is not None and not inner.sockets.client.is_reading()
+            )
+            held = inner.sockets.upstream.get_write_buffer_size() + inner._state.held_bytes
             assert 0 < held <= HELD_BYTES_MAX
             go_on.set()
             for _ in range(5):
@@ -261,9 +263,9 @@ def test_who_asks_and_does_not_read_is_answered_no_further() -> None:
             await until(lambda: asked > 0)
             (connection,) = it.server.connections.values()
             inner: Any = connection
-            await until(lambda: not inner._client.is_reading())
+            await until(lambda: not inner.sockets.client.is_reading())
             assert asked == 1
-            assert inner._client.get_write_buffer_size() <= len(large)
+            assert inner.sockets.client.get_write_buffer_size() <= len(large)
             await read_exactly(client, 10 * len(large))
             assert 10 <= asked <= 12
             client.close()
@@ -285,8 +287,8 @@ def test_refusals_that_nobody_reads_do_not_pile_up() -> None:
             await until(lambda: bool(it.server.connections))
             (connection,) = it.server.connections.values()
             inner: Any = connection
-            await until(lambda: not inner._client.is_reading())
-            assert inner._client.get_write_buffer_size() <= 2 * HELD_BYTES_MAX
+            await until(lambda: not inner.sockets.client.is_reading())
+            assert inner.sockets.client.get_write_buffer_size() <= 2 * HELD_BYTES_MAX
             assert not sending.done()
             sending.cancel()
             client.close()
@@ -436,5 +438,9 @@ async def stalled(it: Any) -> Any:
     """The one connection, once it has stopped to read upstream."""
     await until(lambda: bool(it.server.connections))
     (connection,) = it.server.connections.values()
-    await until(lambda: connection._upstream is not None and not connection._upstream.is_reading())
+    await until(
+        lambda: (
+            connection.sockets.upstream is not None and not connection.sockets.upstream.is_reading()
+        )
+    )
     return connection

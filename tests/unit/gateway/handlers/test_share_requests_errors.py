@@ -192,7 +192,8 @@ def test_a_member_that_is_not_in_the_group_opens_no_session() -> None:
         stranger = Client(node, client.services, connection, member="nobody")
         answer = await stranger.fetch(MaxWaitMs=100)
         assert error(answer) == ErrorCode.UNKNOWN_MEMBER_ID
-        assert connection.refused == [(ApiKey.SHARE_FETCH, ErrorCode.UNKNOWN_MEMBER_ID)]
+        refused = connection.counters.requests_refused
+        assert refused == {(ApiKey.SHARE_FETCH, ErrorCode.UNKNOWN_MEMBER_ID): 1}
         assert len(node.groups.sessions) == 0
 
     story(tell)

@@ -1,0 +1,62 @@
+"""Requests that the gateway sends on a client's own upstream connection, so in the client's name.
+The client does not see them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from gateway.core.wire.codec import decode_response, encode_request
+from gateway.core.wire.errors import WireError
+from gateway.core.wire.frames import parse_response_header, request_frame
+from gateway.core.wire.schema import Message
+from gateway.listen.limits import INJECTED_REQUESTS_MAX
+from gateway.upstream.errors import Unreachable
+
+_CORRELATION_IDS_FROM = 0x4B00_0000  # tells these requests apart in a dump
+_CORRELATION_IDS = 0x00FF_FFFF
+
+
+class OwnRequests:
+    def __init__(self, inject: Callable[[bytes, int], None]) -> None:
+        """`inject` sends a frame with this correlation id."""
+        self.client_id: str | None = None  # of the client's last request
+        self._inject = inject
+        self._asking = asyncio.Semaphore(INJECTED_REQUESTS_MAX)
+        self._asked: dict[int, asyncio.Future[bytes]] = {}
+        self._next = 0
+        self._ended = False
+
+    async def ask(self, api_key: int, api_version: int, body: Message) -> Message:
+        """Raises UpstreamError when the connection ends first. The broker works on one request of a
+        connection at a time: this waits for the client's earlier requests.
+        """
+        async with self._asking:
+            if self._ended:
+                raise Unreachable("the client's connection has ended")
+            self._next = (self._next + 1) & _CORRELATION_IDS
+            correlation_id = _CORRELATION_IDS_FROM + self._next
+            encoded = encode_request(api_key, api_version, body)
+            frame = request_frame(api_key, api_version, correlation_id, self.client_id, encoded)
+            future = asyncio.get_running_loop().create_future()
+            self._asked[correlation_id] = future
+            self._inject(frame, correlation_id)
+            payload = await future
+        try:
+            header = parse_response_header(api_key, api_version, payload)
+            return decode_response(api_key, api_version, payload, header.body_at)
+        except WireError as error:
+            raise Unreachable(f"unreadable answer: {error}") from error
+
+    def answered(self, correlation_id: int, payload: bytes) -> None:
+        future = self._asked.pop(correlation_id)
+        if not future.done():  # The handler may have given up.
+            future.set_result(payload)
+
+    def end(self) -> None:
+        self._ended = True
+        for future in self._asked.values():
+            if not future.done():
+                future.set_exception(Unreachable("the connection has ended"))
+        self._asked.clear()
