@@ -13,7 +13,7 @@ from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
 from gateway.listen.server import Request
 from gateway.members.group_settings import GroupSettings
-from gateway.upstream.cluster import RESOURCE_GROUP
+from gateway.upstream.configs import RESOURCE_GROUP
 from gateway.upstream.errors import UpstreamError
 
 OPERATION_SET = 0  # AlterConfigOp.OpType

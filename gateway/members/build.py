@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import structlog
 from redis.asyncio import Redis
@@ -26,6 +27,7 @@ from gateway.members.redis_table import TableUnavailable
 from gateway.members.saved_members import SavedMembers
 from gateway.part import Part
 from gateway.upstream.build import UpstreamRoom
+from gateway.upstream.configs import group_config
 
 log = structlog.get_logger("keyway.groups")
 
@@ -46,7 +48,7 @@ def build(
     redis: Redis,
     now_ms: Callable[[], int],
 ) -> Part[MembersRoom]:
-    settings = GroupSettings(config, upstream.cluster.group_config, now_ms)
+    settings = GroupSettings(config, partial(group_config, upstream.cluster), now_ms)
     key_filters = KeyFilters(config, redis)
     saved_members = SavedMembers(redis)
     sessions = ShareSessions(

@@ -47,6 +47,7 @@ from gateway.node.limits import DOCTOR_ANSWER_MS_MAX, DOCTOR_PINGS
 from gateway.node.settings import server_settings, upstream_settings
 from gateway.upstream.cluster import Upstream
 from gateway.upstream.commits import METADATA_LIMIT
+from gateway.upstream.configs import broker_config, group_config
 from gateway.upstream.errors import UpstreamError
 from gateway.upstream.settings import UpstreamSettings
 
@@ -124,7 +125,7 @@ async def _broker(upstream: Upstream, broker_id: int, address: str) -> Broker:
         return Broker(broker_id, address, silence=str(error))
     versions = {it["ApiKey"]: (it["MinVersion"], it["MaxVersion"]) for it in answer["ApiKeys"]}
     try:
-        limit = (await upstream.broker_config(broker_id, [METADATA_LIMIT])).get(METADATA_LIMIT)
+        limit = (await broker_config(upstream, broker_id, [METADATA_LIMIT])).get(METADATA_LIMIT)
     except UpstreamError as error:
         return Broker(broker_id, address, versions=versions, config_error=str(error))
     return Broker(
@@ -153,7 +154,7 @@ async def _group_error(upstream: Upstream) -> int:
 
 async def _config_error(upstream: Upstream) -> str:
     try:
-        await upstream.group_config(PROBE)
+        await group_config(upstream, PROBE)
     except UpstreamError as error:
         return str(error)
     return ""

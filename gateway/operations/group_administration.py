@@ -19,7 +19,7 @@ from gateway.core.wire.errors import ErrorCode, error_name
 from gateway.members.group_settings import KAFKA_NAMES, GroupSettings
 from gateway.operations.errors import InvalidOperation, StateUnavailable, UpstreamRefused
 from gateway.operations.group_offsets import GroupOffsets
-from gateway.upstream.cluster import RESOURCE_GROUP
+from gateway.upstream.configs import RESOURCE_GROUP
 from gateway.upstream.errors import UpstreamError
 
 log = structlog.get_logger("keyway.admin")

@@ -20,7 +20,7 @@ from gateway.core.cluster.topology import Topic, TopicPartition, Topology
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
-from gateway.upstream.connection import BrokerConnection, LongAnswers
+from gateway.upstream.broker_connections import BrokerConnections
 from gateway.upstream.errors import Refused, TimedOut, Unreachable, UpstreamError
 from gateway.upstream.limits import (
     METADATA_TOPICS_MAX,
@@ -29,7 +29,7 @@ from gateway.upstream.limits import (
     WATCHED_TOPICS_MAX,
 )
 from gateway.upstream.requests import offsets_at_leader
-from gateway.upstream.settings import Address, UpstreamSettings
+from gateway.upstream.settings import UpstreamSettings
 
 __all__ = ["Refused", "TimedOut", "Unreachable", "Upstream", "UpstreamError", "UpstreamSettings"]
 
@@ -38,9 +38,6 @@ log = structlog.get_logger("keyway.upstream")
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 LATEST, EARLIEST = -1, -2  # timestamps of ListOffsets with a meaning of their own
-CONTROL_LANE = 0  # short requests; other lanes are other connections to the same broker
-RESOURCE_BROKER, RESOURCE_GROUP = 4, 32  # ConfigResource.Type
-GROUP_CONFIG = 8  # DescribeConfigsResponse.ConfigSource: set for this very group
 COORDINATOR_KEY_GROUP = 0
 COORDINATORS_MAX = 10_000  # remembered; clients may ask about any number of groups
 
@@ -70,19 +67,17 @@ class Upstream:
     def __init__(self, settings: UpstreamSettings) -> None:
         self.settings = settings
         self.topology = Topology()
-        self._bootstrap = settings.bootstrap()
         self._watched: dict[str, None] = {}  # in the order they were asked for
         self._callbacks: list[Callable[[Topology], None]] = []
-        self._connections: dict[tuple[Address, int], BrokerConnection] = {}
-        self._long_answers = LongAnswers()
         self._coordinators: dict[str, int] = {}
         self._refreshing = asyncio.Lock()
         self._refresh_asked = 0
         self._refresh_done = 0
         self._refresh_error: UpstreamError | None = None
         self._refresh_requested = asyncio.Event()
-        # Brokers that do not answer, and why: logged once per change.
-        self._silent: dict[str, str] = {}
+        self._connections = BrokerConnections(settings, lambda: self.topology, self.request_refresh)
+        self.call = self._connections.call
+        self.silent_brokers = self._connections.silent_brokers
 
     async def __aenter__(self) -> Self:
         return self
@@ -91,8 +86,7 @@ class Upstream:
         self.close()
 
     def close(self) -> None:
-        for connection in self._connections.values():
-            connection.close()
+        self._connections.close()
 
     # ------------------------------------------------------------------------------------- topology
 
@@ -203,7 +197,7 @@ class Upstream:
         if topology == self.topology:
             return
         self.topology = topology
-        self._close_stray_connections()
+        self._connections.close_strays()
         for callback in self._callbacks:
             callback(topology)
 
@@ -220,91 +214,6 @@ class Upstream:
                 answer["Topics"] = whole["Topics"] + answer["Topics"]
             whole = answer
         return whole
-
-    def _close_stray_connections(self) -> None:
-        """A broker moved: callers that wait for an answer from its old address ask again."""
-        addresses = {Address(broker.host, broker.port) for broker in self.topology.brokers.values()}
-        addresses.update(self._bootstrap)
-        for place in [place for place in self._connections if place[0] not in addresses]:
-            self._connections.pop(place).close()
-
-    # --------------------------------------------------------------------------------------- asking
-
-    async def call(
-        self,
-        api_key: int,
-        body: Message,
-        *,
-        broker_id: int | None = None,
-        version: int | None = None,
-        lane: int = CONTROL_LANE,
-        timeout_ms: int | None = None,
-    ) -> Message:
-        """Asks a broker (None: any) with the highest version both know, at most `version`. Raises
-        UpstreamError.
-
-        Each lane is a connection of its own: a long poll must not share one with anything else.
-        """
-        timeout_ms = timeout_ms or self.settings.request_timeout_ms
-        failure: UpstreamError = Unreachable("no upstream broker is known")
-        for address in self._addresses(broker_id):
-            connection = self._connection(address, lane)
-            try:
-                response = await connection.call(
-                    api_key, body, version=version, timeout_ms=timeout_ms
-                )
-            except (Unreachable, TimedOut) as error:
-                self._note_silent(address, error)
-                failure = error
-            else:
-                self._note_answer(address)
-                return response
-        raise failure
-
-    def _addresses(self, broker_id: int | None) -> list[Address]:
-        brokers = self.topology.brokers
-        if broker_id is not None:
-            broker = brokers.get(broker_id)
-            if broker is None:
-                raise Unreachable(f"broker {broker_id} is not in the upstream's metadata")
-            return [Address(broker.host, broker.port)]
-        known = [Address(broker.host, broker.port) for broker in brokers.values()]
-        known += [address for address in self._bootstrap if address not in known]
-        # Those that answer first, then those not tried yet; a broker known to be silent is the last
-        # resort.
-        return sorted(known, key=self._order_of_preference)
-
-    def _order_of_preference(self, address: Address) -> int:
-        if str(address) in self._silent:
-            return 2
-        connection = self._connections.get((address, CONTROL_LANE))
-        return 0 if connection is not None and connection.connected else 1
-
-    def _connection(self, address: Address, lane: int) -> BrokerConnection:
-        connection = self._connections.get((address, lane))
-        if connection is None:
-            connection = BrokerConnection(address, self.settings, self._long_answers)
-            self._connections[address, lane] = connection
-        return connection
-
-    def _note_silent(self, address: Address, error: UpstreamError) -> None:
-        if str(address) not in self._silent:
-            log.warning("upstream_broker_silent", broker=str(address), reason=str(error))
-        self._silent[str(address)] = str(error)
-        self._refresh_requested.set()
-
-    def silent_brokers(self) -> dict[int, str]:
-        """Those that did not answer when they were last asked, and why."""
-        found: dict[int, str] = {}
-        for broker in sorted(self.topology.brokers.values(), key=lambda broker: broker.id):
-            reason = self._silent.get(str(Address(broker.host, broker.port)))
-            if reason is not None:
-                found[broker.id] = reason
-        return found
-
-    def _note_answer(self, address: Address) -> None:
-        if self._silent and self._silent.pop(str(address), None) is not None:
-            log.info("upstream_broker_answers_again", broker=str(address))
 
     # --------------------------------------------------------------------------------- coordinators
 
@@ -340,36 +249,7 @@ class Upstream:
         """It answered NOT_COORDINATOR, or not at all."""
         self._coordinators.pop(group, None)
 
-    # ------------------------------------------------------------------------------ typed questions
-
-    async def group_config(self, group: str) -> dict[str, str]:
-        """Configs that were set for this very group, without defaults; {} also when the upstream
-        has no group configs. Raises UpstreamError.
-        """
-        try:
-            entries = await self._configs(RESOURCE_GROUP, group, None)
-        except Refused as refused:
-            if refused.error_code in (ErrorCode.INVALID_REQUEST, ErrorCode.UNSUPPORTED_VERSION):
-                return {}
-            raise
-        return _values(entry for entry in entries if entry["ConfigSource"] == GROUP_CONFIG)
-
-    async def broker_config(self, broker_id: int, names: list[str]) -> dict[str, str]:
-        """Raises UpstreamError."""
-        return _values(await self._configs(RESOURCE_BROKER, str(broker_id), names, broker_id))
-
-    async def _configs(
-        self, kind: int, name: str, names: list[str] | None, broker_id: int | None = None
-    ) -> list[Message]:
-        resource = {"ResourceType": kind, "ResourceName": name, "ConfigurationKeys": names}
-        response = await self.call(
-            ApiKey.DESCRIBE_CONFIGS, {"Resources": [resource]}, broker_id=broker_id
-        )
-        result = response["Results"][0]
-        if result["ErrorCode"] != 0:
-            raise Refused(result["ErrorCode"], f"configuration of {name!r}")
-        entries: list[Message] = result["Configs"]
-        return entries
+    # -------------------------------------------------------------------------------------- offsets
 
     async def list_offset(
         self, tp: TopicPartition, timestamp: int, isolation: int = READ_COMMITTED
@@ -434,10 +314,6 @@ class Upstream:
                 elif worst in (0, *_LEADER_SETTLING):
                     worst = code
         return worst
-
-
-def _values(entries: Iterable[Message]) -> dict[str, str]:
-    return {entry["Name"]: entry["Value"] for entry in entries if entry["Value"] is not None}
 
 
 def _loop_time() -> float:

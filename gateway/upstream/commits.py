@@ -20,6 +20,7 @@ from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
 from gateway.upstream.cluster import Upstream
+from gateway.upstream.configs import broker_config
 from gateway.upstream.errors import Refused, UpstreamError
 from gateway.upstream.requests import NO_COORDINATOR, ask_coordinator
 
@@ -76,7 +77,7 @@ class Commits:
         limits: list[int] = []
         for broker in self._upstream.topology.brokers:
             try:
-                config = await self._upstream.broker_config(broker, [METADATA_LIMIT])
+                config = await broker_config(self._upstream, broker, [METADATA_LIMIT])
                 limits.append(int(config[METADATA_LIMIT]))
             except (UpstreamError, KeyError, ValueError) as error:
                 log.warning("commit_metadata_limit_not_known", broker=broker, reason=str(error))

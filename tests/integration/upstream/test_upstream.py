@@ -19,6 +19,7 @@ from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.embedded.kafka import KafkaCluster
 from gateway.upstream.cluster import EARLIEST, LATEST, Upstream
+from gateway.upstream.configs import group_config
 from gateway.upstream.errors import Refused, Unreachable, UpstreamError
 from gateway.upstream.ping import ping_forever
 from gateway.upstream.settings import (
@@ -140,11 +141,11 @@ def test_group_config_is_what_was_set_for_the_group(
         async with running(UpstreamSettings(kafka.bootstrap_servers)) as side:
 
             async def configured() -> bool:
-                found = await side.upstream.group_config(group)
+                found = await group_config(side.upstream, group)
                 return found == {"share.auto.offset.reset": "earliest"}
 
             await until(configured)
-            assert await side.upstream.group_config(other) == {}
+            assert await group_config(side.upstream, other) == {}
 
     run(work())
 
