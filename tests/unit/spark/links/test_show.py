@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from keyway.kafka.asking import Away
 from keyway.clusters.core.tree import ClusterName, Distributor, Level
 from keyway.clusters.core.trust import CHECKSUM, Seals
+from keyway.kafka.asking import Away
 from spark.links.reports import now_ms
 from spark.links.show import COLUMNS, link_row, links_table
 from spark.links.status import PartitionStatus, TopicStatus
