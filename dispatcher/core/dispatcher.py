@@ -180,7 +180,7 @@ class Dispatcher:
         return self._state.window.settled_ranges()
 
     def committed_ranges(self) -> list[tuple[int, int]]:
-        """As `settled_ranges`, the first ones, as many as a commit can say. O(span)."""
+        """As `settled_ranges`, as precise as a commit can say. O(span + stretches aside)."""
         return self._state.window.settled_ranges(COMMITTED_RANGES_MAX)
 
     @property

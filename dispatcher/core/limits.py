@@ -31,7 +31,7 @@ STRETCHES_MAX: Final = 131_072
 # with wider gaps: it is read in order, from the cursor.
 ASIDE_RESTORED_MAX: Final = 1_048_576
 
-# Ranges of settled records that a commit looks at: far more than its metadata holds.
+# Records aside that a commit tells of one by one: far more than its metadata holds.
 COMMITTED_RANGES_MAX: Final = 16_384
 ALL_RANGES: Final = 1 << 62
 

@@ -171,14 +171,11 @@ def accept(  # noqa: C901, PLR0915 - the hot loop, kept in one piece
     front: i64 = window.front
     dirty = window.dirty
     marked: i64 = NO_OFFSET  # the byte that was noted as dirty last
-    retries = state.retries.by_offset
-    plain = not retries and state.prefetch == 1
-    accepted: i64 = 0
+    plain = state.prefetch == 1
     ended: i64 = 0  # of them those that are in the rings
     for first, last in ranges:
         offset: i64 = first
         end: i64 = last + 1
-        accepted += end - offset
         while offset < end:
             if offset < front:
                 state.accept_aside(offset)
@@ -190,8 +187,6 @@ def accept(  # noqa: C901, PLR0915 - the hot loop, kept in one piece
             if byte != marked:
                 marked = byte
                 dirty.append(byte)
-            if retries:
-                state.forget(offset)
             lease = leases[at]
             assert lease is not None
             leases[at] = None
@@ -205,8 +200,11 @@ def accept(  # noqa: C901, PLR0915 - the hot loop, kept in one piece
             queue = queues[at]
             if queue is None:  # Restored, and not read again yet.
                 window.unread.discard(offset)
+                state.forget(offset)
             else:
                 queue.in_flight -= 1
+                if queue.retried:
+                    state.forget(offset)
                 if queue.head != offset:
                     window.unlink(queue, offset)
                 else:
@@ -215,7 +213,7 @@ def accept(  # noqa: C901, PLR0915 - the hot loop, kept in one piece
                     queue.head = nexts[at]
                 if queue.head >= 0:
                     owner = queue.owner
-                    if plain and owner is not None and not queue.listed:
+                    if plain and owner is not None and not queue.listed and not queue.retried:
                         queue.listed = True
                         owner.fresh.append(queue.head)
                         if not owner.touched:
@@ -223,11 +221,12 @@ def accept(  # noqa: C901, PLR0915 - the hot loop, kept in one piece
                     else:
                         state.offer(queue)
                 else:
+                    queue.retried = False
                     state.idle_keys += queue.key is not None
             offset += 1
     window.live -= ended
-    if accepted:
-        state.count(Notice.ACCEPTED, accepted)
+    if ranges:
+        state.count(Notice.ACCEPTED, sum([last + 1 - first for first, last in ranges]))
 
 
 def _apply(state: WindowState, first: int, last: int, types: bytes, now_ms: int) -> None:

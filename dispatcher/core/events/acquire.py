@@ -35,10 +35,11 @@ def acquire(state: WindowState, event: Acquire) -> None:
         if wanted > 0 and member.ready_count() > 0:
             session = state.book.session(member, event.session_id)
             lease = state.book.open(session, deadline_ms, offsets)
+            retried = True
             if member.limit >= 0:
                 _take_limited(state, member, session, lease, wanted)
             elif state.prefetch == 1:
-                _take(state, member, session, lease, wanted)
+                retried = _take(state, member, session, lease, wanted)
             else:
                 _take_runs(state, member, session, lease, wanted)
             lease.live = len(offsets)
@@ -53,7 +54,7 @@ def acquire(state: WindowState, event: Acquire) -> None:
                         offsets=offsets,
                     )
                 )
-                attempts = _attempts(state, offsets)
+                attempts = _attempts(state, offsets) if retried else [1] * len(offsets)
             else:
                 state.book.close(lease)
     state.effects.append(
@@ -94,8 +95,10 @@ def not_sent(state: WindowState, event: NotSent) -> None:
 
 def _take(
     state: WindowState, member: MemberQueue, session: LeaseHolder, lease: Lease, wanted: int
-) -> None:
-    """Fills `lease.offsets` with up to `wanted` records, ascending, one of a key."""
+) -> bool:
+    """Fills `lease.offsets` with up to `wanted` records, ascending, one of a key. Whether some of
+    them may have a retry.
+    """
     leases = state.window.leases
     queues = state.window.queues
     mask: i64 = state.window.mask
@@ -105,6 +108,7 @@ def _take(
     end = len(ready)
     at = first
     passed = 0
+    retried = False
     while at < end and at - first - passed < wanted:
         offset: i64 = ready[at]
         at += 1
@@ -116,6 +120,8 @@ def _take(
             continue
         queue.in_flight = 1
         queue.holder = session
+        if queue.retried:
+            retried = True
         if offset >= front:
             leases[offset & mask] = lease
         else:
@@ -125,6 +131,7 @@ def _take(
     if passed:
         taken = [offset for offset in taken if state.window.lease_at(offset) is lease]
     lease.offsets += taken
+    return retried
 
 
 def _take_runs(

@@ -71,9 +71,11 @@ def _read_aside(state: WindowState, event: RecordsRead) -> None:
         queue = _queue_for(state, event.keys[i], offset)
         aside.append(queue, offset, NO_OFFSET)
         lease = aside.leases.get(offset)
-        if lease is not None or offset in state.retries.by_offset:
+        if offset in state.retries.by_offset:
+            queue.retried = True
             aside.queues[offset] = queue
         if lease is not None:
+            aside.queues[offset] = queue
             queue.in_flight += 1
             queue.holder = lease.session
             state.draining_keys.look_at(queue)
@@ -119,6 +121,7 @@ def _append(  # noqa: C901, PLR0915 - the hot loop, kept in one piece
     mask: i64 = window.mask
     bits_mask: i64 = window.bits_mask
     front: i64 = window.front
+    last_retry: i64 = state.retries.last
     appended: i64 = 0
     expected: i64 = start
     first: i64 = bisect_left(offsets, start)
@@ -153,6 +156,8 @@ def _append(  # noqa: C901, PLR0915 - the hot loop, kept in one piece
         appended += 1
         nexts[at] = NO_OFFSET
         queues[at] = queue
+        if offset <= last_retry and offset in state.retries.by_offset:
+            queue.retried = True
         lease = leases[at]
         if lease is not None:  # In flight since before the restart.
             queue.in_flight += 1

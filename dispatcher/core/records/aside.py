@@ -125,9 +125,11 @@ class Aside:
         return found
 
     def settled_ranges(self, cursor: int, front: int, ranges_max: int) -> list[tuple[int, int]]:
-        """The offsets between cursor and front that are not here: the first `ranges_max` ascending,
-        disjoint inclusive ranges.
+        """The offsets between cursor and front that are not here, in ascending, disjoint inclusive
+        ranges. O(records aside) if they are at most `ranges_max`. If there are more, ranges that
+        begin and end in the same stretch are left out: O(stretches).
         """
+        exact = self.count <= ranges_max
         ranges: list[tuple[int, int]] = []
         expected = cursor
         for at in range(self._order_at, len(self._order)):
@@ -138,8 +140,9 @@ class Aside:
                 offset = base + _lowest(bits)
                 if offset > expected:
                     ranges.append((expected, offset - 1))
-                    if len(ranges) >= ranges_max:
-                        return ranges
+                if not exact:
+                    expected = base + bits.bit_length()
+                    break
                 expected = offset + 1
                 bits &= bits - 1
         if expected < front:

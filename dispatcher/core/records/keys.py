@@ -122,6 +122,7 @@ class KeyQueue:
         self.in_flight = 0
         self.holder: LeaseHolder | None = None  # of its records in flight
         self.listed = False
+        self.retried = False  # some record of it may have a retry
         self.backlog: Backlog | None = None  # none of it is aside
 
     def __repr__(self) -> str:

@@ -10,6 +10,7 @@ import heapq
 
 from dispatcher.core.limits import BACKOFF_DOUBLINGS_MAX
 from dispatcher.core.model import MemberId, Policy, Reason, RetryNoted, RetryState
+from dispatcher.core.records.keys import NO_OFFSET
 
 
 class Retry:
@@ -44,9 +45,15 @@ class Retry:
 class RetryBook:
     def __init__(self) -> None:
         self.by_offset: dict[int, Retry] = {}
+        self.last = NO_OFFSET  # no record behind it has a retry
         # (due, offset) of records that wait for time. An entry is dropped when it comes up and its
         # retry has moved on; each lives for one back-off at most.
         self.timers: list[tuple[int, int]] = []
+
+    def note(self, retry: Retry) -> None:
+        """One that is new, or restored."""
+        self.by_offset[retry.offset] = retry
+        self.last = max(self.last, retry.offset)
 
     def deliveries(self, offset: int) -> int:
         retry = self.by_offset.get(offset)

@@ -114,7 +114,7 @@ class WindowState:
     def may_go_out(self, queue: KeyQueue, owner: MemberQueue) -> bool:
         """Whether some record of a key with unsettled records may be delivered to its owner."""
         if queue.in_flight == 0:
-            if self.retries.by_offset and self.retries.held(queue.head):
+            if queue.retried and self.retries.held(queue.head):
                 return False
             # With prefetch somebody may hold a later record of this key, from before a restart.
             return self.prefetch == 1 or not self.window.unread
@@ -233,8 +233,10 @@ class WindowState:
             window.unread.discard(offset)
             return
         window.unlink(queue, offset)
-        if queue.head < 0 and queue.key is not None:
-            self.idle_keys += 1
+        if queue.head < 0:
+            queue.retried = False
+            if queue.key is not None:
+                self.idle_keys += 1
 
     def drop_idle_keys(self) -> None:
         if self.idle_keys:
@@ -262,7 +264,9 @@ class WindowState:
         retry = self.retries.by_offset.get(offset)
         if retry is None:
             retry = new_retry(offset, reason, member_id, now_ms)
-            self.retries.by_offset[offset] = retry
+            self.retries.note(retry)
+            if queue is not None:
+                queue.retried = True
         retry.member_id = member_id
         retry.reason = reason
         if not returned:

@@ -156,13 +156,11 @@ class Window:
 
     def settled_ranges(self, ranges_max: int = ALL_RANGES) -> list[tuple[int, int]]:
         """The settled offsets at and behind the cursor: ascending, disjoint, non-adjacent inclusive
-        ranges, at least the first `ranges_max` if there are so many.
+        ranges. With more than `ranges_max` records aside the short ones between them are left out.
         """
         ranges: list[tuple[int, int]] = []
         if self.aside.count:
             ranges = self.aside.settled_ranges(self.cursor, self.front, ranges_max)
-            if len(ranges) >= ranges_max:
-                return ranges
         ahead = self._settled_ahead()
         if ranges and ahead and ahead[0][0] == ranges[-1][1] + 1:  # while the front was not read
             ahead[0] = (ranges.pop()[0], ahead[0][1])

@@ -82,6 +82,7 @@ def _check_queues(state: WindowState) -> list[KeyQueue]:
         in_flight = 0
         offset = first
         last = first
+        retried = False
         while offset >= 0:
             seen += 1
             known = window.queue_at(offset)
@@ -89,6 +90,7 @@ def _check_queues(state: WindowState) -> list[KeyQueue]:
                 f"{offset} is of another key"
             )
             assert offset >= last, f"{offset} out of order"
+            retried = retried or offset in state.retries.by_offset
             lease = window.lease_at(offset)
             if lease is not None:
                 in_flight += 1
@@ -96,6 +98,7 @@ def _check_queues(state: WindowState) -> list[KeyQueue]:
             last = offset
             offset = window.after(queue, offset)
         assert queue.tail == last
+        assert queue.retried or not retried, f"{queue!r} has a retry"
         assert (queue.backlog is not None) == (first < window.front)
         assert queue.in_flight == in_flight <= state.prefetch, f"{queue!r}: {in_flight} in flight"
         if queue.key is not None:

@@ -68,7 +68,7 @@ def _retries(state: WindowState, snapshot: Snapshot) -> None:
     for noted in snapshot.retries:
         offset = noted.offset
         retry = Retry(noted, held=noted.state is not RetryState.IN_FLIGHT)
-        state.retries.by_offset[offset] = retry
+        state.retries.note(retry)
         window.unread.add(offset)
         if noted.state is RetryState.WAITING or noted.state is RetryState.DEAD_LETTER:
             state.retries.wait(retry, noted.due_ms)

@@ -3,9 +3,9 @@
     "kw1:" + base64url(crc32 of cursor, kind and body (4 bytes) | kind (1 byte) | body), no padding
 
 The body is run lengths (run_lengths.py). With kind "O" the 8 bytes of the origin come first: the
-incarnation of the window that is meant (dispatcher/core/reconcile.py). With kind "P" the time
-follows the origin, 8 bytes of milliseconds: when the group settled the last of these records. A
-commit that had to wait for Kafka is late, the position it tells of is not.
+incarnation of the window that is meant (dispatcher/core/stored/reconcile.py). With kind "P" the
+time follows the origin, 8 bytes of milliseconds: when the group settled the last of these records.
+A commit that had to wait for Kafka is late, the position it tells of is not.
 The checksum binds it all to its cursor: metadata copied to another offset, as tools that reset or
 clone offsets do, is ignored.
 
@@ -20,8 +20,8 @@ import binascii
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import NamedTuple
 
-from settled.core.bitmap import united
-from settled.core.run_lengths import packed, ranges_in
+from keyway.commit_metadata.core.bitmap import united
+from keyway.commit_metadata.core.run_lengths import packed, ranges_in
 
 PREFIX = "kw1:"
 _HEAD_BYTES = 5  # checksum and kind

@@ -19,7 +19,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from settled.core.limits import OFFSET_MAX
+from keyway.commit_metadata.core.limits import OFFSET_MAX
 
 _ONES_MAX: Final = 24  # so many ones: the number follows in a fixed width
 _WIDTH_BITS: Final = 6

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from settled.core.metadata import Times, decode, encode, read, read_times
+from keyway.commit_metadata.core.metadata import Times, decode, encode, read, read_times
 
 
 def test_metadata_comes_back() -> None:

@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 
-from settled.core.limits import OFFSET_MAX
-from settled.core.run_lengths import packed, ranges_in
+from keyway.commit_metadata.core.limits import OFFSET_MAX
+from keyway.commit_metadata.core.run_lengths import packed, ranges_in
 
 Ranges = list[tuple[int, int]]
 
