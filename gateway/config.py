@@ -234,6 +234,21 @@ class StateSection(_Section):
     """From one look for deleted topics to the next. Two that miss a topic delete its state."""
 
 
+class NodesSection(_Section):
+    """Several nodes in front of one cluster share a Redis, and divide the virtual brokers among
+    them (docs/several-nodes.md).
+    """
+
+    id: Annotated[
+        str | None,
+        Field(
+            pattern=r"^[A-Za-z0-9._-]{1,64}$",
+            json_schema_extra={"limits": "1 to 64 letters, digits or `._-`"},
+        ),
+    ] = None
+    """The name of this node, another one for each. Without it the node stands alone."""
+
+
 class RegistryViewSection(_Section):
     """A schema registry for this cluster's clients, served by the node: the `registry_view` of
     `cluster` in the clusters' YAML says where (docs/schemas.md). Off unless both are given.
@@ -417,10 +432,21 @@ class Config(_Section):
     """REST, metrics and health."""
     state: StateSection = StateSection()
     """Leases and settled records."""
+    nodes: NodesSection = NodesSection()
+    """Several nodes in front of one cluster."""
     registry_view: RegistryViewSection = RegistryViewSection()
     """A schema registry for this cluster's clients."""
     groups: tuple[GroupSection, ...] = ()
     """Policies of Key-Shared groups. A group that none matches gets the defaults."""
+
+    @model_validator(mode="after")
+    def _one_redis(self) -> Config:
+        if self.nodes.id is not None and self.state.redis_url is None:
+            raise ValueError(
+                "nodes.id: several nodes need one state.redis_url; an embedded Redis belongs to"
+                " one node"
+            )
+        return self
 
     def group(self, name: str) -> GroupSection:
         for section in self.groups:

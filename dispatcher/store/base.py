@@ -62,8 +62,11 @@ class Write:
 
 
 class WindowStore(Protocol):
-    async def claim(self, key: WindowKey, owner: str) -> Claimed:
-        """Takes the window over from its last owner and reads it. Raises StoreError."""
+    async def claim(self, key: WindowKey, owner: str, generation: int = 0) -> Claimed:
+        """Takes the window over from its last owner and reads it. `generation`: of the owners among
+        several nodes, as far as the claimer knows. Raises StoreError; FencedError if it was claimed
+        under a newer generation.
+        """
         ...
 
     async def create(

@@ -28,11 +28,12 @@ class MemoryStore:
         self.windows: dict[WindowKey, WindowState] = {}
         self.fences: dict[WindowKey, Fence] = {}
         self.origins: dict[WindowKey, int] = {}  # the fences they were created under, or later
+        self.generations: dict[WindowKey, int] = {}  # of the owners that their claimers knew
         self.last_fence = 0
         self.down = False
 
-    async def claim(self, key: WindowKey, owner: str) -> Claimed:
-        return self.claim_now(key, owner)
+    async def claim(self, key: WindowKey, owner: str, generation: int = 0) -> Claimed:
+        return self.claim_now(key, owner, generation)
 
     async def create(
         self, key: WindowKey, fence: Fence, snapshot: Snapshot, *, origin: int = 0
@@ -46,12 +47,14 @@ class MemoryStore:
         self._reach()
         if self.fences.get(key) == fence and key not in self.windows:
             del self.fences[key]
+            self.generations.pop(key, None)
 
     async def delete(self, key: WindowKey) -> None:
         self._reach()
         self.windows.pop(key, None)
         self.fences.pop(key, None)
         self.origins.pop(key, None)
+        self.generations.pop(key, None)
 
     async def positions(self, group: str | None) -> dict[WindowKey, int]:
         self._reach()
@@ -69,10 +72,14 @@ class MemoryStore:
     async def close(self) -> None:
         self.down = True
 
-    def claim_now(self, key: WindowKey, owner: str) -> Claimed:
+    def claim_now(self, key: WindowKey, owner: str, generation: int = 0) -> Claimed:
         """`claim` for callers without an event loop."""
         assert owner, "an owner has a name"
         self._reach()
+        if generation > 0:
+            if self.generations.get(key, 0) > generation:
+                raise FencedError(f"{key}: a node that knows newer owners has claimed it")
+            self.generations[key] = generation
         self.last_fence += 1
         fence = Fence(self.last_fence)
         self.fences[key] = fence

@@ -115,8 +115,11 @@ class RedisStore:
     def __repr__(self) -> str:
         return f"RedisStore({self._where}, {'healthy' if self.healthy else 'not healthy'})"
 
-    async def claim(self, key: WindowKey, owner: str) -> Claimed:
-        answer = await self._ask(lambda: self._evaluate(key, b"claim", owner.encode()))
+    async def claim(self, key: WindowKey, owner: str, generation: int = 0) -> Claimed:
+        claim = (b"claim", owner.encode(), generation)
+        answer = await self._ask(lambda: self._evaluate(key, *claim))
+        if answer == FENCED:
+            raise FencedError(f"{key}: a node that knows newer owners has claimed it")
         assert isinstance(answer, list)
         fence = Fence(int(answer[0]))
         self._claims[key] = _Claim(fence, seq=int(answer[2] or 0))

@@ -1,6 +1,6 @@
 -- One window in Redis: every verb of the store, atomic because a script is.
 --
--- KEYS[1]  the window: a hash of format, fence, owner, origin (of its incarnation), seq, sent (the number of the
+-- KEYS[1]  the window: a hash of format, fence, owner, generation (of the claim), origin (of its incarnation), seq, sent (the number of the
 --          last send that was applied under the fence), cursor, front, chunk (the front's), high (the highest
 --          chunk written, perhaps below that). Its other keys are named after it and share its hash tag, hence
 --          its slot: <window>:leases, <window>:retries, <window>:aside (hashes), <window>:bits:<chunk> (strings).
@@ -124,8 +124,16 @@ local function next_fence()
   return string.format('%.0f', fence)
 end
 
--- claim owner: the fence, and everything else as it is. Each owner counts its own sends.
+-- claim owner generation: the fence, and everything else as it is. Each owner counts its own sends. Generation: of
+-- the owners that the claimer knows, 0 for a node that stands alone; FENCED if a claimer knew a newer one.
 if verb == 'claim' then
+  local generation = tonumber(ARGV[3])
+  if generation > 0 then
+    if tonumber(redis.call('HGET', window, 'generation') or 0) > generation then
+      return FENCED
+    end
+    redis.call('HSET', window, 'generation', ARGV[3])
+  end
   local fence = next_fence()
   redis.call('HSET', window, 'fence', fence, 'owner', ARGV[2], 'sent', 0)
   local format, seq, cursor, front, chunk, high, origin =

@@ -23,6 +23,7 @@ from gateway.members.build import MembersRoom
 from gateway.operations.build import OperationsRoom
 from gateway.part import Part
 from gateway.reading.build import ReadingRoom
+from gateway.routing.owners import Owners
 from gateway.upstream.build import UpstreamRoom
 from gateway.windows.build import WindowsRoom
 
@@ -31,6 +32,7 @@ def build(
     upstream: UpstreamRoom,
     listen: ListenRoom,
     reading: ReadingRoom,
+    owners: Owners,
     members: MembersRoom,
     windows: WindowsRoom,
     operations: OperationsRoom,
@@ -46,7 +48,7 @@ def build(
     services = ShareServices(
         settings=members.settings,
         topology=lambda: cluster.topology,
-        advertised=lambda: dict(listen.server.addresses),
+        advertised=lambda: dict(listen.server.shown),
         refresh=cluster.refresh,
         groups=members.groups,
         windows=windows.windows.table,
@@ -57,6 +59,8 @@ def build(
         other_type_active=members.other_types.active,
         delivered=delivered,
         now_ms=now_ms,
+        owners=owners,
+        coordination=members.coordination,
     )
     answered: dict[ApiKey, Handler] = {
         ApiKey.SHARE_GROUP_HEARTBEAT: partial(share_group_heartbeat, services),

@@ -20,6 +20,7 @@ from dispatcher.core.model import Acknowledge, AckType, Acquire, NotSent
 from gateway.core.cluster.topology import PartitionInfo
 from gateway.core.limits import LONG_STEP_BYTES
 from gateway.core.reading.cache import RecordsGone, RecordsLarge
+from gateway.core.routing.ownership import Standing
 from gateway.core.share.answers import (
     acquired_ranges,
     by_topic,
@@ -57,6 +58,7 @@ from gateway.handlers.share_requests import (
     ack_batches,
     authorise_group,
     denied_topics,
+    is_elsewhere,
     locate,
 )
 from gateway.listen.server import Request
@@ -78,6 +80,8 @@ async def share_fetch(services: ShareServices, request: Request) -> bytes | Long
         group, member_id = await authorise_group(services, request.connection, body)
         _check_renewal(body)
         key = session_key(request.connection.broker_id, group, member_id)
+        if body["ShareSessionEpoch"] == OPEN_EPOCH and not services.groups.member(group, member_id):
+            await services.coordination.await_member(group, member_id)
         denied = await denied_topics(services, request.connection, _named(services, key, body))
         # From here on a session that is closed here is closed for the dispatchers, too, whenever
         # the client hangs up.
@@ -284,6 +288,9 @@ class _ShareFetch:
             finally:
                 self.request.waited_ns += int((loop.time() - began) * 1e9)
             self.signal.clear()
+            if is_elsewhere(self.services, self.request.connection):
+                await self._locate_all({})  # each of them has its error now
+                return
             await self._acquire(keys)
 
     async def _acquire(self, keys: list[PartitionKey]) -> None:
@@ -345,6 +352,8 @@ class _ShareFetch:
     ) -> list[tuple[PartitionKey, Window, Acquired]]:
         """Acquisitions of all dispatchers, shared fairly among the partitions."""
         session, now_ms = self.session, self.services.now_ms()
+        if self.services.owners.standing(session.key[0]) is not Standing.OWNED:
+            return []  # its windows move to another node
         having: list[tuple[PartitionKey, Window, int]] = []
         for key in keys:
             window = self.services.windows.get(session.group, key[0], key[1])

@@ -33,6 +33,7 @@ from gateway.handlers.limits import (
 )
 from gateway.handlers.share_requests import ShareServices, authorise_group
 from gateway.listen.server import Request
+from gateway.members.coordination import NotCoordinator
 from gateway.upstream.errors import UpstreamError
 
 
@@ -69,6 +70,12 @@ async def share_group_heartbeat(services: ShareServices, request: Request) -> by
 
 async def _heartbeat(services: ShareServices, request: Request, body: Message) -> Message:
     group, member_id = await authorise_group(services, request.connection, body)
+    try:
+        await services.coordination.check(group, request.connection.broker_id)
+    except NotCoordinator:
+        # Its next one comes over a connection to the owner, which has the same broker id.
+        request.connection.drain()
+        raise
     topics = body["SubscribedTopicNames"]
     if topics is not None and len(topics) > SUBSCRIBED_TOPICS_MAX:
         raise InvalidRequest(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from dispatcher.core.model import AckError, Acknowledge, AckResult, AckType, Effect
 from gateway.core.cluster.topology import PartitionInfo, Topology
+from gateway.core.routing.ownership import Standing
 from gateway.core.share.membership import GroupError, InvalidRequest
 from gateway.core.share.sessions import PartitionKey, ShareSession
 from gateway.core.wire.errors import ErrorCode
@@ -21,8 +22,10 @@ from gateway.handlers.limits import (
 )
 from gateway.listen.authoriser import Authoriser
 from gateway.listen.server import ClientConnection
+from gateway.members.coordination import Coordination, EveryGroup
 from gateway.members.group_settings import GroupSettings
 from gateway.members.groups import Groups
+from gateway.routing.owners import Alone, Owners
 from gateway.windows.dependencies import Records
 from gateway.windows.failures import WindowUnavailable
 from gateway.windows.news import WindowNews
@@ -52,6 +55,8 @@ class ShareServices:
     other_type_active: Callable[[str], Awaitable[bool]]  # under the name of a group
     delivered: Callable[[str, str, int, int], None]  # group, topic, records and bytes of an answer
     now_ms: Callable[[], int]
+    owners: Owners = field(default_factory=Alone)
+    coordination: Coordination = field(default_factory=EveryGroup)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +104,20 @@ def locate(
         return Located(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic=name)
     if info.leader != connection.broker_id:
         return Located(error=ErrorCode.NOT_LEADER_OR_FOLLOWER, topic=name, leader=info)
+    if is_elsewhere(services, connection):
+        return Located(error=ErrorCode.NOT_LEADER_OR_FOLLOWER, topic=name, leader=info)
     return Located(topic=name, window=services.windows.get(group, key[0], key[1]))
+
+
+def is_elsewhere(services: ShareServices, connection: ClientConnection) -> bool:
+    """Another node owns the virtual broker. The client asks for Metadata, which has the address of
+    that node under the same broker id; so this connection ends with the answer.
+    """
+    if services.owners.standing(connection.broker_id) is not Standing.ELSEWHERE:
+        return False
+    services.owners.look_soon()
+    connection.drain()
+    return True
 
 
 async def denied_topics(
@@ -153,13 +171,19 @@ class Acknowledgements:
             elif not _ascending(acks):
                 self._answers[key] = (ErrorCode.INVALID_REQUEST, "The batches overlap.")
             elif located.window is None:
-                self._answers[key] = (ErrorCode.INVALID_RECORD_STATE, "Nothing is acquired.")
+                self._answers[key] = self._no_window()
             elif refused and any(AckType.RENEW in types for _, _, types in acks):
                 # As Kafka: the partition's other batches do not count either.
                 self._answers[key] = (ErrorCode.INVALID_RECORD_STATE, RENEW_IS_OFF)
             else:
                 future = located.window.ask(self._event(acks))
                 self._asked[key] = _Asked(located.window, acks, future)
+
+    def _no_window(self) -> AckAnswer:
+        broker = self.connection.broker_id
+        if self.services.owners.standing(broker) is Standing.HANDING_OVER:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER, "The partition moves to another node."
+        return ErrorCode.INVALID_RECORD_STATE, "Nothing is acquired."
 
     def _event(self, acks: AckBatches) -> Acknowledge:
         session, now_ms = self.session, self.services.now_ms()

@@ -106,6 +106,7 @@ class Server:
         self._brokers_without_listener: set[int] = set()  # brokers whose port is taken
         self._tasks: asyncio.TaskGroup | None = None
         self._listeners: Listeners | None = None
+        self._elsewhere: Addresses = {}
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Server]:
@@ -162,6 +163,15 @@ class Server:
         """Where clients reach the virtual brokers."""
         return {} if self._listeners is None else self._listeners.addresses
 
+    @property
+    def shown(self) -> Addresses:
+        """The addresses that clients are told: some virtual brokers are those of other nodes."""
+        return {**self.addresses, **self._elsewhere} if self._elsewhere else self.addresses
+
+    def show_elsewhere(self, addresses: Addresses) -> None:
+        """From now on clients are told these addresses, in the place of this node's own."""
+        self._elsewhere = addresses
+
     def on_topology(self, topology: Topology) -> None:
         """Listeners follow the brokers; connections to one that is gone end when it does."""
         self._brokers = dict(topology.brokers)
@@ -196,7 +206,7 @@ class Server:
                 self._brokers[broker.id] = broker
         if len(self._brokers) != len(self.addresses):
             self._listen_to_all()
-        return self.addresses
+        return self.shown
 
     async def connect(self, broker_id: int | None, protocol: asyncio.Protocol) -> None:
         """Raises Unreachable once upstream has been away for UPSTREAM_PATIENCE_S."""

@@ -14,6 +14,7 @@ from gateway.config import Config
 from gateway.core.share.membership import ShareGroup
 from gateway.core.share.sessions import ShareSessions
 from gateway.listen.build import ListenRoom
+from gateway.members.coordination import Coordination, EveryGroup, SharedCoordination
 from gateway.members.group_settings import GroupSettings
 from gateway.members.group_types import OtherGroupTypes
 from gateway.members.groups import Groups
@@ -26,6 +27,7 @@ from gateway.members.limits import (
 from gateway.members.redis_table import TableUnavailable
 from gateway.members.saved_members import SavedMembers
 from gateway.part import Part
+from gateway.routing.owners import Alone, Owners
 from gateway.upstream.build import UpstreamRoom
 from gateway.upstream.configs import group_config
 
@@ -39,12 +41,14 @@ class MembersRoom:
     key_filters: KeyFilters
     saved_members: SavedMembers
     other_types: OtherGroupTypes
+    coordination: Coordination
 
 
 def build(
     config: Config,
     upstream: UpstreamRoom,
     listen: ListenRoom,
+    owners: Owners,
     redis: Redis,
     now_ms: Callable[[], int],
 ) -> Part[MembersRoom]:
@@ -55,21 +59,31 @@ def build(
         secrets.token_hex(4), SHARE_SESSIONS_MAX, CONNECTION_SHARE_SESSIONS_MAX
     )
     groups = Groups(settings, sessions, key_filters.of, GROUP_START_MS)
+    shared = None
+    if not isinstance(owners, Alone):
+        shared = SharedCoordination(
+            groups, saved_members, key_filters, owners, upstream.cluster, now_ms
+        )
 
     def save(group: ShareGroup) -> None:
-        if settings.of(group.name).reliable:  # nothing is saved of unreliable groups
+        # A node that stands alone saves nothing of unreliable groups; others must read of them.
+        if settings.of(group.name).reliable if shared is None else shared.leads(group.name):
             saved_members.changed(group)
+
+    def forgotten(name: str) -> None:
+        if shared is None or shared.leads(name):
+            saved_members.forgotten(name)
+
+    async def restore() -> None:
+        groups.restore(await saved_members.load(), now_ms())
 
     settings.on_change(groups.settings_changed)
     groups.on_change(save)
-    groups.on_forgotten(saved_members.forgotten)
+    groups.on_forgotten(forgotten)
     groups.on_forgotten(settings.forget)
     listen.server.on_disconnect(lambda connection: groups.connection_lost(connection, now_ms()))
 
     listen.server.on_drain(groups.keep_members)
-
-    async def start() -> None:
-        groups.restore(await saved_members.load(), now_ms())
 
     async def stop() -> None:
         try:
@@ -80,15 +94,21 @@ def build(
     return Part(
         name="members",
         room=MembersRoom(
-            groups, settings, key_filters, saved_members, OtherGroupTypes(upstream.cluster)
+            groups,
+            settings,
+            key_filters,
+            saved_members,
+            OtherGroupTypes(upstream.cluster),
+            EveryGroup() if shared is None else shared,
         ),
-        start=start,
+        start=restore if shared is None else shared.start,
         background=(
             saved_members.write_forever,
             key_filters.load_until_loaded,
             lambda: settings.refresh_forever(
                 groups.names, lambda name: groups.get(name) is not None
             ),
+            *(() if shared is None else (shared.follow_forever,)),
         ),
         stop=stop,
     )

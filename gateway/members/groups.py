@@ -45,6 +45,10 @@ log = structlog.get_logger("keyway.groups")
 T = TypeVar("T")
 
 
+def _every_group(_name: str) -> bool:
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class TopicMembersChanged:
     """The members of one topic of one group, in join order, and why the ones that are gone went."""
@@ -61,6 +65,7 @@ class Groups:
     sessions: ShareSessions
     key_filters: Callable[[str, str], tuple[bytes, ...]]  # of a group's member, by its client.id
     start_ms: int = 0  # the first members of a group wait so long for each other
+    leads: Callable[[str], bool] = _every_group  # whether this node coordinates a group
     _on_topic_members: list[Callable[[TopicMembersChanged], None]] = field(default_factory=list)
     _on_session_lost: list[Callable[[ShareSession], None]] = field(default_factory=list)
     _on_change: list[Callable[[ShareGroup], None]] = field(default_factory=list)
@@ -178,6 +183,38 @@ class Groups:
             topics.update(dict.fromkeys(group.topics()))
         return list(topics)
 
+    def copy(self, name: str, saved: SavedGroup, now_ms: int) -> None:
+        """The members that another node, which coordinates the group, has saved."""
+        group = self._groups.get(name) or self._create(name)
+        topics, count = group.topics(), len(group.members)
+        changed, gone = group.copy(saved.epoch, saved.members, self._listening.of(now_ms))
+        self._members += len(group.members) - count
+        for member in gone:
+            self.carried.forget(name, member)
+            for session in self.sessions.member_gone(name, member.member_id):
+                _tell(self._on_session_lost, session)
+        if changed or gone:
+            self._moved(group, {*topics, *group.topics()}, Reason.MEMBER_LEFT)
+
+    def drop_copy(self, name: str, now_ms: int) -> None:
+        """The node that coordinates the group has forgotten it."""
+        self.copy(name, SavedGroup(0, []), now_ms)
+        self.forget(name)
+
+    def take_over(self, name: str, now_ms: int, grace_ms: int) -> int:
+        """This node coordinates the group from now on. Its members have `grace_ms` to show
+        themselves. Returns how many there are.
+        """
+        group = self._groups.get(name)
+        if group is None:
+            return 0
+        members = list(group.members.values())
+        group.restore(group.epoch, members, self._listening.of(now_ms), grace_ms)
+        for member in members:
+            if member.connections:  # it fetches from this node already
+                member.gone_since_ms = None
+        return len(members)
+
     async def tick(self, now_ms: int) -> None:
         """The watchdog: evicts members that are silent or gone, of one group in each turn of the
         event loop. An empty group stays until it is deleted, for as long as Kafka keeps the offsets
@@ -188,8 +225,8 @@ class Groups:
             group = self._groups.get(name)
             if self._kept:
                 return
-            if group is None:
-                continue  # deleted since the last turn
+            if group is None or not self.leads(name):
+                continue  # deleted since the last turn, or of another node
             if group.members:
                 self._empty_since_ms.pop(group.name, None)
                 if group.has_due(listened_ms):

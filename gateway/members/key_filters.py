@@ -124,6 +124,20 @@ class KeyFilters:
         for callback in self._on_loaded:
             callback()
 
+    async def reread(self, changed: Callable[[str], None]) -> None:
+        """Rules that another node has set; `changed` is told of each group whose rules differ.
+        Raises TableUnavailable.
+        """
+        async with self._changing:
+            stored = await self._table.load()
+            before, self._set = (
+                self._set,
+                {group: _Set(rules, held_bytes(rules)) for group, rules in stored.items()},
+            )
+        for group in sorted({*before, *self._set}):
+            if before.get(group) != self._set.get(group):
+                changed(group)
+
     async def load_until_loaded(self) -> None:
         """Tries `load` until Redis answers."""
         while not self._loaded:

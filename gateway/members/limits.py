@@ -23,6 +23,12 @@ GROUP_CONFIG_MS = 30_000  # between two looks at a group's settings in Kafka
 ALTERED_SHOWN_MS = 60_000
 ALTERED_GROUPS_MAX = 10_000
 
+# Of several nodes: from one look at the members that others saved to the next, and the wait of a
+# fetch whose member is not among them yet.
+COPY_LOOK_MS = 250
+COPY_WAIT_S_MAX = 1.0
+COORDINATOR_ASKED_MS = 1_000  # between two questions for the coordinator of one group
+
 MEMBERSHIP_RETRY_MS = 500  # between attempts to write memberships behind
 RESTART_GRACE_MS = 10_000  # after a restart a member has two heartbeat intervals to show itself
 # Rows of a table are written in portions, below a millisecond or two each.

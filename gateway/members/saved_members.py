@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import structlog
 from redis.asyncio import Redis
+from redis.exceptions import RedisError
 
 from gateway.core.share.membership import ShareGroup, ShareMember
 from gateway.members.limits import MEMBERSHIP_RETRY_MS
@@ -30,6 +31,7 @@ log = structlog.get_logger("keyway.groups")
 _OLD_KEY = "keyway:members"
 _GROUPS_KEY = "keyway:share_groups"
 _MEMBERS_KEY = "keyway:share_members"
+_VERSION_KEY = "keyway:share_version"  # grows with each change of several nodes
 
 
 class SavedGroup(NamedTuple):
@@ -62,6 +64,8 @@ class StoredGroup:
 
 class SavedMembers:
     def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+        self._leads: Callable[[str], bool] | None = None  # None: the node stands alone
         self._groups = RedisTable(redis, _GROUPS_KEY, _epoch_row, _epoch)
         self._members = RedisTable(redis, _MEMBERS_KEY, MemberRow._asdict, _member_row)
         self._old = RedisTable(redis, _OLD_KEY, _old_row, _old_group)
@@ -69,6 +73,10 @@ class SavedMembers:
         self._dirty: dict[str, ShareGroup | None] = {}  # None: forgotten
         self._wake = asyncio.Event()
         self._flushing = asyncio.Lock()
+
+    def share(self, leads: Callable[[str], bool]) -> None:
+        """Several nodes read the rows; each writes those of the groups that it leads."""
+        self._leads = leads
 
     def changed(self, group: ShareGroup) -> None:
         self._dirty[group.name] = group
@@ -86,6 +94,23 @@ class SavedMembers:
             log.warning("saved_members_not_loaded", reason=str(error))
             return {}
         return {name: _restored(group) for name, group in stored.items()}
+
+    async def reload(self) -> dict[str, SavedGroup]:
+        """Groups by name, as they are in Redis now. Raises TableUnavailable."""
+        async with self._flushing:
+            return {name: _restored(group) for name, group in (await self._read()).items()}
+
+    async def version(self) -> str:
+        """Another one if rows may have changed. Raises TableUnavailable."""
+        try:
+            version: Any = await self._redis.get(_VERSION_KEY)
+        except (RedisError, OSError) as error:
+            raise TableUnavailable(str(error)) from error
+        return "" if version is None else str(version)
+
+    def superseded(self, name: str) -> None:
+        """Another node saves this group from now on."""
+        self._dirty.pop(name, None)
 
     async def _read(self) -> dict[str, StoredGroup]:
         """All rows; those of before 0.1.0 are moved. Raises TableUnavailable."""
@@ -134,6 +159,8 @@ class SavedMembers:
         async with self._flushing:
             stored = await self._read() if self._stored is None else self._stored
             groups, self._dirty = self._dirty, {}
+            if self._leads is not None:
+                groups = {name: it for name, it in groups.items() if self._leads(name)}
             try:
                 await self._write(stored, groups)
             except BaseException:
@@ -178,9 +205,17 @@ class SavedMembers:
             stored[name].members[member_id] = row
         for name, member_id in gone:
             del stored[name].members[member_id]
-        for name, group in groups.items():
-            if group is None:
-                del stored[name]
+        for name in [name for name, group in groups.items() if group is None]:
+            del stored[name]
+        await self._tell_others()
+
+    async def _tell_others(self) -> None:
+        if self._leads is None:
+            return  # there are none
+        try:
+            await self._redis.incr(_VERSION_KEY)
+        except (RedisError, OSError) as error:
+            raise TableUnavailable(str(error)) from error
 
 
 def _rows(group: ShareGroup, known: StoredGroup) -> Iterator[MemberRow]:

@@ -21,6 +21,7 @@ from gateway.node.lifecycle import run_parts
 from gateway.node.redis_state import RedisAddress, running_redis
 from gateway.node.wiring import Process, wire
 from gateway.part import Part, Trouble
+from gateway.routing.owners import CannotJoin
 
 log = structlog.get_logger("keyway.node")
 
@@ -40,7 +41,7 @@ def run(config: Config, source: ConfigSource) -> None:
     except SetupError as error:
         raise StartError(str(error)) from error
     except ExceptionGroup as group:
-        cannot, _ = group.split(CannotListen)
+        cannot, _ = group.split((CannotListen, CannotJoin))
         if cannot is None:
             raise
         raise StartError(str(_first(cannot))) from group

@@ -16,6 +16,7 @@ import gateway.listen.build as listen
 import gateway.members.build as members
 import gateway.operations.build as operations
 import gateway.reading.build as reading
+import gateway.routing.build as routing
 import gateway.upstream.build as upstream
 import gateway.windows.build as windows
 from gateway.config import Config, ConfigSource
@@ -45,18 +46,28 @@ def wire(config: Config, source: ConfigSource, process: Process) -> list[Part[An
     group_log = GroupLog(now_ms)
     reader = reading.build(cluster.room, group_log)
     server = listen.build(server_settings(config, cluster_settings), cluster.room, tasks, now_ms)
-    groups = members.build(config, cluster.room, server.room, redis.room.client, now_ms)
+    nodes = routing.build(config, cluster.room, server.room, redis.room.client)
+    owners = nodes.room.owners
+    groups = members.build(config, cluster.room, server.room, owners, redis.room.client, now_ms)
     window = windows.build(
-        config, cluster.room, reader.room, groups.room, redis.room.store, tasks, group_log, now_ms
+        config,
+        cluster.room,
+        reader.room,
+        groups.room,
+        owners,
+        redis.room.store,
+        tasks,
+        group_log,
+        now_ms,
     )
     acts = operations.build(config, cluster.room, groups.room, reader.room, window.room, now_ms)
     apis = handlers.build(
-        cluster.room, server.room, reader.room, groups.room, window.room, acts.room, now_ms
+        cluster.room, server.room, reader.room, owners, groups.room, window.room, acts.room, now_ms
     )
     server.room.server.answer(apis.handlers)
     view = registry_view.build(config.registry_view)
     loop = event_loop.build()
-    parts = [redis, cluster, reader, groups, window, acts, apis, process.part, loop, *view]
+    parts = [redis, cluster, nodes, reader, groups, window, acts, apis, process.part, loop, *view]
     app = admin.build(
         config,
         source,
@@ -69,4 +80,4 @@ def wire(config: Config, source: ConfigSource, process: Process) -> list[Part[An
         now_ms,
     )
     rest = rest_server.build(config.admin, app.room)  # binds its port before clients can come
-    return [*parts, app, rest, server, memory.build(reader.room)]
+    return [*parts, app, rest, server, memory.build(reader.room), *routing.joining(nodes.room)]

@@ -21,12 +21,14 @@ from gateway.members.build import MembersRoom
 from gateway.members.groups import Groups
 from gateway.part import Part, Trouble
 from gateway.reading.build import ReadingRoom
+from gateway.routing.owners import Owners
 from gateway.upstream.build import UpstreamRoom
 from gateway.upstream.cluster import Upstream
 from gateway.upstream.errors import UpstreamError
 from gateway.windows.dependencies import Dependencies
 from gateway.windows.limits import MISSING_TOPIC_MS
 from gateway.windows.metrics import RecordOutcomes, RoundTripCollector, WindowCollector
+from gateway.windows.moves import drop_elsewhere, let_go
 from gateway.windows.news import WindowNews
 from gateway.windows.ready_signals import ReadySignals
 from gateway.windows.record_flow import FlowCollector, RecordFlow
@@ -54,6 +56,7 @@ def build(
     upstream: UpstreamRoom,
     reading: ReadingRoom,
     members: MembersRoom,
+    owners: Owners,
     store: WindowStore,
     tasks: asyncio.TaskGroup,
     group_log: GroupLog,
@@ -85,6 +88,7 @@ def build(
             now_ms=now_ms,
             ready=ready,
             noticed=_to(outcomes.noticed, flow.noticed),
+            owners=owners,
             log=group_log,
             spawn=spawn,
         ),
@@ -92,6 +96,7 @@ def build(
     cluster.on_topology(windows.news.topology_changed)
     members.key_filters.on_loaded(lambda: windows.news.topology_changed(cluster.topology))
     _hear_of_groups(members, windows)
+    _hear_of_owners(owners, windows, ready)
     groups.on_forgotten(outcomes.forget)
     groups.on_forgotten(flow.forget)
     waiting = WaitingWindows(windows.table)
@@ -122,6 +127,12 @@ def _hear_of_groups(members: MembersRoom, windows: Windows) -> None:
     members.groups.on_topic_members(windows.news.membership_moved)
     members.groups.on_session_lost(windows.news.session_lost)
     members.groups.on_forgotten(windows.table.parked.forget)
+
+
+def _hear_of_owners(owners: Owners, windows: Windows, ready: ReadySignals) -> None:
+    owners.on_let_go(lambda brokers: let_go(windows, brokers))
+    owners.on_change(lambda: drop_elsewhere(windows))
+    owners.on_change(ready.wake_all)
 
 
 def _to(*counts: NoticeSink) -> NoticeSink:

@@ -15,6 +15,7 @@ from gateway.core.reading.fetching import ReadResult, Unreadable
 from gateway.core.wire.long_bytes import LongBytes
 from gateway.group_log import GroupLog
 from gateway.members.group_settings import GroupSettings
+from gateway.routing.owners import Alone, Owners
 from gateway.upstream.commits import Commit, Committed
 from gateway.windows.limits import LOAD_SLOW_S, LOADED_AT_ONCE
 from gateway.windows.ready_signals import ReadySignals
@@ -125,6 +126,7 @@ class Dependencies:
     noticed: Callable[[str, TopicPartition, Noticed], None]  # the group comes first
     log: GroupLog
     spawn: Callable[[Coroutine[Any, Any, None]], None]
+    owners: Owners = field(default_factory=Alone)  # of virtual brokers
     loads: Turns = field(default_factory=lambda: Turns(LOADED_AT_ONCE, LOAD_SLOW_S))
 
     async def forget_stored(self, key: WindowKey) -> None:

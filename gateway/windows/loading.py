@@ -66,7 +66,9 @@ async def load(
         await dependencies.forget_stored(key)
         origin = max(unstored_fence(dependencies.now_ms()), found.origin)
         return Loaded(Fence(0), origin, found.settled_ms or _began_ms(origin), found.snapshot)
-    claimed = await dependencies.store.claim(key, dependencies.owner)
+    claimed = await dependencies.store.claim(
+        key, dependencies.owner, dependencies.owners.generation
+    )
     stored = claimed.snapshot
     if stored is None or reset_to is not None:
         found = await fresh()

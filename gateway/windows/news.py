@@ -77,6 +77,9 @@ class WindowNews:
         info = topic.partitions.get(window.partition.partition)
         if info is None or info.leader in (-1, window.leader):
             return  # none for the moment, or the same
+        if not self._table.may_open(info.leader):
+            self._table.drop(window.key)  # another node is to have it
+            return
         window.leader = info.leader
         self._tell_sessions(window)
 

@@ -54,6 +54,12 @@ class ReadySignals:
         """The members whose fetches from this virtual broker are not answered yet."""
         return frozenset(self._fetching.get((group, broker), ()))
 
+    def wake_all(self) -> None:
+        """Every fetch looks again: owners have changed."""
+        for signals in self._watching.values():
+            for signal in signals:
+                signal.set()
+
     def wake(self, group: str, members: list[str]) -> None:
         for member_id in members:
             for signal in self._watching.get((group, member_id), ()):

@@ -46,9 +46,9 @@ class MonitoredStore:
     clock_ns: Callable[[], int] = perf_counter_ns
     _away_since_ms: int | None = None
 
-    async def claim(self, key: WindowKey, owner: str) -> Claimed:
+    async def claim(self, key: WindowKey, owner: str, generation: int = 0) -> Claimed:
         try:
-            claimed = await self.store.claim(key, owner)
+            claimed = await self.store.claim(key, owner, generation)
         except StoreError as error:
             self._note(error)
             raise

@@ -20,6 +20,7 @@ from dispatcher.core.life.idle_windows import IdleWindows
 from dispatcher.core.model import Snapshot
 from dispatcher.store.base import WindowKey
 from gateway.core.cluster.topology import Topic, TopicPartition
+from gateway.core.routing.ownership import Standing
 from gateway.members.groups import Groups
 from gateway.windows.dependencies import Dependencies
 from gateway.windows.limits import (
@@ -158,7 +159,7 @@ class WindowTable:
             return
         if group in self._frozen:
             self._held_up.setdefault(group, {})[topic.name, partition] = connection
-        elif self._may_open():
+        elif self.may_open(topic.partitions[partition].leader):
             added_from = self.added_from.get((group, topic.topic_id), partition + 1)
             window = Window(
                 key,
@@ -174,11 +175,12 @@ class WindowTable:
             window.leader = topic.partitions[partition].leader
             self._add(window)
 
-    def _may_open(self) -> bool:
+    def may_open(self, leader: int) -> bool:
         """The one place that decides whether this node may have a window now. A member whose window
-        it refuses fetches again.
+        it refuses fetches again, or is told which node has it.
         """
-        return not self.stopping and self._key_filters_loaded()
+        owned = self.dependencies.owners.standing(leader) is Standing.OWNED
+        return owned and not self.stopping and self._key_filters_loaded()
 
     def _add(self, window: Window) -> None:
         group, topic = window.key.group, window.partition.topic

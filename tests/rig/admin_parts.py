@@ -67,8 +67,8 @@ class AdminStore(ScriptedStore):
         super().__init__()
         self.create_failures: list[StoreError] = []
 
-    async def claim(self, key: WindowKey, owner: str) -> Claimed:
-        claimed = await super().claim(key, owner)
+    async def claim(self, key: WindowKey, owner: str, generation: int = 0) -> Claimed:
+        claimed = await super().claim(key, owner, generation)
         if self.create_failures:
             failure = self.create_failures.pop(0)
             if not isinstance(failure, FencedError):

@@ -242,6 +242,22 @@ class StoreContract:
         assert snapshot == apply_changes(FULL, [CursorMoved(65_001, 65_001)])
 
     @in_loop
+    async def test_who_knows_older_owners_than_the_last_claimer_gets_nothing(
+        self, stores: Stores
+    ) -> None:
+        one, two = stores(), stores()
+        fence = (await one.claim(KEY, "one", 7)).fence
+        await one.create(KEY, fence, FULL)
+        with pytest.raises(FencedError):
+            await two.claim(KEY, "two", 6)
+        assert await one.apply([Write(KEY, fence, STEP)]) == [None], "the refused claim is nothing"
+        assert (await two.claim(KEY, "two", 7)).fence > fence
+        assert (await two.claim(KEY, "two", 8)).snapshot == apply_changes(FULL, STEP)
+        with pytest.raises(FencedError):
+            await one.claim(KEY, "one", 7)
+        assert (await one.claim(KEY, "alone")).snapshot is not None, "a node that stands alone"
+
+    @in_loop
     async def test_the_same_owner_is_fenced_by_its_own_later_claim(self, stores: Stores) -> None:
         store = stores()
         old = await opened(store)

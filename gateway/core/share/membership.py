@@ -268,6 +268,27 @@ class ShareGroup:
             member.gone_since_ms = now_ms + grace_ms - self.disconnect_grace_ms
             self.members[member.member_id] = member
 
+    def copy(
+        self, epoch: int, members: Iterable[ShareMember], now_ms: int
+    ) -> tuple[bool, list[ShareMember]]:
+        """Members as another node has them: whether a window must hear of it, and those that are
+        gone. The connections are those of this node.
+        """
+        before, self.members, self.epoch = self.members, {}, epoch
+        changed = False
+        for member in members:
+            known = before.pop(member.member_id, None)
+            if known is None:
+                known = member
+                known.last_heartbeat_ms = now_ms
+                changed = True
+            elif known.topics != member.topics or known.client_id != member.client_id:
+                changed = True
+            known.topics, known.client_id = member.topics, member.client_id
+            known.epoch, known.previous_epoch = member.epoch, member.previous_epoch
+            self.members[member.member_id] = known
+        return changed, list(before.values())
+
     def subscribers(self, topic: str) -> list[ShareMember]:
         """Members that subscribe to `topic` and have its partitions, in join order."""
         members = self.members.values()

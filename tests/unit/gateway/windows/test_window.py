@@ -141,11 +141,11 @@ class CountingStore(ScriptedStore):
         self.failure = failure
         self.claimed_at: list[int] = []
 
-    async def claim(self, key: WindowKey, owner: str) -> Claimed:
+    async def claim(self, key: WindowKey, owner: str, generation: int = 0) -> Claimed:
         self.claimed_at.append(now_ms())
         if self.failure is not None:
             raise type(self.failure)(*self.failure.args)
-        return await super().claim(key, owner)
+        return await super().claim(key, owner, generation)
 
 
 @pytest.mark.parametrize("failure", [StoreError("away"), RuntimeError("a bug")], ids=str)
@@ -447,9 +447,9 @@ class SlowStore(ScriptedStore):
         super().__init__()
         self.claim_gate = asyncio.Event()
 
-    async def claim(self, key: WindowKey, owner: str) -> Claimed:
+    async def claim(self, key: WindowKey, owner: str, generation: int = 0) -> Claimed:
         await self.claim_gate.wait()
-        return await super().claim(key, owner)
+        return await super().claim(key, owner, generation)
 
 
 def test_another_isolation_level_loads_the_window_again() -> None:

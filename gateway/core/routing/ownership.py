@@ -1,0 +1,139 @@
+"""The owners of virtual brokers among the live nodes: who owns which now, and what should change.
+
+Every node reads the same content (`Routing`) and the same live nodes, and comes to the same plan:
+there is no leader among them. Whoever publishes first wins: the store takes a plan only from a node
+that knows the newest generation.
+
+A virtual broker whose owner is dead, or is none, goes to another node at once. One whose owner
+lives moves in two steps: the plan names its next owner, and the present owner makes the move once
+it has let go of its windows (`handed_over`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+Endpoint = tuple[str, int]  # host and port, as clients are told
+
+
+class Standing(Enum):
+    """Of one node towards a virtual broker."""
+
+    OWNED = "owned"
+    HANDING_OVER = "handing over"  # still its owner: it lets go, and nobody else has it yet
+    ELSEWHERE = "elsewhere"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A live node, as it describes itself. It can own the virtual brokers that it serves."""
+
+    id: str
+    serves: Mapping[int, Endpoint] = field(default_factory=dict)  # by virtual broker
+    leaving: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Routing:
+    """What all nodes agree on. The generation grows with each change of the rest."""
+
+    generation: int = 0
+    owners: Mapping[int, str] = field(default_factory=dict)  # node ids, by virtual broker
+    next_owners: Mapping[int, str] = field(default_factory=dict)  # of those that are to move
+
+    def same_content(self, other: Routing) -> bool:
+        return self.owners == other.owners and self.next_owners == other.next_owners
+
+    def standing(self, node: str, broker: int) -> Standing:
+        if self.owners.get(broker) != node:
+            return Standing.ELSEWHERE
+        return Standing.HANDING_OVER if broker in self.next_owners else Standing.OWNED
+
+    def handing_over(self, node: str) -> frozenset[int]:
+        return frozenset(it for it in self.next_owners if self.owners.get(it) == node)
+
+
+def planned(routing: Routing, live: Mapping[str, Node]) -> Routing:
+    """What the content should be with these nodes; its generation is not set."""
+    staying = {name: node.serves.keys() for name, node in live.items() if not node.leaving}
+    wanted = assigned(staying, {**routing.owners, **routing.next_owners})
+    owners: dict[int, str] = {}
+    next_owners: dict[int, str] = {}
+    for broker, name in wanted.items():
+        owner = routing.owners.get(broker)
+        if owner is None or owner == name or owner not in live:
+            owners[broker] = name
+        else:
+            owners[broker] = owner
+            next_owners[broker] = name
+    owners |= {  # Nobody else could take it from a node that leaves: it owns it to its end.
+        broker: owner
+        for broker, owner in routing.owners.items()
+        if broker not in wanted and owner in live and broker in live[owner].serves
+    }
+    return Routing(owners=owners, next_owners=next_owners)
+
+
+def handed_over(routing: Routing, node: str, brokers: Collection[int]) -> Routing:
+    """The content once `node` has let go of `brokers`; its generation is not set."""
+    moved = {it: routing.next_owners[it] for it in brokers if it in routing.handing_over(node)}
+    rest = {it: name for it, name in routing.next_owners.items() if it not in moved}
+    return Routing(owners={**routing.owners, **moved}, next_owners=rest)
+
+
+def left(routing: Routing, node: str) -> Routing:
+    """The content once `node` has let go of everything and is gone; its generation is not set."""
+    after = handed_over(routing, node, routing.handing_over(node))
+    owners = {broker: name for broker, name in after.owners.items() if name != node}
+    rest = {broker: name for broker, name in after.next_owners.items() if name != node}
+    return Routing(owners=owners, next_owners=rest)
+
+
+def assigned(serving: Mapping[str, Collection[int]], holders: Mapping[int, str]) -> dict[int, str]:
+    """An owner for each virtual broker that a node serves. A holder keeps what it has, as far as no
+    node has two more than another one that could take it.
+    """
+    loads: dict[str, list[int]] = {name: [] for name in sorted(serving)}
+    free: list[int] = []
+    for broker in sorted({broker for brokers in serving.values() for broker in brokers}):
+        holder = holders.get(broker)
+        if holder is not None and broker in serving.get(holder, ()):
+            loads[holder].append(broker)
+        else:
+            free.append(broker)
+    for broker in free:
+        takers = [name for name in loads if broker in serving[name]]
+        loads[min(takers, key=lambda name: len(loads[name]))].append(broker)
+    while (move := _levelling(loads, serving)) is not None:
+        giver, taker, broker = move
+        loads[giver].remove(broker)
+        loads[taker].append(broker)
+    return {broker: name for name, brokers in loads.items() for broker in brokers}
+
+
+def _levelling(
+    loads: Mapping[str, list[int]], serving: Mapping[str, Collection[int]]
+) -> tuple[str, str, int] | None:
+    """A move (giver, taker, virtual broker) from a node that has two more than the taker."""
+    for giver in sorted(loads, key=lambda name: (-len(loads[name]), name)):
+        for taker in sorted(loads, key=lambda name: (len(loads[name]), name)):
+            if len(loads[giver]) < len(loads[taker]) + 2:
+                break
+            for broker in sorted(loads[giver], reverse=True):
+                if broker in serving[taker]:
+                    return giver, taker, broker
+    return None
+
+
+def endpoints(routing: Routing, live: Mapping[str, Node]) -> dict[int, Endpoint]:
+    """Where clients find the owner of each virtual broker. One whose owner is not known to live is
+    left out.
+    """
+    found: dict[int, Endpoint] = {}
+    for broker, name in routing.owners.items():
+        node = live.get(name)
+        if node is not None and broker in node.serves:
+            found[broker] = node.serves[broker]
+    return found

@@ -1,0 +1,222 @@
+"""The share groups of several nodes: those that this node coordinates, and copies of the others.
+
+The members of a group belong to the owner of its coordinator's virtual broker. That node alone
+hears their heartbeats, evicts them and saves them in Redis; all others copy them from there. A copy
+may be late by a moment: then a window does not know a member yet, and gives it no keys. When the
+coordinator's virtual broker gets another owner, that node goes on with the members as they were
+saved. None of them is evicted before the grace of a restart is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Protocol
+
+import structlog
+
+from gateway.core.routing.ownership import Standing
+from gateway.core.share.membership import GroupError
+from gateway.core.wire.errors import ErrorCode
+from gateway.members.groups import Groups
+from gateway.members.key_filters import KeyFilters
+from gateway.members.limits import (
+    COORDINATOR_ASKED_MS,
+    COPY_LOOK_MS,
+    COPY_WAIT_S_MAX,
+    RESTART_GRACE_MS,
+)
+from gateway.members.redis_table import TableUnavailable
+from gateway.members.saved_members import SavedMembers
+from gateway.routing.lost_cancel import cancelled
+from gateway.routing.owners import Owners
+from gateway.upstream.errors import UpstreamError
+
+log = structlog.get_logger("keyway.groups")
+
+
+class NotCoordinator(GroupError):
+    code = ErrorCode.NOT_COORDINATOR
+
+
+class CoordinatorNotKnown(GroupError):
+    code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+class Coordinators(Protocol):
+    """gateway.upstream.cluster.Upstream"""
+
+    def coordinator(self, group: str) -> Awaitable[int]: ...
+    def forget_coordinator(self, group: str) -> None: ...
+    def request_refresh(self) -> None: ...
+
+
+class Coordination(Protocol):
+    def leads(self, group: str) -> bool:
+        """This node coordinates the group."""
+        ...
+
+    async def check(self, group: str, broker: int | None) -> None:
+        """Raises GroupError if heartbeats of the group belong to another node."""
+        ...
+
+    async def await_member(self, group: str, member_id: str) -> None:
+        """A member fetches that is not known here: it may have joined at another node."""
+        ...
+
+
+class EveryGroup:
+    """Of a node that stands alone."""
+
+    def leads(self, group: str) -> bool:  # noqa: ARG002
+        return True
+
+    async def check(self, group: str, broker: int | None) -> None: ...
+
+    async def await_member(self, group: str, member_id: str) -> None: ...
+
+
+class SharedCoordination:
+    def __init__(
+        self,
+        groups: Groups,
+        saved: SavedMembers,
+        filters: KeyFilters,
+        owners: Owners,
+        upstream: Coordinators,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._groups = groups
+        self._saved = saved
+        self._filters = filters
+        self._owners = owners
+        self._upstream = upstream
+        self._now_ms = now_ms
+        self._led: set[str] = set()
+        self._asked_ms: dict[str, int] = {}  # when upstream was asked for the coordinator
+        self._version = ""  # of the rows that were read last
+        self._reading = asyncio.Lock()
+        self._look = asyncio.Event()
+        groups.leads = self.leads
+        saved.share(self.leads)
+        owners.on_change(self._look.set)
+        owners.on_let_go(self._let_go)
+
+    def leads(self, group: str) -> bool:
+        return group in self._led
+
+    async def check(self, group: str, broker: int | None) -> None:
+        coordinator = await self._coordinator(group)
+        if broker not in (None, coordinator):
+            # Which of the two is out of date, the client or this node?
+            now_ms = self._now_ms()
+            if now_ms - self._asked_ms.get(group, 0) >= COORDINATOR_ASKED_MS:
+                self._asked_ms[group] = now_ms
+                self._upstream.forget_coordinator(group)
+                coordinator = await self._coordinator(group)
+        if self._owners.standing(coordinator) is not Standing.OWNED:
+            self._owners.look_soon()
+            raise NotCoordinator("Another node coordinates the group.")
+        if group not in self._led:
+            await self._lead(group)
+
+    async def _coordinator(self, group: str) -> int:
+        try:
+            return await self._upstream.coordinator(group)
+        except UpstreamError as error:
+            raise CoordinatorNotKnown(str(error)) from error
+
+    async def await_member(self, group: str, member_id: str) -> None:
+        if self.leads(group):
+            return
+        try:
+            async with asyncio.timeout(COPY_WAIT_S_MAX):
+                while self._groups.member(group, member_id) is None:
+                    await self._read(at_once=False)
+                    await asyncio.sleep(COPY_LOOK_MS / 1000 / 4)
+        except (TimeoutError, TableUnavailable):
+            return  # it is told that it is no member
+
+    # ---------------------------------------------------------------------------------- the copies
+
+    async def start(self) -> None:
+        """Reads all groups. Redis answered a moment ago."""
+        try:
+            await self._read(at_once=True)
+        except TableUnavailable as error:
+            log.warning("saved_members_not_loaded", reason=str(error))
+
+    async def follow_forever(self) -> None:
+        while not cancelled():
+            try:
+                async with asyncio.timeout(COPY_LOOK_MS / 1000):
+                    await self._look.wait()
+                self._look.clear()
+            except TimeoutError:
+                pass
+            try:
+                await self._read(at_once=False)
+            except TableUnavailable:
+                continue  # the window store logs that Redis is away
+            await self._review()
+
+    async def _read(self, *, at_once: bool) -> None:
+        """Copies the groups of others, if there is another version of the rows. Raises
+        TableUnavailable.
+        """
+        async with self._reading:
+            version = await self._saved.version()
+            if version == self._version and not at_once:
+                return
+            saved = await self._saved.reload()
+            await self._filters.reread(self._groups.filters_changed)
+            self._version = version
+            topics_before = self._topics()
+            for name, group in saved.items():
+                if name not in self._led:
+                    self._groups.copy(name, group, self._now_ms())
+            for name in self._groups.names():
+                if name not in saved and name not in self._led:
+                    self._groups.drop_copy(name, self._now_ms())
+            if self._topics() - topics_before:
+                self._upstream.request_refresh()
+
+    def _topics(self) -> set[str]:
+        return {topic for group in self._groups.all() for topic in group.topics()}
+
+    async def _review(self) -> None:
+        """Which groups are this node's, by their coordinators?"""
+        for name in self._groups.names():
+            try:
+                coordinator = await self._upstream.coordinator(name)
+            except UpstreamError:
+                continue
+            owned = self._owners.standing(coordinator) is Standing.OWNED
+            if owned and name not in self._led:
+                with suppress(CoordinatorNotKnown):  # Redis is away: the next look tries again
+                    await self._lead(name)
+            elif not owned and name in self._led:
+                self._led.discard(name)
+                self._saved.superseded(name)
+                log.info("group_led_elsewhere", group=name)
+
+    async def _lead(self, name: str) -> None:
+        """From now on the group is this node's, with the members as they were saved."""
+        try:
+            await self._read(at_once=False)
+        except TableUnavailable as error:
+            raise CoordinatorNotKnown("The members of the group are not available.") from error
+        if name in self._led:
+            return  # meanwhile
+        self._led.add(name)
+        members = self._groups.take_over(name, self._now_ms(), RESTART_GRACE_MS)
+        if members:
+            log.info("group_led", group=name, members=members)
+
+    async def _let_go(self, _brokers: frozenset[int]) -> None:
+        """What is not saved yet is saved before another node reads it."""
+        try:
+            await self._saved.flush()
+        except TableUnavailable as error:
+            log.warning("members_not_saved", reason=str(error))

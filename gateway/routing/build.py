@@ -1,0 +1,118 @@
+"""Nodes and owners as parts of the node: one that enters first, and one that joins last."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+from redis.asyncio import Redis
+
+from gateway.config import Config
+from gateway.core.forwarding.rewrite import Address
+from gateway.listen.build import ListenRoom
+from gateway.part import Part, Trouble
+from gateway.routing.owners import Alone, CannotJoin, Owners, SharedOwners
+from gateway.routing.shared_table import RoutingUnavailable, SharedTable, living_nodes
+from gateway.upstream.build import UpstreamRoom
+
+log = structlog.get_logger("keyway.nodes")
+
+_FORMAT = "1"  # of what nodes tell each other
+
+
+@dataclass(frozen=True, slots=True)
+class RoutingRoom:
+    owners: Owners
+    shared: SharedOwners | None  # None: the node stands alone
+
+
+def build(
+    config: Config, upstream: UpstreamRoom, listen: ListenRoom, redis: Redis
+) -> Part[RoutingRoom]:
+    """Starts behind the upstream, whose cluster id all nodes must share."""
+    node_id = config.nodes.id
+    if node_id is None:
+        return Part(
+            name="routing",
+            room=RoutingRoom(Alone(), None),
+            start=lambda: _refuse_company(config, redis),
+        )
+    facts = {"admin": f"{config.admin.host}:{config.admin.port}", "groups": _digest(config)}
+    owners = SharedOwners(
+        node_id,
+        SharedTable(redis, secrets.token_hex(8)),
+        serves=lambda: dict(listen.server.addresses),
+        agreed=lambda: {
+            "upstream cluster": str(upstream.cluster.topology.cluster_id),
+            "format": _FORMAT,
+        },
+        facts=lambda: facts,
+    )
+
+    def show() -> None:
+        found = {broker: Address(*at) for broker, at in owners.endpoints().items()}
+        listen.server.show_elsewhere(found)
+
+    owners.on_change(show)
+
+    async def troubles() -> Sequence[Trouble]:
+        return [Trouble(f"other nodes are not heard: {owners.trouble}")] if owners.trouble else []
+
+    def warnings() -> Sequence[str]:
+        others = [
+            row.node.id
+            for row in owners.rows
+            if row.alive_ms > 0 and row.facts.get("groups") != facts["groups"]
+        ]
+        return [f"nodes {', '.join(others)} have other settings of groups"] if others else []
+
+    def figures() -> Mapping[str, Any]:
+        alive = sum(row.alive_ms > 0 for row in owners.rows)
+        return {"node": node_id, "nodes": alive, "generation": owners.generation}
+
+    return Part(
+        name="routing",
+        room=RoutingRoom(owners, owners),
+        troubles=troubles,
+        warnings=warnings,
+        figures=figures,
+        start=owners.enter,
+        background=(owners.run,),
+    )
+
+
+def joining(room: RoutingRoom) -> list[Part[None]]:
+    """The last part: the node owns something only while it serves clients, and lets go of it before
+    they are sent away.
+    """
+    shared = room.shared
+    if shared is None:
+        return []
+    return [Part(name="joining", room=None, ready=shared.join, drain=shared.leave)]
+
+
+async def _refuse_company(config: Config, redis: Redis) -> None:
+    """Raises CannotJoin if this Redis is that of several nodes."""
+    if config.state.redis_url is None:
+        return
+    try:
+        living = await living_nodes(redis)
+    except RoutingUnavailable as error:
+        log.warning("other_nodes_not_looked_for", reason=str(error))
+        return
+    if living:
+        raise CannotJoin(
+            f"nodes {', '.join(living)} share this Redis (state.redis_url): set nodes.id, or use"
+            " another Redis"
+        )
+
+
+def _digest(config: Config) -> str:
+    """Tells whether two nodes have the same settings of groups."""
+    sections = [section.model_dump(mode="json") for section in config.groups]
+    return hashlib.sha256(json.dumps(sections, sort_keys=True).encode()).hexdigest()[:16]

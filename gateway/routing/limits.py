@@ -1,0 +1,20 @@
+"""Bounds of several nodes. Units are in the names."""
+
+from __future__ import annotations
+
+# Each node shows itself, and reads what the others say. A planned move takes one beat to be seen,
+# and one to be made; a beat is a round trip to Redis of some 0.2 ms.
+BEAT_MS = 250
+BEAT_S_MAX = 2.0  # of one beat; then Redis counts as away
+
+# A node that was not heard of for so long is dead. A broker's own fail-over takes 9 s.
+SESSION_MS = 6_000
+
+# To let go of virtual brokers: their windows are persisted. A store that is slower does not hold up
+# a move; then the next owner continues from what is stored, as after a crash.
+HAND_OVER_S_MAX = 2.0
+
+# A row of a node that is gone stays so long, for `keyway node list`.
+GONE_SHOWN_MS = 3_600_000
+
+NODE_ID_CHARS_MAX = 64

@@ -1,0 +1,304 @@
+"""Which virtual brokers this node owns: of a node that stands alone, and of one among several.
+
+`SharedOwners` beats: it shows itself in Redis, reads the others, publishes the plan of
+gateway/core/routing if it differs, and makes the moves that are its own. Order never depends on it:
+two nodes that both take themselves for the owner are kept apart by the fences of the windows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol
+
+import structlog
+
+from gateway.core.routing.ownership import (
+    Endpoint,
+    Node,
+    Routing,
+    Standing,
+    endpoints,
+    handed_over,
+    left,
+    planned,
+)
+from gateway.routing.limits import BEAT_MS, HAND_OVER_S_MAX, SESSION_MS
+from gateway.routing.lost_cancel import cancelled
+from gateway.routing.shared_table import NodeRow, NodeTaken, RoutingUnavailable, SharedTable
+
+log = structlog.get_logger("keyway.nodes")
+
+_LEAVE_ATTEMPTS_MAX = 5  # each one loses against another node that changed something
+
+
+class CannotJoin(Exception):
+    """The node cannot be one of those that share its Redis; one line that names the reason."""
+
+
+class Owners(Protocol):
+    """Of virtual brokers, as the rooms above see them."""
+
+    @property
+    def generation(self) -> int:
+        """Of the owners that are known; 0: the node stands alone."""
+        ...
+
+    def standing(self, broker: int | None) -> Standing:
+        """Of this node. None: the bootstrap port, which nobody owns."""
+        ...
+
+    def endpoints(self) -> Mapping[int, Endpoint]:
+        """Where clients find the owners; of a node that stands alone: nothing else than itself."""
+        ...
+
+    def on_change(self, callback: Callable[[], None]) -> None:
+        """`callback` is called when owners or their endpoints have changed."""
+        ...
+
+    def on_let_go(self, callback: Callable[[frozenset[int]], Awaitable[None]]) -> None:
+        """`callback` gives up all of these virtual brokers, before another node gets them."""
+        ...
+
+    def look_soon(self) -> None:
+        """Somebody asked for what this node does not own: perhaps the owners have changed."""
+        ...
+
+
+class Alone:
+    """A node that owns everything, for ever."""
+
+    generation = 0
+
+    def standing(self, broker: int | None) -> Standing:  # noqa: ARG002
+        return Standing.OWNED
+
+    def endpoints(self) -> Mapping[int, Endpoint]:
+        return {}
+
+    def on_change(self, callback: Callable[[], None]) -> None: ...
+
+    def on_let_go(self, callback: Callable[[frozenset[int]], Awaitable[None]]) -> None: ...
+
+    def look_soon(self) -> None: ...
+
+
+class SharedOwners:
+    """`serves`: the virtual brokers that this node listens for; `agreed`: what every node must have
+    alike; `facts`: for operators.
+    """
+
+    def __init__(
+        self,
+        node_id: str,
+        table: SharedTable,
+        *,
+        serves: Callable[[], Mapping[int, Endpoint]],
+        agreed: Callable[[], Mapping[str, str]],
+        facts: Callable[[], Mapping[str, Any]],
+    ) -> None:
+        self.node_id = node_id
+        self.routing = Routing()
+        self.rows: tuple[NodeRow, ...] = ()  # of all nodes, as of the last beat
+        self.trouble = ""  # why the last beat failed
+        self.moves = 0  # virtual brokers that this node handed over, and ...
+        self.moves_ms = 0  # ... the time that took
+        self._table = table
+        self._serves = serves
+        self._agreed = agreed
+        self._facts = facts
+        self._live: dict[str, Node] = {}
+        self._endpoints: dict[int, Endpoint] = {}
+        self._joined = False
+        self._leaving = False
+        self._doubts_until_s = 0.0  # Redis was away: silence of others is no death before this
+        self._beating = asyncio.Lock()
+        self._look = asyncio.Event()
+        self._on_change: list[Callable[[], None]] = []
+        self._on_let_go: list[Callable[[frozenset[int]], Awaitable[None]]] = []
+
+    @property
+    def generation(self) -> int:
+        return self.routing.generation
+
+    def standing(self, broker: int | None) -> Standing:
+        if broker is None:
+            return Standing.OWNED
+        return self.routing.standing(self.node_id, broker)
+
+    def endpoints(self) -> Mapping[int, Endpoint]:
+        return self._endpoints
+
+    def on_change(self, callback: Callable[[], None]) -> None:
+        self._on_change.append(callback)
+
+    def on_let_go(self, callback: Callable[[frozenset[int]], Awaitable[None]]) -> None:
+        self._on_let_go.append(callback)
+
+    def look_soon(self) -> None:
+        self._look.set()
+
+    # ------------------------------------------------------------------------------ start and stop
+
+    async def enter(self) -> None:
+        """Takes the node's id, and compares what all nodes must have alike; waits for Redis. Raises
+        CannotJoin.
+        """
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + 2 * SESSION_MS / 1000
+        while True:
+            try:
+                await self._beat()
+            except NodeTaken as taken:
+                if loop.time() > until_s:
+                    raise CannotJoin(
+                        f"nodes.id: another process is node {self.node_id!r}, and alive"
+                    ) from taken
+                log.info("node_id_taken", node=self.node_id, for_ms=taken.for_ms)
+                await asyncio.sleep(BEAT_MS / 1000)
+            except RoutingUnavailable:
+                await asyncio.sleep(BEAT_MS / 1000)
+            else:
+                break
+        self._check_agreed()
+
+    def _check_agreed(self) -> None:
+        ours = dict(self._agreed())
+        for row in self.rows:
+            if row.node.id == self.node_id or row.alive_ms <= 0:
+                continue
+            for name in sorted({*ours, *row.agreed}):
+                if ours.get(name) != row.agreed.get(name):
+                    raise CannotJoin(
+                        f"node {row.node.id!r} shares this Redis (state.redis_url) and has another"
+                        f" {name}: {row.agreed.get(name)}, here {ours.get(name)}"
+                    )
+
+    async def join(self) -> None:
+        """From now on the node serves clients, and may own virtual brokers."""
+        self._joined = True
+        async with self._beating:
+            try:
+                await self._settle()
+            except RoutingUnavailable as error:
+                log.warning("joined_later", reason=str(error))
+
+    async def run(self) -> None:
+        """Until cancelled. Raises CannotJoin when another process has become this node."""
+        while not cancelled():
+            self._look.clear()
+            try:
+                async with self._beating:
+                    if not self._leaving:
+                        await self._settle()
+            except RoutingUnavailable:
+                pass  # noted; the next beat tries again
+            except NodeTaken as taken:
+                raise CannotJoin(f"{taken}: this one was away for too long") from taken
+            try:
+                async with asyncio.timeout(BEAT_MS / 1000):
+                    await self._look.wait()
+            except TimeoutError:
+                continue
+            await asyncio.sleep(BEAT_MS / 1000 / 8)  # many may ask at once
+
+    async def leave(self) -> None:
+        """A planned stop: others get the virtual brokers before clients are sent away."""
+        self._leaving = True
+        async with self._beating:
+            try:
+                await self._settle()
+                for _ in range(_LEAVE_ATTEMPTS_MAX):
+                    await self._let_go(frozenset(self._owned()))
+                    content = left(self.routing, self.node_id)
+                    generation = self.routing.generation
+                    if await self._table.leave(self.node_id, generation, content):
+                        live = {it: node for it, node in self._live.items() if it != self.node_id}
+                        self._learn(content, live)
+                        log.info("left", node=self.node_id)
+                        return
+                    await self._beat()
+            except (RoutingUnavailable, NodeTaken) as error:
+                log.warning("not_left", node=self.node_id, reason=str(error))
+
+    def _owned(self) -> list[int]:
+        return [it for it, owner in self.routing.owners.items() if owner == self.node_id]
+
+    # ------------------------------------------------------------------------------------- one beat
+
+    async def _settle(self) -> None:
+        """Beats, publishes what should change, and makes this node's own moves. Raises NodeTaken,
+        RoutingUnavailable.
+        """
+        await self._beat()
+        wanted = planned(self.routing, self._live)
+        if not wanted.same_content(self.routing):
+            await self._publish(wanted)
+        moving = self.routing.handing_over(self.node_id)
+        if moving and not self._leaving:
+            await self._let_go(moving)
+            await self._publish(handed_over(self.routing, self.node_id, moving))
+
+    async def _publish(self, content: Routing) -> None:
+        if await self._table.publish(self.node_id, self.routing.generation, content):
+            log.info(
+                "owners_changed",
+                owners=dict(content.owners),
+                moving=dict(content.next_owners),
+            )
+        await self._beat()
+
+    async def _beat(self) -> None:
+        node = Node(
+            id=self.node_id,
+            serves=dict(self._serves()) if self._joined else {},
+            leaving=self._leaving,
+        )
+        loop = asyncio.get_running_loop()
+        try:
+            view = await self._table.beat(node, self._agreed(), self._facts())
+        except RoutingUnavailable as error:
+            if not self.trouble:
+                log.warning("nodes_not_heard", reason=str(error))
+            self.trouble = str(error)
+            raise
+        if self.trouble:
+            self.trouble = ""
+            self._doubts_until_s = loop.time() + SESSION_MS / 1000
+            log.info("nodes_heard_again")
+        doubts = loop.time() < self._doubts_until_s
+        self.rows = tuple(sorted(view.rows, key=lambda row: row.node.id))
+        live = {
+            row.node.id: row.node
+            for row in self.rows
+            if row.alive_ms > 0 or (doubts and row.node.id in self._live)
+        }
+        self._learn(view.routing, live)
+
+    def _learn(self, routing: Routing, live: dict[str, Node]) -> None:
+        for name in sorted(live.keys() - self._live.keys()):
+            log.info("node_seen", node=name)
+        for name in sorted(self._live.keys() - live.keys()):
+            log.info("node_gone", node=name)
+        before, shown = self.routing, self._endpoints
+        self.routing, self._live = routing, live
+        self._endpoints = endpoints(routing, live)
+        if not before.same_content(routing) or shown != self._endpoints:
+            for callback in self._on_change:
+                callback()
+
+    async def _let_go(self, brokers: frozenset[int]) -> None:
+        if not brokers:
+            return
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        try:
+            async with asyncio.timeout(HAND_OVER_S_MAX):
+                for callback in self._on_let_go:
+                    await callback(brokers)
+        except TimeoutError:
+            log.warning("let_go_unfinished", brokers=sorted(brokers), seconds=HAND_OVER_S_MAX)
+        took_ms = round((loop.time() - began_s) * 1000)
+        self.moves += len(brokers)
+        self.moves_ms += took_ms
+        log.info("let_go", brokers=sorted(brokers), took_ms=took_ms)

@@ -1,0 +1,71 @@
+"""Owners of virtual brokers over histories of nodes that join, leave and die."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.core.routing.ownership import Node, Routing, assigned, handed_over, planned
+
+NAMES = "abcdef"
+BROKERS = range(1, 13)
+
+names = st.sets(st.sampled_from(NAMES), min_size=1)
+holders = st.dictionaries(st.sampled_from(BROKERS), st.sampled_from(NAMES))
+
+
+@given(names, st.sets(st.sampled_from(BROKERS)), holders)
+def test_loads_are_level_and_no_more_moves_than_must(
+    nodes: set[str], brokers: set[int], held: dict[int, str]
+) -> None:
+    found = assigned(dict.fromkeys(nodes, brokers), held)
+    assert found.keys() == brokers
+    loads = {name: [it for it in found if found[it] == name] for name in nodes}
+    sizes = sorted(map(len, loads.values()))
+    assert sizes[-1] - sizes[0] <= 1
+    # A holder gives only what is above the level, and then gets nothing.
+    for name in nodes:
+        had = {it for it in brokers if held.get(it) == name}
+        kept = had & set(loads[name])
+        assert len(kept) >= min(len(had), sizes[0])
+        if kept != had:
+            assert set(loads[name]) <= had
+    assert assigned(dict.fromkeys(nodes, brokers), found) == found
+
+
+@given(
+    st.dictionaries(st.sampled_from(NAMES), st.sets(st.sampled_from(BROKERS)), min_size=1), holders
+)
+def test_nodes_that_serve_some_own_only_those(
+    serving: dict[str, set[int]], held: dict[int, str]
+) -> None:
+    found = assigned(serving, held)
+    assert found.keys() == set().union(*serving.values())
+    assert all(broker in serving[name] for broker, name in found.items())
+
+
+@given(st.lists(st.tuples(names, st.sets(st.sampled_from(NAMES))), max_size=12))
+def test_every_history_of_nodes_comes_to_rest(history: list[tuple[set[str], set[str]]]) -> None:
+    """Each step: the nodes that live, and those of them that leave. A live owner keeps what it has
+    until it hands it over; a plan changes nothing that was planned before.
+    """
+    routing = Routing()
+    for lives, leaves in history:
+        live = {
+            name: Node(id=name, serves={it: (name, it) for it in BROKERS}, leaving=name in leaves)
+            for name in lives
+        }
+        plan = planned(routing, live)
+        assert planned(plan, live) == plan
+        for broker, owner in routing.owners.items():
+            if owner in live:
+                assert plan.owners[broker] == owner
+        assert all(plan.owners[it] in live for it in plan.next_owners)
+        for name in sorted(live):
+            plan = handed_over(plan, name, plan.handing_over(name))
+        assert not plan.next_owners
+        assert planned(plan, live).same_content(plan)
+        if lives - leaves:
+            assert plan.owners.keys() == set(BROKERS)
+            assert set(plan.owners.values()) <= lives - leaves
+        routing = plan

@@ -1,0 +1,101 @@
+"""Owners of virtual brokers: who gets which, what moves, and in how many steps."""
+
+from __future__ import annotations
+
+from gateway.core.routing.ownership import (
+    Node,
+    Routing,
+    Standing,
+    assigned,
+    endpoints,
+    handed_over,
+    left,
+    planned,
+)
+
+
+def node(name: str, *brokers: int, leaving: bool = False) -> Node:
+    serves = {broker: (f"{name}.example", 9200 + broker) for broker in brokers}
+    return Node(id=name, serves=serves, leaving=leaving)
+
+
+def alive(*nodes: Node) -> dict[str, Node]:
+    return {it.id: it for it in nodes}
+
+
+A, B = node("a", 1, 2, 3), node("b", 1, 2, 3)
+SPLIT = Routing(generation=5, owners={1: "a", 2: "b", 3: "a"})
+
+
+def test_the_first_node_owns_everything() -> None:
+    assert planned(Routing(), alive(A)).owners == {1: "a", 2: "a", 3: "a"}
+
+
+def test_a_second_node_gets_its_part_from_a_live_owner_in_two_steps() -> None:
+    before = Routing(owners={1: "a", 2: "a", 3: "a"})
+    plan = planned(before, alive(A, B))
+    assert plan.owners == before.owners, "the owner lives: it lets go first"
+    assert plan.next_owners == {3: "b"}
+    assert plan.standing("a", 3) is Standing.HANDING_OVER
+    assert plan.standing("b", 3) is Standing.ELSEWHERE
+    assert plan.standing("a", 1) is Standing.OWNED
+    assert planned(plan, alive(A, B)) == plan, "the move is under way: nothing else to change"
+    after = handed_over(plan, "a", plan.handing_over("a"))
+    assert after.owners == {1: "a", 2: "a", 3: "b"}
+    assert not after.next_owners
+    assert planned(after, alive(A, B)).same_content(after)
+
+
+def test_what_a_dead_node_owned_goes_to_others_at_once() -> None:
+    plan = planned(SPLIT, alive(B))
+    assert plan.owners == {1: "b", 2: "b", 3: "b"}
+    assert not plan.next_owners
+
+
+def test_a_next_owner_that_dies_gets_nothing() -> None:
+    moving = Routing(owners={1: "a", 2: "a", 3: "a"}, next_owners={3: "b"})
+    plan = planned(moving, alive(A))
+    assert plan.owners == moving.owners
+    assert not plan.next_owners
+
+
+def test_an_owner_that_dies_in_a_move_is_followed_by_the_next_one() -> None:
+    moving = Routing(owners={1: "b", 2: "a", 3: "a"}, next_owners={3: "b"})
+    plan = planned(moving, alive(B))
+    assert plan.owners == {1: "b", 2: "b", 3: "b"}
+    assert not plan.next_owners
+
+
+def test_a_node_that_leaves_names_its_followers_and_then_is_gone() -> None:
+    plan = planned(SPLIT, alive(node("a", 1, 2, 3, leaving=True), B))
+    assert plan.owners == SPLIT.owners
+    assert plan.next_owners == {1: "b", 3: "b"}
+    gone = left(plan, "a")
+    assert gone.owners == {1: "b", 2: "b", 3: "b"}
+    assert not gone.next_owners
+
+
+def test_the_last_node_owns_what_it_has_to_its_end() -> None:
+    only = Routing(owners={1: "a", 2: "a", 3: "a"})
+    plan = planned(only, alive(node("a", 1, 2, 3, leaving=True)))
+    assert plan.same_content(only)
+    assert left(plan, "a").owners == {}
+
+
+def test_a_node_owns_only_what_it_listens_for() -> None:
+    assert planned(Routing(), alive(node("a", 1), node("b", 1, 2, 3))).owners == {
+        1: "a",
+        2: "b",
+        3: "b",
+    }
+    assert assigned({"a": [], "b": [1]}, {}) == {1: "b"}
+
+
+def test_a_broker_that_nobody_listens_for_any_more_has_no_owner() -> None:
+    plan = planned(SPLIT, alive(node("a", 1, 3), node("b", 1, 3)))
+    assert sorted(plan.owners) == [1, 3]
+
+
+def test_clients_are_shown_the_owners_that_live() -> None:
+    shown = endpoints(SPLIT, alive(A))
+    assert shown == {1: ("a.example", 9201), 3: ("a.example", 9203)}
