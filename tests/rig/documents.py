@@ -32,6 +32,9 @@ OUTPUT_S_MAX = 60.0
 CONFIGURATION = "keyway.yaml"
 TOOLS = {
     "kafka-configs.sh": "kafka.admin.ConfigCommand",
+    "kafka-consumer-groups.sh": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "kafka-get-offsets.sh": "org.apache.kafka.tools.GetOffsetShell",
+    "kafka-groups.sh": "org.apache.kafka.tools.GroupsCommand",
     "kafka-console-consumer.sh": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "kafka-console-producer.sh": (  # after 1.5 s, its own timeout, it gives up
         "org.apache.kafka.tools.ConsoleProducer --request-timeout-ms 60000"
