@@ -99,7 +99,7 @@ def audit(
     who: Annotated[str | None, typer.Option(help="Only changes by this token.")] = None,
     group: Annotated[str | None, typer.Option(help="Only changes of this group.")] = None,
     action: Annotated[str | None, typer.Option(help="Only this action.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="So many of them.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Show at most this many.")] = None,
     watch: WatchOption = None,
     admin: AdminOption = DEFAULT_ADMIN,
     output: Output = "table",

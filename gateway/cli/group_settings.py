@@ -22,7 +22,7 @@ def group_settings(
     ] = None,
     unset: Annotated[
         list[str] | None,
-        typer.Option(help="NAME to take out of Kafka: keyway.yaml counts again. May be repeated."),
+        typer.Option(help="NAME to remove from Kafka: keyway.yaml counts again. May be repeated."),
     ] = None,
     execute: ExecuteOption = False,
     admin: AdminOption = DEFAULT_ADMIN,

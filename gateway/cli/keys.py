@@ -25,7 +25,7 @@ from gateway.cli.tables import View, age, show, table_view
 
 members = typer.Typer(help="Members of a group.", no_args_is_help=True)
 windows = typer.Typer(help="Windows of a group: its unsettled records.", no_args_is_help=True)
-keys = typer.Typer(help="Keys of a group: where they are.", no_args_is_help=True)
+keys = typer.Typer(help="Keys of a group: their owners and states.", no_args_is_help=True)
 
 _MEMBER = (
     *("GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "SHARE", "READY-KEYS", "IN-FLIGHT"),
@@ -46,7 +46,7 @@ _KEY = (
 def member_list(
     group: str,
     client_id: Annotated[
-        str | None, typer.Option(help="Only members whose client id holds this.")
+        str | None, typer.Option(help="Only members whose client id contains this text.")
     ] = None,
     watch: WatchOption = None,
     admin: AdminOption = DEFAULT_ADMIN,
@@ -113,7 +113,7 @@ def _window(row: WindowRow) -> tuple[object, ...]:
 def key_list(
     group: str,
     topic: TopicOption = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="So many of them.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Show at most this many.")] = None,
     watch: WatchOption = None,
     admin: AdminOption = DEFAULT_ADMIN,
     output: Output = "table",

@@ -90,7 +90,7 @@ def broker_list(
 @connections.command("list", cls=Watching)
 def connection_list(
     client_id: Annotated[
-        str | None, typer.Option(help="Only connections whose client id holds this.")
+        str | None, typer.Option(help="Only connections whose client id contains this text.")
     ] = None,
     host: Annotated[str | None, typer.Option(help="Only connections from this host.")] = None,
     broker: Annotated[

@@ -16,8 +16,8 @@ from gateway.cli import contexts
 from gateway.cli.node_client import use_token_file
 from keyway.terminal.watching import Click
 
-CONTEXT_HELP = "The node of this name, see `keyway context`. Without it: the current one."
-TOKEN_FILE_HELP = "File with the token for the node's REST. Without it: KEYWAY_TOKEN."  # noqa: S105
+CONTEXT_HELP = "Name of the node (see `keyway context`). Default: the current one."
+TOKEN_FILE_HELP = "File with the token for the node's REST. Default: KEYWAY_TOKEN."  # noqa: S105
 
 
 def with_node_options(command: Click) -> Click:

@@ -31,9 +31,11 @@ ExecuteOption = Annotated[
 ]
 TopicOption = Annotated[str | None, typer.Option("--topic", help="Only this topic.")]
 PartitionOption = Annotated[
-    int | None, typer.Option("--partition", min=0, help="Only partitions of this number.")
+    int | None, typer.Option("--partition", min=0, help="Only partitions with this number.")
 ]
-NameFilter = Annotated[str | None, typer.Option("--name", help="Only names that hold this.")]
+NameFilter = Annotated[
+    str | None, typer.Option("--name", help="Only names that contain this text.")
+]
 
 
 def partition_text(partition: int | None) -> str | None:

@@ -77,7 +77,7 @@ class ReleaseAction(StrEnum):
 
 
 ReasonOption = Annotated[
-    str | None, typer.Option("--reason", help="Only those parked for this: rejected, lock_timeout…")
+    str | None, typer.Option("--reason", help="Only those parked for this reason: rejected, ...")
 ]
 KeyOption = Annotated[
     str | None,
@@ -152,7 +152,7 @@ def _value(header: HeaderRow) -> str:
 
 def group_release(
     group: str,
-    action: Annotated[ReleaseAction, typer.Option(help="The end of the records.")],
+    action: Annotated[ReleaseAction, typer.Option(help="What to do with the records.")],
     topic: TopicOption = None,
     partition: PartitionOption = None,
     offset: Annotated[
@@ -161,7 +161,7 @@ def group_release(
     reason: ReasonOption = None,
     key: KeyOption = None,
     every: Annotated[
-        bool, typer.Option("--all", help="All parked records that the other options leave.")
+        bool, typer.Option("--all", help="All parked records that match the other options.")
     ] = False,
     execute: ExecuteOption = False,
     admin: AdminOption = DEFAULT_ADMIN,

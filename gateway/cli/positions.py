@@ -55,15 +55,15 @@ def group_positions(
 def group_seek(
     group: str,
     to: Annotated[
-        To | None, typer.Option(help="The place; not needed beside --offset and the like.")
+        To | None, typer.Option(help="The place; not with --offset, --timestamp or --shift.")
     ] = None,
     offset: Annotated[int | None, typer.Option(min=0, help="To this offset.")] = None,
     timestamp: Annotated[
         str | None,
-        typer.Option(help="To the first record from then on: ms since 1970, or ISO 8601 (UTC)."),
+        typer.Option(help="To the first record since then: ms since 1970, or ISO 8601 (UTC)."),
     ] = None,
     shift: Annotated[
-        int | None, typer.Option(help="By so many offsets, backwards if negative.")
+        int | None, typer.Option(help="By this many offsets; a negative number goes back.")
     ] = None,
     topic: Annotated[str | None, typer.Option(help="Only this topic. Without it: all.")] = None,
     partition: Annotated[

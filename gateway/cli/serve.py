@@ -14,8 +14,8 @@ from gateway.logs import LogFormat, LogLevel, configure
 def serve(
     config: ConfigOption = None,
     upstream: UpstreamOption = None,
-    log_format: Annotated[LogFormat, typer.Option(help="Form of the log lines.")] = "text",
-    log_level: Annotated[LogLevel, typer.Option(help="Lowest level of the log.")] = "info",
+    log_format: Annotated[LogFormat, typer.Option(help="Format of the log lines.")] = "text",
+    log_level: Annotated[LogLevel, typer.Option(help="Lowest level that is logged.")] = "info",
 ) -> None:
     """Run a gateway node until SIGTERM, SIGINT or SIGHUP."""
     from gateway.node.process import StartError, run  # keeps `keyway --help` quick

@@ -20,11 +20,11 @@ def token(
     role: Annotated[Role, typer.Option(help="viewer reads, operator changes groups, admin all.")],
     group: Annotated[
         list[str] | None,
-        typer.Option(help="Glob for the groups it is for; may be repeated. Without it: all."),
+        typer.Option(help="Glob for groups it may see; may be repeated. Default: all."),
     ] = None,
     keys: Annotated[
         bool | None,
-        typer.Option(help="Show it keys of records. Without it: to operator and admin."),
+        typer.Option(help="May it see keys of records? Default: operator and admin may."),
     ] = None,
     output: Output = "table",
 ) -> None:
