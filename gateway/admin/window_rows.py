@@ -25,9 +25,9 @@ class WindowRow(Row):
     """The window of one partition. `idle`: not in memory; `loading`: no figures yet; `up`: all.
 
     `runs` cover the offsets from `cursor` up to, not including, `read_position`, ascending and
-    without gaps. With a `resolution` above 1 a window has too many runs to show: so many offsets
-    are one step, and a step has the state of its offset that needs an operator most (parked, then
-    dead_lettering, backing_off, in_flight, ready, settled). The counts are exact in any case.
+    without gaps. If a window has too many runs to show, a step stands for `resolution` offsets. It
+    has the state of the offset that needs an operator most (parked, then dead_lettering,
+    backing_off, in_flight, ready, settled). The counts are exact in any case.
     """
 
     topic: str

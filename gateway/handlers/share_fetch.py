@@ -230,8 +230,8 @@ class _ShareFetch:
         return self.parts.setdefault(key, _Part())
 
     async def _locate_all(self, batches: dict[PartitionKey, AckBatches]) -> list[PartitionKey]:
-        """The partitions to deliver from; those that this client must not or cannot have here
-        become errors.
+        """The partitions to deliver from. The others become errors: the client may not read them,
+        or not here.
         """
         connection = self.request.connection
         closing = self.body["ShareSessionEpoch"] == CLOSE_EPOCH
@@ -267,8 +267,8 @@ class _ShareFetch:
         return self.services.windows.wanted(self.session.group, located.topic, key[1], connection)
 
     async def _wait_for_records(self, keys: list[PartitionKey]) -> None:
-        """With nothing acquired yet, waits for something up to MaxWaitMs. That is no work of the
-        request: it is noted apart.
+        """If nothing is acquired yet, waits up to MaxWaitMs for records. The time is noted, so that
+        it does not count as work on the request.
         """
         loop = asyncio.get_running_loop()
         wait_ms = min(max(self.body["MaxWaitMs"], 0), SHARE_FETCH_WAIT_MS_MAX)
@@ -335,8 +335,8 @@ class _ShareFetch:
                 self.has_records = True
 
     def _one_large(self, window: Window, cut: _Cut) -> _Cut | None:
-        """One record beyond all room. Its size was a guess until it was read: others that are as
-        large may have been cut out meanwhile, then it waits in the window.
+        """A single record that is larger than the room of the answer. Its size was a guess until it
+        was read. If other large records were cut out meanwhile, it goes back to the window.
         """
         connection = self.request.connection
         records, acquired = cut

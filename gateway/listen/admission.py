@@ -19,7 +19,9 @@ from gateway.listen.limits import (
 
 
 def clients_max(descriptors: int) -> int:
-    """Of a process that may have so many; negative: no limit. A process with few keeps half."""
+    """How many clients a process with this limit of open files can take; negative: no limit. A
+    process with few descriptors keeps half of them.
+    """
     if descriptors < 0:
         return sys.maxsize
     reserved = min(DESCRIPTORS_RESERVED, descriptors // 2)
@@ -34,14 +36,14 @@ class Admission:
     refused: int = 0  # in this episode; 0: there is none
 
     def admits(self, clients: int) -> bool:
-        """Beside so many that are connected."""
+        """Whether one more client is taken beside `clients` that are connected."""
         if clients < self.clients_max:
             return True
         self.refused += 1
         return False
 
     def ended(self, clients: int) -> int:
-        """The refused clients of an episode that is over now, with so many connected; or 0."""
+        """How many clients were refused while the node was full. 0 if it still is, or never was."""
         if clients > self.clients_max * ADMIT_AGAIN_SHARE:
             return 0
         refused, self.refused = self.refused, 0

@@ -117,7 +117,7 @@ class GroupSettings:
     async def refresh_forever(
         self, groups: Callable[[], Iterable[str]], exists: Callable[[str], bool]
     ) -> None:
-        """A group that is forgotten while it is asked for is forgotten again."""
+        """Asks about every group in turn. A group that was forgotten meanwhile stays forgotten."""
         while True:
             await asyncio.sleep(GROUP_CONFIG_MS / 1000)
             for group in list(groups()):

@@ -153,7 +153,8 @@ class KeyFilters:
         """
         new = _Set(rules, held_bytes(rules))
         async with self._changing:
-            wanted = sum(it.bytes for name, it in self._set.items() if name != group) + new.bytes
+            others = (rules.bytes for name, rules in self._set.items() if name != group)
+            wanted = sum(others) + new.bytes
             if wanted > FILTER_SETS_BYTES_MAX:
                 raise TooManyRules(
                     f"the key filters of all groups would take {wanted} bytes of memory:"

@@ -9,9 +9,8 @@ from gateway.members.limits import TICK_MS
 
 @dataclass(slots=True)
 class Listening:
-    """Time in which the node could have heard of its members. A node that was held up (a frozen
-    machine, a long request) has their heartbeats still unread when it goes on: its deaf time
-    does not count as their silence.
+    """Counts only the time in which the node could hear its members. After a standstill (a frozen
+    machine, a long request) their heartbeats are still unread: that time is not their silence.
     """
 
     _deaf_ms: int = 0

@@ -196,9 +196,10 @@ class SavedMembers:
                 epochs[name] = group.epoch
                 known.epoch = None
         await self._members.write(
-            {_field(*names): row for names, row in members.items()}, (_field(*it) for it in gone)
+            {_field(*names): row for names, row in members.items()},
+            (_field(*names) for names in gone),
         )
-        await self._groups.write(epochs, [name for name, it in groups.items() if it is None])
+        await self._groups.write(epochs, [name for name, epoch in groups.items() if epoch is None])
         for name, epoch in epochs.items():
             stored[name].epoch = epoch
         for (name, member_id), row in members.items():

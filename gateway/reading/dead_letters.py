@@ -111,7 +111,7 @@ class DeadLetters:
     async def _write_part(
         self, group: str, source: Source, topic: str, part: WriteDeadLetters
     ) -> list[bool]:
-        """The answers to the first of them, as many as it took at once."""
+        """The answers for the first letters: for as many as could be read at once."""
         if self._closed:
             return [False] * len(part.offsets)
         try:
@@ -133,7 +133,9 @@ class DeadLetters:
     async def _found(
         self, group: str, source: Source, offsets: list[int]
     ) -> tuple[dict[int, Record], int]:
-        """Of the first so many offsets those that still exist, by offset. Raises UpstreamError."""
+        """The records of the first `count` offsets that still exist, and that count: fewer offsets
+        than were asked for if their records are large. Raises UpstreamError.
+        """
         wanted, count = offsets, len(offsets)
         while wanted:
             bytes_max = DEAD_LETTER_PART_BYTES_MAX if len(wanted) > 1 else NO_BYTES_MAX
@@ -172,7 +174,7 @@ class DeadLetters:
             self._not_written(group, topic, len(letters), str(error))
             return [False] * len(letters)
         outcomes = await asyncio.gather(
-            *(producer.send(topic, it.record, it.headers()) for it in letters)
+            *(producer.send(topic, letter.record, letter.headers()) for letter in letters)
         )
         failures = [reason for reason in outcomes if reason is not None]
         if failures:
@@ -211,7 +213,7 @@ class DeadLetters:
                 await self._stop_producer()
 
     async def close(self) -> None:
-        """From now on none is begun: each would make the node's stop longer."""
+        """No letter is begun any more: each would make the node's stop longer."""
         self._closed = True
         async with self._changing:
             await self._stop_producer()

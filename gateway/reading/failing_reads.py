@@ -20,8 +20,8 @@ class FailingReads:
     _by_topic: dict[str, dict[Place, Unreadable]] = field(default_factory=dict)
 
     def unreadable(self, source: Source, position: int) -> Unreadable | None:
-        """Why nothing more of a partition can be read at this position; None if it can. It is
-        tried again for ever: a group that gives the records up reads on behind them.
+        """Why nothing can be read at this position; None if it can. The reader tries for ever,
+        unless a group gives the records up and reads on behind them.
         """
         return self._by_topic.get(source.tp.topic, {}).get(Place(source, position))
 

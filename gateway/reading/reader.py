@@ -107,7 +107,7 @@ class Reader:
         self.records.forget(source)
 
     def forget_below(self, source: Source, offset: int, sink: Sink) -> None:
-        """The sink's cursor: once no sink of the partition needs a batch it leaves the cache."""
+        """The sink needs nothing below `offset`. A batch that no sink needs leaves the cache."""
         floors = self._floors.get(source)
         if floors is not None and sink in floors:
             floors[sink] = offset
@@ -213,8 +213,8 @@ class Reader:
             await asyncio.sleep(0)  # a full response takes long to scan: others go in between
 
     async def _asked_for_more(self) -> None:
-        """Windows that got records want the next ones within a few turns: those go into one fetch
-        with the places that got none.
+        """Windows that got records ask for more within a few turns of the event loop. Waiting for
+        them puts all into one fetch, together with the places that got nothing.
         """
         for _ in range(WISHES_TURNS_MAX):
             if not self._due:

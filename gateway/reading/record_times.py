@@ -91,4 +91,4 @@ async def _first_record(answer: Message, isolation: int, position: int) -> Seen:
         found = oldest_of(batch, position)
         if found is not None:
             return Seen(found[0] + 1, *found)
-    return Seen(max(position, *(it.last_offset + 1 for it in scan.batches), position))
+    return Seen(max(position, *(batch.last_offset + 1 for batch in scan.batches), position))

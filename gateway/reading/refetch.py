@@ -128,7 +128,7 @@ async def fetched(
     if response["ErrorCode"] != 0:
         raise Refused(response["ErrorCode"], f"fetch from broker {broker}")
     answers = answers_by_partition(fetch, response)
-    if sum(len(it["Records"] or b"") for it in answers.values()) > LONG_STEP_BYTES:
+    if sum(len(answer["Records"] or b"") for answer in answers.values()) > LONG_STEP_BYTES:
         await asyncio.sleep(0)  # between decoding and scanning
     return answers
 

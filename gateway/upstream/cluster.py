@@ -289,8 +289,8 @@ class Upstream:
         isolation: int,
         found: dict[int, int],
     ) -> int:
-        """Fills `found` and returns the error of those it could not ask about: an unrepairable one,
-        if any.
+        """Fills `found`, and returns one error of the partitions that are not in it: one that time
+        does not mend, if there is any.
         """
         if topic not in self.topology.topics:
             await self.refresh([topic])

@@ -88,7 +88,7 @@ class Commits:
     # ------------------------------------------------------------------------------- reading
 
     async def fetch(self, group: str, tp: TopicPartition) -> Committed | None:
-        """One request at a time for a group: callers meanwhile go along with the next one.
+        """One request at a time for a group: callers that come meanwhile share the next request.
         None = never committed. Raises UpstreamError.
         """
         pending = self._pending.setdefault(group, _PendingFetch())
@@ -117,8 +117,8 @@ class Commits:
             for (name, topic_id), indexes in by_topic.items()
         ]
         found = await self._fetch(group, topics)
-        by_name = {(topic, partition): it for (topic, _, partition), it in found.items()}
-        by_id = {(topic_id, partition): it for (_, topic_id, partition), it in found.items()}
+        by_name = {(name, index): offset for (name, _, index), offset in found.items()}
+        by_id = {(topic_id, index): offset for (_, topic_id, index), offset in found.items()}
         return {
             tp: by_id.get((tp.topic_id, tp.partition)) or by_name.get((tp.topic, tp.partition))
             for tp in partitions
@@ -127,12 +127,12 @@ class Commits:
     async def fetch_all(self, group: str) -> dict[tuple[str, int], Committed]:
         """Everything the group has committed, by (topic, partition). Raises UpstreamError."""
         found = await self._fetch(group, None)
-        return {(topic, partition): it for (topic, _, partition), it in found.items()}
+        return {(topic, partition): offset for (topic, _, partition), offset in found.items()}
 
     async def _fetch(
         self, group: str, topics: list[Message] | None
     ) -> dict[tuple[str, bytes, int], Committed]:
-        """By name, id (one of them empty, as the version has it) and partition."""
+        """Keys are topic name, topic id (the version leaves one of the two empty), partition."""
         body = {
             "GroupId": group,
             "Topics": topics,
@@ -186,7 +186,7 @@ class Commits:
     async def _commit_portion(
         self, broker: int, group: str, commits: Sequence[Commit], portion: list[int]
     ) -> dict[int, int]:
-        """An error by place. Raises UpstreamError, but not for refusals of Kafka."""
+        """The errors, by index. Raises UpstreamError, but not for refusals of Kafka."""
         try:
             return await self._commit_once(broker, group, commits, portion)
         except Refused as refused:

@@ -36,8 +36,8 @@ _SHORT = struct.Struct(">h")
 
 
 class LongAnswers:
-    """The answers of more than LONG_ANSWER_BYTES to a node: one at a time comes from its broker,
-    the others wait on the wire. Each is in memory whole until its records have been taken apart.
+    """Answers of more than LONG_ANSWER_BYTES. One at a time is read, the others wait on the wire:
+    each is in memory whole until its records have been taken apart.
     """
 
     def __init__(self) -> None:

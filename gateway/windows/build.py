@@ -166,14 +166,14 @@ async def look_for_missing_topics(news: WindowNews, request_refresh: Callable[[]
 
 def window_troubles(waiting: WaitingWindows, failing: list[str]) -> list[Trouble]:
     found = [Trouble(f"commits of group {name} fail") for name in failing]
-    troubled = [it for it in waiting.all() if it.trouble]
+    troubled = [window for window in waiting.all() if window.trouble]
     if troubled:
-        one = min(troubled, key=lambda it: it.key)
+        one = min(troubled, key=lambda window: window.key)
         first = f"{len(troubled)} windows wait, the first: {one.trouble}"
         found.insert(0, Trouble(first))
     held_up = waiting.held_up()
     if held_up:
-        one = min(held_up, key=lambda it: it.key)
+        one = min(held_up, key=lambda window: window.key)
         place = f"group {one.key.group}: {one.partition.topic}-{one.partition.partition}"
         found.append(
             Trouble(

@@ -72,9 +72,9 @@ class Committer:
                 self._note(group, await self._commit_group(group, states))
 
     def _to_commit(self) -> list[Window]:
-        """The windows in which something has happened that Kafka may not know of. A few others ask
-        the store in turn: a store that has lost its state is found out also while nothing happens,
-        and then all windows ask it.
+        """The windows in which something has happened that Kafka may not know of, and a few others
+        in turn: so a store that has lost its state is noticed also while nothing happens. Then all
+        windows ask it.
         """
         lost, self._persister.lost = self._persister.lost, False
         if lost:
@@ -162,5 +162,5 @@ def _key_of(window: Window) -> WindowKey:
 
 
 def _origin_of(committed: Committed) -> int:
-    """0: not one of a Key-Shared group."""
+    """0: the commit is not one of a Key-Shared group."""
     return read_times(committed.offset, committed.metadata).origin

@@ -32,7 +32,9 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """The state of a window, with the facts of the commit it comes from; 0 = none."""
+    """The state of a window. `origin` and `settled_ms` are those of the commit it comes from; 0:
+    it comes from none.
+    """
 
     snapshot: Snapshot
     origin: int = 0
@@ -48,7 +50,7 @@ async def load(
     added_while_reading: bool,
     reset_to: int | None,
 ) -> Loaded:
-    """`reset_to`: the position made no sense any more, and this one does. Raises StoreError,
+    """`reset_to`: where to start if the log no longer has the window's position. Raises StoreError,
     UpstreamError.
     """
 
@@ -83,8 +85,8 @@ async def load(
 
 
 def unstored_fence(now_ms: int) -> Fence:
-    """The origin of a life that is in Kafka alone, as an unreliable group's: later than that of a
-    window that the store, away at the time, could not forget.
+    """The origin of a window whose state is in Kafka alone, as that of an unreliable group is. It
+    is later than that of a state which the store still has because it was away.
     """
     return Fence(now_ms * 1_000)
 
@@ -134,9 +136,9 @@ async def _fresh(
     added_while_reading: bool,
     reset_to: int | None,
 ) -> _Found:
-    """First use, the store lost it or never has it, or its position makes no sense any more: as
-    Kafka alone knows it, its committed offset and its metadata, or where the group
-    starts. Raises UpstreamError.
+    """Without the store: at first use, when the store has lost the window or never keeps it, and
+    when the log no longer has its position. Kafka's commit says where it goes on, or else the
+    group's start. Raises UpstreamError.
     """
     if reset_to is not None:
         return _Found(Snapshot(cursor=reset_to))
@@ -171,5 +173,5 @@ def _settled_behind(
 
 
 def _place(group: str, partition: TopicPartition) -> dict[str, str | int]:
-    """As the log names it."""
+    """The partition, as fields of a log line."""
     return {"group": group, "topic": partition.topic, "partition": partition.partition}

@@ -27,22 +27,26 @@ class ParkedCounts:
 
     def of_group(self, group: str, windows: Collection[Window]) -> int | None:
         """`windows`: all of the group that are in memory. None: not known."""
-        up = {it.key: core.held().parked for it in windows if (core := it.dispatcher) is not None}
+        up = {
+            window.key: core.held().parked
+            for window in windows
+            if (core := window.dispatcher) is not None
+        }
         return self.with_others(group, sum(up.values()), up, all_up=len(up) == len(windows) > 0)
 
     def with_others(
         self, group: str, parked: int, up: Collection[WindowKey], *, all_up: bool
     ) -> int | None:
-        """`parked` in those that are `up`, and in the others. None: not known."""
+        """Adds what the windows had that are not among `up`. None: not known."""
         parked += sum(count for key, count in self.last(group).items() if key not in up)
         return parked if parked or all_up or group in self._asked else None
 
     def last(self, group: str) -> Mapping[WindowKey, int]:
-        """Those that are not 0, as far as is known."""
+        """The windows with parked records, as far as is known."""
         return self._last.get(group, {})
 
     def groups(self) -> list[str]:
-        """Those with parked records in windows that are not up, perhaps."""
+        """Groups that may have parked records in windows that are not up."""
         return list(self._last)
 
     def note(self, window: Window) -> None:

@@ -40,7 +40,7 @@ class TickSchedule:
             self._stirred_of[window.key.group] += 1
 
     def take(self, now_ms: int) -> list[Window]:
-        """Those to be ticked now. `rests` must follow for each that stays."""
+        """The windows to be ticked now. `rests` must follow for each that is still open."""
         taken, self.stirred = self.stirred, {}
         self._stirred_of.clear()
         while self._order and self._order[0] <= now_ms // TICK_MS:
@@ -83,7 +83,7 @@ class TickSchedule:
         self._forgotten_at = self._changes
 
     def rest_of(self, group: str) -> int | None:
-        """The same number as before: nothing has happened in the group's windows since. None:
+        """A number that stays the same while nothing happens in the group's windows. None:
         something happens.
         """
         if self._stirred_of.get(group):

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Turns:
-    """A turn that takes longer than `slow_s` waits for something that is away, and counts no more:
-    the others do not wait for that, too.
+    """A turn that takes longer than `slow_s` probably waits for something that is away. It stops
+    counting, so the others do not wait with it.
     """
 
     at_once: int

@@ -42,8 +42,8 @@ class WaitingWindows:
             rest, seen = self.windows.ticks.rest_of(group), self._known.get(group)
             if seen is None or seen.rest != rest:
                 windows = self.windows.of_group(group)
-                waiting = [it for it in windows if it.dispatcher is None]
-                held_up = [it for it in windows if holder_of(it) >= 0]
+                waiting = [window for window in windows if window.dispatcher is None]
+                held_up = [window for window in windows if holder_of(window) >= 0]
                 seen = _Seen(rest, waiting, held_up)
             if rest is not None:
                 known[group] = seen

@@ -23,8 +23,8 @@ class WatchedTopics:
     _unused: set[str] = field(default_factory=set)  # nobody had a use for them at the last sweep
 
     def sweep(self, used: Iterable[str]) -> None:
-        """Clients may name topics that do not exist, or leave: a topic that had no use at two
-        sweeps is no longer asked about. One that a join just asked for had no first sweep yet.
+        """Clients may name topics that do not exist, or leave. A topic that nobody used at two
+        sweeps in a row is no longer asked about; a join between them has its time.
         """
         unused = set(self.upstream.watched) - self.asked_for - set(used)
         self.upstream.unwatch(sorted(unused & self._unused))
