@@ -227,7 +227,7 @@ spark-package: ## the code that spark-submit needs to copy records: build/keyway
 .PHONY: distribution
 distribution: ready ## records across clusters, in full: 1,000 records an origin, all targets, KILLS=n (50)
 	KEYWAY_TESTS_FULL=1 KEYWAY_TESTS_KILLS=$(KILLS) $(BIN)/pytest tests/spark/test_trees.py \
-	  tests/spark/test_distribute.py tests/spark/test_kills.py tests/spark/test_spark_submit.py \
+	  tests/spark/test_distribute.py tests/spark/test_kills.py tests/spark/test_slow_target.py tests/spark/test_spark_submit.py \
 	  tests/integration/operations/test_demo_clusters.py \
 	  --timeout 7200 $(ARGS)
 

@@ -92,6 +92,8 @@ class LinkRun:
     _link: Link = field(init=False)
     _lookup: Lookup = field(init=False)
     _published_s: float = field(default=0.0, init=False)
+    # The places of the batch in flight, by the target's topics.
+    _underway: Mapping[Place, Place] = field(default_factory=dict, init=False)
     _starts_at: dict[Place, int] = field(default_factory=dict, init=False)
     # What a batch failed with: Spark tells of it only that a callback has failed.
     _failure: Exception | None = field(default=None, init=False)
@@ -218,6 +220,7 @@ class LinkRun:
                 self._failure = error
                 raise
             finally:
+                self._underway = {}
                 self._idle.set()
 
         return (
@@ -246,6 +249,7 @@ class LinkRun:
         if self._source_changed(plan, {name for name, _ in places}):
             self._replan.set()
             return
+        self._underway = {(plan.targets[name], it): (name, it) for name, it in places}
         rows = judged(records, self._lookup)
         if self.pipeline is not None:
             rows = through_pipeline(rows, self.pipeline)
@@ -324,6 +328,9 @@ class LinkRun:
 
     def _publish(self) -> None:
         self._published_s = monotonic()
+        if places := self._underway:  # its tasks tell nothing before they end
+            found = self._target.positions(self._link.group, places)
+            self.report.reached({places[it]: position for it, position in found.items()})
         self.report.publish(self._source.log_ends(self._starts_at), self._starts_at)
 
     # ------------------------------------------------------------------------- the topics to copy

@@ -180,14 +180,19 @@ class LinkReport:
         with self._lock:
             row = self._row(result["topic"], result["partition"])
             self._changed.add(result["topic"])
-            if result["position"] > row.position and row.waits_since_ms:
-                row.waits_since_ms = now_ms()
-            row.position = max(row.position, result["position"])
+            _reached(row, result["position"])
             for name in ("copied", "skipped", "repeats", "doubts", "left_out"):
                 setattr(row, name, getattr(row, name) + result[name])
             if result["last_timestamp_ms"] >= 0:
                 row.last_timestamp_ms = result["last_timestamp_ms"]
             self.copied_total += result["copied"]
+
+    def reached(self, positions: Mapping[Place, Position]) -> None:
+        """By a batch that is not over: it may take long, and commits many times."""
+        with self._lock:
+            for place, it in positions.items():
+                self._changed.add(place[0])
+                _reached(self._row(*place), it.offset)
 
     def left_out(self, place: Place) -> None:
         """A record that Spark cannot read."""
@@ -267,6 +272,12 @@ class LinkReport:
 
     def _row(self, topic: str, partition: int) -> PartitionStatus:
         return self._topic(topic).partitions.setdefault(partition, PartitionStatus())
+
+
+def _reached(row: PartitionStatus, position: int) -> None:
+    if position > row.position and row.waits_since_ms:
+        row.waits_since_ms = now_ms()
+    row.position = max(row.position, position)
 
 
 def now_ms() -> int:

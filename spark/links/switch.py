@@ -87,7 +87,8 @@ def standing(config: ClustersConfig, link: Link, source: KafkaSide, report: Link
         place: Position(offset, topic_id)
         for place, (offset, topic_id) in report.positions().items()
     }
-    known = sorted({topic for topic, _ in reported})
+    # Also topics of which nothing is reported yet: their first batch may be in flight.
+    known = sorted(report.topics().keys() | {topic for topic, _ in reported})
     here = source.identities(known)
     target = config.cluster(link.target)
     follows = {it.name: it.there for it in following(config, source.cluster, target, here)}
@@ -102,7 +103,8 @@ def standing(config: ClustersConfig, link: Link, source: KafkaSide, report: Link
             left_out[topic] = f"it has no name on {link.target}: {there}"
     ids = {topic: topic_id for topic, (topic_id, _) in here.items()}
     positions = {place: it for place, it in reported.items() if place[0] in here}
-    positions |= _committed(config, link, report, positions)
+    partitions = [(name, it) for name, (_, count) in here.items() for it in range(count)]
+    positions |= _committed(config, link, report, partitions)
     for (topic, _), position in positions.items():
         if position.topic_id not in ("", ids[topic]):
             left_out[topic] = f"it was deleted on {link.source} and created again"

@@ -81,6 +81,18 @@ def test_a_partition_without_a_position_is_fenced_too(link: LinkByHand) -> None:
     assert link.values(B, "new") == []
 
 
+def test_a_first_batch_of_which_nothing_is_reported_yet(link: LinkByHand) -> None:
+    """What it has committed at the old target is not copied again to the new one."""
+    link.create("new", A, B, C)
+    link.send("new", VALUES)
+    name = link.name(A, "new")
+    link.report().planned(link.source.topics([name]), {}, {}, {})
+    list(copying(link.writing(B, "new"))([link.rows("new", VALUES[:2], 0)]))
+    switch(link)
+    list(copying(link.writing(C, "new"))([link.rows("new", VALUES, 0)]))
+    assert (link.values(B, "new"), link.values(C, "new")) == (VALUES[:2], VALUES[2:])
+
+
 def test_back_to_the_first_target(link: LinkByHand) -> None:
     """The fence holds off what is older, and no one else."""
     switch(link)
