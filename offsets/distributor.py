@@ -273,6 +273,7 @@ class Forwarder:
 
     link: Link
     boards: Sequence[BoardTopic]
+    identified: Callable[[str], None]  # of a target, before it is written to
     due: dict[tuple[Place, str], Entry | Told] = field(default_factory=dict)
     error: str = ""
 
@@ -289,6 +290,7 @@ class Forwarder:
             return 0
         for board in self.boards:
             try:
+                self.identified(board.client.name)
                 board.write_told(self.due.values())
             except OffsetsError as error:
                 if str(error) != self.error:

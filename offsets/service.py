@@ -18,6 +18,7 @@ import structlog
 from keyway.clusters.config import Cluster, ClustersConfig, ConfigError
 from keyway.clusters.core.internal import OWN_GROUPS
 from keyway.clusters.core.tree import ClusterName
+from keyway.kafka.identities import Identities
 from offsets.board import BoardTopic
 from offsets.client import ClusterClient, Partition, TopicFacts
 from offsets.commits import CommitSource, ListedCommits, TailedCommits
@@ -26,7 +27,7 @@ from offsets.core.entries import Entry, Place
 from offsets.core.plan import Refusal
 from offsets.core.switches import Told
 from offsets.distributor import Distributor, Forwarder
-from offsets.errors import NotReadable, OffsetsError
+from offsets.errors import ClusterAway, NotReadable, OffsetsError
 from offsets.index_file import IndexFile
 from offsets.limits import DELETED_KEPT_MS, LOOKED_AT_ONCE, PARTITIONS_MAX, PLACES_AT_ONCE
 from offsets.metrics import Metrics
@@ -95,7 +96,8 @@ class Service:
             source=source,
         )
         self.switches = Switches(config, self.client, self.board)
-        self._forwarders = _forwarders(config, cluster)
+        self._identities = Identities(config)
+        self._forwarders = _forwarders(config, cluster, self._identified)
         self._threads = ThreadPoolExecutor(max(1, len(self._forwarders)), "keyway-offsets-link")
         self._underway: dict[int, Future[int]] = {}
         self._waiting: list[list[Entry | Told]] = [[] for _ in self._forwarders]
@@ -123,7 +125,9 @@ class Service:
     # ----------------------------------------------------------------------------------- rounds
 
     def run(self, stop: threading.Event) -> None:
-        """Until `stop` is set."""
+        """Until `stop` is set. Raises ConfigError for a cluster that is not what the file says."""
+        for name, reason in self._identities.look().items():
+            log.warning("cluster_is_away", cluster=name, reason=reason)
         log.info("offsets_follow", cluster=self.client.name, levels=len(self._forwarders))
         while not stop.is_set():
             self.round_safely()
@@ -132,6 +136,7 @@ class Service:
     def round_safely(self) -> bool:
         """False: a cluster was away, or a topic could not be read; logged once."""
         try:
+            self._identified(self.client.name)
             self.round()
         except OffsetsError as error:
             self.metrics.failures.inc()
@@ -141,6 +146,11 @@ class Service:
             return False
         self._error = ""
         return True
+
+    def _identified(self, name: str) -> None:
+        """Nothing is written to a cluster before. Raises ClusterAway, ConfigError."""
+        if self._identities.of(name) is None and (away := self._identities.look([name])):
+            raise ClusterAway(f"{name}: {away[name]}")
 
     def round(self) -> None:
         """Raises ClusterAway, NotReadable."""
@@ -288,12 +298,15 @@ class Service:
         self.client.close()
 
 
-def _forwarders(config: ClustersConfig, cluster: Cluster) -> list[Forwarder]:
+def _forwarders(
+    config: ClustersConfig, cluster: Cluster, identified: Callable[[str], None]
+) -> list[Forwarder]:
     """With clients of their own: each is used by one thread."""
     return [
         Forwarder(
             link,
             [BoardTopic(ClusterClient(config.cluster(it)), remember=False) for it in link.targets],
+            identified,
         )
         for link in config.checked_tree().of(ClusterName(cluster.name))
     ]

@@ -17,7 +17,8 @@ from typing import Any
 import structlog
 from prometheus_client import start_http_server
 
-from keyway.clusters.config import ClustersConfig
+from keyway.clusters.config import ClustersConfig, ConfigError
+from keyway.kafka.identities import Identities
 from schema_dist.core.contents import Contents
 from schema_dist.errors import AwayError, LogError, RefusedError
 from schema_dist.lease import Lease
@@ -35,6 +36,7 @@ from schema_dist.parts import (
     TargetParts,
     allowed,
     confirming_of,
+    log_topic,
     primary_of,
     source_of,
     target_of,
@@ -86,6 +88,13 @@ async def run(config: ClustersConfig) -> None:
     metrics = Metrics()
     if config.schemas.metrics_port is not None:
         start_http_server(config.schemas.metrics_port, addr="127.0.0.1", registry=metrics.registry)
+    identities = Identities(config, each_another=False)
+    away = await asyncio.to_thread(identities.look)
+    for name, reason in away.items():
+        _LOG.warning("the cluster is away", cluster=name, reason=reason)
+    if primary.name in away:
+        raise AwayError(f"{primary.name}: {away[primary.name]}")
+    require_other_logs(config, identities)
     settings, topic = primary.client_settings(), config.schemas.state_topic
     await asyncio.to_thread(StateTopic(settings, topic).ensure)
     lease = Lease(settings, topic, group=LEASE_GROUP, session_ms=config.schemas.lease_session_ms)
@@ -106,11 +115,37 @@ async def run(config: ClustersConfig) -> None:
                     lease.keep(),
                     follow(source, news, metrics, config.schemas.poll_interval_ms),
                     confirming.run(news.again),
-                    *(it.run(news) for it in followers),
+                    *(_identified(config, identities, it, news, metrics) for it in followers),
                 ]
             )
     finally:
         await lease.release()
+
+
+async def _identified(
+    config: ClustersConfig, identities: Identities, follower: Follower, news: News, metrics: Metrics
+) -> None:
+    """Runs it once its cluster has answered, and is what the file says. Raises ConfigError."""
+    wait_s = RETRY_S_MIN
+    while await asyncio.to_thread(identities.look, [follower.name]):
+        metrics.failed(follower.name)
+        await asyncio.sleep(wait_s)
+        wait_s = min(wait_s * 2, RETRY_S_MAX)
+    require_other_logs(config, identities)
+    await follower.run(news)
+
+
+def require_other_logs(config: ClustersConfig, identities: Identities) -> None:
+    """Two registries may have one Kafka, but not one log. Raises ConfigError."""
+    primary = primary_of(config)
+    here = (identities.of(primary.name), log_topic(primary))
+    for it in targets_of(config):
+        by_log = it.registry is None or it.registry.writes == "log"
+        if by_log and (identities.of(it.name), log_topic(it)) == here:
+            raise ConfigError(
+                f"{primary.name} and {it.name} are one Kafka cluster (cluster id {here[0]}) with"
+                f" one registry's log, {here[1]}: the primary would follow itself"
+            )
 
 
 async def follow(source: Source, news: News, metrics: Metrics, poll_interval_ms: int) -> None:
@@ -141,7 +176,7 @@ class Follower:
     """One target, kept up to date."""
 
     def __init__(self, parts: TargetParts, source: str, metrics: Metrics, may: Allowed) -> None:
-        self._name = parts.name
+        self.name = parts.name
         self._source = source
         self._state = parts.state
         self._metrics = metrics
@@ -159,9 +194,9 @@ class Follower:
 
     def _progress(self, behind: int) -> None:
         """Before each batch of writes of a round."""
-        self._metrics.progress(self._name, behind)
+        self._metrics.progress(self.name, behind)
         if behind and time.monotonic() - self._told_s > WRITING_TOLD_EVERY_S:
-            _LOG.info("writing", target=self._name, behind=behind)
+            _LOG.info("writing", target=self.name, behind=behind)
             self._told_s = time.monotonic()
 
     async def run(self, news: News) -> None:
@@ -174,18 +209,18 @@ class Follower:
             revision, self._told_s = news.revision, time.monotonic()
             try:
                 done = await self._sync.round(news.contents)
-                self._metrics.round(self._name, done)
+                self._metrics.round(self.name, done)
                 if done.writes or (done.refusals, done.behind) != shown:
                     shown = (done.refusals, done.behind)
                     await self._report(done)
             except _FAILURES as error:
-                self._metrics.failed(self._name)
+                self._metrics.failed(self.name)
                 shown = None
                 with contextlib.suppress(AwayError):
                     await self._publish(problem=str(error))
                 _LOG.warning(
                     "the target cannot be brought up to date",
-                    target=self._name,
+                    target=self.name,
                     error=str(error),
                     retry_s=wait_s,
                 )
@@ -203,17 +238,17 @@ class Follower:
     async def _report(self, done: Round) -> None:
         if done.writes:
             self._last_write_ms = _now_ms()
-            _LOG.info("written", target=self._name, in_sync=done.in_sync, writes=dict(done.writes))
+            _LOG.info("written", target=self.name, in_sync=done.in_sync, writes=dict(done.writes))
         for it in done.refusals[:LOGGED_MAX]:
-            _LOG.warning("refused", target=self._name, what=str(it))
+            _LOG.warning("refused", target=self.name, what=str(it))
         if len(done.refusals) > LOGGED_MAX:
-            _LOG.warning("more are refused", target=self._name, count=len(done.refusals))
+            _LOG.warning("more are refused", target=self.name, count=len(done.refusals))
         self._status = status_of(done, last_write_ms=self._last_write_ms)
         await self._publish(problem=None)
 
     async def _publish(self, *, problem: str | None) -> None:
         """The last round's status. `problem`: the reason for which there was none since."""
-        place = {"target": self._name, "source": self._source, "problem": problem}
+        place = {"target": self.name, "source": self._source, "problem": problem}
         await self._state.report(place | {"at_ms": _now_ms()} | self._status)
 
 

@@ -91,7 +91,7 @@ class Cluster(Section):
     bootstrap_servers: BootstrapServers = Field(min_length=1)
     """Addresses of its gateway, host:port, comma-separated."""
     cluster_id: str | None = None
-    """The id that its brokers must have. Without it: any."""
+    """The id that its brokers must have: with another one no service starts. Without it: any."""
     sasl: Sasl | None = None
     """The identity of Keyway's services at the cluster. Without it: none."""
     tls: Tls | None = None

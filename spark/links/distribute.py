@@ -22,33 +22,27 @@ from pathlib import Path
 from time import monotonic
 
 import structlog
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from keyway.clusters.config import ClustersConfig
-from keyway.clusters.core.tree import Distributor
+from keyway.clusters.core.tree import ClusterName, Distributor
+from keyway.kafka.identities import Identities
+from spark.links.beginning import Beginning, policy_of
 from spark.links.columns import judged, sealed
 from spark.links.link import Link
 from spark.links.lookup import Lookup, Named, lookup
 from spark.links.on_the_way import through_pipeline
-from spark.links.own_copies import REASON, Fresh, topics_copied_before
-from spark.links.plan import Plan, by_topic
+from spark.links.plan import Plan
 from spark.links.refusals import Refusals
 from spark.links.reports import LinkReport
 from spark.links.status import StatusTopic
 from spark.links.surveyor import Surveyor
-from spark.links.switch import choose_target, require_generation
+from spark.links.switch import choose_target
 from spark.pipelines.config import Pipeline
 from spark.streaming.core.pace import BatchSize
-from spark.streaming.core.survey import (
-    Copied,
-    Policy,
-    Position,
-    Stopped,
-    start,
-)
 from spark.streaming.faults import cause
 from spark.streaming.kafka import KafkaSide, source_settings
 from spark.streaming.limits import (
@@ -81,6 +75,7 @@ class LinkRun:
     stop: threading.Event
     pipeline: Pipeline | None = None
     from_start: bool = False  # also where the target has copies, but the link no position
+    identities: Identities | None = None  # None: nobody asks
     _replan: threading.Event = field(default_factory=threading.Event, init=False)
     _idle: threading.Event = field(default_factory=threading.Event, init=False)
     _refusals: Refusals = field(default_factory=Refusals, init=False)
@@ -133,8 +128,10 @@ class LinkRun:
     # ---------------------------------------------------------------- a query, from start to end
 
     def _round(self) -> None:
+        away = self._away()
         self.report.load()
         self._link = choose_target(self.config, self.distributor, self._source, self.report)
+        self._require_identity(self._link.target, away)
         self._target = KafkaSide(self.config.cluster(self._link.target))
         self._replan.clear()
         surveyed = self._survey()
@@ -164,6 +161,21 @@ class LinkRun:
         if failure is not None and not self._replan.is_set():
             raise failure
 
+    def _away(self) -> dict[str, str]:
+        """Of the clusters that this link reads from or may write to. A switch writes to its target,
+        so all are asked before. Raises ConfigError for one that is not what the file says.
+        """
+        if self.identities is None:
+            return {}
+        source = self.distributor.source
+        away = self.identities.look([source, *self.distributor.allowed])
+        self._require_identity(source, away)
+        return away
+
+    def _require_identity(self, name: ClusterName, away: Mapping[str, str]) -> None:
+        if name in away:
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT, f"{name}: {away[name]}"))
+
     def _watch(self, query: StreamingQuery, surveyed: Plan, plan: Plan) -> None:
         """Until the query ended, or there is a reason for another one. `surveyed`: the topics that
         could be copied; of these `plan` has those that are.
@@ -183,7 +195,7 @@ class LinkRun:
                 self._replan.set()
             if monotonic() - looked_at_stopped_s >= LOOK_AT_STOPPED_S:
                 looked_at_stopped_s = monotonic()
-                if self._goes_on(surveyed, plan):
+                if self._beginning.goes_on(surveyed, plan, self._unreadable):
                     self._replan.set()
             took_s = monotonic() - looked_s
             pause_s = min(max(SURVEY_EVERY_S, took_s * SURVEY_REST), SURVEY_EVERY_S_MAX)
@@ -347,68 +359,12 @@ class LinkRun:
         surveyor = Surveyor(
             self.config, self._link, self._source, self._target, self.pipeline, self._refusals
         )
-        plan = surveyor.plan(self.report.knows, self._policy)
+        plan = surveyor.plan(self.report.knows, policy_of(self.config.messages))
         for name in plan.taking:  # What was refused may fit now.
             if name in self._taking and self._taking[name] != plan.taking[name]:
                 self._refusals.try_again(name)
         self._taking = plan.taking
         return plan
-
-    def _positions(self, plan: Plan) -> tuple[dict[Place, Position], dict[Place, Position]]:
-        """Of the plan's topics: those committed on the target, and all that are known."""
-        places = plan.places()
-        back = {plan.targets[name]: name for name in plan.topics}
-        found = self._target.positions(
-            self._link.group, [(plan.targets[name], p) for name, p in places]
-        )
-        committed = {(back[name], p): it for (name, p), it in found.items()}
-        # Kafka forgets positions that nobody has committed for a week; the status topic does not.
-        reported = self.report.positions(self._link.target, plan.target_ids)
-        return committed, {it: Position(*reported[it]) for it in places if it in reported} | (
-            committed
-        )
-
-    def _verdicts(
-        self, plan: Plan, positions: Mapping[Place, Position]
-    ) -> dict[str, Copied | Stopped]:
-        """By topic of the plan. The ends are asked for behind the positions: none is beyond."""
-        log_starts = self._source.log_starts(plan.places())
-        log_ends = self._source.log_ends(plan.places())
-        at = by_topic(positions)
-        low, high = by_topic(log_starts), by_topic(log_ends)
-        verdicts = {
-            name: start(topic, at.get(name, {}), low[name], high[name], self._policy)
-            for name, topic in plan.topics.items()
-        }
-        stopped: dict[str, Copied | Stopped] = {
-            it: Stopped(REASON) for it in self._copied_before(plan, positions, verdicts)
-        }
-        return verdicts | stopped
-
-    def _copied_before(
-        self,
-        plan: Plan,
-        positions: Mapping[Place, Position],
-        verdicts: Mapping[str, Copied | Stopped],
-    ) -> set[str]:
-        """Topics that would be copied from their start although the target has copies of them. One
-        that this link has begun before is no surprise: its first batch may have been cut off.
-        """
-        if self.from_start:
-            return set()
-        going = {
-            name
-            for name, it in verdicts.items()
-            if isinstance(it, Copied) and not self.report.began(name, plan.target_ids.get(name, ""))
-        }
-        places = {
-            (plan.targets[name], partition): Fresh(plan.logical[name], plan.topics[name].topic_id)
-            for name, partition in plan.places()
-            if name in going and (name, partition) not in positions
-        }
-        source, seals = self.distributor.source, self.config.seals()
-        found = topics_copied_before(self._target, self._link.group, source, places, seals)
-        return {name for name in going if plan.targets[name] in found}
 
     def _look_for_unreadable(self, fault: str) -> None:
         if OVERFLOW not in fault:
@@ -448,55 +404,16 @@ class LinkRun:
             ),
         )
 
-    def _goes_on(self, surveyed: Plan, plan: Plan) -> bool:
-        """Whether a topic that stopped at its positions can be copied now."""
-        held = {name: it for name, it in surveyed.topics.items() if name not in plan.topics}
-        asked = replace(surveyed, topics=held)
-        verdicts = self._verdicts(asked, self._positions(asked)[1]) if held else {}
-        still = {
-            name
-            for (name, partition), at in self._unreadable.items()
-            if isinstance(it := verdicts.get(name), Copied) and it.starts[partition] <= at
-        }
-        return any(isinstance(it, Copied) for name, it in verdicts.items() if name not in still)
-
     def _starts(self, plan: Plan) -> tuple[dict[Place, int], Plan]:
-        """The places of the next query and where each begins; topics with a gap or another topic id
-        move to the stopped ones, unless the policy goes on.
+        """The places of the next query and where each begins; and the plan without the topics that
+        stop at their positions.
         """
-        committed, positions = self._positions(plan)
-        require_generation(committed.values(), self.report, self._link)
-        starts: dict[Place, int] = {}
-        stopped = dict(plan.stopped)
-        renewed: dict[Place, Position] = {}
-        stood = by_topic(positions)
-        for name, verdict in self._verdicts(plan, positions).items():
-            topic = plan.topics[name]
-            self.report.lost(name, verdict.gaps, stood.get(name, {}))
-            match verdict:
-                case Stopped():
-                    stopped[name] = verdict.reason
-                case Copied():
-                    for partition, offset in verdict.starts.items():
-                        starts[name, partition] = offset
-                        place, goes_on = (
-                            (name, partition),
-                            Position(offset, topic.topic_id, self.report.generation),
-                        )
-                        if place in positions and committed.get(place) != goes_on:
-                            renewed[plan.targets[name], partition] = goes_on
-        # Of a gap, an older topic, or a forgotten one: set before the query runs.
-        self._target.set_positions(self._link.group, renewed)
-        self._reached = {place: it for place, it in starts.items() if place in positions}
-        self._taken_up = set(self._reached)
-        kept = {name: it for name, it in plan.topics.items() if name not in stopped}
-        return starts, replace(plan, topics=kept, stopped=stopped)
+        begun = self._beginning.starts(plan)
+        self._reached, self._taken_up = begun.reached, set(begun.reached)
+        return begun.starts, begun.plan
 
     @property
-    def _policy(self) -> Policy:
-        messages = self.config.messages
-        return Policy(
-            create_topics=messages.create_topics,
-            stop_on_gap=messages.on_gap == "stop",
-            stop_on_recreated=messages.on_recreated == "stop",
+    def _beginning(self) -> Beginning:
+        return Beginning(
+            self.config, self._link, self._source, self._target, self.report, self.from_start
         )

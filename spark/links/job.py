@@ -9,10 +9,15 @@ import signal
 import threading
 from pathlib import Path
 
+import structlog
+
 from keyway.clusters.config import load
 from keyway.clusters.core.tree import ClusterName
+from keyway.kafka.identities import Identities
 from spark.links.turns import run_links
 from spark.session import SETTINGS, kafka_session
+
+log = structlog.get_logger()
 
 
 def run_job(
@@ -24,13 +29,24 @@ def run_job(
     settings = load(config)
     settings.cluster(cluster)
     settings.seals()
+    identities = Identities(settings)
+    for name, reason in identities.look().items():
+        log.warning("cluster is away", cluster=name, fault=reason)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     session = kafka_session(f"keyway-{cluster}", master=master, settings=SETTINGS)
     try:
         source = ClusterName(cluster)
-        run_links(session, settings, source, level=level, stop=stop, from_start=from_start)
+        run_links(
+            session,
+            settings,
+            source,
+            level=level,
+            stop=stop,
+            from_start=from_start,
+            identities=identities,
+        )
     finally:
         session.stop()
 

@@ -14,8 +14,9 @@ import structlog
 from confluent_kafka import KafkaException
 from pyspark.sql import SparkSession
 
-from keyway.clusters.config import ClustersConfig
+from keyway.clusters.config import ClustersConfig, ConfigError
 from keyway.clusters.core.tree import ClusterName, Distributor, Level
+from keyway.kafka.identities import Identities
 from keyway.kafka.lease import Lease
 from spark.links.distribute import LinkRun
 from spark.links.link import link_name
@@ -43,9 +44,11 @@ class LinkTurns:
         pipeline: Pipeline | None,
         *,
         from_start: bool = False,
+        identities: Identities | None = None,
     ) -> None:
         self._parts = (session, config, distributor)
         self._from_start = from_start
+        self._identities = identities or Identities(config)
         self._pipeline = pipeline
         self._stop = stop
         self._name = link_name(distributor.source, distributor.level)
@@ -93,9 +96,8 @@ class LinkTurns:
         def work() -> None:
             try:
                 link.run()
-            except BaseException as error:
+            except BaseException as error:  # noqa: BLE001 - raised again below
                 failed.append(error)
-                raise
 
         worker = threading.Thread(target=work, name=self._name, daemon=True)
         worker.start()
@@ -113,7 +115,15 @@ class LinkTurns:
     def _new(self) -> LinkRun:
         session, config, distributor = self._parts
         stop = threading.Event()
-        return LinkRun(session, config, distributor, stop, self._pipeline, self._from_start)
+        return LinkRun(
+            session,
+            config,
+            distributor,
+            stop,
+            self._pipeline,
+            self._from_start,
+            self._identities,
+        )
 
     def _status_topic(self) -> None:
         """The lease is a partition of it, so it must exist; a source that is away is waited for."""
@@ -138,11 +148,13 @@ def run_links(
     level: int | None,
     stop: threading.Event,
     from_start: bool = False,
+    identities: Identities | None = None,
 ) -> None:
     """All links of a cluster, or that of one level, until `stop` is set. `from_start`: topics of
     which the target has copies, but no position, are copied again. Raises TreeError if there
     is none, ConfigError, PipelineError, and the errors that end a link.
     """
+    identities = identities or Identities(config)
     tree = config.checked_tree()
     path = config.messages.pipeline
     pipeline = None if path is None else load_pipeline(path)
@@ -155,9 +167,13 @@ def run_links(
         except BaseException as error:
             ended.append(error)
             stop.set()
-            raise
+            if not isinstance(error, ConfigError):  # The caller tells of it in one line.
+                raise
 
-    links = [LinkTurns(session, config, it, stop, pipeline, from_start=from_start) for it in chosen]
+    links = [
+        LinkTurns(session, config, it, stop, pipeline, from_start=from_start, identities=identities)
+        for it in chosen
+    ]
     if config.messages.metrics_port is not None:
         serve_metrics(config.messages.metrics_port, lambda: [it.report for it in links])
     threads = [threading.Thread(target=run, args=(it,), daemon=True) for it in links]

@@ -11,10 +11,10 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from clusters.config import ClustersConfig
 from gateway.cli.main import app
-from spark.kafka import KafkaSide
-from spark.show import links_of
+from keyway.clusters.config import ClustersConfig
+from spark.links.show import links_of
+from spark.streaming.kafka import KafkaSide
 from tests.rig.clients.kafka_tools import CONFIGS, KafkaTools
 from tests.rig.kafka import create_topic
 from tests.rig.patience import wait_until

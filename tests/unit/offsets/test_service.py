@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from keyway.clusters.config import ClustersConfig, ConfigError
+from keyway.clusters.core.tree import ClusterName, Level
+from keyway.kafka.asking import Away
+from keyway.kafka.identities import Identities
+from offsets.board import BoardTopic
 from offsets.client import ClusterClient, TopicFacts
 from offsets.core.entries import ENTRY, Entry, encode_entry, key_of
 from offsets.core.plan import Refusal
+from offsets.distributor import Forwarder
 from offsets.service import Service, followed_group
 
 
@@ -136,4 +142,23 @@ def test_a_refresh_looks_at_some_partitions_and_each_has_its_turn(
     service._refresh()
     assert asked[3] == {"a", "b", "d", "e"}, "the turn, what is new, and what was created anew"
     assert not service.partitions.outdated
+
+
+def test_nothing_is_written_to_a_cluster_that_is_not_the_one_of_the_file() -> None:
+    service = Service(config(groups={"include": ["*"]}), "ams")
+    ids: dict[str, str | Away] = {"ams": "1", "fra": Away("no answer")}
+    service._identities = Identities(service.config, lambda it: ids[it.name])
+    written: list[str] = []
+    board = SimpleNamespace(
+        client=SimpleNamespace(name="fra"), write_told=lambda _: written.append("fra")
+    )
+    link = service.config.checked_tree().distributor(ClusterName("ams"), Level(1))
+    forwarder = Forwarder(link, [cast(BoardTopic, board)], service._identified)
+    news = [Entry("billing", "orders", 0, "ams", 1_000, offset=5, partitions=1)]
+    assert (forwarder.forward(news), forwarder.error) == (0, "fra: no answer")
+    ids["fra"] = "1"
+    service._identified("ams")
+    with pytest.raises(ConfigError, match="ams and fra are one Kafka cluster"):
+        forwarder.forward(())
+    assert written == []
     service.close()

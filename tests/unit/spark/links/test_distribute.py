@@ -8,13 +8,15 @@ from dataclasses import dataclass, field
 from typing import cast
 
 import pytest
+from confluent_kafka import KafkaException
 from pyspark.sql import SparkSession
 
-from keyway.clusters.config import ClustersConfig, MessagesSection
+from keyway.clusters.config import ClustersConfig, ConfigError, MessagesSection
 from keyway.clusters.core.tree import ClusterName, Distributor, Level
-from spark.links import distribute
+from keyway.kafka.asking import Away
+from keyway.kafka.identities import Identities
+from spark.links import Link, beginning
 from spark.links.distribute import LinkRun
-from spark.links.link import Link
 from spark.links.plan import Plan
 from spark.links.reports import LinkReport
 from spark.links.status import Json, StatusTopic
@@ -118,7 +120,7 @@ def look_at_copies(monkeypatch: pytest.MonkeyPatch) -> None:
     ) -> object:
         return {topic for topic, _ in places if topic in target.copies}
 
-    monkeypatch.setattr(distribute, "topics_copied_before", found)
+    monkeypatch.setattr(beginning, "topics_copied_before", found)
 
 
 def test_a_link_without_positions_does_not_copy_all_again() -> None:
@@ -232,3 +234,32 @@ def test_an_id_that_is_known_only_later_is_worth_a_new_plan() -> None:
     assert not first.same_work(later)
     assert later.same_work(later)
     assert later.same_work(first), "a topic that is created again is noticed by its positions"
+
+
+def test_a_round_begins_with_the_identities_of_its_clusters(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A switch writes to its target, so nothing is chosen before."""
+    chosen: list[str] = []
+
+    def choose(*_: object) -> Link:
+        chosen.append("target")
+        return Link(DISTRIBUTOR, C2)
+
+    monkeypatch.setattr("spark.links.distribute.choose_target", choose)
+    ids: dict[str, str | Away] = {"c1": "1", "c2": "1"}
+    run = World().process()
+    run.identities = Identities(CONFIG, lambda it: ids[it.name])
+    with pytest.raises(ConfigError, match="c1 and c2 are one Kafka cluster"):
+        run._round()
+    assert chosen == []
+    ids["c2"] = Away("no answer")
+    run.identities = Identities(CONFIG, lambda it: ids[it.name])
+    with pytest.raises(KafkaException, match="c2: no answer"):
+        run._round()
+    assert chosen == ["target"], "another one may answer"
+    ids["c1"] = Away("no answer")
+    run.identities = Identities(CONFIG, lambda it: ids[it.name])
+    with pytest.raises(KafkaException, match="c1: no answer"):
+        run._round()
+    assert chosen == ["target"]

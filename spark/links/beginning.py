@@ -1,0 +1,148 @@
+"""Where the partitions of a link's next query begin: at its positions on the target, which the
+status topic remembers for longer than Kafka, or at the log's start. A topic with a gap, another
+topic id, or copies that no position explains stops, unless the policy goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from keyway.clusters.config import ClustersConfig, MessagesSection
+from spark.links.link import Link
+from spark.links.own_copies import REASON, Fresh, topics_copied_before
+from spark.links.plan import Plan, by_topic
+from spark.links.reports import LinkReport
+from spark.links.switch import require_generation
+from spark.streaming.core.survey import Copied, Policy, Position, Stopped, start
+from spark.streaming.kafka import KafkaSide
+from spark.streaming.orders import Place
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """`starts`: of the places of the next query. `plan`: without the topics that stop. `reached`:
+    the starts of places that were copied before.
+    """
+
+    starts: dict[Place, int]
+    plan: Plan
+    reached: dict[Place, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """Of a link at its present target. Methods raise KafkaException."""
+
+    config: ClustersConfig
+    link: Link
+    source: KafkaSide
+    target: KafkaSide
+    report: LinkReport
+    from_start: bool  # also where the target has copies, but the link no position
+
+    def starts(self, plan: Plan) -> Begun:
+        committed, positions = self._positions(plan)
+        require_generation(committed.values(), self.report, self.link)
+        starts: dict[Place, int] = {}
+        stopped = dict(plan.stopped)
+        renewed: dict[Place, Position] = {}
+        stood = by_topic(positions)
+        for name, verdict in self._verdicts(plan, positions).items():
+            topic = plan.topics[name]
+            self.report.lost(name, verdict.gaps, stood.get(name, {}))
+            match verdict:
+                case Stopped():
+                    stopped[name] = verdict.reason
+                case Copied():
+                    for partition, offset in verdict.starts.items():
+                        starts[name, partition] = offset
+                        place, goes_on = (
+                            (name, partition),
+                            Position(offset, topic.topic_id, self.report.generation),
+                        )
+                        if place in positions and committed.get(place) != goes_on:
+                            renewed[plan.targets[name], partition] = goes_on
+        # Of a gap, an older topic, or a forgotten one: set before the query runs.
+        self.target.set_positions(self.link.group, renewed)
+        reached = {place: it for place, it in starts.items() if place in positions}
+        kept = {name: it for name, it in plan.topics.items() if name not in stopped}
+        return Begun(starts, replace(plan, topics=kept, stopped=stopped), reached)
+
+    def goes_on(self, surveyed: Plan, plan: Plan, unreadable: Mapping[Place, int]) -> bool:
+        """Whether a topic of `surveyed` that stopped at its positions, and so is not in `plan`, can
+        be copied now. `unreadable`: offsets that stop a topic.
+        """
+        held = {name: it for name, it in surveyed.topics.items() if name not in plan.topics}
+        asked = replace(surveyed, topics=held)
+        verdicts = self._verdicts(asked, self._positions(asked)[1]) if held else {}
+        still = {
+            name
+            for (name, partition), at in unreadable.items()
+            if isinstance(it := verdicts.get(name), Copied) and it.starts[partition] <= at
+        }
+        return any(isinstance(it, Copied) for name, it in verdicts.items() if name not in still)
+
+    def _positions(self, plan: Plan) -> tuple[dict[Place, Position], dict[Place, Position]]:
+        """Of the plan's topics: those committed on the target, and all that are known."""
+        places = plan.places()
+        back = {plan.targets[name]: name for name in plan.topics}
+        found = self.target.positions(
+            self.link.group, [(plan.targets[name], p) for name, p in places]
+        )
+        committed = {(back[name], p): it for (name, p), it in found.items()}
+        # Kafka forgets positions that nobody has committed for a week; the status topic does not.
+        reported = self.report.positions(self.link.target, plan.target_ids)
+        return committed, {it: Position(*reported[it]) for it in places if it in reported} | (
+            committed
+        )
+
+    def _verdicts(
+        self, plan: Plan, positions: Mapping[Place, Position]
+    ) -> dict[str, Copied | Stopped]:
+        """By topic of the plan. The ends are asked for behind the positions: none is beyond."""
+        log_starts = self.source.log_starts(plan.places())
+        log_ends = self.source.log_ends(plan.places())
+        at, low, high = by_topic(positions), by_topic(log_starts), by_topic(log_ends)
+        policy = policy_of(self.config.messages)
+        verdicts = {
+            name: start(topic, at.get(name, {}), low[name], high[name], policy)
+            for name, topic in plan.topics.items()
+        }
+        stopped: dict[str, Copied | Stopped] = {
+            it: Stopped(REASON) for it in self._copied_before(plan, positions, verdicts)
+        }
+        return verdicts | stopped
+
+    def _copied_before(
+        self,
+        plan: Plan,
+        positions: Mapping[Place, Position],
+        verdicts: Mapping[str, Copied | Stopped],
+    ) -> set[str]:
+        """Topics that would be copied from their start although the target has copies of them. One
+        that this link has begun before is no surprise: its first batch may have been cut off.
+        """
+        if self.from_start:
+            return set()
+        going = {
+            name
+            for name, it in verdicts.items()
+            if isinstance(it, Copied) and not self.report.began(name, plan.target_ids.get(name, ""))
+        }
+        places = {
+            (plan.targets[name], partition): Fresh(plan.logical[name], plan.topics[name].topic_id)
+            for name, partition in plan.places()
+            if name in going and (name, partition) not in positions
+        }
+        source, seals = self.link.source, self.config.seals()
+        found = topics_copied_before(self.target, self.link.group, source, places, seals)
+        return {name for name in going if plan.targets[name] in found}
+
+
+def policy_of(messages: MessagesSection) -> Policy:
+    return Policy(
+        create_topics=messages.create_topics,
+        stop_on_gap=messages.on_gap == "stop",
+        stop_on_recreated=messages.on_recreated == "stop",
+    )
