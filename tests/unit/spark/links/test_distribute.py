@@ -15,8 +15,9 @@ from keyway.clusters.config import ClustersConfig, ConfigError, MessagesSection
 from keyway.clusters.core.tree import ClusterName, Distributor, Level
 from keyway.kafka.asking import Away
 from keyway.kafka.identities import Identities
-from spark.links import Link, beginning
+from spark.links import beginning
 from spark.links.distribute import LinkRun
+from spark.links.link import Link
 from spark.links.plan import Plan
 from spark.links.reports import LinkReport
 from spark.links.status import Json, StatusTopic
