@@ -1,0 +1,90 @@
+"""The nodes and owners in a real Redis: what routing.lua takes and refuses."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+
+import pytest
+from redis.asyncio import Redis
+
+from gateway.core.routing.ownership import Node, Routing
+from gateway.embedded.redis import EmbeddedRedis
+from gateway.routing.shared_table import KEY, NodeTaken, SharedTable, living_nodes
+
+pytestmark = pytest.mark.integration
+
+OWNERS = Routing(owners={1: "a", 2: "b"}, next_owners={2: "a"})
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedRedis]:
+    with EmbeddedRedis(tmp_path_factory.mktemp("redis")) as running:
+        yield running
+
+
+Work = Callable[[Redis], Coroutine[None, None, None]]
+
+
+@pytest.fixture
+def on_redis(server: EmbeddedRedis) -> Callable[[Work], None]:
+    """Runs the work on an empty Redis."""
+
+    async def told(work: Work) -> None:
+        async with Redis.from_url(server.url) as redis:
+            await redis.flushall()
+            await work(redis)
+
+    return lambda work: asyncio.run(told(work))
+
+
+def test_what_one_node_says_another_reads(on_redis: Callable[[Work], None]) -> None:
+    async def work(redis: Redis) -> None:
+        a, b = SharedTable(redis, "1"), SharedTable(redis, "2")
+        node = Node(id="a", serves={1: ("a.example", 9201)}, leaving=True)
+        await a.beat(node, {"format": "1"}, {"admin": "x:1"})
+        view = await b.beat(Node(id="b"), {}, {})
+        rows = {row.node.id: row for row in view.rows}
+        assert rows["a"].node == node
+        assert (rows["a"].agreed, rows["a"].facts) == ({"format": "1"}, {"admin": "x:1"})
+        assert 5_000 < rows["a"].alive_ms <= 6_000
+        assert await living_nodes(redis) == ["a", "b"]
+
+    on_redis(work)
+
+
+def test_owners_are_taken_from_who_knows_the_newest_generation(
+    on_redis: Callable[[Work], None],
+) -> None:
+    async def work(redis: Redis) -> None:
+        a, b = SharedTable(redis, "1"), SharedTable(redis, "2")
+        await a.beat(Node(id="a"), {}, {})
+        first = (await b.beat(Node(id="b"), {}, {})).routing
+        assert await a.publish("a", first.generation, OWNERS)
+        assert not await b.publish("b", first.generation, Routing(owners={1: "b"}))
+        read = (await b.beat(Node(id="b"), {}, {})).routing
+        assert read.same_content(OWNERS)
+        assert await b.leave("b", read.generation, Routing(owners={1: "a", 2: "a"}))
+        assert await living_nodes(redis) == ["a"]
+        with pytest.raises(NodeTaken):
+            await b.publish("b", read.generation, OWNERS)
+        await redis.delete(KEY)
+        await a.beat(Node(id="a"), {}, {})
+        assert await a.publish("a", 0, OWNERS)
+        after = (await a.beat(Node(id="a"), {}, {})).routing
+        assert after.generation > read.generation, "also after a flush"
+
+    on_redis(work)
+
+
+def test_a_live_node_keeps_its_name(on_redis: Callable[[Work], None]) -> None:
+    async def work(redis: Redis) -> None:
+        one, two = SharedTable(redis, "1"), SharedTable(redis, "2")
+        await one.beat(Node(id="a"), {}, {})
+        with pytest.raises(NodeTaken) as taken:
+            await two.beat(Node(id="a"), {}, {})
+        assert 5_000 < taken.value.for_ms <= 6_001
+        with pytest.raises(NodeTaken):
+            await two.publish("a", 0, OWNERS)
+
+    on_redis(work)

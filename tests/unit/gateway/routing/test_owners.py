@@ -1,0 +1,231 @@
+"""Nodes that share a table: they join, move, leave, die, and lose sight of Redis; on the virtual
+clock, over a model of routing.lua.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from gateway.core.routing.ownership import Node, Routing, Standing
+from gateway.routing.limits import SESSION_MS
+from gateway.routing.owners import CannotJoin, SharedOwners
+from gateway.routing.shared_table import NodeRow, NodeTaken, RoutingUnavailable, SharedTable, View
+from tests.rig.virtual_time import now_ms, run
+
+MOVED_S = 1.0  # a few beats
+
+
+@dataclass
+class Shared:
+    """The hash of routing.lua."""
+
+    routing: Routing = field(default_factory=Routing)
+    rows: dict[str, tuple[str, int, NodeRow]] = field(default_factory=dict)
+    down: bool = False
+    publications: int = 0
+
+
+class TableInMemory(SharedTable):
+    def __init__(self, shared: Shared, incarnation: str) -> None:
+        self.shared = shared
+        self.incarnation = incarnation
+
+    def _reach(self) -> None:
+        if self.shared.down:
+            raise RoutingUnavailable("down")
+
+    async def beat(self, node: Node, agreed: Mapping[str, str], facts: Mapping[str, Any]) -> View:
+        self._reach()
+        held = self.shared.rows.get(node.id)
+        if held is not None and held[0] != self.incarnation and held[1] > now_ms():
+            raise NodeTaken(node.id, held[1] - now_ms())
+        row = NodeRow(node=node, alive_ms=0, agreed=agreed, facts=facts)
+        self.shared.rows[node.id] = (self.incarnation, now_ms() + SESSION_MS, row)
+        rows = [
+            replace(row, alive_ms=until - now_ms()) for _, until, row in self.shared.rows.values()
+        ]
+        return View(self.shared.routing, rows)
+
+    async def publish(self, node: str, generation: int, content: Routing) -> bool:
+        self._reach()
+        if self.shared.rows[node][0] != self.incarnation:
+            raise NodeTaken(node, 0)
+        if generation != self.shared.routing.generation:
+            return False
+        self.shared.routing = replace(content, generation=generation + 1)
+        self.shared.publications += 1
+        return True
+
+    async def leave(self, node: str, generation: int, content: Routing) -> bool:
+        done = await self.publish(node, generation, content)
+        if done:
+            del self.shared.rows[node]
+        return done
+
+
+@dataclass
+class Running:
+    owners: SharedOwners
+    task: asyncio.Task[None]
+    let_go: list[frozenset[int]] = field(default_factory=list)
+    changes: int = 0
+
+    def owned(self) -> list[int]:
+        return [it for it in (1, 2) if self.owners.standing(it) is Standing.OWNED]
+
+    async def die(self) -> None:
+        self.task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self.task
+
+
+async def started(
+    shared: Shared, name: str, *, cluster: str = "c", incarnation: str = ""
+) -> Running:
+    owners = SharedOwners(
+        name,
+        TableInMemory(shared, incarnation or name),
+        serves=lambda: {1: (name, 1), 2: (name, 2)},
+        agreed=lambda: {"upstream cluster": cluster},
+        facts=dict,
+    )
+    await owners.enter()
+    await owners.join()
+    node = Running(owners, asyncio.get_running_loop().create_task(owners.run()))
+
+    async def let_go(brokers: frozenset[int]) -> None:
+        assert all(owners.standing(it) is Standing.HANDING_OVER for it in brokers)
+        node.let_go.append(brokers)
+
+    def changed() -> None:
+        node.changes += 1
+
+    owners.on_let_go(let_go)
+    owners.on_change(changed)
+    return node
+
+
+def story(tell: Callable[[Shared], Awaitable[None]]) -> None:
+    async def work() -> None:
+        await tell(Shared())
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+
+    run(work())
+
+
+def test_a_node_that_joins_gets_its_part_once_the_owner_has_let_go() -> None:
+    async def tell(shared: Shared) -> None:
+        a = await started(shared, "a")
+        assert a.owned() == [1, 2]
+        b = await started(shared, "b")
+        await asyncio.sleep(MOVED_S)
+        assert (a.owned(), b.owned(), a.let_go) == ([1], [2], [frozenset({2})])
+        assert a.owners.endpoints() == b.owners.endpoints() == {1: ("a", 1), 2: ("b", 2)}
+
+    story(tell)
+
+
+def test_a_node_that_leaves_is_followed_before_it_is_gone() -> None:
+    async def tell(shared: Shared) -> None:
+        a, b = await started(shared, "a"), await started(shared, "b")
+        await asyncio.sleep(MOVED_S)
+        await b.owners.leave()
+        assert b.let_go == [frozenset({2})]
+        assert shared.routing.owners == {1: "a", 2: "a"}, "at once, not after a beat of others"
+        assert b.owners.endpoints()[2] == ("a", 2), "its clients are sent there"
+        await asyncio.sleep(MOVED_S)
+        assert a.owned() == [1, 2]
+
+    story(tell)
+
+
+def test_a_dead_node_is_followed_when_its_session_is_over() -> None:
+    async def tell(shared: Shared) -> None:
+        a, b = await started(shared, "a"), await started(shared, "b")
+        await asyncio.sleep(MOVED_S)
+        await b.die()
+        await asyncio.sleep(SESSION_MS / 1000 - MOVED_S)
+        assert a.owned() == [1]
+        await asyncio.sleep(2 * MOVED_S)
+        assert a.owned() == [1, 2]
+        assert not a.let_go[1:], "a dead node lets nothing go"
+
+    story(tell)
+
+
+def test_a_redis_that_was_away_is_nobodys_death() -> None:
+    async def tell(shared: Shared) -> None:
+        a, b = await started(shared, "a"), await started(shared, "b")
+        await asyncio.sleep(MOVED_S)
+        published = shared.publications
+        shared.down = True
+        await asyncio.sleep(5 * SESSION_MS / 1000)
+        assert (a.owned(), b.owned()) == ([1], [2]), "nobody knows better"
+        assert a.owners.trouble
+        shared.down = False
+        await asyncio.sleep(5 * SESSION_MS / 1000)
+        assert (a.owned(), b.owned()) == ([1], [2])
+        assert shared.publications == published
+        await b.die()
+        await asyncio.sleep(3 * SESSION_MS / 1000)
+        assert a.owned() == [1, 2], "silence counts again"
+
+    story(tell)
+
+
+def test_nothing_is_told_where_nothing_changes() -> None:
+    async def tell(shared: Shared) -> None:
+        a, b = await started(shared, "a"), await started(shared, "b")
+        await asyncio.sleep(MOVED_S)
+        before = (a.changes, b.changes, shared.publications)
+        shared.routing = replace(shared.routing, generation=shared.routing.generation + 5)
+        await asyncio.sleep(60)
+        assert (a.changes, b.changes, shared.publications) == before
+
+    story(tell)
+
+
+def test_a_second_process_of_a_live_node_is_refused() -> None:
+    async def tell(shared: Shared) -> None:
+        await started(shared, "a")
+        with pytest.raises(CannotJoin, match=r"^nodes\.id: another process is node 'a', and alive"):
+            await started(shared, "a", incarnation="second")
+
+    story(tell)
+
+
+def test_a_node_that_was_killed_returns_under_its_name() -> None:
+    async def tell(shared: Shared) -> None:
+        a = await started(shared, "a")
+        await a.die()
+        again = await started(shared, "a", incarnation="second")
+        assert again.owned() == [1, 2]
+
+    story(tell)
+
+
+def test_a_frozen_process_ends_when_its_name_is_taken() -> None:
+    async def tell(shared: Shared) -> None:
+        a = await started(shared, "a")
+        shared.rows["a"] = ("second", now_ms() + SESSION_MS, shared.rows["a"][2])
+        await asyncio.sleep(MOVED_S)
+        with pytest.raises(CannotJoin, match="another process is node 'a'"):
+            await a.task
+
+    story(tell)
+
+
+def test_a_node_of_another_cluster_is_refused_with_the_difference() -> None:
+    async def tell(shared: Shared) -> None:
+        await started(shared, "a")
+        with pytest.raises(CannotJoin, match=r"node 'a' .* another upstream cluster: c, here d"):
+            await started(shared, "b", cluster="d")
+
+    story(tell)
