@@ -278,6 +278,7 @@ class CursorMoved:
 
     cursor: int
     front: int
+    aside: int = 0  # records
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,6 +61,14 @@ class Write:
     changes: Sequence[Change]
 
 
+class Counts(NamedTuple):
+    """Of a window in the store. `settled`: offsets behind the cursor, without holes of the log."""
+
+    cursor: int
+    parked: int
+    settled: int
+
+
 class WindowStore(Protocol):
     async def claim(self, key: WindowKey, owner: str, generation: int = 0) -> Claimed:
         """Takes the window over from its last owner and reads it. `generation`: of the owners among
@@ -103,10 +111,8 @@ class WindowStore(Protocol):
         """
         ...
 
-    async def parked(self, keys: Sequence[WindowKey]) -> list[int]:
-        """How many records of each window wait for an operator; takes none over. Raises
-        StoreError.
-        """
+    async def counts(self, keys: Sequence[WindowKey]) -> list[Counts]:
+        """Of each window; takes none over. All 0: the store has none. Raises StoreError."""
         ...
 
     async def close(self) -> None: ...

@@ -12,6 +12,7 @@ from dispatcher.core.model import RetryState, Snapshot
 from dispatcher.core.stored.snapshot import WindowState, state_of
 from dispatcher.store.base import (
     Claimed,
+    Counts,
     Fence,
     FencedError,
     StoreError,
@@ -64,10 +65,17 @@ class MemoryStore:
             if group is None or key.group == group
         }
 
-    async def parked(self, keys: Sequence[WindowKey]) -> list[int]:
+    async def counts(self, keys: Sequence[WindowKey]) -> list[Counts]:
         self._reach()
-        retries = [self.windows[key].retries if key in self.windows else {} for key in keys]
-        return [sum(it.state is RetryState.PARKED for it in of_one.values()) for of_one in retries]
+        return [self._counts(key) for key in keys]
+
+    def _counts(self, key: WindowKey) -> Counts:
+        window = self.windows.get(key)
+        if window is None:
+            return Counts(0, 0, 0)
+        settled = sum(high + 1 - low for low, high in window.snapshot().settled)
+        parked = [retry.state for retry in window.retries.values()].count(RetryState.PARKED)
+        return Counts(window.cursor, parked, settled)
 
     async def close(self) -> None:
         self.down = True

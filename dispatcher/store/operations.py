@@ -64,7 +64,8 @@ def _operation(change: Change) -> tuple[bytes, list[Argument]]:
         case RetriesForgotten():
             return b"F", list(change.offsets)
         case CursorMoved():
-            return b"C", [change.cursor, change.front, change.front // CHUNK_OFFSETS]
+            chunk = change.front // CHUNK_OFFSETS
+            return b"C", [change.cursor, change.front, chunk, change.aside]
         case AsideSet():
             if change.data:
                 return b"A", [change.stretch, change.data]

@@ -49,6 +49,7 @@ from dispatcher.core.stored.packing import (
 from dispatcher.core.stored.snapshot import WindowState, changes_of
 from dispatcher.store.base import (
     Claimed,
+    Counts,
     Fence,
     FencedError,
     StoreError,
@@ -173,14 +174,14 @@ class RedisStore:
     async def positions(self, group: str | None) -> dict[WindowKey, int]:
         return await self._ask(lambda: self._positions(group))
 
-    async def parked(self, keys: Sequence[WindowKey]) -> list[int]:
+    async def counts(self, keys: Sequence[WindowKey]) -> list[Counts]:
         count = (b"count", RETRY_STATE_AT, PARKED_CODE)
         commands: list[list[Argument]] = [[self._name(key), *count] for key in keys]
         answers = await self._ask(lambda: self._evaluate_all(commands))
         for answer in answers:
             if isinstance(answer, RedisError):
                 raise self._failure(answer)
-        return [int(answer) for answer in answers]
+        return [Counts(*map(int, answer)) for answer in answers]
 
     async def _positions(self, group: str | None) -> dict[WindowKey, int]:
         keys = await (self._scanned() if group is None else self._indexed(group))

@@ -2,10 +2,11 @@
 --
 -- KEYS[1]  the window: a hash of format, fence, owner, generation (of the claim), origin (of its incarnation), seq, sent (the number of the
 --          last send that was applied under the fence), cursor, front, chunk (the front's), high (the highest
---          chunk written, perhaps below that). Its other keys are named after it and share its hash tag, hence
+--          chunk written, perhaps below that), aside (unsettled records between cursor and front). Its other keys are named after it and share its hash tag, hence
 --          its slot: <window>:leases, <window>:retries, <window>:aside (hashes), <window>:bits:<chunk> (strings).
 -- ARGV     verb and its arguments; apply and create then take operations:
---            C cursor front chunk  the cursor, the front and its chunk; chunks below it are deleted
+--            C cursor front chunk aside  the cursor, the front and its chunk, and how many are unsettled
+--                                  between cursor and front; chunks below that chunk are deleted
 --            B chunk at bytes      bytes of the settled bitmap
 --            L n (id lease)*       leases taken
 --            D id deadline         the first 8 bytes of a lease, if there still is one
@@ -45,6 +46,7 @@ local function drop_all()
 end
 
 -- Performs the operations from ARGV[at] on; returns the new cursor, front, its chunk and the highest chunk.
+-- The number of records aside has no part in it: it is written at once.
 local function perform(at, cursor, front, chunk, high)
   while ARGV[at] do
     local op = ARGV[at]
@@ -52,7 +54,8 @@ local function perform(at, cursor, front, chunk, high)
       local moved = tonumber(ARGV[at + 3])
       drop_chunks(chunk, math.min(moved - 1, high))
       cursor, front, chunk = ARGV[at + 1], ARGV[at + 2], moved
-      at = at + 4
+      redis.call('HSET', window, 'aside', ARGV[at + 4])
+      at = at + 5
     elseif op == 'B' then
       local number = tonumber(ARGV[at + 1])
       if number >= chunk then
@@ -161,7 +164,22 @@ if verb == 'release' then
   return redis.call('DEL', window)
 end
 
--- count at code: the retries whose byte at this place is `code`.
+-- The bits set in the chunks from the front on.
+local function settled_ahead(front, chunk, high)
+  local first, found = front - chunk * 65536, 0
+  local byte = math.floor(first / 8)
+  for at = first, byte * 8 + 7 do
+    local here = string.byte(redis.call('GETRANGE', chunk_name(chunk), byte, byte)) or 0
+    found = found + math.floor(here / 2 ^ (at - byte * 8)) % 2
+  end
+  found = found + redis.call('BITCOUNT', chunk_name(chunk), byte + 1, -1)
+  for number = chunk + 1, high do
+    found = found + redis.call('BITCOUNT', chunk_name(number))
+  end
+  return found
+end
+
+-- count at code: the cursor, the retries whose byte at this place is `code`, and the settled offsets.
 if verb == 'count' then
   local at, code, found = tonumber(ARGV[2]) + 1, tonumber(ARGV[3]), 0
   for _, retry in ipairs(redis.call('HVALS', retries)) do
@@ -169,7 +187,14 @@ if verb == 'count' then
       found = found + 1
     end
   end
-  return found
+  local cursor, front, chunk, high, unsettled =
+    unpack(redis.call('HMGET', window, 'cursor', 'front', 'chunk', 'high', 'aside'))
+  if not cursor then
+    return { '0', 0, 0 }
+  end
+  front = front or cursor
+  local settled = front - cursor - (unsettled or 0) + settled_ahead(front, chunk, tonumber(high))
+  return { cursor, found, settled }
 end
 
 -- delete: the fence from which on there may be another window of that name.

@@ -30,7 +30,15 @@ from typing import Protocol
 import structlog
 
 from dispatcher.core.model import Snapshot
-from dispatcher.store.base import Claimed, Fence, FencedError, StoreError, WindowKey, WindowStore
+from dispatcher.store.base import (
+    Claimed,
+    Counts,
+    Fence,
+    FencedError,
+    StoreError,
+    WindowKey,
+    WindowStore,
+)
 from gateway.core.cluster.topology import (
     Topic,
     TopicPartition,
@@ -175,13 +183,14 @@ class GroupOffsets:
         found = dict(committed)
         stored = await self.stored(name)
         topics = await self.topics_by_id({key.topic_id for key in stored})
+        counts = await self.counts(stored, ())
         for key, cursor in stored.items():
             topic = topics.get(key.topic_id)
+            count = counts[key]
             if topic is not None:
-                place = (topic.name, key.partition)
-                last = committed.get(place)
-                same = last is not None and last.offset == cursor
-                found[place] = Position(cursor, last.settled if same and last is not None else 0)
+                same = count is not None and count.cursor == cursor
+                settled = count.settled if same and count is not None else 0
+                found[topic.name, key.partition] = Position(cursor, settled)
         for window in self.windows.of_group(name):
             core = window.dispatcher
             if core is not None:
@@ -364,16 +373,14 @@ class GroupOffsets:
         except StoreError as error:
             raise StateUnavailable(str(error)) from error
 
-    async def parked(
+    async def counts(
         self, keys: Iterable[WindowKey], up: Collection[WindowKey]
-    ) -> dict[WindowKey, int | None]:
-        """Records in the store that wait for an operator; None: of those that are `up`. Raises
-        StateUnavailable.
-        """
-        counts: dict[WindowKey, int | None] = dict.fromkeys(keys)
+    ) -> dict[WindowKey, Counts | None]:
+        """Of the windows in the store; None: of those that are `up`. Raises StateUnavailable."""
+        counts: dict[WindowKey, Counts | None] = dict.fromkeys(keys)
         down = [key for key in counts if key not in up]
         try:
-            counts.update(zip(down, await self.store.parked(down), strict=True))
+            counts.update(zip(down, await self.store.counts(down), strict=True))
         except StoreError as error:
             raise StateUnavailable(str(error)) from error
         return counts

@@ -4,9 +4,8 @@ of the log that members may read.
 A group that stopped must not look as if it kept up: its lag grows with the log, although no member
 reads and its windows have left memory. So every `LAG_MS` the positions of all groups of the node
 are read, and upstream is asked for the ends of their logs. A window that is not in memory has its
-last known position, or the one of the store. The records settled beyond the cursor of the latter
-are not known here, so its lag may be too high by their number. Holes of a compacted log count until
-they are read. A partition without a leader keeps its last known end.
+last known position, or the one of the store, with the records settled beyond the cursor. Holes of a
+compacted log count until they are read. A partition without a leader keeps its last known end.
 
 A window in memory has the cursor and the read position of now, as the lag in seconds is that of
 now: a lag of 0 never stands beside an age. Its lag may be too high by the records of the span that
@@ -29,7 +28,7 @@ from typing import NamedTuple
 
 import structlog
 
-from dispatcher.store.base import WindowKey
+from dispatcher.store.base import Counts, WindowKey
 from gateway.core.cluster.topology import Topic, TopicPartition
 from gateway.core.reading.cache import Source
 from gateway.core.wire.errors import EncodeError
@@ -325,7 +324,7 @@ class Lags:
             self.offsets.windows.parked.stored(group, {})  # nothing of it is ever parked
             return
         stored = await self.offsets.stored(group)
-        await self._parked_in_store(group, stored)
+        counts = await self._counts_in_store(group, stored)
         known = self._positions.get(group, {})
         gone = [key for key in known if key not in stored]
         self.oldest.forget(gone)
@@ -333,16 +332,23 @@ class Lags:
             del known[key]
         for key, cursor in stored.items():
             if key not in known or known[key].offset != cursor:
-                known[key] = Position(cursor)
+                count = counts[key]
+                settled = count.settled if count is not None and count.cursor == cursor else 0
+                known[key] = Position(cursor, settled)
         if known:
             self._positions[group] = known
         self._seen_at.pop(group, None)
         self._placed.pop(group, None)
 
-    async def _parked_in_store(self, group: str, stored: Iterable[WindowKey]) -> None:
+    async def _counts_in_store(
+        self, group: str, stored: Iterable[WindowKey]
+    ) -> dict[WindowKey, Counts | None]:
         windows = self.offsets.windows
         up = {window.key for window in windows.of_group(group) if window.dispatcher is not None}
-        windows.parked.stored(group, await self.offsets.parked(stored, up))
+        counts = await self.offsets.counts(stored, up)
+        parked = {key: None if count is None else count.parked for key, count in counts.items()}
+        windows.parked.stored(group, parked)
+        return counts
 
     async def _positions_in_memory(self, group: str, portions: Portions) -> None:
         """Of a group at rest they are as they were."""

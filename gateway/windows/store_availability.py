@@ -13,6 +13,7 @@ import structlog
 from dispatcher.core.model import Snapshot
 from dispatcher.store.base import (
     Claimed,
+    Counts,
     Fence,
     FencedError,
     StoreError,
@@ -81,8 +82,8 @@ class MonitoredStore:
     async def positions(self, group: str | None) -> dict[WindowKey, int]:
         return await self.store.positions(group)
 
-    async def parked(self, keys: Sequence[WindowKey]) -> list[int]:
-        return await self.store.parked(keys)
+    async def counts(self, keys: Sequence[WindowKey]) -> list[Counts]:
+        return await self.store.counts(keys)
 
     async def close(self) -> None:
         await self.store.close()

@@ -33,6 +33,7 @@ from dispatcher.core.model import (
 )
 from dispatcher.core.stored.snapshot import apply_changes
 from dispatcher.store.base import (
+    Counts,
     Fence,
     FencedError,
     StoreError,
@@ -327,16 +328,31 @@ class StoreContract:
         fence = await opened(store)
         second = WindowKey("group", KEY.topic_id, 1)
         await opened(store, second)
-        assert await stores().parked([KEY, other, second]) == [1, 0, 1]
+        counts = await stores().counts([KEY, other, second])
+        assert [count.parked for count in counts] == [1, 0, 1]
         more: list[Change] = [
             RetryNoted(65_020 + at, at, at, state, Reason.REJECTED, M1)
             for at, state in enumerate([*RetryState, RetryState.PARKED, RetryState.PARKED])
         ]
         assert await store.apply([Write(KEY, fence, more)]) == [None]
-        assert await stores().parked([KEY]) == [4]
+        assert [count.parked for count in await stores().counts([KEY])] == [4]
         assert await store.apply([Write(KEY, fence, [RetriesForgotten([65_003])])]) == [None]
-        assert await stores().parked([KEY]) == [3]
-        assert await store.parked([]) == []
+        assert [count.parked for count in await stores().counts([KEY])] == [3]
+        assert await store.counts([]) == []
+
+    @in_loop
+    async def test_settled_offsets_are_counted_without_a_claim(self, stores: Stores) -> None:
+        """Those between cursor and front, and those from the front on in three chunks."""
+        store = stores()
+        fence = (await store.claim(KEY, "one")).fence
+        settled = [(8, 99_999), (100_002, 100_005), (100_007, 100_018), (131_070, 196_700)]
+        snapshot = Snapshot(7, [*settled, (196_702, 196_702)], front=100_003)
+        count = 99_992 + 4 + 12 + 65_631 + 1
+        await store.create(KEY, fence, snapshot)
+        assert await stores().counts([KEY]) == [Counts(7, 0, count)]
+        step: list[Change] = [AsideSet(0, b""), CursorMoved(100_000, 100_003, 2)]
+        assert await store.apply([Write(KEY, fence, step)]) == [None]
+        assert await stores().counts([KEY]) == [Counts(100_000, 0, count - 99_992)]
 
     @in_loop
     async def test_positions_are_those_of_one_group_and_take_nothing_over(

@@ -77,9 +77,11 @@ def _note_positions(state: WindowState, changes: list[Change]) -> None:
     changes.extend(window.take_dirty())
     if state.forgotten:
         changes.append(RetriesForgotten(offsets=state.forgotten))
-    if window.cursor != state.persisted_cursor or window.front != state.persisted_front:
+    moved = window.cursor != state.persisted_cursor or window.front != state.persisted_front
+    if moved or window.aside.dirty:
         state.persisted_cursor, state.persisted_front = window.cursor, window.front
-        changes.append(CursorMoved(cursor=window.cursor, front=window.front))
+        aside = window.aside.count
+        changes.append(CursorMoved(cursor=window.cursor, front=window.front, aside=aside))
     if window.aside.dirty:
         changes.extend(window.aside.take_dirty())
 

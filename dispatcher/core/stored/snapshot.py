@@ -166,8 +166,10 @@ def apply_changes(snapshot: Snapshot, changes: Sequence[Change]) -> Snapshot:
 def changes_of(snapshot: Snapshot) -> list[Change]:
     """The changes that make an empty window into `snapshot`."""
     front, settled = kept(snapshot)
-    changes: list[Change] = [CursorMoved(snapshot.cursor, front)]
-    changes += _aside_changes(snapshot.cursor, front, settled)
+    aside = _aside_changes(snapshot.cursor, front, settled)
+    records = sum(int.from_bytes(stretch.data, "little").bit_count() for stretch in aside)
+    changes: list[Change] = [CursorMoved(snapshot.cursor, front, records)]
+    changes += aside
     changes += bits_changes([(max(low, front), high) for low, high in settled if high >= front])
     for lease in snapshot.leases:
         changes.append(
@@ -212,7 +214,7 @@ def placed(snapshot: Snapshot, reach: int) -> tuple[int, list[tuple[int, int]]]:
     return front, [(low, min(high, limit - 1)) for low, high in settled if low < limit]
 
 
-def _aside_changes(cursor: int, front: int, settled: Sequence[tuple[int, int]]) -> list[Change]:
+def _aside_changes(cursor: int, front: int, settled: Sequence[tuple[int, int]]) -> list[AsideSet]:
     bits: dict[int, int] = {}
     expected = cursor
     for low, high in [*settled, (front, front)]:

@@ -22,7 +22,7 @@ RETRY = RetryNoted(5, 1, 700, RetryState.WAITING, Reason.RELEASED, M1)
 
 
 def test_every_change_is_an_operation_of_the_script() -> None:
-    assert operations([CursorMoved(70_000, 70_000)]) == [b"C", 70_000, 70_000, 1]
+    assert operations([CursorMoved(70_000, 70_001, 3)]) == [b"C", 70_000, 70_001, 1, 3]
     assert operations([BitsSet(3, 17, b"\x01\x02")]) == [b"B", 3, 17, b"\x01\x02"]
     assert operations([LEASE]) == [b"L", 1, 1, pack_lease(LEASE)]
     assert operations([LeaseExtended(LeaseId(1), 9)]) == [b"D", 1, pack_deadline(9)]
@@ -44,7 +44,7 @@ def test_neighbours_of_a_kind_share_one_operation_and_the_order_stays() -> None:
     assert operations(changes) == [
         *(b"E", 2, 1, 2),
         *(b"F", 1, 5),
-        *(b"C", 1, 1, 0),
+        *(b"C", 1, 1, 0, 0),
         *(b"F", 3, 6, 7, 8),
         *(b"E", 1, 3),
     ]

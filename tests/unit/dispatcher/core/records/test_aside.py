@@ -100,7 +100,7 @@ def test_a_settled_record_aside_is_settled_in_the_store() -> None:
     pass_by(play, 3 * SPAN, every=SPAN)
     front = play.core.front
     play.on(OperatorAct(OperatorVerb.SKIP, [0], play.now_ms))
-    play.persists(CursorMoved(1, front))
+    play.persists(CursorMoved(1, front, aside=3))
     (change,) = [it for it in play.step.changes if isinstance(it, AsideSet)]
     assert 0 not in offsets_in(change.stretch, change.data)
     assert play.restart().core.cursor == 1
