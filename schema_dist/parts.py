@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Protocol
@@ -19,9 +19,10 @@ from keyway.clusters.core.subjects import (
 from schema_dist.confirming import Confirming
 from schema_dist.core.contents import Contents
 from schema_dist.core.desired import Follows
+from schema_dist.lease import Lease
 from schema_dist.log_reader import LogReader
 from schema_dist.log_writer import LogTarget
-from schema_dist.rest_client import RestClient
+from schema_dist.rest_client import RestClient, nothing_to_ask
 from schema_dist.rest_reader import RestReader
 from schema_dist.rest_writer import RestTarget
 from schema_dist.state_topic import StateTopic
@@ -91,13 +92,15 @@ def followed(config: ClustersConfig, source: Cluster) -> Follows:
 
 
 @asynccontextmanager
-async def rest_client(registry: Registry) -> AsyncIterator[RestClient]:
+async def rest_client(
+    registry: Registry, before_write: Callable[[], Awaitable[None]] = nothing_to_ask
+) -> AsyncIterator[RestClient]:
     """Raises ConfigError if its password is not in the environment."""
     basic = registry.basic
     user = None if basic is None else (basic.username, basic.secret())
     ca_file = None if registry.ca_file is None else str(registry.ca_file)
     async with Connections(user=user, ca_file=ca_file) as http:
-        yield RestClient(registry.url, http)
+        yield RestClient(registry.url, http, before_write)
 
 
 @asynccontextmanager
@@ -170,12 +173,20 @@ async def reader_of(config: ClustersConfig, cluster: Cluster) -> AsyncIterator[S
 
 
 @asynccontextmanager
-async def target_of(config: ClustersConfig, cluster: Cluster) -> AsyncIterator[TargetParts]:
-    """The parts of one target."""
+async def target_of(
+    config: ClustersConfig, cluster: Cluster, lease: Lease | None = None
+) -> AsyncIterator[TargetParts]:
+    """The parts of one target. `lease`: of the process that distributes; it shuts out a former
+    holder. Without one nothing is distributed, and nobody is shut out.
+    """
     primary, registry = primary_of(config), cluster.registry
     async with AsyncExitStack() as stack:
         client = (
-            None if registry is None else await stack.enter_async_context(rest_client(registry))
+            None
+            if registry is None
+            else await stack.enter_async_context(
+                rest_client(registry, nothing_to_ask if lease is None else lease.still_ours)
+            )
         )
         target: Target
         if registry is not None and client is not None and registry.writes == "rest":
@@ -184,10 +195,15 @@ async def target_of(config: ClustersConfig, cluster: Cluster) -> AsyncIterator[T
             log = LogTarget(cluster.client_settings(), log_topic(cluster), client)
             stack.callback(log.close)
             target = log
+        state = StateTopic(
+            cluster.client_settings(),
+            config.schemas.state_topic,
+            None if lease is None else lease.still_ours,
+        )
         yield TargetParts(
             name=cluster.name,
             target=target,
-            state=StateTopic(cluster.client_settings(), config.schemas.state_topic),
+            state=state,
             names=names_between(config, primary, cluster),
             follows=followed(config, primary),
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -29,10 +29,18 @@ _NO_VERSION = frozenset({40401, 40402, 40404, 40406})
 _NO_SETTING = frozenset({*_NO_VERSION, 40408, 40409})
 
 
+async def nothing_to_ask() -> None:
+    """Where no lease is needed."""
+
+
 class RestClient:
     """One registry. All methods raise AwayError if it is away and RefusedError if it says no."""
 
-    def __init__(self, url: str, http: Http) -> None:
+    def __init__(
+        self, url: str, http: Http, before_write: Callable[[], Awaitable[None]] = nothing_to_ask
+    ) -> None:
+        """`before_write`: awaited right before each request that may change something."""
+        self._before_write = before_write
         self.url = url.rstrip("/")
         self._http = http
         self._at_once = asyncio.Semaphore(REQUESTS_AT_ONCE)
@@ -50,6 +58,8 @@ class RestClient:
         content = None if body is None else json.dumps(body).encode("utf-8", "surrogatepass")
         url = f"{self.url}{path}?{urlencode(query)}" if query else self.url + path
         async with self._at_once:
+            if method != "GET":
+                await self._before_write()
             try:
                 answer = await self._http.send(method, url, headers=_HEADERS, content=content)
             except HttpError as error:

@@ -104,7 +104,8 @@ async def run(config: ClustersConfig) -> None:
         async with AsyncExitStack() as stack:
             source = await stack.enter_async_context(source_of(primary))
             targets = [
-                await stack.enter_async_context(target_of(config, it)) for it in targets_of(config)
+                await stack.enter_async_context(target_of(config, it, lease))
+                for it in targets_of(config)
             ]
             confirming = await stack.enter_async_context(confirming_of(primary))
             may = replace(allowed(config, confirming), still_ours=lease.still_ours)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import (
@@ -21,24 +21,45 @@ from confluent_kafka import (
 
 from schema_dist.core.desired import slices
 from schema_dist.core.ledger import Entry, Ledger, decode, encode
-from schema_dist.errors import AwayError
+from schema_dist.errors import AwayError, LeaseError
 from schema_dist.limits import ANSWER_S_MAX, NOTED_AT_ONCE
 from schema_dist.log_reader import NO_RECORD, consume
 from schema_dist.topics import ensure_compacted
 
+_Record = tuple[bytes, bytes | None]
 _STATUS_KEY = b'{"kind":"status"}'
+# No entry: written where a holder has nothing to note, to learn whether it still may.
+_HOLDER: _Record = (b'{"kind":"holder","subject":""}', b"{}")
+_SHUT_OUT = frozenset(
+    {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}
+)
 
 
 class StateTopic:
     """Reads are whole; writes are durable when they return. All methods raise AwayError."""
 
-    def __init__(self, client_settings: Mapping[str, str], topic: str) -> None:
+    def __init__(
+        self,
+        client_settings: Mapping[str, str],
+        topic: str,
+        still_ours: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """`still_ours`: of the lease of a process that distributes. With it, the ledger is written
+        in transactions: Kafka refuses those of a process that loaded the ledger earlier.
+        """
         self._settings = dict(client_settings)
         self._topic = topic
-        self._producer: Producer | None = None
+        self._still_ours = still_ours
+        self._producer: Producer | None = None  # of records that anybody may write
+        self._holder: Producer | None = None
 
     async def load(self) -> Ledger:
-        """The ledger; the topic is created if it is missing."""
+        """The ledger; the topic is created if it is missing. From now on a former holder of the
+        lease cannot note anything.
+        """
+        if self._still_ours is not None:
+            await self._still_ours()
+            await asyncio.to_thread(self._shut_out_others)
         return (await asyncio.to_thread(self._load))[0]
 
     def status(self) -> dict[str, Any] | None:
@@ -46,10 +67,14 @@ class StateTopic:
         return self._load(create=False)[1]
 
     async def note(self, entries: Iterable[Entry]) -> None:
-        """Writes entries of the ledger."""
-        noted = list(entries)
-        if noted:
-            await asyncio.to_thread(self._produce, map(encode, noted))
+        """Writes entries of the ledger. Raises LeaseError, also without entries, if another process
+        has loaded the ledger since.
+        """
+        records = [encode(entry) for entry in entries]
+        if self._still_ours is not None:
+            await asyncio.to_thread(self._commit, records or [_HOLDER])
+        elif records:
+            await asyncio.to_thread(self._produce, records)
 
     async def report(self, status: Mapping[str, Any]) -> None:
         """Writes the status."""
@@ -112,7 +137,40 @@ class StateTopic:
             ledger.apply([entry])
         return status
 
-    def _produce(self, records: Iterable[tuple[bytes, bytes | None]]) -> None:
+    def _shut_out_others(self) -> None:
+        try:
+            self._holder = Producer(
+                {
+                    **self._settings,
+                    "transactional.id": f"keyway-schemas-{self._topic}",
+                    "log_level": 2,
+                }
+            )
+            self._holder.init_transactions(ANSWER_S_MAX)
+        except KafkaException as error:
+            self._holder = None
+            raise self._fault(error) from error
+
+    def _commit(self, records: Sequence[_Record]) -> None:
+        holder, self._holder = self._holder, None  # after a fault, the ledger is loaded anew
+        if holder is None:
+            raise self._fault("its ledger has to be loaded anew")
+        try:
+            for part in slices(records, NOTED_AT_ONCE):
+                holder.begin_transaction()
+                for key, value in part:
+                    holder.produce(self._topic, key=key, value=value)
+                holder.commit_transaction(ANSWER_S_MAX)
+        except (BufferError, KafkaException) as error:
+            if isinstance(error, KafkaException) and error.args[0].code() in _SHUT_OUT:
+                raise LeaseError(
+                    f"another process distributes to {self._topic} at"
+                    f" {self._settings['bootstrap.servers']}: this one was too slow"
+                ) from error
+            raise self._fault(error) from error
+        self._holder = holder
+
+    def _produce(self, records: Iterable[_Record]) -> None:
         if self._producer is None:
             timeout_ms = int(ANSWER_S_MAX * 1000)
             self._producer = Producer(

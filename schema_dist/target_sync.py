@@ -40,6 +40,7 @@ from schema_dist.core.model import (
 from schema_dist.core.plan import Plan, Removals
 from schema_dist.core.standing import Standing
 from schema_dist.limits import PLANS_MAX, PROBE_SUBJECT, WRITES_AT_ONCE
+from schema_dist.rest_client import nothing_to_ask
 
 
 class Target(Protocol):
@@ -57,14 +58,12 @@ class Target(Protocol):
 
 
 class LedgerStore(Protocol):
-    """The place of the ledger; an entry is durable when `note` returns."""
+    """The place of the ledger; an entry is durable when `note` returns. Without entries, `note`
+    only asks whether this process may still write. Raises LeaseError if not.
+    """
 
     async def load(self) -> Ledger: ...
     async def note(self, entries: Iterable[Entry]) -> None: ...
-
-
-async def _nobody_else() -> None:
-    """Where no lease is needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +75,7 @@ class Allowed:
     confirming: Confirming
     hard_deletes: bool = False
     removals_at_once_max: int = 100
-    still_ours: Callable[[], Awaitable[None]] = _nobody_else
+    still_ours: Callable[[], Awaitable[None]] = nothing_to_ask
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,8 +234,9 @@ class TargetSync:
     async def _note(self, entries: Iterable[Entry]) -> None:
         assert self._ledger is not None
         new = self._ledger.missing(entries)
-        await self._store.note(new)
-        self._ledger.apply(new)
+        if new:
+            await self._store.note(new)
+            self._ledger.apply(new)
 
     async def _perform(
         self,
@@ -277,6 +277,8 @@ class TargetSync:
         return True
 
     async def _write(self, batch: Sequence[Write]) -> list[Refusal | None]:
+        assert self._ledger is not None
+        ledger = self._ledger
         before: list[Entry] = [
             SettingEntry("mode", subject, ours=True) for subject in self._target.switched_by(batch)
         ]
@@ -284,7 +286,9 @@ class TargetSync:
             meaning = fingerprint(write.wanted.schema) if isinstance(write, Register) else None
             before += entries_before(write, meaning)
         await self._allowed.still_ours()
-        await self._note(before)
+        new = ledger.missing(before)
+        await self._store.note(new)  # also if there is nothing new: Kafka refuses a former holder
+        ledger.apply(new)
         await self._allowed.still_ours()
         refusals = await self._target.apply(batch)
         done = [it for it, refusal in zip(batch, refusals, strict=True) if refusal is None]

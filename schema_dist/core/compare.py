@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, NewType
 
-from schema_dist.core.limits import FINGERPRINTS_KEPT
+from schema_dist.core.limits import FINGERPRINTS_KEPT, WORDS_AT_ONCE
 from schema_dist.core.model import AVRO, JSON, PROTOBUF, Schema, SchemaVersion
 
 Fingerprint = NewType("Fingerprint", str)  # equal for schemas that mean the same
@@ -131,7 +131,17 @@ def _canonical_protobuf(text: str) -> str:
         raise SchemaTextError("no statement")
     loose = [it for it in whole if it[0] in ("import", "option")]
     fixed = [it for it in whole if it[0] not in ("import", "option")]
-    return json.dumps([sorted(loose), fixed])
+    return f"[{_listed(sorted(loose))}, {_listed(fixed)}]"
+
+
+def _listed(statements: list[list[str]]) -> str:
+    """As json.dumps writes it, some words at a time: each call keeps all other threads waiting."""
+    return f"[{', '.join(f'[{_words(it)}]' for it in statements)}]"
+
+
+def _words(statement: list[str]) -> str:
+    starts = range(0, len(statement), WORDS_AT_ONCE)
+    return ", ".join(json.dumps(statement[at : at + WORDS_AT_ONCE])[1:-1] for at in starts)
 
 
 def _tokens(text: str) -> list[str]:

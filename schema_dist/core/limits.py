@@ -13,3 +13,4 @@ SCHEMAS_LISTED_MAX = 1_000  # of a view in one answer, as Confluent's registry; 
 # schemas, each round would parse all of them.
 FINGERPRINTS_KEPT = 500_000
 SLICE_PLACES = 1_000  # worked through at a time: 20 ms, then the event loop has its turn
+WORDS_AT_ONCE = 1_000  # of a Protobuf text made JSON in one call, which lets no other thread run

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from schema_dist.core.model import Reason, Register, Schema, SoftDelete, Write
-from schema_dist.errors import AwayError
+from schema_dist.errors import AwayError, LeaseError
 from schema_dist.rest_client import RestClient
 from schema_dist.rest_writer import RestTarget
 from tests.rig.schema_registry.app import App
@@ -198,3 +198,23 @@ def test_the_probe_leaves_nothing_and_uses_up_no_id() -> None:
     assert list(app.registry.all()) == []
     assert app.registry.modes == {}
     assert (".", 40) not in app.registry.ids
+
+
+def test_a_process_that_lost_its_lease_meanwhile_sends_no_further_write() -> None:
+    """It looks before each request that writes, not only before a batch."""
+    app, looks = App(), list[str]()
+
+    async def still_ours() -> None:
+        looks.append("look")
+        if len(looks) > 3:
+            raise LeaseError("lost")
+
+    async def run() -> None:
+        target = RestTarget(RestClient(URL, Sent(InProcess(app)), still_ours))
+        await target.read([])
+        assert not looks
+        with pytest.raises(LeaseError):
+            await target.apply([Register(A), Register(A2), Register(B)])
+
+    asyncio.run(run())
+    assert sum(count for name, count in app.calls.items() if not name.startswith("GET")) == 3

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+
 import pytest
 
 from schema_dist.core.compare import SchemaTextError, canonical, difference, fingerprint
@@ -113,3 +116,13 @@ def test_what_differs_is_said() -> None:
     assert difference(wanted, made(2, '"string"')) == "it has id 2"
     assert difference(wanted, made(1, '"bytes"')) == "its schema is another one"
     assert "does not parse" in str(difference(wanted, made(1, "{")))
+
+
+def test_a_large_protobuf_text_reads_as_json_dumps_writes_it() -> None:
+    fields = "".join(f"string f{at} = {at + 1}; " for at in range(700))  # several calls
+    text = f'import "b"; option a = "x\\"y"; import "a"; message M {{ {fields}}} message N {{}}'
+    words = [f"message M {{ {fields}}}", "message N {}"]
+    split = [re.findall(r"[\w]+|[^\w\s]", it) for it in words]
+    loose = [["import", '"a"', ";"], ["import", '"b"', ";"]]
+    loose.append(["option", "a", "=", '"x\\"y"', ";"])
+    assert canonical(PROTOBUF, text) == json.dumps([loose, split])
