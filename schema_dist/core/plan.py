@@ -17,7 +17,7 @@ the rest of the same plan when it starts again, and a second run has nothing to 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from schema_dist.core.absences import Presence
@@ -25,7 +25,7 @@ from schema_dist.core.compare import Fingerprint, SchemaTextError, fingerprint
 from schema_dist.core.contents import Contents
 from schema_dist.core.desired import Desired
 from schema_dist.core.ledger import Entry, Ledger, SettingEntry, VersionEntry
-from schema_dist.core.limits import REMOVALS_SHARE_MAX
+from schema_dist.core.limits import REMOVALS_SHARE_MAX, REPLACED_SHARE
 from schema_dist.core.model import (
     HardDelete,
     Place,
@@ -126,6 +126,8 @@ class _Planning:
     gone: set[Place] = field(default_factory=set)  # removed by this plan
     going: frozenset[Place] = frozenset()  # of these, those that the source lost
     later: set[Place] = field(default_factory=set)  # registered by the next plan
+    replaced_too_many: int = 0  # so many would be; 0: few enough
+    highest: dict[str, SchemaId] = field(default_factory=dict)  # of the source, by context
     owners: _Owners = field(default_factory=dict)  # by context and id
 
     # ------------------------------------------------------------------------------------- removals
@@ -172,6 +174,12 @@ class _Planning:
             if too_many:
                 detail = f"{len(unproven)} versions would go at once, and no record says so"
                 self.refuse(it, Reason.REMOVALS, detail)
+            elif said is Presence.GONE and not self._ids_went_on(it):
+                detail = (
+                    "no record says that it is gone, and the source gave its id to another schema"
+                    " or never gave it: a backup may have been restored"
+                )
+                self.refuse(it, Reason.UNPROVEN, detail)
             elif confirmed is None:
                 detail = "no record says that it is gone, and there is no registry to ask"
                 self.refuse(it, Reason.UNPROVEN, detail)
@@ -180,6 +188,33 @@ class _Planning:
             else:
                 continue
             self.withheld.add(it.place)
+
+    def _ids_went_on(self, gone: SchemaVersion) -> bool:
+        """Whether the source has ids behind this one, and no other schema under it. Ids only grow:
+        a registry that was restored from a backup, or another one, gives them once more.
+        """
+        source, context = self.wanted.source, context_of(gone.subject)
+        held = [place for place in source.ids.get(gone.id) if context_of(place[0]) == context]
+        if held:
+            own = _own_text(gone)
+            found = (source.get(place) for place in held)
+            return any(it is not None and _own_text(it) == own for it in found)
+        if context not in self.highest:
+            ids = (it.id for it in source.versions() if context_of(it.subject) == context)
+            self.highest[context] = max(ids, default=SchemaId(0))
+        return self.highest[context] > gone.id
+
+    def _replaced(self) -> int:
+        """How many versions of ours have another id or schema at the source now. In a registry that
+        is used they are few: many are another registry's.
+        """
+        return sum(
+            (it := self.wanted.versions.get(place)) is not None
+            and (found := self.target.get(place)) is not None
+            and self._is_ours(found)
+            and (found.id, meaning_of(found)) != (it.id, meaning_of(it))
+            for place in self.places
+        )
 
     def take_away(self, found: SchemaVersion) -> None:
         if not found.deleted:
@@ -195,6 +230,11 @@ class _Planning:
 
     def register(self) -> None:
         self.going = frozenset(self.gone)
+        share = int(len(self.ledger.versions) * REMOVALS_SHARE_MAX)
+        count = self._replaced()
+        self.replaced_too_many = (
+            count if count > max(self.removals.at_once_max // REPLACED_SHARE, share) else 0
+        )
         refused: set[Place] = set()
         for it in self.wanted.in_order(self.places):
             place, meaning = it.place, fingerprint(it.schema)
@@ -245,6 +285,9 @@ class _Planning:
             return Reason.VERSION_TAKEN, f"the target has this version{also}"
         if found is not None and not self.removals.hard:
             return Reason.HARD_DELETES_OFF, "the target has the version that it replaces"
+        if found is not None and self.replaced_too_many:
+            detail = f"{self.replaced_too_many} versions would be deleted for others in their place"
+            return Reason.REMOVALS, detail
         owned, owner = self._owner(it, meaning)
         if owned != meaning and owner.place != it.place and owner.place not in self.gone:
             at = f"{owner.subject} version {owner.version}"
@@ -330,6 +373,11 @@ def meaning_of(it: SchemaVersion) -> Fingerprint | None:
         return fingerprint(it.schema)
     except SchemaTextError:
         return None
+
+
+def _own_text(it: SchemaVersion) -> Fingerprint | None:
+    """Its meaning without references, whose subjects differ between the clusters."""
+    return meaning_of(replace(it, schema=replace(it.schema, references=())))
 
 
 # -------------------------------------------------------------------------------------------- waves

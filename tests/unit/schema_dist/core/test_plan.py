@@ -242,7 +242,7 @@ def test_a_source_that_lost_its_contents_takes_back_no_setting() -> None:
 
 
 def test_a_version_without_a_tombstone_goes_once_it_stayed_away_by_name() -> None:
-    kept, gone = version("a", 1), version("a", 2, at=2)
+    kept, gone = version("a", 3), version("a", 2, at=2)
     target, ledger = holding(kept, gone), ours(kept, gone)
     plan = planned(holding(kept), target, ledger)
     assert (plan.writes, plan.refusals, plan.unconfirmed) == (0, (), (gone,))
@@ -328,3 +328,43 @@ def test_settings_are_set_and_taken_back_if_ours() -> None:
         [SetCompatibility("a-value", "FULL"), SetMode("a-value", "READONLY")],
     ]
     assert plan.adopted == (SettingEntry("mode", "done-value", ours=False),)
+
+
+def test_a_registry_that_was_restored_from_a_backup_takes_nothing_away() -> None:
+    """It lacks the last versions, by name too, and gives their ids once more."""
+    held = [version("a", at, at=at) for at in range(1, 11)]
+    lost = held[7:]
+    gone = {it.place: Presence.GONE for it in lost}
+    target, ledger = holding(*held), ours(*held)
+    new = [
+        version("new", at, at=at, text=f'{{"type":"fixed","name":"m{at}","size":1}}')
+        for at in range(8, 20)
+    ]
+    for since in ([], new[:1], new):
+        plan = planned(holding(*held[:7], *since), target, ledger, confirmed=gone)
+        assert not [it for wave in plan.waves for it in wave if not isinstance(it, Register)]
+        found = [it.version for it in plan.refusals if it.reason is Reason.UNPROVEN]
+        assert found == [it.version for it in lost]
+    # One subject's version is gone, another one still has the schema; ids went on otherwise.
+    other = holding(*held[:7], version("b", 8), version("c", 30))
+    plan = planned(other, target, ledger, confirmed=gone)
+    assert {it.place for wave in plan.waves for it in wave if isinstance(it, SoftDelete)} == set(
+        gone
+    )
+
+
+@pytest.mark.parametrize("count", [10, 11, 60])
+def test_another_registry_with_the_same_subjects_deletes_nothing(count: int) -> None:
+    """The primary was moved: the same schemas have other ids there."""
+    here = [version("a", at, at=at) for at in range(1, count + 1)]
+    there = [replace(it, id=SchemaId(it.id + 100)) for it in here]
+    plan = planned(holding(*there), holding(*here), ours(*here))
+    if count == 10:
+        assert plan.writes == 20
+        return
+    assert plan.writes == 0
+    assert {it.reason for it in plan.refusals} == {Reason.REMOVALS}
+    tombstones = holding()
+    for it in here:
+        tombstones.remove(it.place)
+    assert planned(tombstones, holding(*here), ours(*here)).writes == 2 * count
