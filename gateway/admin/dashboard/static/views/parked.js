@@ -45,7 +45,7 @@ export function drawParked(app, described) {
     h("p", { class: "soft" }, "The rest of each key waits behind its parked record. Other keys go on."),
     described.partitions.some((it) => it.full_span?.limit === "held_max") &&
       h("p", { class: "warn" }, "So many records wait that some partitions have stopped (held_max): decide about some."),
-    (described.parked > 0 || choice.reason || choice.key) && narrowing(app, choice),
+    (described.parked > 1 || choice.reason || choice.key) && narrowing(app, choice),
     answered(answer, (shown) => content(app, described, shown, choice)),
   );
 }
