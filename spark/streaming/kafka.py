@@ -28,7 +28,14 @@ from confluent_kafka.admin import (
 
 from keyway.clusters.config import Cluster, MessagesSection, Tls
 from spark.streaming.core.survey import Position, Topic
-from spark.streaming.limits import ANSWER_S, CONFIGS_S, POLL_RECORDS_MAX, PROBE_S, QUIET
+from spark.streaming.limits import (
+    ANSWER_S,
+    CONFIGS_S,
+    POLL_RECORDS_MAX,
+    POSITIONS_AT_ONCE,
+    PROBE_S,
+    QUIET,
+)
 from spark.streaming.orders import Place
 
 _Answer = TypeVar("_Answer")
@@ -188,9 +195,11 @@ class KafkaSide:
             for place, it in positions.items()
         ]
         with self.consumer(group) as consumer:
-            for done in consumer.commit(offsets=places, asynchronous=False):
-                if done.error is not None:
-                    raise KafkaException(done.error)
+            for at in range(0, len(places), POSITIONS_AT_ONCE):
+                part = places[at : at + POSITIONS_AT_ONCE]
+                for done in consumer.commit(offsets=part, asynchronous=False):
+                    if done.error is not None:
+                        raise KafkaException(done.error)
 
     @contextmanager
     def consumer(self, group: str, **settings: object) -> Iterator[Consumer]:

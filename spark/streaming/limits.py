@@ -31,6 +31,9 @@ BATCH_ENDS_S = 10.0  # a batch that is copied has this long to end before its qu
 # Of each partition without a position, to find copies of an earlier life of the link.
 OWN_COPIES_SCANNED_MAX = 300
 PARTITIONS_SCANNED_AT_ONCE = 500  # by one consumer
+# Positions of one commit: the broker writes them as one batch of 1 MiB at most, and refuses some
+# thousand as an unknown error.
+POSITIONS_AT_ONCE = 500
 FENCED_AT_ONCE = 8  # partitions of a target that a link leaves; each is a transaction there
 LEASE_SESSION_MS = 10_000  # a killed process of a link gives way to the next one after so long
 STANDBY_LOOKS_EVERY_S = 10.0  # a process without the lease looks whether another one has it

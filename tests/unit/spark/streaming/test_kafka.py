@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import ConfigEntry, ConfigResource
 
 from keyway.clusters.config import Cluster
 from spark.streaming import kafka
+from spark.streaming.core.survey import Position
 from spark.streaming.kafka import KafkaSide, answered, jaas_text
-from spark.streaming.limits import CONFIGS_S
+from spark.streaming.limits import CONFIGS_S, POSITIONS_AT_ONCE
 
 
 @pytest.mark.parametrize(
@@ -74,3 +77,31 @@ def test_configs_are_asked_for_once_a_minute_and_of_a_new_topic(
     assert (limit(), limit(), admin.asked) == ("2000", "2000", 2)
     admin.limit, topic_id = "3000", "two"
     assert (limit(), admin.asked) == ("3000", 3)
+
+
+class Committing:
+    """A coordinator that refuses a commit of many positions, as Kafka does: it is one batch."""
+
+    def __init__(self) -> None:
+        self.taken: dict[tuple[str, int], int] = {}
+
+    def commit(self, offsets: list[TopicPartition], **_: object) -> list[TopicPartition]:
+        if len(offsets) > POSITIONS_AT_ONCE:
+            raise KafkaException(KafkaError(KafkaError.UNKNOWN))
+        self.taken |= {(it.topic, it.partition): it.offset for it in offsets}
+        return offsets
+
+
+def test_positions_of_a_thousand_topics_are_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kafka took 10,000 in one commit for an unknown error: no switch, no link went on."""
+    coordinator = Committing()
+
+    @contextmanager
+    def consumer(_: KafkaSide, __: str) -> Iterator[Committing]:
+        yield coordinator
+
+    monkeypatch.setattr(KafkaSide, "consumer", consumer)
+    side = KafkaSide(Cluster(name="a", bootstrap_servers="127.0.0.1:1"))
+    places = [(f"topic-{topic}", it) for topic in range(100) for it in range(11)]
+    side.set_positions("link", {it: Position(7, "id") for it in places})
+    assert coordinator.taken == dict.fromkeys(places, 7)
