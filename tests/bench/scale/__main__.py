@@ -3,8 +3,8 @@
     python -m tests.bench.scale [PART ...] [--topics n] [--partitions n] [--groups n]
 
 A part is a module of this package with `measure(size, clusters) -> Iterator[Figure]`; it makes what
-it needs on the two clusters, and bounds its own time. Add it to PARTS. The exit status is 1 if a
-figure is above its bound.
+it needs on the two clusters, and bounds its own time. Add it to PARTS. Offsets and link need the
+topics. The exit status is 1 if a figure is above its bound.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ from contextlib import ExitStack
 from rich.console import Console
 
 from gateway.embedded.kafka import QUICK_JVM, KafkaCluster
-from tests.bench.scale import offsets, schemas
+from tests.bench.scale import link, offsets, schemas, topics
 from tests.bench.scale.figures import Figure, Size
 
 PARTS: dict[str, Callable[[Size, dict[str, str]], Iterator[Figure]]] = {
+    "topics": topics.measure,
     "offsets": offsets.measure,
+    "link": link.measure,
     "schemas": schemas.measure,
 }
 
@@ -53,6 +55,9 @@ def main() -> int:
     for name in asked.parts:
         if name not in PARTS:
             parser.error(f"no part {name}: there are {', '.join(PARTS)}")
+    parts = list(asked.parts or PARTS)
+    if {"offsets", "link"} & set(parts) and "topics" not in parts:
+        parts.insert(0, "topics")
     size = Size(asked.topics, asked.partitions, asked.groups)
     failed = False
     with ExitStack() as stack:
@@ -60,7 +65,7 @@ def main() -> int:
             it: stack.enter_context(KafkaCluster(1, properties=CHEAP, jvm=HEAP)) for it in "AB"
         }
         clusters = {name: it.bootstrap_servers for name, it in kafkas.items()}
-        for name in asked.parts or PARTS:
+        for name in parts:
             began = time.monotonic()
             for figure in PARTS[name](size, clusters):
                 console.print(f"{name}: {figure}")

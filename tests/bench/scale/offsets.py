@@ -11,7 +11,7 @@ from keyway.clusters.config import ClustersConfig
 from offsets.client import ClusterClient
 from offsets.service import Service
 from tests.bench.scale.figures import Figure, Size, resident_mib
-from tests.bench.scale.load import STEP_S_MAX, timed, topic_of
+from tests.bench.scale.topics import STEP_S_MAX, configured, timed, topic_of
 from tests.rig.patience import wait_until
 
 ROUND_S_MAX, RESTART_S_MAX = 2.0, 60.0
@@ -22,10 +22,11 @@ ROUNDS_FOR_MEMORY = 180
 GROWTH_MIB_MAX = 16.0
 
 
-def measure(size: Size, config: ClustersConfig) -> Iterator[Figure]:
-    yield Figure("groups committed", timed(lambda: _commit(size, config, 2, size.groups)), "s")
-    yield from _rounds(size, config)
-    yield from _restart(size, config)
+def measure(size: Size, clusters: dict[str, str]) -> Iterator[Figure]:
+    with configured(clusters) as config:
+        yield Figure("groups committed", timed(lambda: _commit(size, config, 2, size.groups)), "s")
+        yield from _rounds(size, config)
+        yield from _restart(size, config)
 
 
 def _commit(size: Size, config: ClustersConfig, offset: int, groups: int) -> None:
