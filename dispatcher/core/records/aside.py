@@ -124,6 +124,21 @@ class Aside:
                 bits &= bits - 1
         return found
 
+    def stretches(self, end: int) -> list[tuple[int, int]]:
+        """The stretches with offsets below `end`, ascending, and how many each has of those."""
+        found: list[tuple[int, int]] = []
+        for at in range(self._order_at, len(self._order)):
+            number = self._order[at]
+            below = end - number * STRETCH_OFFSETS
+            if below <= 0:
+                break
+            bits = self._bits.get(number, 0)
+            if below < STRETCH_OFFSETS:
+                bits &= (1 << below) - 1
+            if bits:
+                found.append((number, bits.bit_count()))
+        return found
+
     def settled_ranges(self, cursor: int, front: int, ranges_max: int) -> list[tuple[int, int]]:
         """The offsets between cursor and front that are not here, in ascending, disjoint inclusive
         ranges. O(records aside) if they are at most `ranges_max`. If there are more, ranges that

@@ -1,17 +1,22 @@
 """The picture of one window for operators: its offsets in runs of one state, however many it has.
 
 A window with more runs than may be shown is drawn in steps of 2, 4, 8, ... offsets. A step has the
-state of its offset that needs an operator most: that is the order of `OffsetState`.
+state of its offset that needs an operator most: that is the order of `OffsetState`. Steps begin at
+multiples of their size. Many records aside are drawn in steps of a stretch or more from the start,
+so that a picture does not cost as much as they are.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from dispatcher.core.limits import STRETCH_OFFSETS
 from dispatcher.core.model import RetryState
 from dispatcher.core.records.state import WindowState
+
+DRAWN_ASIDE_MAX: Final = 16_384  # records aside that are drawn one by one, as those of a span
 
 
 class OffsetState(IntEnum):
@@ -52,8 +57,15 @@ HELD = {
 
 
 def picture_of(state: WindowState, runs_max: int) -> Picture:
-    """O(span + records aside)."""
-    return drawn(_runs_aside(state) + runs_of(_states_ahead(state), state.window.front), runs_max)
+    """O(span + stretches aside + records with a retry)."""
+    ahead = runs_of(_states_ahead(state), state.window.front)
+    if state.window.aside.count <= DRAWN_ASIDE_MAX:
+        return drawn(_runs_aside(state) + ahead, runs_max)
+    size, aside, counts = _steps_aside(state, runs_max)
+    picture = drawn(aside + ahead, runs_max, size)
+    for run in ahead:
+        counts[run.state] += run.last - run.first + 1
+    return Picture(picture.resolution, picture.runs, counts)
 
 
 def _states_ahead(state: WindowState) -> bytearray:
@@ -83,13 +95,9 @@ def _runs_aside(state: WindowState) -> list[Run]:
     end = min(window.read_position, window.front)
     runs: list[Run] = []
     start = window.cursor
+    busy = _busy_aside(state, end)
     for offset in window.aside.between(start, end):
-        retry = state.retries.by_offset.get(offset)
-        kind = OffsetState.READY
-        if offset in window.aside.leases:
-            kind = OffsetState.IN_FLIGHT
-        elif retry is not None and retry.held:
-            kind = HELD[retry.state]
+        kind = busy.get(offset, OffsetState.READY)
         if offset > start:
             runs.append(Run(0, start, offset - 1))
         runs.append(Run(int(kind), offset, offset))
@@ -97,6 +105,45 @@ def _runs_aside(state: WindowState) -> list[Run]:
     if start < end:
         runs.append(Run(0, start, end - 1))
     return runs
+
+
+def _busy_aside(state: WindowState, end: int) -> dict[int, OffsetState]:
+    """Of the records aside below `end` those that are not merely ready."""
+    busy = dict.fromkeys(
+        [it for it in state.window.aside.leases if it < end], OffsetState.IN_FLIGHT
+    )
+    for offset, retry in state.retries.by_offset.items():
+        if retry.held and offset < end and offset not in busy:
+            busy[offset] = HELD[retry.state]
+    return busy
+
+
+def _steps_aside(state: WindowState, runs_max: int) -> tuple[int, list[Run], list[int]]:
+    """As `_runs_aside`, in steps of as many stretches that no more than some 4 * `runs_max` are
+    drawn; their size, their runs, and how many offsets have each state.
+    """
+    window = state.window
+    begin, end = window.cursor, min(window.read_position, window.front)
+    size = STRETCH_OFFSETS
+    while end - begin > 4 * runs_max * size:
+        size *= 2
+    first = begin // size
+    steps = bytearray((end - 1) // size - first + 1 if end > begin else 0)
+    counts = [0] * len(OffsetState)
+    for stretch, count in window.aside.stretches(end):
+        steps[stretch * STRETCH_OFFSETS // size - first] = OffsetState.READY
+        counts[OffsetState.READY] += count
+    counts[OffsetState.SETTLED] = max(end - begin, 0) - counts[OffsetState.READY]
+    for offset, kind in _busy_aside(state, end).items():
+        at = offset // size - first
+        steps[at] = max(steps[at], kind)
+        counts[OffsetState.READY] -= 1
+        counts[kind] += 1
+    runs = [
+        Run(state, max((first + low) * size, begin), min((first + high + 1) * size, end) - 1)
+        for state, low, high in runs_of(steps, 0)
+    ]
+    return size, runs, counts
 
 
 def runs_of(states: bytearray, first: int) -> list[Run]:
@@ -110,13 +157,12 @@ def runs_of(states: bytearray, first: int) -> list[Run]:
     return runs
 
 
-def drawn(runs: list[Run], runs_max: int) -> Picture:
+def drawn(runs: list[Run], runs_max: int, resolution: int = 1) -> Picture:
     """The picture of these runs, which lie one behind the other. O(their number)."""
     counts = [0] * len(OffsetState)
     for run in runs:
         counts[run.state] += run.last - run.first + 1
-    resolution = 1
-    shown = _in_steps(runs, 1)
+    shown = _in_steps(runs, resolution)
     while len(shown) > runs_max:
         resolution *= 2
         shown = _in_steps(shown, resolution)
@@ -124,16 +170,16 @@ def drawn(runs: list[Run], runs_max: int) -> Picture:
 
 
 def _in_steps(runs: list[Run], size: int) -> list[Run]:
-    """In steps of `size` offsets from the first on, each with the state of its offset that needs an
-    operator most; neighbours of one state are one run.
+    """In steps of `size` offsets, each with the state of its offset that needs an operator most;
+    neighbours of one state are one run.
     """
     merged: list[Run] = []
     if not runs:
         return merged
-    origin, end = runs[0].first, runs[-1].last
+    begin, end = runs[0].first, runs[-1].last
     for run in runs:
-        first = origin + (run.first - origin) // size * size
-        last = min(origin + ((run.last - origin) // size + 1) * size - 1, end)
+        first = max(run.first // size * size, begin)
+        last = min((run.last // size + 1) * size - 1, end)
         if merged and first <= merged[-1].last:  # They share a step.
             before = merged.pop()
             if before.state >= run.state:

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.core.model import AckType, PoisonPolicy, Policy
-from dispatcher.core.reports.picture import OffsetState, Run, drawn, runs_of
+from dispatcher.core.limits import STRETCH_OFFSETS
+from dispatcher.core.model import AckType, MemberId, PoisonPolicy, Policy, Reason, RetryState
+from dispatcher.core.records.retry import new_retry
+from dispatcher.core.records.state import WindowState
+from dispatcher.core.reports.picture import (
+    DRAWN_ASIDE_MAX,
+    OffsetState,
+    Run,
+    drawn,
+    picture_of,
+    runs_of,
+)
 from tests.rig.playbook import Playbook
 
 S = OffsetState
@@ -69,6 +81,32 @@ def test_of_a_step_the_state_that_needs_an_operator_most() -> None:
     ]
     assert picture.counts == [3, 1, 0, 0, 0, 1]
     assert drawn(runs_of(states, 100), 1).runs == [Run(S.PARKED, 100, 104)]
+
+
+@pytest.mark.parametrize("cursor", [0, 1_000_000_007])
+def test_many_records_aside_are_drawn_by_stretches(cursor: int) -> None:
+    """Every seventh offset is aside, but for a stretch of settled ones in the middle."""
+    count = DRAWN_ASIDE_MAX * 10
+    aside = [cursor + at for at in range(0, count, 7) if not 40_000 < at < 60_000]
+    state = WindowState(Policy(), cursor)
+    window = state.window
+    for offset in aside:
+        window.aside.add(offset)
+    window.front = window.read_position = cursor + count
+    parked = new_retry(aside[-1], Reason.RELEASED, MemberId("m"), 0)
+    parked.held, parked.state = True, RetryState.PARKED
+    state.retries.note(parked)
+    picture = picture_of(state, 100)
+    counts = [count - len(aside), len(aside) - 1, 0, 0, 0, 1]
+    assert picture.counts == counts
+    assert picture.resolution >= STRETCH_OFFSETS
+    runs = picture.runs
+    assert [run.state for run in runs] == [S.READY, S.SETTLED, S.READY, S.PARKED]
+    assert (runs[0].first, runs[-1].last) == (cursor, cursor + count - 1)
+    assert all(a.last + 1 == b.first for a, b in pairwise(runs))
+    assert cursor + 40_000 <= runs[1].first <= runs[1].last <= cursor + 60_000
+    assert runs[3].first <= aside[-1]
+    assert len(picture_of(state, 2).runs) <= 2
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 16_384])
