@@ -1,6 +1,6 @@
 """The window store in memory, for tests and the simulation: a model of the Redis one.
 
-`WindowState` adds up the changes and knows nothing of the dispatcher: a restored window is judged
+`StoredWindow` adds up the changes and knows nothing of the dispatcher: a restored window is judged
 by the changes that were really written.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dispatcher.core.model import RetryState, Snapshot
-from dispatcher.core.stored.snapshot import WindowState, state_of
+from dispatcher.core.stored.snapshot import StoredWindow, state_of
 from dispatcher.store.base import (
     Claimed,
     Counts,
@@ -26,7 +26,7 @@ class MemoryStore:
     """Implements `WindowStore`. `down` makes every call fail; `flush` is FLUSHALL."""
 
     def __init__(self) -> None:
-        self.windows: dict[WindowKey, WindowState] = {}
+        self.windows: dict[WindowKey, StoredWindow] = {}
         self.fences: dict[WindowKey, Fence] = {}
         self.origins: dict[WindowKey, int] = {}  # the fences they were created under, or later
         self.generations: dict[WindowKey, int] = {}  # of the owners that their claimers knew

@@ -46,7 +46,7 @@ from dispatcher.core.stored.packing import (
     unpack_lease,
     unpack_retry,
 )
-from dispatcher.core.stored.snapshot import WindowState, changes_of
+from dispatcher.core.stored.snapshot import StoredWindow, changes_of
 from dispatcher.store.base import (
     Claimed,
     Counts,
@@ -369,7 +369,7 @@ def _read_snapshot(key: WindowKey, answer: list[Any]) -> Snapshot | None:
     try:
         if layout != FORMAT:
             raise Unreadable(f"format {layout!r}")
-        state = WindowState(int(cursor), int(front))
+        state = StoredWindow(int(cursor), int(front))
         for stretch, data in zip(aside[::2], aside[1::2], strict=True):
             state.aside[int(stretch)] = data
         for number, data in zip(chunks[::2], chunks[1::2], strict=True):

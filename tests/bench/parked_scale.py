@@ -32,7 +32,7 @@ from dispatcher.core.model import (
     Snapshot,
     Step,
 )
-from dispatcher.core.stored.snapshot import WindowState, state_of
+from dispatcher.core.stored.snapshot import StoredWindow, state_of
 from keyway.commit_metadata.core.metadata import decode, encode
 
 RECORDS = 10_000_000
@@ -53,7 +53,7 @@ class Run:
         self.parked = parked
         start = snapshot or Snapshot(cursor=0)
         self.core = Dispatcher(Policy(deliveries_max=1), start)
-        self.stored: WindowState = state_of(start)
+        self.stored: StoredWindow = state_of(start)
         self.reads = 0  # records
         self.wish: ReadOn | None = None
         self.handled(self.core.handle(MembersChanged((Member(ME),), 1)))

@@ -11,7 +11,7 @@ from dispatcher.core.dispatcher import Dispatcher
 from dispatcher.core.limits import CHUNK_OFFSETS
 from dispatcher.core.model import Change, Policy, Snapshot, Ticked
 from dispatcher.core.stored.reconcile import merged
-from dispatcher.core.stored.snapshot import WindowState, state_of
+from dispatcher.core.stored.snapshot import StoredWindow, state_of
 from keyway.commit_metadata.core.bitmap import ranges_of
 from tests.rig.window_changes import OFFSETS, histories
 
@@ -32,7 +32,7 @@ def edges_of(snapshot: Snapshot) -> list[int]:
 
 
 def stored_after(steps: list[list[Change]]) -> Snapshot:
-    state = WindowState(0)
+    state = StoredWindow(0)
     for step in steps:
         state.apply(step)
     return state.snapshot()

@@ -1,13 +1,13 @@
 from hypothesis import given
 
 from dispatcher.core.model import Change, RetryState, Snapshot
-from dispatcher.core.stored.snapshot import WindowState, apply_changes, state_of
+from dispatcher.core.stored.snapshot import StoredWindow, apply_changes, state_of
 from tests.rig.window_changes import histories
 
 
 @given(histories)
 def test_a_snapshot_that_is_stored_again_is_the_same(steps: list[list[Change]]) -> None:
-    state = WindowState(0)
+    state = StoredWindow(0)
     for step in steps:
         state.apply(step)
         snapshot = state.snapshot()

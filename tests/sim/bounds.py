@@ -5,12 +5,12 @@ from __future__ import annotations
 from dispatcher.core.dispatcher import Core, Dispatcher
 from dispatcher.core.limits import IDLE_KEYS_MAX
 from dispatcher.core.model import PoisonPolicy, Policy, Reason
-from dispatcher.core.stored.snapshot import WindowState
+from dispatcher.core.stored.snapshot import StoredWindow
 from tests.sim.checkers import CheckFailure
 from tests.sim.faults import Options
 
 
-def recount(core: Core, stored: WindowState | None, options: Options, policy: Policy) -> None:
+def recount(core: Core, stored: StoredWindow | None, options: Options, policy: Policy) -> None:
     """All that costs as much as the window is large: the core's own recount, and its memory."""
     core.check_invariants()
     # A window from a commit may have more aside than it would put there.

@@ -9,7 +9,7 @@ costs nothing more while no key drains.
 from __future__ import annotations
 
 from dispatcher.core.records.keys import KeyQueue, MemberQueue
-from dispatcher.core.records.window import Window
+from dispatcher.core.records.span import Span
 
 
 class Draining:
@@ -44,7 +44,7 @@ class DrainingKeys:
                     drain.holder.drained += 1
                     self.cleared += 1
 
-    def asked_by(self, owner: MemberQueue, window: Window) -> None:
+    def asked_by(self, owner: MemberQueue, window: Span) -> None:
         """The owner asks for records, and gets none of these keys."""
         for queue, drain in self.by_key.items():
             if queue.owner is owner and _waits(queue, window):
@@ -56,7 +56,7 @@ def is_draining(queue: KeyQueue) -> bool:
     return queue.in_flight > 0 and holder is not None and holder.member is not queue.owner
 
 
-def _waits(queue: KeyQueue, window: Window) -> bool:
+def _waits(queue: KeyQueue, window: Span) -> bool:
     """True if a record of the key is not in flight: those in flight are the first ones, or one that
     was ahead of others before a restart.
     """

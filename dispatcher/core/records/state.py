@@ -28,7 +28,7 @@ from dispatcher.core.records.leases import Lease, LeaseBook
 from dispatcher.core.records.loads import takes
 from dispatcher.core.records.owners import Owners
 from dispatcher.core.records.retry import AT_ONCE, CLEAN, Retry, RetryBook, backoff_ms, new_retry
-from dispatcher.core.records.window import Window
+from dispatcher.core.records.span import Span
 
 
 class WindowState:
@@ -38,7 +38,7 @@ class WindowState:
         self.policy = policy
         self.prefetch = policy.prefetch_per_key
         self.read_ahead = _read_ahead(policy)
-        self.window = Window(cursor)
+        self.window = Span(cursor)
         self.by_key: dict[bytes, KeyQueue] = {}  # without null keys
         self.idle_keys = 0  # those of them that have no unsettled records
         self.book = LeaseBook()

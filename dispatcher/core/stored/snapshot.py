@@ -2,7 +2,7 @@
 
 The memory store calls it, Redis is compared with it in tests.
 
-`WindowState` keeps the changes as they were written and interprets them when it is read. A lease
+`StoredWindow` keeps the changes as they were written and interprets them when it is read. A lease
 still names offsets that were settled or given back since: taking single offsets out of it at every
 acknowledgement would rewrite it each time. So an offset is in flight if the newest lease that names
 it (lease ids grow) does so, and it is not settled, waiting, parked or being dead-lettered.
@@ -34,7 +34,7 @@ from keyway.commit_metadata.core.bitmap import bits_of, ranges_of, united
 from keyway.commit_metadata.core.limits import OFFSET_MAX, SPAN_OFFSETS_MAX
 
 
-class WindowState:
+class StoredWindow:
     """One window as a store holds it: cursor, front, the records aside between the two, bitmap
     chunks from the front on, leases as taken, retries.
     """
@@ -151,8 +151,8 @@ class WindowState:
             )
 
 
-def state_of(snapshot: Snapshot) -> WindowState:
-    state = WindowState(snapshot.cursor, snapshot.front)
+def state_of(snapshot: Snapshot) -> StoredWindow:
+    state = StoredWindow(snapshot.cursor, snapshot.front)
     state.apply(changes_of(snapshot))
     return state
 

@@ -29,7 +29,7 @@ from dispatcher.core.model import (
     SessionId,
     Snapshot,
 )
-from dispatcher.core.stored.snapshot import WindowState, apply_changes
+from dispatcher.core.stored.snapshot import StoredWindow, apply_changes
 from dispatcher.store.base import Fence, StoreError, WindowGone, WindowKey, Write
 from dispatcher.store.redis import RedisStore
 from gateway.embedded.process import free_ports
@@ -305,7 +305,7 @@ class TestRedisStore(StoreContract):
             await store.delete(KEY)
             fence = (await store.claim(KEY, "one")).fence
             await store.create(KEY, fence, Snapshot(0))
-            state = WindowState(0)
+            state = StoredWindow(0)
             for at in range(0, len(steps), 2):
                 pair = steps[at : at + 2]
                 results = await store.apply([Write(KEY, fence, step) for step in pair])
@@ -349,7 +349,7 @@ class TestFailures:
 
         own.start()
         snapshot = (await store.claim(KEY, "one")).snapshot
-        state = WindowState(0)
+        state = StoredWindow(0)
         for step in steps[:confirmed]:
             state.apply(step)
         possible = [state.snapshot()]

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[3]
 def test_hot_sources_are_the_cores_and_nothing_else() -> None:
     sources = compiled.hot_sources(ROOT)
     assert "gateway/core/wire/records.py" in sources
-    assert "dispatcher/core/records/window.py" in sources
+    assert "dispatcher/core/records/span.py" in sources
     assert not [source for source in sources if source.endswith("__init__.py")]
     assert all("/core/" in source for source in sources)
     assert sources == sorted(sources)

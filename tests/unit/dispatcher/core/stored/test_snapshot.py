@@ -18,7 +18,7 @@ from dispatcher.core.model import (
     SessionId,
     Snapshot,
 )
-from dispatcher.core.stored.snapshot import WindowState, apply_changes, bits_changes, state_of
+from dispatcher.core.stored.snapshot import StoredWindow, apply_changes, bits_changes, state_of
 
 M1, M2, S1, S2 = MemberId("m1"), MemberId("m2"), SessionId("s1"), SessionId("s2")
 ONE = LeaseState(LeaseId(1), M1, S1, 1_000, [10, 12, 14])
@@ -95,7 +95,7 @@ def test_chunks_below_the_cursor_are_dropped_also_when_written_late() -> None:
 
 
 def test_a_window_of_which_nothing_was_written_is_at_its_cursor() -> None:
-    assert WindowState(7).snapshot() == Snapshot(7)
+    assert StoredWindow(7).snapshot() == Snapshot(7)
 
 
 def test_bits_overwrite() -> None:

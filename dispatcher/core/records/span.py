@@ -34,7 +34,7 @@ def _no_bits(count: int) -> vec[u8]:
     return vec[u8](bytes(count))
 
 
-class Window:
+class Span:
     def __init__(self, cursor: int) -> None:
         self.cursor = cursor  # the next offset that is not settled
         self.front = cursor  # of the rings

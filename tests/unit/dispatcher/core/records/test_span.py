@@ -21,7 +21,7 @@ from dispatcher.core.model import (
     Snapshot,
     Ticked,
 )
-from dispatcher.core.records.window import Window
+from dispatcher.core.records.span import Span
 from tests.rig.playbook import Playbook
 
 
@@ -142,7 +142,7 @@ def test_a_limit_of_records_that_was_lowered_lets_what_was_leased_be_read_again(
 
 
 def test_changed_bytes_are_sent_in_runs() -> None:
-    window = Window(0)
+    window = Span(0)
     window.reserve(1_000)
     for offset in (700, 3, 9, 700):
         window.mark(offset)
@@ -154,7 +154,7 @@ def test_changed_bytes_are_sent_in_runs() -> None:
 
 
 def test_a_run_is_written_over_a_gap_of_32_bytes_at_most() -> None:
-    window = Window(0)
+    window = Span(0)
     window.reserve(1_000)
     for byte in (0, 32, 65):
         window.mark(8 * byte)
@@ -162,7 +162,7 @@ def test_a_run_is_written_over_a_gap_of_32_bytes_at_most() -> None:
 
 
 def test_runs_end_at_their_chunk() -> None:
-    window = Window(65_530)
+    window = Span(65_530)
     window.mark(65_535)
     window.mark(65_536)
     assert window.take_dirty() == [
@@ -179,7 +179,7 @@ def test_bytes_behind_the_cursor_are_not_sent() -> None:
 
 
 def test_settled_ranges_over_byte_borders() -> None:
-    window = Window(5)
+    window = Span(5)
     window.reserve(200)
     window.known_end = 105
     settled = [*range(6, 40), 41, *range(56, 64), 100, 104]
@@ -203,7 +203,7 @@ def test_rings_grow_with_their_contents_and_shrink_when_idle() -> None:
 
 
 def test_rings_are_as_large_as_the_offsets_need_and_no_larger() -> None:
-    window = Window(1_000)
+    window = Span(1_000)
     assert window.capacity == 64
     for offsets, capacity in ((64, 64), (65, 128), (128, 128), (1_000, 1_024), (1_024, 1_024)):
         window.reserve(1_000 + offsets)
@@ -216,7 +216,7 @@ def test_rings_are_as_large_as_the_offsets_need_and_no_larger() -> None:
 
 
 def test_runs_begin_at_the_cursor_and_end_at_a_gap() -> None:
-    window = Window(800)
+    window = Span(800)
     window.reserve(800 + 4_096)
     for byte in (100, 101, 150, 182, 215):
         window.mark(8 * byte + 7)
@@ -231,7 +231,7 @@ def test_settled_ranges_are_those_of_the_bits() -> None:
     chosen = random.Random(3)
     for cursor in (*range(10), 45, 47, 48, 10_003):
         for end in range(cursor + 1, cursor + 60):
-            window = Window(cursor)
+            window = Span(cursor)
             window.read_position = end
             settled = [at for at in range(cursor, end) if chosen.random() < (0.5, 0.95)[end & 1]]
             for offset in settled:
@@ -245,7 +245,7 @@ def test_settled_ranges_are_those_of_the_bits() -> None:
 
 
 def test_what_is_settled_behind_the_cursor_stays_when_it_moves() -> None:
-    window = Window(10_000)
+    window = Span(10_000)
     for offset in (10_000, 10_001, 10_030, 10_039):
         window.mark(offset)
     window.read_position = 10_040
@@ -257,7 +257,7 @@ def test_what_is_settled_behind_the_cursor_stays_when_it_moves() -> None:
 
 def test_a_cursor_that_leaves_all_behind_leaves_no_bit_set() -> None:
     for behind in (10_064, 10_128, 10_129, 1_000_000):
-        window = Window(10_000)
+        window = Span(10_000)
         for offset in range(10_000, 10_064):
             window.mark(offset)
         window.move_front(behind)
@@ -265,7 +265,7 @@ def test_a_cursor_that_leaves_all_behind_leaves_no_bit_set() -> None:
 
 
 def test_the_rings_hold_as_many_offsets_as_they_are_large() -> None:
-    window = Window(5)
+    window = Span(5)
     held = [offset for offset in range(100) if window.holds(offset)]
     assert held == list(range(5, 5 + 64))
 
