@@ -33,6 +33,7 @@ from gateway.admin.node_rows import (
     LoggedOut,
     LoginBody,
     MemberList,
+    NodeList,
     ReloadRow,
     StatusRow,
     TopicList,
@@ -255,6 +256,7 @@ OPERATIONS = (
             _limit(PAGE_ROWS_MAX),
         ),
     ),
+    Operation("GET", "/v1/nodes", "The nodes that share a Redis, and what each owns.", NodeList),
     Operation(
         "GET",
         "/v1/connections",

@@ -27,6 +27,7 @@ from gateway.members.build import MembersRoom
 from gateway.metric_rows import RowCollector
 from gateway.operations.build import OperationsRoom
 from gateway.part import Part
+from gateway.routing.build import RoutingRoom
 from gateway.upstream.build import UpstreamRoom
 from gateway.windows.build import WindowsRoom
 
@@ -36,6 +37,7 @@ def build(
     source: ConfigSource,
     upstream: UpstreamRoom,
     listen: ListenRoom,
+    routing: RoutingRoom,
     members: MembersRoom,
     windows: WindowsRoom,
     operations: OperationsRoom,
@@ -82,6 +84,7 @@ def build(
         decoder=ValueDecoder.of(config.registry_view),
         traffic=partial(traffic, listen),
         outcomes=windows.outcomes.of,
+        nodes=routing.shared,
     )
     registry.register(rest.refusals)
     registry.register(rest.health_seen)

@@ -111,6 +111,32 @@ class BrokerList(Row):
     next: str | None = None
 
 
+NodeState = Literal["up", "leaving", "gone"]
+
+
+class NodeRow(Row):
+    """One of the nodes that share a Redis. `gone`: it was not heard of for 6 s; it is shown for an
+    hour. `moving`: virtual brokers that it owns and is about to hand over.
+    """
+
+    node: str
+    state: NodeState
+    admin: str | None  # where its REST listens, as its keyway.yaml says
+    owns: list[int]
+    moving: list[int]
+    heard_ms: int  # ago
+
+
+class NodeList(Row):
+    """`node`: the one that answers; null: it stands alone, and there are no others. `generation`
+    grows with each change of owners.
+    """
+
+    node: str | None
+    generation: int
+    nodes: list[NodeRow]
+
+
 class ConnectionRow(Row):
     """A client's connection. Its identity at upstream is not known here: SASL passes through."""
 

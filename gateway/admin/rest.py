@@ -38,6 +38,7 @@ from gateway.admin.history import history_routes
 from gateway.admin.key_lookup import key_routes
 from gateway.admin.login import login_routes
 from gateway.admin.members import member_routes
+from gateway.admin.nodes import node_routes
 from gateway.admin.parked import parked_routes
 from gateway.admin.positions import position_routes
 from gateway.admin.problems import (
@@ -69,6 +70,7 @@ from gateway.operations.group_offsets import GroupOffsets
 from gateway.operations.lag import Lags
 from gateway.operations.parked_records import ParkedRecords
 from gateway.operations.unreadable_records import UnreadableRecords
+from gateway.routing.owners import SharedOwners
 from gateway.upstream.build import Brokers
 from gateway.windows.table import WindowTable
 
@@ -103,6 +105,7 @@ class RestParts:
     health_seen: HealthCollector = field(default_factory=HealthCollector)
     traffic: Callable[[], TrafficRow] = TrafficRow
     outcomes: Outcomes = lambda _: {}
+    nodes: SharedOwners | None = None  # None: it stands alone
     viewers: Viewers = field(default_factory=Viewers)
 
 
@@ -142,6 +145,7 @@ def rest_app(parts: RestParts, *, loopback: bool) -> Starlette:
                 *position_routes(parts.offsets, parts.lags),
                 *topic_routes(parts.offsets, parts.lags),
                 *connection_routes(parts.server, parts.upstream, parts.groups),
+                *node_routes(parts.nodes),
                 *parked_routes(parts.parked, parts.configuration, parts.decoder),
                 *administration_routes(parts.administration),
                 *unreadable_routes(parts.unreadable),

@@ -73,6 +73,7 @@ def wire(config: Config, source: ConfigSource, process: Process) -> list[Part[An
         source,
         cluster.room,
         server.room,
+        nodes.room,
         groups.room,
         window.room,
         acts.room,

@@ -16,6 +16,7 @@ from gateway.config import Config
 from gateway.core.forwarding.rewrite import Address
 from gateway.listen.build import ListenRoom
 from gateway.part import Part, Trouble
+from gateway.routing.metrics import NodesCollector
 from gateway.routing.owners import Alone, CannotJoin, Owners, SharedOwners
 from gateway.routing.shared_table import RoutingUnavailable, SharedTable, living_nodes
 from gateway.upstream.build import UpstreamRoom
@@ -81,6 +82,7 @@ def build(
         troubles=troubles,
         warnings=warnings,
         figures=figures,
+        collectors=(NodesCollector(owners),),
         start=owners.enter,
         background=(owners.run,),
     )

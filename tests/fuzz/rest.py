@@ -54,6 +54,7 @@ REQUESTS: tuple[tuple[str, str, object], ...] = (
         {"to": "offset", "offset": 1, "topic": TOPIC, "partitions": [0, 1], "execute": True},
     ),
     ("GET", f"/v1/topics?name={TOPIC}&limit=1", None),
+    ("GET", "/v1/nodes", None),
     ("GET", "/v1/brokers?state=up&after=1&limit=1", None),
     ("GET", "/v1/connections?broker=bootstrap&after=1&host=h", None),
     ("GET", "/v1/config", None),

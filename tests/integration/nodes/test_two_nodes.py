@@ -27,6 +27,7 @@ from tests.rig.clients.share_members import ShareHost, ShareMember, deliveries_o
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.groups import GROUPS
 from tests.rig.kafka import create_topic, produce
+from tests.rig.operating import keyway
 from tests.rig.patience import wait_until
 
 pytestmark = pytest.mark.integration
@@ -56,6 +57,16 @@ class Nodes:
         assert isinstance(stored, bytes | None)
         said = json.loads(stored or '{"owners": {}, "next": {}}')
         return {} if said["next"] else {int(broker): it for broker, it in said["owners"].items()}
+
+    def listed(self, node: GatewayProcess) -> dict[str, str]:
+        """The states of all nodes, as this one shows them; what it owns is what Redis says."""
+        status, said, problem = keyway(node, "node", "list", "-o", "json")
+        assert status == 0, problem
+        answer = json.loads(said)
+        owned = {it["node"]: it["owns"] for it in answer["nodes"]}
+        owners = self.owners()
+        assert {broker: owner for owner, has in owned.items() for broker in has} == owners
+        return {it["node"]: it["state"] for it in answer["nodes"]}
 
     def wait_for_owners(self, *names: str) -> None:
         wait_until(
@@ -178,7 +189,9 @@ def test_a_node_is_killed_returns_and_is_stopped(
             with (tmp_path / "pauses").open("a") as figures:
                 figures.write(f"{what} {pause_s:.2f} s\n")
 
+        assert nodes.listed(nodes.b) == {"a": "up", "b": "up"}
         act("killed", nodes.a.kill, "b", "b")
+        assert nodes.listed(nodes.b) == {"a": "gone", "b": "up"}
         act("returned", nodes.a.start, "a", "b")
         act("stopped", nodes.b.stop, "a", "a")
         act("started", nodes.b.start, "a", "b")

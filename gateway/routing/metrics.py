@@ -1,0 +1,31 @@
+"""Metrics of one among several nodes. A node that stands alone has none of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from gateway.routing.owners import SharedOwners
+
+
+@dataclass(slots=True, eq=False)
+class NodesCollector(Collector):
+    owners: SharedOwners
+
+    def collect(self) -> Iterator[Metric]:
+        owners = self.owners
+        alive = sum(row.alive_ms > 0 for row in owners.rows)
+        owned = sum(owner == owners.node_id for owner in owners.routing.owners.values())
+        yield GaugeMetricFamily("keyway_nodes_alive", "Nodes that share the Redis", alive)
+        yield GaugeMetricFamily("keyway_nodes_owned_brokers", "Virtual brokers it owns", owned)
+        yield CounterMetricFamily(
+            "keyway_nodes_handed_over_brokers", "Virtual brokers it let go of", owners.moves
+        )
+        yield CounterMetricFamily(
+            "keyway_nodes_hand_over_seconds",
+            "Time to let go of them: windows persisted and dropped",
+            owners.moves_ms / 1000,
+        )
