@@ -1,7 +1,6 @@
 """`keyway offsets`: run the service of a cluster, show where groups would go on, move them.
 
-Exit status: 0 all is well; 1 something is refused; 2 the configuration or the checkpoint is wrong;
-3 a cluster did not answer.
+Exit status (keyway/terminal/exits.py): 1 if something is refused.
 """
 
 from __future__ import annotations
@@ -14,16 +13,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
-import structlog
 import typer
 from prometheus_client import start_http_server
 from rich.console import Console
 from rich.table import Table
 
+from keyway import logs
 from keyway.clusters.config import ClustersConfig, ConfigError, load
 from keyway.kafka.asking import LOOK_S_MAX
+from keyway.terminal.exits import Exit, end
 from keyway.terminal.progress import Progress
 from keyway.terminal.usage import OneLineUsage
 from keyway.terminal.watching import Output, View, Watching, WatchOption, show
@@ -52,14 +52,7 @@ Rewind = Annotated[bool, typer.Option("--rewind", help="Let positions go back.")
 
 @app.callback()
 def _log_to_stderr() -> None:
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.KeyValueRenderer(key_order=["timestamp", "level", "event"]),
-        ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
+    logs.configure()
 
 
 @contextmanager
@@ -67,14 +60,9 @@ def _errors() -> Iterator[None]:
     try:
         yield
     except (ConfigError, CheckpointError) as error:
-        _end(str(error), 2)
+        end(str(error), Exit.CONFIGURATION)
     except OffsetsError as error:
-        _end(str(error), 3)
-
-
-def _end(text: str, status: int) -> NoReturn:
-    typer.echo(f"keyway: {text}", err=True)
-    raise typer.Exit(status)
+        end(str(error), Exit.AWAY)
 
 
 @app.command()
@@ -122,7 +110,8 @@ def status(
 
         show(look, output, watch)
     if watch is None:
-        raise typer.Exit(3 if found.away else int(any(it["refusals"] for it in found.rows)))
+        refused = any(row["refusals"] for row in found.rows)
+        raise typer.Exit(Exit.AWAY if found.away else Exit(int(refused)))
 
 
 def _print_status(found: commands.Status) -> None:
@@ -215,7 +204,7 @@ def _move(
     with _errors():
         show(look, output, watch)
     if watch is None:
-        raise typer.Exit(int(any(it.refusals for it in rows)))
+        raise typer.Exit(Exit(int(any(row.refusals for row in rows))))
 
 
 def _print_moves(rows: Sequence[Row]) -> None:

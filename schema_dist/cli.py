@@ -1,7 +1,7 @@
 """`keyway schemas`: check the distribution of schemas, run it, show its status, compare registries.
 
-Exit codes: 0 all is well; 1 something is refused, behind or different; 2 the configuration is wrong
-or the lease is another process's; 3 a registry or Kafka did not answer.
+Exit status (keyway/terminal/exits.py): 1 if something is refused, behind or different; 2 also if
+the lease is another process's.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Annotated, Any
 
-import structlog
 import typer
 import uvloop
 from rich.console import Console
 from rich.table import Table
 
+from keyway import logs
 from keyway.clusters.config import ConfigError, load
 from keyway.clusters.core.names import PatternError
 from keyway.kafka.asking import LOOK_S_MAX
+from keyway.terminal.exits import Exit, end
 from keyway.terminal.usage import OneLineUsage
 from keyway.terminal.watching import Output, View, Watching, WatchOption, show
 from schema_dist import commands
@@ -98,11 +99,9 @@ def _run(work: Coroutine[Any, Any, commands.Answer]) -> commands.Answer:
     try:
         return uvloop.run(work)
     except (ConfigError, PatternError, LeaseError) as error:
-        typer.echo(f"keyway: {error}", err=True)
-        raise typer.Exit(2) from None
+        end(str(error), Exit.CONFIGURATION)
     except (AwayError, LogError, RefusedError) as error:
-        typer.echo(f"keyway: {error}", err=True)
-        raise typer.Exit(3) from None
+        end(str(error), Exit.AWAY)
 
 
 @app.command()
@@ -153,14 +152,7 @@ def decode(
 
 
 def _serve(serve: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.KeyValueRenderer(key_order=["timestamp", "level", "event"]),
-        ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
+    logs.configure()
 
     async def work() -> commands.Answer:
         loop = asyncio.get_running_loop()
@@ -174,7 +166,7 @@ def _serve(serve: Callable[[], Coroutine[Any, Any, None]]) -> None:
     try:
         _run(work())
     except asyncio.CancelledError:
-        raise typer.Exit(0) from None
+        raise typer.Exit from None
 
 
 @app.command(cls=Watching)

@@ -35,7 +35,7 @@ class Confirming:
         every = dict.fromkeys(place for of in self._wanted.values() for place in of)
         new = len(every.keys() - set(self._absences.asked_for))
         if new and self._ask is not None:
-            _LOG.warning("versions that the source lacks are asked for by name", count=new)
+            _LOG.warning("absent_versions_asked_by_name", count=new)
         self._absences.ask_for(every)
         if every:
             self._any.set()
@@ -71,7 +71,7 @@ class Confirming:
         for place, said in zip(places, answers, strict=True):
             self._absences.answered(place, said, _now_ms())
         if failures:
-            _LOG.warning("no answer about versions", count=len(failures), error=failures[0])
+            _LOG.warning("absent_versions_unanswered", count=len(failures), error=failures[0])
         live = [it for it, said in zip(places, answers, strict=True) if said is Presence.LIVE]
         if live:
             _LOG.warning(

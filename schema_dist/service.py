@@ -100,7 +100,7 @@ async def run(config: ClustersConfig) -> None:
     lease = Lease(settings, topic, group=LEASE_GROUP, session_ms=config.schemas.lease_session_ms)
     try:
         await lease.take()
-        _LOG.info("schemas are distributed from here", primary=primary.name)
+        _LOG.info("schemas_distributed", primary=primary.name)
         async with AsyncExitStack() as stack:
             source = await stack.enter_async_context(source_of(primary))
             targets = [
@@ -157,7 +157,7 @@ async def follow(source: Source, news: News, metrics: Metrics, poll_interval_ms:
         try:
             contents = await source.read()
         except _FAILURES as error:
-            _LOG.warning("the source cannot be read", error=str(error), retry_s=wait_s)
+            _LOG.warning("source_unreadable", error=str(error), retry_s=wait_s)
             await asyncio.sleep(wait_s)
             wait_s = min(wait_s * 2, RETRY_S_MAX)
             continue
@@ -165,7 +165,7 @@ async def follow(source: Source, news: News, metrics: Metrics, poll_interval_ms:
         same = contents.changes == changes if contents is known else contents == known
         bad = sum(contents.malformed.values())
         if bad > metrics.bad_records:
-            _LOG.warning("records of the source's log are skipped", why=dict(contents.malformed))
+            _LOG.warning("source_records_skipped", why=dict(contents.malformed))
         metrics.source(bad)
         if not same or news.revision == 0:
             await news.publish(contents)
@@ -197,7 +197,7 @@ class Follower:
         """Before each batch of writes of a round."""
         self._metrics.progress(self.name, behind)
         if behind and time.monotonic() - self._told_s > WRITING_TOLD_EVERY_S:
-            _LOG.info("writing", target=self.name, behind=behind)
+            _LOG.info("versions_to_write", target=self.name, behind=behind)
             self._told_s = time.monotonic()
 
     async def run(self, news: News) -> None:
@@ -239,11 +239,16 @@ class Follower:
     async def _report(self, done: Round) -> None:
         if done.writes:
             self._last_write_ms = _now_ms()
-            _LOG.info("written", target=self.name, in_sync=done.in_sync, writes=dict(done.writes))
+            _LOG.info(
+                "versions_written",
+                target=self.name,
+                in_sync=done.in_sync,
+                writes=dict(done.writes),
+            )
         for it in done.refusals[:LOGGED_MAX]:
-            _LOG.warning("refused", target=self.name, what=str(it))
+            _LOG.warning("version_refused", target=self.name, what=str(it))
         if len(done.refusals) > LOGGED_MAX:
-            _LOG.warning("more are refused", target=self.name, count=len(done.refusals))
+            _LOG.warning("more_versions_refused", target=self.name, count=len(done.refusals))
         self._status = status_of(done, last_write_ms=self._last_write_ms)
         await self._publish(problem=None)
 

@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperCommand
 
 from gateway.cli.node_options import with_node_options
+from keyway.terminal.exits import Exit
 from keyway.terminal.extras import what_to_install
 from keyway.terminal.usage import OneLineUsage
 from keyway.terminal.watching import Click
@@ -52,7 +53,7 @@ class CommandGroups(OneLineUsage):
             if ctx.resilient_parsing:  # a shell that completes: nothing follows this word
                 return listed
             typer.echo(f"keyway: {what_to_install(error)}", err=True)
-            raise typer.Exit(2) from error
+            raise typer.Exit(Exit.CONFIGURATION) from error
         group.name = cmd_name
         return group
 

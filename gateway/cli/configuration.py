@@ -18,7 +18,8 @@ from gateway.cli.options import (
     Watching,
     WatchOption,
 )
-from gateway.cli.tables import View, end, print_data, print_line, print_table, show, table_view
+from gateway.cli.tables import View, print_data, print_line, print_table, show, table_view
+from keyway.terminal.exits import end
 
 app = typer.Typer(help="The configuration of a running node.", no_args_is_help=True)
 

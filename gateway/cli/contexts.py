@@ -18,8 +18,9 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gateway.cli.options import NODE, Output
-from gateway.cli.tables import end, print_data, print_table
+from gateway.cli.tables import print_data, print_table
 from keyway.clusters.yaml_file import first_fault
+from keyway.terminal.exits import Exit, end
 
 CONTEXT_VARIABLE = "KEYWAY_CONTEXT"
 _HOST = r"(?:[\w.-]+|\[[\da-f:.]+\])"
@@ -70,7 +71,10 @@ def context() -> Context:
     if name is None:
         return NODE_HERE
     if name not in known.contexts:
-        end(f"no context {name!r}: {file()} has {', '.join(sorted(known.contexts)) or 'none'}")
+        end(
+            f"no context {name!r}: {file()} has {', '.join(sorted(known.contexts)) or 'none'}",
+            Exit.CONFIGURATION,
+        )
     return known.contexts[name]
 
 
@@ -91,7 +95,7 @@ def _load() -> Contexts:
     try:
         return _read(file())
     except _UnreadableError as error:
-        end(str(error))
+        end(str(error), Exit.CONFIGURATION)
 
 
 def _read(path: Path) -> Contexts:
@@ -117,7 +121,7 @@ def _save(contexts: Contexts) -> None:
         written.write_text(yaml.safe_dump(data, sort_keys=False), "utf-8")
         written.replace(path)
     except OSError as error:
-        end(f"{path}: {error.strerror}")
+        end(f"{path}: {error.strerror}", Exit.CONFIGURATION)
 
 
 def _address(text: str) -> str:
@@ -170,7 +174,7 @@ def context_use(name: KnownName) -> None:
     """Make a context the one that commands use without --context."""
     known = _load()
     if name not in known.contexts:
-        end(f"no context {name!r}")
+        end(f"no context {name!r}", Exit.CONFIGURATION)
     _save(known.model_copy(update={"current": name}))
 
 
@@ -179,7 +183,7 @@ def context_remove(name: KnownName) -> None:
     """Forget a context. The file with its token stays."""
     known = _load()
     if name not in known.contexts:
-        end(f"no context {name!r}")
+        end(f"no context {name!r}", Exit.CONFIGURATION)
     rest = {key: it for key, it in known.contexts.items() if key != name}
     current = None if known.current == name else known.current
     _save(Contexts(current=current, contexts=rest))

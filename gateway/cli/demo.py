@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from keyway.terminal.exits import Exit
 from keyway.terminal.extras import what_to_install
 
 
@@ -19,6 +20,6 @@ def demo(
         from gateway.demo.run import run_demo  # needs packages that a plain gateway does without
     except ModuleNotFoundError as error:
         typer.echo(f"keyway: {what_to_install(error, 'demo')}", err=True)
-        raise typer.Exit(2) from error
+        raise typer.Exit(Exit.CONFIGURATION) from error
 
     raise typer.Exit(run_demo(keep=keep))

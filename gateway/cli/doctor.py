@@ -10,7 +10,8 @@ import typer
 from gateway import config as configuration
 from gateway.cli.options import ConfigOption, Output, UpstreamOption
 from gateway.cli.tables import print_data, print_table
-from gateway.logs import configure
+from keyway.logs import configure
+from keyway.terminal.exits import Exit
 
 
 def doctor(
@@ -27,7 +28,7 @@ def doctor(
         findings = asyncio.run(look(configuration.load(config, upstream=upstream)))
     except configuration.ConfigError as error:
         typer.echo(f"keyway: {error}", err=True)
-        raise typer.Exit(2) from error
+        raise typer.Exit(Exit.CONFIGURATION) from error
     rows = [asdict(it) | {"status": it.status.value} for it in findings]
     if output != "table":
         print_data({"findings": rows}, output)
@@ -35,4 +36,4 @@ def doctor(
         columns = ("CHECK", "STATUS", "FOUND", "MEND")
         print_table(columns, [tuple(row.values()) for row in rows])
     if any(it.status is Status.FAULT for it in findings):
-        raise typer.Exit(1)
+        raise typer.Exit(Exit.REFUSED)

@@ -9,7 +9,8 @@ import typer
 from gateway.admin.rows import DeletedGroup, GroupDescription, SettingsRow
 from gateway.cli.node_client import Answer, ask, group_path, path_with
 from gateway.cli.options import DEFAULT_ADMIN, AdminOption, ExecuteOption, Output
-from gateway.cli.tables import counted, end, print_data, print_table
+from gateway.cli.tables import counted, print_data, print_table
+from keyway.terminal.exits import end
 
 _SETTING = ("SETTING", "VALUE", "FROM", "IN-KAFKA")
 

@@ -27,6 +27,7 @@ from gateway.cli.options import (
     WatchOption,
 )
 from gateway.cli.tables import View, age, print_line, show, table_view
+from keyway.terminal.exits import Exit
 
 topics = typer.Typer(help="Topics that Key-Shared groups read.", no_args_is_help=True)
 brokers = typer.Typer(help="Virtual brokers of the node.", no_args_is_help=True)
@@ -157,7 +158,7 @@ def health(
 
     show(look, output, watch)
     if not fine:
-        raise typer.Exit(1)
+        raise typer.Exit(Exit.REFUSED)
 
 
 def _print_health(row: HealthRow) -> None:

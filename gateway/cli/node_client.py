@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from gateway.admin.limits import PAGE_ROWS_MAX
 from gateway.cli.contexts import context
-from gateway.cli.tables import end
+from keyway.terminal.exits import Exit, end
 
 if TYPE_CHECKING:
     import httpx
@@ -104,14 +104,14 @@ def _authorization(*, of_context: bool) -> dict[str, str]:
     try:
         token = os.environ.get(TOKEN_VARIABLE, "") if path is None else path.read_text("utf-8")
     except OSError as error:
-        end(f"--token-file {path}: {error.strerror}")
+        end(f"--token-file {path}: {error.strerror}", Exit.CONFIGURATION)
     except UnicodeDecodeError:
-        end(f"--token-file {path}: not UTF-8")
+        end(f"--token-file {path}: not UTF-8", Exit.CONFIGURATION)
     token = token.strip()
     if not token:
         return {}
     if not (token.isascii() and token.isprintable()):
-        end(f"{TOKEN_VARIABLE if path is None else path}: holds no token")
+        end(f"{TOKEN_VARIABLE if path is None else path}: holds no token", Exit.CONFIGURATION)
     return {"Authorization": f"Bearer {token}"}
 
 
@@ -146,7 +146,7 @@ def ask(
             return Answer(raw, model.model_validate(raw))
     except (httpx.HTTPError, httpx.InvalidURL, ValueError, UnicodeError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
-        end(f"no node answers at {admin}: {reason}")
+        end(f"no node answers at {admin}: {reason}", Exit.AWAY)
     no_token = response.status_code == 401 and "authorization" not in response.request.headers
     end(_title(response) + (f" (--token-file or {TOKEN_VARIABLE})" if no_token else ""))
 

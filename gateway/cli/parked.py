@@ -27,7 +27,6 @@ from gateway.cli.options import (
 from gateway.cli.tables import (
     View,
     counted,
-    end,
     print_data,
     print_line,
     print_lines,
@@ -35,6 +34,7 @@ from gateway.cli.tables import (
     show,
     time_text,
 )
+from keyway.terminal.exits import end
 
 _COLUMNS = (
     *("TOPIC", "PARTITION", "OFFSET", "KEY", "KEY-HASH"),

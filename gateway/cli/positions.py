@@ -11,7 +11,8 @@ import typer
 from gateway.admin.window_rows import PositionList, SeekResult
 from gateway.cli.node_client import ask, ask_all, path_with
 from gateway.cli.options import DEFAULT_ADMIN, AdminOption, ExecuteOption, Output, WatchOption
-from gateway.cli.tables import View, age, end, print_data, print_table, show, table_view
+from gateway.cli.tables import View, age, print_data, print_table, show, table_view
+from keyway.terminal.exits import end
 
 _POSITION = (
     *("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "LAG-SECONDS"),

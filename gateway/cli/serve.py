@@ -8,7 +8,8 @@ import typer
 
 from gateway import config as configuration
 from gateway.cli.options import ConfigOption, UpstreamOption
-from gateway.logs import LogFormat, LogLevel, configure
+from keyway.logs import LogFormat, LogLevel, configure
+from keyway.terminal.exits import Exit
 
 
 def serve(
@@ -27,4 +28,4 @@ def serve(
         run(settings, source)
     except (configuration.ConfigError, StartError) as error:
         typer.echo(f"keyway: {error}", err=True)
-        raise typer.Exit(2) from error
+        raise typer.Exit(Exit.CONFIGURATION) from error

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import NoReturn
 
-import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -34,12 +32,6 @@ def table_of(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
     for row in rows:
         table.add_row(*(Text(_shown(value)) for value in row))
     return table
-
-
-def end(line: str) -> NoReturn:
-    """Ends the command with one line on stderr and exit status 1."""
-    typer.echo(f"keyway: {plain(line)}", err=True)
-    raise typer.Exit(1)
 
 
 def print_line(text: str) -> None:

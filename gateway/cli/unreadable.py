@@ -17,7 +17,8 @@ from gateway.cli.options import (
     TopicOption,
     WatchOption,
 )
-from gateway.cli.tables import View, end, print_data, print_table, show
+from gateway.cli.tables import View, print_data, print_table, show
+from keyway.terminal.exits import end
 
 _COLUMNS = ("TOPIC", "PARTITION", "OFFSET", "LAST-OFFSET", "REASON")
 

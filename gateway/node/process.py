@@ -16,12 +16,12 @@ from gateway.compiled import version_line
 from gateway.config import Config, ConfigSource
 from gateway.embedded.process import SetupError
 from gateway.listen.listeners import CannotListen
-from gateway.logs import lost_lines
 from gateway.node.lifecycle import run_parts
 from gateway.node.redis_state import RedisAddress, running_redis
 from gateway.node.wiring import Process, wire
 from gateway.part import Part, Trouble
 from gateway.routing.owners import CannotJoin
+from keyway.logs import lost_lines
 
 log = structlog.get_logger("keyway.node")
 

@@ -55,7 +55,7 @@ class Follower:
             try:
                 contents = await self._source.read()
             except (AwayError, LogError, RefusedError) as error:
-                _LOG.warning("the view's source cannot be read", error=str(error), retry_s=wait_s)
+                _LOG.warning("view_source_unreadable", error=str(error), retry_s=wait_s)
                 await asyncio.sleep(wait_s)
                 wait_s = min(wait_s * 2, RETRY_S_MAX)
                 continue
@@ -115,7 +115,7 @@ async def _serve(config: ClustersConfig, cluster: Cluster, beats: int | None) ->
         authenticate = _asks_for_passwords(config, section)
         behind = Behind(lambda: follower.shown, primary, authenticate)
         server = _server(section, view_app(behind))
-        _LOG.info("registry view", cluster=cluster.name, host=section.host, port=section.port)
+        _LOG.info("registry_view", cluster=cluster.name, host=section.host, port=section.port)
         try:
             work = [follower.run(), server.serve([listening])]
             await together(work if beats is None else [*work, _beat(beats, follower)])

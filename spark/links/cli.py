@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from keyway.kafka.asking import LOOK_S_MAX
+from keyway.terminal.exits import Exit, end
 from keyway.terminal.extras import what_to_install
 from keyway.terminal.usage import OneLineUsage
 from keyway.terminal.watching import Output, View, Watching, WatchOption, show
@@ -45,16 +46,14 @@ def told() -> Iterator[None]:
     except ModuleNotFoundError as error:
         raise _lacking(error) from error
     except (ConfigError, TreeError) as error:
-        typer.echo(f"keyway: {error}", err=True)
-        raise typer.Exit(2) from error
+        end(str(error), Exit.CONFIGURATION)
     except KafkaException as error:
-        typer.echo(f"keyway: {error.args[0].str()}", err=True)
-        raise typer.Exit(1) from error
+        end(error.args[0].str(), Exit.AWAY)
 
 
 def _lacking(error: ModuleNotFoundError) -> typer.Exit:
     typer.echo(f"keyway: {what_to_install(error)}", err=True)
-    return typer.Exit(2)
+    return typer.Exit(Exit.CONFIGURATION)
 
 
 @app.command()
@@ -75,7 +74,7 @@ def check(config: ConfigArgument, output: Output = "table") -> None:
         raw = [it.as_json() for it in findings]
         show(lambda: View(raw, lambda: typer.echo(findings_text(findings))), output)
         if any(it.fault for it in findings):
-            raise typer.Exit(1)
+            raise typer.Exit(Exit.REFUSED)
 
 
 @app.command()
@@ -170,4 +169,4 @@ def verify(
             found = verify_topic(settings, first, second, topic, master=master, progress=progress)
         show(lambda: View(found, lambda: typer.echo(comparison_text(found))), output)
         if not found["alike"]:
-            raise typer.Exit(1)
+            raise typer.Exit(Exit.REFUSED)

@@ -59,7 +59,7 @@ from spark.streaming.produce import copying, passed, places_of
 from spark.streaming.ranges import batch_ends, moved
 from spark.streaming.unreadable import OVERFLOW, between, told, unreadable
 
-log = structlog.get_logger()
+log = structlog.get_logger("keyway.links")
 
 # The failures of queries and clusters; anything else is a bug and ends the run.
 FAILURES = (KafkaException, PySparkException)
@@ -120,7 +120,7 @@ class LinkRun:
                 failures += 1
                 fault = cause(self._failure or error)
                 self._look_for_unreadable(fault)
-                log.warning("link waits", link=self.report.link, fault=fault, wait_s=wait_s)
+                log.warning("link_waits", link=self.report.link, fault=fault, wait_s=wait_s)
                 self.report.trouble(fault)
                 self.stop.wait(wait_s)
         self.report.ended()
@@ -291,7 +291,7 @@ class LinkRun:
                 self.report.copied(result)
             if (why := result["refused"]) is not None:
                 if self._refusals.refused(place, why, monotonic()):
-                    log.warning("topic stops", link=self._link.name, topic=place[0], why=why)
+                    log.warning("topic_stops", link=self._link.name, topic=place[0], why=why)
                 self._replan.set()
                 continue
             self._refusals.written(place)
@@ -309,7 +309,7 @@ class LinkRun:
         )
         records = sum(it["copied"] + it["skipped"] + it["left_out"] for it in results)
         if self._size.measured(records, sum(it["bytes"] for it in results), seconds, cut=cut):
-            log.info("batches change", link=self._link.name, records=self._size.records)
+            log.info("batch_size_changes", link=self._link.name, records=self._size.records)
             self._replan.set()
 
     def _writing(self, plan: Plan, ends: Mapping[Place, int], places: int = 1) -> Writing:
@@ -372,7 +372,7 @@ class LinkRun:
         try:
             self._unreadable |= unreadable(self._source, {**self._starts_at, **self._reached})
         except KafkaException as error:
-            log.warning("link looks in vain", link=self.report.link, fault=cause(error))
+            log.warning("link_look_failed", link=self.report.link, fault=cause(error))
 
     def _up_to_unreadable(
         self, starts: dict[Place, int], plan: Plan

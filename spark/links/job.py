@@ -11,13 +11,14 @@ from pathlib import Path
 
 import structlog
 
+from keyway import logs
 from keyway.clusters.config import load
 from keyway.clusters.core.tree import ClusterName
 from keyway.kafka.identities import Identities
 from spark.links.turns import run_links
 from spark.session import SETTINGS, kafka_session
 
-log = structlog.get_logger()
+log = structlog.get_logger("keyway.links")
 
 
 def run_job(
@@ -26,6 +27,7 @@ def run_job(
     """Copies until SIGTERM or SIGINT. `master` None: as spark-submit says. Raises ConfigError,
     TreeError, and the errors that end a link.
     """
+    logs.configure()
     settings = load(config)
     settings.cluster(cluster)
     settings.seals()

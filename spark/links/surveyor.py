@@ -23,7 +23,7 @@ from spark.streaming.limits import RECORD_BYTES_MAX
 from spark.streaming.orders import Taking
 from spark.transforms.core.steps import topics_of
 
-log = structlog.get_logger()
+log = structlog.get_logger("keyway.links")
 
 # A dead letter is as long as its record, and stands until somebody has looked at it.
 DEAD_LETTER_CONFIGS = {"max.message.bytes": str(RECORD_BYTES_MAX), "retention.ms": "-1"}
@@ -61,12 +61,12 @@ class Surveyor:
                     stopped[name] = verdict.reason
                 case Missing():
                     self.target.create_like(topic, targets[name], messages)
-                    log.info("topic created", link=self.link.name, topic=targets[name])
+                    log.info("topic_created", link=self.link.name, topic=targets[name])
                     created.append(name)
                     topics[name] = topic
                 case Grown():
                     self.target.grow(targets[name], topic.partitions)
-                    log.info("topic grown", link=self.link.name, topic=targets[name])
+                    log.info("topic_grown", link=self.link.name, topic=targets[name])
                     topics[name] = topic
                 case None:
                     topics[name] = topic

@@ -26,7 +26,7 @@ from spark.streaming.core.survey import Position
 from spark.streaming.kafka import KafkaSide
 from spark.streaming.orders import Place
 
-log = structlog.get_logger()
+log = structlog.get_logger("keyway.links")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def choose_target(
             link.group, on_target(config, link, to, _of_generation(positions, generation))
         )
         report.targeted(target, generation)
-        log.info("link switched", link=link.name, target=target, rewind=bool(wanted["rewind"]))
+        log.info("link_switched", link=link.name, target=target, rewind=bool(wanted["rewind"]))
         return link
     if report.target in distributor.allowed:
         assert report.target is not None
@@ -140,7 +140,7 @@ def rewound(
     windows = Windows()
     compare_into(windows, link, source, compared, subtree, config.seals())
     for topic, why in windows.failed.items():
-        log.warning("topic not rewound", link=link.name, topic=topic, why=why)
+        log.warning("topic_not_rewound", link=link.name, topic=topic, why=why)
     moved = {
         place: Position(it.first, compared[place].topic_id) for place, it in windows.found.items()
     }
@@ -237,4 +237,4 @@ def leave(config: ClustersConfig, link: Link, source: KafkaSide, generation: int
         fence(old, link, begun, config.messages.transaction_timeout_ms)
     except KafkaException as error:
         fault = error.args[0].str()
-        log.warning("target left without a fence", link=link.name, target=link.target, fault=fault)
+        log.warning("target_left_without_fence", link=link.name, target=link.target, fault=fault)

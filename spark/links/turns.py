@@ -27,7 +27,7 @@ from spark.pipelines.config import Pipeline, load_pipeline
 from spark.streaming.kafka import KafkaSide
 from spark.streaming.limits import BACKOFF_S, LEASE_SESSION_MS, STANDBY_LOOKS_EVERY_S
 
-log = structlog.get_logger()
+log = structlog.get_logger("keyway.links")
 
 _POLL_S = 0.5
 
@@ -74,7 +74,7 @@ class LinkTurns:
                 if monotonic() - looked_s > STANDBY_LOOKS_EVERY_S:
                     self._status_topic()
                     if not told and self._others():
-                        log.info("link stands by: another process runs it", link=self._name)
+                        log.info("link_stands_by", link=self._name)
                         told = True
                     looked_s = monotonic()
                 if self._lease.poll(_POLL_S):
@@ -103,7 +103,7 @@ class LinkTurns:
         worker.start()
         while worker.is_alive():
             if not self._lease.poll(_POLL_S) and not link.stop.is_set() and not self._stop.is_set():
-                log.warning("link gives way: its lease is lost", link=self._name)
+                log.warning("link_lease_lost", link=self._name)
                 link.stop.set()
             if self._stop.is_set():
                 link.stop.set()
@@ -136,7 +136,7 @@ class LinkTurns:
                 wait_s = BACKOFF_S[min(failures, len(BACKOFF_S) - 1)]
                 failures += 1
                 fault = error.args[0].str()
-                log.warning("link waits", link=self._name, fault=fault, wait_s=wait_s)
+                log.warning("link_waits", link=self._name, fault=fault, wait_s=wait_s)
                 self._stop.wait(wait_s)
 
 

@@ -1,7 +1,7 @@
 """`keyway pipeline check FILE` and `keyway pipeline run FILE`, or `python -m spark.pipelines.cli`.
 
-Exit status: 0 all is well; 1 the file is right, but not for these records (a path that leads
-nowhere, every record in quarantine); 2 the file is wrong, or Kafka or the registry does not answer.
+Exit status (keyway/terminal/exits.py): 1 if the file is right, but not for these records (a path
+that leads nowhere, every record in quarantine), or the run cannot go on.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from confluent_kafka import KafkaException
@@ -20,6 +20,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from keyway import logs
+from keyway.terminal.exits import Exit, end
 from keyway.terminal.usage import OneLineUsage
 from keyway.terminal.watching import Output, View, show
 
@@ -70,14 +72,13 @@ def check(
             progress.step("reading records of the source")
             findings = probed(pipeline, schemas, records)
     except FAILURES as error:
-        typer.echo(f"keyway: {error}", err=True)
-        raise typer.Exit(2) from error
+        _end(error)
     raw = as_json(pipeline, findings, records, schemas)
     show(lambda: View(raw, lambda: _print_table(pipeline, findings, records, schemas)), output)
     for fault in findings.faults:
         typer.echo(f"keyway: {file}:{fault.line}: {fault.reason}", err=True)
     if findings.faults or (findings.trials and findings.quarantined == len(findings.trials)):
-        raise typer.Exit(1)
+        raise typer.Exit(Exit.REFUSED)
 
 
 @app.command()
@@ -90,6 +91,7 @@ def run(
     output: Output = "table",
 ) -> None:
     """Run FILE, from its source to its target, until SIGTERM or SIGINT; exactly once."""
+    logs.configure()
     from pyspark.errors import PySparkException
 
     from spark.pipelines.config import load_pipeline
@@ -113,13 +115,22 @@ def run(
             it.run(once=once)
         finally:
             session.stop()
-    except (*FAILURES, RunError) as error:
-        typer.echo(f"keyway: {error}", err=True)
-        raise typer.Exit(2) from error
+    except FAILURES as error:
+        _end(error)
+    except RunError as error:
+        end(str(error))
     except (PySparkException, KafkaException) as error:
-        typer.echo(f"keyway: {cause(error)}", err=True)
-        raise typer.Exit(2) from error
+        end(cause(error), Exit.AWAY)
     show(lambda: View(asdict(it.counts), lambda: typer.echo(_told(it.counts))), output)
+
+
+def _end(error: Exception) -> NoReturn:
+    """For one of FAILURES: the file is wrong, or the source or the registry gave no answer."""
+    from spark.pipelines.sample import SampleError
+    from spark.transforms.registry import RegistryError
+
+    away = isinstance(error, SampleError | RegistryError)
+    end(str(error), Exit.AWAY if away else Exit.CONFIGURATION)
 
 
 def _progress() -> Callable[[Counts], None]:

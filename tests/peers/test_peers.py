@@ -227,7 +227,7 @@ def test_killed_and_started_again(registry: Peer, site: Site, run: str, first_id
     subjects = [f"acme-{run}-s{at}-value" for at in range(5)]
     for number in range(KILLS):
         child = site.start()
-        started = site.log().count("schemas are distributed from here")
+        started = site.log().count("schemas_distributed")
         go_on(site, draw, source, subjects, first_id=first_id + number * 10)
         if number % 3:
             site.wait_for("are distributed from here", started + 1)

@@ -135,7 +135,7 @@ def test_kafka_that_is_away_and_topics_that_are_not_there(
     made: Callable[..., Path], fresh_name: Callable[[str], str]
 ) -> None:
     result = run("check", str(made(fresh_name("no-topic"))))
-    assert result.exit_code == 2
+    assert result.exit_code == 3
     assert "no-topic" in result.stderr
     assert run("check", str(made("t")), "-n", "0").exit_code == 0, "the file alone"
 

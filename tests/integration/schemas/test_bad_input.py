@@ -94,7 +94,7 @@ def test_truncated_and_foreign_records_are_skipped_named_and_counted(
             assert metric(port, "keyway_schemas_bad_records") == 6
         assert not has(url, "cut.b-value")
     log = site.log()
-    assert log.count("records of the source's log are skipped") == 2
+    assert log.count("source_records_skipped") == 2
     for why in (
         "the key is no JSON",
         "the value is no JSON",

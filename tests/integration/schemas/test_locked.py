@@ -106,6 +106,6 @@ def test_a_wrong_password_is_named_and_tried_again(
     register(site)
     monkeypatch.setenv("KEYWAY_TESTS_REGISTRY_PASSWORD", "wrong-word")
     with site.running():
-        site.wait_for("the source cannot be read", 2)
+        site.wait_for("source_unreadable", 2)
     assert "401 Unauthorized for GET /schemas" in site.log()
     assert "wrong-word" not in site.log()

@@ -201,7 +201,7 @@ def killed(site: Site, times: int) -> Held:
     subjects = [f"acme-s{at}-value" for at in range(8)]
     for number in range(times):
         child = site.start()
-        started = site.log().count("schemas are distributed from here")
+        started = site.log().count("schemas_distributed")
         go_on(site, draw, source, subjects, first_id=FIRST_ID + number * 10)
         if number % 3:  # two of three are killed at work, one perhaps before it has the lease
             site.wait_for("are distributed from here", started + 1)

@@ -217,7 +217,7 @@ def test_what_a_node_refuses_is_its_own_words(node: Node) -> None:
 
 def test_what_answers_is_no_node(node: Node) -> None:
     address = node({"/v1/groups": b"no json"})
-    assert keyway("group", "list", "--admin", address)[0] == 1
+    assert keyway("group", "list", "--admin", address)[0] == 3
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_what_answers_is_no_node(node: Node) -> None:
 )
 def test_an_address_where_nobody_is(admin: str) -> None:
     code, out, err = keyway("group", "list", "--admin", admin)
-    assert (code, out) == (1, "")
+    assert (code, out) == (3, "")
     assert err.startswith("keyway: no node answers at ")
     assert err.count("\n") == 1
 
@@ -233,7 +233,7 @@ def test_an_address_where_nobody_is(admin: str) -> None:
 def test_a_port_that_speaks_something_else() -> None:
     with socket_that_says(b"\0\0\0\4Kafka\r\n") as address:
         code, _, err = keyway("group", "list", "--admin", address)
-    assert code == 1
+    assert code == 3
     assert err.count("\n") == 1
 
 

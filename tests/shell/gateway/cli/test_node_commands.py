@@ -28,6 +28,7 @@ MEMBER = {
     "ready_keys": 3,
     "in_flight": 2,
     "draining_keys": 0,
+    "silent_partitions": 4,
     "connections": 1,
     "last_heartbeat_ms": 0,
 }
@@ -106,7 +107,7 @@ BROKERS: dict[str, Any] = {
             ("member", "list", "g"),
             "/v1/members?group=g",
             {"group": "g", "members": [MEMBER]},
-            ["g", "m1", "10.0.0.1", "c\\x1b", "25.0%", "3", "2", "0", "1"],
+            ["g", "m1", "10.0.0.1", "c\\x1b", "25.0%", "3", "2", "0", "4", "1"],
         ),
         (
             ("window", "list", "g", "--topic", "orders", "--partition", "0"),
@@ -298,7 +299,7 @@ def test_options_of_the_node_stand_before_a_command_or_behind_it(
         assert east.tokens == ["Bearer token-1", "Bearer token-2"]
         for command in (["health"], ["top"], ["key", "list", "g"], ["config", "show"]):
             code, _, err = keyway(*command, "--context", "none")
-            assert (code, "no context 'none'" in err) == (1, True), command
+            assert (code, "no context 'none'" in err) == (2, True), command
 
 
 @pytest.mark.parametrize(
@@ -314,7 +315,7 @@ def test_a_wrong_file_of_contexts_is_one_line(home: Path, text: str, says: str) 
     home.parent.mkdir()
     home.write_text(text)
     code, _, err = keyway("group", "list")
-    assert code == 1
+    assert code == 2
     assert says in err
     assert err.count("\n") == 1
 
@@ -343,9 +344,9 @@ def test_an_address_makes_a_context(home: Path, admin: str) -> None:
 
 
 def test_a_context_that_is_not_there(home: Path) -> None:  # noqa: ARG001 - an empty one
-    assert keyway("--context", "none", "group", "list")[0] == 1
-    assert keyway("context", "use", "none")[0] == 1
-    assert keyway("context", "remove", "none")[0] == 1
+    assert keyway("--context", "none", "group", "list")[0] == 2
+    assert keyway("context", "use", "none")[0] == 2
+    assert keyway("context", "remove", "none")[0] == 2
 
 
 # ---------------------------------------------------------------------------------- again and again

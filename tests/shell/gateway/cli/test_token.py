@@ -95,11 +95,11 @@ def test_a_token_that_cannot_be_read(shown: tuple[str, list[str | None]], tmp_pa
     for data, says in ((b"secret\nsecret", "holds no token"), (b"\xffsecret", "not UTF-8")):
         bad.write_bytes(data)
         code, _, err = keyway("--token-file", str(bad), *groups)
-        assert code == 1
+        assert code == 2
         assert says in err
         assert "secret" not in err
     code, _, err = keyway("--token-file", str(tmp_path / "none"), *groups)
-    assert (code, "No such file" in err) == (1, True)
+    assert (code, "No such file" in err) == (2, True)
     code, _, err = keyway(*groups, KEYWAY_TOKEN="s\xe9cret")
-    assert (code, err) == (1, "keyway: KEYWAY_TOKEN: holds no token\n")
+    assert (code, err) == (2, "keyway: KEYWAY_TOKEN: holds no token\n")
     assert headers == []

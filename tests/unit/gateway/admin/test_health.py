@@ -12,7 +12,6 @@ from redis.exceptions import ConnectionError as RedisAway
 
 from gateway.admin.health import Health, HealthCollector, look
 from gateway.core.cluster.topology import Topology
-from gateway.logs import lost_lines
 from gateway.node.process import process_part
 from gateway.node.redis_state import redis_troubles
 from gateway.part import Part, Trouble
@@ -20,6 +19,7 @@ from gateway.reading.build import reading_troubles
 from gateway.upstream.build import broker_troubles
 from gateway.windows.build import window_figures, window_troubles
 from gateway.windows.waiting_windows import WaitingWindows
+from keyway.logs import lost_lines
 from tests.rig.node_parts import GROUP, Node, topology
 from tests.rig.virtual_time import run, settle
 

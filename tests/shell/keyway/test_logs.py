@@ -8,11 +8,11 @@ import sys
 
 import pytest
 
-from gateway.logs import TEXT_CHARS_MAX
+from keyway.logs import TEXT_CHARS_MAX
 
 PROGRAM = """
 import logging, sys, structlog
-from gateway.logs import configure
+from keyway.logs import configure
 configure(sys.argv[1], sys.argv[2])
 log = structlog.get_logger("keyway.part").bind(group="g")
 log.debug("quiet")
@@ -70,7 +70,7 @@ def test_what_a_client_makes_long_is_cut() -> None:
 
 LOST = """
 import json, os, sys, structlog
-from gateway.logs import configure, lost_lines
+from keyway.logs import configure, lost_lines
 configure("json", "info")
 log = structlog.get_logger("keyway.part")
 log.info("written")
