@@ -149,7 +149,7 @@ class LinkRun:
         shutil.rmtree(checkpoints, ignore_errors=True)  # of a run that was killed
         query = self._query(plan, starts, (checkpoints / uuid.uuid4().hex).resolve())
         log.info(
-            "link runs", link=self._link.name, target=self._link.target, partitions=len(starts)
+            "link_runs", link=self._link.name, target=self._link.target, partitions=len(starts)
         )
         try:
             self._watch(query, surveyed, plan)

@@ -33,7 +33,7 @@ def run_job(
     settings.seals()
     identities = Identities(settings)
     for name, reason in identities.look().items():
-        log.warning("cluster is away", cluster=name, fault=reason)
+        log.warning("cluster_away", cluster=name, fault=reason)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
