@@ -24,8 +24,8 @@ def test_pictures_for_the_documents(
     screenshots.mkdir(exist_ok=True)
     views: tuple[tuple[str, str, Scheme, tuple[int, int]], ...] = (
         ("dashboard", "", "light", (1180, 560)),
-        ("dashboard-group", f"groups/{SHIPPING}", "dark", (1180, 640)),
-        ("dashboard-members", f"groups/{SHIPPING}/members", "light", (1180, 560)),
+        ("dashboard-group", f"groups/{SHIPPING}", "dark", (1180, 920)),
+        ("dashboard-members", f"groups/{SHIPPING}/members", "light", (1180, 700)),
         ("dashboard-phone", f"groups/{SHIPPING}", "light", PHONE),
     )
     with slow_group(stage):
