@@ -3,8 +3,10 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 
-PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
+ifeq ($(origin PYTHON),undefined) # looked for once, not at each use
+PYTHON := $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	  $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+endif
 VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := build/stamps
@@ -22,14 +24,14 @@ BASE := import tomllib; it = tomllib.load(open("pyproject.toml", "rb")); \
 	print(*it["build-system"]["requires"], *it["project"]["dependencies"], sep="\n")
 ARGS ?=
 SEED ?=
-ROUNDS ?= 10
 KEEP ?=
-KILLS ?= 50
-AGAINST ?= .
+NAME ?=
 
 .PHONY: help
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^##@ / {print substr($$0, 5)} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+##@ Every day
 
 .PHONY: setup
 setup: $(STAMPS)/venv $(STAMPS)/class-archive $(STAMPS)/connector $(STAMPS)/browser $(STAMPS)/prometheus ## virtual environment, packages, jars of Kafka and Spark (instant when done)
@@ -138,9 +140,11 @@ check: $(STAMPS)/venv ## ruff, mypy --strict, import rules
 test: ready ## all tests: unit, property, simulation, integration, Spark (ARGS=pytest's)
 	$(PYTEST) $(ARGS)
 
-.PHONY: durations
-durations: ready ## all tests, and the seconds of each file into tests/durations.json: the longest begin first
-	$(PYTEST) --record-durations $(ARGS)
+.PHONY: clean
+clean: interpreted ## removes build/ and caches; the virtual environment stays
+	rm -rf build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache spark-warehouse
+
+##@ Longer runs
 
 .PHONY: sim
 sim: compile ## the simulation: hunt on, or replay SEED=n with its trace
@@ -150,49 +154,15 @@ sim: compile ## the simulation: hunt on, or replay SEED=n with its trace
 mutate: $(STAMPS)/venv ## plants bugs in the dispatcher's cores and fails if no test notices one (ARGS="state retry")
 	nice -n 19 $(BIN)/python -m tests.mutation $(ARGS)
 
-.PHONY: chaos
-chaos: ready ## kill -9 of everything under load, ROUNDS=n (10), SEED=n to replay
-	$(BIN)/python -m tests.chaos --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
-
-.PHONY: rolling
-rolling: ready ## rolling restarts of stock clients, ROUNDS=n (10), SEED=n of the first
-	$(BIN)/python -m tests.chaos.rolling --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
-
-.PHONY: hostile
-hostile: ready ## attacks on a running node beside clients that do nothing wrong (ARGS="tiny_records --seconds 5")
-	$(BIN)/python -m tests.hostile $(ARGS)
-
-.PHONY: fuzz
-fuzz: ready ## recorded traffic and REST bodies, mutated (ARGS="--inputs 10000000", "codec --seed 7 --inputs 1")
-	$(BIN)/python -m tests.fuzz $(ARGS)
-
-.PHONY: integration
-integration: ready ## only the tests with a real Kafka and Spark
-	$(PYTEST) -m "integration or spark" $(ARGS)
+.PHONY: campaign
+campaign: ready ## long runs: chaos, hostile clients, scale… without NAME=… their list (ARGS=its own)
+	@$(BIN)/python -m tests.campaigns $(NAME) $(ARGS)
 
 .PHONY: bench
 bench: ready ## side by side with Kafka direct; writes build/bench.json
 	$(BIN)/python -m tests.bench $(ARGS)
 
-.PHONY: parked-scale
-parked-scale: ready ## 100 parked keys, then ten million records of others: rate, memory, restart
-	$(BIN)/python -m tests.bench.parked_scale
-
-.PHONY: ring
-ring: ready ## how evenly keys are spread, with and without bounded loads; writes build/ring.json
-	$(BIN)/python -m tests.bench.ring
-
-.PHONY: bench-window
-bench-window: compile ## the CPU of a window's shell beside that of AGAINST=dir, another checkout compiled alike
-	$(BIN)/python -m tests.bench.window_cost --against $(AGAINST)
-
-.PHONY: bench-links
-bench-links: ready ## one link beside MirrorMaker 2 on the same copy (ARGS="--records n --rounds n", "--lag 60")
-	$(BIN)/python -m tests.bench.links $(ARGS)
-
-.PHONY: distribution-scale
-distribution-scale: ready ## distribution at its stated size: 1,000 topics, 10,000 partitions, 1,000 groups, 200,000 schemas (ARGS="offsets --topics n --groups n")
-	$(BIN)/python -m tests.bench.scale $(ARGS)
+##@ Demos
 
 .PHONY: demo
 demo: demo-ready ## the main job on real data, everything embedded (KEEP=1 keeps it up)
@@ -202,35 +172,13 @@ demo: demo-ready ## the main job on real data, everything embedded (KEEP=1 keeps
 demo-clusters: demo-ready ## two clusters: flights copied and masked by Spark, verified by origin (KEEP=1)
 	@$(BIN)/python -m gateway.demo.two_clusters $(if $(KEEP),--keep)
 
-.PHONY: offsets
-offsets: ready ## offsets that follow, in full: 20 random histories on real Kafkas, a Spark query that moves
-	KEYWAY_TESTS_HISTORIES=20 $(PYTEST) tests/unit/offsets tests/property/test_offset_histories.py tests/integration/offsets tests/spark/test_checkpoint_moves.py tests/spark/test_demo_failover.py $(ARGS)
-
 .PHONY: demo-failover
 demo-failover: demo-ready ## two clusters: one is killed, a stock and a Key-Shared group go on on the other, and come back (KEEP=1)
 	@$(BIN)/python -m gateway.demo.failover $(if $(KEEP),--keep)
 
-.PHONY: schemas
-schemas: ready ## schema distribution in full: killed 20 times, and a view under look-ups beside its node
-	KEYWAY_TESTS_SCHEMA_KILLS=20 $(PYTEST) tests/unit/schema_dist tests/shell/schema_dist tests/integration/schemas $(ARGS)
-	$(BIN)/python -m tests.bench.schema_view
-
-.PHONY: schemas-peers
-schemas-peers: $(STAMPS)/venv $(STAMPS)/jars ## schema distribution against registries that run already (ARGS="--karapace URL --karapace-kafka HOST:PORT --import URL")
-	@$(BIN)/python -m tests.peers $(ARGS)
+##@ For a release
 
 .PHONY: spark-package
 spark-package: ## the code that spark-submit needs to copy records: build/keyway-spark.zip
 	@mkdir -p build && rm -f build/keyway-spark.zip
 	@$(PYTHON) -m zipfile -c build/keyway-spark.zip keyway spark && echo build/keyway-spark.zip
-
-.PHONY: distribution
-distribution: ready ## records across clusters, in full: 1,000 records an origin, all targets, KILLS=n (50)
-	KEYWAY_TESTS_FULL=1 KEYWAY_TESTS_KILLS=$(KILLS) $(BIN)/pytest tests/spark/test_trees.py \
-	  tests/spark/test_distribute.py tests/spark/test_kills.py tests/spark/test_slow_target.py tests/spark/test_spark_submit.py \
-	  tests/integration/operations/test_demo_clusters.py \
-	  --timeout 7200 $(ARGS)
-
-.PHONY: clean
-clean: interpreted ## removes build/ and caches; the virtual environment stays
-	rm -rf build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache spark-warehouse

@@ -1,4 +1,4 @@
-"""`python -m tests.bench.links` (make bench-links): one link beside MirrorMaker 2, the same copy.
+"""`make campaign NAME=bench-links`: one link beside MirrorMaker 2, the same copy.
 
 Two Kafkas, each behind a gateway; RECORDS of 200 B with a header over 4 partitions, loaded before.
 Each copies all of them to a topic of its own: MirrorMaker 2 4.3.1 with tasks.max 2, and one link,

@@ -1,5 +1,7 @@
-"""`make parked-scale`: 100 parked keys, then ten million records of other keys, through the core
-and a model of the store; the rate beside the same without parked keys, and the memory.
+"""`make campaign NAME=parked-scale`: 100 parked keys, then ten million records of other keys.
+
+They go through the core and a model of the store; the rate beside the same without parked keys,
+and the memory.
 
 One record in 5,000, at random, has a parked key: their backlogs wait aside. The window is then
 loaded from the store, as after a restart, and the commit is asked what a loss of Redis would

@@ -64,16 +64,17 @@ def timed(ask: Callable[[], None], pause_s: float) -> Iterator[list[float]]:
         thread.join()
 
 
-def kafka_client(address: str) -> Callable[[], None]:
+@contextmanager
+def kafka_client(address: str) -> Iterator[Callable[[], None]]:
     host, port = address.split(":")
-    connection = socket.create_connection((host, int(port)))
+    with socket.create_connection((host, int(port))) as connection:
 
-    def ask() -> None:
-        connection.sendall(_API_VERSIONS)
-        size = struct.unpack(">i", _exactly(connection, 4))[0]
-        _exactly(connection, size)
+        def ask() -> None:
+            connection.sendall(_API_VERSIONS)
+            size = struct.unpack(">i", _exactly(connection, 4))[0]
+            _exactly(connection, size)
 
-    return ask
+        yield ask
 
 
 def _exactly(connection: socket.socket, count: int) -> bytes:
@@ -85,7 +86,8 @@ def _exactly(connection: socket.socket, count: int) -> bytes:
     return data
 
 
-def registry_client(url: str) -> Callable[[], None]:
+@contextmanager
+def registry_client(url: str) -> Iterator[Callable[[], None]]:
     client, turn = httpx.Client(trust_env=False, timeout=60), 0
 
     def ask() -> None:
@@ -95,7 +97,8 @@ def registry_client(url: str) -> Callable[[], None]:
         paths = (f"/schemas/ids/{at + 1}", f"/subjects/s{at % SUBJECTS}-value/versions/latest")
         assert client.get(url + paths[turn % 2]).status_code == 200
 
-    return ask
+    with client:
+        yield ask
 
 
 def strangers(url: str) -> Iterator[threading.Thread]:
@@ -124,8 +127,10 @@ def figures(seconds: list[float]) -> Figures:
 
 def phase(node: GatewayProcess, url: str, work: list[threading.Thread]) -> dict[str, Any]:
     with (
-        timed(kafka_client(node.bootstrap), 0.002) as kafka,
-        timed(registry_client(url), 0.005) as registry,
+        kafka_client(node.bootstrap) as ask_node,
+        registry_client(url) as ask_view,
+        timed(ask_node, 0.002) as kafka,
+        timed(ask_view, 0.005) as registry,
     ):
         for it in work:
             it.start()

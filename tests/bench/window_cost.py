@@ -1,4 +1,6 @@
-"""The cost of a window's shell, beside that of another checkout: `make bench-window AGAINST=DIR`.
+"""The cost of a window's shell, beside that of another checkout.
+
+`make campaign NAME=bench-window ARGS="--against DIR"`.
 
 A member acquires one record, the step is persisted, it accepts the record, the step is persisted.
 This is the path of a share fetch and its acknowledgement through gateway/windows and the life of
@@ -123,7 +125,7 @@ async def take_turns() -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, prog="make bench-window")
+    parser = argparse.ArgumentParser(description=__doc__, prog="make campaign NAME=bench-window")
     help_ = "another checkout of Keyway; without it, this one: the noise"
     parser.add_argument("--against", type=Path, help=help_)
     parser.add_argument("--turns", type=int, default=TURNS)

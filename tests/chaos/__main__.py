@@ -1,4 +1,4 @@
-"""`python -m tests.chaos` (make chaos): crash rounds under load with stock clients.
+"""`python -m tests.chaos` (make campaign NAME=chaos): crash rounds under load with stock clients.
 
 Each round draws its plan from its own seed (the first is --seed, then one more each), so a round
 that failed is replayed by `--rounds 1 --seed THAT`. plan.py has the contents of a plan, judge.py

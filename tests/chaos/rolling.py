@@ -1,4 +1,4 @@
-"""Rolling restarts with stock clients: `python -m tests.chaos.rolling` (make rolling ROUNDS=n).
+"""Rolling restarts with stock clients: `make campaign NAME=rolling ARGS="--rounds n"`.
 
 Scenario 4, after the test that Pulsar 3 failed in a quarter of its runs. Two members are slow (they
 take 10 records at once) and paused, a third takes 500. 1,000 records come for keys of the third, it

@@ -1,4 +1,4 @@
-"""Some seconds of `make fuzz`, always the same inputs; and that its oracles can fail."""
+"""Some seconds of `make campaign NAME=fuzz`, always alike; and that its oracles can fail."""
 
 from __future__ import annotations
 

@@ -40,15 +40,18 @@ GROUPS: tuple[dict[str, Any], ...] = (
 
 
 class Site:
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, kafka: KafkaCluster | None = None) -> None:
+        """`kafka`: one that runs already."""
         self.directory = directory
-        self.kafka = KafkaCluster(1, directory=directory / "kafka", jvm=JVM)
+        self.kafka = kafka or KafkaCluster(1, directory=directory / "kafka", jvm=JVM)
+        self._starts_kafka = kafka is None
         self._stack = ExitStack()
         self._rounds = 0
 
     def __enter__(self) -> Self:
         with ExitStack() as starting:
-            starting.enter_context(self.kafka)
+            if self._starts_kafka:
+                starting.enter_context(self.kafka)
             upstream = self.kafka.bootstrap_servers
             create_topic(upstream, DIRECT, partitions=PARTITIONS)
             for client in (

@@ -11,10 +11,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import random
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -23,7 +26,7 @@ from tests.mutation.mutants import Mutant, mutants_of
 from tests.mutation.trial import Result, Trials, every_module
 
 ROOT = Path(__file__).resolve().parents[2]
-COPY = ROOT / "build" / "mutation"
+BUILD = ROOT / "build"
 EXPLAINED = Path(__file__).with_name("survivors.txt")
 QUICK = ("tests/unit/dispatcher/core", "tests/unit/keyway/commit_metadata/core")
 DEEP = (
@@ -44,17 +47,22 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutation")
     parser.add_argument("modules", nargs="*", help="of the cores: state, retry …")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--sample", type=int, metavar="N", help="so many mutants only")
+    parser.add_argument("--seed", type=int, help="of the sample (default: another each day)")
+    parser.add_argument("--own", action="store_true", help="each module's own unit tests only")
     parser.add_argument("--quick", action="store_true", help="the unit tests only")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if not arguments.inside:
-        _copy()
-        return subprocess.run(
-            [sys.executable, "-m", "tests.mutation", "--inside", *sys.argv[1:]],
-            cwd=COPY,
-            env={**os.environ, "PYTHONHASHSEED": "0", "HYPOTHESIS_PROFILE": "unshrunk"},
-            check=False,
-        ).returncode
+        BUILD.mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=BUILD, prefix="mutation-") as folder:
+            _copy(Path(folder))
+            return subprocess.run(
+                [sys.executable, "-m", "tests.mutation", "--inside", *sys.argv[1:]],
+                cwd=folder,
+                env={**os.environ, "PYTHONHASHSEED": "0", "HYPOTHESIS_PROFILE": "unshrunk"},
+                check=False,
+            ).returncode
     modules = list(every_module(ROOT))
     known = sorted({it.rpartition(".")[2] for it in modules})
     for name in arguments.modules:
@@ -62,23 +70,48 @@ def main() -> int:
             parser.error(f"no module {name}: there are {', '.join(known)}")
     wanted = [it for it in modules if it.rpartition(".")[2] in arguments.modules]
     tests = QUICK if arguments.quick else (*QUICK, *DEEP)
-    return _run(modules, wanted or modules, tests, arguments.jobs)
+    if arguments.own:
+        tests = tuple(map(_unit_test_of, wanted or modules))
+    seed = datetime.now(UTC).toordinal() if arguments.seed is None else arguments.seed
+    every = _all_mutants(wanted or modules)
+    places = tuple(f"{module}." for module in wanted or modules)
+    gone = {name for name in explained() if name.startswith(places)} - {it.name for it in every}
+    return _run(modules, _sampled(every, arguments.sample, seed), gone, tests, arguments.jobs)
 
 
-def _copy() -> None:
-    shutil.rmtree(COPY, ignore_errors=True)
-    COPY.mkdir(parents=True)
+def _unit_test_of(module: str) -> str:
+    folder, _, name = module.replace(".", "/").rpartition("/")
+    return f"tests/unit/{folder}/test_{name}.py"
+
+
+def _copy(folder: Path) -> None:
     without = shutil.ignore_patterns("*.so", "__pycache__")
     for package in ("dispatcher", "gateway", "keyway", "tests"):
-        shutil.copytree(ROOT / package, COPY / package, ignore=without)
-    shutil.copy(ROOT / "pyproject.toml", COPY)
+        shutil.copytree(ROOT / package, folder / package, ignore=without)
+    shutil.copy(ROOT / "pyproject.toml", folder)
 
 
-def _run(modules: list[str], wanted: list[str], tests: tuple[str, ...], jobs: int) -> int:
+def _all_mutants(modules: list[str]) -> list[Mutant]:
     mutants: list[Mutant] = []
-    for module in wanted:
+    for module in modules:
         source = (ROOT / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8")
         mutants += mutants_of(module, source)
+    return mutants
+
+
+def _sampled(mutants: list[Mutant], count: int | None, seed: int) -> list[Mutant]:
+    """In their order: those of one function are tried by tests that killed another of it."""
+    if count is None or count >= len(mutants):
+        return mutants
+    print(f"{count} of {len(mutants)} mutants: --sample {count} --seed {seed}", flush=True)  # noqa: T201
+    chosen = sorted(random.Random(seed).sample(range(len(mutants)), count))
+    return [mutants[at] for at in chosen]
+
+
+def _run(
+    modules: list[str], mutants: list[Mutant], gone: set[str], tests: tuple[str, ...], jobs: int
+) -> int:
+    """`gone`: explained, and no mutant any more."""
     known = explained()
     survivors: set[str] = set()
     tried = 0
@@ -101,8 +134,7 @@ def _run(modules: list[str], wanted: list[str], tests: tuple[str, ...], jobs: in
     if trials.failed or not tried:
         print(f"without any mutant these fail: {trials.failed}")  # noqa: T201
         return 2
-    wanted_places = tuple(f"{module}." for module in wanted)
-    stale = {name for name in known if name.startswith(wanted_places)} - survivors
+    stale = gone | (known & {mutant.name for mutant in mutants}) - survivors
     for name in sorted(stale):
         print(f"NO SURVIVOR (any more): {name}")  # noqa: T201
     unexplained = len(survivors - known)

@@ -1,1 +1,1 @@
-"""Schema distribution against registries that users run: `make schemas-peers`."""
+"""Schema distribution against registries that users run: `make campaign NAME=schemas-peers`."""

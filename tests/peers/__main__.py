@@ -57,7 +57,7 @@ def fault(options: argparse.Namespace) -> str | None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="make schemas-peers", description=__doc__)
+    parser = argparse.ArgumentParser(prog="make campaign NAME=schemas-peers", description=__doc__)
     parser.add_argument("--karapace", metavar="URL", default="")
     parser.add_argument("--karapace-kafka", dest="kafka", metavar="HOST:PORT", default="")
     parser.add_argument("--karapace-topic", dest="topic", default="_schemas")

@@ -1,4 +1,4 @@
-"""The registries that `make schemas-peers` was given, and their answers by their own REST."""
+"""The registries that the campaign schemas-peers was given, and what their own REST answers."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def peer(name: str) -> Peer:
     """`karapace` or `import`; skips the test if it was not given."""
     url = os.environ.get(KARAPACE if name == "karapace" else IMPORTING)
     if not url:
-        pytest.skip(f"needs a running registry (make schemas-peers): {name}")
+        pytest.skip(f"needs a running registry (make campaign NAME=schemas-peers): {name}")
     if name == "karapace":
         return Peer(url, os.environ[KAFKA], os.environ[TOPIC], section(url), known())
     return Peer(url, section=section(url), user=known())

@@ -62,7 +62,7 @@ NOT_RUN = {
     "keyway serve": "the node of every page is started by it",
     "make bench": "ten minutes on a machine without other work; tests/bench has its own tests",
     "make demo": "test_demo.py and test_demo_clusters.py run them",
-    "make schemas-peers": "needs registries that run already; tests/peers is run by it",
+    "make campaign": "needs registries that run already; tests/peers is run by it",
     "pip install": "the tests run in an environment with all packages",
     "spark-submit": "needs a Spark cluster",
 }

@@ -2,9 +2,9 @@
 
 Workers take a file each at a time, or all files that need the same costly servers (SHARED): each
 worker would start its own, and an idle Kafka costs a few per cent of a core. Much work that begins
-late would keep one worker busy while the others have nothing left. `--record-durations` (make
-durations) writes the seconds of each file that ran into RECORDED, and leaves the others there as
-they are.
+late would keep one worker busy while the others have nothing left. `make test
+ARGS=--record-durations` writes the seconds of each file that ran into RECORDED, and leaves the
+others there as they are.
 """
 
 from __future__ import annotations

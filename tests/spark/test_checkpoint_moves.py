@@ -20,7 +20,8 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.integration,
     pytest.mark.skipif(
-        "KEYWAY_TESTS_HISTORIES" not in os.environ, reason="several Sparks: make offsets runs it"
+        "KEYWAY_TESTS_HISTORIES" not in os.environ,
+        reason="several Sparks: the campaign offsets runs it",
     ),
     pytest.mark.filterwarnings("ignore"),
 ]

@@ -15,7 +15,8 @@ pytestmark = [
     pytest.mark.integration,
     pytest.mark.timeout(1_800),
     pytest.mark.skipif(
-        "KEYWAY_TESTS_HISTORIES" not in os.environ, reason="two Sparks more: make offsets runs it"
+        "KEYWAY_TESTS_HISTORIES" not in os.environ,
+        reason="two Sparks more: the campaign offsets runs it",
     ),
 ]
 

@@ -28,7 +28,8 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.integration,
     pytest.mark.skipif(
-        "KEYWAY_TESTS_FULL" not in os.environ, reason="several Sparks: make distribution runs it"
+        "KEYWAY_TESTS_FULL" not in os.environ,
+        reason="several Sparks: the campaign distribution runs it",
     ),
     pytest.mark.filterwarnings("ignore"),
 ]

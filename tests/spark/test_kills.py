@@ -45,7 +45,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore"),
 ]
 
-KILLS = int(os.environ.get("KEYWAY_TESTS_KILLS", "1"))  # make distribution: 50
+KILLS = int(os.environ.get("KEYWAY_TESTS_KILLS", "1"))  # make campaign NAME=distribution: 50
 SEED = int(os.environ.get("KEYWAY_TESTS_SEED", "1"))
 PARTITIONS = 2
 LOOK_EVERY_S = 0.5  # each look asks both clusters, with clients of its own

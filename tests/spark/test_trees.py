@@ -30,7 +30,8 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.integration,
     pytest.mark.skipif(
-        "KEYWAY_TESTS_FULL" not in os.environ, reason="several Sparks: make distribution runs it"
+        "KEYWAY_TESTS_FULL" not in os.environ,
+        reason="several Sparks: the campaign distribution runs it",
     ),
     pytest.mark.filterwarnings("ignore"),
 ]
@@ -46,7 +47,7 @@ FIVE = {
         {"level": 1, "children": ["C4", "C5"]},
     ],
 }
-FULL = os.environ.get("KEYWAY_TESTS_FULL") == "1"  # make distribution
+FULL = os.environ.get("KEYWAY_TESTS_FULL") == "1"  # make campaign NAME=distribution
 RECORDS = 1_000 if FULL else 25  # of each origin
 PARTITIONS = 2
 
@@ -109,7 +110,7 @@ def test_four_clusters(spark: SparkSession, five: Clusters) -> None:
     judge_delivery(five, config, "four")
 
 
-@pytest.mark.skipif(not FULL, reason="make distribution")
+@pytest.mark.skipif(not FULL, reason="only in the campaign distribution")
 def test_five_clusters(spark: SparkSession, five: Clusters) -> None:
     config = five.write(FIVE, topics={"include": ["five"]})
     fill(five, config, "five")
@@ -118,7 +119,7 @@ def test_five_clusters(spark: SparkSession, five: Clusters) -> None:
     judge_delivery(five, config, "five")
 
 
-@pytest.mark.skipif(not FULL, reason="make distribution")
+@pytest.mark.skipif(not FULL, reason="only in the campaign distribution")
 def test_every_permutation_of_targets(spark: SparkSession, five: Clusters) -> None:
     """Four of the eight links of a 4-tree have a choice, so there are 16 permutations."""
     links = (("C1", ("C3", "C4")), ("C2", ("C3", "C4")), ("C3", ("C1", "C2")), ("C4", ("C1", "C2")))

@@ -1,4 +1,4 @@
-"""`make distribution-scale`: distribution between two clusters at its stated size, part by part.
+"""`make campaign NAME=distribution-scale`: two clusters at their stated size, part by part.
 
     python -m tests.bench.scale [PART ...] [--topics n] [--partitions n] [--groups n]
 

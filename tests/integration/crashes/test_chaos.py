@@ -1,4 +1,4 @@
-"""Short crash rounds with stock clients; `make chaos` plays long ones (tests/chaos)."""
+"""Short crash rounds with stock clients; `make campaign NAME=chaos` plays long ones."""
 
 from __future__ import annotations
 

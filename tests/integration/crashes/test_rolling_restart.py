@@ -1,4 +1,4 @@
-"""Scenario 4 with stock clients of both kinds; `make rolling ROUNDS=50` plays many."""
+"""Scenario 4 with stock clients of both kinds; `make campaign NAME=rolling` plays many."""
 
 from __future__ import annotations
 

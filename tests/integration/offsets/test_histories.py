@@ -20,7 +20,7 @@ from tests.rig.offset_clusters import PlainLink, Services, commit, produce_at, w
 from tests.rig.topic_contents import whole_partition
 
 pytestmark = pytest.mark.integration
-HISTORIES = int(os.environ.get("KEYWAY_TESTS_HISTORIES", "3"))  # `make offsets` runs 20
+HISTORIES = int(os.environ.get("KEYWAY_TESTS_HISTORIES", "3"))  # in its campaign 20
 Topic = Callable[..., str]
 Origin = tuple[str, int]
 

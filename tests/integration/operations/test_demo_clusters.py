@@ -18,7 +18,7 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.skipif(
         os.environ.get("KEYWAY_TESTS_FULL") != "1",
-        reason="three Sparks more, for two minutes: make distribution runs it",
+        reason="three Sparks more, for two minutes: make campaign NAME=distribution runs it",
     ),
 ]
 

@@ -33,7 +33,7 @@ from tests.rig.schema_registry.site import (
 
 pytestmark = pytest.mark.integration
 
-KILLS = int(os.environ.get("KEYWAY_TESTS_SCHEMA_KILLS", "4"))  # make schemas: 20
+KILLS = int(os.environ.get("KEYWAY_TESTS_SCHEMA_KILLS", "4"))  # make campaign NAME=schemas: 20
 KILLS_OF_LOG = 4
 FIRST_ID = 5_000  # no other test has these in a log that tests share
 
