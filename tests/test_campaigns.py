@@ -10,6 +10,7 @@ import pytest
 
 from tests.bench import parked_scale, ring, window_cost
 from tests.campaigns import CAMPAIGNS, Campaign
+from tests.mutation.trial import every_module
 from tests.peers import __main__ as peers
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -46,6 +47,7 @@ def test_the_makefile_stays_short() -> None:
 
 def test_parked_scale(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "argv", ["parked_scale", "--records", "30000"])
+    monkeypatch.setattr(parked_scale, "RATE_MIN", 0.0)  # of millions of records
     assert parked_scale.main() == 0
     assert "the backlogs drain at" in capsys.readouterr().out
 
@@ -66,6 +68,11 @@ def test_bench_window(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
     monkeypatch.setattr(window_cost, "WARM_UP_TURNS", 1)
     window_cost.main()
     assert capsys.readouterr().out
+
+
+def test_mutants_are_made_of_every_room_of_the_core() -> None:
+    modules = set(every_module(ROOT))
+    assert {"dispatcher.core.dispatcher", "dispatcher.core.routing.ring"} <= modules
 
 
 def test_mutate() -> None:

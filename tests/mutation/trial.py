@@ -314,6 +314,6 @@ def _file_of(module: str) -> str:
 def every_module(root: Path) -> Iterator[str]:
     """Of the cores that bugs are planted in."""
     for core in CORES:
-        for path in sorted((root / core).glob("*.py")):
+        for path in sorted((root / core).rglob("*.py")):
             if path.stem not in ("__init__", "model", "invariants"):
-                yield f"{core.replace('/', '.')}.{path.stem}"
+                yield ".".join(path.relative_to(root).with_suffix("").parts)
