@@ -23,7 +23,9 @@ from tests.rig.several_clusters import Clusters, clusters, read, running, send
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.integration,
-    pytest.mark.skipif("KEYWAY_TESTS_FULL" not in os.environ, reason="make distribution runs it"),
+    pytest.mark.skipif(
+        "KEYWAY_TESTS_FULL" not in os.environ, reason="the campaign distribution runs it"
+    ),
     pytest.mark.filterwarnings("ignore"),
 ]
 
