@@ -23,6 +23,7 @@ from time import monotonic
 
 import structlog
 from confluent_kafka import KafkaError, KafkaException
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -48,6 +49,7 @@ from spark.streaming.kafka import KafkaSide, source_settings
 from spark.streaming.limits import (
     BACKOFF_S,
     BATCH_ENDS_S,
+    BATCH_LOOK_S,
     LOOK_AT_STOPPED_S,
     STATUS_EVERY_S,
     SURVEY_EVERY_S,
@@ -155,11 +157,22 @@ class LinkRun:
             self._watch(query, surveyed, plan)
         finally:
             self._idle.wait(BATCH_ENDS_S)  # stopped in a batch, its tasks would go on writing
-            query.stop()
+            self._end(query)
             shutil.rmtree(checkpoints, ignore_errors=True)
         failure = query.exception()
         if failure is not None and not self._replan.is_set():
             raise failure
+
+    def _end(self, query: StreamingQuery) -> None:
+        """Its batch has ended, too: one that outlives its query would write beside the next one's,
+        and the two would fence each other.
+        """
+        try:
+            query.stop()
+        except Py4JJavaError as error:  # spark.sql.streaming.stopTimeout is over
+            log.warning("link waits for its batch", link=self.report.link, fault=cause(error))
+        while not self._idle.wait(BATCH_LOOK_S) and not self.stop.is_set():
+            pass
 
     def _away(self) -> dict[str, str]:
         """Of the clusters that this link reads from or may write to. A switch writes to its target,

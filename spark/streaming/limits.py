@@ -27,6 +27,7 @@ UNFORWARDED_SCANNED_MAX = 200_000  # records per partition compared before a swi
 SURVEY_EVERY_S = 2.0  # topics, partitions, settings and switches are looked at this often
 SURVEY_REST = 20  # times what a look took, from one to the next: of thousands of topics it is long
 SURVEY_EVERY_S_MAX = 15.0  # and yet an operator's switch is not to wait for long
+BATCH_LOOK_S = 1.0  # of a batch that goes on after that: the process may be told to end
 BATCH_ENDS_S = 10.0  # a batch that is copied has this long to end before its query is stopped
 # Of each partition without a position, to find copies of an earlier life of the link.
 OWN_COPIES_SCANNED_MAX = 300

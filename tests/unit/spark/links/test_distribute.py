@@ -5,11 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
 from confluent_kafka import KafkaException
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from keyway.clusters.config import ClustersConfig, ConfigError, MessagesSection
 from keyway.clusters.core.tree import ClusterName, Distributor, Level
@@ -264,3 +267,39 @@ def test_a_round_begins_with_the_identities_of_its_clusters(
     with pytest.raises(KafkaException, match="c1: no answer"):
         run._round()
     assert chosen == ["target"]
+
+
+class _StopTimedOut(Py4JJavaError):  # type: ignore[misc]
+    """As Spark's `stop` after `stopTimeout`, without a JVM."""
+
+    def __init__(self) -> None:
+        """No exception of Java."""
+
+    def __str__(self) -> str:
+        return "java.util.concurrent.TimeoutException: Stream Execution thread did not stop"
+
+
+def test_a_batch_that_outlives_its_query_is_waited_for() -> None:
+    """The next query's tasks and its own would fence each other; the error ended the process."""
+    run = World().process()
+    stopped, ended = threading.Event(), threading.Event()
+
+    def stop() -> None:
+        stopped.set()
+        raise _StopTimedOut
+
+    def end() -> None:
+        run._end(cast(StreamingQuery, SimpleNamespace(stop=stop)))
+        ended.set()
+
+    run._idle.clear()
+    thread = threading.Thread(target=end)
+    thread.start()
+    assert stopped.wait(60)
+    assert not ended.wait(0.2)
+    run._idle.set()
+    thread.join(60)
+    assert ended.is_set()
+    run._idle.clear()
+    run.stop.set()  # the process ends, and with it the tasks
+    end()
