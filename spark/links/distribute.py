@@ -17,6 +17,7 @@ import shutil
 import threading
 import uuid
 from collections.abc import Iterable, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
@@ -284,6 +285,7 @@ class LinkRun:
         writing = self._writing(plan, ends, places=len(places))
         copied = rows.mapInArrow(copying(writing), RESULT_DDL)
         results = [result.asDict() for result in copied.collect()]
+        self._underway = {}
         total = self._account(results)
         without = sorted(places - places_of(results))
         self._account(passed(self._writing(plan, ends), without))
@@ -354,8 +356,9 @@ class LinkRun:
     def _publish(self) -> None:
         self._published_s = monotonic()
         if places := self._underway:  # its tasks tell nothing before they end
-            found = self._target.positions(self._link.group, places)
-            self.report.reached({places[it]: position for it, position in found.items()})
+            with suppress(KafkaException):  # The batch finds out by itself.
+                found = self._target.positions(self._link.group, places)
+                self.report.reached({places[it]: position for it, position in found.items()})
         self.report.publish(self._source.log_ends(self._starts_at), self._starts_at)
 
     # ------------------------------------------------------------------------- the topics to copy
