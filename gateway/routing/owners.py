@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import structlog
 
+from gateway.core.routing.orders import drained, placed, undrained
 from gateway.core.routing.ownership import (
     Endpoint,
     Node,
@@ -29,7 +30,7 @@ from gateway.routing.shared_table import NodeRow, NodeTaken, RoutingUnavailable,
 
 log = structlog.get_logger("keyway.nodes")
 
-_LEAVE_ATTEMPTS_MAX = 5  # each one loses against another node that changed something
+_ATTEMPTS_MAX = 5  # each one loses against another node that changed something
 
 
 class CannotJoin(Exception):
@@ -179,6 +180,8 @@ class SharedOwners:
         self._joined = True
         async with self._beating:
             try:
+                await self._beat()  # A restart is the end of a drain.
+                await self._change(lambda: undrained(self.routing, self._live, self.node_id))
                 await self._settle()
             except RoutingUnavailable as error:
                 log.warning("joined_later", reason=str(error))
@@ -208,7 +211,7 @@ class SharedOwners:
         async with self._beating:
             try:
                 await self._settle()
-                for _ in range(_LEAVE_ATTEMPTS_MAX):
+                for _ in range(_ATTEMPTS_MAX):
                     await self._let_go(frozenset(self._owned()))
                     content = left(self.routing, self.node_id)
                     generation = self.routing.generation
@@ -220,6 +223,42 @@ class SharedOwners:
                     await self._beat()
             except (RoutingUnavailable, NodeTaken) as error:
                 log.warning("not_left", node=self.node_id, reason=str(error))
+
+    # ------------------------------------------------------------------------- orders of operators
+
+    async def drain(self, node: str) -> None:
+        """The node is to give up all it owns. Raises OrderRefused, RoutingUnavailable."""
+        await self._order(lambda: drained(self.routing, self._live, node))
+
+    async def undrain(self, node: str) -> None:
+        """The node may own something again. Raises OrderRefused, RoutingUnavailable."""
+        await self._order(lambda: undrained(self.routing, self._live, node))
+
+    async def move(self, broker: int, node: str | None) -> None:
+        """The virtual broker is to go to this node; None: wherever Keyway would have it. Raises
+        OrderRefused, RoutingUnavailable.
+        """
+        await self._order(lambda: placed(self.routing, self._live, broker, node))
+
+    async def _order(self, change: Callable[[], Routing]) -> None:
+        """Stored when this returns; the owners hand over within their next beats."""
+        async with self._beating:
+            try:
+                await self._beat()
+                await self._change(change)
+            except NodeTaken as taken:
+                raise RoutingUnavailable(str(taken)) from taken
+        self.look_soon()
+
+    async def _change(self, change: Callable[[], Routing]) -> None:
+        """Publishes what the nodes plan after this change. It is asked anew when another node was
+        faster.
+        """
+        for _ in range(_ATTEMPTS_MAX):
+            content = planned(change(), self._live)
+            if content.same_content(self.routing) or await self._publish(content):
+                return
+        raise RoutingUnavailable("other nodes change owners all the time")
 
     def _owned(self) -> list[int]:
         return [it for it, owner in self.routing.owners.items() if owner == self.node_id]
@@ -239,14 +278,19 @@ class SharedOwners:
             await self._let_go(moving)
             await self._publish(handed_over(self.routing, self.node_id, moving))
 
-    async def _publish(self, content: Routing) -> None:
-        if await self._table.publish(self.node_id, self.routing.generation, content):
+    async def _publish(self, content: Routing) -> bool:
+        """False: another node was faster."""
+        done = await self._table.publish(self.node_id, self.routing.generation, content)
+        if done:
             log.info(
                 "owners_changed",
                 owners=dict(content.owners),
                 moving=dict(content.next_owners),
+                drained=sorted(content.drained),
+                placed=dict(content.placed),
             )
         await self._beat()
+        return done
 
     async def _beat(self) -> None:
         node = Node(

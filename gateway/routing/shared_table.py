@@ -92,6 +92,8 @@ class SharedTable:
         owners = {
             "owners": {str(broker): name for broker, name in content.owners.items()},
             "next": {str(broker): name for broker, name in content.next_owners.items()},
+            "drained": sorted(content.drained),
+            "placed": {str(broker): name for broker, name in content.placed.items()},
         }
         answer = await self._call(verb, node, str(generation), json.dumps(owners))
         if answer == _TAKEN:
@@ -123,14 +125,20 @@ async def living_nodes(redis: Redis) -> list[str]:
 
 def _view(answer: Sequence[Any]) -> View:
     now_us, generation, owners, fields = answer
-    content = json.loads(owners) if owners else {"owners": {}, "next": {}}
+    content = json.loads(owners) if owners else {}
     routing = Routing(
         generation=int(generation),
-        owners={int(broker): str(name) for broker, name in content["owners"].items()},
-        next_owners={int(broker): str(name) for broker, name in content["next"].items()},
+        owners=_names(content, "owners"),
+        next_owners=_names(content, "next"),
+        drained=frozenset(map(str, content.get("drained", ()))),
+        placed=_names(content, "placed"),
     )
     pairs = zip(fields[::2], fields[1::2], strict=True)
     return View(routing, [_row(name, row, int(now_us)) for name, row in pairs])
+
+
+def _names(content: Mapping[str, Any], what: str) -> dict[int, str]:
+    return {int(broker): str(name) for broker, name in content.get(what, {}).items()}
 
 
 def _row(name: bytes, row: bytes, now_us: int) -> NodeRow:

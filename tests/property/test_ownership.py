@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -44,28 +46,45 @@ def test_nodes_that_serve_some_own_only_those(
     assert all(broker in serving[name] for broker, name in found.items())
 
 
-@given(st.lists(st.tuples(names, st.sets(st.sampled_from(NAMES))), max_size=12))
-def test_every_history_of_nodes_comes_to_rest(history: list[tuple[set[str], set[str]]]) -> None:
-    """Each step: the nodes that live, and those of them that leave. A live owner keeps what it has
-    until it hands it over; a plan changes nothing that was planned before.
+@given(
+    st.lists(
+        st.tuples(
+            names,
+            st.sets(st.sampled_from(NAMES)),
+            st.frozensets(st.sampled_from(NAMES)),
+            st.dictionaries(st.sampled_from(BROKERS), st.sampled_from(NAMES), max_size=3),
+        ),
+        max_size=12,
+    )
+)
+def test_every_history_of_nodes_comes_to_rest(
+    history: list[tuple[set[str], set[str], frozenset[str], dict[int, str]]],
+) -> None:
+    """Each step: the nodes that live, those of them that leave, and what operators order. A live
+    owner keeps what it has until it hands it over; a plan changes nothing that was planned before.
     """
     routing = Routing()
-    for lives, leaves in history:
+    for lives, leaves, drained, placed in history:
         live = {
             name: Node(id=name, serves={it: (name, it) for it in BROKERS}, leaving=name in leaves)
             for name in lives
         }
+        routing = replace(routing, drained=drained, placed=placed)
         plan = planned(routing, live)
         assert planned(plan, live) == plan
         for broker, owner in routing.owners.items():
             if owner in live:
                 assert plan.owners[broker] == owner
-        assert all(plan.owners[it] in live for it in plan.next_owners)
+        assert all(plan.owners[broker] in live for broker in plan.next_owners)
         for name in sorted(live):
             plan = handed_over(plan, name, plan.handing_over(name))
         assert not plan.next_owners
         assert planned(plan, live).same_content(plan)
-        if lives - leaves:
+        takers = lives - leaves - drained or lives - leaves
+        if takers:
             assert plan.owners.keys() == set(BROKERS)
-            assert set(plan.owners.values()) <= lives - leaves
+            assert set(plan.owners.values()) <= takers
+        for broker, name in placed.items():
+            if name in lives - leaves - drained:
+                assert plan.owners[broker] == name
         routing = plan

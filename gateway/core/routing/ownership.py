@@ -7,12 +7,16 @@ that knows the newest generation.
 A virtual broker whose owner is dead, or is none, goes to another node at once. One whose owner
 lives moves in two steps: the plan names its next owner, and the present owner makes the move once
 it has let go of its windows (`handed_over`).
+
+What operators have ordered (orders.py) is content, too. A drained node gets nothing that another
+one can have; silence does not end that, only a restart does. A placed virtual broker stays where it
+was put while that node can own it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 Endpoint = tuple[str, int]  # host and port, as clients are told
@@ -42,9 +46,11 @@ class Routing:
     generation: int = 0
     owners: Mapping[int, str] = field(default_factory=dict)  # node ids, by virtual broker
     next_owners: Mapping[int, str] = field(default_factory=dict)  # of those that are to move
+    drained: frozenset[str] = frozenset()  # nodes, by an operator
+    placed: Mapping[int, str] = field(default_factory=dict)  # node ids, by an operator
 
     def same_content(self, other: Routing) -> bool:
-        return self.owners == other.owners and self.next_owners == other.next_owners
+        return replace(self, generation=other.generation) == other
 
     def standing(self, node: str, broker: int) -> Standing:
         if self.owners.get(broker) != node:
@@ -52,13 +58,15 @@ class Routing:
         return Standing.HANDING_OVER if broker in self.next_owners else Standing.OWNED
 
     def handing_over(self, node: str) -> frozenset[int]:
-        return frozenset(it for it in self.next_owners if self.owners.get(it) == node)
+        return frozenset(broker for broker in self.next_owners if self.owners.get(broker) == node)
 
 
 def planned(routing: Routing, live: Mapping[str, Node]) -> Routing:
     """What the content should be with these nodes; its generation is not set."""
-    staying = {name: node.serves.keys() for name, node in live.items() if not node.leaving}
-    wanted = assigned(staying, {**routing.owners, **routing.next_owners})
+    placed = {
+        broker: name for broker, name in routing.placed.items() if can_own(name, routing, live)
+    }
+    wanted = _wanted(replace(routing, placed=placed), live)
     owners: dict[int, str] = {}
     next_owners: dict[int, str] = {}
     for broker, name in wanted.items():
@@ -73,32 +81,66 @@ def planned(routing: Routing, live: Mapping[str, Node]) -> Routing:
         for broker, owner in routing.owners.items()
         if broker not in wanted and owner in live and broker in live[owner].serves
     }
-    return Routing(owners=owners, next_owners=next_owners)
+    return replace(routing, generation=0, owners=owners, next_owners=next_owners, placed=placed)
+
+
+def can_own(name: str, routing: Routing, live: Mapping[str, Node]) -> bool:
+    return name in live and not live[name].leaving and name not in routing.drained
+
+
+def _wanted(routing: Routing, live: Mapping[str, Node]) -> dict[int, str]:
+    holders = {**routing.owners, **routing.next_owners}
+    serving = {
+        name: node.serves.keys() for name, node in live.items() if can_own(name, routing, live)
+    }
+    found = assigned(serving, holders, routing.placed)
+    last = {  # Better a drained node than none.
+        name: node.serves.keys() - found.keys()
+        for name, node in live.items()
+        if name in routing.drained and not node.leaving
+    }
+    return found | assigned(last, holders)
 
 
 def handed_over(routing: Routing, node: str, brokers: Collection[int]) -> Routing:
     """The content once `node` has let go of `brokers`; its generation is not set."""
-    moved = {it: routing.next_owners[it] for it in brokers if it in routing.handing_over(node)}
-    rest = {it: name for it, name in routing.next_owners.items() if it not in moved}
-    return Routing(owners={**routing.owners, **moved}, next_owners=rest)
+    letting_go = routing.handing_over(node) & set(brokers)
+    moved = {broker: routing.next_owners[broker] for broker in letting_go}
+    rest = {broker: name for broker, name in routing.next_owners.items() if broker not in moved}
+    owners = {**routing.owners, **moved}
+    return replace(routing, generation=0, owners=owners, next_owners=rest)
 
 
 def left(routing: Routing, node: str) -> Routing:
     """The content once `node` has let go of everything and is gone; its generation is not set."""
     after = handed_over(routing, node, routing.handing_over(node))
-    owners = {broker: name for broker, name in after.owners.items() if name != node}
-    rest = {broker: name for broker, name in after.next_owners.items() if name != node}
-    return Routing(owners=owners, next_owners=rest)
+    return replace(
+        after,
+        owners={broker: name for broker, name in after.owners.items() if name != node},
+        next_owners={broker: name for broker, name in after.next_owners.items() if name != node},
+        drained=after.drained - {node},
+        placed={broker: name for broker, name in after.placed.items() if name != node},
+    )
 
 
-def assigned(serving: Mapping[str, Collection[int]], holders: Mapping[int, str]) -> dict[int, str]:
-    """An owner for each virtual broker that a node serves. A holder keeps what it has, as far as no
-    node has two more than another one that could take it.
+def assigned(
+    serving: Mapping[str, Collection[int]],
+    holders: Mapping[int, str],
+    placed: Mapping[int, str] | None = None,
+) -> dict[int, str]:
+    """An owner for each virtual broker that a node serves. A placed one is where it was put. A
+    holder keeps the others that it has, as far as no node has two of them more than another one
+    that could take it: what an operator moves away draws nothing else after it.
     """
+    fixed = {
+        broker: name for broker, name in (placed or {}).items() if broker in serving.get(name, ())
+    }
     loads: dict[str, list[int]] = {name: [] for name in sorted(serving)}
     free: list[int] = []
     for broker in sorted({broker for brokers in serving.values() for broker in brokers}):
         holder = holders.get(broker)
+        if broker in fixed:
+            continue
         if holder is not None and broker in serving.get(holder, ()):
             loads[holder].append(broker)
         else:
@@ -110,7 +152,7 @@ def assigned(serving: Mapping[str, Collection[int]], holders: Mapping[int, str])
         giver, taker, broker = move
         loads[giver].remove(broker)
         loads[taker].append(broker)
-    return {broker: name for name, brokers in loads.items() for broker in brokers}
+    return fixed | {broker: name for name, brokers in loads.items() for broker in brokers}
 
 
 def _levelling(

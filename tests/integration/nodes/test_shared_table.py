@@ -14,7 +14,9 @@ from gateway.routing.shared_table import KEY, NodeTaken, SharedTable, living_nod
 
 pytestmark = pytest.mark.integration
 
-OWNERS = Routing(owners={1: "a", 2: "b"}, next_owners={2: "a"})
+OWNERS = Routing(
+    owners={1: "a", 2: "b"}, next_owners={2: "a"}, drained=frozenset("c"), placed={2: "a"}
+)
 
 
 @pytest.fixture(scope="module")

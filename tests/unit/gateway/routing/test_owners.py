@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from gateway.core.routing.orders import NobodyElse
 from gateway.core.routing.ownership import Node, Routing, Standing
 from gateway.routing.limits import SESSION_MS
 from gateway.routing.owners import CannotJoin, SharedOwners
@@ -29,6 +30,7 @@ class Shared:
     rows: dict[str, tuple[str, int, NodeRow]] = field(default_factory=dict)
     down: bool = False
     publications: int = 0
+    faster: int = 0  # changes by others that come just before
 
 
 class TableInMemory(SharedTable):
@@ -56,6 +58,10 @@ class TableInMemory(SharedTable):
         self._reach()
         if self.shared.rows[node][0] != self.incarnation:
             raise NodeTaken(node, 0)
+        if self.shared.faster:
+            self.shared.faster -= 1
+            stored = self.shared.routing
+            self.shared.routing = replace(stored, generation=stored.generation + 1)
         if generation != self.shared.routing.generation:
             return False
         self.shared.routing = replace(content, generation=generation + 1)
@@ -227,5 +233,65 @@ def test_a_node_of_another_cluster_is_refused_with_the_difference() -> None:
         await started(shared, "a")
         with pytest.raises(CannotJoin, match=r"node 'a' .* another upstream cluster: c, here d"):
             await started(shared, "b", cluster="d")
+
+    story(tell)
+
+
+def test_a_drained_node_lets_go_of_everything_until_it_is_undrained() -> None:
+    async def tell(shared: Shared) -> None:
+        a, b = await started(shared, "a"), await started(shared, "b")
+        await asyncio.sleep(MOVED_S)
+        await a.owners.drain("b")
+        await asyncio.sleep(MOVED_S)
+        assert (a.owned(), b.owned(), b.let_go) == ([1, 2], [], [frozenset({2})])
+        with pytest.raises(NobodyElse):
+            await b.owners.drain("a")
+        await b.owners.undrain("b")
+        await asyncio.sleep(MOVED_S)
+        assert (a.owned(), b.owned()) == ([1], [2])
+
+    story(tell)
+
+
+def test_a_drain_ends_with_a_restart() -> None:
+    async def tell(shared: Shared) -> None:
+        a, b = await started(shared, "a"), await started(shared, "b")
+        await a.owners.drain("b")
+        await asyncio.sleep(MOVED_S)
+        await b.die()
+        again = await started(shared, "b", incarnation="second")
+        await asyncio.sleep(MOVED_S)
+        assert (a.owned(), again.owned()) == ([1], [2])
+
+    story(tell)
+
+
+def test_a_moved_broker_stays_where_it_was_put() -> None:
+    async def tell(shared: Shared) -> None:
+        a, b = await started(shared, "a"), await started(shared, "b")
+        await asyncio.sleep(MOVED_S)
+        await b.owners.move(1, "b")
+        await asyncio.sleep(MOVED_S)
+        assert (a.owned(), b.owned(), a.let_go[-1]) == ([], [1, 2], frozenset({1}))
+        await asyncio.sleep(60)
+        assert b.owned() == [1, 2]
+        await a.owners.move(1, None)
+        await asyncio.sleep(MOVED_S)
+        assert (a.owned(), b.owned()) == ([2], [1]), "level again"
+
+    story(tell)
+
+
+def test_an_order_is_stored_or_refused() -> None:
+    async def tell(shared: Shared) -> None:
+        a = await started(shared, "a")
+        shared.down = True
+        with pytest.raises(RoutingUnavailable):
+            await a.owners.move(1, "a")
+        shared.down = False
+        await asyncio.sleep(MOVED_S)
+        shared.faster = 2
+        await a.owners.move(1, "a")
+        assert shared.routing.placed == {1: "a"}
 
     story(tell)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gateway.core.routing.ownership import (
     Node,
     Routing,
@@ -99,3 +101,36 @@ def test_a_broker_that_nobody_listens_for_any_more_has_no_owner() -> None:
 def test_clients_are_shown_the_owners_that_live() -> None:
     shown = endpoints(SPLIT, alive(A))
     assert shown == {1: ("a.example", 9201), 3: ("a.example", 9203)}
+
+
+def test_a_drained_node_gives_up_all_and_gets_nothing() -> None:
+    plan = planned(replace(SPLIT, drained=frozenset("a")), alive(A, B))
+    assert plan.owners == SPLIT.owners, "it lets go first"
+    assert plan.next_owners == {1: "b", 3: "b"}
+    after = handed_over(plan, "a", plan.handing_over("a"))
+    assert planned(after, alive(A, B, node("c", 1, 2, 3))).next_owners.keys() == {3}
+    assert "a" not in planned(after, alive(A, B, node("c", 1, 2, 3))).next_owners.values()
+    assert left(after, "a").drained == frozenset(), "a restart ends it"
+
+
+def test_silence_of_a_drained_node_does_not_end_its_drain() -> None:
+    gone = planned(replace(SPLIT, drained=frozenset("a")), alive(B))
+    back = planned(gone, alive(A, B))
+    assert back.drained == {"a"}
+    assert not back.next_owners
+
+
+def test_a_drained_node_owns_what_nobody_else_can() -> None:
+    alone = planned(replace(SPLIT, drained=frozenset("a")), alive(A))
+    assert alone.owners == {1: "a", 2: "a", 3: "a"}
+    assert planned(alone, alive(A, B)).next_owners == {1: "b", 2: "b", 3: "b"}
+
+
+def test_a_placed_broker_moves_alone_and_stays() -> None:
+    plan = planned(replace(SPLIT, placed={1: "b"}), alive(A, B))
+    assert plan.next_owners == {1: "b"}, "nothing else moves for it"
+    after = handed_over(plan, "a", {1})
+    assert planned(after, alive(A, B)).same_content(after)
+    gone = planned(after, alive(A))
+    assert not gone.placed, "an order ends with its node"
+    assert gone.owners == {1: "a", 2: "a", 3: "a"}
