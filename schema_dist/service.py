@@ -146,6 +146,7 @@ def require_other_logs(config: ClustersConfig, identities: Identities) -> None:
             raise ConfigError(
                 f"{primary.name} and {it.name} are one Kafka cluster (cluster id {here[0]}) with"
                 f" one registry's log, {here[1]}: the primary would follow itself"
+                " (another log's topic is named by registry.topic)"
             )
 
 

@@ -230,7 +230,7 @@ def test_killed_and_started_again(registry: Peer, site: Site, run: str, first_id
         started = site.log().count("schemas_distributed")
         go_on(site, draw, source, subjects, first_id=first_id + number * 10)
         if number % 3:
-            site.wait_for("are distributed from here", started + 1)
+            site.wait_for("schemas_distributed", started + 1)
             time.sleep(draw.uniform(0, 1.0))  # the moment of the kill
         kill_child(child)
     theirs = [it.removeprefix("acme-").replace("-value", ".b-value") for it in subjects]

@@ -64,6 +64,7 @@ def test_a_cluster_that_is_not_the_one_of_the_file(kafka: KafkaCluster, tmp_path
     assert refused(twice, "offsets", "--cluster", "a").startswith(fault)
     assert refused(twice, "schemas") == (
         f"{fault} with one registry's log, _schemas: the primary would follow itself"
+        " (another log's topic is named by registry.topic)"
     )
     other = {"bootstrap_servers": front, "cluster_id": "another"}
     wrong = written(tmp_path, {"bootstrap_servers": front}, other)

@@ -11,7 +11,7 @@ import pytest
 
 from gateway.embedded.process import start_child
 from tests.bench import links
-from tests.bench.scale import offsets
+from tests.bench.scale import offsets, topics
 from tests.bench.scale.figures import Size
 from tests.integration.offsets.conftest import Addresses
 from tests.rig.offset_clusters import write_config
@@ -38,9 +38,11 @@ def test_distribution_scale(pair: Addresses, monkeypatch: pytest.MonkeyPatch) ->
         return write_config(folder, clusters, interval_ms=100, refresh_ms=1_000)
 
     monkeypatch.setattr(offsets, "ROUNDS", 1)
-    monkeypatch.setattr(offsets, "write_config", quick_config)
-    figures = list(offsets.measure(Size(topics=2, partitions=2, groups=2), pair))
-    assert figures[-1].name == "restart of both to the first commit"
+    monkeypatch.setattr(offsets, "ROUNDS_FOR_MEMORY", 4)
+    monkeypatch.setattr(topics, "write_config", quick_config)
+    size = Size(topics=2, partitions=2, groups=2)
+    figures = [*topics.measure(size, pair), *offsets.measure(size, pair)]
+    assert figures[-1].name == "more memory after 4 rounds"
 
 
 def test_bench_links(

@@ -204,7 +204,7 @@ def killed(site: Site, times: int) -> Held:
         started = site.log().count("schemas_distributed")
         go_on(site, draw, source, subjects, first_id=FIRST_ID + number * 10)
         if number % 3:  # two of three are killed at work, one perhaps before it has the lease
-            site.wait_for("are distributed from here", started + 1)
+            site.wait_for("schemas_distributed", started + 1)
             time.sleep(draw.uniform(0, 0.4))  # the moment of the kill
         kill_child(child)
     site.schemas["lease_session_ms"] = usual
@@ -280,11 +280,11 @@ def _modes(registry: str, places: dict[tuple[str, int], Any]) -> set[str]:
 def test_a_second_process_is_refused(site: Site) -> None:
     site.register([version("acme-x-value", 1, 1, record("X"))])
     with site.running() as first:
-        site.wait_for("are distributed from here")
+        site.wait_for("schemas_distributed")
         second = site.start()
         assert second.wait(300) == 2
         assert "another process distributes the schemas of this primary" in site.log()
         assert first.poll() is None
         stop_child(first)
         with site.running():
-            site.wait_for("are distributed from here", 2)
+            site.wait_for("schemas_distributed", 2)

@@ -46,7 +46,7 @@ def views(kafka: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
     with ExitStack() as stack:
         registry = stack.enter_context(served_apicurio(folder / "apicurio.log"))
         site = Site(kafka.bootstrap_servers, folder, "views")
-        site.a["registry"] = {"url": registry, "reads": "rest"}
+        site.a["registry"] = {"url": registry, "reads": "rest", "topic": site.topic_a}
         ports = free_ports(2)
         site.a["registry_view"] = {"port": ports}
         site.b["registry_view"] = {"port": ports + 1}
