@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from heapq import nsmallest
 from typing import Protocol
 
 import structlog
@@ -23,6 +24,8 @@ from gateway.members.groups import Groups
 from gateway.members.key_filters import KeyFilters
 from gateway.members.limits import (
     COORDINATOR_ASKED_MS,
+    COORDINATOR_KEPT_MS,
+    COORDINATORS_ASKED_AT_ONCE,
     COPY_LOOK_MS,
     COPY_WAIT_S_MAX,
     RESTART_GRACE_MS,
@@ -94,7 +97,8 @@ class SharedCoordination:
         self._upstream = upstream
         self._now_ms = now_ms
         self._led: set[str] = set()
-        self._asked_ms: dict[str, int] = {}  # when upstream was asked for the coordinator
+        self._asked_ms: dict[str, int] = {}  # when a member was at another broker than its own
+        self._known_ms: dict[str, int] = {}  # since when a coordinator counts, of known groups
         self._version = ""  # of the rows that were read last
         self._reading = asyncio.Lock()
         self._look = asyncio.Event()
@@ -187,7 +191,9 @@ class SharedCoordination:
 
     async def _review(self) -> None:
         """Which groups are this node's, by their coordinators?"""
-        for name in self._groups.names():
+        names = self._groups.names()
+        self._doubt_oldest(names)
+        for name in names:
             try:
                 coordinator = await self._upstream.coordinator(name)
             except UpstreamError:
@@ -200,6 +206,17 @@ class SharedCoordination:
                 self._led.discard(name)
                 self._saved.superseded(name)
                 log.info("group_led_elsewhere", group=name)
+
+    def _doubt_oldest(self, names: list[str]) -> None:
+        """Asks anew for the coordinators that were asked for long ago, some at a time. Two nodes
+        with different answers would both take themselves for the one that hears the members.
+        """
+        now_ms, known_ms = self._now_ms(), self._known_ms
+        self._known_ms = known_ms = {name: known_ms.get(name, now_ms) for name in names}
+        old = [name for name in names if now_ms - known_ms[name] >= COORDINATOR_KEPT_MS]
+        for name in nsmallest(COORDINATORS_ASKED_AT_ONCE, old, key=known_ms.__getitem__):
+            known_ms[name] = now_ms
+            self._upstream.forget_coordinator(name)
 
     async def _lead(self, name: str) -> None:
         """From now on the group is this node's, with the members as they were saved."""

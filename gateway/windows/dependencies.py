@@ -106,6 +106,7 @@ class UpstreamView(OffsetsByTime, TopicsView, Protocol):
 
     @property
     def topology(self) -> Topology: ...
+    def request_refresh(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

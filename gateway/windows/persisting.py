@@ -68,6 +68,10 @@ class Persister:
         commands = window.life.not_persisted(batch, failure_of(error), now_ms)
         if commands and isinstance(error, FencedError):
             self._dependencies.log.note(window.key.group, "window_fenced", window=repr(window))
+            # Perhaps this node does not know yet that the window is another's: its virtual broker
+            # has another owner, or its partition another leader. It must not claim it back again.
+            self._dependencies.owners.look_soon()
+            self._dependencies.upstream.request_refresh()
         window.perform(commands)
 
     async def _apply(self, writes: list[Write]) -> list[StoreError | None]:

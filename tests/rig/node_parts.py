@@ -252,6 +252,7 @@ class Node:
         self.watched: list[str] = []
         self.filters: tuple[bytes, ...] = ()  # of every member
         self.connections = 0
+        self.refreshes_requested = 0
         self.ready = ReadySignals()
         self.tasks = asyncio.TaskGroup()
         self.settings = GroupSettings(self.config, self.group_config, now_ms)
@@ -316,6 +317,9 @@ class Node:
     def unwatch(self, topics: Iterable[str]) -> None:
         self.unwatched.extend(topics)
         self.watched = [name for name in self.watched if name not in set(topics)]
+
+    def request_refresh(self) -> None:
+        self.refreshes_requested += 1
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         self.tasks.create_task(work)

@@ -38,7 +38,7 @@ ALL_OPERATIONS = 1 << READ | 1 << DESCRIBE
 SIZE_PREFIX = 4
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class ScriptedConnection:
     """A client's connection as a handler sees it; the test says the upstream's ACLs."""
 

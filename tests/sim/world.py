@@ -92,6 +92,10 @@ class World:
         assert self.traced, "only a traced run has one"
         return self._digest.hexdigest()
 
+    @property
+    def delivered(self) -> int:
+        return sum(window.checkers.delivered_count for window in self.gateway.windows)
+
     # -------------------------------------------------------------------------------------- the run
 
     def run(self) -> World:
