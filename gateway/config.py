@@ -116,6 +116,14 @@ class ListenSection(_Section):
     """First contact: the `bootstrap.servers` of clients."""
     port_base: Port = 9200
     """The virtual broker with id n listens on `port_base` + n."""
+    slots_per_broker: Annotated[
+        int, Field(ge=1, le=16, json_schema_extra={"unit": "virtual brokers"})
+    ] = 1
+    """Virtual brokers of each upstream broker, so that more nodes than brokers can work. Slot s of
+    broker n has the id n + s * 1,000,000, and the port `port_base` + s * `port_step` + n.
+    """
+    port_step: Annotated[int, Field(ge=1, le=10_000, json_schema_extra={"unit": "ports"})] = 1_000
+    """Ports from one slot to the next."""
     frame_bytes_max: Annotated[int, Field(ge=1024, le=2_000_000_000)] = FRAME_BYTES_MAX
     """Limit of one Produce request, as `socket.request.max.bytes` of Kafka. Any other request may
     have 16 MiB.

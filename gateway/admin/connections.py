@@ -119,7 +119,11 @@ def _brokers(
     page: Sequence[Broker],
     following: str | None,
 ) -> BrokerList:
-    clients = Counter(it.broker_id for it in server.connections.values())
+    upstream_id = server.rules.slots.upstream
+    clients = Counter(
+        None if client.broker_id is None else upstream_id(client.broker_id)
+        for client in server.connections.values()
+    )
     leads = Counter(
         info.leader for topic in topology.topics.values() for info in topic.partitions.values()
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from gateway.core.forwarding.broker_names import NAMING_BROKERS
 from gateway.core.wire.apis import ApiKey
 from gateway.handlers.alter_share_group_offsets import alter_share_group_offsets
 from gateway.handlers.delete_groups import delete_groups
@@ -12,6 +13,7 @@ from gateway.handlers.delete_share_group_offsets import delete_share_group_offse
 from gateway.handlers.describe_share_group_offsets import describe_share_group_offsets
 from gateway.handlers.incremental_alter_configs import incremental_alter_configs
 from gateway.handlers.list_groups import list_groups
+from gateway.handlers.naming_brokers import naming_brokers
 from gateway.handlers.share_acknowledge import share_acknowledge
 from gateway.handlers.share_fetch import share_fetch
 from gateway.handlers.share_group_describe import share_group_describe
@@ -39,6 +41,7 @@ def build(
     now_ms: Callable[[], int],
 ) -> Part[None]:
     """The handlers are registered with the server."""
+    slots = upstream.cluster.settings.slots
     cluster, authoriser, offsets = upstream.cluster, listen.authoriser, operations.offsets
 
     def delivered(group: str, topic: str, records: int, size: int) -> None:
@@ -67,14 +70,18 @@ def build(
         ApiKey.SHARE_GROUP_DESCRIBE: partial(share_group_describe, services, offsets.find),
         ApiKey.SHARE_FETCH: partial(share_fetch, services),
         ApiKey.SHARE_ACKNOWLEDGE: partial(share_acknowledge, services),
-        ApiKey.LIST_GROUPS: partial(list_groups, offsets, authoriser),
+        ApiKey.LIST_GROUPS: partial(list_groups, offsets, authoriser, slots),
         ApiKey.DELETE_GROUPS: partial(delete_groups, offsets, authoriser),
-        ApiKey.INCREMENTAL_ALTER_CONFIGS: partial(incremental_alter_configs, members.settings),
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: partial(
+            incremental_alter_configs, members.settings, slots
+        ),
         ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: partial(
             describe_share_group_offsets, offsets, authoriser
         ),
         ApiKey.ALTER_SHARE_GROUP_OFFSETS: partial(alter_share_group_offsets, offsets, authoriser),
         ApiKey.DELETE_SHARE_GROUP_OFFSETS: partial(delete_share_group_offsets, offsets, authoriser),
     }
+    if slots.count > 1:
+        answered |= dict.fromkeys(NAMING_BROKERS, partial(naming_brokers, slots))
     handlers = {int(key): handler for key, handler in answered.items()}
     return Part(name="handlers", room=None, handlers=handlers)

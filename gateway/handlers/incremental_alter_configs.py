@@ -8,6 +8,8 @@ the API is implemented.
 
 from __future__ import annotations
 
+from gateway.core.cluster.slots import Slots
+from gateway.core.forwarding.broker_names import named_for_client, named_for_upstream
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
@@ -19,14 +21,19 @@ from gateway.upstream.errors import UpstreamError
 OPERATION_SET = 0  # AlterConfigOp.OpType
 
 
-async def incremental_alter_configs(settings: GroupSettings, request: Request) -> bytes:
+async def incremental_alter_configs(
+    settings: GroupSettings, slots: Slots, request: Request
+) -> bytes:
     header = request.header
     key, version = header.api_key, header.api_version
     body = decode_request(key, version, request.frame, header.body_at)
+    used = named_for_upstream(key, body, slots)
     try:
         answer = await request.connection.ask_upstream(key, version, body)
     except UpstreamError as error:
-        return encode_response(key, version, {"Responses": _unanswered(body, str(error))})
+        rows = _unanswered(body, str(error))
+        named_for_client(rows, used)
+        return encode_response(key, version, {"Responses": rows})
     if not body["ValidateOnly"]:
         accepted = {
             row["ResourceName"]
@@ -40,6 +47,7 @@ async def incremental_alter_configs(settings: GroupSettings, request: Request) -
                 if row["ResourceType"] == RESOURCE_GROUP and row["ResourceName"] in accepted
             }
         )
+    named_for_client(answer["Responses"], used)
     return encode_response(key, version, answer)
 
 

@@ -3,12 +3,14 @@
 Asked of upstream on the client's own connection, so it lists the groups that this client may see,
 and without filters: a Key-Shared group that only its committed offsets remember is found there. One
 is listed to clients that may describe it, by the virtual broker that is its coordinator (on the
-bootstrap port: all of them). Not implemented: DESCRIBE on the cluster does not show Key-Shared
+bootstrap port: all of them). Further slots of a broker list nothing, or tools that ask every broker
+would have its groups twice. Not implemented: DESCRIBE on the cluster does not show Key-Shared
 groups that have not committed an offset yet to a client that may not describe them one by one.
 """
 
 from __future__ import annotations
 
+from gateway.core.cluster.slots import Slots
 from gateway.core.share.listing import may_be_ours, merged, share_row
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
@@ -19,8 +21,13 @@ from gateway.operations.group_offsets import GroupOffsets
 from gateway.upstream.errors import UpstreamError
 
 
-async def list_groups(offsets: GroupOffsets, authoriser: Authoriser, request: Request) -> bytes:
+async def list_groups(
+    offsets: GroupOffsets, authoriser: Authoriser, slots: Slots, request: Request
+) -> bytes:
     header = request.header
+    if slots.is_extra(request.connection.broker_id):
+        nothing = {"ErrorCode": 0, "Groups": []}
+        return encode_response(header.api_key, header.api_version, nothing)
     body = decode_request(header.api_key, header.api_version, request.frame, header.body_at)
     try:
         answer = await request.connection.ask_upstream(header.api_key, header.api_version, {})

@@ -221,9 +221,7 @@ class _ShareFetch:
         return {
             "AcquisitionLockTimeoutMs": services.settings.of(self.session.group).lock_duration_ms,
             "Responses": by_topic(rows),
-            "NodeEndpoints": node_endpoints(services.topology().brokers, services.advertised())
-            if misled
-            else [],
+            "NodeEndpoints": node_endpoints(services.advertised()) if misled else [],
         }
 
     def _part(self, key: PartitionKey) -> _Part:

@@ -102,7 +102,7 @@ def locate(
     info = topic.partitions.get(key[1])
     if info is None:
         return Located(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic=name)
-    if info.leader != connection.broker_id:
+    if info.virtual_leader != connection.broker_id:
         return Located(error=ErrorCode.NOT_LEADER_OR_FOLLOWER, topic=name, leader=info)
     if is_elsewhere(services, connection):
         return Located(error=ErrorCode.NOT_LEADER_OR_FOLLOWER, topic=name, leader=info)

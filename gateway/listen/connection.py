@@ -100,8 +100,10 @@ class Node(Protocol):
     async def connect(self, broker_id: int | None, protocol: asyncio.Protocol) -> None:
         """Raises UpstreamError."""
 
-    def rewritten(self, response: Rewrite) -> bytes:
-        """Its frame for the client, without upstream's addresses. Raises WireError."""
+    def rewritten(self, response: Rewrite, asked: int | None) -> bytes:
+        """Its frame for the client, without upstream's addresses. `asked`: the virtual broker.
+        Raises WireError.
+        """
 
     def opened(self, connection: ClientConnection) -> None: ...
 
@@ -263,7 +265,7 @@ class ClientConnection:
         match effect:
             case Rewrite():
                 try:
-                    self.sockets.to_client(self._node.rewritten(effect))
+                    self.sockets.to_client(self._node.rewritten(effect, self.broker_id))
                 except WireError as error:
                     self._fail("unreadable response", api_key=effect.api_key, detail=str(error))
             case Intercepted(payload=payload):

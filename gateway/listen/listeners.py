@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import structlog
 
+from gateway.core.cluster.slots import SLOT_IDS, Slots
 from gateway.core.forwarding.rewrite import Address
 from gateway.listen.limits import LISTEN_BACKLOG_CONNECTIONS
 
@@ -32,6 +33,7 @@ class Listeners:
     """They bind to `host`; clients are told `advertised_host`.
 
     With a `port_base` of 0 every virtual broker gets any free port.
+    Else those of one slot follow each other, and `port_step` behind them those of the next.
     """
 
     def __init__(
@@ -40,6 +42,8 @@ class Listeners:
         host: str,
         advertised_host: str,
         port_base: int,
+        port_step: int,
+        slots: Slots,
         accept: Accept,
         tasks: asyncio.TaskGroup,
     ) -> None:
@@ -47,6 +51,8 @@ class Listeners:
         self._host = host
         self._advertised_host = advertised_host
         self._port_base = port_base
+        self._port_step = port_step
+        self._slots = slots
         self._accept = accept
         self._tasks = tasks
         self._sockets: dict[int | None, socket.socket] = {}
@@ -58,8 +64,17 @@ class Listeners:
 
     def open_broker(self, broker_id: int) -> Address:
         """Raises CannotListen."""
-        port = self._port_base + broker_id if self._port_base else 0
-        option = f"listen.port_base + {broker_id}"
+        known = self._slots.upstream(broker_id)
+        slot = (broker_id - known) // SLOT_IDS
+        if slot >= self._slots.count:
+            raise CannotListen(
+                f"broker {broker_id}: with listen.slots_per_broker, ids below {SLOT_IDS:,} are"
+                " needed"
+            )
+        port = self._port_base + slot * self._port_step + known if self._port_base else 0
+        option = f"listen.port_base + {known}"
+        if slot:
+            option += f" + {slot} * listen.port_step"
         address = Address(self._advertised_host, self._open(broker_id, port, option))
         self.addresses[broker_id] = address
         log.info("virtual_broker_listens", broker=broker_id, host=address.host, port=address.port)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from gateway.core.cluster.slots import ONE_SLOT, Slots
 from gateway.core.cluster.topology import Broker, Topology
 from gateway.core.forwarding.effects import Rewrite
 from gateway.core.forwarding.rewrite import Address, Addresses, OfferedApis, read, write
@@ -69,6 +70,8 @@ class ServerSettings:
     advertised_host: str | None = None  # None: host
     bootstrap_port: int = 9192
     port_base: int = 9200  # virtual broker n listens on port_base + n
+    port_step: int = 1_000  # from one slot of a broker to its next
+    slots: Slots = ONE_SLOT
     frame_bytes_max: int = FRAME_BYTES_MAX
     drain_s: float = 5.0  # at stop, for requests that are not answered yet
     upstream_ssl: ssl.SSLContext | None = None
@@ -142,6 +145,7 @@ class Server:
             handlers,
             frame_bytes_max=self.settings.frame_bytes_max,
             sasl=self.settings.upstream_sasl,
+            slots=self.settings.slots,
         )
         self._offered = OfferedApis(self.rules)
 
@@ -177,19 +181,20 @@ class Server:
         self._brokers = dict(topology.brokers)
         if self._listeners is None:
             return
-        for broker_id in [known for known in self.addresses if known not in self._brokers]:
-            self._listeners.close(broker_id)
+        upstream_id = self.settings.slots.upstream
+        for virtual in [at for at in self.addresses if upstream_id(at) not in self._brokers]:
+            self._listeners.close(virtual)
         self._listen_to_all()
 
     # ------------------------------------------------------------------------- for its connections
 
-    def rewritten(self, response: Rewrite) -> bytes:
+    def rewritten(self, response: Rewrite, asked: int | None) -> bytes:
         if response.api_key == ApiKey.API_VERSIONS:
             return self._offered.frame(response)
         shown = read(response)
         if shown.api_key == ApiKey.METADATA:
             self._name_topics(shown.message)
-        return write(shown, self._advertise(shown.brokers), self.rules)
+        return write(shown, self._advertise(shown.brokers), self.rules, asked)
 
     def _name_topics(self, metadata: Message) -> None:
         """The bytes of these topics count under their names. A client asks for the metadata of a
@@ -204,7 +209,7 @@ class Server:
         for broker in brokers:
             if self._brokers.get(broker.id) != broker:
                 self._brokers[broker.id] = broker
-        if len(self._brokers) != len(self.addresses):
+        if len(self._brokers) * self.settings.slots.count != len(self.addresses):
             self._listen_to_all()
         return self.shown
 
@@ -261,12 +266,14 @@ class Server:
             host=settings.host,
             advertised_host=settings.advertised_host or settings.host,
             port_base=settings.port_base,
+            port_step=settings.port_step,
+            slots=settings.slots,
             accept=self._accept,
             tasks=tasks,
         )
         try:
             self.bootstrap = listeners.open_bootstrap(settings.bootstrap_port)
-            for broker_id in self._brokers:
+            for broker_id in self._virtual_brokers():
                 listeners.open_broker(broker_id)
         except CannotListen:
             listeners.close_all()
@@ -278,7 +285,7 @@ class Server:
         assert self._listeners is not None
         if self._stopping:
             return
-        for broker_id in self._brokers:
+        for broker_id in self._virtual_brokers():
             if broker_id in self.addresses:
                 continue
             try:
@@ -289,6 +296,10 @@ class Server:
                 if broker_id not in self._brokers_without_listener:
                     log.error("virtual_broker_not_listening", broker=broker_id, detail=str(error))
                 self._brokers_without_listener.add(broker_id)
+
+    def _virtual_brokers(self) -> list[int]:
+        slots = self.settings.slots
+        return [virtual for broker in self._brokers for virtual in slots.all_of(broker)]
 
     def _accept(self, broker_id: int | None) -> asyncio.Protocol:
         if not self.admission.admits(len(self.connections)):
@@ -303,7 +314,7 @@ class Server:
 
     def _upstream_addresses(self, broker_id: int | None) -> list[Address]:
         if broker_id is not None:
-            broker = self._brokers.get(broker_id)
+            broker = self._brokers.get(self.settings.slots.upstream(broker_id))
             return [] if broker is None else [Address(broker.host, broker.port)]
         first = self.settings.bootstrap_servers
         self._next_bootstrap = (self._next_bootstrap + 1) % len(first) if first else 0

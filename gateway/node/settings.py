@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gateway.config import Config, ConfigError
+from gateway.core.cluster.slots import Slots
 from gateway.core.forwarding.rewrite import Address as ShownAddress
 from gateway.listen.server import ServerSettings
 from gateway.upstream.settings import SaslSettings, TlsSettings, UpstreamSettings
@@ -31,6 +32,7 @@ def upstream_settings(config: Config) -> UpstreamSettings:
             verify_hostname=tls.verify_hostname,
         ),
         request_timeout_ms=section.request_timeout_ms,
+        slots=Slots(config.listen.slots_per_broker),
     )
     try:
         if not settings.bootstrap():
@@ -54,6 +56,8 @@ def server_settings(config: Config, upstream: UpstreamSettings) -> ServerSetting
         advertised_host=listen.advertised_host,
         bootstrap_port=listen.bootstrap_port,
         port_base=listen.port_base,
+        port_step=listen.port_step,
+        slots=upstream.slots,
         frame_bytes_max=listen.frame_bytes_max,
         upstream_ssl=upstream_ssl,
         upstream_sasl=upstream.sasl is not None,

@@ -51,6 +51,7 @@ def build(
         agreed=lambda: {
             "upstream cluster": str(upstream.cluster.topology.cluster_id),
             "format": _FORMAT,
+            "listen.slots_per_broker": str(config.listen.slots_per_broker),
         },
         facts=lambda: facts,
     )

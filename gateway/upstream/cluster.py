@@ -182,7 +182,7 @@ class Upstream:
         are left out. Raises UpstreamError.
         """
         answer = await self._metadata(name for name in names if is_topic_name(name))
-        found = topology_from(self.topology, answer).topics
+        found = topology_from(self.topology, answer, self.settings.slots).topics
         return {name: topic for name, topic in found.items() if topic.partitions}
 
     def unwatch(self, topics: Iterable[str]) -> None:
@@ -191,7 +191,7 @@ class Upstream:
 
     async def _refresh(self) -> None:
         response = await self._metadata(self._watched)
-        topology = topology_from(self.topology, response)
+        topology = topology_from(self.topology, response, self.settings.slots)
         if not topology.brokers:
             raise Unreachable("the upstream knows no live broker yet")
         if topology == self.topology:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from gateway.core.cluster.slots import ONE_SLOT, Slots
+
 SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 
 
@@ -57,6 +59,7 @@ class TlsSettings:
 class UpstreamSettings:
     bootstrap_servers: str  # "host:port,host:port"; an IPv6 host stands in brackets
     client_id: str = "keyway"
+    slots: Slots = ONE_SLOT  # of each broker, as clients see it
     sasl: SaslSettings | None = None
     tls: TlsSettings | None = None
     connect_timeout_ms: int = 10_000  # TCP, TLS and SASL together

@@ -75,12 +75,13 @@ class WindowNews:
         If the leader moved back, sessions from its earlier time there are valid again.
         """
         info = topic.partitions.get(window.partition.partition)
-        if info is None or info.leader in (-1, window.leader):
+        leader = -1 if info is None else info.virtual_leader
+        if leader in (-1, window.leader):
             return  # none for the moment, or the same
-        if not self._table.may_open(info.leader):
+        if not self._table.may_open(leader):
             self._table.drop(window.key)  # another node is to have it
             return
-        window.leader = info.leader
+        window.leader = leader
         self._tell_sessions(window)
 
     def _note_added(self, group: str, topic: Topic) -> None:

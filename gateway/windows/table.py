@@ -159,7 +159,7 @@ class WindowTable:
             return
         if group in self._frozen:
             self._held_up.setdefault(group, {})[topic.name, partition] = connection
-        elif self.may_open(topic.partitions[partition].leader):
+        elif self.may_open(topic.partitions[partition].virtual_leader):
             added_from = self.added_from.get((group, topic.topic_id), partition + 1)
             window = Window(
                 key,
@@ -172,7 +172,7 @@ class WindowTable:
                 added_while_reading=partition >= added_from,
                 asked_by=connection,
             )
-            window.leader = topic.partitions[partition].leader
+            window.leader = topic.partitions[partition].virtual_leader
             self._add(window)
 
     def may_open(self, leader: int) -> bool:

@@ -97,7 +97,7 @@ class Window:
         self.section = dependencies.settings.of(key.group)
         self.added_while_reading = added_while_reading
         self.asked_by = asked_by
-        self.leader = -1  # the broker that was last known to lead the partition
+        self.leader = -1  # the virtual broker that was last known to lead the partition
         self._members = members
         self._dependencies = dependencies
         self._persist_soon = persist_soon

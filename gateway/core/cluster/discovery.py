@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gateway.core.cluster.slots import ONE_SLOT, Slots
 from gateway.core.cluster.topology import Broker, PartitionInfo, Topic, Topology
 from gateway.core.wire.schema import Message
 
@@ -18,11 +19,13 @@ def metadata_request(watched: Iterable[str]) -> Message:
     }
 
 
-def topology_from(known: Topology, response: Message) -> Topology:
+def topology_from(known: Topology, response: Message, slots: Slots = ONE_SLOT) -> Topology:
     """The new view. Of `known` the leaders of a later epoch are kept: the answering broker lags
     behind.
     """
-    topics = [_topic(entry, known) for entry in response["Topics"] if entry["Name"] is not None]
+    topics = [
+        _topic(entry, known, slots) for entry in response["Topics"] if entry["Name"] is not None
+    ]
     brokers = {
         entry["NodeId"]: Broker(entry["NodeId"], entry["Host"], entry["Port"])
         for entry in sorted(response["Brokers"], key=_node_id)
@@ -40,7 +43,7 @@ def _node_id(entry: Message) -> int:
     return node_id
 
 
-def _topic(entry: Message, known: Topology) -> Topic:
+def _topic(entry: Message, known: Topology, slots: Slots) -> Topic:
     # Another topic of the same name starts its epochs anew.
     same = known.topics.get(entry["Name"])
     # Members may watch thousands of names that no topic has: nothing is made anew for them.
@@ -57,7 +60,11 @@ def _topic(entry: Message, known: Topology) -> Topic:
         topic_id=entry["TopicId"],
         partitions={
             part["PartitionIndex"]: _later(
-                PartitionInfo(part["LeaderId"], part["LeaderEpoch"]),
+                PartitionInfo(
+                    part["LeaderId"],
+                    part["LeaderEpoch"],
+                    slots.slot(entry["TopicId"], part["PartitionIndex"]),
+                ),
                 before.get(part["PartitionIndex"]),
             )
             for part in sorted(entry["Partitions"], key=lambda part: int(part["PartitionIndex"]))

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from gateway.core.cluster.slots import SLOT_IDS
+
 
 class TopicPartition(NamedTuple):
     """With the topic's id: a topic recreated under the same name is another one."""
@@ -31,6 +33,12 @@ class Broker:
 class PartitionInfo:
     leader: int  # broker id; -1 = no leader now
     leader_epoch: int  # -1 = not known
+    slot: int = 0  # of the leader
+
+    @property
+    def virtual_leader(self) -> int:
+        """The virtual broker that leads it for clients; -1 = none now."""
+        return self.leader if self.leader < 0 else self.leader + self.slot * SLOT_IDS
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from gateway.core.cluster.slots import ONE_SLOT, Slots
 from gateway.core.limits import FRAME_BYTES_MAX
 
 
@@ -17,6 +18,7 @@ class Rules:
     local: dict[int, tuple[int, int]]  # answered by the gateway
     frame_bytes_max: int = FRAME_BYTES_MAX
     sasl: bool = False  # upstream serves only clients that have authenticated
+    slots: Slots = ONE_SLOT  # of each upstream broker
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ Only heads are read: size, API key, version, correlation id; of Produce also `ac
 request without a response must not be waited for. A walk goes along with a Produce request and
 counts its bytes by topic; the request passes in any case. DescribeConfigs is read whole
 before it goes on: only an answer about a broker shows addresses, and answers about 20,000 topics
-are long.
+are long. It names upstream's broker when it goes on.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from struct import Struct
 from typing import Final
 
 from gateway.core.forwarding.api_counts import NEVER_WAITS, ApiCounts
+from gateway.core.forwarding.broker_names import named_for_upstream
 from gateway.core.forwarding.effects import (
     Call,
     Chunk,
@@ -45,10 +46,11 @@ from gateway.core.limits import (
     SASL_TOKEN_BYTES_MAX,
     UNAUTHENTICATED_REQUEST_BYTES_MAX,
 )
-from gateway.core.wire.codec import decode_request
+from gateway.core.wire.codec import decode_request, encode_request
 from gateway.core.wire.decode import PASSING_ROW_ELEMENTS
 from gateway.core.wire.errors import WireError
 from gateway.core.wire.frames import parse_request_header
+from gateway.core.wire.schema import Message
 
 PRODUCE: Final = 0
 FETCH: Final = 1
@@ -352,9 +354,23 @@ class Requests:
                 self._serve(local, chunk.effects)
 
     def _forward(self, call: Call, payload: bytes, effects: list[Effect]) -> None:
-        """A DescribeConfigs request; the answer passes unread unless it is about a broker."""
-        if not _asks_about_brokers(call.version, payload):
-            call.kind = Kind.PASS
+        """A DescribeConfigs request; the answer passes unread unless it is about a broker. One that
+        is malformed goes on: upstream is to refuse it.
+        """
+        try:
+            body_at = parse_request_header(payload).body_at
+            message = decode_request(
+                DESCRIBE_CONFIGS, call.version, payload, body_at, PASSING_ROW_ELEMENTS
+            )
+        except WireError:
+            pass
+        else:
+            renamed = named_for_upstream(DESCRIBE_CONFIGS, message, self._rules.slots)
+            if renamed:
+                body = encode_request(DESCRIBE_CONFIGS, call.version, message)
+                payload = payload[:body_at] + body
+            elif not _asks_about_brokers(message):
+                call.kind = Kind.PASS
         self._calls.append(call)
         effects.append(ToUpstream(len(payload).to_bytes(_SIZE_BYTES, "big") + payload))
 
@@ -393,14 +409,8 @@ def _refuse_other_protocols(first: bytes) -> None:
         raise _stop(Fault.HTTP, f"verb={first.decode().strip()}")
 
 
-def _asks_about_brokers(version: int, payload: bytes) -> bool:
-    """Of a DescribeConfigs request; also when it is malformed, since upstream is to refuse it."""
-    try:
-        body_at = parse_request_header(payload).body_at
-        message = decode_request(DESCRIBE_CONFIGS, version, payload, body_at, PASSING_ROW_ELEMENTS)
-    except WireError:
-        return True
-    return any(asked["ResourceType"] == _BROKER_RESOURCE for asked in message["Resources"])
+def _asks_about_brokers(configs: Message) -> bool:
+    return any(asked["ResourceType"] == _BROKER_RESOURCE for asked in configs["Resources"])
 
 
 def _acks_at(data: bytes, start: int, end: int, version: int) -> int:

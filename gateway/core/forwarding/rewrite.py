@@ -7,6 +7,10 @@ left out: no upstream address reaches a client.
 DescribeConfigs is here for a broker's own `listeners`, `advertised.listeners` and the like: those
 two show the virtual broker, and others, such as `controller.quorum.voters`, nothing.
 DescribeTopicPartitions shows broker ids only and passes unread.
+
+Where brokers have several slots, Metadata shows all virtual brokers, and as leaders those of the
+partitions' slots; so do the new leaders that Produce and Fetch name. Replicas keep upstream's ids,
+which are slots, too. DescribeCluster, which admin tools ask, shows upstream's ids alone.
 """
 
 from __future__ import annotations
@@ -15,7 +19,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from gateway.core.cluster.discovery import NO_TOPIC_ID
+from gateway.core.cluster.slots import ONE_SLOT, Slots
 from gateway.core.cluster.topology import Broker
+from gateway.core.forwarding.broker_names import named_for_client
 from gateway.core.forwarding.effects import Rewrite, Rules
 from gateway.core.forwarding.served_apis import MERGED, offered
 from gateway.core.wire.apis import ApiKey
@@ -72,26 +79,30 @@ def read(response: Rewrite) -> Shown:
     return Shown(key, version, header.correlation_id, message, _brokers(key, version, message))
 
 
-def write(shown: Shown, addresses: Addresses, rules: Rules) -> bytes:
-    """The frame for the client, with its size prefix. Changes the message of `shown`."""
-    message = shown.message
+def write(shown: Shown, addresses: Addresses, rules: Rules, asked: int | None = None) -> bytes:
+    """The frame for the client, with its size prefix. Changes the message of `shown`. `asked`: the
+    virtual broker; None: the bootstrap port.
+    """
+    message, slots = shown.message, rules.slots
     if shown.api_key == ApiKey.API_VERSIONS:
         _clamp(message, rules)
     elif shown.api_key == ApiKey.METADATA:
-        message["Brokers"] = _moved(message["Brokers"], "NodeId", addresses)
+        message["Brokers"] = _moved(message["Brokers"], "NodeId", addresses, slots)
+        _move_leaders(message, slots)
     elif shown.api_key == ApiKey.DESCRIBE_CLUSTER:
         message["Brokers"] = _moved(message["Brokers"], "BrokerId", addresses)
     elif shown.api_key == ApiKey.FIND_COORDINATOR:
-        for found in message["Coordinators"] if shown.version >= 4 else (message,):
-            _move_coordinator(found, addresses)
+        _move_coordinators(message["Coordinators"] if shown.version >= 4 else [message], addresses)
     elif shown.api_key == ApiKey.DESCRIBE_QUORUM:
-        for node in message["Nodes"]:
-            _move_listeners(node, addresses)
+        _move_listeners(message["Nodes"], addresses)
     elif shown.api_key == ApiKey.DESCRIBE_CONFIGS:
+        if asked is not None and slots.is_extra(asked):
+            named_for_client(message["Results"], {str(slots.upstream(asked)): str(asked)})
         _move_configs(message, addresses, rules)
     else:
         assert shown.api_key in (ApiKey.PRODUCE, ApiKey.FETCH), shown.api_key
-        message["NodeEndpoints"] = _moved(message["NodeEndpoints"], "NodeId", addresses)
+        message["NodeEndpoints"] = _moved(message["NodeEndpoints"], "NodeId", addresses, slots)
+        _move_new_leaders(shown.api_key, message, slots)
     body = encode_response(shown.api_key, shown.version, message)
     return response_frame(shown.api_key, shown.version, shown.correlation_id, body)
 
@@ -147,32 +158,66 @@ def _brokers(key: int, version: int, message: Message) -> tuple[Broker, ...]:
     )
 
 
-def _moved(nodes: list[Message], id_field: str, addresses: Addresses) -> list[Message]:
+def _moved(
+    nodes: list[Message], id_field: str, addresses: Addresses, slots: Slots = ONE_SLOT
+) -> list[Message]:
     moved = []
     for node in nodes:
-        address = addresses.get(node[id_field])
-        if address is not None:
-            moved.append({**node, "Host": address.host, "Port": address.port})
+        for virtual in slots.all_of(node[id_field]):
+            address = addresses.get(virtual)
+            if address is not None:
+                row = {**node, id_field: virtual, "Host": address.host, "Port": address.port}
+                moved.append(row)
     return moved
 
 
-def _move_coordinator(found: Message, addresses: Addresses) -> None:
-    address = addresses.get(found["NodeId"])
-    if address is not None:
-        found["Host"], found["Port"] = address
+def _move_leaders(metadata: Message, slots: Slots) -> None:
+    if slots.count == 1:
         return
-    if found["NodeId"] >= 0 and not found["ErrorCode"]:
-        found["ErrorCode"] = int(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    found["NodeId"], found["Host"], found["Port"] = _NO_NODE, "", -1
+    for topic in metadata["Topics"]:
+        for partition in topic["Partitions"]:
+            _move_leader(topic, partition, partition["PartitionIndex"], slots)
 
 
-def _move_listeners(node: Message, addresses: Addresses) -> None:
-    address = addresses.get(node["NodeId"])
-    if address is None:
-        node["Listeners"] = []
+def _move_leader(topic: Message, row: Message, partition: int, slots: Slots) -> None:
+    """A client that asks in a version without topic ids is not a share consumer's: slot 0 serves
+    it.
+    """
+    topic_id = topic.get("TopicId", NO_TOPIC_ID)
+    if topic_id != NO_TOPIC_ID and row["LeaderId"] >= 0:
+        row["LeaderId"] = slots.virtual(row["LeaderId"], slots.slot(topic_id, partition))
+
+
+def _move_new_leaders(key: int, message: Message, slots: Slots) -> None:
+    if slots.count == 1:
         return
-    for listener in node["Listeners"]:
-        listener["Host"], listener["Port"] = address
+    partitions, index = ("Partitions", "PartitionIndex")
+    if key == ApiKey.PRODUCE:
+        partitions, index = ("PartitionResponses", "Index")
+    for topic in message["Responses"]:
+        for partition in topic[partitions]:
+            _move_leader(topic, partition["CurrentLeader"], partition[index], slots)
+
+
+def _move_coordinators(coordinators: list[Message], addresses: Addresses) -> None:
+    for found in coordinators:
+        address = addresses.get(found["NodeId"])
+        if address is not None:
+            found["Host"], found["Port"] = address
+            continue
+        if found["NodeId"] >= 0 and not found["ErrorCode"]:
+            found["ErrorCode"] = int(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        found["NodeId"], found["Host"], found["Port"] = _NO_NODE, "", -1
+
+
+def _move_listeners(nodes: list[Message], addresses: Addresses) -> None:
+    for node in nodes:
+        address = addresses.get(node["NodeId"])
+        if address is None:
+            node["Listeners"] = []
+            continue
+        for listener in node["Listeners"]:
+            listener["Host"], listener["Port"] = address
 
 
 def _move_configs(message: Message, addresses: Addresses, rules: Rules) -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from gateway.core.cluster.slots import ONE_SLOT, Slots
+from gateway.core.forwarding.broker_names import NAMING_BROKERS
 from gateway.core.forwarding.effects import Rules
 from gateway.core.limits import FRAME_BYTES_MAX
 from gateway.core.wire.apis import APIS, KNOWN, ApiKey
@@ -39,16 +41,22 @@ REWRITTEN: Final = (
 )
 
 # Answered here with upstream's own answer in it, so in no version that upstream lacks.
-MERGED: Final = frozenset(
-    {ApiKey.LIST_GROUPS, ApiKey.DELETE_GROUPS, ApiKey.INCREMENTAL_ALTER_CONFIGS}
-)
+MERGED: Final = NAMING_BROKERS | {
+    ApiKey.LIST_GROUPS,
+    ApiKey.DELETE_GROUPS,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS,
+}
 
 # Versions before the first one with node endpoints pass unread, however old.
 _PASS_WHEN_OLD: Final = frozenset({ApiKey.PRODUCE, ApiKey.FETCH})
 
 
 def rules(
-    local: Iterable[int], *, frame_bytes_max: int = FRAME_BYTES_MAX, sasl: bool = False
+    local: Iterable[int],
+    *,
+    frame_bytes_max: int = FRAME_BYTES_MAX,
+    sasl: bool = False,
+    slots: Slots = ONE_SLOT,
 ) -> Rules:
     """`local`: the API keys that have a handler."""
     served_here = {int(key): (APIS[key].min_version, APIS[key].max_version) for key in local}
@@ -71,6 +79,7 @@ def rules(
         local=served_here,
         frame_bytes_max=frame_bytes_max,
         sasl=sasl,
+        slots=slots,
     )
 
 

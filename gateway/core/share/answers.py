@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.core.cluster.topology import Broker, PartitionInfo
+from gateway.core.cluster.topology import PartitionInfo
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.long_bytes import LongBytes
 from gateway.core.wire.schema import Message
@@ -102,7 +102,7 @@ def acknowledge_row(
 def _leader(leader: PartitionInfo | None) -> Message:
     if leader is None:
         return {"LeaderId": 0, "LeaderEpoch": 0}
-    return {"LeaderId": leader.leader, "LeaderEpoch": leader.leader_epoch}
+    return {"LeaderId": leader.virtual_leader, "LeaderEpoch": leader.leader_epoch}
 
 
 def by_topic(rows: list[tuple[bytes, Message]]) -> list[Message]:
@@ -113,14 +113,9 @@ def by_topic(rows: list[tuple[bytes, Message]]) -> list[Message]:
     return [{"TopicId": topic_id, "Partitions": parts} for topic_id, parts in topics.items()]
 
 
-def node_endpoints(
-    brokers: dict[int, Broker], advertised: dict[int, tuple[str, int]]
-) -> list[Message]:
-    """Where the virtual brokers are; a broker without a listener is left out rather than shown as
-    it is upstream.
-    """
+def node_endpoints(advertised: dict[int, tuple[str, int]]) -> list[Message]:
+    """Where the virtual brokers are."""
     return [
         {"NodeId": broker_id, "Host": advertised[broker_id][0], "Port": advertised[broker_id][1]}
-        for broker_id in sorted(brokers)
-        if broker_id in advertised
+        for broker_id in sorted(advertised)
     ]

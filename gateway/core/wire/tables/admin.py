@@ -1,4 +1,5 @@
-"""Topics and configs: CreateTopics, DescribeConfigs, IncrementalAlterConfigs.
+"""Topics, configs, brokers: CreateTopics, CreatePartitions, DescribeConfigs, AlterConfigs,
+IncrementalAlterConfigs, AlterPartitionReassignments, UnregisterBroker.
 Grammar: gateway/core/wire/schema.py. Source: Kafka 4.3.1's message definitions.
 """
 
@@ -37,6 +38,48 @@ CreateTopics response
       ConfigSource i8 =-1
       IsSensitive bool
 
+CreatePartitions request
+  Topics []
+    Name string
+    Count i32
+    Assignments []?
+      BrokerIds []i32
+  TimeoutMs i32
+  ValidateOnly bool
+CreatePartitions response
+  ThrottleTimeMs i32
+  Results []
+    Name string
+    ErrorCode i16
+    ErrorMessage string? =null
+
+AlterPartitionReassignments request
+  TimeoutMs i32 =60000
+  AllowReplicationFactorChange bool 1+ =true
+  Topics []
+    Name string
+    Partitions []
+      PartitionIndex i32
+      Replicas []i32? =null
+AlterPartitionReassignments response
+  ThrottleTimeMs i32
+  AllowReplicationFactorChange bool 1+ =true
+  ErrorCode i16
+  ErrorMessage string?
+  Responses []
+    Name string
+    Partitions []
+      PartitionIndex i32
+      ErrorCode i16
+      ErrorMessage string?
+
+UnregisterBroker request
+  BrokerId i32
+UnregisterBroker response
+  ThrottleTimeMs i32
+  ErrorCode i16
+  ErrorMessage string?
+
 DescribeConfigs request
   Resources []
     ResourceType i8
@@ -63,6 +106,22 @@ DescribeConfigs response
         Source i8
       ConfigType i8 3+
       Documentation string? 3+
+
+AlterConfigs request
+  Resources []
+    ResourceType i8
+    ResourceName string
+    Configs []
+      Name string
+      Value string?
+  ValidateOnly bool
+AlterConfigs response
+  ThrottleTimeMs i32
+  Responses []
+    ErrorCode i16
+    ErrorMessage string?
+    ResourceType i8
+    ResourceName string
 
 IncrementalAlterConfigs request
   Resources []

@@ -147,8 +147,12 @@ public final class AdminChecks {
         ConfigResource resource = new ConfigResource(ConfigResource.Type.TOPIC, topic);
         AlterConfigOp set = new AlterConfigOp(new ConfigEntry("retention.ms", "123456"), AlterConfigOp.OpType.SET);
         admin.incrementalAlterConfigs(Map.of(resource, List.of(set))).all().get();
-        String value = admin.describeConfigs(List.of(resource)).all().get().get(resource).get("retention.ms").value();
-        require(value.equals("123456"), "the config that was set, is " + value);
+        long deadline = System.currentTimeMillis() + 15_000; // any broker answers, and may learn of it last
+        String value = null;
+        while (!"123456".equals(value)) {
+            require(System.currentTimeMillis() < deadline, "the config that was set, is " + value);
+            value = admin.describeConfigs(List.of(resource)).all().get().get(resource).get("retention.ms").value();
+        }
         int node = admin.describeCluster().nodes().get().iterator().next().id();
         ConfigResource broker = new ConfigResource(ConfigResource.Type.BROKER, String.valueOf(node));
         require(!admin.describeConfigs(List.of(broker)).all().get().get(broker).entries().isEmpty(), "broker configs");

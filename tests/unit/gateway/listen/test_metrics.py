@@ -90,7 +90,7 @@ def test_topics_of_metadata_answers_have_bytes_of_their_own() -> None:
     for version in (9, 13):
         named = known if version == 13 else [{"Name": "old"}]
         answer = response(ApiKey.METADATA, version, {"Topics": named})
-        server.rewritten(Rewrite(ApiKey.METADATA, version, answer[4:]))
+        server.rewritten(Rewrite(ApiKey.METADATA, version, answer[4:]), None)
     topics = server.counters.apis.topics
     assert list(topics.by_name) == [b"old", b"orders"]
     metrics = TopicTrafficCollector(topics)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.core.cluster.slots import Slots
 from gateway.core.forwarding.api_counts import ApiCounts
 from gateway.core.forwarding.connection_state import ConnectionState
 from gateway.core.forwarding.effects import (
@@ -330,6 +331,20 @@ def test_configs_of_brokers_are_rewritten(kinds: tuple[int, ...]) -> None:
     assert to_upstream(it.from_client(asked)) == asked
     (effect,) = it.from_upstream(response(ApiKey.DESCRIBE_CONFIGS, 4, correlation_id=9))
     assert isinstance(effect, Rewrite)
+
+
+def test_configs_of_a_virtual_broker_are_those_of_upstreams() -> None:
+    two = rules(LOCAL, slots=Slots(2))
+    for kind, asked, wanted in ((4, "1000001", "1"), (8, "1000002", "2"), (4, "2", "2")):
+        state = ConnectionState(two, ApiCounts())
+        body = {"Resources": [{"ResourceType": kind, "ResourceName": asked}], "IncludeSynonyms": 1}
+        sent = to_upstream(
+            state.from_client(request(ApiKey.DESCRIBE_CONFIGS, 4, body, correlation_id=9))
+        )
+        body["Resources"][0]["ResourceName"] = wanted  # type: ignore[index]
+        assert sent == request(ApiKey.DESCRIBE_CONFIGS, 4, body, correlation_id=9)
+        (effect,) = state.from_upstream(response(ApiKey.DESCRIBE_CONFIGS, 4, correlation_id=9))
+        assert isinstance(effect, Rewrite), "its answer gets the client's name again"
 
 
 def test_a_describe_configs_that_cannot_be_read_is_upstreams_to_refuse() -> None:

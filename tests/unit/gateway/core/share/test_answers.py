@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.cluster.topology import Broker
+from gateway.core.cluster.topology import PartitionInfo
 from gateway.core.share.answers import (
     acquired_ranges,
     by_topic,
@@ -71,7 +71,14 @@ def test_rows_are_grouped_by_topic_in_the_order_they_came() -> None:
     assert [(t["TopicId"], len(t["Partitions"])) for t in by_topic(rows)] == [(b"b", 2), (b"a", 1)]
 
 
-def test_a_broker_without_listener_is_left_out_not_leaked() -> None:
-    brokers = {1: Broker(1, "kafka-1.internal", 9092), 2: Broker(2, "kafka-2.internal", 9092)}
-    endpoints = node_endpoints(brokers, {1: ("gateway", 9201)})
-    assert endpoints == [{"NodeId": 1, "Host": "gateway", "Port": 9201}]
+def test_endpoints_are_those_that_clients_are_told() -> None:
+    endpoints = node_endpoints({1_000_001: ("gateway", 10_201), 1: ("gateway", 9201)})
+    assert endpoints == [
+        {"NodeId": 1, "Host": "gateway", "Port": 9201},
+        {"NodeId": 1_000_001, "Host": "gateway", "Port": 10_201},
+    ]
+
+
+def test_a_current_leader_is_a_virtual_broker() -> None:
+    row = fetch_row(0, leader=PartitionInfo(2, 7, slot=1))
+    assert row["CurrentLeader"] == {"LeaderId": 1_000_002, "LeaderEpoch": 7}
