@@ -11,6 +11,7 @@ from __future__ import annotations
 import fnmatch
 import ipaddress
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from pathlib import Path
@@ -114,6 +115,8 @@ class ListenSection(_Section):
     """The address that clients are told. Without it: `host`."""
     bootstrap_port: Port = 9192
     """First contact: the `bootstrap.servers` of clients."""
+    bootstrap_shared: bool = False
+    """Other nodes on this machine listen on `bootstrap_port`, too: `keyway serve --workers`."""
     port_base: Port = 9200
     """The virtual broker with id n listens on `port_base` + n."""
     slots_per_broker: Annotated[
@@ -484,7 +487,9 @@ class ConfigSource:
 
     path: Path | None = None
     upstream: str | None = None  # of the command line; wins over the file
+    derived: Callable[[Config], Config] | None = None  # of one of several workers
 
     def read(self) -> Config:
         """Raises ConfigError."""
-        return load(self.path, upstream=self.upstream)
+        config = load(self.path, upstream=self.upstream)
+        return config if self.derived is None else self.derived(config)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -23,7 +24,10 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 TEXT_CHARS_MAX = 4_096
 
 
-def configure(form: LogFormat = "text", level: LogLevel = "info") -> None:
+def configure(
+    form: LogFormat = "text", level: LogLevel = "info", said: Mapping[str, str | None] | None = None
+) -> None:
+    """`said`: on every line."""
     renderer: structlog.typing.Processor = (
         structlog.processors.JSONRenderer()
         if form == "json"
@@ -31,11 +35,20 @@ def configure(form: LogFormat = "text", level: LogLevel = "info") -> None:
             key_order=["timestamp", "level", "logger", "event"]
         )
     )
+
+    def say(
+        _logger: object, _level: str, line: structlog.typing.EventDict
+    ) -> structlog.typing.EventDict:
+        for name, value in (said or {}).items():
+            line.setdefault(name, value)
+        return line
+
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
             structlog.stdlib.add_logger_name,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
+            *([say] if said else []),
             _short,
             structlog.processors.format_exc_info,
             renderer,

@@ -58,9 +58,10 @@ class Listeners:
         self._sockets: dict[int | None, socket.socket] = {}
         self._servers: dict[int | None, asyncio.Server] = {}
 
-    def open_bootstrap(self, port: int) -> Address:
+    def open_bootstrap(self, port: int, *, shared: bool) -> Address:
         """Raises CannotListen."""
-        return Address(self._advertised_host, self._open(None, port, "listen.bootstrap_port"))
+        taken = self._open(None, port, "listen.bootstrap_port", shared=shared)
+        return Address(self._advertised_host, taken)
 
     def open_broker(self, broker_id: int) -> Address:
         """Raises CannotListen."""
@@ -98,9 +99,12 @@ class Listeners:
             self.close(broker_id)
         self.addresses.update(addresses)
 
-    def _open(self, broker_id: int | None, port: int, port_option: str) -> int:
+    def _open(
+        self, broker_id: int | None, port: int, port_option: str, *, shared: bool = False
+    ) -> int:
         assert broker_id not in self._sockets, broker_id
-        listening = listening_socket(self._host, port, f"listen.host, {port_option}")
+        options = f"listen.host, {port_option}"
+        listening = listening_socket(self._host, port, options, shared=shared)
         self._sockets[broker_id] = listening
         self._tasks.create_task(self._accept_from(broker_id, listening))
         taken: int = listening.getsockname()[1]
@@ -119,9 +123,10 @@ class Listeners:
             server.close()
 
 
-def listening_socket(host: str, port: int, options: str) -> socket.socket:
-    """`options` are those of keyway.yaml that name the address, for the message. A host name is
-    resolved here, which may take its time. Raises CannotListen.
+def listening_socket(host: str, port: int, options: str, *, shared: bool = False) -> socket.socket:
+    """`options` are those of keyway.yaml that name the address, for the message. `shared`: with
+    sockets of other processes. A host name is resolved here, which may take its time. Raises
+    CannotListen.
     """
     try:
         if port > _PORT_MAX:
@@ -132,6 +137,8 @@ def listening_socket(host: str, port: int, options: str) -> socket.socket:
         listening = socket.socket(family, kind, protocol)
         try:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if shared:
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             listening.setblocking(False)
             listening.bind(address)
             listening.listen(LISTEN_BACKLOG_CONNECTIONS)

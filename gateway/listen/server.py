@@ -69,6 +69,7 @@ class ServerSettings:
     host: str = "127.0.0.1"
     advertised_host: str | None = None  # None: host
     bootstrap_port: int = 9192
+    bootstrap_shared: bool = False  # with other nodes on this machine
     port_base: int = 9200  # virtual broker n listens on port_base + n
     port_step: int = 1_000  # from one slot of a broker to its next
     slots: Slots = ONE_SLOT
@@ -272,7 +273,9 @@ class Server:
             tasks=tasks,
         )
         try:
-            self.bootstrap = listeners.open_bootstrap(settings.bootstrap_port)
+            self.bootstrap = listeners.open_bootstrap(
+                settings.bootstrap_port, shared=settings.bootstrap_shared
+            )
             for broker_id in self._virtual_brokers():
                 listeners.open_broker(broker_id)
         except CannotListen:

@@ -44,7 +44,7 @@ def run(config: Config, source: ConfigSource) -> None:
         cannot, _ = group.split((CannotListen, CannotJoin))
         if cannot is None:
             raise
-        raise StartError(str(_first(cannot))) from group
+        raise StartError(str(first_error(cannot))) from group
 
 
 async def _serve(config: Config, source: ConfigSource, redis: RedisAddress) -> None:
@@ -109,7 +109,7 @@ def steady(wall_ns: Callable[[], int], monotonic_ns: Callable[[], int]) -> Calla
     return lambda: (monotonic_ns() + ahead_ns) // 1_000_000
 
 
-def _first(error: BaseException) -> BaseException:
+def first_error(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error

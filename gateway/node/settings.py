@@ -55,6 +55,7 @@ def server_settings(config: Config, upstream: UpstreamSettings) -> ServerSetting
         host=listen.host,
         advertised_host=listen.advertised_host,
         bootstrap_port=listen.bootstrap_port,
+        bootstrap_shared=listen.bootstrap_shared,
         port_base=listen.port_base,
         port_step=listen.port_step,
         slots=upstream.slots,

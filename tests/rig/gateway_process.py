@@ -44,13 +44,14 @@ class GatewayProcess:
         stderr: str | None = None,
         command: Sequence[str] = OF_THE_CHECKOUT,
         afresh: bool = False,
+        workers: int = 1,
     ) -> None:
         """`stderr`: where bash leads it, such as ">/dev/full"; None: to the log. `command`: of
         another Keyway than the checkout's, which then is not the working directory either.
         `afresh`: a Python of its own, not a fork of one that has imported Keyway.
         """
         directory.mkdir(parents=True, exist_ok=True)
-        first = free_ports(BROKER_IDS_MAX + 3)
+        first = free_ports(BROKER_IDS_MAX * workers + 3)
         self.bootstrap = f"127.0.0.1:{first}"
         self.admin = f"127.0.0.1:{first + 1}"
         self.port_base = first + 2
@@ -81,6 +82,7 @@ class GatewayProcess:
         self.stderr = stderr
         self.command = command
         self.afresh = afresh or command is not OF_THE_CHECKOUT
+        self.workers = workers
         self.directory = REPOSITORY if command is OF_THE_CHECKOUT else directory
         self.child: subprocess.Popen[bytes] | None = None
 
@@ -109,6 +111,8 @@ class GatewayProcess:
         """Starts it and returns at once."""
         assert not self.running, "runs already"
         words = ["serve", "--config", str(self.config)]
+        if self.workers > 1:
+            words += ["--workers", str(self.workers)]
         env = dict(os.environ)
         if self.open_files_max is None and self.stderr is None and not self.afresh:
             self.child = started(words, log=self.log, cwd=self.directory, env=env)

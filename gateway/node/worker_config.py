@@ -1,0 +1,72 @@
+"""The configuration of one of several workers: nodes on one machine, made from one keyway.yaml.
+
+All workers share the bootstrap port, and the system spreads first contacts over them. Each has the
+ports of its virtual brokers, its REST port and its name for itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pydantic import SecretStr, ValidationError
+
+from gateway.config import Config, ConfigError, NodesSection, RegistryViewSection
+
+_PORT_MAX = 65_535
+_NAME = "worker"  # without nodes.id
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """One of `count`; `redis_url`: of the Redis that the first process has started, if it has."""
+
+    number: int
+    count: int
+    redis_url: str | None = None
+
+    def config(self, config: Config) -> Config:
+        """Raises ConfigError: not so many workers fit into the ports."""
+        listen, number = config.listen, self.number
+        step = listen.slots_per_broker * listen.port_step
+        check(config, self.count)
+        redis_url = config.state.redis_url or SecretStr(self.redis_url or "")
+        return config.model_copy(
+            update={
+                "listen": listen.model_copy(
+                    update={"port_base": listen.port_base + number * step, "bootstrap_shared": True}
+                ),
+                "admin": config.admin.model_copy(update={"port": config.admin.port + number}),
+                "state": config.state.model_copy(update={"redis_url": redis_url}),
+                "nodes": config.nodes.model_copy(update={"id": name(config, number)}),
+                # It has a port of its own: one of them serves it for all.
+                "registry_view": RegistryViewSection() if number else config.registry_view,
+            }
+        )
+
+
+def name(config: Config, number: int) -> str:
+    """The node id of a worker."""
+    return f"{config.nodes.id or _NAME}-{number}"
+
+
+def check(config: Config, count: int) -> None:
+    """Raises ConfigError if the ports of so many workers overlap or are none, or a name is none."""
+    listen, admin = config.listen, config.admin
+    last_admin = admin.port + count - 1
+    blocks = count * listen.slots_per_broker
+    last_block = listen.port_base + (blocks - 1) * listen.port_step
+    if last_admin > _PORT_MAX or last_block >= _PORT_MAX:
+        raise ConfigError(
+            f"--workers {count}: REST would need the ports {admin.port} to {last_admin}, and the"
+            f" virtual brokers {blocks} x {listen.port_step} ports from {listen.port_base} on:"
+            " choose smaller listen.port_base, listen.port_step or admin.port"
+        )
+    if admin.port <= listen.bootstrap_port <= last_admin:
+        raise ConfigError(
+            f"--workers {count}: REST needs the ports {admin.port} to {last_admin}, and"
+            f" listen.bootstrap_port is {listen.bootstrap_port}: change one of them"
+        )
+    try:
+        NodesSection(id=name(config, count - 1))
+    except ValidationError as error:
+        raise ConfigError(f"--workers {count}: nodes.id is too long") from error
