@@ -47,6 +47,7 @@ from spark.pipelines.config import Pipeline
 from spark.streaming.core.pace import BatchSize
 from spark.streaming.faults import cause
 from spark.streaming.kafka import KafkaSide, source_settings
+from spark.streaming.known_topics import KnownTopics
 from spark.streaming.limits import (
     BACKOFF_S,
     BATCH_ENDS_S,
@@ -88,6 +89,8 @@ class LinkRun:
     _source: KafkaSide = field(init=False)
     _target: KafkaSide = field(init=False)
     _link: Link = field(init=False)
+    _surveyor: Surveyor = field(init=False)
+    _at_work: set[str] = field(default_factory=set, init=False)  # copied since the last look
     _lookup: Lookup = field(init=False)
     _published_s: float = field(default=0.0, init=False)
     # The places of the batch in flight, by the target's topics.
@@ -135,7 +138,7 @@ class LinkRun:
         self.report.load()
         self._link = choose_target(self.config, self.distributor, self._source, self.report)
         self._require_identity(self._link.target, away)
-        self._target = KafkaSide(self.config.cluster(self._link.target))
+        self._aim()
         self._replan.clear()
         surveyed = self._survey()
         starts, plan = self._starts(surveyed)
@@ -163,6 +166,18 @@ class LinkRun:
         failure = query.exception()
         if failure is not None and not self._replan.is_set():
             raise failure
+
+    def _aim(self) -> None:
+        """At the link's target. What was known of topics on either side is asked for again."""
+        self._target = KafkaSide(self.config.cluster(self._link.target))
+        self._surveyor = Surveyor(
+            self.config,
+            self._link,
+            KnownTopics(self._source, self.config.messages.copied_configs),
+            KnownTopics(self._target),
+            self.pipeline,
+            self._refusals,
+        )
 
     def _end(self, query: StreamingQuery) -> None:
         """Its batch has ended, too: one that outlives its query would write beside the next one's,
@@ -303,6 +318,7 @@ class LinkRun:
                 self._taken_up.discard(place)
                 self._reached[place] = max(self._reached.get(place, 0), result["position"])
                 total += result["copied"] + result["skipped"] + result["left_out"]
+                self._at_work.add(place[0])
                 self.report.copied(result)
             if (why := result["refused"]) is not None:
                 if self._refusals.refused(place, why, monotonic()):
@@ -368,14 +384,14 @@ class LinkRun:
         be read at the old one's positions.
         """
         topics = {name: plan.topics[name] for name in sorted(read)}
-        now = self._source.identities(list(topics))
+        now = self._source.described(list(topics))
         return now != {name: (it.topic_id, it.partitions) for name, it in topics.items()}
 
     def _survey(self) -> Plan:
-        surveyor = Surveyor(
-            self.config, self._link, self._source, self._target, self.pipeline, self._refusals
-        )
-        plan = surveyor.plan(self.report.knows, policy_of(self.config.messages))
+        at_work, self._at_work = self._at_work, set()
+        policy = policy_of(self.config.messages)
+        followed = self.report.followed()
+        plan = self._surveyor.plan(self.report.knows, policy, followed, at_work)
         for name in plan.taking:  # What was refused may fit now.
             if name in self._taking and self._taking[name] != plan.taking[name]:
                 self._refusals.try_again(name)

@@ -77,6 +77,11 @@ class LinkReport:
         with self._lock:
             return {name: it.copy() for name, it in (self._topics or {}).items()}
 
+    def followed(self) -> list[str]:
+        """Topics that were copied, or stopped, when a query began last."""
+        with self._lock:
+            return [name for name, it in (self._topics or {}).items() if it.state != LEFT]
+
     def knows(self, topic: str) -> bool:
         """Whether this link has copied of it."""
         known = (self._topics or {}).get(topic)
@@ -105,7 +110,7 @@ class LinkReport:
 
     def switch(self) -> Json | None:
         """An operator's order that the link has not carried out yet. Raises KafkaException."""
-        wanted = self._status.read().get(f"{SWITCH}/{self.link}")
+        wanted = self._status.read(SWITCH).get(f"{SWITCH}/{self.link}")
         if wanted and wanted["generation"] > self._state["generation"]:
             return wanted
         return None

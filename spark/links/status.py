@@ -91,7 +91,7 @@ class StatusTopic:
         self._name = name
         self._producer: Producer | None = None
         self._consumer: Consumer | None = None
-        self._found: dict[str, Json] = {}
+        self._found: dict[str, bytes] = {}
         self._read_to = 0
 
     def ensure(self) -> None:
@@ -109,13 +109,16 @@ class StatusTopic:
             self._producer.purge()
             raise KafkaException(KafkaError(KafkaError._MSG_TIMED_OUT))
 
-    def read(self) -> dict[str, Json]:
-        """The newest value of every key; the topic must exist. Only new records are fetched."""
+    def read(self, prefix: str = "") -> dict[str, Json]:
+        """The newest value of every key that begins so; the topic must exist. Only new records are
+        fetched.
+        """
         if self._consumer is None:
             settings = {**self._side.settings, "group.id": "keyway-status", "log_level": QUIET}
             self._consumer = Consumer({**settings, "enable.auto.commit": False})
             self._consumer.assign([TopicPartition(self._name, 0, 0)])
-        _, end = self._consumer.get_watermark_offsets(TopicPartition(self._name, 0), ANSWER_S)
+        # On another connection: this consumer's own answers wait for its fetch, half a second.
+        end = self._side.log_ends([(self._name, 0)])[self._name, 0]
         while self._read_to < end:
             message = self._consumer.poll(STATUS_READ_S)
             if message is None:
@@ -126,6 +129,9 @@ class StatusTopic:
             key, value, offset = message.key(), message.value(), message.offset()
             assert offset is not None
             self._read_to = offset + 1
-            if key is not None:
-                self._found[key.decode()] = json.loads(value) if value else {}
-        return dict(self._found)
+            if key is not None and value:
+                self._found[key.decode()] = value
+            elif key is not None:
+                self._found.pop(key.decode(), None)
+        found = self._found.items()
+        return {key: json.loads(value) for key, value in found if key.startswith(prefix)}

@@ -4,7 +4,7 @@ lacks are created.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from time import monotonic
 
@@ -19,6 +19,7 @@ from spark.links.refusals import Refusals
 from spark.pipelines.config import Pipeline
 from spark.streaming.core.survey import Grown, Missing, Policy, Stopped, Topic, compare
 from spark.streaming.kafka import KafkaSide
+from spark.streaming.known_topics import KnownTopics
 from spark.streaming.limits import RECORD_BYTES_MAX
 from spark.streaming.orders import Taking
 from spark.transforms.core.steps import topics_of
@@ -31,21 +32,32 @@ DEAD_LETTER_CONFIGS = {"max.message.bytes": str(RECORD_BYTES_MAX), "retention.ms
 
 @dataclass(frozen=True, slots=True)
 class Surveyor:
-    """Its questions raise KafkaException if a cluster does not answer."""
+    """Of one query. Its questions raise KafkaException if a cluster does not answer."""
 
     config: ClustersConfig
     link: Link
-    source: KafkaSide
-    target: KafkaSide
+    here: KnownTopics
+    there: KnownTopics
     pipeline: Pipeline | None
     refusals: Refusals
 
-    def plan(self, known: Callable[[str], bool], policy: Policy) -> Plan:
-        """Compares both clusters' topics, and creates those that the target lacks."""
+    def plan(
+        self,
+        known: Callable[[str], bool],
+        policy: Policy,
+        followed: Collection[str] = (),
+        at_work: Collection[str] = (),
+    ) -> Plan:
+        """Compares both clusters' topics, and creates those that the target lacks. Topics that are
+        `followed` by now are asked for by name if the source does not list them. `at_work`: those
+        that were copied since the last look.
+        """
         messages = self.config.messages
-        logical, targets, stopped = self._names()
-        here = self.source.topics(list(targets), messages.copied_configs)
-        there = self.target.topics([targets[name] for name in here])
+        logical, targets, stopped = self._names(followed)
+        here = self.here.look(list(targets))
+        self.there.listed()
+        working = [targets[name] for name in at_work if name in targets]
+        there = self.there.look([targets[name] for name in here], working)
         ids = {name: it.topic_id for name in here if (it := there.get(targets[name]))}
         topics: dict[str, Topic] = {}
         created: list[str] = []
@@ -98,15 +110,23 @@ class Surveyor:
             if self.config.messages.create_topics:
                 self.target.create(name, partitions, self.config.messages.topic_configs)
 
-    def _names(self) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
+    @property
+    def target(self) -> KafkaSide:
+        return self.there.side
+
+    def _names(
+        self, followed: Collection[str]
+    ) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
         """Of the topics that follow: logical names, names on the target, and those without one."""
         logical: dict[str, str] = {}
         targets: dict[str, str] = {}
         stopped: dict[str, str] = {}
-        names = self.source.topic_names()
-        for it in following(self.config, self.source.cluster, self.target.cluster, names):
+        listed = self.here.listed()
+        source, names = self.here.side.cluster, sorted({*listed, *followed})
+        for it in following(self.config, source, self.target.cluster, names):
             if isinstance(it.there, Unfit):
-                stopped[it.name] = f"it has no name on the target: {it.there}"
+                if it.name in listed:
+                    stopped[it.name] = f"it has no name on the target: {it.there}"
             else:
                 logical[it.name], targets[it.name] = it.logical, it.there
         return logical, targets, stopped

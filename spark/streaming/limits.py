@@ -32,6 +32,7 @@ BATCH_ENDS_S = 10.0  # a batch that is copied has this long to end before its qu
 # Of each partition without a position, to find copies of an earlier life of the link.
 OWN_COPIES_SCANNED_MAX = 300
 PARTITIONS_SCANNED_AT_ONCE = 500  # by one consumer
+OFFSETS_AT_ONCE = 250  # partitions whose logs are asked for at once
 # Positions of one commit: the broker writes them as one batch of 1 MiB at most, and refuses some
 # thousand as an unknown error.
 POSITIONS_AT_ONCE = 500
@@ -39,6 +40,9 @@ FENCED_AT_ONCE = 8  # partitions of a target that a link leaves; each is a trans
 LEASE_SESSION_MS = 10_000  # a killed process of a link gives way to the next one after so long
 STANDBY_LOOKS_EVERY_S = 10.0  # a process without the lease looks whether another one has it
 CONFIGS_S = 60.0  # configs of topics are asked for again after this
+# Of one look, to take turns: of topics whose ids and configs are asked for again.
+IDENTITIES_AT_ONCE = 100
+CONFIGS_AT_ONCE = 50
 BACKOFF_S = (1.0, 2.0, 4.0, 8.0, 15.0)  # after a failure; then as the last
 STATUS_EVERY_S = 1.0
 STATUS_READ_S = 20.0  # to read a status topic to its end

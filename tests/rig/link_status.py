@@ -16,8 +16,8 @@ class Kept:
     def ensure(self) -> None:
         pass
 
-    def read(self) -> dict[str, Json]:
-        return self.records
+    def read(self, prefix: str = "") -> dict[str, Json]:
+        return {key: it for key, it in self.records.items() if key.startswith(prefix)}
 
     def publish(self, records: Mapping[str, Json]) -> None:
         self.records.update(records)

@@ -16,7 +16,6 @@ from spark.links.distribute import LinkRun
 from spark.links.plan import Plan
 from spark.links.switch import choose_target
 from spark.streaming.core.survey import Position
-from spark.streaming.kafka import KafkaSide
 from spark.streaming.limits import SURVEY_EVERY_S, SURVEY_EVERY_S_MAX, SURVEY_REST
 from tests.bench.scale.figures import Figure, Size, resident_mib
 from tests.bench.scale.topics import configured
@@ -50,7 +49,7 @@ def _begun(link: LinkRun) -> Plan:
     """As a round of the link begins, with positions at the ends of the logs."""
     link.report.load()
     link._link = choose_target(link.config, link.distributor, link._source, link.report)
-    link._target = KafkaSide(link.config.cluster(link._link.target))
+    link._aim()
     surveyed = link._survey()
     ends = link._source.log_ends(surveyed.places())
     stand = {

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -23,9 +23,11 @@ from spark.links.distribute import LinkRun
 from spark.links.link import Link
 from spark.links.plan import Plan
 from spark.links.reports import LinkReport
-from spark.links.status import Json, StatusTopic
+from spark.links.status import LEFT, Json, StatusTopic
+from spark.links.surveyor import Surveyor
 from spark.streaming.core.survey import Position, Topic
 from spark.streaming.kafka import KafkaSide
+from spark.streaming.known_topics import KnownTopics
 from spark.streaming.orders import Place
 from tests.rig.link_status import Kept
 
@@ -54,19 +56,25 @@ class Side:
     partitions: int = 2
     created: int = 0
     copies: set[str] = field(default_factory=set)  # topics with copies of the link's records
+    unlisted: set[str] = field(default_factory=set)  # there, and yet not in the list of topics
+    settings: dict[str, str] = field(default_factory=dict)  # of every topic
 
     @property
     def cluster(self) -> object:
         return CONFIG.cluster(self.name)
 
-    def topic_names(self) -> list[str]:
-        return sorted(self.ids)
+    def listed(self) -> dict[str, int]:
+        return {it: self.partitions for it in self.ids if it not in self.unlisted}
+
+    def described(self, names: Sequence[str]) -> dict[str, tuple[str, int] | KafkaError]:
+        missing = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
+        return {it: (self.ids[it], self.partitions) if it in self.ids else missing for it in names}
 
     def identities(self, names: Sequence[str]) -> dict[str, tuple[str, int]]:
         return {it: (self.ids[it], self.partitions) for it in names if it in self.ids}
 
-    def topics(self, names: Sequence[str], _configs: Sequence[str] = ()) -> dict[str, Topic]:
-        return {it: Topic(it, self.ids[it], self.partitions, {}) for it in names if it in self.ids}
+    def configs(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
+        return {it: dict(self.settings) for it in names if it in self.ids}
 
     def create_like(self, _topic: Topic, name: str, _messages: MessagesSection) -> None:
         self.created += 1
@@ -102,6 +110,8 @@ class World:
         run = LinkRun(cast(SparkSession, None), CONFIG, DISTRIBUTOR, threading.Event())
         run._source, run._target = cast(KafkaSide, self.here), cast(KafkaSide, self.there)
         run._link = Link(DISTRIBUTOR, C2)
+        known = KnownTopics(run._source), KnownTopics(run._target)
+        run._surveyor = Surveyor(CONFIG, run._link, *known, None, run._refusals)
         run.report = LinkReport(DISTRIBUTOR, cast(StatusTopic, Kept(self.told)))
         run.report.load()
         run.report.targeted(C2)
@@ -238,6 +248,42 @@ def test_an_id_that_is_known_only_later_is_worth_a_new_plan() -> None:
     assert not first.same_work(later)
     assert later.same_work(later)
     assert later.same_work(first), "a topic that is created again is noticed by its positions"
+
+
+def test_a_topic_that_the_list_lacks_is_asked_for_by_name() -> None:
+    """One list without it ended the query, and told that the topic was left."""
+    world = World()
+    run = world.process()
+    starts(run)
+    plan = run._survey()
+    world.here.unlisted = {"flights"}
+    world.there.unlisted = {"flights"}
+    assert plan.same_work(run._survey())
+    assert starts(run) == {0: 0, 1: 0}, "nor does a new query leave it"
+    assert world.there.created == 1
+    world.here.delete("flights")
+    assert not plan.same_work(run._survey())
+    assert starts(run) == {}
+    assert run.report.topics()["flights"].state == LEFT
+
+
+def test_what_changes_at_a_topic_is_found_while_it_is_copied() -> None:
+    """The list of topics says nothing of topic ids, nor of configs."""
+    world = World()
+    run = world.process()
+    starts(run)
+    plan = run._survey()
+    world.here.partitions = 3
+    assert not plan.same_work(run._survey())
+    world.here.partitions = 2
+    world.here.ids["flights"] = "made anew"
+    assert not plan.same_work(run._survey())
+    world.here.ids["flights"] = "here"
+    assert plan.same_work(run._survey())
+    world.copied(run, 0)
+    run._at_work.add("flights")
+    world.there.settings["message.timestamp.type"] = "LogAppendTime"
+    assert "LogAppendTime" in run._survey().stopped["flights"]
 
 
 def test_a_round_begins_with_the_identities_of_its_clusters(

@@ -8,13 +8,12 @@ from contextlib import contextmanager
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import ConfigEntry, ConfigResource
 
 from keyway.clusters.config import Cluster
 from spark.streaming import kafka
 from spark.streaming.core.survey import Position
 from spark.streaming.kafka import KafkaSide, answered, jaas_text
-from spark.streaming.limits import CONFIGS_S, POSITIONS_AT_ONCE
+from spark.streaming.limits import POSITIONS_AT_ONCE
 
 
 @pytest.mark.parametrize(
@@ -40,43 +39,6 @@ def test_no_answer_is_an_error_of_kafka(monkeypatch: pytest.MonkeyPatch) -> None
     come = Future[int]()
     come.set_result(4)
     assert answered(come) == 4
-
-
-class Admin:
-    """A cluster with one topic, whose configs may change."""
-
-    def __init__(self) -> None:
-        self.limit = "1000"
-        self.asked = 0
-
-    def describe_configs(
-        self, resources: list[ConfigResource], **_: object
-    ) -> dict[ConfigResource, Future[dict[str, ConfigEntry]]]:
-        self.asked += 1
-        answer = Future[dict[str, ConfigEntry]]()
-        answer.set_result({"max.message.bytes": ConfigEntry("max.message.bytes", self.limit)})
-        return dict.fromkeys(resources, answer)
-
-
-def test_configs_are_asked_for_once_a_minute_and_of_a_new_topic(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Those of all topics, every two seconds, took most of what a link at rest did."""
-    clock, topic_id, admin = 1_000.0, "one", Admin()
-    side = KafkaSide(Cluster(name="c1", bootstrap_servers="127.0.0.1:1"))
-    monkeypatch.setattr(kafka, "monotonic", lambda: clock)
-    monkeypatch.setattr(side, "_admin", admin)
-    monkeypatch.setattr(side, "identities", lambda names: dict.fromkeys(names, (topic_id, 1)))
-
-    def limit() -> str:
-        return side.topics(["t"])["t"].configs["max.message.bytes"]
-
-    assert (limit(), limit(), admin.asked) == ("1000", "1000", 1)
-    admin.limit = "2000"
-    clock += CONFIGS_S + 1
-    assert (limit(), limit(), admin.asked) == ("2000", "2000", 2)
-    admin.limit, topic_id = "3000", "two"
-    assert (limit(), admin.asked) == ("3000", 3)
 
 
 class Committing:
