@@ -146,6 +146,8 @@ class LinkRun:
         self._starts_at = starts
         reasons = {name: why for name in plan.topics if (why := self._refusals.reason(name))}
         self.report.planned(plan.topics, plan.stopped, plan.target_ids, self._reached, reasons)
+        self._refusals.keep(plan.topics.keys() | plan.stopped.keys())
+        self.report.forget_left(self._source.absent)
         if not starts:
             self.stop.wait(SURVEY_EVERY_S)
             return

@@ -5,6 +5,7 @@ The reason stands until the very partition has been written to again: a try alon
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 
 from spark.streaming.limits import RETRY_REFUSED_S, RETRY_REFUSED_S_MAX
@@ -22,30 +23,36 @@ class _Refusal:
 class Refusals:
     """Times are those of a monotonic clock."""
 
-    _by_place: dict[Place, _Refusal] = field(default_factory=dict)
+    _by_topic: dict[str, dict[int, _Refusal]] = field(default_factory=dict)  # and partition
 
     def refused(self, place: Place, reason: str, now_s: float) -> bool:
         """Whether that is new. From try to try the wait doubles."""
-        before = self._by_place.get(place)
+        topic, partition = place
+        mine = self._by_topic.setdefault(topic, {})
+        before = mine.get(partition)
         wait_s = min(before.wait_s * 2, RETRY_REFUSED_S_MAX) if before else RETRY_REFUSED_S
-        self._by_place[place] = _Refusal(reason, now_s + wait_s, wait_s)
+        mine[partition] = _Refusal(reason, now_s + wait_s, wait_s)
         return before is None or before.reason != reason
 
     def written(self, place: Place) -> None:
-        self._by_place.pop(place, None)
+        self._by_topic.get(place[0], {}).pop(place[1], None)
 
     def reason(self, topic: str) -> str:
         """Empty if the topic has none."""
-        found = [it.reason for (name, _), it in self._by_place.items() if name == topic]
-        return found[0] if found else ""
+        return next((it.reason for it in self._of(topic)), "")
 
     def waits(self, topic: str, now_s: float) -> bool:
         """Whether the topic is not to be tried yet."""
-        mine = (it for (name, _), it in self._by_place.items() if name == topic)
-        return any(now_s < it.until_s for it in mine)
+        return any(now_s < it.until_s for it in self._of(topic))
 
     def try_again(self, topic: str) -> None:
         """Something has changed at the target."""
-        for (name, _), it in self._by_place.items():
-            if name == topic:
-                it.until_s = 0.0
+        for it in self._of(topic):
+            it.until_s = 0.0
+
+    def keep(self, topics: Set[str]) -> None:
+        """The others do not follow any more."""
+        self._by_topic = {name: it for name, it in self._by_topic.items() if name in topics and it}
+
+    def _of(self, topic: str) -> Iterable[_Refusal]:
+        return self._by_topic.get(topic, {}).values()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,6 +21,7 @@ from spark.links.status import (
     TopicStatus,
 )
 from spark.streaming.core.survey import Position, Topic
+from spark.streaming.limits import LEFT_ASKED_AT_ONCE, LEFT_KEPT_MS
 from spark.streaming.orders import Place
 
 
@@ -149,6 +150,7 @@ class LinkReport:
                 known = self._topic(name)
                 why = (refusals or {}).get(name, "")
                 known.state, known.reason = ("stopped", why) if why else ("running", "")
+                known.left_ms = 0
                 known.topic_id = topic.topic_id
                 known.target_id = target_ids.get(name, "")
                 for row in known.partitions.values():
@@ -158,16 +160,42 @@ class LinkReport:
                     self._row(name, partition).position = position
             for name, reason in stopped.items():
                 known = self._topic(name)
-                known.state, known.reason = "stopped", reason
+                known.state, known.reason, known.left_ms = "stopped", reason, 0
             left = self._others(topics.keys() | stopped.keys())
             for name in left:
-                self._topic(name).state = LEFT
+                self._topic(name).state, self._topic(name).left_ms = LEFT, now_ms()
             self._tell(self._now() | self._rows([*topics, *stopped, *left]))
 
     def _others(self, followed: Set[str]) -> list[str]:
-        """Topics that are left now, and were not before."""
+        """Topics that are left now, and were not before; also those of an earlier version, which
+        did not tell since when.
+        """
         known = (self._topics or {}).items()
-        return [name for name, it in known if it.state != LEFT and name not in followed]
+        return [
+            name
+            for name, it in known
+            if name not in followed and not (it.state == LEFT and it.left_ms)
+        ]
+
+    def forget_left(self, absent: Callable[[list[str]], Set[str]]) -> None:
+        """Of a topic that was left a week ago nothing is kept, if `absent` finds that the source
+        has it no more. Without this the rows of topics that come and go grow for ever.
+        """
+        with self._lock:
+            long_ago_ms = now_ms() - LEFT_KEPT_MS
+            known = (self._topics or {}).items()
+            left = [name for name, it in known if it.state == LEFT and it.left_ms < long_ago_ms]
+        asked = left[:LEFT_ASKED_AT_ONCE]
+        gone = absent(asked) if asked else set()
+        with self._lock:
+            for name in asked:
+                self._topic(name).left_ms = now_ms()  # asked for again a week later
+            keys = {name: f"{TOPIC}/{self.link}/{name}" for name in sorted(gone)}
+            self._status.publish(dict.fromkeys(keys.values()))
+            for name, key in keys.items():
+                self._told.pop(key, None)
+                self._changed.discard(name)
+                (self._topics or {}).pop(name, None)
 
     def lost(self, topic: str, gaps: Mapping[int, int], positions: Mapping[int, Position]) -> None:
         """Records that were deleted before they were copied, behind `positions`. A gap that is seen

@@ -23,7 +23,7 @@ from spark.streaming.kafka import KafkaSide
 from spark.streaming.limits import ANSWER_S, QUIET, STATUS_READ_S
 
 LINK, TOPIC, SWITCH = "link", "topic", "switch"
-LEFT = "left"  # the state of a topic that the link followed once; its positions are kept
+LEFT = "left"  # the state of a topic that the link followed once; its positions are kept a while
 Json = dict[str, Any]
 
 
@@ -55,6 +55,7 @@ class TopicStatus:
     reason: str = ""
     topic_id: str = ""
     target_id: str = ""  # of the target's topic
+    left_ms: int = 0  # since when it is left, or was still there when it was asked for
     partitions: dict[int, PartitionStatus] = field(default_factory=dict)
 
     def as_json(self) -> Json:
@@ -64,7 +65,7 @@ class TopicStatus:
             for number, row in self.partitions.items()
         }
         texts = {it: getattr(self, it) for it in ("state", "reason", "topic_id", "target_id")}
-        return {**texts, "partitions": rows}
+        return {**texts, "left_ms": self.left_ms, "partitions": rows}
 
     def copy(self) -> TopicStatus:
         rows = {number: copy(row) for number, row in self.partitions.items()}
@@ -80,7 +81,7 @@ class TopicStatus:
             for number, row in value.get("partitions", {}).items()
         }
         texts = {it: str(value.get(it, "")) for it in ("state", "reason", "topic_id", "target_id")}
-        return cls(**texts, partitions=rows)
+        return cls(**texts, left_ms=int(value.get("left_ms", 0)), partitions=rows)
 
 
 class StatusTopic:
@@ -98,13 +99,15 @@ class StatusTopic:
         if self._name not in self._side.topic_names():
             self._side.create(self._name, 1, STATE_TOPIC_CONFIG)
 
-    def publish(self, records: Mapping[str, Json]) -> None:
+    def publish(self, records: Mapping[str, Json | None]) -> None:
+        """None: the key is taken from the topic."""
         if self._producer is None:
             self._producer = Producer(
                 {**self._side.settings, "enable.idempotence": True, "log_level": QUIET}
             )
         for key, value in records.items():
-            self._producer.produce(self._name, json.dumps(value).encode(), key.encode())
+            text = None if value is None else json.dumps(value).encode()
+            self._producer.produce(self._name, text, key.encode())
         if self._producer.flush(ANSWER_S):
             self._producer.purge()
             raise KafkaException(KafkaError(KafkaError._MSG_TIMED_OUT))

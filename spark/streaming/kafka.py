@@ -95,6 +95,12 @@ class KafkaSide:
                 raise KafkaException(it)
         return found
 
+    def absent(self, names: Sequence[str]) -> set[str]:
+        """Those that do not exist: Kafka says so of each."""
+        found = self.described(names).items()
+        gone = KafkaError.UNKNOWN_TOPIC_OR_PART
+        return {name for name, it in found if isinstance(it, KafkaError) and it.code() == gone}
+
     def described(self, names: Sequence[str]) -> dict[str, tuple[str, int] | KafkaError]:
         """(topic id, number of partitions) of each, or Kafka's word that it does not exist or that
         this identity may not describe it.

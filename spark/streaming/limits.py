@@ -39,6 +39,10 @@ POSITIONS_AT_ONCE = 500
 FENCED_AT_ONCE = 8  # partitions of a target that a link leaves; each is a transaction there
 LEASE_SESSION_MS = 10_000  # a killed process of a link gives way to the next one after so long
 STANDBY_LOOKS_EVERY_S = 10.0  # a process without the lease looks whether another one has it
+# Positions of topics that are gone from the source. A cluster that is restored may take days, and a
+# topic that is made anew is known by the old one's id. Kafka keeps positions for a week, too.
+LEFT_KEPT_MS = 7 * 24 * 3_600 * 1_000
+LEFT_ASKED_AT_ONCE = 500  # of one query's beginning
 CONFIGS_S = 60.0  # configs of topics are asked for again after this
 # Of one look, to take turns: of topics whose ids and configs are asked for again.
 IDENTITIES_AT_ONCE = 100

@@ -19,5 +19,9 @@ class Kept:
     def read(self, prefix: str = "") -> dict[str, Json]:
         return {key: it for key, it in self.records.items() if key.startswith(prefix)}
 
-    def publish(self, records: Mapping[str, Json]) -> None:
-        self.records.update(records)
+    def publish(self, records: Mapping[str, Json | None]) -> None:
+        for key, value in records.items():
+            if value is None:
+                self.records.pop(key, None)
+            else:
+                self.records[key] = value

@@ -11,7 +11,7 @@ import pytest
 
 from gateway.embedded.process import start_child
 from tests.bench import links
-from tests.bench.scale import offsets, topics
+from tests.bench.scale import link, offsets, topics
 from tests.bench.scale.figures import Size
 from tests.integration.offsets.conftest import Addresses
 from tests.rig.offset_clusters import write_config
@@ -35,14 +35,21 @@ while True:
 
 def test_distribution_scale(pair: Addresses, monkeypatch: pytest.MonkeyPatch) -> None:
     def quick_config(folder: Path, clusters: Addresses, **_: int) -> Path:
-        return write_config(folder, clusters, interval_ms=100, refresh_ms=1_000)
+        path = write_config(folder, clusters, interval_ms=100, refresh_ms=1_000)
+        with path.open("a") as file:  # Other tests have topics there, too.
+            file.write("topics: {include: [scale-*]}\n")
+        return path
 
+    monkeypatch.setattr(link, "LOOKS", 1)
+    monkeypatch.setattr(link, "LOOKS_FOR_MEMORY", 2)
     monkeypatch.setattr(offsets, "ROUNDS", 1)
     monkeypatch.setattr(offsets, "ROUNDS_FOR_MEMORY", 4)
     monkeypatch.setattr(topics, "write_config", quick_config)
     size = Size(topics=2, partitions=2, groups=2)
     figures = [*topics.measure(size, pair), *offsets.measure(size, pair)]
     assert figures[-1].name == "more memory after 4 rounds"
+    figures = list(link.measure(size, pair))
+    assert figures[-1].name == "more memory after 2 looks"
 
 
 def test_bench_links(

@@ -28,7 +28,7 @@ from spark.links.surveyor import Surveyor
 from spark.streaming.core.survey import Position, Topic
 from spark.streaming.kafka import KafkaSide
 from spark.streaming.known_topics import KnownTopics
-from spark.streaming.orders import Place
+from spark.streaming.orders import Place, Result
 from tests.rig.link_status import Kept
 
 C1, C2 = ClusterName("c1"), ClusterName("c2")
@@ -44,6 +44,20 @@ CONFIG = ClustersConfig.model_validate(
     }
 )
 COPIED = 1_000
+RESULT: Result = {
+    "topic": "flights",
+    "partition": 0,
+    "position": COPIED,
+    "copied": COPIED,
+    "already": 0,
+    "skipped": 0,
+    "repeats": 0,
+    "doubts": 0,
+    "left_out": 0,
+    "bytes": 0,
+    "last_timestamp_ms": 1,
+    "refused": None,
+}
 
 
 @dataclass(slots=True)
@@ -121,9 +135,7 @@ class World:
         """A batch wrote every record of `partitions`, and the status topic tells it."""
         for it in partitions:
             self.there.committed["flights", it] = Position(COPIED, "here")
-            counts = {"copied": COPIED, "skipped": 0, "repeats": 0, "doubts": 0, "left_out": 0}
-            place = {"topic": "flights", "partition": it, "position": COPIED}
-            run.report.copied({**place, **counts, "last_timestamp_ms": 1})
+            run.report.copied({**RESULT, "partition": it})
         run.report.publish({("flights", it): COPIED for it in partitions})
 
 
@@ -280,8 +292,7 @@ def test_what_changes_at_a_topic_is_found_while_it_is_copied() -> None:
     assert not plan.same_work(run._survey())
     world.here.ids["flights"] = "here"
     assert plan.same_work(run._survey())
-    world.copied(run, 0)
-    run._at_work.add("flights")
+    run._account([RESULT])
     world.there.settings["message.timestamp.type"] = "LogAppendTime"
     assert "LogAppendTime" in run._survey().stopped["flights"]
 

@@ -142,7 +142,7 @@ def test_only_topics_that_changed_are_told_again() -> None:
     published: list[set[str]] = []
     publish = report._status.publish
 
-    def noted(records: Mapping[str, Json]) -> None:
+    def noted(records: Mapping[str, Json | None]) -> None:
         published.append(set(records))
         publish(records)
 

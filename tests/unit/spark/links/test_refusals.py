@@ -43,3 +43,12 @@ def test_a_change_at_the_target_ends_the_wait() -> None:
     refusals.try_again("orders")
     assert not refusals.waits("orders", 1.0)
     assert refusals.reason("orders") == "too large"
+
+
+def test_nothing_is_kept_of_topics_that_do_not_follow_any_more() -> None:
+    refusals = Refusals()
+    for name in ("orders", "gone"):
+        refusals.refused((name, 0), "too large", 0.0)
+    refusals.keep({"orders"})
+    assert [refusals.reason(it) for it in ("orders", "gone")] == ["too large", ""]
+    assert refusals._by_topic.keys() == {"orders"}
