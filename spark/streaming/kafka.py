@@ -29,6 +29,7 @@ from keyway.clusters.config import Cluster, MessagesSection, Tls
 from spark.streaming.core.survey import Position, Topic
 from spark.streaming.limits import (
     ANSWER_S,
+    LEADERS_MS,
     OFFSETS_AT_ONCE,
     POLL_RECORDS_MAX,
     POSITIONS_AT_ONCE,
@@ -36,6 +37,9 @@ from spark.streaming.limits import (
     QUIET,
 )
 from spark.streaming.orders import Place
+
+# What a consumer knows of leaders is old soon: one that has failed since would be asked in vain.
+_ASKING = {"isolation.level": "read_committed", "metadata.max.age.ms": LEADERS_MS}
 
 _Answer = TypeVar("_Answer")
 _Wanted = TypeVar("_Wanted")
@@ -175,19 +179,20 @@ class KafkaSide:
         """`offsets_for_times` hands the two special times of ListOffsets to Kafka as they are. The
         admin client's `list_offsets` takes twenty times the CPU: a future for each partition.
         """
-        found: dict[Place, int] = {}
+        wanted = list(places)
         with self._asking_lock:
-            if self._asking is None:
-                self._asking = self._consumer(
-                    "keyway-log-ends", {"isolation.level": "read_committed"}
-                )
-            self._asking.poll(0)  # its errors are of no interest, and take room
-            for part in parted(places, OFFSETS_AT_ONCE):
-                wanted = [TopicPartition(*place, spec) for place in part]
-                for it in self._asking.offsets_for_times(wanted, ANSWER_S):
-                    if it.error is not None:
-                        raise KafkaException(it.error)
-                    found[it.topic, it.partition] = int(it.offset)
+            kept, self._asking = self._asking, None
+            if kept is not None:
+                try:
+                    found = _asked(kept, wanted, spec)
+                except KafkaException:  # It may know old leaders, or no new partitions.
+                    kept.close()
+                else:
+                    self._asking = kept
+                    return found
+            fresh = self._consumer("keyway-log-ends", _ASKING)
+            found = _asked(fresh, wanted, spec)
+            self._asking = fresh
         return found
 
     def positions(self, group: str, places: Iterable[Place]) -> dict[Place, Position]:
@@ -232,6 +237,18 @@ class KafkaSide:
     def _consumer(self, group: str, settings: Mapping[str, object]) -> Consumer:
         own = {"group.id": group, "enable.auto.commit": False, "log_level": QUIET}
         return Consumer({**self.settings, **own, **settings})
+
+
+def _asked(consumer: Consumer, places: Sequence[Place], spec: int) -> dict[Place, int]:
+    consumer.poll(0)  # its errors are of no interest, and take room
+    found = {}
+    for part in parted(places, OFFSETS_AT_ONCE):
+        wanted = [TopicPartition(*place, spec) for place in part]
+        for it in consumer.offsets_for_times(wanted, ANSWER_S):
+            if it.error is not None:
+                raise KafkaException(it.error)
+            found[it.topic, it.partition] = int(it.offset)
+    return found
 
 
 def chosen(values: Mapping[str, str], configs: Iterable[str]) -> dict[str, str]:

@@ -33,6 +33,7 @@ BATCH_ENDS_S = 10.0  # a batch that is copied has this long to end before its qu
 OWN_COPIES_SCANNED_MAX = 300
 PARTITIONS_SCANNED_AT_ONCE = 500  # by one consumer
 OFFSETS_AT_ONCE = 250  # partitions whose logs are asked for at once
+LEADERS_MS = 5_000  # of partitions: asked for again when their logs are asked for after this
 # Positions of one commit: the broker writes them as one batch of 1 MiB at most, and refuses some
 # thousand as an unknown error.
 POSITIONS_AT_ONCE = 500

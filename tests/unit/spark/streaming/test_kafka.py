@@ -7,13 +7,19 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
 
 from keyway.clusters.config import Cluster
 from spark.streaming import kafka
 from spark.streaming.core.survey import Position
 from spark.streaming.kafka import KafkaSide, answered, jaas_text
-from spark.streaming.limits import POSITIONS_AT_ONCE
+from spark.streaming.limits import OFFSETS_AT_ONCE, POSITIONS_AT_ONCE
 
 
 @pytest.mark.parametrize(
@@ -67,3 +73,51 @@ def test_positions_of_a_thousand_topics_are_set(monkeypatch: pytest.MonkeyPatch)
     places = [(f"topic-{topic}", it) for topic in range(100) for it in range(11)]
     side.set_positions("link", {it: Position(7, "id") for it in places})
     assert coordinator.taken == dict.fromkeys(places, 7)
+
+
+class Leaders:
+    """A consumer that knows as many partitions as there were when it was made, as librdkafka does;
+    it looks each partition of a question up in the list of all.
+    """
+
+    def __init__(self, partitions: int) -> None:
+        self.partitions = partitions
+        self.closed = False
+        self.most = 0
+
+    def poll(self, _: float) -> None:
+        assert not self.closed
+
+    def offsets_for_times(self, wanted: list[TopicPartition], _: float) -> list[TopicPartition]:
+        self.most = max(self.most, len(wanted))
+        if any(it.partition >= self.partitions for it in wanted):
+            raise KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION))
+        return [TopicPartition(it.topic, it.partition, 100 + it.offset) for it in wanted]
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_the_end_of_a_new_partition_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kept consumer never heard of it, and the link waited for ever."""
+    partitions, made = 600, list[Leaders]()
+
+    def consumer(_: KafkaSide, __: str, ___: object) -> Leaders:
+        made.append(Leaders(partitions))
+        return made[-1]
+
+    monkeypatch.setattr(KafkaSide, "_consumer", consumer)
+    side = KafkaSide(Cluster(name="a", bootstrap_servers="127.0.0.1:1"))
+
+    def places() -> list[tuple[str, int]]:
+        return [("t", it) for it in range(partitions)]
+
+    assert side.log_ends(places()) == dict.fromkeys(places(), 100 + OFFSET_END)
+    assert side.log_starts(places()) == dict.fromkeys(places(), 100 + OFFSET_BEGINNING)
+    assert [it.most for it in made] == [OFFSETS_AT_ONCE]
+    partitions += 1
+    assert side.log_ends(places()).keys() == set(places())
+    assert [it.closed for it in made] == [True, False]
+    with pytest.raises(KafkaException):
+        side.log_ends([("t", partitions)])
+    assert side.log_ends(places()).keys() == set(places()), "and one that fails is not kept"
