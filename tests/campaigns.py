@@ -40,6 +40,11 @@ CAMPAIGNS = {
         ("-m", "tests.chaos.rolling"),
         "tests/integration/crashes/test_rolling_restart.py",
     ),
+    "nodes": Campaign(
+        "three nodes, restarted, killed, frozen, cut off, added (--acts kill,rolling --rounds n)",
+        ("-m", "tests.chaos.nodes"),
+        "tests/integration/nodes/test_two_nodes.py",
+    ),
     "hostile": Campaign(
         "attacks on a node beside clients that do nothing wrong (tiny_records --seconds 5)",
         ("-m", "tests.hostile"),

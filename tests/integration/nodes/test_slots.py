@@ -13,8 +13,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 
 from gateway.core.wire.apis import ApiKey
 from gateway.embedded.kafka import KafkaCluster
-from gateway.embedded.redis import EmbeddedRedis
-from tests.integration.nodes.test_two_nodes import Nodes
+from tests.chaos.nodes.site import Nodes
 from tests.integration.upstream.test_two_brokers import places_on
 from tests.rig.clients.java_checks import ADMIN, report_of
 from tests.rig.clients.java_programs import JavaPrograms
@@ -22,8 +21,6 @@ from tests.rig.clients.kafka_tools import CONFIGS, KafkaTools
 from tests.rig.clients.order import assert_never_backwards
 from tests.rig.clients.share_members import ShareHost, consume_all, deliveries_of
 from tests.rig.clients.wire_client import WireClient
-from tests.rig.gateway_process import GatewayProcess
-from tests.rig.groups import GROUPS
 from tests.rig.kafka import create_topic, produce
 from tests.rig.operating import windows_of
 from tests.rig.patience import wait_until
@@ -41,23 +38,9 @@ VIRTUAL = [1, 2, 1_000_001, 1_000_002]
 
 @pytest.fixture(scope="module")
 def nodes(kafka_pair: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
-    directory = tmp_path_factory.mktemp("slots")
-    with EmbeddedRedis(directory / "redis") as redis:
-
-        def node(name: str) -> GatewayProcess:
-            return GatewayProcess(
-                directory / name,
-                kafka_pair.bootstrap_servers,
-                groups=GROUPS,
-                redis_url=redis.url,
-                nodes={"id": name},
-                listen={"slots_per_broker": 2, "port_step": 2},
-            )
-
-        with node("a") as a, node("b") as b:
-            both = Nodes(redis, a, b)
-            both.wait_for_owners("a", "a", "b", "b")
-            yield both
+    both = Nodes(tmp_path_factory.mktemp("slots"), kafka_pair, "ab", slots=2)
+    with both.running("ab"):
+        yield both
 
 
 @pytest.fixture
@@ -122,7 +105,7 @@ def test_any_id_of_a_broker_places_replicas(
 
     create_topic(nodes.bootstrap, name, assignment=[[1_000_001, 2], [1_000_002, 1]])
     assert [replicas(0), replicas(1)] == [[1, 2], [2, 1]]
-    with WireClient(nodes.a.address_of(1)) as client:
+    with WireClient(nodes.nodes["a"].address_of(1)) as client:
         partition = {"PartitionIndex": 1, "Replicas": [1, 1_000_002]}
         body = {"Topics": [{"Name": name, "Partitions": [partition]}]}
         answer = client.call(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 1, body)
@@ -164,7 +147,7 @@ def test_members_get_every_record_from_both_nodes(
     assert_never_backwards(deliveries_of(members))
     held = [
         {row["partition"] for row in windows_of(node, group) if row["state"] == "up"}
-        for node in (nodes.a, nodes.b)
+        for node in nodes.nodes.values()
     ]
     assert all(held)
     assert not held[0] & held[1]

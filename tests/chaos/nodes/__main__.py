@@ -1,0 +1,133 @@
+"""`python -m tests.chaos.nodes` (make campaign NAME=nodes): three nodes in front of three brokers
+under load, with stock clients, while nodes are restarted in turn, killed, stopped for 20 s and cut
+off, while one is added and removed, and while Redis is restarted and frozen.
+
+Nothing may be lost, come out of order, overlap, or come again after an answered acknowledgement.
+The bars of pauses are printed beside the figures. Evidence of a run that failed stays in
+build/chaos/nodes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from rich.console import Console
+
+from gateway.embedded.jars import build_dir
+from gateway.embedded.kafka import KafkaCluster, kafka_libs
+from tests.chaos.judge import Verdict
+from tests.chaos.nodes.acts import Cost, Director
+from tests.chaos.nodes.load import Load
+from tests.chaos.nodes.site import Nodes
+from tests.rig.clients.java_programs import compile_programs
+from tests.rig.clients.share_members import ShareHost
+
+NAMES, SPARE = "abc", "d"
+BROKERS, PARTITIONS, PER_SECOND = 3, 6, 20
+REST_S = 10
+KILLED_S_MAX, PLANNED_S_MAX, OTHERS_MAX = 10.0, 1.0, 1.5
+PLANNED = ("stop", "start", "add", "remove")
+console = Console(width=140, highlight=False)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos.nodes", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=1, help="of all acts")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--acts", default=",".join(Director.ACTS), help="some of them")
+    parser.add_argument("--seconds-max", type=float, default=1_800, help="no act starts after it")
+    options = parser.parse_args()
+    folder = build_dir() / "chaos"
+    folder.mkdir(parents=True, exist_ok=True)
+    directory = Path(tempfile.mkdtemp(dir=folder, prefix="nodes-"))
+    kept = folder / "nodes"
+    try:
+        with KafkaCluster(BROKERS, share_groups=False) as kafka:
+            nodes = Nodes(directory, kafka, NAMES + SPARE, proxied=True)
+            load = Load(
+                kafka.bootstrap_servers,
+                "orders",
+                brokers=BROKERS,
+                partitions=PARTITIONS,
+                per_second=PER_SECOND,
+            )
+            director = Director(nodes, load, NAMES, SPARE, options.seed)
+            programs = compile_programs(kafka_libs(), directory / "classes")
+            with (
+                ShareHost.librdkafka() as one,
+                ShareHost.java(programs) as two,
+                nodes.running(NAMES),
+            ):
+                load.join((one, two, one, two), nodes.bootstrap, "nodes")
+                verdict = _played(director, load, options)
+                passed = _report(verdict, director.costs(), nodes)
+    except BaseException:
+        _keep(directory, kept)
+        raise
+    if not passed:
+        _keep(directory, kept)
+    shutil.rmtree(directory, ignore_errors=True)
+    return 0 if passed else 1
+
+
+def _played(director: Director, load: Load, options: argparse.Namespace) -> Verdict:
+    began = time.monotonic()
+    with load.running():
+        load.wait_for_more(20)
+        director.rest(REST_S)
+        for _ in range(options.rounds):
+            for act in options.acts.split(","):
+                if time.monotonic() - began < options.seconds_max:
+                    console.print(f"{time.monotonic() - began:6.0f} s {act}")
+                    director.play(act)
+                    director.rest(REST_S / 2)
+    return load.finish()
+
+
+def _report(verdict: Verdict, costs: list[Cost], nodes: Nodes) -> bool:
+    rest = [it.others_p99_ms for it in costs if it.act == "rest" and it.others_p99_ms is not None]
+    quiet_ms = statistics.median(rest)
+    bars = {"kill -9": KILLED_S_MAX} | dict.fromkeys(PLANNED, PLANNED_S_MAX)
+    for act in dict.fromkeys(it.act for it in costs):
+        its = [it for it in costs if it.act == act]
+        pauses = [it.pause_s for it in its]
+        p99s = [it.others_p99_ms for it in its if it.others_p99_ms is not None]
+        others = f"p99 of others {max(p99s) / quiet_ms:.2f} x rest" if p99s else ""
+        bar = f"(bar {bars[act]:.0f} s)" if act in bars else ""
+        console.print(
+            f"{act:16} {len(its):3} times: pause median {statistics.median(pauses):5.2f} s,"
+            f" longest {max(pauses):5.2f} s {bar:11} {others}"
+        )
+    console.print(f"p99 at rest {quiet_ms:.1f} ms; bar for others {OTHERS_MAX} x")
+    bugs = [
+        f"{name}: {line}"
+        for name, node in nodes.nodes.items()
+        for line in node.log_text().splitlines()
+        if "Traceback" in line or "dispatcher_bug" in line or "handler_failed" in line
+    ]
+    for line in (*verdict.faults[:8], *bugs[:8]):
+        console.print(line, markup=False)
+    said = "ok" if verdict.passed and not bugs else "VIOLATED"
+    console.print(
+        f"{verdict.records} records, {verdict.again} again ({verdict.confirmed_again} of them after"
+        f" an answered acknowledgement), {verdict.lost} lost, {verdict.reordered} keys out of"
+        f" order: {said}"
+    )
+    return verdict.passed and not bugs
+
+
+def _keep(directory: Path, kept: Path) -> None:
+    shutil.rmtree(kept, ignore_errors=True)
+    kept.mkdir(parents=True)
+    for log in directory.glob("*/gateway.log"):
+        shutil.copy(log, kept / f"{log.parent.name}.log")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

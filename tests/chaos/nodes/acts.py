@@ -1,0 +1,138 @@
+"""What is done to the nodes, one act at a time, and what each act costs their clients."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tests.chaos.nodes.load import Load, p99_ms, pause_s
+from tests.chaos.nodes.site import Nodes
+from tests.chaos.site import pause_ms
+
+STILL_S, SILENT_S, FROZEN_S = 20, 10, 4
+RECORDS_AFTER = 20  # of each partition: then an act is over
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One act. `touched`: virtual brokers that were, or became, the victim's."""
+
+    act: str
+    began_ns: int
+    ended_ns: int
+    touched: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    act: str
+    pause_s: float  # the longest of a partition
+    others_p99_ms: float | None  # of partitions whose owner has nothing to do with it
+
+
+class Director:
+    """`spare`: a node that is not running, for the act that adds one."""
+
+    def __init__(self, nodes: Nodes, load: Load, names: str, spare: str, seed: int) -> None:
+        self.nodes = nodes
+        self.load = load
+        self.names = names
+        self.spare = spare
+        self.spans: list[Span] = []
+        self.dice = random.Random(seed)
+
+    ACTS = ("rolling", "kill", "still", "silent_redis", "silent_clients", "add", "redis", "frozen")
+
+    def play(self, act: str) -> None:  # noqa: C901 - one case each
+        victim = self.dice.choice(self.names)
+        node = self.nodes.nodes[victim]
+        match act:
+            case "rolling":
+                for name in self.names:
+                    self._restart(name)
+            case "restart":
+                self._restart(victim)
+            case "kill":
+                self._span("kill -9", victim, node.kill, self.names.replace(victim, ""))
+                self._span("start", victim, node.start, self.names)
+            case "still":
+                self._span("SIGSTOP", victim, lambda: self._still(node.pid, STILL_S), self.names)
+            case "silent_redis":
+                self._span("no Redis", victim, lambda: self._silent(f"{victim} redis"), self.names)
+            case "silent_clients":
+                self._span("no clients", victim, lambda: self._silent(f"{victim} clients"), "")
+            case "add":
+                spare = self.nodes.nodes[self.spare]
+                self._span("add", self.spare, spare.start, "")
+                self._span("remove", self.spare, spare.stop, self.names)
+            case "redis":
+                self._span("Redis restarted", "", self.nodes.redis.restart, self.names)
+            case "frozen":
+                pid = self.nodes.redis.pid
+                assert pid is not None
+                self._span("Redis frozen", "", lambda: self._still(pid, FROZEN_S), self.names)
+            case _:
+                raise AssertionError(f"no act {act}")
+
+    def _restart(self, name: str) -> None:
+        node = self.nodes.nodes[name]
+        self._span("stop", name, node.stop, self.names.replace(name, ""))
+        self._span("start", name, node.start, self.names)
+
+    def _span(self, what: str, victim: str, work: Callable[[], object], then: str) -> None:
+        """`then`: the nodes that have owners' parts afterwards; "": it does not matter."""
+        before = self.nodes.owners()
+        began_ns = time.monotonic_ns()
+        work()
+        if then:
+            self.nodes.wait_for_owners(then)
+        self.load.wait_for_more(RECORDS_AFTER)
+        after = self.nodes.owners()
+        touched = frozenset(
+            broker
+            for broker in range(1, self.load.brokers + 1)
+            if not victim
+            or victim in (before.get(broker), after.get(broker))
+            or before.get(broker) != after.get(broker)
+        )
+        self.spans.append(Span(what, began_ns, time.monotonic_ns(), touched))
+
+    def rest(self, seconds: float) -> None:
+        began_ns = time.monotonic_ns()
+        pause_ms(seconds * 1000)
+        self.spans.append(Span("rest", began_ns, time.monotonic_ns(), frozenset()))
+
+    def _still(self, pid: int, seconds: float) -> None:
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            pause_ms(seconds * 1000)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+    def _silent(self, way: str) -> None:
+        proxies = self.nodes.proxies
+        assert proxies is not None
+        proxies.silence(way)
+        pause_ms(SILENT_S * 1000)
+        proxies.speak(way)
+
+    # -------------------------------------------------------------------------------------- figures
+
+    def costs(self) -> list[Cost]:
+        found: list[Cost] = []
+        deliveries = self.load.of_partition()
+        for span in self.spans:
+            place = (span.began_ns, span.ended_ns)
+            others = [
+                it
+                for partition, its in deliveries.items()
+                if self.load.leader(partition) not in span.touched
+                for it in its
+            ]
+            longest = max(pause_s(its, *place) for its in deliveries.values())
+            found.append(Cost(span.act, longest, p99_ms(others, *place)))
+        return found

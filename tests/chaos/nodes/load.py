@@ -1,0 +1,152 @@
+"""Records that come all the time, and share consumers of both stock clients that take them. The
+value of a record is the time when it was produced: every process of a machine has one clock.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+
+from confluent_kafka import Producer
+
+from tests.chaos.judge import Processed, Verdict, judge
+from tests.rig.clients.share_lines import Delivery
+from tests.rig.clients.share_members import ShareHost, ShareMember, deliveries_of
+from tests.rig.kafka import create_topic, read_partition
+from tests.rig.patience import wait_until
+
+KEYS_PER_PARTITION = 10
+ARRIVED_S_MAX = 120.0
+
+
+class Load:
+    """`per_second`: records of each partition."""
+
+    def __init__(
+        self, bootstrap_servers: str, topic: str, *, brokers: int, partitions: int, per_second: int
+    ) -> None:
+        self.bootstrap_servers = bootstrap_servers
+        self.topic = topic
+        self.partitions = partitions
+        self.brokers = brokers
+        self.per_second = per_second
+        self.members: list[ShareMember] = []
+        self.produced = 0
+        self.failed: list[str] = []
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._produce, daemon=True)
+
+    def leader(self, partition: int) -> int:
+        """The virtual broker: leaders are set, and brokers stay."""
+        return partition % self.brokers + 1
+
+    def join(self, hosts: Sequence[ShareHost], bootstrap: str, group: str) -> None:
+        leaders = [[self.leader(at)] for at in range(self.partitions)]
+        create_topic(self.bootstrap_servers, self.topic, assignment=leaders)
+        for host in hosts:
+            member = host.member(bootstrap, group, [self.topic], name=host.kind)
+            self.members.append(member)
+            member.begin_consume(3_600)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        self._thread.start()
+        try:
+            yield
+        finally:
+            self._over.set()
+            self._thread.join(60)
+
+    def _produce(self) -> None:
+        config = {"bootstrap.servers": self.bootstrap_servers, "enable.idempotence": True}
+        producer = Producer({**config, "linger.ms": 0})
+
+        def told(error: object, _message: object) -> None:
+            if error is not None:
+                self.failed.append(str(error))
+
+        began, sent = time.monotonic(), 0
+        while not self._over.wait(0.02):
+            due = int((time.monotonic() - began) * self.per_second)
+            for number in range(sent, due):
+                for partition in range(self.partitions):
+                    producer.produce(
+                        self.topic,
+                        key=b"%d-%d" % (partition, number % KEYS_PER_PARTITION),
+                        value=b"%d" % time.monotonic_ns(),
+                        partition=partition,
+                        on_delivery=told,
+                    )
+                    self.produced += 1
+            sent = max(sent, due)
+            producer.poll(0)
+        producer.flush(60)
+
+    # ------------------------------------------------------------------------------- what has come
+
+    def places(self) -> set[tuple[str, int, int]]:
+        return {it.place for member in self.members for it in list(member.deliveries)}
+
+    def wait_for_more(self, count: int) -> None:
+        """Each partition gets on."""
+        seen = [len(member.deliveries) for member in self.members]
+
+        def enough() -> bool:
+            new = Counter(
+                it.partition
+                for member, at in zip(self.members, seen, strict=True)
+                for it in member.deliveries[at:]
+            )
+            return all(new[partition] >= count for partition in range(self.partitions))
+
+        wait_until(enough, what=f"{count} more records of each partition", deadline_s=90)
+
+    def finish(self) -> Verdict:
+        """All has come, all members leave; by their own reports."""
+        wait_until(
+            lambda: len(self.places()) >= self.produced,
+            what="all delivered",
+            deadline_s=ARRIVED_S_MAX,
+        )
+        for member in self.members:
+            member.end_consume()
+            member.close()
+        assert not self.failed, self.failed[:3]
+        topic = {
+            at: read_partition(self.bootstrap_servers, self.topic, at)
+            for at in range(self.partitions)
+        }
+        processed = [Processed(it, it.at_ns) for it in deliveries_of(self.members)]
+        acked = [it for member in self.members for it in member.acked]
+        return judge(self.topic, topic, processed, acked, [])
+
+    def of_partition(self) -> dict[int, list[Delivery]]:
+        """Deliveries, in order of time."""
+        found: dict[int, list[Delivery]] = {at: [] for at in range(self.partitions)}
+        for it in deliveries_of(self.members):
+            found[it.partition].append(it)
+        return found
+
+
+def pause_s(deliveries: Sequence[Delivery], since_ns: int, until_ns: int) -> float:
+    """The longest time without a record, which came all the time."""
+    times = [
+        since_ns,
+        *(it.at_ns for it in deliveries if since_ns <= it.at_ns <= until_ns),
+        until_ns,
+    ]
+    return max(later - earlier for earlier, later in pairwise(times)) / 1e9
+
+
+def p99_ms(deliveries: Sequence[Delivery], since_ns: int, until_ns: int) -> float | None:
+    """From its production to its consumer, of records that were produced in this time."""
+    waits = sorted(
+        it.at_ns - made
+        for it in deliveries
+        if it.value is not None and since_ns <= (made := int(it.value)) < until_ns
+    )
+    return waits[len(waits) * 99 // 100] / 1e6 if waits else None

@@ -1,0 +1,109 @@
+"""Several nodes in front of one Kafka, with one Redis; the network between may fall silent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from redis import Redis
+
+from gateway.embedded.kafka import KafkaCluster
+from gateway.embedded.process import free_ports
+from gateway.embedded.redis import EmbeddedRedis
+from gateway.routing.shared_table import KEY
+from tests.chaos.nodes.proxy import Proxies
+from tests.rig.gateway_process import BROKER_IDS_MAX, GatewayProcess, Settings
+from tests.rig.groups import GROUPS
+from tests.rig.patience import wait_until
+
+LISTENS, ADVERTISED = "127.0.0.1", "127.0.0.3"  # the proxies are at the second
+
+
+class Nodes:
+    """`names`: of the nodes; one that is not started by `running` may be added later. `proxied`:
+    clients and Redis are reached through proxies.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        kafka: KafkaCluster,
+        names: str,
+        *,
+        proxied: bool = False,
+        slots: int = 1,
+    ) -> None:
+        self.kafka = kafka
+        self._slots = slots
+        self._redis_ports: dict[str, int] = {}
+        self.redis = EmbeddedRedis(directory / "redis", port=free_ports(1))
+        self.proxies = Proxies() if proxied else None
+        self.nodes = {name: self._node(directory / name, name) for name in names}
+
+    def _node(self, directory: Path, name: str) -> GatewayProcess:
+        at = self._redis_ports[name] = free_ports(1) if self.proxies else self.redis.port
+        listen: Settings = {}
+        if self._slots > 1:
+            listen = {"slots_per_broker": self._slots, "port_step": len(self.kafka.brokers)}
+        if self.proxies:
+            listen["advertised_host"] = ADVERTISED
+        return GatewayProcess(
+            directory,
+            self.kafka.bootstrap_servers,
+            groups=GROUPS,
+            redis_url=f"redis://127.0.0.1:{at}/0",
+            nodes={"id": name},
+            listen=listen,
+        )
+
+    @contextmanager
+    def running(self, names: str) -> Iterator[None]:
+        with ExitStack() as stack:
+            stack.enter_context(self.redis)
+            if self.proxies is not None:
+                stack.enter_context(self.proxies.running())
+                self._open_ways(self.proxies)
+            for node in self.nodes.values():
+                stack.callback(node.stop)
+            for name in names:
+                self.nodes[name].spawn()
+            for name in names:
+                self.nodes[name].wait_ready()
+            self.wait_for_owners(names)
+            yield
+
+    def _open_ways(self, proxies: Proxies) -> None:
+        for name, node in self.nodes.items():
+            redis = ("127.0.0.1", self.redis.port)
+            proxies.open(f"{name} redis", {("127.0.0.1", self._redis_ports[name]): redis})
+            first = int(node.bootstrap.rpartition(":")[2])
+            ports = [first, *range(node.port_base + 1, node.port_base + BROKER_IDS_MAX)]
+            proxies.open(f"{name} clients", {(ADVERTISED, it): (LISTENS, it) for it in ports})
+
+    @property
+    def bootstrap(self) -> str:
+        addresses = [node.bootstrap for node in self.nodes.values()]
+        if self.proxies is not None:
+            addresses = [it.replace(LISTENS, ADVERTISED) for it in addresses]
+        return ",".join(addresses)
+
+    def owners(self) -> dict[int, str]:
+        """Of virtual brokers that do not move at the moment."""
+        with Redis.from_url(self.redis.url) as client:
+            stored = client.hget(KEY, "owners")
+        assert isinstance(stored, bytes | None)
+        said = json.loads(stored or '{"owners": {}, "next": {}}')
+        return {} if said["next"] else {int(broker): it for broker, it in said["owners"].items()}
+
+    def wait_for_owners(self, names: str) -> None:
+        """All brokers have owners, these are among them as far as there are enough brokers."""
+        count = len(self.kafka.brokers) * self._slots
+
+        def level() -> bool:
+            found = list(self.owners().values())
+            loads = [found.count(name) for name in names]
+            return sum(loads) == count == len(found) and max(loads) - min(loads) <= 1
+
+        wait_until(level, what=f"owners {names}: {self.owners()}", deadline_s=30)
