@@ -354,11 +354,9 @@ class _ShareFetch:
             return []  # its windows move to another node
         having: list[tuple[PartitionKey, Window, int]] = []
         for key in keys:
-            window = self.services.windows.get(session.group, key[0], key[1])
-            if window is None or window.leader != session.key[0]:
-                continue  # no window yet, or the leader moved while this waited
-            ready = window.ready_for(session.member_id, now_ms)
-            if ready:
+            window = self._window(key)
+            ready = 0 if window is None else window.ready_for(session.member_id, now_ms)
+            if window is not None and ready:
                 having.append((key, window, ready))
         bytes_max = min(self.body["MaxBytes"], SHARE_FETCH_BYTES_MAX, answer_room)
         bytes_left = bytes_max
@@ -382,6 +380,16 @@ class _ShareFetch:
         if taken:
             self.request.connection.answer_room.hold(bytes_max - bytes_left)
         return taken
+
+    def _window(self, key: PartitionKey) -> Window | None:
+        """None: there is none yet, or the leader moved while this waited."""
+        session = self.session
+        window = self.services.windows.get(session.group, key[0], key[1])
+        if window is None or window.leader != session.key[0]:
+            return None
+        if not window.section.reliable and not self.services.owners.certain():
+            return None  # no store would refuse what another node may have sent meanwhile
+        return window
 
     async def _cut_out(self, window: Window, acquired: Acquired, room: int) -> _Cut | None:
         """The acquired records. Those that cannot be had or are more than `room` bytes go back to

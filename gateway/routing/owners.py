@@ -49,6 +49,12 @@ class Owners(Protocol):
         """Of this node. None: the bootstrap port, which nobody owns."""
         ...
 
+    def certain(self) -> bool:
+        """No other node can have taken over what this one owns. What no store fences depends on it.
+        False after the node stood still for a session, or did not reach Redis.
+        """
+        ...
+
     def endpoints(self) -> Mapping[int, Endpoint]:
         """Where clients find the owners; of a node that stands alone: nothing else than itself."""
         ...
@@ -73,6 +79,9 @@ class Alone:
 
     def standing(self, broker: int | None) -> Standing:  # noqa: ARG002
         return Standing.OWNED
+
+    def certain(self) -> bool:
+        return True
 
     def endpoints(self) -> Mapping[int, Endpoint]:
         return {}
@@ -112,6 +121,7 @@ class SharedOwners:
         self._endpoints: dict[int, Endpoint] = {}
         self._joined = False
         self._leaving = False
+        self._certain_until_s = 0.0  # the others count this node as alive for longer
         self._doubts_until_s = 0.0  # Redis was away: silence of others is no death before this
         self._beating = asyncio.Lock()
         self._look = asyncio.Event()
@@ -126,6 +136,9 @@ class SharedOwners:
         if broker is None:
             return Standing.OWNED
         return self.routing.standing(self.node_id, broker)
+
+    def certain(self) -> bool:
+        return asyncio.get_running_loop().time() < self._certain_until_s
 
     def endpoints(self) -> Mapping[int, Endpoint]:
         return self._endpoints
@@ -299,6 +312,7 @@ class SharedOwners:
             leaving=self._leaving,
         )
         loop = asyncio.get_running_loop()
+        began_s = loop.time()
         try:
             view = await self._table.beat(node, self._agreed(), self._facts())
         except RoutingUnavailable as error:
@@ -310,6 +324,7 @@ class SharedOwners:
             self.trouble = ""
             self._doubts_until_s = loop.time() + SESSION_MS / 1000
             log.info("nodes_heard_again")
+        self._certain_until_s = began_s + SESSION_MS / 1000
         doubts = loop.time() < self._doubts_until_s
         self.rows = tuple(sorted(view.rows, key=lambda row: row.node.id))
         live = {

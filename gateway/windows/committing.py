@@ -60,6 +60,9 @@ class Committer:
         """Commits the records settled since the last time."""
         async with self.committing:
             asked = self._to_commit()
+            if not self._table.dependencies.owners.certain():
+                # What another node may have taken over, and no store would refuse.
+                asked = [window for window in asked if window.section.reliable]
             for window in asked:
                 window.perform(window.life.want_commit())
             await self._persister.persist()

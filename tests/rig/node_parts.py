@@ -23,6 +23,7 @@ from gateway.core.share.sessions import ShareSessions
 from gateway.group_log import GroupLog
 from gateway.members.group_settings import GroupSettings
 from gateway.members.groups import Groups
+from gateway.routing.owners import Alone, Owners
 from gateway.upstream.cluster import EARLIEST
 from gateway.upstream.commits import Commit, Committed
 from gateway.upstream.errors import UpstreamError
@@ -231,6 +232,7 @@ class Node:
         store: ScriptedStore | None = None,
         commits: ScriptedCommits | None = None,
         boot: str = "boot",
+        owners: Owners | None = None,
     ) -> None:
         chosen = section or GroupSection(auto_offset_reset="earliest")
         if "assignment_interval_ms" not in chosen.model_fields_set:  # a join assigns at once
@@ -254,6 +256,7 @@ class Node:
         self.connections = 0
         self.refreshes_requested = 0
         self.ready = ReadySignals()
+        self.owners = owners or Alone()
         self.tasks = asyncio.TaskGroup()
         self.settings = GroupSettings(self.config, self.group_config, now_ms)
         self.groups = Groups(
@@ -281,6 +284,7 @@ class Node:
                 noticed=lambda _group, _partition, noticed: self.noticed.append(noticed),
                 log=GroupLog(now_ms),
                 spawn=self._spawn,
+                owners=self.owners,
             ),
         )
         self.settings.on_change(self.groups.settings_changed)

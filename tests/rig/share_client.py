@@ -116,6 +116,7 @@ def services(node: Node, others: Container[str] = ()) -> ShareServices:
         other_type_active=other_type_active,
         delivered=delivered,
         now_ms=now_ms,
+        owners=node.owners,
     )
 
 

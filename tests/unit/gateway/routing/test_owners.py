@@ -186,6 +186,22 @@ def test_a_redis_that_was_away_is_nobodys_death() -> None:
     story(tell)
 
 
+def test_a_node_is_certain_for_less_than_its_session() -> None:
+    async def tell(shared: Shared) -> None:
+        a = await started(shared, "a")
+        assert a.owners.certain()
+        shared.down = True
+        await asyncio.sleep(SESSION_MS / 1000 - 2 * MOVED_S)
+        assert a.owners.certain()
+        await asyncio.sleep(2 * MOVED_S)
+        assert not a.owners.certain(), "others may have taken over"
+        shared.down = False
+        await asyncio.sleep(MOVED_S)
+        assert a.owners.certain()
+
+    story(tell)
+
+
 def test_nothing_is_told_where_nothing_changes() -> None:
     async def tell(shared: Shared) -> None:
         a, b = await started(shared, "a"), await started(shared, "b")
