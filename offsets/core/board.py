@@ -111,7 +111,9 @@ class Board:
         return max(found, key=lambda it: (it.committed_ms, it.source), default=None)
 
     def expired(self, before_ms: int) -> list[bytes]:
-        """The keys of all that is told of commits that were deleted before then."""
+        """The keys of all that is told of commits that were deleted before then, and of groups that
+        work on both clusters and have no commits any more.
+        """
         gone = {
             key for key, it in self.entries.items() if it.deleted and it.committed_ms < before_ms
         }
@@ -124,4 +126,8 @@ class Board:
                 if (place, source) in gone or (place, source) not in self.entries
             ),
             *(key_of(APPLIED, place) for place in self.applied if place not in alive),
+            *(
+                key_of(BOTH, (it, "", 0))
+                for it in sorted(self.both - {place[0] for place in alive})
+            ),
         ]

@@ -46,8 +46,10 @@ def test_what_is_told_of_a_deleted_commit_ends_after_a_while() -> None:
     for place in (PLACE, OTHER):
         board.read(key_of(ROW, place, "A"), SHOWN)
         board.read(key_of(APPLIED, place), encode_applied(Applied(7, "", "A", 5)))
-    board.read(key_of(BOTH, ("billing", "", 0)), SHOWN)
-    assert board.expired(1_000) == []
+    gone_from_both = key_of(BOTH, ("gone", "", 0))
+    for key in (key_of(BOTH, (OTHER[0], "", 0)), gone_from_both):
+        board.read(key, SHOWN)
+    assert board.expired(1_000) == [gone_from_both]
     keys = board.expired(1_001)
     assert set(keys) == {
         key_of(ENTRY, PLACE, "A"),
@@ -55,10 +57,12 @@ def test_what_is_told_of_a_deleted_commit_ends_after_a_while() -> None:
         key_of(ROW, PLACE, "A"),
         key_of(ROW, OTHER, "A"),
         key_of(APPLIED, PLACE),
+        gone_from_both,
     }
     for key in keys:
         board.read(key, None)
     assert list(board.places) == [OTHER]
     assert list(board.applied) == [OTHER]
     assert board.rows == {}
+    assert board.both == {OTHER[0]}
     assert board.expired(10**15) == []
