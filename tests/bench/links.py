@@ -8,7 +8,8 @@ time is of the whole process tree, its start included. Memory is that of the tre
 the second quarter of the records and within the last: a flat one is as large at the end. Rounds are
 interleaved.
 
-With `--lag SECONDS` it measures instead how late a record is on the target (link_lag.py).
+With `--lag SECONDS` it measures instead how late a record is on the target (link_lag.py). With
+`--sealed` the link's seals are HMACs.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from secrets import token_hex
 
 import psutil
 import yaml
@@ -44,6 +46,7 @@ COPIED_S_MAX = 1_200.0
 BAR = 1.2  # times MirrorMaker 2
 MIRROR_MAKER, LINK = "MirrorMaker 2", "link"
 MEMORY_EVERY_S = 0.5
+SEAL = "KEYWAY_BENCH_SEAL"
 TRIGGER_INTERVAL_MS = 1_000  # docs/replicate-clusters.md; the default
 Copier = Callable[[str], subprocess.Popen[bytes]]  # of a topic
 console = Console(highlight=False)
@@ -211,7 +214,12 @@ def mirror_maker(
 
 
 def link(
-    where: Path, fronts: tuple[str, str], topic: str, trigger_interval_ms: int = 0
+    where: Path,
+    fronts: tuple[str, str],
+    topic: str,
+    trigger_interval_ms: int = 0,
+    *,
+    seal: str = "",
 ) -> subprocess.Popen[bytes]:
     config = {
         "clusters": [
@@ -224,12 +232,14 @@ def link(
             "state_directory": str(where / "state"),
             "trigger_interval_ms": trigger_interval_ms,
         },
+        "seal_secret_env": [SEAL] if seal else [],
     }
     path = where / "clusters.yaml"
     path.write_text(yaml.safe_dump(config))
     command = [sys.executable, "-m", "gateway.cli", "distribute", "run", str(path)]
     command += ["--cluster", "a"]
-    return start_child(command, log=where / "link.log", cwd=REPOSITORY, env=dict(os.environ))
+    environment = {**os.environ, SEAL: seal}
+    return start_child(command, log=where / "link.log", cwd=REPOSITORY, env=environment)
 
 
 def main() -> int:
@@ -240,7 +250,9 @@ def main() -> int:
     parser.add_argument(
         "--lag", type=float, metavar="SECONDS", help="the link's, at 5,000 a second"
     )
+    parser.add_argument("--sealed", action="store_true", help="with a secret: HMAC, no checksums")
     given = parser.parse_args()
+    seal = token_hex(32) if given.sealed else ""
     libs = fetched(
         build_dir() / "mirror" / "libs",
         MIRROR_IVY,
@@ -260,7 +272,7 @@ def main() -> int:
                 topic = "lag"
                 for front in fronts:
                     create_topic(front, topic, partitions=PARTITIONS)
-                child = link(where, fronts, topic, TRIGGER_INTERVAL_MS)
+                child = link(where, fronts, topic, TRIGGER_INTERVAL_MS, seal=seal)
                 try:
                     console.print(link_lag.measured(*fronts, topic, PARTITIONS, given.lag))
                 finally:
@@ -268,7 +280,7 @@ def main() -> int:
                 return 0
             copiers: dict[str, Copier] = {
                 MIRROR_MAKER: lambda topic: mirror_maker(libs, where, fronts, topic),
-                LINK: lambda topic: link(where, fronts, topic),
+                LINK: lambda topic: link(where, fronts, topic, seal=seal),
             }
             chosen = {name: it for name, it in copiers.items() if given.only in (None, name)}
             copied(chosen, fronts, given.records, given.rounds)
