@@ -100,7 +100,7 @@ class Node(Protocol):
     async def connect(self, broker_id: int | None, protocol: asyncio.Protocol) -> None:
         """Raises UpstreamError."""
 
-    def rewritten(self, response: Rewrite, asked: int | None) -> bytes:
+    def rewritten(self, response: Rewrite, asked: int | None, connection: ConnectionId) -> bytes:
         """Its frame for the client, without upstream's addresses. `asked`: the virtual broker.
         Raises WireError.
         """
@@ -265,7 +265,7 @@ class ClientConnection:
         match effect:
             case Rewrite():
                 try:
-                    self.sockets.to_client(self._node.rewritten(effect, self.broker_id))
+                    self.sockets.to_client(self._node.rewritten(effect, self.broker_id, self.id))
                 except WireError as error:
                     self._fail("unreadable response", api_key=effect.api_key, detail=str(error))
             case Intercepted(payload=payload):

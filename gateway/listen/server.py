@@ -101,6 +101,7 @@ class Server:
         self._brokers: dict[int, Broker] = dict(topology.brokers)
         self._on_disconnect: list[Callable[[ConnectionId], None]] = []
         self._on_drain: list[Callable[[], None]] = []
+        self._on_metadata: list[Callable[[ConnectionId, Message], None]] = []
         self._ids: Iterator[int] = itertools.count(1)
         self._connecting: dict[Address, asyncio.Semaphore] = {}  # by upstream address
         self._next_bootstrap = 0  # index of the bootstrap server that is tried first
@@ -158,6 +159,10 @@ class Server:
         """`callback` is called once, before the first connection is closed by a planned stop."""
         self._on_drain.append(callback)
 
+    def on_metadata(self, callback: Callable[[ConnectionId, Message], None]) -> None:
+        """`callback` is called with each answer of Metadata that goes to a client."""
+        self._on_metadata.append(callback)
+
     @property
     def tasks(self) -> asyncio.TaskGroup:
         assert self._tasks is not None, "the server does not run"
@@ -189,12 +194,14 @@ class Server:
 
     # ------------------------------------------------------------------------- for its connections
 
-    def rewritten(self, response: Rewrite, asked: int | None) -> bytes:
+    def rewritten(self, response: Rewrite, asked: int | None, connection: ConnectionId) -> bytes:
         if response.api_key == ApiKey.API_VERSIONS:
             return self._offered.frame(response)
         shown = read(response)
         if shown.api_key == ApiKey.METADATA:
             self._name_topics(shown.message)
+            for callback in self._on_metadata:
+                callback(connection, shown.message)
         return write(shown, self._advertise(shown.brokers), self.rules, asked)
 
     def _name_topics(self, metadata: Message) -> None:

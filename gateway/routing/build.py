@@ -14,11 +14,15 @@ from redis.asyncio import Redis
 
 from gateway.config import Config
 from gateway.core.forwarding.rewrite import Address
+from gateway.core.routing.adoption import Adoption
+from gateway.core.wire.schema import Message
 from gateway.listen.build import ListenRoom
+from gateway.listen.server import ConnectionId
 from gateway.part import Part, Trouble
-from gateway.routing.metrics import NodesCollector
+from gateway.routing.metrics import ADOPTED, NodesCollector
 from gateway.routing.owners import Alone, CannotJoin, Owners, SharedOwners
 from gateway.routing.shared_table import RoutingUnavailable, SharedTable, living_nodes
+from gateway.routing.shared_topics import SharedTopics
 from gateway.upstream.build import UpstreamRoom
 
 log = structlog.get_logger("keyway.nodes")
@@ -44,6 +48,7 @@ def build(
             start=lambda: _refuse_company(config, redis),
         )
     facts = {"admin": f"{config.admin.host}:{config.admin.port}", "groups": _digest(config)}
+    adoption = Adoption()
     owners = SharedOwners(
         node_id,
         SharedTable(redis, secrets.token_hex(8)),
@@ -53,8 +58,17 @@ def build(
             "format": _FORMAT,
             "listen.slots_per_broker": str(config.listen.slots_per_broker),
         },
-        facts=lambda: facts,
+        facts=lambda: {**facts, ADOPTED: adoption.lowest()},
     )
+    topics = SharedTopics(redis, lambda: owners.generation)
+    upstream.cluster.on_topology(topics.look_at)
+
+    def served(connection: ConnectionId, metadata: Message) -> None:
+        # A broker that is behind shows older content, whatever this node knows.
+        adoption.served(connection, owners.generation if topics.shown_by(metadata) else 0)
+
+    listen.server.on_metadata(served)
+    listen.server.on_disconnect(adoption.closed)
 
     def show() -> None:
         found = {broker: Address(*at) for broker, at in owners.endpoints().items()}
@@ -85,7 +99,7 @@ def build(
         figures=figures,
         collectors=(NodesCollector(owners),),
         start=owners.enter,
-        background=(owners.run,),
+        background=(owners.run, topics.run),
     )
 
 

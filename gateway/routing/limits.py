@@ -17,4 +17,7 @@ HAND_OVER_S_MAX = 2.0
 # A row of a node that is gone stays so long, for `keyway node list`.
 GONE_SHOWN_MS = 3_600_000
 
+# Topics that a node tells the others of in one script, of some microseconds each.
+TOPICS_TOLD_AT_ONCE = 500
+
 NODE_ID_CHARS_MAX = 64

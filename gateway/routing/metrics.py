@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from gateway.core.routing.adoption import of_cluster
 from gateway.routing.owners import SharedOwners
+
+ADOPTED = "adopted"  # the fact of a node that says how far its clients have come
 
 
 @dataclass(slots=True, eq=False)
@@ -28,4 +31,18 @@ class NodesCollector(Collector):
             "keyway_nodes_hand_over_seconds",
             "Time to let go of them: windows persisted and dropped",
             owners.moves_ms / 1000,
+        )
+        yield CounterMetricFamily(
+            "keyway_nodes_pushes",
+            "Parked fetches that were told to look again, because an owner has changed",
+            owners.pushes,
+        )
+        yield GaugeMetricFamily(
+            "keyway_nodes_generation", "Of the routing content, as it knows it", owners.generation
+        )
+        said = {row.node.id: row.facts.get(ADOPTED) for row in owners.rows if row.alive_ms > 0}
+        yield GaugeMetricFamily(
+            "keyway_nodes_adopted_generation",
+            "The lowest that clients of all nodes were served with Metadata; 0: not adopted yet",
+            of_cluster(said) or 0,
         )

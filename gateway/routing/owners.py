@@ -19,9 +19,11 @@ from gateway.core.routing.ownership import (
     Node,
     Routing,
     Standing,
+    differing,
     endpoints,
     handed_over,
     left,
+    moved,
     planned,
 )
 from gateway.routing.limits import BEAT_MS, HAND_OVER_S_MAX, SESSION_MS
@@ -63,6 +65,12 @@ class Owners(Protocol):
         """`callback` is called when owners or their endpoints have changed."""
         ...
 
+    def on_moved(self, callback: Callable[[frozenset[int]], int]) -> None:
+        """`callback` tells the clients of these virtual brokers, whose owner or address is another
+        now, to look again. It returns how many it told.
+        """
+        ...
+
     def on_let_go(self, callback: Callable[[frozenset[int]], Awaitable[None]]) -> None:
         """`callback` gives up all of these virtual brokers, before another node gets them."""
         ...
@@ -87,6 +95,8 @@ class Alone:
         return {}
 
     def on_change(self, callback: Callable[[], None]) -> None: ...
+
+    def on_moved(self, callback: Callable[[frozenset[int]], int]) -> None: ...
 
     def on_let_go(self, callback: Callable[[frozenset[int]], Awaitable[None]]) -> None: ...
 
@@ -113,6 +123,7 @@ class SharedOwners:
         self.trouble = ""  # why the last beat failed
         self.moves = 0  # virtual brokers that this node handed over, and ...
         self.moves_ms = 0  # ... the time that took
+        self.pushes = 0  # fetches that were told to look again
         self._table = table
         self._serves = serves
         self._agreed = agreed
@@ -126,6 +137,7 @@ class SharedOwners:
         self._beating = asyncio.Lock()
         self._look = asyncio.Event()
         self._on_change: list[Callable[[], None]] = []
+        self._on_moved: list[Callable[[frozenset[int]], int]] = []
         self._on_let_go: list[Callable[[frozenset[int]], Awaitable[None]]] = []
 
     @property
@@ -145,6 +157,9 @@ class SharedOwners:
 
     def on_change(self, callback: Callable[[], None]) -> None:
         self._on_change.append(callback)
+
+    def on_moved(self, callback: Callable[[frozenset[int]], int]) -> None:
+        self._on_moved.append(callback)
 
     def on_let_go(self, callback: Callable[[frozenset[int]], Awaitable[None]]) -> None:
         self._on_let_go.append(callback)
@@ -345,6 +360,9 @@ class SharedOwners:
         if not before.same_content(routing) or shown != self._endpoints:
             for callback in self._on_change:
                 callback()
+        brokers = moved(before, routing) | differing(shown, self._endpoints)
+        if brokers:
+            self.pushes += sum(tell(brokers) for tell in self._on_moved)
 
     async def _let_go(self, brokers: frozenset[int]) -> None:
         if not brokers:

@@ -132,7 +132,7 @@ def _hear_of_groups(members: MembersRoom, windows: Windows) -> None:
 def _hear_of_owners(owners: Owners, windows: Windows, ready: ReadySignals) -> None:
     owners.on_let_go(lambda brokers: let_go(windows, brokers))
     owners.on_change(lambda: drop_elsewhere(windows))
-    owners.on_change(ready.wake_all)
+    owners.on_moved(ready.wake_at)
 
 
 def _to(*counts: NoticeSink) -> NoticeSink:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -21,6 +21,7 @@ class ReadySignals:
     """
 
     _watching: dict[tuple[str, str], list[asyncio.Event]] = field(default_factory=dict)
+    _at_broker: dict[int, dict[asyncio.Event, None]] = field(default_factory=dict)
     _fetching: dict[_Place, dict[MemberId, int]] = field(default_factory=dict)  # their fetches
 
     def __len__(self) -> int:
@@ -31,6 +32,7 @@ class ReadySignals:
         signal = asyncio.Event()
         member, at = (group, member_id), (group, broker)
         self._watching.setdefault(member, []).append(signal)
+        self._at_broker.setdefault(broker, {})[signal] = None
         fetching = self._fetching.setdefault(at, {})
         fetching[MemberId(member_id)] = fetching.get(MemberId(member_id), 0) + 1
         try:
@@ -40,6 +42,9 @@ class ReadySignals:
             signals.remove(signal)
             if not signals:
                 del self._watching[member]
+            del self._at_broker[broker][signal]
+            if not self._at_broker[broker]:
+                del self._at_broker[broker]
             self._fetched(at, MemberId(member_id))
 
     def _fetched(self, at: _Place, member_id: MemberId) -> None:
@@ -54,11 +59,14 @@ class ReadySignals:
         """The members whose fetches from this virtual broker are not answered yet."""
         return frozenset(self._fetching.get((group, broker), ()))
 
-    def wake_all(self) -> None:
-        """Every fetch looks again: owners have changed."""
-        for signals in self._watching.values():
-            for signal in signals:
-                signal.set()
+    def wake_at(self, brokers: Collection[int]) -> int:
+        """Fetches from these virtual brokers look again: they have other owners. Returns how many
+        there are.
+        """
+        signals = [it for broker in brokers for it in self._at_broker.get(broker, ())]
+        for signal in signals:
+            signal.set()
+        return len(signals)
 
     def wake(self, group: str, members: list[str]) -> None:
         for member_id in members:

@@ -179,3 +179,13 @@ def endpoints(routing: Routing, live: Mapping[str, Node]) -> dict[int, Endpoint]
         if node is not None and broker in node.serves:
             found[broker] = node.serves[broker]
     return found
+
+
+def moved(before: Routing, after: Routing) -> frozenset[int]:
+    """The virtual brokers whose clients have to look again. Nobody else has."""
+    return differing(before.owners, after.owners) | differing(before.next_owners, after.next_owners)
+
+
+def differing(before: Mapping[int, object], after: Mapping[int, object]) -> frozenset[int]:
+    brokers = before.keys() | after.keys()
+    return frozenset(it for it in brokers if before.get(it) != after.get(it))

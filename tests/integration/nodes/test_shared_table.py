@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
+from importlib import resources
+from typing import Any
 
 import pytest
 from redis.asyncio import Redis
@@ -11,6 +13,7 @@ from redis.asyncio import Redis
 from gateway.core.routing.ownership import Node, Routing
 from gateway.embedded.redis import EmbeddedRedis
 from gateway.routing.shared_table import KEY, NodeTaken, SharedTable, living_nodes
+from gateway.routing.shared_topics import TOPICS_KEY
 
 pytestmark = pytest.mark.integration
 
@@ -88,5 +91,31 @@ def test_a_live_node_keeps_its_name(on_redis: Callable[[Work], None]) -> None:
         assert 5_000 < taken.value.for_ms <= 6_001
         with pytest.raises(NodeTaken):
             await two.publish("a", 0, OWNERS)
+
+    on_redis(work)
+
+
+def test_partition_counts_only_grow_and_make_a_generation(
+    on_redis: Callable[[Work], None],
+) -> None:
+    """topics.lua; tests/unit/gateway/routing/test_shared_topics.py has the rest."""
+
+    async def work(redis: Redis) -> None:
+        script = resources.files("gateway.routing").joinpath("topics.lua").read_text()
+
+        async def told(*words: str) -> tuple[int, int, dict[bytes, bytes]]:
+            changes = await redis.eval(script, 2, KEY, TOPICS_KEY, *words)
+            generation = int(await redis.hget(KEY, "generation") or 0)
+            rows: dict[Any, Any] = await redis.hgetall(TOPICS_KEY)
+            return int(changes), generation, rows
+
+        changes, first, rows = await told("t", "4", "u", "1")
+        assert (changes, rows) == (2, {b"t": b"1 4", b"u": b"1 1"})
+        assert first > 0
+        assert await told("t", "4", "u", "1") == (0, first, rows)
+        assert await told("t", "3") == (0, first, rows)
+        changes, second, rows = await told("t", "8", "u", "1")
+        assert (changes, rows) == (1, {b"t": b"2 8", b"u": b"1 1"})
+        assert second > first
 
     on_redis(work)

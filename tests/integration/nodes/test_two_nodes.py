@@ -11,13 +11,16 @@ from pathlib import Path
 
 import pytest
 
+from gateway.core.wire.apis import ApiKey
 from gateway.embedded.kafka import KafkaCluster
 from tests.chaos.nodes.acts import Director
 from tests.chaos.nodes.load import Load
 from tests.chaos.nodes.site import Nodes
 from tests.rig.clients.share_members import ShareHost
+from tests.rig.clients.wire_client import WireClient
 from tests.rig.gateway_process import GatewayProcess
-from tests.rig.operating import keyway
+from tests.rig.operating import keyway, metrics
+from tests.rig.patience import wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -33,6 +36,24 @@ def listed(nodes: Nodes, node: GatewayProcess) -> dict[str, str]:
     owners = nodes.owners()
     assert {broker: owner for owner, has in owned.items() for broker in has} == owners
     return {it["node"]: it["state"] for it in answer["nodes"]}
+
+
+def check_adoption(nodes: Nodes) -> None:
+    """A connection to each node asks for Metadata; while nothing moves, no fetch is disturbed."""
+    both = list(nodes.nodes.values())
+    pushes = [metrics(node)["keyway_nodes_pushes_total"] for node in both]
+    with WireClient(both[0].bootstrap) as one, WireClient(both[1].bootstrap) as two:
+        for client in (one, two):
+            client.call(ApiKey.METADATA, 12, {"Topics": None})
+        wait_until(
+            lambda: all(metrics(node)["keyway_nodes_adopted_generation"] > 0 for node in both),
+            what="adoption by both nodes' clients",
+            deadline_s=30,
+        )
+    for node in both:
+        figures = metrics(node)
+        assert figures["keyway_nodes_adopted_generation"] <= figures["keyway_nodes_generation"]
+    assert [metrics(node)["keyway_nodes_pushes_total"] for node in both] == pushes
 
 
 def test_a_node_is_killed_returns_and_is_stopped(
@@ -53,6 +74,7 @@ def test_a_node_is_killed_returns_and_is_stopped(
         with load.running():
             load.wait_for_more(20)
             assert listed(nodes, nodes.nodes["b"]) == {"a": "up", "b": "up"}
+            check_adoption(nodes)
             director.play("kill")
             director.play("restart")
         verdict = load.finish()

@@ -33,6 +33,7 @@ from tests.sim.nodes.timeline import Loop
 if TYPE_CHECKING:
     from gateway.core.wire.apis import ApiKey
     from gateway.core.wire.frames import RequestHeader
+    from gateway.core.wire.schema import Message
     from tests.sim.nodes.world import World
 
 PORT = 9000  # + the number of the virtual broker
@@ -107,6 +108,9 @@ class Server:
 
     def on_drain(self, callback: Callable[[], None]) -> None:
         self._on_drain.append(callback)
+
+    def on_metadata(self, callback: Callable[[int, Message], None]) -> None:
+        self.told_metadata = callback
 
     async def serve(self) -> None:
         self.listens = True

@@ -85,6 +85,21 @@ class SharedRedis:
             del rows[field]
         return str(generation).encode()
 
+    def topics(self, key: str, topics_key: str, *seen: str) -> int:
+        """gateway/routing/topics.lua"""
+        rows = self.hashes.setdefault(topics_key, {})
+        changes = 0
+        for topic, partitions in zip(seen[::2], seen[1::2], strict=True):
+            version, known = rows.get(topic.encode(), b"0 0").split()
+            if int(partitions) > int(known):
+                rows[topic.encode()] = b"%d %s" % (int(version) + 1, partitions.encode())
+                changes += 1
+        if changes:
+            routing = self.hashes.setdefault(key, {})
+            generation = max(int(routing.get(b"generation", b"0")) + 1, self.now_us)
+            routing[b"generation"] = str(generation).encode()
+        return changes
+
     def _view(self, rows: dict[bytes, bytes], gone_us: int) -> list[Any]:
         nodes: list[bytes] = []
         for field in [name for name in rows if name.startswith(b"node:")]:
@@ -166,8 +181,10 @@ class Link:
     # ------------------------------------------------------------------------------------- commands
 
     async def eval(self, script: str, keys: int, key: str, *arguments: str) -> Any:
-        assert "publish" in script, "routing.lua is the only script"
-        assert keys == 1
+        if keys == 2:
+            assert "HGET" in script, "topics.lua"
+            return await self.ask(lambda: self.redis.topics(key, *arguments))
+        assert "publish" in script, "routing.lua"
         return await self.ask(lambda: self.redis.routing(key, *arguments))
 
     async def get(self, key: str) -> bytes | None:

@@ -214,6 +214,28 @@ def test_nothing_is_told_where_nothing_changes() -> None:
     story(tell)
 
 
+def test_only_the_fetches_of_brokers_that_move_are_pushed() -> None:
+    async def tell(shared: Shared) -> None:
+        a = await started(shared, "a")
+        pushed: list[frozenset[int]] = []
+
+        def push(brokers: frozenset[int]) -> int:
+            pushed.append(brokers)
+            return 3 * len(brokers)
+
+        a.owners.on_moved(push)
+        for step in range(1, 100):  # another generation with each beat, of unrelated topics
+            shared.routing = replace(shared.routing, generation=shared.routing.generation + step)
+            await asyncio.sleep(0.25)
+        assert (a.owners.pushes, pushed) == (0, [])
+        await started(shared, "b")
+        await asyncio.sleep(MOVED_S)
+        assert set().union(*pushed) == {2}
+        assert a.owners.pushes == 3 * len(pushed)
+
+    story(tell)
+
+
 def test_a_second_process_of_a_live_node_is_refused() -> None:
     async def tell(shared: Shared) -> None:
         await started(shared, "a")
