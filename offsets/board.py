@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from keyway.clusters.core.internal import OFFSETS_TOPIC as TOPIC
 from keyway.clusters.core.internal import STATE_TOPIC_CONFIG
-from offsets.client import RECORD_BYTES_MAX, ClusterClient
+from offsets.client import ClusterClient
 from offsets.core.board import Board
 from offsets.core.entries import (
     APPLIED,
@@ -26,9 +26,9 @@ from offsets.core.entries import (
 )
 from offsets.core.plan import Row
 from offsets.core.switches import SWITCH, Told, encode_told
-from offsets.latest import LatestValues
 
-_LARGE_RECORDS: Final = {"max.message.bytes": str(RECORD_BYTES_MAX)}
+# An entry with SETTLED_RANGES_MAX takes half of it.
+_LARGE_RECORDS: Final = {"max.message.bytes": str(2 * 1024 * 1024)}
 
 
 class BoardTopic:
@@ -40,7 +40,7 @@ class BoardTopic:
         self.client = client
         self._remember = remember
         self.state = Board()
-        self._latest = LatestValues(client, TOPIC, self.state.read)
+        self._topic = client.compacted(TOPIC)
         self._ensured = False
 
     def ensure(self) -> None:
@@ -48,12 +48,17 @@ class BoardTopic:
         nothing is known of what was applied here. Raises ClusterAway, NotReadable.
         """
         if not self._ensured:
-            self.client.ensure_compacted(TOPIC, STATE_TOPIC_CONFIG | _LARGE_RECORDS)
+            with self.client.asking(TOPIC):
+                self._topic.ensure(STATE_TOPIC_CONFIG | _LARGE_RECORDS)
             self._ensured = True
 
     def read(self, *, for_s: float) -> bool:
-        """To the topic's present end; False: time was up before. Raises ClusterAway."""
-        return self._latest.read(for_s=for_s)
+        """To the topic's present end; False: time was up before. Raises ClusterAway,
+        NotReadable.
+        """
+        with self.client.asking(TOPIC):
+            there = self._ensured or self._topic.exists()
+            return not there or self._topic.read(self.state.read, for_s=for_s)
 
     # ----------------------------------------------------------------------------------- writing
 
@@ -98,13 +103,14 @@ class BoardTopic:
         if not records:
             return
         self.ensure()
-        self.client.write(TOPIC, records)
+        with self.client.asking(TOPIC):
+            self._topic.write(records)
         if self._remember:
             for key, value in records:
                 self.state.read(key, value)
 
     def close(self) -> None:
-        self._latest.close()
+        self._topic.close()
 
 
 def _shown(row: dict[str, Any]) -> bytes:

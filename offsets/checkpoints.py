@@ -87,8 +87,6 @@ def translated(
     finally:
         for partitions in (read, found):
             partitions.close()
-        here.close()
-        there.close()
     return checkpoint.at(moved)
 
 

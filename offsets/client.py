@@ -6,9 +6,9 @@ ANSWER_S_MAX at most, and raises ClusterAway for troubles that pass by themselve
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -18,29 +18,26 @@ from confluent_kafka import (
     IsolationLevel,
     KafkaError,
     KafkaException,
-    Message,
-    Producer,
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec
+from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec
 
 from keyway.clusters.config import Cluster
 from keyway.clusters.core.copies import as_in_headers
 from keyway.clusters.core.internal import is_internal
 from keyway.clusters.core.names import Unfit
+from keyway.kafka.compacted import QUIET, CompactedTopic
 from offsets.core.plan import Committed, Refusal
 from offsets.errors import ClusterAway, NotReadable
 from offsets.group_requests import KafkaError as RequestFailed
 from offsets.group_requests import Wanted, commit_offsets, fetch_offsets, group_states
-from offsets.limits import NAMES_KEPT, RECORDS_AT_ONCE
+from offsets.limits import NAMES_KEPT
 
 Answer = TypeVar("Answer")
 Partition = tuple[str, int]  # logical topic, partition
 
 ANSWER_S_MAX = 15.0  # a coordinator that moves takes some seconds
-CONNECT_LOG = logging.getLogger("keyway.offsets.librdkafka")
-RECORD_BYTES_MAX = 2 * 1024 * 1024  # an entry with SETTLED_RANGES_MAX takes half of it
 EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 EMPTY_STATES = ("Empty", "Dead", "")
@@ -78,8 +75,6 @@ class Refused:
 
 
 class ClusterClient:
-    """`close` it."""
-
     def __init__(self, cluster: Cluster) -> None:
         self.name = cluster.name
         self._cluster = cluster
@@ -91,10 +86,9 @@ class ClusterClient:
         self._settings: dict[str, Any] = {
             **cluster.client_settings(),
             "client.id": "keyway-offsets",
-            "logger": CONNECT_LOG,
+            "log_level": QUIET,
         }
-        self.admin = AdminClient(dict(self._settings), logger=CONNECT_LOG)
-        self._producer: Producer | None = None
+        self.admin = AdminClient(self._settings)
 
     # ------------------------------------------------------------------------------------- names
 
@@ -138,10 +132,8 @@ class ClusterClient:
 
     def topics(self) -> dict[str, int]:
         """How many partitions each topic has, by its name here. Raises ClusterAway."""
-        try:
+        with self.asking("topics"):
             found = self.admin.list_topics(timeout=ANSWER_S_MAX).topics
-        except KafkaException as error:
-            raise self._away("topics", error) from error
         return {name: len(topic.partitions) for name, topic in found.items() if topic.error is None}
 
     def facts(self, topics: Iterable[str]) -> dict[str, TopicFacts]:
@@ -192,14 +184,6 @@ class ClusterClient:
     def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         """Up to where committed readers read (the last stable offset). Raises ClusterAway."""
         return self._offsets(dict.fromkeys(partitions, LATEST))
-
-    def end(self, topic: str) -> int:
-        """Of a topic of one partition, by its name here. Asked on a connection of its own: behind a
-        consumer's fetch it would wait for that fetch. Raises ClusterAway.
-        """
-        place = TopicPartition(topic, 0)
-        asked = self.admin.list_offsets({place: LATEST}, request_timeout=ANSWER_S_MAX)
-        return int(self._result(f"the end of {topic}", asked[place]).offset)
 
     def _offsets(self, specs: Mapping[Partition, Any]) -> dict[Partition, int]:
         """Partitions that are not there any more are left out."""
@@ -271,74 +255,21 @@ class ClusterClient:
                 }
         return found
 
-    # ----------------------------------------------------------------------------------- writing
-
-    def ensure_compacted(self, topic: str, config: Mapping[str, str]) -> None:
-        """Raises ClusterAway, NotReadable."""
-        if topic in self.topics():
-            return
-        new = NewTopic(
-            topic,
-            num_partitions=1,
-            replication_factor=-1,  # the broker's default
-            config=dict(config),
-        )
-        try:
-            self.admin.create_topics([new], request_timeout=ANSWER_S_MAX)[topic].result(
-                ANSWER_S_MAX
-            )
-        except KafkaException as error:
-            if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
-                return
-            if error.args[0].code() in _DENIED:
-                raise NotReadable(f"{self.name}: topic {topic}: {error.args[0].str()}") from error
-            raise self._away(f"topic {topic}", error) from error
-
-    def write(self, topic: str, records: Sequence[tuple[bytes, bytes | None]]) -> None:
-        """Returns when all are durable. Raises ClusterAway."""
-        if not records:
-            return
-        if self._producer is None:
-            self._producer = Producer(
-                {
-                    **self._settings,
-                    "enable.idempotence": True,
-                    "message.timeout.ms": int(ANSWER_S_MAX * 1_000),
-                    "message.max.bytes": RECORD_BYTES_MAX,
-                    "linger.ms": 5,
-                }
-            )
-        failed: list[KafkaError] = []
-
-        def delivered(error: KafkaError | None, _message: object) -> None:
-            if error is not None:
-                failed.append(error)
-
-        for key, value in records:
-            self._produce(topic, key, value, delivered)
-        left = self._producer.flush(2 * ANSWER_S_MAX)
-        if failed or left:
-            reason = failed[0].str() if failed else "no answer"
-            raise ClusterAway(f"{self.name}: {topic} could not be written: {reason}")
-
-    def _produce(
-        self, topic: str, key: bytes, value: bytes | None, delivered: Callable[..., None]
-    ) -> None:
-        assert self._producer is not None
-        while True:
-            try:
-                self._producer.produce(topic, value, key, on_delivery=delivered)
-            except BufferError:
-                self._producer.poll(0.1)  # full: wait until some are delivered
-            else:
-                return
-
-    def close(self) -> None:
-        """Drops records that were not delivered by now: they are not wanted any more."""
-        if self._producer is not None:
-            self._producer.purge()
-
     # ------------------------------------------------------------------------------------ inside
+
+    def compacted(self, topic: str) -> CompactedTopic:
+        """By its name here."""
+        return CompactedTopic(self._settings, topic, answer_s=ANSWER_S_MAX)
+
+    @contextmanager
+    def asking(self, what: str) -> Iterator[None]:
+        """Kafka's faults as ClusterAway, or as NotReadable if this user has no right."""
+        try:
+            yield
+        except (KafkaException, TimeoutError) as error:
+            if isinstance(error, KafkaException) and error.args[0].code() in _DENIED:
+                raise NotReadable(f"{self.name}: {what}: {error.args[0].str()}") from error
+            raise self._away(what, error) from error
 
     def _result(self, what: str, future: Future[Answer]) -> Answer:
         try:
@@ -358,12 +289,3 @@ class ClusterClient:
         if code == 0:
             return None
         return Refused(_REFUSED.get(code, Refusal.KAFKA_ERROR), KafkaError(code).name())
-
-
-def consumed(consumer: Consumer, wait_s: float) -> list[Message]:
-    """Messages that are there by now, after a wait of `wait_s` at most for the first. `consume`
-    alone waits all that time unless the batch is full. Raises KafkaException.
-    """
-    first = consumer.poll(wait_s) if wait_s else None
-    rest = consumer.consume(RECORDS_AT_ONCE, 0.0)
-    return rest if first is None else [first, *rest]

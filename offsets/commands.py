@@ -117,7 +117,6 @@ def _committer(
         source.close()
         partitions.close()
         board.close()
-        client.close()
 
 
 def _read_to_the_end(source: TailedCommits) -> bool:

@@ -16,7 +16,8 @@ from typing import Protocol
 import structlog
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from offsets.client import EMPTY_STATES, ClusterClient, consumed
+from keyway.kafka.compacted import consumed
+from offsets.client import EMPTY_STATES, ClusterClient
 from offsets.core.consumer_offsets import (
     GroupDeleted,
     GroupMembers,

@@ -11,9 +11,7 @@ RECENT_ROWS_MAX: Final = 20_000
 RECENT_ROWS: Final = 4_000_000
 RECENT_ROWS_MIN: Final = 200
 
-# Records taken from librdkafka at once, and how long one round reads before commits are looked at
-# again.
-RECORDS_AT_ONCE: Final = 10_000
+# How long one round reads before commits are looked at again.
 READ_S_MAX: Final = 1.0
 
 # A fetch names all partitions that are followed, as librdkafka has no fetch sessions: of 10,000 it

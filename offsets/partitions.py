@@ -17,7 +17,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from keyway.clusters.core.copies import COPY_HEADER, Stood, judge
 from keyway.clusters.core.trust import Seals
-from offsets.client import ClusterClient, Partition, TopicFacts, consumed
+from keyway.kafka.compacted import consumed
+from offsets.client import ClusterClient, Partition, TopicFacts
 from offsets.core.index import PartitionIndex
 from offsets.core.model import ReadRange, Rows, Search, Stream
 from offsets.errors import ClusterAway

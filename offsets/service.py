@@ -290,12 +290,10 @@ class Service:
         for forwarder in self._forwarders:
             for board in forwarder.boards:
                 board.close()
-                board.client.close()
         self.distributor.close()
         self.switches.close()
         self.partitions.close()
         self.board.close()
-        self.client.close()
 
 
 def _forwarders(

@@ -14,7 +14,6 @@ from keyway.clusters.core.tree import ClusterName, Distributor, Tree
 from offsets.board import BoardTopic
 from offsets.client import ClusterClient, Partition
 from offsets.core.switches import Told, orders
-from offsets.latest import LatestValues
 from offsets.limits import STATUS_READ_S_MAX
 
 # Keys of the topic: spark/links/status.py.
@@ -30,7 +29,7 @@ class Switches:
         self._tree: Tree = config.checked_tree()
         self._name = ClusterName(client.name)
         self._status: dict[str, dict[str, Any]] = {}
-        self._topic = LatestValues(client, config.messages.status_topic, self._take)
+        self._topic = client.compacted(config.messages.status_topic)
         self._ends: dict[Told, Mapping[Partition, int]] = {}  # of logs when it was heard of
 
     def _take(self, key: bytes | None, value: bytes | None) -> None:
@@ -42,8 +41,10 @@ class Switches:
 
     def look(self) -> None:
         """Raises ClusterAway, NotReadable."""
-        if not self._topic.read(for_s=STATUS_READ_S_MAX):
-            return
+        with self._client.asking(self._topic.name):
+            there = self._topic.exists()
+            if there and not self._topic.read(self._take, for_s=STATUS_READ_S_MAX):
+                return
         known = self._board.state.switches
         told = [*self._ordered(), *self._through()]
         news = [it for it in told if known.get((it.place, it.source)) != it]

@@ -14,8 +14,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import assert_never
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaException
 
+from keyway.kafka.compacted import CompactedTopic, Record
 from schema_dist.core.compare import difference
 from schema_dist.core.contents import Contents
 from schema_dist.core.model import (
@@ -38,18 +39,16 @@ from schema_dist.core.records import (
 )
 from schema_dist.errors import AwayError, RefusedError
 from schema_dist.limits import (
-    ANSWER_S_MAX,
     PROBE_SUBJECT,
     PROBE_VERSION,
     READ_BACK_S_MAX,
-    RECORD_BYTES_MAX,
 )
 from schema_dist.log_reader import LogReader
 from schema_dist.rest_client import RestClient
 from schema_dist.tasks import together
-from schema_dist.topics import ensure_compacted
 
 _POLL_S = 0.05
+_LOG_CONFIG = {"cleanup.policy": "compact"}
 
 
 class LogTarget:
@@ -58,21 +57,12 @@ class LogTarget:
     def __init__(
         self, client_settings: Mapping[str, str], topic: str, registry: RestClient | None
     ) -> None:
-        self._settings = dict(client_settings)
         self._created = False
         self._topic = topic
         self._address = client_settings["bootstrap.servers"]
         self._reader = LogReader(client_settings, topic)
         self._registry = registry
-        self._producer = Producer(
-            {
-                **client_settings,
-                "enable.idempotence": True,
-                "message.max.bytes": RECORD_BYTES_MAX,
-                "delivery.timeout.ms": int(ANSWER_S_MAX * 1000),
-                "log_level": 2,
-            }
-        )
+        self._records = CompactedTopic(client_settings, topic)
         self.contexts = False
 
     @property
@@ -85,7 +75,7 @@ class LogTarget:
         if self._registry is not None:
             self.contexts = await self._registry.has_contexts()
         elif not self._created:  # there is no registry that would
-            await asyncio.to_thread(ensure_compacted, self._settings, self._topic)
+            await asyncio.to_thread(self._records.ensure, _LOG_CONFIG)
             self._created = True
         return await self._reader.read()
 
@@ -96,28 +86,15 @@ class LogTarget:
 
     async def apply(self, batch: Sequence[Write]) -> list[Refusal | None]:
         """Writes in the order of the batch, and reads back. Raises AwayError."""
-        await asyncio.to_thread(self._produce, [record_of(it) for it in batch])
+        await asyncio.to_thread(self._write, [record_of(it) for it in batch])
         await self._reader.read()
         return await together(self._read_back(it) for it in batch)
 
-    def _produce(self, records: Sequence[tuple[bytes, bytes | None]]) -> None:
-        failed: list[str] = []
-
-        def told(error: KafkaError | None, _message: Message) -> None:
-            if error is not None:
-                failed.append(error.str())
-
+    def _write(self, records: Sequence[Record]) -> None:
         try:
-            for key, value in records:
-                self._producer.produce(
-                    self._topic, key=key, value=value, partition=0, on_delivery=told
-                )
-            left = self._producer.flush(ANSWER_S_MAX)
-        except (BufferError, KafkaException) as error:
-            raise AwayError(f"{self._topic} at {self._address}: {error}") from error
-        if failed or left:
-            what = failed[0] if failed else f"{left} records unsent after {ANSWER_S_MAX:.0f} s"
-            raise AwayError(f"{self._topic} at {self._address}: {what}")
+            self._records.write(records)
+        except KafkaException as error:
+            raise AwayError(f"{self._topic} at {self._address}: {error.args[0].str()}") from error
 
     # ------------------------------------------------------------------------------------ read back
 
@@ -175,6 +152,7 @@ class LogTarget:
 
     def close(self) -> None:
         self._reader.close()
+        self._records.close()
 
 
 def record_of(write: Write) -> tuple[bytes, bytes | None]:

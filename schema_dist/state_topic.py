@@ -6,30 +6,21 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-from confluent_kafka import (
-    OFFSET_BEGINNING,
-    Consumer,
-    KafkaError,
-    KafkaException,
-    Message,
-    Producer,
-    TopicPartition,
-)
+from confluent_kafka import KafkaError, KafkaException, Producer
 
+from keyway.kafka.compacted import CompactedTopic, Record
 from schema_dist.core.desired import slices
 from schema_dist.core.ledger import Entry, Ledger, decode, encode
 from schema_dist.errors import AwayError, LeaseError
 from schema_dist.limits import ANSWER_S_MAX, NOTED_AT_ONCE
-from schema_dist.log_reader import NO_RECORD, consume
-from schema_dist.topics import ensure_compacted
 
-_Record = tuple[bytes, bytes | None]
 _STATUS_KEY = b'{"kind":"status"}'
 # No entry: written where a holder has nothing to note, to learn whether it still may.
-_HOLDER: _Record = (b'{"kind":"holder","subject":""}', b"{}")
+_HOLDER: Record = (b'{"kind":"holder","subject":""}', b"{}")
 _SHUT_OUT = frozenset(
     {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}
 )
@@ -50,7 +41,7 @@ class StateTopic:
         self._settings = dict(client_settings)
         self._topic = topic
         self._still_ours = still_ours
-        self._producer: Producer | None = None  # of records that anybody may write
+        self._records = CompactedTopic(client_settings, topic)
         self._holder: Producer | None = None
 
     async def load(self) -> Ledger:
@@ -60,11 +51,14 @@ class StateTopic:
         if self._still_ours is not None:
             await self._still_ours()
             await asyncio.to_thread(self._shut_out_others)
+        await asyncio.to_thread(self.ensure)
         return (await asyncio.to_thread(self._load))[0]
 
     def status(self) -> dict[str, Any] | None:
         """The last status that was reported; None if there is none. Creates nothing, and blocks."""
-        return self._load(create=False)[1]
+        with self._faults():
+            there = self._records.exists()
+        return self._load()[1] if there else None
 
     async def note(self, entries: Iterable[Entry]) -> None:
         """Writes entries of the ledger. Raises LeaseError, also without entries, if another process
@@ -74,68 +68,41 @@ class StateTopic:
         if self._still_ours is not None:
             await asyncio.to_thread(self._commit, records or [_HOLDER])
         elif records:
-            await asyncio.to_thread(self._produce, records)
+            await asyncio.to_thread(self._write, records)
 
     async def report(self, status: Mapping[str, Any]) -> None:
         """Writes the status."""
         body = json.dumps(status, separators=(",", ":")).encode()
-        await asyncio.to_thread(self._produce, [(_STATUS_KEY, body)])
+        await asyncio.to_thread(self._write, [(_STATUS_KEY, body)])
 
     def _fault(self, error: object) -> AwayError:
         return AwayError(f"{self._topic} at {self._settings['bootstrap.servers']}: {error}")
 
     def ensure(self) -> None:
-        """Creates the topic unless it is there."""
-        ensure_compacted(self._settings, self._topic)
+        """Creates the topic unless it is there. Blocks, as all methods that are not async."""
+        with self._faults():
+            self._records.ensure()
 
-    def _load(self, *, create: bool = True) -> tuple[Ledger, dict[str, Any] | None]:
-        if create:
-            self.ensure()
-        consumer = Consumer(
-            {
-                **self._settings,
-                "group.id": "keyway-schemas-reader",  # required; nothing is committed
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-                "log_level": 2,
-            }
-        )
+    def _load(self) -> tuple[Ledger, dict[str, Any] | None]:
         ledger, status = Ledger(), None
-        try:
-            consumer.assign([TopicPartition(self._topic, 0, OFFSET_BEGINNING)])
-            while True:
-                messages = consume(consumer)
-                if not messages:
-                    raise self._fault(NO_RECORD)
-                for message in messages:
-                    error = message.error()
-                    if error is None:
-                        status = self._take(message, ledger, status)
-                    elif error.code() == KafkaError._PARTITION_EOF:
-                        return ledger, status
-                    elif error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                        return ledger, None
-                    else:
-                        raise self._fault(error.str())
-        except KafkaException as error:
-            raise self._fault(error.args[0].str()) from error
-        finally:
-            consumer.close()
 
-    def _take(
-        self, message: Message, ledger: Ledger, status: dict[str, Any] | None
-    ) -> dict[str, Any] | None:
-        key, value = message.key(), message.value()
-        if key == _STATUS_KEY:
-            parsed = json.loads(value) if value else None
-            return parsed if isinstance(parsed, dict) else status
-        try:
-            entry = decode(key or b"", value)
-        except ValueError as error:
-            raise self._fault(f"offset {message.offset()}: {error}") from error
-        if entry is not None:
-            ledger.apply([entry])
-        return status
+        def take(key: bytes | None, value: bytes | None) -> None:
+            nonlocal status
+            if key == _STATUS_KEY:
+                parsed = json.loads(value) if value else None
+                status = parsed if isinstance(parsed, dict) else status
+                return
+            try:
+                entry = decode(key or b"", value)
+            except ValueError as error:
+                raise self._fault(f"the record of {key!r}: {error}") from error
+            if entry is not None:
+                ledger.apply([entry])
+
+        with self._faults():
+            self._records.read(take)
+        self._records.forget()
+        return ledger, status
 
     def _shut_out_others(self) -> None:
         try:
@@ -151,7 +118,7 @@ class StateTopic:
             self._holder = None
             raise self._fault(error) from error
 
-    def _commit(self, records: Sequence[_Record]) -> None:
+    def _commit(self, records: Sequence[Record]) -> None:
         holder, self._holder = self._holder, None  # after a fault, the ledger is loaded anew
         if holder is None:
             raise self._fault("its ledger has to be loaded anew")
@@ -170,29 +137,13 @@ class StateTopic:
             raise self._fault(error) from error
         self._holder = holder
 
-    def _produce(self, records: Iterable[_Record]) -> None:
-        if self._producer is None:
-            timeout_ms = int(ANSWER_S_MAX * 1000)
-            self._producer = Producer(
-                {
-                    **self._settings,
-                    "enable.idempotence": True,
-                    "delivery.timeout.ms": timeout_ms,
-                    "log_level": 2,
-                }
-            )
-        failed: list[str] = []
+    def _write(self, records: Sequence[Record]) -> None:
+        with self._faults():
+            self._records.write(records)
 
-        def told(error: KafkaError | None, _message: Message) -> None:
-            if error is not None:
-                failed.append(error.str())
-
-        for part in slices(records, NOTED_AT_ONCE):
-            try:
-                for key, value in part:
-                    self._producer.produce(self._topic, key=key, value=value, on_delivery=told)
-                left = self._producer.flush(ANSWER_S_MAX)
-            except (BufferError, KafkaException) as error:
-                raise self._fault(error) from error
-            if failed or left:
-                raise self._fault(failed[0] if failed else f"{left} records unsent")
+    @contextmanager
+    def _faults(self) -> Iterator[None]:
+        try:
+            yield
+        except KafkaException as error:
+            raise self._fault(error.args[0].str()) from error

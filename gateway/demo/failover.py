@@ -287,7 +287,6 @@ def _entries(config: ClustersConfig, on: str) -> dict[str, dict[int, Entry]]:
                 found[entry.group][entry.partition] = entry
     finally:
         board.close()
-        client.close()
     return found
 
 

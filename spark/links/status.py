@@ -16,11 +16,8 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-
-from keyway.clusters.core.internal import STATE_TOPIC_CONFIG
+from keyway.kafka.compacted import CompactedTopic
 from spark.streaming.kafka import KafkaSide
-from spark.streaming.limits import ANSWER_S, QUIET, STATUS_READ_S
 
 LINK, TOPIC, SWITCH = "link", "topic", "switch"
 LEFT = "left"  # the state of a topic that the link followed once; its positions are kept a while
@@ -88,53 +85,29 @@ class StatusTopic:
     """The status topic of one cluster. Raises KafkaException if the cluster does not answer."""
 
     def __init__(self, side: KafkaSide, name: str) -> None:
-        self._side = side
-        self._name = name
-        self._producer: Producer | None = None
-        self._consumer: Consumer | None = None
+        self._topic = CompactedTopic(side.settings, name)
         self._found: dict[str, bytes] = {}
-        self._read_to = 0
 
     def ensure(self) -> None:
-        if self._name not in self._side.topic_names():
-            self._side.create(self._name, 1, STATE_TOPIC_CONFIG)
+        self._topic.ensure()
 
     def publish(self, records: Mapping[str, Json | None]) -> None:
         """None: the key is taken from the topic."""
-        if self._producer is None:
-            self._producer = Producer(
-                {**self._side.settings, "enable.idempotence": True, "log_level": QUIET}
-            )
-        for key, value in records.items():
-            text = None if value is None else json.dumps(value).encode()
-            self._producer.produce(self._name, text, key.encode())
-        if self._producer.flush(ANSWER_S):
-            self._producer.purge()
-            raise KafkaException(KafkaError(KafkaError._MSG_TIMED_OUT))
+        self._topic.write(
+            (key.encode(), None if value is None else json.dumps(value).encode())
+            for key, value in records.items()
+        )
 
     def read(self, prefix: str = "") -> dict[str, Json]:
         """The newest value of every key that begins so; the topic must exist. Only new records are
         fetched.
         """
-        if self._consumer is None:
-            settings = {**self._side.settings, "group.id": "keyway-status", "log_level": QUIET}
-            self._consumer = Consumer({**settings, "enable.auto.commit": False})
-            self._consumer.assign([TopicPartition(self._name, 0, 0)])
-        # On another connection: this consumer's own answers wait for its fetch, half a second.
-        end = self._side.log_ends([(self._name, 0)])[self._name, 0]
-        while self._read_to < end:
-            message = self._consumer.poll(STATUS_READ_S)
-            if message is None:
-                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
-            error = message.error()
-            if error is not None:
-                raise KafkaException(error)
-            key, value, offset = message.key(), message.value(), message.offset()
-            assert offset is not None
-            self._read_to = offset + 1
-            if key is not None and value:
-                self._found[key.decode()] = value
-            elif key is not None:
-                self._found.pop(key.decode(), None)
+        self._topic.read(self._take)
         found = self._found.items()
         return {key: json.loads(value) for key, value in found if key.startswith(prefix)}
+
+    def _take(self, key: bytes | None, value: bytes | None) -> None:
+        if key is not None and value:
+            self._found[key.decode()] = value
+        elif key is not None:
+            self._found.pop(key.decode(), None)

@@ -50,7 +50,6 @@ IDENTITIES_AT_ONCE = 100
 CONFIGS_AT_ONCE = 50
 BACKOFF_S = (1.0, 2.0, 4.0, 8.0, 15.0)  # after a failure; then as the last
 STATUS_EVERY_S = 1.0
-STATUS_READ_S = 20.0  # to read a status topic to its end
 RETRY_REFUSED_S = 30.0  # a topic whose record was refused is tried again after this; then twice ...
 RETRY_REFUSED_S_MAX = 480.0  # ... as long, up to this: each try is a new query for all topics
 LOOK_AT_STOPPED_S = 30.0  # topics that stopped at their positions: an operator may have set them

@@ -5,10 +5,12 @@ Only the requests to Kafka are replaced: board, index, searches and plans are th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 
 from keyway.clusters.config import Cluster
+from keyway.clusters.core.internal import STATE_TOPIC_CONFIG
 from keyway.clusters.core.trust import CHECKSUM
+from keyway.kafka.compacted import CompactedTopic, Record
 from offsets.client import ClusterClient, Partition, Refused, TopicFacts
 from offsets.commits import Change, GroupPlace
 from offsets.core.consumer_offsets import OffsetCommitted
@@ -67,11 +69,24 @@ class MemoryClient(ClusterClient):
     def identities(self, topics: Iterable[str]) -> dict[str, tuple[str, int]]:
         return dict.fromkeys(topics, (self.topic_id, 1))
 
-    def ensure_compacted(self, topic: str, config: Mapping[str, str]) -> None:
+    def compacted(self, topic: str) -> CompactedTopic:
+        return MemoryTopic({}, topic)
+
+
+class MemoryTopic(CompactedTopic):
+    """The board reads its own writes by itself."""
+
+    def exists(self) -> bool:
+        return True
+
+    def ensure(self, configs: Mapping[str, str] = STATE_TOPIC_CONFIG) -> None:
         """It is there."""
 
-    def write(self, topic: str, records: Sequence[tuple[bytes, bytes | None]]) -> None:
-        """The board reads its own writes by itself."""
+    def end(self) -> int:
+        return 0
+
+    def write(self, records: Iterable[Record]) -> None:
+        """Kept by nobody."""
 
 
 class MemorySource:

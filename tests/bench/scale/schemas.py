@@ -19,6 +19,7 @@ from confluent_kafka import Producer
 
 from keyway.clusters.core.names import compile_pattern
 from keyway.clusters.core.subjects import pair_subjects
+from keyway.kafka.compacted import CompactedTopic
 from schema_dist.confirming import Confirming
 from schema_dist.core.model import Reference, Schema, SchemaVersion, Version
 from schema_dist.core.records import schema_record
@@ -29,7 +30,6 @@ from schema_dist.parts import TargetParts
 from schema_dist.service import Follower, News, follow
 from schema_dist.state_topic import StateTopic
 from schema_dist.target_sync import Allowed
-from schema_dist.topics import ensure_compacted
 from tests.bench.scale.figures import Figure, Size, resident_mib
 from tests.rig.schema_registry.site import version
 
@@ -67,7 +67,7 @@ def there(it: SchemaVersion) -> SchemaVersion:
 
 
 def _write(address: str, topic: str, versions: Iterable[SchemaVersion]) -> None:
-    ensure_compacted({"bootstrap.servers": address}, topic)
+    CompactedTopic({"bootstrap.servers": address}, topic).ensure()
     producer = Producer({"bootstrap.servers": address, "linger.ms": 20, "log_level": 2})
     for it in versions:
         key, value = schema_record(it, deleted=False)

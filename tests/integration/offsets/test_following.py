@@ -183,9 +183,9 @@ def test_nothing_goes_round(
         boards = [it.board for it in services.by_name.values()]
 
         def quiet() -> bool:
-            ends = [it.client.end(OFFSETS_TOPIC) for it in boards]
+            ends = [it.client.compacted(OFFSETS_TOPIC).end() for it in boards]
             services.rounds(20)
-            return [it.client.end(OFFSETS_TOPIC) for it in boards] == ends
+            return [it.client.compacted(OFFSETS_TOPIC).end() for it in boards] == ends
 
         wait_until(quiet, what="no service writes anything", deadline_s=60)
         assert (group, topic, 0) not in {

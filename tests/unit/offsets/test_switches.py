@@ -34,13 +34,10 @@ class Ends(MemoryClient):
         return dict.fromkeys(partitions, self.log_end)
 
 
-def switches_of(
-    name: str, monkeypatch: pytest.MonkeyPatch, **status: dict[str, Any]
-) -> tuple[Switches, BoardTopic]:
+def switches_of(name: str, **status: dict[str, Any]) -> tuple[Switches, BoardTopic]:
     client = Ends(name, now_ms=1)
     board = BoardTopic(client)
     found = Switches(CONFIG, client, board)
-    monkeypatch.setattr(found._topic, "read", lambda **_: True)
     for key, value in status.items():
         tell(found, key, value)
     return found, board
@@ -54,8 +51,8 @@ def copied(position: int) -> dict[str, Any]:
     return {"state": "running", "partitions": {"0": {"position": position}}}
 
 
-def test_the_cluster_of_the_link_tells_of_the_switch(monkeypatch: pytest.MonkeyPatch) -> None:
-    switches, board = switches_of("B", monkeypatch, **{"switch/B-level-2": ORDER})
+def test_the_cluster_of_the_link_tells_of_the_switch() -> None:
+    switches, board = switches_of("B", **{"switch/B-level-2": ORDER})
     switches.look()
     assert [it.done for it in board.state.switches.values()] == [False], "it is only ordered"
     tell(switches, "link/B-level-2", {"generation": 1, "target": "C"})
@@ -70,7 +67,7 @@ def test_the_old_target_is_through_when_its_links_have_passed_all_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     status = {"link/A-level-1": {"generation": 0}, "topic/A-level-1/orders": copied(20)}
-    switches, board = switches_of("A", monkeypatch, **status)
+    switches, board = switches_of("A", **status)
     board.write_told([TOLD])
     switches.look()
     assert list(board.state.switches.values()) == [TOLD]
@@ -80,8 +77,8 @@ def test_the_old_target_is_through_when_its_links_have_passed_all_on(
     assert board.state.switches[TOLD.place, "A"].generation == 1
 
 
-def test_a_link_that_has_told_nothing_is_not_through(monkeypatch: pytest.MonkeyPatch) -> None:
-    switches, board = switches_of("A", monkeypatch)
+def test_a_link_that_has_told_nothing_is_not_through() -> None:
+    switches, board = switches_of("A")
     board.write_told([TOLD])
     switches.look()
     assert list(board.state.switches.values()) == [TOLD]
