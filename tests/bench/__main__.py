@@ -30,6 +30,7 @@ from tests.bench import bars, latency
 from tests.bench.cases import CASES, KEYED, PAIRS, Bench, Case, goes_through, load_keyed, load_plain
 from tests.bench.cost import children_cpu_s, client_cost, core_cost, cpu_s, plot
 from tests.bench.dashboard import dashboard
+from tests.bench.floor import share_fetch
 from tests.bench.latency import Load
 from tests.bench.memory import memory
 from tests.bench.metrics_cost import metrics_cost
@@ -43,7 +44,16 @@ from tests.rig.gateway_process import REPOSITORY, GatewayProcess
 BUILD = REPOSITORY / "build"
 # User and system time of the gateway's process: the figure that a busy machine does not change.
 CPU_UNIT = "CPU s per million records"
-PARTS = ("latency", "dashboard", "memory", "metrics", "cost core", "cost clients", "schemas")
+PARTS = (
+    "latency",
+    "dashboard",
+    "memory",
+    "metrics",
+    "cost core",
+    "cost clients",
+    "floor",
+    "schemas",
+)
 # Seconds for each part's rounds: with loading and starting, a quarter of an hour.
 SECONDS_MAX = {
     "throughput": 300,
@@ -53,6 +63,7 @@ SECONDS_MAX = {
     "metrics": 120,
     "cost core": 60,
     "cost clients": 90,
+    "floor": 120,
     "schemas": 100,
 }
 # Of a client, of its set-up, of a bound that was passed.
@@ -135,6 +146,7 @@ def measure(
         "metrics": lambda rounds: metrics_cost(bench, rounds),
         "cost core": core_cost,
         "cost clients": lambda rounds: client_cost(bench, rounds),
+        "floor": lambda rounds: share_fetch(bench, rounds),
         "schemas": lambda rounds: schemas(bench.kafka.bootstrap_servers, rounds),
     }
     for name in [*(["throughput"] if cases else []), *parts]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
-from tests.bench import dashboard, latency, memory, metrics_cost, schemas
+from tests.bench import dashboard, floor, latency, memory, metrics_cost, schemas
 from tests.bench.rows import Row
 
 
@@ -40,6 +40,14 @@ BARS = (
     Bar(f"{latency.added_at(latency.PER_SECOND)}: p99", "ms", below=5),
     Bar(f"{dashboard.OPEN}: p99", "ms", below=1.1, against=f"{dashboard.CLOSED}: p99"),
     Bar(memory.FULL, "MiB", below=300),
+    *(
+        bar
+        for (case, partitions), times in zip(floor.CASES.items(), (3, 5), strict=True)
+        for bar in (
+            Bar(case, floor.UNIT, below=times, against=floor.FLOOR),
+            Bar(case + floor.REDIS, floor.UNIT, below=60),
+        )
+    ),
     Bar(metrics_cost.CONSUMED_ALONE, metrics_cost.PART, below=0.01),
     Bar(metrics_cost.ALONE, metrics_cost.PART, below=0.01),
     Bar(metrics_cost.COUNTED, metrics_cost.PART, below=0.01),
