@@ -5,22 +5,19 @@ Exit status (keyway/terminal/exits.py): 1 if something is refused.
 
 from __future__ import annotations
 
-import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from prometheus_client import start_http_server
 from rich.console import Console
 from rich.table import Table
 
-from keyway import logs
+from keyway import logs, service
 from keyway.clusters.config import ClustersConfig, ConfigError, load
 from keyway.kafka.asking import LOOK_S_MAX
 from keyway.terminal.exits import Exit, end
@@ -75,16 +72,10 @@ def run(
 ) -> None:
     """Follow the groups of a cluster, and commit those of the others there, until SIGTERM."""
     with _errors():
-        service = Service(load(config), cluster)
-        stop = threading.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: stop.set())
-        if metrics_port is not None:
-            start_http_server(metrics_port, addr="127.0.0.1", registry=service.metrics.registry)
-        try:
-            service.run(stop)
-        finally:
-            service.close()
+        stop = service.started()
+        with closing(Service(load(config), cluster)) as follower:
+            service.serve_metrics(metrics_port, follower.metrics.registry)
+            follower.run(stop)
 
 
 @app.command(cls=Watching)

@@ -11,6 +11,7 @@ from typing import Any
 
 from keyway.clusters.config import ClustersConfig
 from keyway.kafka.asking import Asking, Away
+from keyway.service import wall_ms
 from offsets.board import BoardTopic
 from offsets.client import ClusterClient
 from offsets.commits import TailedCommits
@@ -18,7 +19,6 @@ from offsets.committer import Committer, Options
 from offsets.core.plan import Row
 from offsets.errors import ClusterAway, NotReadable, OffsetsError
 from offsets.partitions import Partitions
-from offsets.service import wall_ms
 
 READ_S_MAX = 3_600.0  # all partitions of a group's topics, from their starts
 BOARD_S_MAX = 120.0

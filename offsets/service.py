@@ -19,6 +19,7 @@ from keyway.clusters.config import Cluster, ClustersConfig, ConfigError
 from keyway.clusters.core.internal import OWN_GROUPS
 from keyway.clusters.core.tree import ClusterName
 from keyway.kafka.identities import Identities
+from keyway.service import wall_ms
 from offsets.board import BoardTopic
 from offsets.client import ClusterClient, Partition, TopicFacts
 from offsets.commits import CommitSource, ListedCommits, TailedCommits
@@ -37,10 +38,6 @@ from offsets.switches import Switches
 log = structlog.get_logger("keyway.offsets")
 
 BOARD_READ_S = 5.0
-
-
-def wall_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def followed_group(config: ClustersConfig, client: ClusterClient) -> Callable[[str], bool]:

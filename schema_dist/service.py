@@ -15,10 +15,10 @@ from dataclasses import replace
 from typing import Any
 
 import structlog
-from prometheus_client import start_http_server
 
 from keyway.clusters.config import ClustersConfig, ConfigError
 from keyway.kafka.identities import Identities
+from keyway.service import Backoff, serve_metrics, wall_ms
 from schema_dist.core.contents import Contents
 from schema_dist.errors import AwayError, LogError, RefusedError
 from schema_dist.lease import Lease
@@ -86,12 +86,11 @@ async def run(config: ClustersConfig) -> None:
     """
     primary = primary_of(config)
     metrics = Metrics()
-    if config.schemas.metrics_port is not None:
-        start_http_server(config.schemas.metrics_port, addr="127.0.0.1", registry=metrics.registry)
+    serve_metrics(config.schemas.metrics_port, metrics.registry)
     identities = Identities(config, each_another=False)
     away = await asyncio.to_thread(identities.look)
     for name, reason in away.items():
-        _LOG.warning("the cluster is away", cluster=name, reason=reason)
+        _LOG.warning("cluster_is_away", cluster=name, reason=reason)
     if primary.name in away:
         raise AwayError(f"{primary.name}: {away[primary.name]}")
     require_other_logs(config, identities)
@@ -127,11 +126,10 @@ async def _identified(
     config: ClustersConfig, identities: Identities, follower: Follower, news: News, metrics: Metrics
 ) -> None:
     """Runs it once its cluster has answered, and is what the file says. Raises ConfigError."""
-    wait_s = RETRY_S_MIN
+    backoff = Backoff(RETRY_S_MIN, RETRY_S_MAX)
     while await asyncio.to_thread(identities.look, [follower.name]):
         metrics.failed(follower.name)
-        await asyncio.sleep(wait_s)
-        wait_s = min(wait_s * 2, RETRY_S_MAX)
+        await asyncio.sleep(backoff.failed())
     require_other_logs(config, identities)
     await follower.run(news)
 
@@ -153,16 +151,16 @@ def require_other_logs(config: ClustersConfig, identities: Identities) -> None:
 async def follow(source: Source, news: News, metrics: Metrics, poll_interval_ms: int) -> None:
     """Reads the source again and again, and publishes its changes."""
     known, changes = Contents(), -1
-    wait_s = RETRY_S_MIN
+    backoff = Backoff(RETRY_S_MIN, RETRY_S_MAX)
     while True:
         try:
             contents = await source.read()
         except _FAILURES as error:
+            wait_s = backoff.failed()
             _LOG.warning("source_unreadable", error=str(error), retry_s=wait_s)
             await asyncio.sleep(wait_s)
-            wait_s = min(wait_s * 2, RETRY_S_MAX)
             continue
-        wait_s = RETRY_S_MIN
+        backoff.worked()
         same = contents.changes == changes if contents is known else contents == known
         bad = sum(contents.malformed.values())
         if bad > metrics.bad_records:
@@ -204,7 +202,8 @@ class Follower:
     async def run(self, news: News) -> None:
         """Until it is cancelled."""
         await news.wait_past(0)
-        revision, wait_s, read_s = 0, RETRY_S_MIN, time.monotonic()
+        revision, read_s = 0, time.monotonic()
+        backoff = Backoff(RETRY_S_MIN, RETRY_S_MAX)
         shown: object = None
         while True:
             assert news.contents is not None
@@ -217,19 +216,18 @@ class Follower:
                     await self._report(done)
             except _FAILURES as error:
                 self._metrics.failed(self.name)
-                shown = None
+                shown, wait_s = None, backoff.failed()
                 with contextlib.suppress(AwayError):
                     await self._publish(problem=str(error))
                 _LOG.warning(
-                    "the target cannot be brought up to date",
+                    "target_behind",
                     target=self.name,
                     error=str(error),
                     retry_s=wait_s,
                 )
                 await asyncio.sleep(wait_s)
-                wait_s = min(wait_s * 2, RETRY_S_MAX)
                 continue
-            wait_s = RETRY_S_MIN
+            backoff.worked()
             unfinished = done.behind > 0
             await news.wait_past(revision, RETRY_S_MAX if unfinished else REREAD_S)
             quiet = news.revision == revision
@@ -239,7 +237,7 @@ class Follower:
 
     async def _report(self, done: Round) -> None:
         if done.writes:
-            self._last_write_ms = _now_ms()
+            self._last_write_ms = wall_ms()
             _LOG.info(
                 "versions_written",
                 target=self.name,
@@ -256,8 +254,4 @@ class Follower:
     async def _publish(self, *, problem: str | None) -> None:
         """The last round's status. `problem`: the reason for which there was none since."""
         place = {"target": self.name, "source": self._source, "problem": problem}
-        await self._state.report(place | {"at_ms": _now_ms()} | self._status)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+        await self._state.report(place | {"at_ms": wall_ms()} | self._status)

@@ -8,6 +8,7 @@ from typing import cast
 import pytest
 
 from keyway.clusters.core.tree import ClusterName, Distributor, Level
+from keyway.service import wall_ms as reported_ms
 from offsets.core.plan import Mode, Refusal, Row
 from offsets.metrics import Metrics as OffsetsMetrics
 from schema_dist.core import model as schemas
@@ -15,7 +16,6 @@ from schema_dist.metrics import Metrics as SchemasMetrics
 from schema_dist.target_sync import Round
 from spark.links.metrics import LinkCollector
 from spark.links.reports import LinkReport
-from spark.links.reports import now_ms as reported_ms
 from spark.links.status import Json, StatusTopic
 from tests.rig.alerts import Stories, Watch, rules
 from tests.rig.virtual_time import now_ms, run

@@ -19,6 +19,7 @@ from starlette.applications import Starlette
 
 from keyway.clusters.config import Cluster, ClustersConfig, ConfigError, RegistryView
 from keyway.clusters.core.subjects import RecordNames, SubjectTranslation
+from keyway.service import Backoff
 from schema_dist.core.contents import Contents
 from schema_dist.core.model import Place
 from schema_dist.core.shown import Shown, under_logical_names
@@ -50,16 +51,17 @@ class Follower:
 
     async def run(self) -> None:
         """Until it is cancelled. While nothing can be read, the last read contents are shown."""
-        known, changes, wait_s = Contents(), 0, RETRY_S_MIN
+        known, changes = Contents(), 0
+        backoff = Backoff(RETRY_S_MIN, RETRY_S_MAX)
         while True:
             try:
                 contents = await self._source.read()
             except (AwayError, LogError, RefusedError) as error:
+                wait_s = backoff.failed()
                 _LOG.warning("view_source_unreadable", error=str(error), retry_s=wait_s)
                 await asyncio.sleep(wait_s)
-                wait_s = min(wait_s * 2, RETRY_S_MAX)
                 continue
-            wait_s = RETRY_S_MIN
+            backoff.worked()
             if contents is known:
                 places = contents.changed_since(changes)
             else:

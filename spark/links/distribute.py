@@ -32,6 +32,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from keyway.clusters.config import ClustersConfig
 from keyway.clusters.core.tree import ClusterName, Distributor
 from keyway.kafka.identities import Identities
+from keyway.service import Backoff
 from spark.links.beginning import Beginning, policy_of
 from spark.links.columns import judged, sealed
 from spark.links.link import Link
@@ -49,10 +50,11 @@ from spark.streaming.faults import cause
 from spark.streaming.kafka import KafkaSide, source_settings
 from spark.streaming.known_topics import KnownTopics
 from spark.streaming.limits import (
-    BACKOFF_S,
     BATCH_ENDS_S,
     BATCH_LOOK_S,
     LOOK_AT_STOPPED_S,
+    RETRY_S,
+    RETRY_S_MAX,
     STATUS_EVERY_S,
     SURVEY_EVERY_S,
     SURVEY_EVERY_S_MAX,
@@ -112,18 +114,17 @@ class LinkRun:
 
     def run(self) -> None:
         """Raises bugs; a cluster that is away is waited for."""
-        failures = 0
+        backoff = Backoff(RETRY_S, RETRY_S_MAX)
         while not self.stop.is_set():
             try:
                 copied = self.report.copied_total
                 self._failure = None
                 self._round()
-                failures = 0
+                backoff.worked()
             except FAILURES as error:
                 if self.report.copied_total > copied:
-                    failures = 0
-                wait_s = BACKOFF_S[min(failures, len(BACKOFF_S) - 1)]
-                failures += 1
+                    backoff.worked()
+                wait_s = backoff.failed()
                 fault = cause(self._failure or error)
                 self._look_for_unreadable(fault)
                 log.warning("link_waits", link=self.report.link, fault=fault, wait_s=wait_s)

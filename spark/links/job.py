@@ -5,13 +5,11 @@ signal ends it.
 from __future__ import annotations
 
 import argparse
-import signal
-import threading
 from pathlib import Path
 
 import structlog
 
-from keyway import logs
+from keyway import service
 from keyway.clusters.config import load
 from keyway.clusters.core.tree import ClusterName
 from keyway.kafka.identities import Identities
@@ -27,16 +25,13 @@ def run_job(
     """Copies until SIGTERM or SIGINT. `master` None: as spark-submit says. Raises ConfigError,
     TreeError, and the errors that end a link.
     """
-    logs.configure()
+    stop = service.started()
     settings = load(config)
     settings.cluster(cluster)
     settings.seals()
     identities = Identities(settings)
     for name, reason in identities.look().items():
-        log.warning("cluster_away", cluster=name, fault=reason)
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+        log.warning("cluster_is_away", cluster=name, reason=reason)
     session = kafka_session(f"keyway-{cluster}", master=master, settings=SETTINGS)
     try:
         source = ClusterName(cluster)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from keyway.clusters.config import ConfigError
-from spark.links.reports import LinkReport, now_ms
+from keyway.service import wall_ms
+from spark.links.reports import LinkReport
 from spark.links.status import LEFT, PartitionStatus, TopicStatus
 
 # Counted since the link exists, also by earlier runs: name, help, field of PartitionStatus.
@@ -87,7 +86,7 @@ def _lags(rows: Rows) -> Iterable[Metric]:
         "Time since the last commit while records wait, of the partition that waits longest",
         labels=["link", "topic"],
     )
-    now = now_ms()
+    now = wall_ms()
     for labels, topic in rows:
         partitions = topic.partitions.values()
         waits = min((it.waits_since_ms for it in partitions if it.waits_since_ms), default=now)
@@ -107,13 +106,3 @@ def _counts(rows: Rows) -> Iterable[Metric]:
 
 def _sum(partitions: Iterable[PartitionStatus], field: str) -> int:
     return sum(getattr(it, field) for it in partitions)
-
-
-def serve_metrics(port: int, reports: Reports) -> None:
-    """On loopback, for as long as the process lives. Raises ConfigError if the port is taken."""
-    registry = CollectorRegistry()
-    registry.register(LinkCollector(reports))
-    try:
-        start_http_server(port, addr="127.0.0.1", registry=registry)
-    except OSError as error:
-        raise ConfigError(f"messages.metrics_port {port}: {error.strerror}") from error

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Set
-from datetime import UTC, datetime
 from typing import Any
 
 from keyway.clusters.core.tree import ClusterName, Distributor
 from keyway.clusters.core.trust import CHECKSUM, Seals
+from keyway.service import wall_ms
 from spark.links.link import link_name
 from spark.links.status import (
     LEFT,
@@ -163,7 +163,7 @@ class LinkReport:
                 known.state, known.reason, known.left_ms = "stopped", reason, 0
             left = self._others(topics.keys() | stopped.keys())
             for name in left:
-                self._topic(name).state, self._topic(name).left_ms = LEFT, now_ms()
+                self._topic(name).state, self._topic(name).left_ms = LEFT, wall_ms()
             self._tell(self._now() | self._rows([*topics, *stopped, *left]))
 
     def _others(self, followed: Set[str]) -> list[str]:
@@ -182,14 +182,14 @@ class LinkReport:
         has it no more. Without this the rows of topics that come and go grow for ever.
         """
         with self._lock:
-            long_ago_ms = now_ms() - LEFT_KEPT_MS
+            long_ago_ms = wall_ms() - LEFT_KEPT_MS
             known = (self._topics or {}).items()
             left = [name for name, it in known if it.state == LEFT and it.left_ms < long_ago_ms]
         asked = left[:LEFT_ASKED_AT_ONCE]
         gone = absent(asked) if asked else set()
         with self._lock:
             for name in asked:
-                self._topic(name).left_ms = now_ms()  # asked for again a week later
+                self._topic(name).left_ms = wall_ms()  # asked for again a week later
             keys = {name: f"{TOPIC}/{self.link}/{name}" for name in sorted(gone)}
             self._status.publish(dict.fromkeys(keys.values()))
             for name, key in keys.items():
@@ -252,9 +252,9 @@ class LinkReport:
                 if (row.log_end, row.lag_records, lag) == (end, 0, 0):
                     continue  # it rests
                 row.log_end, row.lag_records = end, lag
-                row.waits_since_ms = (row.waits_since_ms or now_ms()) if row.lag_records else 0
+                row.waits_since_ms = (row.waits_since_ms or wall_ms()) if row.lag_records else 0
                 behind = row.lag_records > 0 and row.last_timestamp_ms >= 0
-                row.lag_s = max(0.0, now_ms() - row.last_timestamp_ms) / 1_000 if behind else 0.0
+                row.lag_s = max(0.0, wall_ms() - row.last_timestamp_ms) / 1_000 if behind else 0.0
                 self._changed.add(topic)
             rows = self._changed & {topic for topic, _ in log_ends}
             self._tell(self._now() | self._rows(rows))
@@ -293,7 +293,7 @@ class LinkReport:
 
     def _with(self, state: str, error: str) -> Json:
         self.running = state == "running"
-        told = {"state": state, "error": error, "seals": self._seals, "updated_ms": now_ms()}
+        told = {"state": state, "error": error, "seals": self._seals, "updated_ms": wall_ms()}
         return {**self._state, **told}
 
     def _rows(self, topics: Iterable[str]) -> dict[str, Json]:
@@ -309,9 +309,5 @@ class LinkReport:
 
 def _reached(row: PartitionStatus, position: int) -> None:
     if position > row.position and row.waits_since_ms:
-        row.waits_since_ms = now_ms()
+        row.waits_since_ms = wall_ms()
     row.position = max(row.position, position)
-
-
-def now_ms() -> int:
-    return int(datetime.now(UTC).timestamp() * 1_000)

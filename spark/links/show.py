@@ -11,8 +11,8 @@ from keyway.clusters.config import ClustersConfig, ConfigError
 from keyway.clusters.core.tree import Distributor
 from keyway.clusters.core.trust import CHECKSUM
 from keyway.kafka.asking import Asking, Away
+from keyway.service import wall_ms
 from spark.links.link import link_name
-from spark.links.reports import now_ms
 from spark.links.status import LEFT, LINK, TOPIC, Json, StatusTopic
 from spark.streaming.kafka import KafkaSide
 
@@ -77,7 +77,7 @@ def link_row(
     if isinstance(records, Away):
         return {**row, "state": "unknown", "error": records.reason, "topics": {}}
     state = records.get(f"{LINK}/{link}", {"state": "never run", "target": None, "error": ""})
-    late = now_ms() - int(state.get("updated_ms", 0)) > STALE_MS
+    late = wall_ms() - int(state.get("updated_ms", 0)) > STALE_MS
     if state["state"] in ("running", "waiting") and late:
         at = datetime.fromtimestamp(state["updated_ms"] / 1_000, UTC)
         state = {**state, "state": "silent", "error": f"not heard of since {at:%F %T}Z"}

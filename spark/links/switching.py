@@ -8,9 +8,10 @@ from confluent_kafka import KafkaException
 
 from keyway.clusters.config import ClustersConfig
 from keyway.clusters.core.tree import ClusterName, Level
+from keyway.service import wall_ms
 from keyway.terminal.progress import Step, no_step
 from spark.links.link import Link
-from spark.links.reports import LinkReport, now_ms
+from spark.links.reports import LinkReport
 from spark.links.status import SWITCH, Json, StatusTopic
 from spark.links.switch import standing
 from spark.links.unforwarded import Windows, compare_into, subtree_now
@@ -46,7 +47,7 @@ def ask_for_switch(
     if execute:
         wanted = {
             "target": to,
-            "generation": max(report.generation + 1, now_ms()),
+            "generation": max(report.generation + 1, wall_ms()),
             "rewind": rewind,
         }
         status.publish({f"{SWITCH}/{link.name}": wanted})

@@ -12,20 +12,22 @@ from time import monotonic
 
 import structlog
 from confluent_kafka import KafkaException
+from prometheus_client import CollectorRegistry
 from pyspark.sql import SparkSession
 
 from keyway.clusters.config import ClustersConfig, ConfigError
 from keyway.clusters.core.tree import ClusterName, Distributor, Level
 from keyway.kafka.identities import Identities
 from keyway.kafka.lease import Lease
+from keyway.service import Backoff, serve_metrics
 from spark.links.distribute import LinkRun
 from spark.links.link import link_name
-from spark.links.metrics import serve_metrics
+from spark.links.metrics import LinkCollector
 from spark.links.reports import LinkReport
 from spark.links.status import StatusTopic
 from spark.pipelines.config import Pipeline, load_pipeline
 from spark.streaming.kafka import KafkaSide
-from spark.streaming.limits import BACKOFF_S, LEASE_SESSION_MS, STANDBY_LOOKS_EVERY_S
+from spark.streaming.limits import LEASE_SESSION_MS, RETRY_S, RETRY_S_MAX, STANDBY_LOOKS_EVERY_S
 
 log = structlog.get_logger("keyway.links")
 
@@ -127,14 +129,13 @@ class LinkTurns:
 
     def _status_topic(self) -> None:
         """The lease is a partition of it, so it must exist; a source that is away is waited for."""
-        failures = 0
+        backoff = Backoff(RETRY_S, RETRY_S_MAX)
         while not self._stop.is_set():
             try:
                 self._status.ensure()
                 return
             except KafkaException as error:
-                wait_s = BACKOFF_S[min(failures, len(BACKOFF_S) - 1)]
-                failures += 1
+                wait_s = backoff.failed()
                 fault = error.args[0].str()
                 log.warning("link_waits", link=self._name, fault=fault, wait_s=wait_s)
                 self._stop.wait(wait_s)
@@ -174,8 +175,9 @@ def run_links(
         LinkTurns(session, config, it, stop, pipeline, from_start=from_start, identities=identities)
         for it in chosen
     ]
-    if config.messages.metrics_port is not None:
-        serve_metrics(config.messages.metrics_port, lambda: [it.report for it in links])
+    registry = CollectorRegistry()
+    registry.register(LinkCollector(lambda: [link.report for link in links]))
+    serve_metrics(config.messages.metrics_port, registry)
     threads = [threading.Thread(target=run, args=(it,), daemon=True) for it in links]
     for thread in threads:
         thread.start()

@@ -6,8 +6,6 @@ that leads nowhere, every record in quarantine), or the run cannot go on.
 
 from __future__ import annotations
 
-import signal
-import threading
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -20,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from keyway import logs
+from keyway import service
 from keyway.terminal.exits import Exit, end
 from keyway.terminal.usage import OneLineUsage
 from keyway.terminal.watching import Output, View, show
@@ -91,7 +89,7 @@ def run(
     output: Output = "table",
 ) -> None:
     """Run FILE, from its source to its target, until SIGTERM or SIGINT; exactly once."""
-    logs.configure()
+    stop = service.started()
     from pyspark.errors import PySparkException
 
     from spark.pipelines.config import load_pipeline
@@ -104,9 +102,6 @@ def run(
         pipeline = load_pipeline(file)
         pipeline.require_places()
         require_paths(pipeline, probed(pipeline, dry_schemas(pipeline)))
-        stop = threading.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: stop.set())
         session = kafka_session(
             f"keyway-pipeline-{pipeline.config.name}", master=master, settings=SETTINGS
         )

@@ -27,6 +27,7 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
+from keyway.service import Backoff
 from spark.pipelines.config import Pipeline
 from spark.streaming.core.survey import (
     Copied,
@@ -40,7 +41,7 @@ from spark.streaming.core.survey import (
 )
 from spark.streaming.faults import cause
 from spark.streaming.kafka import KafkaSide, source_settings
-from spark.streaming.limits import BACKOFF_S
+from spark.streaming.limits import RETRY_S, RETRY_S_MAX, TRIES_MAX
 from spark.streaming.orders import RESULT_DDL, Place, Result, Writing
 from spark.streaming.produce import copying, passed, places_of
 from spark.streaming.ranges import batch_ends, moved
@@ -112,19 +113,20 @@ class PipelineRun:
         registry that is away is tried again; after half a minute without progress that ends the
         run. Raises RunError, KafkaException, StreamingQueryException.
         """
-        failures = 0
+        backoff = Backoff(RETRY_S, RETRY_S_MAX)
         while not self._stop.is_set():
             done = replace(self.counts)
             try:
                 if self._round(once=once):
                     return
             except (KafkaException, StreamingQueryException) as error:
-                failures = 0 if self.counts != done else failures
-                if failures == len(BACKOFF_S):
+                if self.counts != done:
+                    backoff.worked()
+                wait_s = backoff.failed()
+                if backoff.failures > TRIES_MAX:
                     raise
                 self._waits(cause(error))
-                self._stop.wait(BACKOFF_S[failures])
-                failures += 1
+                self._stop.wait(wait_s)
 
     def _round(self, *, once: bool) -> bool:
         """One query, from its start to its end. True if all is done."""

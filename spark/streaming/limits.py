@@ -48,7 +48,9 @@ CONFIGS_S = 60.0  # configs of topics are asked for again after this
 # Of one look, to take turns: of topics whose ids and configs are asked for again.
 IDENTITIES_AT_ONCE = 100
 CONFIGS_AT_ONCE = 50
-BACKOFF_S = (1.0, 2.0, 4.0, 8.0, 15.0)  # after a failure; then as the last
+RETRY_S = 1.0  # after a failure; after each further one twice as long ...
+RETRY_S_MAX = 15.0  # ... up to this
+TRIES_MAX = 5  # of a pipeline without progress: half a minute
 STATUS_EVERY_S = 1.0
 RETRY_REFUSED_S = 30.0  # a topic whose record was refused is tried again after this; then twice ...
 RETRY_REFUSED_S_MAX = 480.0  # ... as long, up to this: each try is a new query for all topics

@@ -110,7 +110,7 @@ def test_the_time_without_a_commit_grows_only_while_records_wait(
 ) -> None:
     clock = 1_000_000
     for module in (reports, metrics):
-        monkeypatch.setattr(module, "now_ms", lambda: clock)
+        monkeypatch.setattr(module, "wall_ms", lambda: clock)
     report = report_with({})
     report.planned({"flights": Topic("flights", "id", 1, {})}, {}, {}, {("flights", 0): 5})
 

@@ -24,7 +24,7 @@ class Following:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.clock = 1_700_000_000_000
-        monkeypatch.setattr(reports, "now_ms", lambda: self.clock)
+        monkeypatch.setattr(reports, "wall_ms", lambda: self.clock)
         self.told: dict[str, Json] = {}
         self.there: set[str] = set()
         self.asked: list[str] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from keyway.clusters.core.tree import ClusterName, Distributor, Level
 from keyway.clusters.core.trust import CHECKSUM, Seals
 from keyway.kafka.asking import Away
-from spark.links.reports import now_ms
+from keyway.service import wall_ms
 from spark.links.show import COLUMNS, link_row, links_table
 from spark.links.status import PartitionStatus, TopicStatus
 
@@ -13,7 +13,7 @@ AMS = Distributor(ClusterName("ams"), Level(1), (ClusterName("fra"),), (ClusterN
 
 
 def test_a_link_with_its_topics_or_one_of_them() -> None:
-    running = {"state": "running", "target": "fra", "error": "", "updated_ms": now_ms()}
+    running = {"state": "running", "target": "fra", "error": "", "updated_ms": wall_ms()}
     topic = TopicStatus().as_json()
     records = {
         "link/ams-level-1": running,
@@ -35,7 +35,7 @@ def test_a_link_with_its_topics_or_one_of_them() -> None:
 
 
 def test_the_words_for_seals_without_a_secret() -> None:
-    running = {"state": "running", "target": "fra", "error": "", "updated_ms": now_ms()}
+    running = {"state": "running", "target": "fra", "error": "", "updated_ms": wall_ms()}
     rows = [
         link_row(AMS, {"link/ams-level-1": {**running, "seals": str(seals)}})
         for seals in (CHECKSUM, Seals(("one",)))
