@@ -185,8 +185,10 @@ class KafkaSide:
             if kept is not None:
                 try:
                     found = _asked(kept, wanted, spec)
-                except KafkaException:  # It may know old leaders, or no new partitions.
+                except KafkaException as error:  # It may know old leaders, or no new partitions.
                     kept.close()
+                    if error.args[0].code() == KafkaError._TIMED_OUT:
+                        raise
                 else:
                     self._asking = kept
                     return found

@@ -82,7 +82,7 @@ class Leaders:
 
     def __init__(self, partitions: int) -> None:
         self.partitions = partitions
-        self.closed = False
+        self.closed = self.away = False
         self.most = 0
 
     def poll(self, _: float) -> None:
@@ -90,6 +90,8 @@ class Leaders:
 
     def offsets_for_times(self, wanted: list[TopicPartition], _: float) -> list[TopicPartition]:
         self.most = max(self.most, len(wanted))
+        if self.away:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
         if any(it.partition >= self.partitions for it in wanted):
             raise KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION))
         return [TopicPartition(it.topic, it.partition, 100 + it.offset) for it in wanted]
@@ -121,3 +123,7 @@ def test_the_end_of_a_new_partition_is_known(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(KafkaException):
         side.log_ends([("t", partitions)])
     assert side.log_ends(places()).keys() == set(places()), "and one that fails is not kept"
+    made[-1].away, count = True, len(made)
+    with pytest.raises(KafkaException):
+        side.log_ends(places())
+    assert len(made) == count, "a cluster that is away is not waited for twice"
