@@ -151,7 +151,7 @@ sim: compile ## the simulation: hunt on, or replay SEED=n with its trace
 	$(BIN)/python -m tests.sim $(SEED) $(ARGS)
 
 .PHONY: mutate
-mutate: $(STAMPS)/venv ## plants bugs in the dispatcher's cores and fails if no test notices one (ARGS="state retry")
+mutate: $(STAMPS)/venv ## plants bugs in the cores of dispatch and routing and fails if no test notices one (ARGS="state retry")
 	nice -n 19 $(BIN)/python -m tests.mutation $(ARGS)
 
 .PHONY: campaign

@@ -1,5 +1,5 @@
-"""`python -m tests.mutation [MODULE ...]`: plants bugs in the dispatcher's cores (trial.py lists
-them), one at a time, and lists those that no test notices.
+"""`python -m tests.mutation [MODULE ...]`: plants bugs in the cores that trial.py lists,
+one at a time, and lists those that no test notices.
 
 The tests are those of the core: unit, and for their survivors scenarios, properties, and some
 seeds of the simulation. All runs in a copy of the sources without compiled modules. A survivor that
@@ -28,11 +28,17 @@ from tests.mutation.trial import Result, Trials, every_module
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build"
 EXPLAINED = Path(__file__).with_name("survivors.txt")
-QUICK = ("tests/unit/dispatcher/core", "tests/unit/keyway/commit_metadata/core")
+QUICK = (
+    "tests/unit/dispatcher/core",
+    "tests/unit/keyway/commit_metadata/core",
+    "tests/unit/gateway/core/routing",
+)
 DEEP = (
     "tests/sim/scenarios",
     "--ignore=tests/sim/scenarios/test_steps.py",
     *(f"tests/property/test_{name}.py" for name in ("window", "ring", "commit", "snapshot")),
+    *(f"tests/property/test_{name}.py" for name in ("ownership", "live_routing")),
+    "tests/sim/nodes/test_seeds.py::test_seeds",
     *(f"tests/sim/test_seeds.py::test_seeds[{first}]" for first in range(0, 150, 25)),
 )
 

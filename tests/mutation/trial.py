@@ -33,7 +33,8 @@ from _pytest.runner import runtestprotocol
 
 from tests.mutation.mutants import Mutant
 
-CORES = ("dispatcher/core", "keyway/commit_metadata/core")
+CORES = ("dispatcher/core", "keyway/commit_metadata/core", "gateway/core/routing")
+PACKAGES = ("dispatcher.", "keyway.", "gateway.core.")  # that import constants of the cores
 MEMORY_BYTES_MAX = 2 << 30  # address space of one trial
 SLOWER_MAX = 5  # times the time that a test takes
 GRACE_SECONDS = 0.5
@@ -264,7 +265,7 @@ def _exchange_constant(module: ModuleType, mutant: Mutant) -> None:
     exec(compile(mutant.tree, module.__file__ or "", "exec"), fresh)
     old, new = vars(module)[mutant.place], fresh[mutant.place]
     for name, other in sys.modules.items():
-        if name.startswith(("dispatcher.", "settled.")) and vars(other).get(mutant.place) == old:
+        if name.startswith(PACKAGES) and vars(other).get(mutant.place) == old:
             setattr(other, mutant.place, new)
 
 

@@ -71,3 +71,11 @@ def test_a_broker_goes_only_where_it_can_be_owned() -> None:
         placed(SPLIT, live, 1, "d")
     with pytest.raises(CannotOwn, match="'c' does not listen for virtual broker 2"):
         placed(SPLIT, live, 2, "c")
+
+
+def test_refusals_name_nodes_and_brokers_in_order() -> None:
+    alone = alive(node("b", 1), node("a", 33, 2, 10))
+    with pytest.raises(NobodyElse, match=r"virtual brokers 2, 10, 33$"):
+        drained(Routing(), alone, "a")
+    with pytest.raises(UnknownNode, match=r"alive: a, b$"):
+        drained(Routing(), alone, "c")

@@ -12,6 +12,7 @@ from gateway.core.routing.ownership import (
     endpoints,
     handed_over,
     left,
+    moved,
     planned,
 )
 
@@ -134,3 +135,57 @@ def test_a_placed_broker_moves_alone_and_stays() -> None:
     gone = planned(after, alive(A))
     assert not gone.placed, "an order ends with its node"
     assert gone.owners == {1: "a", 2: "a", 3: "a"}
+
+
+def test_only_what_is_let_go_of_changes_hands() -> None:
+    moving = replace(SPLIT, next_owners={1: "b", 2: "a", 3: "b"})
+    after = handed_over(moving, "a", [1, 2])
+    assert after.owners == {1: "b", 2: "b", 3: "a"}, "2 is not its own to give"
+    assert after.next_owners == {2: "a", 3: "b"}
+
+
+def test_the_store_gives_generations() -> None:
+    plans = (planned(SPLIT, alive(A, B)), handed_over(SPLIT, "a", [1]), left(SPLIT, "a"))
+    assert {plan.generation for plan in plans} == {0}
+
+
+def test_who_has_left_is_in_no_part_of_the_content() -> None:
+    before = replace(
+        SPLIT, next_owners={1: "b", 2: "a"}, placed={2: "a", 3: "b"}, drained=frozenset("ab")
+    )
+    after = left(before, "a")
+    assert after.owners == {1: "b", 2: "b"}
+    assert after.next_owners == {}
+    assert (after.placed, after.drained) == ({3: "b"}, frozenset("b"))
+    assert left(replace(before, next_owners={2: "c"}), "a").next_owners == {2: "c"}
+
+
+def test_a_drained_node_that_leaves_gets_nothing_more() -> None:
+    drained = Routing(drained=frozenset("a"))
+    assert planned(drained, alive(node("a", 1))).owners == {1: "a"}, "better than nobody"
+    assert planned(drained, alive(node("a", 1, leaving=True))).owners == {}
+
+
+def test_all_nodes_come_to_the_same_plan() -> None:
+    """However they heard of each other."""
+    first = assigned({"b": [33, 2, 10], "a": [10, 33, 2]}, {})
+    assert first == {2: "a", 10: "b", 33: "a"}
+    assert assigned({"a": [2, 33, 10], "b": [10, 2, 33]}, {}) == first
+
+
+def test_the_most_loaded_node_gives_until_all_are_level() -> None:
+    every = range(1, 7)
+    held = dict.fromkeys((1, 2), "a") | dict.fromkeys((3, 4, 5, 6), "b")
+    after = assigned(dict.fromkeys("abc", every), held)
+    assert after == {1: "a", 2: "a", 3: "b", 4: "b", 5: "c", 6: "c"}
+    assert assigned(dict.fromkeys("ab", (1, 2)), {1: "a", 2: "a"}) == {1: "a", 2: "b"}
+
+
+def test_placed_brokers_leave_the_others_their_owners() -> None:
+    assert assigned({"a": (1, 2, 3)}, {}, {1: "a"}) == {1: "a", 2: "a", 3: "a"}
+
+
+def test_clients_of_what_has_another_owner_or_is_to_move_look_again() -> None:
+    assert moved(SPLIT, replace(SPLIT, generation=9, drained=frozenset("c"))) == frozenset()
+    assert moved(SPLIT, replace(SPLIT, owners={1: "a", 2: "a", 4: "b"})) == {2, 3, 4}
+    assert moved(SPLIT, replace(SPLIT, next_owners={1: "b"})) == {1}
