@@ -44,4 +44,6 @@ RUN pip install --no-cache-dir --no-index --find-links /wheels 'keyway-gateway[d
 RUN useradd --create-home --uid 10001 keyway
 USER keyway
 WORKDIR /home/keyway
+# The demos are in no wheel. Python finds them here.
+COPY demo demo
 ENTRYPOINT ["python"]

@@ -166,15 +166,15 @@ bench: ready ## side by side with Kafka direct; writes build/bench.json
 
 .PHONY: demo
 demo: demo-ready ## the main job on real data, everything embedded (KEEP=1 keeps it up)
-	@$(BIN)/python -m gateway.demo $(if $(KEEP),--keep)
+	@$(BIN)/python -m demo $(if $(KEEP),--keep)
 
 .PHONY: demo-clusters
 demo-clusters: demo-ready ## two clusters: flights copied and masked by Spark, verified by origin (KEEP=1)
-	@$(BIN)/python -m gateway.demo.two_clusters $(if $(KEEP),--keep)
+	@$(BIN)/python -m demo.two_clusters $(if $(KEEP),--keep)
 
 .PHONY: demo-failover
 demo-failover: demo-ready ## two clusters: one is killed, a stock and a Key-Shared group go on on the other, and come back (KEEP=1)
-	@$(BIN)/python -m gateway.demo.failover $(if $(KEEP),--keep)
+	@$(BIN)/python -m demo.failover $(if $(KEEP),--keep)
 
 ##@ For a release
 

@@ -28,7 +28,7 @@ DOCUMENTS = (
 EXAMPLE = ROOT / "keyway.example.yaml"
 LINES_MAX = {"README.md": 160, "ARCHITECTURE.md": 250}
 ARCHITECTURE_LINE_CHARACTERS_MAX = 200
-PACKAGES = ("gateway", "dispatcher", "offsets", "schema_dist", "spark", "keyway")
+PACKAGES = ("demo", "gateway", "dispatcher", "offsets", "schema_dist", "spark", "keyway")
 
 
 def text_of(document: str) -> str:

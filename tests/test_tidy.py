@@ -14,6 +14,7 @@ from gateway.compiled import hot_sources
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = (
+    "demo",
     "gateway",
     "dispatcher",
     "offsets",

@@ -12,7 +12,6 @@ import typer
 from gateway.cli import configuration, contexts, filters, groups, keys, node
 from gateway.cli.commands import CommandGroups
 from gateway.cli.contexts import CONTEXT_VARIABLE, use_context
-from gateway.cli.demo import demo
 from gateway.cli.doctor import doctor
 from gateway.cli.node_client import use_admin, use_token_file
 from gateway.cli.node_options import CONTEXT_HELP, TOKEN_FILE_HELP
@@ -29,7 +28,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(serve)
-app.command()(demo)
 app.command()(doctor)
 app.command()(token)
 app.add_typer(groups.app, name="group")

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 # On PyPI the name `keyway` is a stranger's.
 DISTRIBUTION_NAME = "keyway-gateway"
 
 
-def what_to_install(
-    error: ModuleNotFoundError, extra: Literal["distribution", "demo"] = "distribution"
-) -> str:
-    return f"no module {error.name}: pip install '{DISTRIBUTION_NAME}[{extra}]'"
+def what_to_install(error: ModuleNotFoundError) -> str:
+    return f"no module {error.name}: pip install '{DISTRIBUTION_NAME}[distribution]'"

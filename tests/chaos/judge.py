@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gateway.demo import audit
+from demo import audit
 from tests.rig.clients.order import by_key
 from tests.rig.clients.share_lines import Acked, Delivery, TopicPartitionOffset
 

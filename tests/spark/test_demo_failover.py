@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.demo.failover import run_demo
-from gateway.demo.run import PORT_VARIABLE
+from demo.failover import run_demo
+from demo.run import PORT_VARIABLE
 
 pytestmark = [
     pytest.mark.spark,

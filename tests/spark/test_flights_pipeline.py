@@ -21,7 +21,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from pyspark.sql import SparkSession
 
-from gateway.demo.flights import Flight, load, read_flights
+from demo.flights import Flight, load, read_flights
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import kill_child, start_child
 from spark.pipelines.config import load_pipeline

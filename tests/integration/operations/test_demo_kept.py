@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from gateway.demo.flights import Flight
-from gateway.demo.scene import MEMBERS, Scene, stay
+from demo.flights import Flight
+from demo.scene import MEMBERS, Scene, stay
 from gateway.embedded.process import SetupError
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.operating import members_of, rest

@@ -54,7 +54,7 @@ def test_wrong_options_are_one_line_everywhere(name: str) -> None:
 
 def test_own_commands_are_still_there() -> None:
     root = typer.main.get_command(app)
-    assert {"serve", "demo", "group", "filter"} <= set(root.list_commands(None))  # type: ignore[attr-defined]
+    assert {"serve", "group", "filter"} <= set(root.list_commands(None))  # type: ignore[attr-defined]
 
 
 def completed(words: str) -> list[str]:

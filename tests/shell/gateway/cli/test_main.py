@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -327,17 +326,6 @@ def test_a_form_of_output_that_is_none_asks_no_node(command: tuple[str, ...]) ->
     assert code == 2
     assert "'table', 'json', 'yaml'" in err
     assert "no node answers" not in err
-
-
-def test_a_demo_without_its_packages_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith("gateway.demo")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
-    code, _, err = keyway("demo")
-    assert (code, err) == (
-        2,
-        "keyway: no module confluent_kafka: pip install 'keyway-gateway[demo]'\n",
-    )
 
 
 def test_version_says_how_it_runs() -> None:

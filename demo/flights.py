@@ -26,7 +26,7 @@ from pathlib import Path
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from gateway.demo.audit import TopicRecord
+from demo.audit import TopicRecord
 from gateway.embedded.process import SetupError
 
 PARTITIONS = 4
@@ -195,7 +195,7 @@ def _until_the_end(
 
 
 def main(bootstrap_servers: str, topic: str, flights_max: int | None = None) -> None:
-    """`python -m gateway.demo.flights BOOTSTRAP TOPIC [FLIGHTS]`: creates the topic and loads all
+    """`python -m demo.flights BOOTSTRAP TOPIC [FLIGHTS]`: creates the topic and loads all
     flights, or the first FLIGHTS.
     """
     flights = read_flights(flights_max=flights_max)

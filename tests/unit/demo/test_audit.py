@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.demo.audit import Delivery, Report, TopicRecord, audit, log_line, parse_log
+from demo.audit import Delivery, Report, TopicRecord, audit, log_line, parse_log
 
 # Two partitions; key a has offsets 0, 2, 4 of partition 0, null keys at 3 of it.
 TOPIC = {

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gateway.demo.audit import Delivery, parse_log
+from demo.audit import Delivery, parse_log
 from gateway.embedded.process import SetupError, kill_child, start_child, stop_child
 
 CONSUMERS = 3
@@ -97,7 +97,7 @@ def _start(
 ) -> RunningConsumer:
     name = f"consumer-{number}"
     log, errors = directory / f"{name}.log", directory / f"{name}.err"
-    command = [sys.executable, "-m", "gateway.demo.consumer"]
+    command = [sys.executable, "-m", "demo.consumer"]
     command += [bootstrap_servers, group, topic, str(log)]
     return RunningConsumer(name, log, errors, start_child(command, log=errors))
 

@@ -1,6 +1,6 @@
 """A stock share consumer at work for hours: nothing in it knows of Keyway.
 
-`python -m gateway.demo.tracker BOOTSTRAP GROUP TOPIC CLIENT_ID SECONDS` takes that long for each
+`python -m demo.tracker BOOTSTRAP GROUP TOPIC CLIENT_ID SECONDS` takes that long for each
 record, until SIGTERM. What is no flight in JSON it gives back, each time it gets it.
 """
 

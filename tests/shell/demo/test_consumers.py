@@ -8,8 +8,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from gateway.demo.audit import Delivery, log_line
-from gateway.demo.consumers import CONSUMERS, RunningConsumer, follow
+from demo.audit import Delivery, log_line
+from demo.consumers import CONSUMERS, RunningConsumer, follow
 from gateway.embedded.process import kill_child, start_child
 from tests.rig.patience import wait_until
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from confluent_kafka import Producer
 from rich.console import Console
 
-from gateway.demo.flights import Flight
+from demo.flights import Flight
 from gateway.embedded.process import SetupError, start_child, stop_child
 
 KEPT_S_MAX = 2 * 3_600.0
@@ -58,7 +58,7 @@ def stay(
     """
     members = {}
     for name, pause_s in MEMBERS.items():
-        command = [sys.executable, "-m", "gateway.demo.tracker"]
+        command = [sys.executable, "-m", "demo.tracker"]
         command += [scene.read_at, scene.group, scene.topic, name, str(pause_s)]
         members[name] = start_child(command, log=scene.logs / f"{name}.log")
         running.callback(stop_child, members[name])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.demo.failover_groups import Group, Processed
+from demo.failover_groups import Group, Processed
 
 Seen = tuple[str, int]  # visit, number of the flight
 

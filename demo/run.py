@@ -1,4 +1,4 @@
-"""`keyway demo`: the whole thing on one machine, on real data, and then judged from outside.
+"""`make demo`: the whole thing on one machine, on real data, and then judged from outside.
 
 A real Kafka, the gateway as a child process, 336,776 real flights through it, three stock share
 consumers of which one is killed, an audit of their own logs against the topic, and Spark's Kafka
@@ -26,10 +26,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from gateway import compiled
-from gateway.demo.audit import Report, audit
-from gateway.demo.consumers import CONSUMERS, Outcome, consume
-from gateway.demo.flights import (
+from demo.audit import Report, audit
+from demo.consumers import CONSUMERS, Outcome, consume
+from demo.flights import (
     PARTITIONS,
     create_topic,
     load,
@@ -37,7 +36,8 @@ from gateway.demo.flights import (
     read_flights,
     read_topic,
 )
-from gateway.demo.scene import Scene, stay
+from demo.scene import Scene, stay
+from gateway import compiled
 from gateway.embedded.jars import KAFKA_VERSION, build_dir, java
 from gateway.embedded.kafka import KafkaCluster, brokers_seen
 from gateway.embedded.process import (

@@ -1,6 +1,6 @@
 """A stock share consumer: nothing in it knows of Keyway.
 
-`python -m gateway.demo.consumer BOOTSTRAP GROUP TOPIC LOG` processes records until SIGTERM.
+`python -m demo.consumer BOOTSTRAP GROUP TOPIC LOG` processes records until SIGTERM.
 Processing a record is appending a line to LOG; only then it is acknowledged.
 """
 
@@ -15,7 +15,7 @@ from types import FrameType
 
 from confluent_kafka import AcknowledgeType, KafkaException, Message, ShareConsumer
 
-from gateway.demo.audit import Delivery, log_line
+from demo.audit import Delivery, log_line
 
 
 def processed(message: Message[bytes, bytes]) -> Delivery:

@@ -23,11 +23,11 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from rich.console import Console
 from rich.table import Table
 
-from gateway.demo.failover_groups import Group, Processed
-from gateway.demo.failover_member import ALL
-from gateway.demo.flights import PARTITIONS, Flight, create_topic, read_flights
-from gateway.demo.run import Ports, ports_from_environment, run_story, start_gateway, step
-from gateway.demo.scene import Scene, stay
+from demo.failover_groups import Group, Processed
+from demo.failover_member import ALL
+from demo.flights import PARTITIONS, Flight, create_topic, read_flights
+from demo.run import Ports, ports_from_environment, run_story, start_gateway, step
+from demo.scene import Scene, stay
 from gateway.embedded.jars import KAFKA_VERSION, build_dir, java
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import SetupError, kill_child, start_child, stop_child, wait_until

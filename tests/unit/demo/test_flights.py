@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from gateway.demo.flights import Flight, per_carrier, read_flights
+from demo.flights import Flight, per_carrier, read_flights
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 
-from gateway.demo.failover_member import Allowed, Member, Record, run
+from demo.failover_member import Allowed, Member, Record, run
 from gateway.embedded.process import SetupError
 
 STOP_S_MAX = 60.0

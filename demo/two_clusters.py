@@ -22,8 +22,8 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-from gateway.demo.flights import PARTITIONS, Flight, create_topic, load, read_flights, read_values
-from gateway.demo.run import (
+from demo.flights import PARTITIONS, Flight, create_topic, load, read_flights, read_values
+from demo.run import (
     LATE_GROUP,
     Ports,
     ports_from_environment,
@@ -32,7 +32,7 @@ from gateway.demo.run import (
     start_gateway,
     step,
 )
-from gateway.demo.scene import Scene, stay
+from demo.scene import Scene, stay
 from gateway.embedded.jars import KAFKA_VERSION, build_dir, java
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import SetupError, start_child, stop_child
