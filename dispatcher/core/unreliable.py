@@ -5,7 +5,8 @@ in flight, nothing comes back, and acknowledgements are answered without effect.
 read waits for a fetch of its owner, at most `in_flight_per_member_max` of them: a member with so
 many is saturated, and further records for it are dropped and counted. When members come or go, all
 waiting records are sorted by offset again, so the records of a key are handed out in order to any
-member. One X
+member.
+
 The pace of reading:
 - Records that were in the log when the first member joined are read at the pace of the member with
   the most room. A slow member loses records and holds up no other.

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from graphlib import TopologicalSorter
 from typing import assert_never
 
 from schema_dist.core.absences import Presence
@@ -385,28 +386,14 @@ def _own_text(it: SchemaVersion) -> Fingerprint | None:
 
 def _waves(writes: list[Write], target: Contents) -> tuple[tuple[Write, ...], ...]:
     """Each write in the first wave behind all it waits for."""
-    waits = _waits(writes, target)
-    level = [0] * len(writes)
-    blocked = [len(waits[at]) for at in range(len(writes))]
-    users: list[list[int]] = [[] for _ in writes]
-    for at, needed in enumerate(waits):
-        for it in needed:
-            users[it].append(at)
-    ready = [at for at, count in enumerate(blocked) if count == 0]
-    placed = 0
-    while ready:
-        at = ready.pop()
-        placed += 1
-        for user in users[at]:
-            level[user] = max(level[user], level[at] + 1)
-            blocked[user] -= 1
-            if blocked[user] == 0:
-                ready.append(user)
-    assert placed == len(writes), "writes wait for each other"
-    waves: list[list[Write]] = [[] for _ in range(max(level, default=-1) + 1)]
-    for at, write in enumerate(writes):
-        waves[level[at]].append(write)
-    return tuple(tuple(sorted(wave, key=_subject_and_version)) for wave in waves)
+    sorter = TopologicalSorter(dict(enumerate(_waits(writes, target))))
+    sorter.prepare()
+    waves: list[tuple[Write, ...]] = []
+    while sorter.is_active():
+        ready = sorter.get_ready()
+        sorter.done(*ready)
+        waves.append(tuple(sorted((writes[at] for at in sorted(ready)), key=_subject_and_version)))
+    return tuple(waves)
 
 
 def _subject_and_version(write: Write) -> tuple[str, int]:
