@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from tests.chaos.nodes.load import Load, p99_ms, pause_s
 from tests.chaos.nodes.site import Nodes
 from tests.chaos.site import pause_ms
+from tests.rig.patience import wait_until
 
 STILL_S, SILENT_S, FROZEN_S = 20, 10, 4
 RECORDS_AFTER = 20  # of each partition: then an act is over
@@ -45,7 +46,10 @@ class Director:
         self.spans: list[Span] = []
         self.dice = random.Random(seed)
 
-    ACTS = ("rolling", "kill", "still", "silent_redis", "silent_clients", "add", "redis", "frozen")
+    ACTS = (
+        *("rolling", "kill", "drain", "move", "still"),
+        *("silent_redis", "silent_clients", "add", "redis", "frozen"),
+    )
 
     def play(self, act: str) -> None:  # noqa: C901 - one case each
         victim = self.dice.choice(self.names)
@@ -59,6 +63,13 @@ class Director:
             case "kill":
                 self._span("kill -9", victim, node.kill, self.names.replace(victim, ""))
                 self._span("start", victim, node.start, self.names)
+            case "drain":
+                rest = self.names.replace(victim, "")
+                order = self.nodes.order
+                self._span("drain", victim, lambda: order(lambda it: it.drain(victim)), rest)
+                self._span("undrain", victim, lambda: order(lambda it: it.undrain(victim)), "")
+            case "move":
+                self._span("move", victim, lambda: self._move_to(victim), "")
             case "still":
                 self._span("SIGSTOP", victim, lambda: self._still(node.pid, STILL_S), self.names)
             case "silent_redis":
@@ -77,6 +88,15 @@ class Director:
                 self._span("Redis frozen", "", lambda: self._still(pid, FROZEN_S), self.names)
             case _:
                 raise AssertionError(f"no act {act}")
+
+    def _move_to(self, victim: str) -> None:
+        """The first virtual broker of another node; then it is Keyway's choice again."""
+        broker = min(it for it, owner in self.nodes.owners().items() if owner != victim)
+        self.nodes.order(lambda owners: owners.move(broker, victim))
+        wait_until(
+            lambda: self.nodes.owners().get(broker) == victim, what="the move", deadline_s=30
+        )
+        self.nodes.order(lambda owners: owners.move(broker, None))
 
     def _restart(self, name: str) -> None:
         node = self.nodes.nodes[name]

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from redis import Redis
+from redis.asyncio import Redis as AsyncRedis
 
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import free_ports
 from gateway.embedded.redis import EmbeddedRedis
-from gateway.routing.shared_table import KEY
+from gateway.routing.owners import SharedOwners
+from gateway.routing.shared_table import KEY, SharedTable
 from tests.chaos.nodes.proxy import Proxies
 from tests.rig.gateway_process import BROKER_IDS_MAX, GatewayProcess, Settings
 from tests.rig.groups import GROUPS
@@ -96,6 +99,18 @@ class Nodes:
         assert isinstance(stored, bytes | None)
         said = json.loads(stored or '{"owners": {}, "next": {}}')
         return {} if said["next"] else {int(broker): it for broker, it in said["owners"].items()}
+
+    def order(self, work: Callable[[SharedOwners], Awaitable[None]]) -> None:
+        """As an operator, by somebody who owns nothing."""
+
+        async def told() -> None:
+            async with AsyncRedis.from_url(self.redis.url) as client:
+                table = SharedTable(client, "operator")
+                owners = SharedOwners("operator", table, serves=dict, agreed=dict, facts=dict)
+                await work(owners)
+                await owners.leave()
+
+        asyncio.run(told())
 
     def wait_for_owners(self, names: str) -> None:
         """All brokers have owners, these are among them as far as there are enough brokers."""

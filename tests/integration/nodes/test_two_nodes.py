@@ -1,5 +1,6 @@
 """Two nodes in front of two brokers, one Redis, members of both stock clients in one group: a node
-is killed, returns, and is stopped as planned. The short form of `make campaign NAME=nodes`.
+is killed, returns, is stopped as planned, and drained; a virtual broker is moved. The short form of
+`make campaign NAME=nodes`.
 """
 
 from __future__ import annotations
@@ -77,8 +78,16 @@ def test_a_node_is_killed_returns_and_is_stopped(
             check_adoption(nodes)
             director.play("kill")
             director.play("restart")
+            director.play("drain")
+            nodes.wait_for_owners("ab")
+            director.play("move")
         verdict = load.finish()
         assert verdict.passed, verdict.faults
-        assert [cost.act for cost in director.costs()] == ["kill -9", "start", "stop", "start"]
+        assert [cost.act for cost in director.costs()] == [
+            *("kill -9", "start", "stop", "start"),
+            *("drain", "undrain", "move"),
+        ]
+        with (tmp_path / "pauses").open("w") as figures:
+            figures.writelines(f"{cost.act} {cost.pause_s:.2f} s\n" for cost in director.costs())
     for node in nodes.nodes.values():
         assert not re.search(r"handler_failed|dispatcher_bug|Traceback", node.log_text())
