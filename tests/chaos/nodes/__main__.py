@@ -1,6 +1,7 @@
 """`python -m tests.chaos.nodes` (make campaign NAME=nodes): three nodes in front of three brokers
-under load, with stock clients, while nodes are restarted in turn, killed, stopped for 20 s and cut
-off, while one is added and removed, and while Redis is restarted and frozen.
+under load, with stock clients of all three makers (franz-go where Go is installed), while nodes are
+restarted in turn, killed, stopped for 20 s and cut off, while one is added and removed, and while
+Redis is restarted and frozen.
 
 Nothing may be lost, come out of order, overlap, or come again after an answered acknowledgement.
 The bars of pauses are printed beside the figures. Evidence of a run that failed stays in
@@ -15,6 +16,7 @@ import statistics
 import sys
 import tempfile
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 from rich.console import Console
@@ -22,9 +24,10 @@ from rich.console import Console
 from gateway.embedded.jars import build_dir
 from gateway.embedded.kafka import KafkaCluster, kafka_libs
 from tests.chaos.judge import Verdict
-from tests.chaos.nodes.acts import Cost, Director
+from tests.chaos.nodes.acts import Director
 from tests.chaos.nodes.load import Load
 from tests.chaos.nodes.site import Nodes
+from tests.rig.clients.go_programs import build_share_host
 from tests.rig.clients.java_programs import compile_programs
 from tests.rig.clients.share_members import ShareHost
 
@@ -59,14 +62,18 @@ def main() -> int:
             )
             director = Director(nodes, load, NAMES, SPARE, options.seed)
             programs = compile_programs(kafka_libs(), directory / "classes")
-            with (
-                ShareHost.librdkafka() as one,
-                ShareHost.java(programs) as two,
-                nodes.running(NAMES),
-            ):
-                load.join((one, two, one, two), nodes.bootstrap, "nodes")
+            go = build_share_host()
+            if go is None:
+                console.print("no member of franz-go: there is no Go, or its modules are away")
+            with ExitStack() as stack:
+                kinds = [ShareHost.librdkafka(), ShareHost.java(programs)]
+                hosts = [*kinds, *kinds, *([] if go is None else [ShareHost.franz_go(go)])]
+                for host in dict.fromkeys(hosts):
+                    stack.enter_context(host)
+                stack.enter_context(nodes.running(NAMES))
+                load.join(hosts, nodes.bootstrap, "nodes")
                 verdict = _played(director, load, options)
-                passed = _report(verdict, director.costs(), nodes)
+                passed = _report(verdict, director)
     except BaseException:
         _keep(directory, kept)
         raise
@@ -90,7 +97,8 @@ def _played(director: Director, load: Load, options: argparse.Namespace) -> Verd
     return load.finish()
 
 
-def _report(verdict: Verdict, costs: list[Cost], nodes: Nodes) -> bool:
+def _report(verdict: Verdict, director: Director) -> bool:
+    costs, nodes = director.costs(), director.nodes
     rest = [it.others_p99_ms for it in costs if it.act == "rest" and it.others_p99_ms is not None]
     quiet_ms = statistics.median(rest)
     bars = {"kill -9": KILLED_S_MAX} | dict.fromkeys(PLANNED, PLANNED_S_MAX)
@@ -105,6 +113,8 @@ def _report(verdict: Verdict, costs: list[Cost], nodes: Nodes) -> bool:
             f" longest {max(pauses):5.2f} s {bar:11} {others}"
         )
     console.print(f"p99 at rest {quiet_ms:.1f} ms; bar for others {OTHERS_MAX} x")
+    for kind, waits in director.waits_at_rest().items():
+        console.print(f"{kind}: {len(waits)} records at rest, p50 {waits[len(waits) // 2]:.1f} ms")
     bugs = [
         f"{name}: {line}"
         for name, node in nodes.nodes.items()

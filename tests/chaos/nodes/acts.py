@@ -15,6 +15,7 @@ from tests.chaos.site import pause_ms
 from tests.rig.patience import wait_until
 
 STILL_S, SILENT_S, FROZEN_S = 20, 10, 4
+BEFORE_NS = 1_000_000_000  # records of the last second of a rest may wait for the act behind it
 RECORDS_AFTER = 20  # of each partition: then an act is over
 
 
@@ -124,7 +125,7 @@ class Director:
     def rest(self, seconds: float) -> None:
         began_ns = time.monotonic_ns()
         pause_ms(seconds * 1000)
-        self.spans.append(Span("rest", began_ns, time.monotonic_ns(), frozenset()))
+        self.spans.append(Span("rest", began_ns, time.monotonic_ns() - BEFORE_NS, frozenset()))
 
     def _still(self, pid: int, seconds: float) -> None:
         os.kill(pid, signal.SIGSTOP)
@@ -156,3 +157,14 @@ class Director:
             longest = max(pause_s(its, *place) for its in deliveries.values())
             found.append(Cost(span.act, longest, p99_ms(others, *place)))
         return found
+
+    def waits_at_rest(self) -> dict[str, list[float]]:
+        """From production to consumer in ms, ascending, by the kind of client."""
+        found: dict[str, list[float]] = {}
+        rests = [(it.began_ns, it.ended_ns) for it in self.spans if it.act == "rest"]
+        for member in self.load.members:
+            for it in member.deliveries:
+                made = int(it.value or b"0")
+                if any(began <= made < ended for began, ended in rests):
+                    found.setdefault(member.host.kind, []).append((it.at_ns - made) / 1e6)
+        return {kind: sorted(waits) for kind, waits in found.items()}

@@ -34,7 +34,9 @@ class MemberFailed(AssertionError):
 
 
 class ShareHost:
-    """A process with share consumers of one client library. `kind` is "librdkafka" or "java"."""
+    """A process with share consumers of one client library. `kind`: "librdkafka", "java" or
+    "franz-go".
+    """
 
     def __init__(self, kind: str, command: Sequence[str]) -> None:
         self.kind = kind
@@ -59,6 +61,11 @@ class ShareHost:
     @classmethod
     def java(cls, programs: JavaPrograms) -> Self:
         return cls("java", programs.command("ShareHost"))
+
+    @classmethod
+    def franz_go(cls, program: Path) -> Self:
+        """It knows open, consume, stop and close (go_programs.py builds it)."""
+        return cls("franz-go", [str(program)])
 
     def member(
         self,
