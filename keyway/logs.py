@@ -27,7 +27,7 @@ TEXT_CHARS_MAX = 4_096
 def configure(
     form: LogFormat = "text", level: LogLevel = "info", said: Mapping[str, str | None] | None = None
 ) -> None:
-    """`said`: on every line."""
+    """`said`: fields that every line gets."""
     renderer: structlog.typing.Processor = (
         structlog.processors.JSONRenderer()
         if form == "json"

@@ -87,7 +87,8 @@ class BoardTopic:
         self._write(records)
 
     def write_tombstones(self, before_ms: int) -> int:
-        """For all that is told of commits that were deleted before then; how many records. Raises
+        """Takes what is told of commits that were deleted before then from the topic. Returns the
+        number of records. Raises
         ClusterAway, NotReadable.
         """
         keys = self.state.expired(before_ms)

@@ -25,9 +25,9 @@ from keyway.terminal.progress import Progress
 from keyway.terminal.usage import OneLineUsage
 from keyway.terminal.watching import Output, View, Watching, WatchOption, show
 from offsets import checkpoints, commands
-from offsets.committer import Options
 from offsets.core.plan import Mode, Row
 from offsets.errors import CheckpointError, OffsetsError
+from offsets.options import Options
 from offsets.service import Service
 
 app = typer.Typer(

@@ -237,8 +237,8 @@ class ClusterClient:
     def commit(
         self, wanted: Mapping[str, Wanted]
     ) -> dict[str, dict[tuple[str, int], Refused | None]]:
-        """By group and (topic here, partition): None, or Kafka's refusal, one by one. Raises
-        ClusterAway if nothing is known about any of them.
+        """Returns None or Kafka's refusal for each partition, by group and (topic here, partition).
+        Raises ClusterAway if Kafka has answered for none of them.
         """
         try:
             answers = commit_offsets(self._cluster, wanted)
@@ -258,7 +258,7 @@ class ClusterClient:
     # ------------------------------------------------------------------------------------ inside
 
     def compacted(self, topic: str) -> CompactedTopic:
-        """By its name here."""
+        """A topic that keeps state, by its name here."""
         return CompactedTopic(self._settings, topic, answer_s=ANSWER_S_MAX)
 
     @contextmanager

@@ -15,9 +15,10 @@ from keyway.service import wall_ms
 from offsets.board import BoardTopic
 from offsets.client import ClusterClient
 from offsets.commits import TailedCommits
-from offsets.committer import Committer, Options
+from offsets.committer import Committer
 from offsets.core.plan import Row
 from offsets.errors import ClusterAway, NotReadable, OffsetsError
+from offsets.options import Options
 from offsets.partitions import Partitions
 
 READ_S_MAX = 3_600.0  # all partitions of a group's topics, from their starts
@@ -41,7 +42,7 @@ class Status:
 
 
 class Decisions:
-    """Of the committers of all clusters or one, from the topic of each. A second look fetches only
+    """The decisions of all committers or one, read from their clusters. A second look fetches only
     new records. Raises ConfigError.
     """
 

@@ -148,7 +148,7 @@ class TailedCommits:
 
 @dataclass(slots=True)
 class ListedCommits:
-    """`now_ms`: the clock."""
+    """`now_ms` is the wall clock: Kafka does not say when a commit was made."""
 
     client: ClusterClient
     wanted: Callable[[str], bool]

@@ -6,8 +6,8 @@ only be restarted. A group that goes on committing elsewhere while it works here
 and is not moved at all until an operator says so.
 
 An offset is written down as applied before it is committed, so that the distributor of this cluster
-never takes it for news, also after a crash between the two. The position of before is written down
-with it: a commit that failed is made in a later round.
+never takes it for news, also after a crash between the two. The position before it is written
+down with it: a commit that failed is made in a later round.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
-from keyway.clusters.config import OffsetsSection
 from keyway.clusters.core.tree import Tree
 from keyway.commit_metadata.core import metadata as settled_metadata
 from offsets.activity import Activity
@@ -26,38 +25,17 @@ from offsets.client import ClusterClient, Partition, TopicFacts
 from offsets.commits import CommitSource
 from offsets.core.entries import Applied, Entry, Place, with_flags, without_flags, work_told_ms
 from offsets.core.index import PartitionIndex
-from offsets.core.limits import METADATA_CHARS_MAX, SETTLED_SPAN_OFFSETS
+from offsets.core.key_shared import encoded, records_told
+from offsets.core.limits import SETTLED_SPAN_OFFSETS
 from offsets.core.model import Range, Search, Stream
 from offsets.core.plan import Committed, Mode, Refusal, Row, Target, decide, mode_of
 from offsets.core.switches import unfinished_subtrees
 from offsets.core.translate import Located, first_at_or_after, locate, may_repeat
-from offsets.limits import AT_WORK_ON_BOTH_MS, LOGGED_PLACES_MAX
+from offsets.limits import LOGGED_PLACES_MAX
+from offsets.options import Options
 from offsets.partitions import Partitions
 
 log = structlog.get_logger("keyway.offsets")
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """Of `apply`; the service takes them from the configuration."""
-
-    mode: Mode
-    force: bool = False
-    rewind: bool = False
-    earliest: bool = False
-    flags_in_metadata: bool = False
-    empty_ms: int = 0  # without members, before a group is moved away from work of its own
-    both_ms: int = AT_WORK_ON_BOTH_MS
-
-    @staticmethod
-    def of(settings: OffsetsSection) -> Options:
-        return Options(
-            Mode(settings.mode),
-            rewind=settings.rewind,
-            earliest=settings.before_log_start == "earliest",
-            flags_in_metadata=settings.flags_in_metadata,
-            empty_ms=settings.empty_ms,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +266,7 @@ class Committer:
         now: Committed | None,
         found: Located | int | None,
     ) -> Row:
-        """All that is said about the log is of one state of its index: with an end that is asked
+        """One look at the index answers all questions about the log: with an end that is asked
         for after the search, records that come in between would be passed.
         """
         partition, mode = (entry.topic, entry.partition), self._mode(entry)
@@ -318,7 +296,7 @@ class Committer:
             target,
             mode,
             metadata=self._plain_metadata(entry),
-            told=_records_told(entry, located),
+            told=records_told(entry, located),
             force=self.options.force,
             rewind=self.options.rewind,
             earliest=self.options.earliest,
@@ -348,13 +326,13 @@ class Committer:
         applied = self.board.state.applied.get(entry.place)
         if applied is not None and applied.offset == offset:
             origin = settled_metadata.read_times(offset, applied.metadata).origin
-            same = _encoded(entry, offset, ranges, origin)
+            same = encoded(entry, offset, ranges, origin)
             if same == applied.metadata:
                 return same
         before = 0
         if now is not None:
             before = settled_metadata.read_times(now.offset, without_flags(now.metadata)).origin
-        return _encoded(entry, offset, ranges, max(self.now_ms() * 1_000, before + 1))
+        return encoded(entry, offset, ranges, max(self.now_ms() * 1_000, before + 1))
 
     # -------------------------------------------------------------------------------- committing
 
@@ -461,29 +439,6 @@ def _applied(row: Row, flags: int) -> Applied:
         flags,
         before=row.old,
         before_ms=None if row.stood is None else row.stood.committed_ms,
-    )
-
-
-def _encoded(entry: Entry, offset: int, ranges: list[Range], origin: int) -> str:
-    return settled_metadata.encode(
-        offset,
-        ranges,
-        origin=origin,
-        settled_ms=entry.committed_ms,
-        chars_max=METADATA_CHARS_MAX,
-    )
-
-
-def _records_told(entry: Entry, located: Located | None) -> int:
-    """How many settled records fit the metadata of a Key-Shared group."""
-    if not entry.key_shared or located is None:
-        return 0
-    text = _encoded(entry, located.offset, [it for it, _ in located.settled], origin=1)
-    kept = settled_metadata.decode(located.offset, text) or []
-    return sum(
-        records
-        for (low, high), records in located.settled
-        if any(first <= low and high <= last for first, last in kept)
     )
 
 

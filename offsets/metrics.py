@@ -57,7 +57,7 @@ class Metrics:
         )
 
     def decided(self, rows: Collection[Row], delays_ms: Collection[int]) -> None:
-        """`rows`: the latest of every place; `delays_ms`: of the new ones."""
+        """`rows`: the latest of every partition of a group; `delays_ms`: of each new entry."""
         if delays_ms:
             self.delay.set(max(delays_ms) / 1_000)
         unsafe = set(UNSAFE.values())

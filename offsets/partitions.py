@@ -42,7 +42,7 @@ Asked = TypeVar("Asked", bound=Hashable)
 
 
 class _Columns:
-    """Rows that grow."""
+    """The columns of records that were read and are not indexed yet."""
 
     __slots__ = ("offsets", "origins", "streams", "timestamps")
 
@@ -107,8 +107,8 @@ class _Followed:
 
 
 class Partitions:
-    """Of one cluster. `file`: where indexes are kept over a restart. `wait_ms`: a record is read
-    within this time. `close` it.
+    """The partitions of one cluster. `file` keeps their indexes over a restart. A record is read
+    within `wait_ms`. `close` it.
     """
 
     def __init__(

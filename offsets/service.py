@@ -23,7 +23,7 @@ from keyway.service import wall_ms
 from offsets.board import BoardTopic
 from offsets.client import ClusterClient, Partition, TopicFacts
 from offsets.commits import CommitSource, ListedCommits, TailedCommits
-from offsets.committer import Committer, Options
+from offsets.committer import Committer
 from offsets.core.entries import Entry, Place
 from offsets.core.plan import Refusal
 from offsets.core.switches import Told
@@ -32,6 +32,7 @@ from offsets.errors import ClusterAway, NotReadable, OffsetsError
 from offsets.index_file import IndexFile
 from offsets.limits import DELETED_KEPT_MS, LOOKED_AT_ONCE, PARTITIONS_MAX, PLACES_AT_ONCE
 from offsets.metrics import Metrics
+from offsets.options import Options
 from offsets.partitions import Partitions
 from offsets.switches import Switches
 
@@ -41,7 +42,9 @@ BOARD_READ_S = 5.0
 
 
 def followed_group(config: ClustersConfig, client: ClusterClient) -> Callable[[str], bool]:
-    """Of a group's name on the cluster. Raises ConfigError without a word on groups."""
+    """Says of a group's name on the cluster whether the file includes it. Raises ConfigError if the
+    file has no `groups`.
+    """
     groups = config.groups
     if groups is None:
         raise ConfigError(
@@ -58,7 +61,7 @@ def followed_group(config: ClustersConfig, client: ClusterClient) -> Callable[[s
 
 
 class Service:
-    """Of one cluster. `close` it."""
+    """The service of one cluster. `close` it."""
 
     def __init__(self, config: ClustersConfig, name: str) -> None:
         cluster = config.cluster(name)
@@ -221,7 +224,7 @@ class Service:
             self.partitions.look(turn)
 
     def _turn(self, wanted: Iterable[Partition]) -> list[Partition]:
-        """The partitions to look at now: the next ones, so that each has its turn."""
+        """The next partitions to look at. Each has its turn."""
         self._turns = self._turns or sorted(wanted)
         turn, self._turns = self._turns[:LOOKED_AT_ONCE], self._turns[LOOKED_AT_ONCE:]
         return turn
@@ -243,7 +246,7 @@ class Service:
                 waiting.clear()
 
     def _forget(self) -> None:
-        """What is kept of places that the board does not have any more."""
+        """Drops what is kept about groups and partitions that have left the board."""
         live = set(self.board.state.places)
         gone = self._looked.keys() - live
         for place in gone:

@@ -51,7 +51,7 @@ class Switches:
         self._board.write_told(news)
 
     def _ordered(self) -> list[Told]:
-        """Of this cluster's links."""
+        """What an operator has ordered for the links of this cluster."""
         found = []
         for link in self._tree.of(self._name):
             order = self._status.get(f"{_SWITCH}/{_link_name(link)}")
@@ -73,7 +73,9 @@ class Switches:
         return found
 
     def _through(self) -> list[Told]:
-        """Of links that others have switched away from here, or past this cluster."""
+        """Switches of other clusters' links, once the links from here have passed on all that stood
+        here after the switch.
+        """
         found = []
         known = self._board.state.switches
         for order, link in orders(list(known.values()), self._tree):

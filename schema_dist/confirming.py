@@ -74,9 +74,7 @@ class Confirming:
             _LOG.warning("absent_versions_unanswered", count=len(failures), error=failures[0])
         live = [it for it, said in zip(places, answers, strict=True) if said is Presence.LIVE]
         if live:
-            _LOG.warning(
-                "the source has versions that its list lacks", count=len(live), one=live[0]
-            )
+            _LOG.warning("listed_versions_incomplete", count=len(live), one=live[0])
 
 
 def _now_ms() -> int:

@@ -151,7 +151,7 @@ async def confirming_of(primary: Cluster) -> AsyncIterator[Confirming]:
 
 
 def allowed(config: ClustersConfig, confirming: Confirming) -> Allowed:
-    """What the file allows."""
+    """What the configuration allows to be removed or set."""
     section = config.schemas
     return Allowed(confirming, section.hard_deletes, section.removals_at_once_max)
 

@@ -21,8 +21,8 @@ def refusal_row(it: Refusal) -> dict[str, Any]:
 
 
 def status_of(done: Round, *, last_write_ms: int | None) -> dict[str, Any]:
-    """A JSON object: the number of versions in sync, of writes that are left, the refused ones with
-    their reasons, and the time of the last write (ms since 1970).
+    """A JSON object with the number of versions in sync, the number of writes left, the refused
+    versions with their reasons, and the time of the last write (ms since 1970).
     """
     return {
         "in_sync": done.in_sync,

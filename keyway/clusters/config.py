@@ -281,7 +281,7 @@ class MessagesSection(Section):
     """Prometheus, on loopback. Without it: no metrics."""
 
     def configs_of_new(self, source: Mapping[str, str]) -> dict[str, str]:
-        """Of a topic that is created on the target. `source`: the topic's configs here."""
+        """The configs of a topic that is created on the target. `source`: its configs here."""
         return {it: source[it] for it in self.copied_configs if it in source} | self.topic_configs
 
 

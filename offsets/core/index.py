@@ -103,7 +103,7 @@ class PartitionIndex:
         return f"<index of {self.own}: {len(self)} segments, {self.start}..{self.end}>"
 
     def __len__(self) -> int:
-        """How many segments."""
+        """The number of its segments."""
         return len(self.firsts)
 
     @property

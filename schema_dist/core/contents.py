@@ -113,7 +113,7 @@ class Contents:
             self.users.discard(reference.place, place)
 
     def become(self, other: Contents) -> None:
-        """Takes over another reading of the same registry, and notes the differences as changes. A
+        """Takes over another reading of this registry, and notes the differences as changes. A
         version that the other reading lacks leaves no tombstone.
         """
         for place in [it for it in self.order if it not in other.order]:

@@ -72,7 +72,7 @@ class Desired:
 
     @property
     def is_behind(self) -> bool | None:
-        """None: so far that all must be read anew, by another object."""
+        """None if so much has changed that all must be read anew, by another object."""
         if self._seen is None:
             return True
         changed = self.source.changed_since(self._seen)

@@ -353,7 +353,7 @@ class _Planning:
     def _unsettled(
         self, wanted: Mapping[str, str], there: Mapping[str, str], ours: Iterable[str]
     ) -> list[str]:
-        """The subjects whose setting is not the wanted one, or is ours although none is wanted."""
+        """The subjects whose setting differs from the wanted one, or is ours and not wanted."""
         found = {it for it, value in wanted.items() if there.get(it) != value}
         found.update(it for it in ours if it not in wanted)
         return sorted(found - self.wanted.left_alone)

@@ -220,8 +220,8 @@ async def _id(asked: Asked) -> Json | Passed:
 
 
 async def _own_id(asked: Asked, find: Callable[[Asked], Json]) -> Json | Passed:
-    """Also of the primary only ids of subjects that have a logical name: it knows those of other
-    tenants, too.
+    """A client gets no id of the primary that no subject with a logical name has: the primary knows
+    ids of other tenants, too.
     """
     try:
         return find(asked)

@@ -100,7 +100,9 @@ class Beginning:
     def _verdicts(
         self, plan: Plan, positions: Mapping[Place, Position]
     ) -> dict[str, Copied | Stopped]:
-        """By topic of the plan. The ends are asked for behind the positions: none is beyond."""
+        """A verdict for each topic of the plan. The ends are asked for after the positions, so no
+        position is beyond its end.
+        """
         log_starts = self.source.log_starts(plan.places())
         log_ends = self.source.log_ends(plan.places())
         at, low, high = by_topic(positions), by_topic(log_starts), by_topic(log_ends)

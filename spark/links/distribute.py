@@ -233,7 +233,7 @@ class LinkRun:
             pause_s = min(max(SURVEY_EVERY_S, took_s * SURVEY_REST), SURVEY_EVERY_S_MAX)
 
     def _look(self, surveyed: Plan) -> bool:
-        """Tells the lag. True: there is another target or other work."""
+        """Reports the lag. True if the target or the work is another one by now."""
         self._publish()
         return self.report.switch_wanted() or not surveyed.same_work(self._survey())
 

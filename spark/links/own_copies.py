@@ -17,7 +17,7 @@ from spark.links.lookup import topic_id_of
 from spark.streaming.kafka import KafkaSide
 from spark.streaming.limits import ANSWER_S, OWN_COPIES_SCANNED_MAX, PARTITIONS_SCANNED_AT_ONCE
 from spark.streaming.orders import Place
-from spark.streaming.produce import headers_of
+from spark.streaming.read_back import headers_of
 
 REASON = (
     "the target has copies of its records, but the link has no position there: was the cluster or"

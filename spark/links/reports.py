@@ -64,7 +64,7 @@ class LinkReport:
 
     @property
     def target(self) -> ClusterName | None:
-        """The one this link has copied to last."""
+        """The cluster that this link copied to last."""
         target = self._state["target"]
         return None if target is None else ClusterName(target)
 
@@ -140,10 +140,10 @@ class LinkReport:
         refusals: Mapping[str, str] | None = None,
     ) -> None:
         """The topics that the link follows now, and those it cannot copy, with the reason. Any
-        other topic that it knows has been left: its rows are no longer shown. A place that is not
-        in `reached` begins without a position: one told of the target's topic before would leave
-        a hole in the new one. `refusals`: of topics that stopped and are tried again; they are told
-        to run when they do.
+        other topic that it knows has been left: its rows are no longer shown. A partition that is
+        not in `reached` begins without a position: the old one may be that of a target topic that
+        was deleted, and would leave a hole in the new topic. `refusals`: the reasons of topics that
+        stopped and are tried again. They are reported as running once a record was written.
         """
         with self._lock:
             for name, topic in topics.items():
@@ -286,7 +286,7 @@ class LinkReport:
                 return
 
     def _tell(self, records: dict[str, Json]) -> None:
-        """Those that are not told yet."""
+        """Publishes the records that differ from those published last."""
         news = {key: it for key, it in records.items() if self._told.get(key) != it}
         self._status.publish(news)
         self._told |= news

@@ -20,8 +20,8 @@ STALE_MS = 30_000  # a running link says more often how it does
 
 
 class Links:
-    """The links of the tree or one, with their topics or one, as the status topics of their sources
-    tell of them. A second look fetches only new records. Raises ConfigError.
+    """The links of the tree, or one of them, and their topics, or one, as the status topics of the
+    sources describe them. A second look fetches only new records. Raises ConfigError.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Source:
         self._status: StatusTopic | None = None
 
     def records(self) -> dict[str, Json] | Away:
-        """Those of its status topic."""
+        """The records of its status topic."""
         try:
             if not self._side.answers():
                 return Away(f"no answer at {self._side.cluster.bootstrap_servers}")

@@ -20,7 +20,7 @@ from spark.streaming.core.survey import Position
 from spark.streaming.kafka import KafkaSide
 from spark.streaming.limits import ANSWER_S, UNFORWARDED_SCANNED_MAX
 from spark.streaming.orders import Place
-from spark.streaming.produce import headers_of, to_the_end
+from spark.streaming.read_back import headers_of, to_the_end
 
 # An origin without its topic id, which headers of version 1 lack.
 Spot = tuple[ClusterName, str, int, int]

@@ -72,7 +72,7 @@ def sent_singly(
 def _added(
     source: tuple[str, int, int], timestamp_ms: int, error: KafkaError
 ) -> tuple[tuple[str, bytes], tuple[str, bytes]]:
-    """The headers that a dead letter has more."""
+    """The headers that a dead letter has besides those of its record."""
     topic, partition, offset = source
     origin = {
         "topic": topic,

@@ -260,8 +260,9 @@ def chosen(values: Mapping[str, str], configs: Iterable[str]) -> dict[str, str]:
 
 
 def parted(wanted: Iterable[_Wanted], count: int) -> Iterator[list[_Wanted]]:
-    """In parts of at most `count`. librdkafka looks up each partition of a question in the list of
-    all of them, so one question about 10,000 takes ten times the CPU of 40 short ones.
+    """Splits a question into parts of at most `count`. librdkafka looks up each partition of a
+    question in the list of all of them, so one question about 10,000 takes ten times the CPU of 40
+    short ones.
     """
     every = list(wanted)
     for first in range(0, len(every), count):

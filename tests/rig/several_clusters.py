@@ -21,7 +21,7 @@ from keyway.clusters.core.copies import COPY_HEADER, Copy, Origin, Stood, judge
 from keyway.clusters.core.tree import FRESH, ClusterName
 from keyway.clusters.core.trust import CHECKSUM, Seals
 from spark.links.turns import run_links
-from spark.streaming.produce import headers_of
+from spark.streaming.read_back import headers_of
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.patience import wait_until
 

@@ -21,7 +21,7 @@ from keyway.clusters.config import ClustersConfig
 from keyway.clusters.core.copies import COPY_HEADER
 from keyway.clusters.core.tree import ClusterName
 from spark.links.verify import compare
-from spark.streaming.produce import headers_of
+from spark.streaming.read_back import headers_of
 from tests.rig.kafka import create_topic
 from tests.rig.patience import wait_until
 from tests.rig.several_clusters import Clusters, clusters, read, running, send, wait_for

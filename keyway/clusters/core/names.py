@@ -198,7 +198,7 @@ def _check_borders(text: str, pieces: tuple[str, ...], main: str, fixed: Mapping
 
 
 def _without_border(pieces: tuple[str, ...], main: str) -> list[tuple[str, str]]:
-    """(field, side) of each field that could not be a variable, and where its border is missing."""
+    """Each field that has to be a constant, and the side on which it lacks a border."""
     middle = 2 * pieces[1::2].index(main) + 1
     before = [at for at in range(1, middle, 2) if pieces[at + 1][0] not in _BORDER]
     behind = [at for at in range(middle + 2, len(pieces), 2) if pieces[at - 1][-1] not in _BORDER]

@@ -39,7 +39,7 @@ class WrongLevel(TreeError):
 
 
 class WrongShape(TreeError):
-    """An inner node has not two children, or a cluster is not a leaf exactly once."""
+    """An inner node does not have two children, or a cluster is not a leaf exactly once."""
 
 
 class WrongTarget(TreeError):

@@ -34,7 +34,7 @@ class Position:
 
     @property
     def metadata(self) -> str:
-        """Of the commit."""
+        """The metadata of the commit."""
         return f"{self.topic_id};{self.generation}" if self.generation else self.topic_id
 
     @classmethod

@@ -134,7 +134,7 @@ def _field(path: Path) -> Path:
 
 
 class TimeFormat(Section):
-    """`zone` is of texts without an offset (input) or of the texts written (output)."""
+    """`zone`: the time zone of input texts without an offset, or that of the output."""
 
     format: Annotated[str, Field(min_length=1)]
     zone: str = "UTC"

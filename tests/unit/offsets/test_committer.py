@@ -11,12 +11,13 @@ from keyway.clusters.core.tree import ClusterName, Inner, Leaf, Level, build_tre
 from keyway.commit_metadata.core import metadata as settled_metadata
 from offsets.board import BoardTopic
 from offsets.client import Refused
-from offsets.committer import Committer, Options
+from offsets.committer import Committer
 from offsets.core.entries import Entry
 from offsets.core.model import Progress
 from offsets.core.plan import Committed, Mode, Refusal, Row
 from offsets.core.switches import Told
 from offsets.errors import ClusterAway
+from offsets.options import Options
 from tests.rig.offsets_in_memory import (
     FACTS,
     RECORDS,
