@@ -13,10 +13,9 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from keyway.kafka.compacted import CompactedTopic, Record
-from schema_dist.core.desired import slices
 from schema_dist.core.ledger import Entry, Ledger, decode, encode
 from schema_dist.errors import AwayError, LeaseError
-from schema_dist.limits import ANSWER_S_MAX, NOTED_AT_ONCE
+from schema_dist.limits import ANSWER_S_MAX
 
 _STATUS_KEY = b'{"kind":"status"}'
 # No entry: written where a holder has nothing to note, to learn whether it still may.
@@ -64,11 +63,14 @@ class StateTopic:
         """Writes entries of the ledger. Raises LeaseError, also without entries, if another process
         has loaded the ledger since.
         """
+        await asyncio.to_thread(self._note, tuple(entries))
+
+    def _note(self, entries: Sequence[Entry]) -> None:
         records = [encode(entry) for entry in entries]
         if self._still_ours is not None:
-            await asyncio.to_thread(self._commit, records or [_HOLDER])
+            self._commit(records or [_HOLDER])
         elif records:
-            await asyncio.to_thread(self._write, records)
+            self._write(records)
 
     async def report(self, status: Mapping[str, Any]) -> None:
         """Writes the status."""
@@ -123,11 +125,10 @@ class StateTopic:
         if holder is None:
             raise self._fault("its ledger has to be loaded anew")
         try:
-            for part in slices(records, NOTED_AT_ONCE):
-                holder.begin_transaction()
-                for key, value in part:
-                    holder.produce(self._topic, key=key, value=value)
-                holder.commit_transaction(ANSWER_S_MAX)
+            holder.begin_transaction()
+            for key, value in records:
+                holder.produce(self._topic, key=key, value=value)
+            holder.commit_transaction(ANSWER_S_MAX)
         except (BufferError, KafkaException) as error:
             if isinstance(error, KafkaException) and error.args[0].code() in _SHUT_OUT:
                 raise LeaseError(

@@ -11,14 +11,13 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
 from typing import Protocol
 
 from keyway.clusters.core.subjects import SubjectTranslation
 from schema_dist.confirming import Confirming
 from schema_dist.core.compare import fingerprint
 from schema_dist.core.contents import Contents
-from schema_dist.core.desired import Desired, Follows
+from schema_dist.core.desired import Desired, Follows, slices
 from schema_dist.core.ledger import (
     Entry,
     Ledger,
@@ -39,7 +38,7 @@ from schema_dist.core.model import (
 )
 from schema_dist.core.plan import Plan, Removals
 from schema_dist.core.standing import Standing
-from schema_dist.limits import PLANS_MAX, PROBE_SUBJECT, WRITES_AT_ONCE
+from schema_dist.limits import NOTED_AT_ONCE, PLANS_MAX, PROBE_SUBJECT, WRITES_AT_ONCE
 from schema_dist.rest_client import nothing_to_ask
 
 
@@ -233,10 +232,12 @@ class TargetSync:
 
     async def _note(self, entries: Iterable[Entry]) -> None:
         assert self._ledger is not None
-        new = self._ledger.missing(entries)
-        if new:
-            await self._store.note(new)
-            self._ledger.apply(new)
+        # In parts: those of an adopted registry at once would hold the event loop for seconds.
+        for part in slices(entries, NOTED_AT_ONCE):
+            new = self._ledger.missing(part)
+            if new:
+                await self._store.note(new)
+                self._ledger.apply(new)
 
     async def _perform(
         self,
@@ -248,7 +249,7 @@ class TargetSync:
         made, left = 0, plan.writes
         for wave in plan.waves:
             ready = [it for it in wave if self._may(it, refused)]
-            for batch in _batches(ready, WRITES_AT_ONCE):
+            for batch in slices(ready, WRITES_AT_ONCE):
                 self._progress(left)
                 for write, refusal in zip(batch, await self._write(batch), strict=True):
                     left -= 1
@@ -307,12 +308,6 @@ def _key(write: Write) -> Place | Write:
 
 def _writes(plan: Plan) -> Iterable[Write]:
     return (write for wave in plan.waves for write in wave)
-
-
-def _batches(writes: Iterable[Write], size: int) -> Iterable[list[Write]]:
-    it = iter(writes)
-    while batch := list(islice(it, size)):
-        yield batch
 
 
 def _refusal(it: SchemaVersion, reason: Reason, detail: str) -> Refusal:

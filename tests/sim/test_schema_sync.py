@@ -21,6 +21,7 @@ from keyway.clusters.core.names import compile_pattern
 from keyway.clusters.core.subjects import RecordNames, pair_subjects
 from schema_dist.confirming import Confirming
 from schema_dist.core.contents import Contents
+from schema_dist.core.ledger import Entry
 from schema_dist.core.model import (
     JSON,
     PROTOBUF,
@@ -343,3 +344,31 @@ def test_who_may_note_nothing_more_writes_nothing_more(stage: int, *, by_log: bo
     with pytest.raises(LeaseError):
         asyncio.run(world.sync.round(world.source))
     assert world.seen() == before
+
+
+@pytest.mark.parametrize("by_log", [False, True], ids=["rest", "log"])
+def test_an_adopted_registry_is_noted_in_parts(
+    monkeypatch: pytest.MonkeyPatch, *, by_log: bool
+) -> None:
+    """All its entries at once would hold the event loop, and the lease with it, for seconds. A kill
+    between two parts loses none.
+    """
+    monkeypatch.setattr("schema_dist.target_sync.NOTED_AT_ONCE", 2)
+    names = [f"acme-s{at}-value" for at in range(7)]
+    world = run([written(it, 1, 100 + at, avro("S")) for at, it in enumerate(names)], by_log=by_log)
+    noted = dict(world.ledger.records)
+    note, parts = world.ledger.note, list[int]()
+
+    async def counted(entries: Iterable[Entry]) -> None:
+        each = list(entries)
+        parts.append(len(each))
+        if len(parts) == 2:
+            raise Killed
+        await note(each)
+
+    world.ledger.records.clear()
+    monkeypatch.setattr(world.ledger, "note", counted)
+    world.begin()
+    assert asyncio.run(world.settle()).in_sync == len(names)
+    assert world.ledger.records == noted
+    assert max(parts) == 2
