@@ -175,9 +175,6 @@ class Aside:
         self.dirty = set()
         return changed
 
-    def all_dirty(self) -> None:
-        self.dirty.update(self._bits)
-
     # ----------------------------------------------------------------------------------- the queues
 
     def append(self, queue: KeyQueue, offset: int, after: int) -> None:

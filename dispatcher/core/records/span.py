@@ -271,12 +271,6 @@ class Span:
         else:
             self.leases[offset & self.mask] = None
 
-    def is_unsettled(self, offset: int) -> bool:
-        """Of any offset below the read position, or aside."""
-        if offset < self.front:
-            return self.aside.contains(offset)
-        return self.queue_at(offset) is not None
-
     # ---------------------------------------------------------------------------------------- order
 
     def after(self, queue: KeyQueue, offset: int) -> int:
