@@ -15,6 +15,8 @@ class Faults:
     stop: float = 0.0  # SIGTERM, and a start later
     join: float = 0.0  # a node that was not there before
     go_for_good: float = 0.0  # a planned stop without return
+    drain: float = 0.0  # an operator drains a node, or ends its drain
+    place: float = 0.0  # an operator moves a virtual broker
     redis_down: float = 0.0
     redis_frozen: float = 0.0
     silence: float = 0.0  # between one node and Redis
@@ -35,6 +37,8 @@ _STRONGEST = {
     "stop": 0.15,
     "join": 0.1,
     "go_for_good": 0.05,
+    "drain": 0.1,
+    "place": 0.1,
     "redis_down": 0.08,
     "redis_frozen": 0.08,
     "silence": 0.15,

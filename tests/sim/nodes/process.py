@@ -6,7 +6,8 @@ node's.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,6 +16,7 @@ import gateway.routing.build as routing_build
 import gateway.windows.build as windows_build
 from gateway.core.cluster.topology import TopicPartition, Topology
 from gateway.core.forwarding.rewrite import Address
+from gateway.core.routing.orders import OrderRefused
 from gateway.core.wire.long_bytes import whole
 from gateway.group_log import GroupLog
 from gateway.handlers.share_requests import ShareServices
@@ -23,6 +25,7 @@ from gateway.listen.server import Request
 from gateway.node.lifecycle import run_parts
 from gateway.part import Part
 from gateway.routing.owners import CannotJoin, SharedOwners
+from gateway.routing.shared_table import NodeTaken, RoutingUnavailable
 from gateway.upstream.cluster import EARLIEST
 from gateway.windows.table import WindowTable
 from tests.rig.node_parts import ScriptedDeadLetters, ScriptedLog
@@ -347,6 +350,15 @@ class Process:
         self.world.process_gone(self)
         for line in list(self.server.lines.values()):
             self.world.timeline.after(self.world.rng.random(), line.break_off)
+
+    def order(self, what: Callable[[SharedOwners], Coroutine[Any, Any, None]]) -> None:
+        """An operator asks this node."""
+
+        async def asked() -> None:
+            with suppress(OrderRefused, RoutingUnavailable, NodeTaken):
+                await what(self.owners)
+
+        self.call(lambda: self.loop.create_task(asked()))
 
     def pause(self) -> None:
         self.loop.stands_still = True

@@ -32,7 +32,14 @@ def test_seeds() -> None:
     # A simulation that never comes to a thing says nothing about it.
     expected = {"Killed", "Paused", "Stopped", "GoesForGood", "Joins", "RedisDown", "RedisFrozen"}
     expected |= {"Silence", "Late", "CutOff", "Disconnected", "Leader", "Coordinator", "Dies"}
-    expected |= {"Leaves", "Partition NOT_LEADER_OR_FOLLOWER", "Heartbeat NOT_COORDINATOR"}
+    expected |= {
+        "Drain",
+        "Undrain",
+        "Place",
+        "Leaves",
+        "Partition NOT_LEADER_OR_FOLLOWER",
+        "Heartbeat NOT_COORDINATOR",
+    }
     assert expected - set(seen) == set()
 
 

@@ -43,8 +43,27 @@ class Trouble:
         if rng.random() < faults.coordinator:
             self.world.coordinator = self.world.any_broker()
             self.world.note("Coordinator", self.world.coordinator)
+        self._orders()
         for consumer in self.world.consumers:
             self._trouble_consumer(consumer)
+
+    def _orders(self) -> None:
+        """Operators ask any node."""
+        faults, rng, world = self.world.faults, self.world.rng, self.world
+        nodes = [it for it in world.living() if it.server.listens]
+        if not nodes:
+            return
+        asked, name = rng.choice(nodes), rng.choice(nodes).name
+        if rng.random() < faults.drain:
+            ends = rng.random() < 0.5
+            world.note("Undrain" if ends else "Drain", name)
+            world.judge.disturbed()
+            asked.order(lambda owners: owners.undrain(name) if ends else owners.drain(name))
+        if rng.random() < faults.place:
+            broker = world.any_broker()
+            world.note("Place", f"{broker} {name}")
+            world.judge.disturbed()
+            asked.order(lambda owners: owners.move(broker, name))
 
     def _look_later(self, process: Process) -> None:
         delay_ms = self.world.rng.choice((0, 100, 2_000))
