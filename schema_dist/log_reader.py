@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections.abc import Mapping
 
@@ -73,13 +74,17 @@ class LogReader:
 
     async def read(self) -> Contents:
         """The contents up to the log's end now. Raises AwayError, LogError."""
-        asked: int | None = None
+        asked, anew = None, self._position is None
         while True:
             # The thread only reads: users of the contents never see half of a batch meanwhile.
             end, records = await asyncio.to_thread(self._read, asked)
             for offset, key, value in records:
                 self.contents.apply(decode(key, value), offset)
             if self._position is not None and self._position >= end:
+                if anew and len(self.contents) > READ_BATCH:
+                    # They stay, and have no cycles. Each full collection would go through all of
+                    # them, and hold the event loop for seconds.
+                    gc.freeze()
                 return self.contents
             asked = end
 
