@@ -57,6 +57,7 @@ class Distributor:
     facts: dict[str, TopicFacts] = field(default_factory=dict)  # by logical topic
     waiting: dict[Place, OffsetCommitted] = field(default_factory=dict)
     _at_end: dict[Place, int] = field(default_factory=dict)  # the index's end when it was looked at
+    _deleted: set[Place] = field(default_factory=set)  # as far as the commits are read
     _again: list[Place] = field(default_factory=list)  # left of the present look at all
     _again_ms: float = -inf  # when that began
 
@@ -67,14 +68,18 @@ class Distributor:
             if place is None:
                 continue
             if isinstance(change, OffsetCommitted):
+                self._deleted.discard(place)
                 if self._is_told(place, change):
                     self.waiting.pop(place, None)
                 else:
                     self.waiting[place] = change
             else:
                 self.waiting.pop(place, None)
-                self._delete(place)
-        if self.source.caught_up:  # else the commit of an entry may not be read yet
+                self._deleted.add(place)
+        if (
+            self.source.caught_up
+        ):  # else the commit of an entry, or a later one, may not be read yet
+            self._delete()
             self._look_again()
 
     def _place(self, change: Change) -> Place | None:
@@ -84,11 +89,14 @@ class Distributor:
             return None
         return group, topic, change.partition
 
-    def _delete(self, place: Place) -> None:
-        known = self.board.state.entries.get((place, self.client.name))
-        if known is not None and not known.deleted:
-            gone = Entry(*place, self.client.name, self.now_ms(), deleted=True)
-            self.board.write_told([gone])
+    def _delete(self) -> None:
+        gone, name = [], self.client.name
+        for place in self._deleted:
+            known = self.board.state.entries.get((place, name))
+            if known is not None and not known.deleted:
+                gone.append(Entry(*place, name, self.now_ms(), deleted=True))
+        self.board.write_told(gone)
+        self._deleted.clear()
 
     def _is_told(self, place: Place, commit: OffsetCommitted) -> bool:
         """Its entry is on the board, as after a restart. `_look_again` sees whether it still holds,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from itertools import pairwise
 from typing import Any
 
@@ -11,6 +12,8 @@ from keyway.clusters.config import OffsetsSection
 from keyway.clusters.core.internal import OFFSETS_TOPIC
 from keyway.commit_metadata.core import metadata as settled_metadata
 from offsets.board import BoardTopic
+from offsets.commits import Change
+from offsets.core.consumer_offsets import OffsetCommitted, OffsetDeleted
 from offsets.core.entries import Applied
 from offsets.core.plan import Committed
 from offsets.core.translate import Unsafe
@@ -131,6 +134,38 @@ def test_nothing_is_looked_at_again_before_the_commits_are_read() -> None:
     client.now_ms += 60_000
     distributor.poll()
     assert distributor.distribute() == 1
+
+
+class _InParts(MemorySource):
+    """A long `__consumer_offsets`, of which a poll reads one part."""
+
+    caught_up = False
+
+    def __init__(self, client: MemoryClient, *parts: Change) -> None:
+        super().__init__(client)
+        self.parts = list(parts)
+
+    def poll(self) -> Collection[Change]:
+        part = self.parts.pop(0)
+        self.caught_up = not self.parts
+        return [part]
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_a_group_that_was_deleted_and_commits_again_is_not_told_as_deleted(*, again: bool) -> None:
+    client = MemoryClient("B", now_ms=9_000)
+    board = BoardTopic(client)
+    client.positions[PLACE] = Committed(6, "", 5_000)
+    assert restarted(client, board) == 1
+    later = OffsetCommitted(*PLACE, 6, -1, "", 5_000)
+    elsewhere = OffsetCommitted("another", "topic", 0, 6, -1, "", 5_000)
+    distributor = distributor_on(client, board=board)
+    source = _InParts(client, OffsetDeleted(*PLACE), later if again else elsewhere)
+    distributor.source = source
+    distributor.poll()
+    assert not board.state.entries[PLACE, "B"].deleted, "the log is not read to its end"
+    distributor.poll()
+    assert board.state.entries[PLACE, "B"].deleted is not again
 
 
 def test_a_round_looks_again_at_some_groups_and_each_has_its_turn(
