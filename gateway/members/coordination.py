@@ -20,6 +20,7 @@ import structlog
 from gateway.core.routing.ownership import Standing
 from gateway.core.share.membership import GroupError
 from gateway.core.wire.errors import ErrorCode
+from gateway.members.fenced_rows import Writer
 from gateway.members.groups import Groups
 from gateway.members.key_filters import KeyFilters
 from gateway.members.limits import (
@@ -96,14 +97,14 @@ class SharedCoordination:
         self._owners = owners
         self._upstream = upstream
         self._now_ms = now_ms
-        self._led: set[str] = set()
+        self._led: dict[str, int] = {}  # groups, by which virtual broker
         self._asked_ms: dict[str, int] = {}  # when a member was at another broker than its own
         self._known_ms: dict[str, int] = {}  # since when a coordinator counts, of known groups
         self._version = ""  # of the rows that were read last
         self._reading = asyncio.Lock()
         self._look = asyncio.Event()
         groups.leads = self.leads
-        saved.share(self.leads)
+        saved.share(Writer(*owners.identity), self._led.get)
         owners.on_change(self._look.set)
         owners.on_let_go(self._let_go)
 
@@ -123,7 +124,8 @@ class SharedCoordination:
             self._owners.look_soon()
             raise NotCoordinator("Another node coordinates the group.")
         if group not in self._led:
-            await self._lead(group)
+            await self._lead(group, coordinator)
+        self._led[group] = coordinator  # both may be this node's, the old one and the new
 
     async def _coordinator(self, group: str) -> int:
         try:
@@ -201,11 +203,11 @@ class SharedCoordination:
             owned = self._owners.standing(coordinator) is Standing.OWNED
             if owned and name not in self._led:
                 with suppress(CoordinatorNotKnown):  # Redis is away: the next look tries again
-                    await self._lead(name)
-            elif not owned and name in self._led:
-                self._led.discard(name)
-                self._saved.superseded(name)
-                log.info("group_led_elsewhere", group=name)
+                    await self._lead(name, coordinator)
+            elif owned:
+                self._led[name] = coordinator
+            elif name in self._led:
+                self._lead_no_more(name)
 
     def _doubt_oldest(self, names: list[str]) -> None:
         """Asks anew for the coordinators that were asked for long ago, some at a time. Two nodes
@@ -218,7 +220,12 @@ class SharedCoordination:
             known_ms[name] = now_ms
             self._upstream.forget_coordinator(name)
 
-    async def _lead(self, name: str) -> None:
+    def _lead_no_more(self, name: str) -> None:
+        self._led.pop(name)
+        self._saved.superseded(name)
+        log.info("group_led_elsewhere", group=name)
+
+    async def _lead(self, name: str, coordinator: int) -> None:
         """From now on the group is this node's, with the members as they were saved."""
         try:
             await self._read(at_once=False)
@@ -226,7 +233,7 @@ class SharedCoordination:
             raise CoordinatorNotKnown("The members of the group are not available.") from error
         if name in self._led:
             return  # meanwhile
-        self._led.add(name)
+        self._led[name] = coordinator
         members = self._groups.take_over(name, self._now_ms(), RESTART_GRACE_MS)
         if members:
             log.info("group_led", group=name, members=members)

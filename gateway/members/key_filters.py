@@ -161,12 +161,14 @@ class KeyFilters:
                     f" at most {FILTER_SETS_BYTES_MAX}; remove those that no group needs"
                 )
             await self._table.write({group: rules})
+            await self._table.tell_others()
             self._set[group] = new
 
     async def remove(self, group: str) -> None:
         """Back to the rules of keyway.yaml. Raises TableUnavailable."""
         async with self._changing:
             await self._table.write({}, [group])
+            await self._table.tell_others()
             self._set.pop(group, None)
 
 

@@ -22,6 +22,13 @@ log = structlog.get_logger("keyway.groups")
 
 Row = TypeVar("Row")
 
+# It grows with each change of members and key filters: other nodes look at it, and read them again.
+VERSION_KEY = "keyway:share_version"
+
+
+def row_text(row: Any) -> str:  # noqa: ANN401 - any JSON
+    return json.dumps(row, separators=(",", ":"))
+
 
 class TableUnavailable(Exception):
     """Redis did not answer, or refused. Whether it wrote anything is not known. Retriable."""
@@ -70,13 +77,20 @@ class RedisTable(Generic[Row]):
         texts: dict[Any, Any] = {}
         size = 0
         for name, row in rows.items():
-            texts[name] = json.dumps(self.to_json(row), separators=(",", ":"))
+            texts[name] = row_text(self.to_json(row))
             size += len(texts[name])
             if size >= TABLE_WRITE_BYTES or len(texts) >= TABLE_NAMES_AT_ONCE:
                 yield texts
                 texts, size = {}, 0
         if texts:
             yield texts
+
+    async def tell_others(self) -> None:
+        """Raises TableUnavailable."""
+        try:
+            await self.redis.incr(VERSION_KEY)
+        except (RedisError, OSError) as error:
+            raise TableUnavailable(str(error)) from error
 
     async def drop(self) -> None:
         """Deletes the whole table. Raises TableUnavailable."""

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -23,15 +24,15 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from gateway.core.share.membership import ShareGroup, ShareMember
+from gateway.members.fenced_rows import FencedRows, RowChange, Writer
 from gateway.members.limits import MEMBERSHIP_RETRY_MS
-from gateway.members.redis_table import RedisTable, TableUnavailable
+from gateway.members.redis_table import VERSION_KEY, RedisTable, TableUnavailable, row_text
 
 log = structlog.get_logger("keyway.groups")
 
 _OLD_KEY = "keyway:members"
 _GROUPS_KEY = "keyway:share_groups"
 _MEMBERS_KEY = "keyway:share_members"
-_VERSION_KEY = "keyway:share_version"  # grows with each change of several nodes
 
 
 class SavedGroup(NamedTuple):
@@ -65,7 +66,7 @@ class StoredGroup:
 class SavedMembers:
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
-        self._leads: Callable[[str], bool] | None = None  # None: the node stands alone
+        self._fenced: FencedRows | None = None  # None: the node stands alone
         self._groups = RedisTable(redis, _GROUPS_KEY, _epoch_row, _epoch)
         self._members = RedisTable(redis, _MEMBERS_KEY, MemberRow._asdict, _member_row)
         self._old = RedisTable(redis, _OLD_KEY, _old_row, _old_group)
@@ -74,9 +75,17 @@ class SavedMembers:
         self._wake = asyncio.Event()
         self._flushing = asyncio.Lock()
 
-    def share(self, leads: Callable[[str], bool]) -> None:
-        """Several nodes read the rows; each writes those of the groups that it leads."""
-        self._leads = leads
+    def share(self, writer: Writer, led_at: Callable[[str], int | None]) -> None:
+        """Several nodes read the rows; each writes those of the groups that it leads. `led_at`: by
+        which virtual broker; None: it does not.
+        """
+        keys = (_MEMBERS_KEY, _GROUPS_KEY, VERSION_KEY)
+        self._fenced = FencedRows(self._redis, keys, writer, led_at)
+
+    def check(self, name: str) -> None:
+        """Raises TableUnavailable if another node writes the rows of this group."""
+        if self._fenced is not None and self._fenced.led_at(name) is None:
+            raise _led_elsewhere(name)
 
     def changed(self, group: ShareGroup) -> None:
         self._dirty[group.name] = group
@@ -103,7 +112,7 @@ class SavedMembers:
     async def version(self) -> str:
         """Another one if rows may have changed. Raises TableUnavailable."""
         try:
-            version: Any = await self._redis.get(_VERSION_KEY)
+            version: Any = await self._redis.get(VERSION_KEY)
         except (RedisError, OSError) as error:
             raise TableUnavailable(str(error)) from error
         return "" if version is None else str(version)
@@ -159,8 +168,9 @@ class SavedMembers:
         async with self._flushing:
             stored = await self._read() if self._stored is None else self._stored
             groups, self._dirty = self._dirty, {}
-            if self._leads is not None:
-                groups = {name: it for name, it in groups.items() if self._leads(name)}
+            if self._fenced is not None:
+                led_at = self._fenced.led_at
+                groups = {n: group for n, group in groups.items() if led_at(n) is not None}
             try:
                 await self._write(stored, groups)
             except BaseException:
@@ -195,28 +205,52 @@ class SavedMembers:
             if group is not None and known.epoch != group.epoch:
                 epochs[name] = group.epoch
                 known.epoch = None
-        await self._members.write(
-            {_field(*names): row for names, row in members.items()},
-            (_field(*names) for names in gone),
-        )
-        await self._groups.write(epochs, [name for name, epoch in groups.items() if epoch is None])
+        dropped = [name for name, group in groups.items() if group is None]
+        if self._fenced is None:
+            await self._members.write(
+                {_field(*names): row for names, row in members.items()},
+                (_field(*names) for names in gone),
+            )
+            await self._groups.write(epochs, dropped)
+        else:
+            await self._write_fenced(self._fenced, members, epochs, [*gone, *dropped])
         for name, epoch in epochs.items():
             stored[name].epoch = epoch
         for (name, member_id), row in members.items():
             stored[name].members[member_id] = row
         for name, member_id in gone:
             del stored[name].members[member_id]
-        for name in [name for name, group in groups.items() if group is None]:
+        for name in dropped:
             del stored[name]
-        await self._tell_others()
 
-    async def _tell_others(self) -> None:
-        if self._leads is None:
-            return  # there are none
-        try:
-            await self._redis.incr(_VERSION_KEY)
-        except (RedisError, OSError) as error:
-            raise TableUnavailable(str(error)) from error
+    async def _write_fenced(
+        self,
+        fenced: FencedRows,
+        members: Mapping[tuple[str, str], MemberRow],
+        epochs: Mapping[str, int],
+        gone: Iterable[tuple[str, str] | str],
+    ) -> None:
+        """Raises TableUnavailable, also if the store knows another coordinator of a group: it may
+        be ahead of this node by a moment, or behind after its data was lost.
+        """
+        changes: dict[str, list[RowChange]] = defaultdict(list)
+        for names, row in members.items():
+            text = row_text(row._asdict())
+            changes[names[0]].append(RowChange("members", _field(*names), text))
+        for name, epoch in epochs.items():
+            changes[name].append(RowChange("groups", name, row_text(_epoch_row(epoch))))
+        for which in gone:
+            if isinstance(which, str):
+                changes[which].append(RowChange("groups", which, None))
+            else:
+                changes[which[0]].append(RowChange("members", _field(*which), None))
+        refused = [name for name, some in changes.items() if not await fenced.write(name, some)]
+        if refused:
+            raise _led_elsewhere(refused[0])
+
+
+def _led_elsewhere(name: str) -> TableUnavailable:
+    return TableUnavailable(f"another node coordinates group {name}: ask that one")
 
 
 def _rows(group: ShareGroup, known: StoredGroup) -> Iterator[MemberRow]:

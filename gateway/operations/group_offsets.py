@@ -104,6 +104,7 @@ class OffsetCommits(Protocol):
 class SavedMemberRows(Protocol):
     """gateway.members.saved_members.SavedMembers"""
 
+    def check(self, name: str) -> None: ...
     async def forget(self, name: str) -> None: ...
 
 
@@ -346,6 +347,11 @@ class GroupOffsets:
         """Deletes all the gateway knows of the group. To be called at rest. Raises
         StateUnavailable.
         """
+        try:
+            if self.groups.get(name) is not None:
+                self.saved_members.check(name)
+        except TableUnavailable as error:
+            raise StateUnavailable(str(error)) from error
         await self.forget_windows(name, lambda _: True)
         try:
             await self.filters.remove(name)

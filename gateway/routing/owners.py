@@ -43,6 +43,11 @@ class Owners(Protocol):
     """Of virtual brokers, as the rooms above see them."""
 
     @property
+    def identity(self) -> tuple[str, str]:
+        """The node, and which process of it: as the store knows the writer."""
+        ...
+
+    @property
     def generation(self) -> int:
         """Of the owners that are known; 0: the node stands alone."""
         ...
@@ -84,6 +89,7 @@ class Alone:
     """A node that owns everything, for ever."""
 
     generation = 0
+    identity = ("", "")
 
     def standing(self, broker: int | None) -> Standing:  # noqa: ARG002
         return Standing.OWNED
@@ -139,6 +145,10 @@ class SharedOwners:
         self._on_change: list[Callable[[], None]] = []
         self._on_moved: list[Callable[[frozenset[int]], int]] = []
         self._on_let_go: list[Callable[[frozenset[int]], Awaitable[None]]] = []
+
+    @property
+    def identity(self) -> tuple[str, str]:
+        return self.node_id, self._table.incarnation
 
     @property
     def generation(self) -> int:

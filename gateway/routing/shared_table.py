@@ -53,7 +53,7 @@ class SharedTable:
 
     def __init__(self, redis: Redis, incarnation: str) -> None:
         self._redis = redis
-        self._incarnation = incarnation
+        self.incarnation = incarnation
         self._script = resources.files("gateway.routing").joinpath("routing.lua").read_text()
 
     async def beat(self, node: Node, agreed: Mapping[str, str], facts: Mapping[str, Any]) -> View:
@@ -104,7 +104,7 @@ class SharedTable:
         try:
             async with asyncio.timeout(BEAT_S_MAX):
                 return await self._redis.eval(
-                    self._script, 1, KEY, verb, node, self._incarnation, *arguments
+                    self._script, 1, KEY, verb, node, self.incarnation, *arguments
                 )
         except (RedisError, OSError, TimeoutError) as error:
             raise RoutingUnavailable(str(error) or "Redis does not answer in time") from error

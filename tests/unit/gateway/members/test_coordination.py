@@ -35,6 +35,8 @@ class Kafka:
 class Owning:
     """Virtual broker 1 is this node's."""
 
+    identity = ("n", "process")
+
     def standing(self, broker: int | None) -> Standing:
         return Standing.OWNED if broker == 1 else Standing.ELSEWHERE
 
@@ -46,7 +48,7 @@ class Owning:
 
 
 class NothingSaved:
-    def share(self, leads: Any) -> None: ...
+    def share(self, writer: Any, led_at: Any) -> None: ...
 
     async def version(self) -> str:
         return ""

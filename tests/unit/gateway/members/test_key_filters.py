@@ -125,6 +125,8 @@ class SlowTable:
             self.rows.pop(group, None)
             await self.answers.wait()
 
+    async def tell_others(self) -> None: ...
+
 
 @pytest.mark.parametrize("first", ["load", "remove"])
 def test_rules_that_are_set_meanwhile_are_the_same_here_and_in_redis(first: str) -> None:

@@ -1,0 +1,74 @@
+"""Rows of share groups as several nodes write them: the store takes them from one node only.
+
+That is the owner of the virtual broker which coordinates the group (members.lua asks the owners
+that all nodes agree on, in the same Redis). A node that was away and has not heard of its successor
+is refused by the store, not by its own clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from typing import NamedTuple
+
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from gateway.members.limits import TABLE_NAMES_AT_ONCE
+from gateway.members.redis_table import TableUnavailable
+from gateway.routing.shared_table import KEY as ROUTING_KEY
+
+_REFUSED = -1
+_SCRIPT = resources.files("gateway.members").joinpath("members.lua").read_text()
+
+
+class Writer(NamedTuple):
+    """One process of a node, as it shows itself among the others."""
+
+    node: str
+    incarnation: str
+
+
+class RowChange(NamedTuple):
+    """`text`: None: the row is deleted."""
+
+    table: str  # "members", "groups"
+    field: str
+    text: str | None
+
+    def arguments(self) -> tuple[str, str, str, str]:
+        verb = "delete" if self.text is None else "set"
+        return self.table, verb, self.field, self.text or ""
+
+
+@dataclass(frozen=True, slots=True)
+class FencedRows:
+    """`led_at`: the virtual broker by which this node coordinates a group; None: another one does.
+    `keys`: of members, groups and the version.
+    """
+
+    redis: Redis
+    keys: tuple[str, str, str]
+    writer: Writer
+    led_at: Callable[[str], int | None]
+
+    async def write(self, group: str, changes: Sequence[RowChange]) -> bool:
+        """A portion at a time; False: another node coordinates the group, and the rest is not
+        written. Raises TableUnavailable; then some of it may be written.
+        """
+        for at in range(0, len(changes), TABLE_NAMES_AT_ONCE):
+            broker = self.led_at(group)
+            if broker is None:
+                return False
+            portion = changes[at : at + TABLE_NAMES_AT_ONCE]
+            arguments = [text for change in portion for text in change.arguments()]
+            try:
+                answer = await self.redis.eval(
+                    _SCRIPT, 4, ROUTING_KEY, *self.keys, *self.writer, str(broker), *arguments
+                )
+            except (RedisError, OSError) as error:
+                raise TableUnavailable(str(error)) from error
+            if answer == _REFUSED:
+                return False
+        return True
