@@ -34,10 +34,15 @@ from tests.rig.virtual_time import now_ms
 
 
 class Hashes:
-    """The three commands of Redis that a table of rows uses, in memory."""
+    """The commands of Redis that a table of rows uses, in memory."""
 
     def __init__(self) -> None:
         self.rows: dict[str, dict[str, str]] = {}
+        self.counters: dict[str, int] = {}
+
+    async def incr(self, key: str) -> int:
+        self.counters[key] = self.counters.get(key, 0) + 1
+        return self.counters[key]
 
     async def hset(self, key: str, mapping: dict[str, str]) -> None:
         self.rows.setdefault(key, {}).update(mapping)

@@ -1,13 +1,14 @@
 """The Redis that all nodes share, and each node's way to it: requests that are late, get no answer,
 or arrive after their sender has given up.
 
-`routing.lua` is modelled here; window.lua is `MemoryStore` (tests/rig/store_contract.py compares
+`routing.lua`, `topics.lua` and `members.lua` are modelled here; window.lua is `MemoryStore` (tests/rig/store_contract.py compares
 it with the real one).
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any, TypeVar
@@ -30,6 +31,7 @@ from tests.sim.nodes.timeline import Timeline
 
 T = TypeVar("T")
 TAKEN, STALE = -1, -2
+REFUSED = -1
 ANSWER_S_MAX = 5.0  # as the clients of gateway/node/redis_state.py
 QUICK_MS = 1.0
 LOST_IN_SILENCE = 0.3  # of the requests that were sent into a silent network
@@ -99,6 +101,32 @@ class SharedRedis:
             generation = max(int(routing.get(b"generation", b"0")) + 1, self.now_us)
             routing[b"generation"] = str(generation).encode()
         return changes
+
+    def members(
+        self,
+        key: str,
+        members_key: str,
+        groups_key: str,
+        version_key: str,
+        node: str,
+        incarnation: str,
+        broker: str,
+        *changes: str,
+    ) -> int:
+        """gateway/members/members.lua"""
+        routing = self.hashes.get(key, {})
+        row = routing.get(b"node:" + node.encode())
+        owners = json.loads(routing.get(b"owners", b'{"owners": {}}'))["owners"]
+        if row is None or _parts(row)[0] != incarnation.encode() or owners.get(broker) != node:
+            return REFUSED
+        for table, verb, field, text in zip(*[iter(changes)] * 4, strict=True):
+            rows = self.hashes.setdefault(members_key if table == "members" else groups_key, {})
+            if verb == "set":
+                rows[field.encode()] = text.encode()
+            else:
+                rows.pop(field.encode(), None)
+        self.counters[version_key] = self.counters.get(version_key, 0) + 1
+        return self.counters[version_key]
 
     def _view(self, rows: dict[bytes, bytes], gone_us: int) -> list[Any]:
         nodes: list[bytes] = []
@@ -184,6 +212,9 @@ class Link:
         if keys == 2:
             assert "HGET" in script, "topics.lua"
             return await self.ask(lambda: self.redis.topics(key, *arguments))
+        if keys == 4:
+            assert "REFUSED" in script, "members.lua"
+            return await self.ask(lambda: self.redis.members(key, *arguments))
         assert "publish" in script, "routing.lua"
         return await self.ask(lambda: self.redis.routing(key, *arguments))
 
