@@ -11,7 +11,7 @@ import pytest
 from tests.sim.nodes.faults import Faults, draw
 from tests.sim.nodes.world import World, run
 
-SEEDS = range(10)  # make sim ARGS=--nodes hunts on
+SEEDS = range(12)  # make sim ARGS=--nodes hunts on
 
 # Each lesson has a test of its own, named here.
 TAUGHT = [
