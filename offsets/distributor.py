@@ -76,9 +76,8 @@ class Distributor:
             else:
                 self.waiting.pop(place, None)
                 self._deleted.add(place)
-        if (
-            self.source.caught_up
-        ):  # else the commit of an entry, or a later one, may not be read yet
+        # Before that, the commit of an entry, or a later one, may not be read yet.
+        if self.source.caught_up:
             self._delete()
             self._look_again()
 

@@ -1,8 +1,8 @@
 """The Redis that all nodes share, and each node's way to it: requests that are late, get no answer,
 or arrive after their sender has given up.
 
-`routing.lua`, `topics.lua` and `members.lua` are modelled here; window.lua is `MemoryStore` (tests/rig/store_contract.py compares
-it with the real one).
+`routing.lua`, `topics.lua` and `members.lua` are modelled here; window.lua is `MemoryStore`
+(tests/rig/store_contract.py compares it with the real one).
 """
 
 from __future__ import annotations
